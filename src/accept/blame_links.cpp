@@ -20,7 +20,6 @@ namespace fsdpbench::accept {
 namespace {
 
 constexpr double kMostPairsSlow = 0.8;    // of a part that is to blame
-constexpr double kLeastShortfall = 0.05;  // less is healthy
 constexpr double kDeepShortfall = 0.08;   // no healthy scatter, so that some of them mean something
 constexpr std::size_t kFewestDeep = 3;
 constexpr double kDuplexShortfall = 0.2;  // of both directions together

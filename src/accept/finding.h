@@ -8,6 +8,9 @@
 
 namespace fsdpbench::accept {
 
+/// A part that is slower than its peers by less is healthy.
+inline constexpr double kLeastShortfall = 0.05;
+
 /// Somebody who is to blame, or something that came and went.
 struct Finding {
   enum class Kind : std::uint8_t {

@@ -146,8 +146,8 @@ class Library {
     return source;
   }
 
-  /// Of an op whose kind was measured in other sizes: how many times as large or small as it the nearest of them is; 1
-  /// if it lies between two.
+  /// The ratio of an op's size to the nearest size of its kind that was measured, at least 1. It is 1 if the size lies
+  /// between two measured ones.
   double least_ratio(const Op& op, const OpWork& work) const {
     constexpr double kMost = 1e3;
     double less = kMost, more = kMost;

@@ -93,7 +93,7 @@ bool names(const Finding& finding, const Fabric::Fault& fault, const Fabric& fab
     case Part::leaf:
       return e.kind == Kind::switch_ && is_leaf(e.index, fault.a);
     case Part::leaf_uplinks:
-      // Of two leaves neither can be told from the path between them.
+      // With two leaves, a slow leaf looks like a slow path between them.
       if (two_leaves) return e.kind == Kind::uplink && groups.count() == 2;
       return e.kind == Kind::switch_ && is_leaf(e.index, fault.a);
     case Part::path: return is_path() || (two_leaves && e.kind == Kind::uplink && groups.count() == 2);

@@ -19,6 +19,7 @@
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/presets.h"
+#include "config/support.h"
 #include "config/validate.h"
 #include "dialects/make_export.h"
 #include "support/random_config.h"
@@ -238,13 +239,8 @@ TEST(Import, MegatronsArgumentsHaveAModel) {
 }
 
 TEST(Import, FilesThatAreNoneOfTheseAreRefused) {
-  const auto refused = [](const std::string& text) -> std::string {
-    try {
-      make_import({{"file", text}});
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
+  const auto refused = [](const std::string& text) {
+    return config::config_error([&] { make_import({{"file", text}}); });
   };
   EXPECT_THAT(refused("{}"), HasSubstr("file: of no system that can be imported. Those are: Hugging Face"));
   EXPECT_THAT(refused("{\"model_type\": "), HasSubstr("file: no JSON"));

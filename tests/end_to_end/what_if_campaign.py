@@ -1,7 +1,6 @@
 #!/usr/bin/python3
-"""Intervals of `what-if` and `tune --from` against the truth: each question is asked of a finished run, then the changed
-configuration is really run, and what it measured over what the first run measured must lie in the interval 95 times of
-100.
+"""Checks the intervals of `what-if` and `tune --from`. Each question is asked of a finished run; then the changed
+configuration is run, too. Its measured step over that of the first run must lie in the interval 95 times of 100.
 
     what_if_campaign.py PROGRAM SOURCE_FOLDER [--clock real|computed] [--bases N] [--keep FOLDER]
 

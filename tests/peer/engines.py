@@ -29,6 +29,12 @@ VOCABULARY = 16
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
+def join_job(rank, ranks, address):
+    """Makes this process a rank of a job over gloo. One thread each: ranks share the cores of a small machine."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
+
+
 def leave_job():
     """Ends this rank's process once all have come here. Without a shutdown of the interpreter: on a busy machine threads
     of gloo that are still there abort that now and then ("terminate called without an active exception")."""

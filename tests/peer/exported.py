@@ -162,8 +162,7 @@ def steps_of(keys, script, rank):
 
 
 def work(rank, ranks, address, cases, path):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
+    engines.join_job(rank, ranks, address)
     record.watch_collectives()
     record.watch_fsdp1()
     record.watch_fsdp2()

@@ -14,7 +14,6 @@ import tempfile
 import time
 
 import torch
-import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -54,8 +53,7 @@ class Job:
 
     def __init__(self, name, rank, address):
         self.spec, self.rank = CASES[name], rank
-        torch.set_num_threads(1)
-        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=self.spec["ranks"])
+        engines.join_job(rank, self.spec["ranks"], address)
         self.model = profiled.build(self.spec)
         if self.spec["checkpoint"]:
             apply_activation_checkpointing(self.model, check_fn=lambda module: isinstance(module, profiled.Block))

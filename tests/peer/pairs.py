@@ -126,8 +126,7 @@ def split(path, order, folder, rank):
 
 def work(rank, name, address, folder):
     spec = PAIRS[name]
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=spec["ranks"])
+    engines.join_job(rank, spec["ranks"], address)
     sides = {side: build(spec, side) for side in "ab"}
     optimizers = {side: torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True) for side, model in sides.items()}
     tokens = torch.randint(VOCABULARY, (SEQUENCES, 64), generator=torch.Generator().manual_seed(rank))

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 
 import torch
-import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -90,8 +89,7 @@ def collectives(tokens):
 
 def work(rank, name, address, folder):
     spec = CASES[name]
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=spec["ranks"])
+    engines.join_job(rank, spec["ranks"], address)
     record.watch_collectives()
     record.watch_fsdp1()
     record.watch_fsdp2()

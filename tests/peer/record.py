@@ -263,8 +263,7 @@ def watch(rank, ranks):
 
 
 def work(rank, ranks, address, cases, path, watch, steps_of):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
+    engines.join_job(rank, ranks, address)
     watch(rank, ranks)
     found = []
     for keys in cases:

@@ -35,8 +35,8 @@ def wait_for_traces(folder: Path, ranks: int, patience_s: float) -> List[Path]:
 
 
 def explain_traces(traces: Sequence[Path], out: Path) -> Dict[str, Any]:
-    """What `fsdpbench trace explain` says of them, in a process of its own that gives way to the job's. Raises
-    ProgramError with its sentence."""
+    """Runs `fsdpbench trace explain` on the traces and returns what it says. It runs in a process of lower priority, so
+    that the job keeps the processors. Raises ProgramError with the program's sentence."""
     command = [program(), "trace", "explain", *map(str, traces), "--out", str(out), "--overwrite", "--quiet"]
     nice = shutil.which("nice")
     done = subprocess.run([*([nice, "-n", "10"] if nice else []), *command], stdin=subprocess.DEVNULL, capture_output=True,

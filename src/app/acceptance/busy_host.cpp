@@ -17,8 +17,6 @@ using accept::Finding;
 using accept::Judgement;
 using accept::Verdict;
 
-constexpr double kLeastShortfall = 0.05;  // of a part that is to blame
-
 /// How more time would change what a rule judges.
 enum class Sense : std::uint8_t {
   rises,      ///< the figure may have been higher: it is a rate, or a share of one
@@ -60,7 +58,7 @@ void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judg
   }
   for (Finding& f : findings) {
     if (f.kind != Finding::Kind::slow && f.kind != Finding::Kind::half_duplex) continue;
-    if (!f.on_cores || f.relative.high * faster < 1 - kLeastShortfall) continue;
+    if (!f.on_cores || f.relative.high * faster < 1 - accept::kLeastShortfall) continue;
     f.kind = Finding::Kind::transient;
     f.evidence += why;
   }

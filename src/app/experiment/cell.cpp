@@ -128,7 +128,7 @@ void open_simulation(Cell& cell) {
   if (machine.cluster() == nullptr) return;
   const config::ClusterGpu& gpu = machine.cluster()->gpu;
   const double memory = gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
-  cell.gpu = {gpu.name, static_cast<std::int64_t>(memory),
+  cell.gpu = {static_cast<std::int64_t>(memory),
               replay::gpu_rates(*machine.cluster(), c.fsdp.param_dtype).peak_flops * 1e-12};
   if (cell.setup.memory.reserved <= cell.gpu->memory_bytes) return;
   cell.notes.push_back(

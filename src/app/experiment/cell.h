@@ -25,7 +25,6 @@ struct OpTimesBasis {
 
 /// A GPU as its cluster file describes it.
 struct SimulatedGpu {
-  std::string name;
   std::int64_t memory_bytes = 0;
   double peak_tflops = 0;  ///< dense, of products in the dtype that the training multiplies in
 };

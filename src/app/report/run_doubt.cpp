@@ -7,7 +7,8 @@
 namespace fsdpbench::app {
 namespace {
 
-/// Of a run with too few steps for halves: what its steps differ by; of one step, which shows nothing, this much.
+/// A run with too few steps to be halved is as doubtful as its steps differ. One step shows no difference, so this
+/// fraction of it is assumed.
 constexpr double kOfOneStep = 0.05;
 
 double noise_of(const metrics::RunMetrics& m, bool simulated) {

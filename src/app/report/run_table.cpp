@@ -147,8 +147,7 @@ std::string causes_table(const metrics::CauseReport& report, const Trial& trial)
   return text + late_ranks_text(report.late_ranks, trial);
 }
 
-/// How many of the measured steps had a GPU that did not run as fast as it could.
-/// Of a machine that did not keep up nothing is known but that it was too busy.
+/// What is said in place of causes when the machine did not keep up: only that its cores were busy.
 std::string of_unrated(const metrics::CauseReport& report) {
   std::string busy;
   for (const metrics::CauseShare& c : report.causes) {
@@ -157,6 +156,7 @@ std::string of_unrated(const metrics::CauseReport& report) {
   return fmt::format("{}no {}causes and no advice: the run is not rated\n", busy, busy.empty() ? "" : "other ");
 }
 
+/// How many of the measured steps had a GPU that did not run as fast as it could.
 std::string throttled_steps(const Trial& trial) {
   std::set<std::int32_t> steps;
   for (const metrics::Throttling& t : trial.throttled) steps.insert(t.steps.begin(), t.steps.end());

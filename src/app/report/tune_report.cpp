@@ -19,7 +19,7 @@ using nlohmann::json;
 using tune::Objective;
 
 std::string in_ms(double ns) { return fmt::format("{:.3f}", ns / 1e6); }
-/// Of all memory of an answer: GiB, or MiB where hundredths of a GiB would not tell small models apart.
+/// The unit of every memory figure in an answer: GiB, or MiB where 0.01 GiB is too coarse for a small model.
 struct MemoryUnit {
   const char* name;
   double bytes;
