@@ -11,7 +11,7 @@ from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .call import Done, Progress, call
 from .program import program
-from .results import Explanation, Result, Run, Sweep, Tuning, WhatIf
+from .results import Expectation, Explanation, Result, Run, Sweep, Tuning, WhatIf
 
 Folder = Union[str, "os.PathLike[str]"]
 Source = Union[str, "os.PathLike[str]", Result]
@@ -42,6 +42,15 @@ def what_if(of: Source, *, set: Set = None, link_scale: Optional[float] = None, 
     """A finished run replayed with its own op times under another policy, link or rate of computation."""
     options = _options(link_scale=link_scale, compute_scale=compute_scale, without_straggler=without_straggler)
     return _to_folder(WhatIf, "what-if", [_text(of), *options, *_sets(set)], out, overwrite, False)
+
+
+def expect(profile: Source, *, cluster: Optional[str] = None, ranks: Optional[int] = None,
+           measured: Union[None, str, float] = None, set: Set = None, out: Optional[Folder] = None,
+           overwrite: bool = False) -> Expectation:
+    """What a training should reach on a cluster and, with what was `measured` of it (tokens/s of a rank, or a text with
+    a unit: "2.31 s", "41 %"), what would explain the difference. Other arguments as of simulate()."""
+    options = _options(cluster=cluster, ranks=ranks, measured=measured)
+    return _to_folder(Expectation, "expect", [_text(profile), *options, *_sets(set)], out, overwrite, False)
 
 
 def explain(of: Source, *, set: Set = None, tflops: Optional[float] = None, link_gb_per_s: Optional[float] = None,

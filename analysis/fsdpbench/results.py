@@ -382,10 +382,40 @@ class Explanation:
         return self.text
 
 
+class Expectation(Result):
+    """What expect() says. In `data` each figure has value, low and high; `reasons` is a list of dicts."""
+
+    _FILE = "expect.json"
+
+    @property
+    def tokens_per_s_rank(self) -> float:
+        return float(self.data["tokens_per_s_rank"]["value"])
+
+    @property
+    def step_ms(self) -> float:
+        return float(self.data["step_ms"]["value"])
+
+    @property
+    def as_expected(self) -> Optional[bool]:
+        """Whether what was measured lies in the interval; None if nothing was."""
+        measured = self.data["measured"]
+        return None if measured is None else bool(measured["as_expected"])
+
+    @property
+    def reasons(self) -> List[Dict[str, Any]]:
+        return list(self.data["reasons"])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>"
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 def load(folder: "Union[str, os.PathLike[str]]") -> Result:
     """The result in a folder that the program wrote."""
     path = Path(folder)
-    kinds = (Sweep, Tuning, WhatIf, Comparison, Gate, TraceExplanation, Run)
+    kinds = (Sweep, Tuning, WhatIf, Expectation, Comparison, Gate, TraceExplanation, Run)
     for kind in kinds:
         if (path / kind._FILE).is_file():
             found = kind(path)

@@ -4,13 +4,15 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "published/csv_rows.h"
+#include "config/csv_rows.h"
 #include "published/prediction.h"
 #include "replay/collective_cost.h"
 
 namespace fsdpbench::bench {
 namespace {
 
+using config::CsvRow;
+using config::read_csv;
 using replay::Algorithm;
 using replay::Collective;
 

@@ -5,14 +5,12 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
 #include "config/cluster.h"
-#include "config/find_file.h"
-#include "config/load.h"
+#include "config/csv_rows.h"
+#include "config/published.h"
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
-#include "published/csv_rows.h"
 #include "published/prediction.h"
 #include "replay/compute_cost.h"
 #include "replay/forecast.h"
@@ -20,13 +18,13 @@
 namespace fsdpbench::bench {
 namespace {
 
+using config::CsvRow;
+
 /// One row as `fsdpbench simulate quickstart --set …` would simulate it, with any efficiency.
 class Training {
  public:
   explicit Training(const CsvRow& row) : cluster_(config::load_cluster(row.text("cluster"))) {
-    config::RunConfig config = config::load_profile(config::find_profile("quickstart"), settings_of(row));
-    // The rows of a learned table are as many as the sequences are long.
-    if (config.model.learned_positions > 0) config.model.learned_positions = config.train.seq_len;
+    config::RunConfig config = config::published_config(row);
     config::validate(config);
     config::check_fits(cluster_, config.mesh.ranks);
     setup_ = engine::set_up(config);
@@ -44,45 +42,6 @@ class Training {
   const config::Cluster& cluster() const { return cluster_; }
 
  private:
-  static std::vector<std::string> settings_of(const CsvRow& row) {
-    std::vector<std::string> settings{"device.backend=virtual", "emulate.link_gb_per_s=none", "fsdp.param_dtype=bf16",
-                                      "train.warmup=0", "train.steps=1"};
-    for (const auto& [key, column] : {std::pair{"simulate.cluster", "cluster"},
-                                      {"simulate.compiled", "compiled"},
-                                      {"simulate.attention", "attention"},
-                                      {"simulate.fused_loss", "fused_loss"},
-                                      {"simulate.fused_optimizer", "fused_optimizer"},
-                                      {"model.preset", "model"},
-                                      {"mesh.ranks", "ranks"},
-                                      {"mesh.shard", "shard"},
-                                      {"fsdp.strategy", "strategy"},
-                                      {"fsdp.preset", "system"},
-                                      {"fsdp.reduce_dtype", "reduce"},
-                                      {"train.batch_per_rank", "batch"},
-                                      {"train.seq_len", "seq_len"},
-                                      {"train.accumulate", "accumulate"}}) {
-      if (!row.text(column).empty()) settings.push_back(fmt::format("{}={}", key, row.text(column)));
-    }
-    if (row.text("numbers") == "fp8") settings.emplace_back("fsdp.fp8_products=true");
-    add_checkpointing(row, settings);
-    return settings;
-  }
-
-  /// none; all; every:N, of every N-th block; share:X, that part of all blocks.
-  static void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
-    const std::string& text = row.text("checkpointing");
-    if (text == "none") return;
-    settings.emplace_back("fsdp.activation_checkpointing=true");
-    if (text == "all") return;
-    const std::size_t colon = text.find(':');
-    const std::string kind = text.substr(0, colon);
-    if (colon == std::string::npos || (kind != "every" && kind != "share")) {
-      throw ConfigError(
-          fmt::format("{}: checkpointing = {} is not valid; expected none, all, every:N or share:X.", row.place, text));
-    }
-    settings.push_back((kind == "every" ? "fsdp.checkpoint_every=" : "fsdp.recompute_share=") + text.substr(colon + 1));
-  }
-
   config::Cluster cluster_;
   engine::Setup setup_;
 };
@@ -142,19 +101,10 @@ class Efficiencies {
   std::vector<Known> known_;
 };
 
-std::string title(const CsvRow& row) {
-  const std::string& checkpointing = row.text("checkpointing");
-  return fmt::format("{}, {} {} on {}, {} x {} tokens{}", row.text("model"), row.text("ranks"), row.text("numbers"),
-                     row.text("cluster").empty() ? "?" : row.text("cluster"),
-                     row.text("batch").empty() ? "?" : row.text("batch"),
-                     row.text("seq_len").empty() ? "?" : row.text("seq_len"),
-                     checkpointing.empty() || checkpointing == "none" ? "" : ", checkpointing " + checkpointing);
-}
-
 }  // namespace
 
 Predictions predict_training(const std::string& path) {
-  const std::vector<CsvRow> rows = read_csv(path);
+  const std::vector<CsvRow> rows = config::read_csv(path);
   Efficiencies efficiencies;
   for (const CsvRow& row : rows) {
     if (row.text("calibrates") != "efficiency") continue;
@@ -165,7 +115,7 @@ Predictions predict_training(const std::string& path) {
   for (const CsvRow& row : rows) {
     Prediction& p = predictions.emplace_back();
     p.id = row.text("id");
-    p.what = title(row);
+    p.what = config::published_title(row);
     p.published = row.text("tokens_per_s").empty() ? 0 : row.number("tokens_per_s");
     p.calibrates = row.text("calibrates");
     p.assumed = row.text("assumed");

@@ -11,6 +11,7 @@ Command collectives_command();
 Command calibrate_command();
 Command tune_command();
 Command what_if_command();
+Command expect_command();
 Command explain_command();
 Command report_command();
 Command trace_explain_command();
@@ -40,6 +41,7 @@ std::vector<Command> all_commands() {
            calibrate_command,
            tune_command,
            what_if_command,
+           expect_command,
            explain_command,
            report_command,
            trace_explain_command,

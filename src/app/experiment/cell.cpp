@@ -130,6 +130,13 @@ void open_simulation(Cell& cell) {
   const double memory = gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
   cell.gpu = {static_cast<std::int64_t>(memory),
               replay::gpu_rates(*machine.cluster(), c.fsdp.param_dtype).peak_flops * 1e-12};
+  const double bf16_tflops = replay::gpu_rates(*machine.cluster(), DType::bf16).peak_flops * 1e-12;
+  if (bf16_tflops > 2 * cell.gpu->peak_tflops) {
+    cell.notes.push_back(
+        fmt::format("products are in {}, at {:.0f} TFLOP/s; in bf16 a {} has {:.0f}: trainings on it set "
+                    "fsdp.param_dtype = \"bf16\"",
+                    to_string(c.fsdp.param_dtype), cell.gpu->peak_tflops, gpu.name, bf16_tflops));
+  }
   if (cell.setup.memory.reserved <= cell.gpu->memory_bytes) return;
   cell.notes.push_back(
       fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",

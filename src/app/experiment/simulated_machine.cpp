@@ -113,12 +113,14 @@ replay::Forecast SimulatedMachine::forecast(const schedule::Training& training, 
   replay::Changes possible;
   possible.link_scale = changes.link_scale;
   possible.compute_scale = changes.compute_scale;
+  possible.issue_ns = changes.issue_ns;
   possible.draw = changes.draw;
   if (changes != possible) throw std::logic_error("SimulatedMachine: a change that only a finished run can tell");
   SimulatedTimes simulated = times(training, changes.draw >= 0);
   if (changes.draw >= 0 && simulated.uncertainty) {
     simulated.times = replay::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
   }
+  simulated.times.host.issue_ns += changes.issue_ns;
   if (changes.link_scale == 1 && changes.compute_scale == 1) return replay::forecast(training, simulated.times);
   for (std::size_t step = 0; step < simulated.times.steps.size(); ++step) {
     const std::vector<schedule::Op>& ops = training.schedules.steps[step].ops;

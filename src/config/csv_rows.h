@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace fsdpbench::bench {
+namespace fsdpbench::config {
 
 /// One line of a table: its fields by the names of the first line.
 struct CsvRow {
@@ -20,4 +20,4 @@ struct CsvRow {
 /// A file of values between commas, which are in no value; the first line names the columns. Throws ConfigError.
 std::vector<CsvRow> read_csv(const std::string& path);
 
-}  // namespace fsdpbench::bench
+}  // namespace fsdpbench::config

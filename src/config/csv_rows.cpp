@@ -1,13 +1,14 @@
-#include "published/csv_rows.h"
+#include "config/csv_rows.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/read_input.h"
 
-namespace fsdpbench::bench {
+namespace fsdpbench::config {
 namespace {
 
 std::vector<std::string> split(const std::string& line) {
@@ -45,9 +46,9 @@ double CsvRow::number(const std::string& column) const { return parse<double>(*t
 int CsvRow::integer(const std::string& column) const { return parse<int>(*this, column, "an integer"); }
 
 std::vector<CsvRow> read_csv(const std::string& path) {
-  std::ifstream file(path);
+  std::istringstream file(Input(path, "a table of values between commas").text(kMostOfAProfile));
   std::string line;
-  if (!file || !std::getline(file, line)) throw ConfigError(fmt::format("{}: cannot be read, or is empty.", path));
+  if (!std::getline(file, line)) throw ConfigError(fmt::format("{}: is empty; expected a line of column names.", path));
   const std::vector<std::string> columns = split(line);
   std::vector<CsvRow> rows;
   for (int number = 2; std::getline(file, line); ++number) {
@@ -64,4 +65,4 @@ std::vector<CsvRow> read_csv(const std::string& path) {
   return rows;
 }
 
-}  // namespace fsdpbench::bench
+}  // namespace fsdpbench::config

@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/commands/command.h"
+#include "app/commands/measure.h"
+#include "app/console/console.h"
+#include "app/console/json_text.h"
+#include "app/report/expectation.h"
+#include "app/report/result_folder.h"
+#include "base/error.h"
+#include "config/find_file.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// The command line of `fsdpbench expect`.
+struct ExpectArguments {
+  std::string profile;
+  std::vector<std::string> overrides;
+  std::string cluster;
+  std::optional<std::int64_t> ranks;
+  std::optional<std::string> measured;
+  std::string out;  ///< folder for expect.json; empty: none is written
+  bool overwrite = false;
+};
+
+/// Simulates the profile and prints what it should reach, what is nearest to it, and what would explain the difference
+/// to what was measured. Returns the process exit code.
+int say_what_to_expect(const ExpectArguments& arguments) {
+  std::optional<MeasuredRate> measured;
+  if (arguments.measured) measured = read_measured_rate(*arguments.measured);
+  std::vector<std::string> overrides = arguments.overrides;
+  overrides.insert(overrides.begin(), "device.backend=virtual");
+  if (!arguments.cluster.empty()) overrides.push_back("simulate.cluster=" + arguments.cluster);
+  if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
+  std::vector<std::string> notes;
+  config::RunConfig config = load_config(config::find_profile(arguments.profile), overrides, nullptr, &notes);
+  const Cell cell = open_cell(std::move(config));
+  for (const std::string& note : notes) console().info(note);
+  for (const std::string& note : cell.notes) console().info(note);
+  std::optional<ResultFolder> folder;
+  if (!arguments.out.empty()) {
+    folder.emplace("expect", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+  }
+  const Trial trial = measure(cell, {}, nullptr, {}, {});
+  const Expectation expectation = expect(cell, trial, measured);
+  console().print(expectation_text(cell, expectation));
+  if (folder) {
+    const std::filesystem::path path = folder->path() / "expect.json";
+    console().print(fmt::format("\nexpect  {}\n", path.string()));
+    write_file(path, json_text(expectation_json(cell, expectation)));
+  }
+  return static_cast<int>(ExitCode::ok);
+}
+
+constexpr const char* kExpectHelp =
+    R"(Simulates the training as `simulate` does and says what a healthy machine reaches: tokens/s of a rank, step, MFU,
+exposed communication and memory, with the published training that is nearest to it. With what you measured of your
+own job it says whether that is as expected and, if not, what would explain the difference, each alone: computation,
+links, the host, time outside the step; and how to measure which it is.
+
+Examples
+  fsdpbench expect llama3-8b-emulated --cluster dgx-h100 --ranks 64
+  fsdpbench expect llama3-8b-emulated --cluster dgx-h100 --ranks 64 --measured 6150
+  fsdpbench expect my-job.toml --cluster hgx-h200 --measured "2.31 s" --out runs/expected
+)";
+
+}  // namespace
+
+Command expect_command() {
+  const auto expect_it = std::make_shared<ExpectArguments>();
+  Command command("expect", CommandGroup::predict, "What a job should reach on a cluster, and why yours does not",
+                  kExpectHelp);
+  command.profile(expect_it->profile, expect_it->overrides);
+  command.option("-c,--cluster", &expect_it->cluster, "NAME", "The same as --set simulate.cluster=NAME");
+  command.option("-r,--ranks", &expect_it->ranks, "N", "The same as --set mesh.ranks=N").within(1, 1 << 20);
+  command.option("-m,--measured", &expect_it->measured, "RATE",
+                 "Of your job: tokens/s of a rank (6150), a step (\"2.31 s\", \"2310 ms\"), or MFU (\"41 %\")");
+  command.out(expect_it->out, expect_it->overwrite, "Folder for expect.json; default: none is written");
+  command.body = [expect_it](const Call&) { return say_what_to_expect(*expect_it); };
+  return command;
+}
+
+}  // namespace fsdpbench::app

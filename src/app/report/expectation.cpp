@@ -1,0 +1,478 @@
+#include "app/report/expectation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "app/console/table.h"
+#include "app/experiment/simulated_machine.h"
+#include "app/report/run_table.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "config/cluster.h"
+#include "config/csv_rows.h"
+#include "config/published.h"
+#include "config/spelling.h"
+#include "config/validate.h"
+#include "config/write.h"
+#include "engine/setup.h"
+#include "replay/collective_message.h"
+#include "replay/forecast.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using What = PossibleReason::What;
+using nlohmann::json;
+
+constexpr double kSameWithin = 0.01;  // a step that differs by less is the same
+
+double tokens_of_rank(const config::RunConfig& c) {
+  const std::int64_t sample = c.model.kind == config::ModelKind::decoder ? c.train.seq_len : 1;
+  return static_cast<double>(c.train.batch_per_rank * sample * c.train.accumulate);
+}
+
+/// Something that falls as the step grows: `at_one_ms` over the step in ms.
+Expected over_step(const Expected& step_ms, double at_one_ms) {
+  Expected result{at_one_ms / step_ms.value, {}};
+  if (step_ms.bounds && step_ms.bounds->low > 0) {
+    result.bounds = {at_one_ms / step_ms.bounds->high, at_one_ms / step_ms.bounds->low};
+  }
+  return result;
+}
+
+/// The amount by which `grow` makes the step `times` as long; `grow` never falls as its argument goes from `from` to
+/// `to`. Absent if it does not reach that.
+std::optional<double> amount_for(double times, double from, double to, const std::function<double(double)>& grow) {
+  if (times <= 1) return from;
+  if (grow(to) < times) return std::nullopt;
+  constexpr int kHalvings = 30;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = std::sqrt(from * to);
+    (grow(middle) < times ? from : to) = middle;
+  }
+  return std::sqrt(from * to);
+}
+
+/// The largest all-gather of the steady step.
+struct LargestGather {
+  replay::CollectiveMessage message;
+  double other_ns = 0, bytes_ns = 0;  ///< of it while its bytes do not flow, and while they do
+};
+std::optional<LargestGather> largest_gather(const schedule::Training& training, const replay::StepCosts& costs) {
+  std::optional<LargestGather> largest;
+  const std::vector<schedule::Op>& ops = training.schedules.steady().ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != schedule::OpKind::all_gather) continue;
+    const replay::CollectiveMessage message = replay::message_of(ops[i], training.plan.groups);
+    if (message.ranks < 2 || (largest && largest->message.bytes >= message.bytes)) continue;
+    largest = {message, costs[i].run_ns, costs[i].link_ns};
+  }
+  return largest;
+}
+
+/// Its bus bandwidth in GB/s (base/ring.h) where bytes flow at this part of their rate.
+double bus_gb_per_s(const LargestGather& gather, double link_speed) {
+  const double share = static_cast<double>(gather.message.ranks - 1) / gather.message.ranks;
+  return static_cast<double>(gather.message.bytes) * share / (gather.other_ns + gather.bytes_ns / link_speed);
+}
+
+/// What would make the step as long as it was measured, one thing at a time.
+class Explainer {
+ public:
+  Explainer(const Cell& cell, const Trial& trial, const Expectation& expectation)
+      : setup_(cell.setup),
+        trial_(trial),
+        expectation_(expectation),
+        machine_(cell.setup.config),
+        plain_ns_(machine_.forecast(setup_).slowest_ns()) {}
+
+  std::vector<PossibleReason> all() const {
+    std::vector<PossibleReason> found;
+    if (auto part = part_of(&replay::Changes::compute_scale)) {
+      const double ms = trial_.metrics->compute_ms;
+      found.push_back({What::computation, *part,
+                       fmt::format("the kernels of a rank take {:.0f} ms a step, not {:.0f}", ms / part->value, ms),
+                       "one profiled step: `fsdpbench trace explain TRACES` says what computation takes"});
+    }
+    const std::optional<LargestGather> gather =
+        largest_gather(setup_, machine_.times(setup_, false).times.steps.back());
+    if (auto part = part_of(&replay::Changes::link_scale); part && gather) {
+      const std::string size = format_bytes(gather->message.bytes);
+      found.push_back(
+          {What::links, *part,
+           fmt::format("an all-gather of {} over {} ranks has {:.3g} GB/s of bus bandwidth, not {:.3g}", size,
+                       gather->message.ranks, bus_gb_per_s(*gather, part->value), bus_gb_per_s(*gather, 1)),
+           fmt::format("nccl-tests on these ranks: all_gather_perf -b {0} -e {0}; or `fsdpbench accept`",
+                       gather->message.bytes)});
+    }
+    if (slower()) {
+      if (auto late = host_ms()) {
+        found.push_back({What::host, *late, "GPUs wait for launches: gaps between kernels",
+                         "the same profiled step: the cause host_bound"});
+      }
+      const double ms = *expectation_.measured_step_ms - expectation_.step_ms.value;
+      PossibleReason outside{What::outside,
+                             {ms, {}},
+                             "input, logging, checkpoints, a late rank: the GPU has nothing to do",
+                             "`with fsdpbench.torch.step():` around the step: step time, waits and the late rank"};
+      if (const auto& bounds = expectation_.step_ms.bounds) {
+        outside.amount.bounds = {std::max(0.0, *expectation_.measured_step_ms - bounds->high),
+                                 *expectation_.measured_step_ms - bounds->low};
+      }
+      found.push_back(std::move(outside));
+    }
+    return found;
+  }
+
+ private:
+  bool slower() const { return *expectation_.measured_step_ms > expectation_.step_ms.value; }
+  /// How many times as long the measured step is as one of `step_ms`.
+  double times(double step_ms) const { return *expectation_.measured_step_ms / step_ms; }
+  double grown(const replay::Changes& changes) const {
+    return machine_.forecast(setup_, changes).slowest_ns() / plain_ns_;
+  }
+
+  /// The value at the expected step, and at the ends of its interval: `beyond` at one that nothing reaches, `nothing`
+  /// where the step may be expected to be as measured or further. Absent with the value.
+  template <class Find>
+  std::optional<Expected> with_bounds(const Find& find, double nothing, double beyond) const {
+    const std::optional<double> value = find(times(expectation_.step_ms.value));
+    if (!value) return std::nullopt;
+    Expected result{*value, {}};
+    const auto end = [&](double step_ms) {
+      const double there = times(step_ms);
+      return (there > 1) == slower() ? find(there).value_or(beyond) : nothing;
+    };
+    if (const auto& step = expectation_.step_ms.bounds; step && step->low > 0) {
+      const double a = end(step->low), b = end(step->high);
+      result.bounds = {std::min(a, b), std::max(a, b)};
+    }
+    return result;
+  }
+
+  /// At which part of its speed, above 1 if the measured step is shorter than expected, something has to go.
+  std::optional<Expected> part_of(double replay::Changes::*scale) const {
+    constexpr double kMostTimes = 1000;
+    const auto find = [&](double times) -> std::optional<double> {
+      const bool slower = times > 1;
+      const auto grow = [&](double by) {
+        replay::Changes changes;
+        changes.*scale = slower ? 1 / by : by;
+        return slower ? grown(changes) : 1 / grown(changes);
+      };
+      const std::optional<double> by = amount_for(slower ? times : 1 / times, 1, kMostTimes, grow);
+      return by ? std::optional(slower ? 1 / *by : *by) : std::nullopt;
+    };
+    return with_bounds(find, 1, slower() ? 0 : std::numeric_limits<double>::infinity());
+  }
+
+  /// By how many ms a step the host issues its ops later.
+  std::optional<Expected> host_ms() const {
+    const auto ops = static_cast<double>(setup_.schedules.steady().ops.size());
+    const auto find = [&](double times) -> std::optional<double> {
+      if (times <= 1) return 0;
+      const auto grow = [&](double step_ns) {
+        replay::Changes changes;
+        changes.issue_ns = std::nearbyint(step_ns / ops);
+        return grown(changes);
+      };
+      const std::optional<double> ns = amount_for(times, 1, 1e3 * plain_ns_ * times, grow);
+      return ns ? std::optional(*ns / 1e6) : std::nullopt;
+    };
+    return with_bounds(find, 0, std::numeric_limits<double>::infinity());
+  }
+
+  const engine::Setup& setup_;
+  const Trial& trial_;
+  const Expectation& expectation_;
+  SimulatedMachine machine_;
+  double plain_ns_;
+};
+
+/// What of a training others have to share for theirs to say something of it.
+struct Likeness {
+  std::string model, gpu, cluster;
+  double parameters = 0, ranks = 0, tokens = 0;  ///< tokens: a rank and step
+  bool fp8 = false, compiled = false, recomputes = false;
+  config::Strategy strategy = config::Strategy::full_shard;
+
+  Likeness(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on)
+      : model(c.model.preset),
+        gpu(on.gpu.name),
+        cluster(on.name),
+        parameters(static_cast<double>(shapes.parameter_count())),
+        ranks(static_cast<double>(c.mesh.ranks)),
+        tokens(tokens_of_rank(c)),
+        fp8(c.fsdp.fp8_products),
+        compiled(c.simulate.compiled),
+        recomputes(c.fsdp.activation_checkpointing),
+        strategy(c.fsdp.strategy) {}
+
+  /// The hardware counts most, then the size of the model, then the rest.
+  double distance(const Likeness& other) const {
+    const auto fold = [](double a, double b) { return std::abs(std::log2(a / b)); };
+    return 8 * (gpu != other.gpu) + 4 * (fp8 != other.fp8) + 2 * fold(parameters, other.parameters) +
+           (model != other.model) + fold(ranks, other.ranks) / 2 + fold(tokens, other.tokens) / 2 +
+           2 * (compiled != other.compiled) + (recomputes != other.recomputes) + (strategy != other.strategy) +
+           (cluster != other.cluster);
+  }
+  /// In what `other` is not this.
+  std::vector<std::string> differs(const Likeness& other) const {
+    std::vector<std::string> all;
+    const auto add = [&](bool differs, std::string what) {
+      if (differs) all.push_back(std::move(what));
+    };
+    add(cluster != other.cluster, other.cluster);
+    add(model != other.model, other.model);
+    add(ranks != other.ranks, fmt::format("{} ranks", other.ranks));
+    add(tokens != other.tokens, fmt::format("{} tokens a rank and step", other.tokens));
+    add(fp8 != other.fp8, other.fp8 ? "fp8 products" : "no fp8 products");
+    add(compiled != other.compiled, other.compiled ? "compiled" : "not compiled");
+    add(recomputes != other.recomputes, other.recomputes ? "activation checkpointing" : "no activation checkpointing");
+    add(strategy != other.strategy, std::string(config::to_string(other.strategy)));
+    return all;
+  }
+};
+
+NearestPublished nearest_published(const engine::Setup& setup, const config::Cluster& cluster) {
+  const Likeness own(setup.config, setup.plan.shapes, cluster);
+  struct Candidate {
+    config::CsvRow row;
+    config::RunConfig config;
+    std::vector<std::string> differs;
+    double distance = 0;
+  };
+  std::optional<Candidate> best;
+  for (const config::CsvRow& row : config::read_csv(config::find_published_trainings())) {
+    if (!row.text("not_predicted").empty()) continue;
+    config::RunConfig config = config::published_config(row);
+    const Likeness other(config, plan::model_shapes(config.model), config::load_cluster(config.simulate.cluster));
+    const double distance = own.distance(other);
+    if (!best || distance < best->distance) best = {row, std::move(config), own.differs(other), distance};
+  }
+  if (!best) throw ConfigError(config::find_published_trainings() + ": has no training that is predicted.");
+  config::validate(best->config);
+  const SimulatedMachine machine(best->config);
+  const engine::Setup theirs = engine::set_up(best->config);
+  return {best->row.text("id"),
+          config::published_title(best->row),
+          best->row.text("source"),
+          best->row.number("tokens_per_s"),
+          tokens_of_rank(best->config) / (machine.forecast(theirs).slowest_ns() * 1e-9),
+          std::move(best->differs)};
+}
+
+double measured_step(const MeasuredRate& measured, const Expectation& expectation) {
+  switch (measured.unit) {
+    case MeasuredRate::Unit::step_ms: return measured.value;
+    case MeasuredRate::Unit::tokens_per_s:
+      return expectation.step_ms.value * expectation.tokens_per_s.value / measured.value;
+    case MeasuredRate::Unit::mfu_pct:
+      if (!expectation.mfu_pct) {
+        throw ConfigError("--measured is an MFU, and no peak is known here: name a --cluster, or give tokens/s.");
+      }
+      return expectation.step_ms.value * expectation.mfu_pct->value / measured.value;
+  }
+  throw std::logic_error("MeasuredRate::Unit");
+}
+
+const char* name_of(What what) {
+  switch (what) {
+    case What::computation: return "computation";
+    case What::links: return "links";
+    case What::host: return "host";
+    case What::outside: return "outside";
+  }
+  throw std::logic_error("PossibleReason::What");
+}
+bool is_part(What what) { return what == What::computation || what == What::links; }
+
+std::string between(const std::optional<replay::Bounds>& bounds, int digits) {
+  return bounds ? fmt::format("{:.{}f} to {:.{}f}", bounds->low, digits, bounds->high, digits) : "not in doubt";
+}
+
+std::string amount_text(const PossibleReason& e) {
+  const double scale = is_part(e.what) ? 100 : 1;
+  // Of milliseconds above a hundred the digits behind the point say nothing.
+  const auto number = [&](double v) {
+    return fmt::format("{:.{}f}", v * scale, is_part(e.what) || v * scale >= 100 ? 0 : 1);
+  };
+  const std::string value = number(e.amount.value);
+  std::string text;
+  switch (e.what) {
+    case What::computation: text = value + " % of its speed"; break;
+    case What::links: text = value + " % of their rate"; break;
+    case What::host: text = value + " ms to issue a step"; break;
+    case What::outside: text = value + " ms a step"; break;
+  }
+  if (!e.amount.bounds) return text;
+  return text + fmt::format(" (95 %: {} to {})", number(e.amount.bounds->low), number(e.amount.bounds->high));
+}
+
+std::string published_text(const NearestPublished& p) {
+  return fmt::format(
+      "nearest published training: {}, {}: {:.4g} tokens/s a rank\n"
+      "  {}; {:.4g} is predicted for it, {:+.1f} % (source {} of profiles/published/README.md)\n",
+      p.id, p.title, p.published,
+      p.differs.empty() ? "as this one" : fmt::format("differs in: {}", fmt::join(p.differs, ", ")), p.predicted,
+      100 * (p.predicted / p.published - 1), p.source);
+}
+
+std::string measured_text(const Expectation& e) {
+  const double step = *e.measured_step_ms;
+  const double rate = e.tokens_per_s.value * e.step_ms.value / step;
+  const auto away = [](double from, double to) {
+    const double percent = 100 * (to / from - 1);
+    return fmt::format("{:.1f} % {}", std::abs(percent), percent < 0 ? "below" : "above");
+  };
+  std::string text = fmt::format("measured: {:.0f} tokens/s a rank, {:.2f} ms a step: {} what is expected", rate, step,
+                                 away(e.tokens_per_s.value, rate));
+  if (e.as_expected()) {
+    return text + (e.step_ms.bounds ? ", within the interval: it need not have a reason.\n" : ": as expected.\n");
+  }
+  if (const auto& bounds = e.tokens_per_s.bounds) {
+    text += fmt::format(", {} the interval", away(rate < bounds->low ? bounds->low : bounds->high, rate));
+  }
+  return text + ".\n";
+}
+
+}  // namespace
+
+MeasuredRate read_measured_rate(std::string_view text) {
+  const auto invalid = [&] {
+    return ConfigError(
+        fmt::format("--measured {} is not valid; expected a number above 0: '6150' or '6150 tok/s' (a rank), '2.31 s' "
+                    "or '2310 ms' (a "
+                    "step), '41 %' (MFU).",
+                    text));
+  };
+  MeasuredRate rate;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), rate.value);
+  if (status != std::errc() || !std::isfinite(rate.value) || rate.value <= 0) throw invalid();
+  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit.empty() || unit == "tok/s" || unit == "tokens/s") return rate;
+  if (unit == "%") return rate.unit = MeasuredRate::Unit::mfu_pct, rate;
+  if (unit != "s" && unit != "ms") throw invalid();
+  rate.unit = MeasuredRate::Unit::step_ms;
+  if (unit == "s") rate.value *= 1e3;
+  return rate;
+}
+
+bool Expectation::as_expected() const {
+  if (!measured_step_ms) return true;
+  const replay::Bounds bounds =
+      step_ms.bounds.value_or(replay::Bounds{step_ms.value * (1 - kSameWithin), step_ms.value * (1 + kSameWithin)});
+  return *measured_step_ms >= bounds.low && *measured_step_ms <= bounds.high;
+}
+
+Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured) {
+  const metrics::RunMetrics& m = trial.metrics.value();
+  Expectation e;
+  e.step_ms.value = m.step_ms.median;
+  e.exposed_comm_ms.value = m.exposed_comm_ms;
+  if (trial.sureness) {
+    e.step_ms.bounds = trial.sureness->step_ms;
+    e.exposed_comm_ms.bounds = trial.sureness->exposed_ms;
+  }
+  e.tokens_per_s = over_step(e.step_ms, tokens_of_rank(cell.setup.config) * 1e3);
+  if (trial.flops && trial.flops->mfu_pct) e.mfu_pct = over_step(e.step_ms, *trial.flops->mfu_pct * e.step_ms.value);
+  e.peak_bytes = trial.memory.peak_occupied_total;
+  e.device_bytes = trial.device_bytes;
+  if (!cell.setup.config.simulate.cluster.empty()) {
+    e.published = nearest_published(cell.setup, config::load_cluster(cell.setup.config.simulate.cluster));
+  }
+  if (measured) {
+    e.measured_step_ms = measured_step(*measured, e);
+    if (std::abs(*e.measured_step_ms / e.step_ms.value - 1) > kSameWithin) e.reasons = Explainer(cell, trial, e).all();
+  }
+  return e;
+}
+
+std::string expectation_text(const Cell& cell, const Expectation& e) {
+  Table table;
+  table.title = run_headline(cell.setup);
+  table.header = {"", "expected", "", "95 % interval"};
+  const auto row = [&](const char* name, const Expected& value, int digits, const char* unit) {
+    table.rows.push_back({name, fmt::format("{:.{}f}", value.value, digits), unit, between(value.bounds, digits)});
+  };
+  row("tokens/s a rank", e.tokens_per_s, e.tokens_per_s.value < 100 ? 2 : 0, "1/s");
+  row("step", e.step_ms, 2, "ms");
+  if (e.mfu_pct) row("MFU", *e.mfu_pct, 1, "%");
+  row("exposed communication", e.exposed_comm_ms, 2, "ms");
+  const double gib = static_cast<double>(e.peak_bytes) / (1 << 30);
+  std::string fits = "computed; an allocator reserves more";
+  if (e.device_bytes) {
+    fits = fmt::format("{} the {} of its GPU", e.peak_bytes <= *e.device_bytes ? "fits in" : "does NOT fit in",
+                       format_bytes(*e.device_bytes));
+  }
+  table.rows.push_back({"peak memory of a rank", fmt::format("{:.2f}", gib), "GiB", fits});
+  std::string text = format_table(table);
+  if (e.published) text += "\n" + published_text(*e.published);
+  if (!e.measured_step_ms) return text;
+  text += "\n" + measured_text(e);
+  if (e.reasons.empty()) return text;
+  text += "\nEach of these alone would explain the difference:\n";
+  Table causes;
+  for (const PossibleReason& x : e.reasons) causes.rows.push_back({name_of(x.what), amount_text(x), x.seen_as});
+  text += format_table(causes) + "\nMeasure to know which it is:\n";
+  Table ways;
+  for (const PossibleReason& x : e.reasons) ways.rows.push_back({name_of(x.what), x.measure});
+  return text + format_table(ways);
+}
+
+json expectation_json(const Cell& cell, const Expectation& e) {
+  const auto of = [](const Expected& value) {
+    // What is without end has no number in JSON.
+    const auto end = [](double v) { return std::isfinite(v) ? json(v) : json(nullptr); };
+    json object{{"value", value.value}, {"low", nullptr}, {"high", nullptr}};
+    if (value.bounds) object["low"] = end(value.bounds->low), object["high"] = end(value.bounds->high);
+    return object;
+  };
+  json all{{"kind", "expect"},
+           {"schema_version", 1},
+           {"config", config::to_json(cell.setup.config)},
+           {"tokens_per_s_rank", of(e.tokens_per_s)},
+           {"step_ms", of(e.step_ms)},
+           {"mfu_pct", e.mfu_pct ? of(*e.mfu_pct) : json(nullptr)},
+           {"exposed_comm_ms", of(e.exposed_comm_ms)},
+           {"memory", {{"peak_bytes", e.peak_bytes}, {"device_bytes", nullptr}}},
+           {"published", nullptr},
+           {"measured", nullptr},
+           {"reasons", json::array()}};
+  if (e.device_bytes) all["memory"]["device_bytes"] = *e.device_bytes;
+  if (e.published) {
+    const NearestPublished& p = *e.published;
+    all["published"] = {{"id", p.id},
+                        {"title", p.title},
+                        {"source", p.source},
+                        {"tokens_per_s_rank", p.published},
+                        {"predicted", p.predicted},
+                        {"differs", p.differs}};
+  }
+  if (e.measured_step_ms) {
+    all["measured"] = {{"step_ms", *e.measured_step_ms},
+                       {"tokens_per_s_rank", e.tokens_per_s.value * e.step_ms.value / *e.measured_step_ms},
+                       {"as_expected", e.as_expected()}};
+  }
+  for (const PossibleReason& x : e.reasons) {
+    json object = of(x.amount);
+    object.update({{"what", name_of(x.what)},
+                   {"unit", is_part(x.what) ? "part" : "ms"},
+                   {"seen_as", x.seen_as},
+                   {"measure", x.measure}});
+    all["reasons"].push_back(std::move(object));
+  }
+  return all;
+}
+
+}  // namespace fsdpbench::app
