@@ -144,7 +144,9 @@ const fs::path& home_folder() {
 std::string find_profile(const std::string& given) {
   const fs::path path(given);
   if (is_folder(path) && is_file(path / "config.toml")) return (path / "config.toml").string();
-  if (const auto found = find_named(FileKind::run, given)) return found->string();
+  for (const FileKind kind : {FileKind::run, FileKind::model}) {
+    if (const auto found = find_named(kind, given)) return found->string();
+  }
   if (!is_folder(path)) throw_unknown(FileKind::run, given);
   if (is_file(path / "sweep.json")) {
     throw ConfigError(

@@ -142,6 +142,27 @@ void forget_preset_of_result(std::vector<Entry>& profile, const std::vector<Entr
   }
 }
 
+/// Whether a file is one of a model: it says what kind, names no preset, and has nothing beside [model].
+bool is_model_file(const std::vector<Entry>& entries) {
+  const auto is = [](const char* name) { return [name](const Entry& entry) { return entry.name == name; }; };
+  return std::ranges::any_of(entries, is("model.kind")) && std::ranges::none_of(entries, is("model.preset")) &&
+         std::ranges::all_of(entries, [](const Entry& entry) { return entry.name.starts_with("model."); });
+}
+
+/// The typical training, with the model of the file at `path`.
+std::vector<Entry> typical_training_of(const std::string& path, Notes& notes) {
+  namespace fs = std::filesystem;
+  const fs::path file = fs::absolute(path).lexically_normal();
+  const std::string known = find_named_file(FileKind::model, file.stem().string());
+  const std::string name = !known.empty() && fs::equivalent(known, file) ? file.stem().string() : file.string();
+  const std::string typical = find_profile(kTypicalProfile);
+  std::vector<Entry> entries = read_file(typical, FileKind::run);
+  std::erase_if(entries, [](const Entry& entry) { return entry.name == "model.preset"; });
+  entries.push_back({"model.preset", Value(name), path, {}});
+  notes.push_back(fmt::format("{} is a model: it is trained as {} says, but for what --set changes", path, typical));
+  return entries;
+}
+
 std::vector<Entry> model_preset(const std::filesystem::path& path) {
   std::vector<Entry> entries = read_file(path.string(), FileKind::model);
   for (const Entry& entry : entries) {
@@ -191,12 +212,13 @@ Entry read_override(const std::string& text) {
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides,
                        std::vector<std::string>* notes) {
   Layers layers;
+  Notes all;
   layers.profile = read_file(path, FileKind::run);
+  if (is_model_file(layers.profile)) layers.profile = typical_training_of(path, all);
   for (const std::string& text : overrides) layers.overrides.push_back(read_override(text));
   forget_preset_of_result(layers.profile, layers.overrides);
   const RunConfig names = preset_names(layers.profile, layers.overrides);
 
-  Notes all;
   RunConfig config;
   const std::filesystem::path model = find_model(names.model.preset, path);
   take(config, model_preset(model), all);

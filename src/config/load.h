@@ -8,12 +8,16 @@
 
 namespace fsdpbench::config {
 
+/// What a training is where only a model is named: bf16, gradients reduced in fp32, recomputation.
+inline constexpr const char* kTypicalProfile = "llama3-8b-emulated";
+
 /// Reads a run profile (TOML). Later layers win: built-in defaults, presets (model.preset, fsdp.preset), the profile,
 /// `overrides` ("key=value", TOML values, bare strings accepted). An explicit key wins over a preset wherever it
 /// stands; the config.toml of a result names every key, and there only those that differ from its own preset are
 /// explicit. Types and ranges are checked here, key by key, and reported with file and line; rules about several keys
 /// are for validate(). Words of other systems are understood (config/aliases.h), and what an override makes meaningless
-/// gives way (config/give_way.h); both are said in `notes`, if it is not null. Throws ConfigError.
+/// gives way (config/give_way.h); both are said in `notes`, if it is not null. A model file is trained
+/// as kTypicalProfile says. Throws ConfigError.
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},
                        std::vector<std::string>* notes = nullptr);
 

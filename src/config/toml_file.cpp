@@ -78,11 +78,6 @@ FileKind kind_of(const toml::table& file, FileKind wanted) {
   });
   if (wanted == FileKind::cluster && of_profile) return FileKind::run;
   if (wanted == FileKind::sweep && of_profile && !file.contains("axes") && !file.contains("base")) return FileKind::run;
-  const toml::table* model = file["model"].as_table();
-  const bool only_model = file.size() == 1 && model != nullptr;
-  if (wanted == FileKind::run && only_model && model->contains("kind") && !model->contains("preset")) {
-    return FileKind::model;
-  }
   return wanted;
 }
 
@@ -93,10 +88,6 @@ void check_kind(const std::string& path, const toml::table& file, FileKind wante
   if (kind == FileKind::sweep) instead = fmt::format("`fsdpbench sweep {}` runs it", path);
   if (kind == FileKind::run) instead = fmt::format("`fsdpbench run {}` runs it", path);
   if (kind == FileKind::cluster) instead = "it says what a simulation runs on";
-  if (kind == FileKind::model) {
-    const std::string name = path.ends_with(".toml") ? fs::absolute(path).lexically_normal().string() : path;
-    instead = fmt::format("a profile names it, as in `fsdpbench run quickstart --set model.preset={}`", name);
-  }
   throw ConfigError(fmt::format("{}: is a {}, and a {} is expected; {}.", path, noun(kind), noun(wanted), instead));
 }
 

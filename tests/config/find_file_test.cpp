@@ -67,7 +67,7 @@ TEST_F(FindFile, NamesOfAnotherKindAreSaidToBe) {
               HasSubstr("is a sweep, and a run profile is expected; `fsdpbench sweep strategy-ranks` runs it."));
   EXPECT_THAT(sweep_error("quickstart"),
               HasSubstr("is a run profile, and a sweep is expected; `fsdpbench run quickstart` runs it."));
-  EXPECT_THAT(profile_error("llama3-8b"), HasSubstr("is a model, and a run profile is expected"));
+  EXPECT_THAT(sweep_error("llama3-8b"), HasSubstr("is a model, and a sweep is expected"));
 }
 
 TEST_F(FindFile, FoldersThatAreNoResultSaySo) {
@@ -83,10 +83,6 @@ TEST_F(FindFile, FilesOfAnotherKindAreSaidToBe) {
   EXPECT_THAT(config_error([&] { load_profile(sweep); }), HasSubstr("is a sweep file, and a run profile is expected"));
   const std::string run = folder_.write("r.toml", "[mesh]\nranks = 2\n");
   EXPECT_THAT(config_error([&] { load_sweep(run); }), HasSubstr("is a run profile, and a sweep file is expected"));
-  const std::string model = folder_.write("m.toml", "[model]\nkind = 'decoder'\nlayers = 2\n");
-  EXPECT_THAT(
-      config_error([&] { load_profile(model); }),
-      AllOf(HasSubstr("is a model file, and a run profile is expected"), HasSubstr("--set model.preset=" + model)));
   const std::string result = folder_.write("out/result.json", "{\"schema_version\": 1}");
   EXPECT_THAT(config_error([&] { load_profile(result); }),
               AllOf(HasSubstr("is JSON"), HasSubstr("name its folder, " + fs::path(result).parent_path().string())));

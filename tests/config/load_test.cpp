@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include "config/fields.h"
+#include "config/find_file.h"
 #include "config/support.h"
 
 namespace fsdpbench::config {
 namespace {
 
+using testing::Contains;
 using testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -296,6 +298,26 @@ TEST_F(Load, ModelFilesHoldTheModelOnly) {
 TEST_F(Load, ModelsBesideTheProfileComeFirst) {
   folder_.write("models/llama3-8b.toml", "[model]\nlayers = 2");
   EXPECT_EQ(load("[model]\npreset = 'llama3-8b'").model.layers, 2);
+}
+
+TEST_F(Load, AModelAloneIsTrainedAsIsUsual) {
+  std::vector<std::string> notes;
+  const RunConfig config = load_profile(find_profile("llama3-70b"), {"mesh.ranks=64"}, &notes);
+  RunConfig expected = load_profile(find_profile(kTypicalProfile), {"model.preset=llama3-70b", "mesh.ranks=64"});
+  EXPECT_EQ(config, expected);
+  EXPECT_EQ(config.model.preset, "llama3-70b");
+  EXPECT_EQ(config.fsdp.param_dtype, DType::bf16);
+  EXPECT_EQ(config.fsdp.reduce_dtype, DType::f32);
+  EXPECT_EQ(config.mesh.ranks, 64);
+  EXPECT_THAT(notes, Contains(HasSubstr("llama3-70b.toml is a model: it is trained as ")));
+
+  // A file of the user's own, too; and what says more, or not what kind of model it is, is a profile.
+  const std::string own = folder_.write("tiny.toml", "[model]\nkind = 'decoder'\nlayers = 2");
+  EXPECT_EQ(load_profile(own).model.layers, 2);
+  EXPECT_EQ(load_profile(own).model.preset, own);
+  EXPECT_EQ(load_profile(own).fsdp.param_dtype, DType::bf16);
+  EXPECT_EQ(load("[model]\nlayers = 2").fsdp.param_dtype, DType::f32);
+  EXPECT_EQ(load("[model]\nkind = 'decoder'\nlayers = 2\n[mesh]\nranks = 2").fsdp.param_dtype, DType::f32);
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ class Names(Program):
         self.assertIn("`fsdpbench sweep strategy-ranks`", self.error("run", "strategy-ranks"))
         self.assertIn("`fsdpbench run quickstart`", self.error("sweep", "quickstart"))
         self.assertIn("is a run profile, and a sweep file is expected", self.error("sweep", self.profile))
-        self.assertIn("is a model file", self.error("explain", model))
-        self.assertIn("--set model.preset=llama3-8b", self.error("run", "llama3-8b"))
+        self.assertIn("is a model, and a sweep is expected", self.error("sweep", "llama3-8b"))
+        self.assertEqual(self.call("explain", model).stdout, self.call("explain", "llama3-8b").stdout)
 
 
 if __name__ == "__main__":

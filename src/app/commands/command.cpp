@@ -22,7 +22,7 @@ Option& Command::flag(std::string names, bool& target, std::string meaning) {
 
 Option& Command::profile(std::string& profile, std::vector<std::string>& overrides) {
   Option& added =
-      argument("PROFILE", &profile, "Run profile: a TOML file, a result folder, or a name in profiles/runs");
+      argument("PROFILE", &profile, "A run profile (TOML), a result folder, or the name of a profile or model");
   set("-s,--set", overrides, "Set one key, as in --set mesh.ranks=8; may be repeated");
   return added;
 }

@@ -68,8 +68,8 @@ own job it says whether that is as expected and, if not, what would explain the 
 links, the host, time outside the step; and how to measure which it is.
 
 Examples
-  fsdpbench expect llama3-8b-emulated --cluster dgx-h100 --ranks 64
-  fsdpbench expect llama3-8b-emulated --cluster dgx-h100 --ranks 64 --measured 6150
+  fsdpbench expect llama3-8b --cluster dgx-h100 --ranks 64
+  fsdpbench expect llama3-8b --cluster dgx-h100 --ranks 64 --measured 6150
   fsdpbench expect my-job.toml --cluster hgx-h200 --measured "2.31 s" --out runs/expected
 )";
 
