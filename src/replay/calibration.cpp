@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -47,6 +48,32 @@ double error_of_median(std::vector<double> ns, std::size_t steps) {
   const auto quarter = [&](std::size_t q) { return ns[(ns.size() - 1) * q / 4]; };
   constexpr double kSigmaOfQuartiles = 1 / 1.349, kMedianOverMean = 1.2533;
   return (quarter(3) - quarter(1)) * kSigmaOfQuartiles * kMedianOverMean / std::sqrt(static_cast<double>(steps));
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The steps of the last one's schedule that are neither among the third whose ops took least nor most, in order.
+std::vector<std::size_t> middle_third(const MeasuredTimes& run) {
+  const schedule::Schedule& schedule = run.schedule_of(run.steps() - 1);
+  std::vector<std::pair<double, std::size_t>> steps;
+  for (std::size_t step = 0; step < run.steps(); ++step) {
+    if (&run.schedule_of(step) != &schedule) continue;
+    double sum = 0;
+    for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
+      for (const std::int64_t ns : run.ns(step, rank)) {
+        if (ns != MeasuredTimes::kNone) sum += static_cast<double>(ns);
+      }
+    }
+    steps.emplace_back(sum, step);
+  }
+  std::ranges::sort(steps);
+  const std::size_t left_out = (steps.size() - 1) / 3;
+  std::vector<std::size_t> middle;
+  for (std::size_t i = left_out; i < steps.size() - left_out; ++i) middle.push_back(steps[i].second);
+  std::ranges::sort(middle);
+  return middle;
 }
 
 double off(const LineFit& fit, const LineSample& sample) {
@@ -134,33 +161,36 @@ void Calibrator::add(const MeasuredTimes& run, const HostCosts& host) {
   hosts_.push_back(host);
   const std::size_t last = run.steps() - 1;
   const schedule::Schedule& schedule = run.schedule_of(last);
+  const std::vector<std::size_t> middle = middle_third(run);
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const schedule::Op& op = schedule.ops[i];
     if (!op.has_work()) continue;
     const OpWork work = calibrated_work(op, schedule, run.run());
     Seen& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
-    std::vector<double> all;
+    std::vector<double> all, typical;
     std::size_t steps = 0;
     for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
       std::vector<double> mine;
       for (std::size_t step = 0; step < run.steps(); ++step) {
         if (&run.schedule_of(step) != &schedule) continue;
         const std::int64_t took = run.ns(step, rank)[i];
-        if (took != MeasuredTimes::kNone) mine.push_back(static_cast<double>(took));
+        if (took == MeasuredTimes::kNone) continue;
+        mine.push_back(static_cast<double>(took));
+        if (std::ranges::binary_search(middle, step)) typical.push_back(mine.back());
       }
       if (mine.empty()) continue;
       steps = std::max(steps, mine.size());
       all.insert(all.end(), mine.begin(), mine.end());
-      const double median = lower_median(mine);
+      const double mean = mean_of(mine);
       for (const double ns : mine) {
-        if (mine.size() > 1 && ns > 0 && median > 0) seen.residuals.push_back(ns / median);
+        if (mine.size() > 1 && ns > 0 && mean > 0) seen.residuals.push_back(ns / mean);
       }
     }
     if (all.empty()) continue;
     const auto [low, high] = std::ranges::minmax(all);
-    seen.samples.push_back({{work.fixed, work.amount, lower_median(all), (high - low) / 2},
-                            error_of_median(std::move(all), steps),
-                            number});
+    const double mean = mean_of(typical.empty() ? all : typical);
+    seen.samples.push_back(
+        {{work.fixed, work.amount, mean, (high - low) / 2}, error_of_median(std::move(all), steps), number});
   }
   std::erase_if(seen_, [](const auto& item) { return item.second.samples.empty(); });
 }
@@ -230,7 +260,7 @@ config::Calibration Calibrator::result() const {
 double crowding(const config::Calibration& calibration, int ranks) {
   if (calibration.cores <= 0) return 1;
   const auto on_a_core = [&](int number) { return std::max(1.0, static_cast<double>(number) / calibration.cores); };
-  return std::max(1.0, on_a_core(ranks) / on_a_core(calibration.ranks));
+  return on_a_core(ranks) / on_a_core(calibration.ranks);
 }
 
 CalibratedTimes calibrated_times(const config::Calibration& calibration, const schedule::Training& training) {
@@ -283,12 +313,12 @@ CalibratedTimes calibrated_times(const config::Calibration& calibration, const s
         uncertainty.ratios.push_back(ratios_of(line, next, work, Sequence(kSeed ^ sources.size() << 32)));
       }
       if (!steady) continue;
-      ++uncertainty.reach[result.crowded > 1 ? Reach::extrapolated : reach_of(line, ranks, work.amount)];
+      ++uncertainty.reach[result.crowded != 1 ? Reach::extrapolated : reach_of(line, ranks, work.amount)];
       sum += fixed + flowing;
       spread += (fixed + flowing) * line.spread_pct;
     }
   }
-  // Between as long as measured and as much longer as there are more ranks to a core, all ops together.
+  // Between as long as measured and as much longer as there are more ranks to a core, or shorter, all ops together.
   for (std::vector<double>& ratios : uncertainty.ratios) {
     for (std::size_t draw = 0; draw < ratios.size(); ++draw) {
       ratios[draw] *= std::pow(result.crowded, static_cast<double>(draw) / static_cast<double>(ratios.size() - 1));

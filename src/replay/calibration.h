@@ -17,8 +17,10 @@ namespace fsdpbench::replay {
 /// Gathers what ops took in finished runs of one machine, and draws a line through each kind of op.
 class Calibrator {
  public:
-  /// Medians over steps and ranks of each op of the steady schedule; of a collective what it would have taken alone,
-  /// from the arrival of its last peer. `host`: measured_host() of the same run.
+  /// Means over ranks and the middle third of the steps of each op of the steady schedule; of a collective what it would
+  /// have taken alone, from the arrival of its last peer. Of an op that is interrupted now and then the median has
+  /// nothing of that, and the median step, in which there are many, has: means add up to it, medians do not.
+  /// `host`: measured_host() of the same run, CoreWaits::averaged.
   void add(const MeasuredTimes& run, const HostCosts& host);
   /// At least one run. `machine`, `revision` and `misses` are left to the caller: the last with what a walk by the
   /// calibration says of its own runs (`misses` empty: that walks are right if their ops are). The same runs give the
@@ -38,7 +40,7 @@ class Calibrator {
   };
   struct Seen {
     std::vector<Sample> samples;
-    std::vector<double> residuals;  ///< of single times, over the median of their op on their rank
+    std::vector<double> residuals;  ///< of single times, over the mean of their op on their rank
   };
   static std::vector<config::CalibrationLine::Refit> refits(const LineFit& fit, const std::vector<Sample>& samples);
 
@@ -54,13 +56,13 @@ struct CalibratedTimes {
   double crowded = 1;     ///< crowding()
 };
 
-/// How many times as many ranks a core as were measured a training of `ranks` has on those cores; 1 if it has no more,
-/// and where ranks compute on none.
+/// How many times as many ranks a core as were measured a training of `ranks` has on those cores, less than 1 if it has
+/// fewer; 1 where neither has more ranks than cores, and where ranks compute on none.
 double crowding(const config::Calibration& calibration, int ranks);
 
 /// What the ops of a training take by a calibration. A collective of as many ranks as were never measured is taken as
 /// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Ranks that have
-/// to share cores more than those measured may take as many times as long: that is part of it, too. Throws
+/// to share cores more or less than those measured may take as many times as long: that is part of it, too. Throws
 /// ConfigError if a kind of op with work was never measured, in any group.
 CalibratedTimes calibrated_times(const config::Calibration& calibration, const schedule::Training& training);
 

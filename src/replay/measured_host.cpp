@@ -21,6 +21,21 @@ double cost_of(std::vector<double> values) {
   return values.empty() ? 0 : std::max(0.0, lower_median(std::move(values)));
 }
 
+/// What a sort of start takes, and what its lanes waited for a core on top.
+struct Starts {
+  std::vector<double> took;
+  double core_waits = 0;
+
+  void add(double ns, double core_wait) {
+    took.push_back(ns);
+    core_waits += core_wait;
+  }
+  double cost() && {
+    const double mean = took.empty() ? 0 : core_waits / static_cast<double>(took.size());
+    return cost_of(std::move(took)) + mean;
+  }
+};
+
 /// One rank's step, and when the host had issued it.
 struct Step {
   const schedule::Schedule& schedule;
@@ -60,8 +75,8 @@ class Collector {
         if (const auto held = held_until(step, i, *end)) {
           const double core_wait = core_wait_of(record, *held);
           double begin = begin_of(record, op, i, rank);
-          if (core_waits_ == CoreWaits::left_out) begin -= core_wait;
-          if (!op.is_collective()) starts(*held, begin);
+          if (core_waits_ != CoreWaits::counted) begin -= core_wait;
+          if (!op.is_collective()) starts(*held, begin, core_waits_ == CoreWaits::averaged ? core_wait : 0);
           if (starts_ != nullptr) start(step, i, *held, begin, core_wait);
         }
       }
@@ -80,16 +95,16 @@ class Collector {
   HostCosts take() {
     HostCosts costs;
     costs.issue_ns = cost_of(std::move(issues_));
-    costs.launch_ns = cost_of(std::move(launches_));
-    costs.gap_ns = cost_of(std::move(gaps_));
+    costs.launch_ns = std::move(launches_).cost();
+    costs.gap_ns = std::move(gaps_).cost();
     // What an event's end and the start of the lane itself would both explain says nothing about waking up.
-    std::vector<double> wakes;
-    for (const auto& [held, begin] : woken_) {
+    Starts wakes;
+    for (const auto& [held, begin, core_wait] : woken_) {
       if (static_cast<double>(held.event) > static_cast<double>(held.issued) + costs.launch_ns) {
-        wakes.push_back(begin - static_cast<double>(held.event));
+        wakes.add(begin - static_cast<double>(held.event), core_wait);
       }
     }
-    costs.wake_ns = cost_of(std::move(wakes));
+    costs.wake_ns = std::move(wakes).cost();
     return costs;
   }
 
@@ -123,13 +138,13 @@ class Collector {
     return static_cast<double>(std::clamp<std::int64_t>(record.begin_ns - ready, 0, record.core_wait_ns));
   }
 
-  void starts(const Held& held, double begin) {
+  void starts(const Held& held, double begin, double core_wait) {
     if (held.issued > held.lane && held.issued >= held.event) {
-      launches_.push_back(begin - static_cast<double>(held.issued));
+      launches_.add(begin - static_cast<double>(held.issued), core_wait);
     } else if (held.event > held.lane && held.event > held.issued) {
-      woken_.push_back({held, begin});
+      woken_.push_back({held, begin, core_wait});
     } else if (held.lane > held.event && held.lane > held.issued) {
-      gaps_.push_back(begin - static_cast<double>(held.lane));
+      gaps_.add(begin - static_cast<double>(held.lane), core_wait);
     }
   }
 
@@ -148,7 +163,7 @@ class Collector {
 
   struct Woken {
     Held held;
-    double begin = 0;
+    double begin = 0, core_wait = 0;
   };
 
   const Delays& delays_;
@@ -158,7 +173,8 @@ class Collector {
   std::array<int, schedule::kGroupCount> last_on_communicator_{};
   HostCosts costs_;
   LaneStarts* starts_ = nullptr;
-  std::vector<double> issues_, launches_, gaps_;
+  std::vector<double> issues_;
+  Starts launches_, gaps_;
   std::vector<Woken> woken_;
 };
 

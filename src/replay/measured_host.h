@@ -11,8 +11,10 @@
 
 namespace fsdpbench::replay {
 
-/// Whether what lanes wait for a core (trace::Record::core_wait_ns) counts as time that their starts take.
-enum class CoreWaits { counted, left_out };
+/// Whether what lanes wait for a core (trace::Record::core_wait_ns) counts as time that their starts take. Most starts
+/// wait for none and a few wait long, so the median of all has next to nothing of it, and a step has all of it:
+/// `averaged` is the median without them, plus their mean.
+enum class CoreWaits { counted, left_out, averaged };
 
 /// What the host and the start of ops took in a finished run: the medians of all issues, of all starts on a lane that
 /// had been idle, of all starts on one that had been busy, and of all ops that began because another lane's op had

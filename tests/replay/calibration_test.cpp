@@ -27,11 +27,16 @@ struct Measured {
   double step_ns(const OpTimes& with) const { return forecast(made, with).slowest_ns(); }
   /// As a run of `steps` steps whose ops take lognormal times about what they should.
   void add_to(Calibrator& calibrator, double sigma = 0, std::uint64_t seed = 1, int steps = 4) const {
+    using Residuals = std::vector<std::vector<double>>;
+    add_to(calibrator, sigma > 0 ? Residuals{Jitter::lognormal(sigma)} : Residuals{}, seed, steps);
+  }
+  void add_to(Calibrator& calibrator, const std::vector<std::vector<double>>& residuals, std::uint64_t seed,
+              int steps) const {
     std::vector<trace::RankTrace> traces(static_cast<std::size_t>(made.plan.groups.ranks()));
     for (std::size_t rank = 0; rank < traces.size(); ++rank) traces[rank].rank = static_cast<int>(rank);
     OpTimes later = times;
     later.host.start_ns = 1e6;  // a record at 0 is of an op that did not run
-    if (sigma > 0) later.jitter = Jitter(seed, {Jitter::lognormal(sigma)});
+    if (!residuals.empty()) later.jitter = Jitter(seed, residuals);
     forecast_run(made, later, static_cast<std::size_t>(steps), 0, traces);
     calibrator.add(MeasuredTimes(made, traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0, 0});
   }
@@ -177,6 +182,7 @@ TEST(Calibration, RanksThatShareCoresMoreThanThoseMeasuredMayTakeTurns) {
   EXPECT_EQ(crowding(c, 8), 4);
   c.ranks = 8;
   EXPECT_EQ(crowding(c, 8), 1);
+  EXPECT_EQ(crowding(c, 4), 0.5);
   c.ranks = 1;
   EXPECT_EQ(crowding(c, 2), 1) << "a core each";
   c.ranks = 2;
@@ -184,6 +190,21 @@ TEST(Calibration, RanksThatShareCoresMoreThanThoseMeasuredMayTakeTurns) {
   EXPECT_GT(interval(c, eight).high, 3.9 * step);
   EXPECT_LT(interval(c, eight).low, 1.01 * step);
   EXPECT_EQ(calibrated_times(c, eight.made).uncertainty.reach[Reach::measured], 0);
+}
+
+/// Most of these ops take what they should, and some three times as long: steps have all of it, and a median none.
+TEST(Calibration, WhatInterruptsOpsNowAndThenCounts) {
+  Measured run(testing::decoder_config(4, 4));
+  const CalibratedTimes sure = calibrated_times(calibrated(run, 0), run.made);
+  Calibrator calibrator;
+  run.add_to(calibrator, std::vector<std::vector<double>>{{1, 1, 1, 3}}, 5, 120);
+  const CalibratedTimes often = calibrated_times(calibrator.result(), run.made);
+  double least = 0, mean = 0;
+  for (std::size_t i = 0; i < run.made.schedules.steady().ops.size(); ++i) {
+    least += sure.times.steps.back()[i].run_ns;
+    mean += often.times.steps.back()[i].run_ns;
+  }
+  EXPECT_NEAR(mean / least, 1.5, 0.05);
 }
 
 /// Runs that scatter by 10 % give simulations that do.
