@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -56,8 +57,10 @@ class Answerer {
     const bool by_time = options_.objective != Objective::memory;
     if (by_time && *result_.best != 0) {
       const schedule::Training start = training_at(result_.start().point), chosen = training_at(best().point);
-      const double doubt = machine_.doubt(chosen) * (1 - answer_.gain);
-      if (machine_.in_doubt() || doubt > 0) give_interval(start, chosen, doubt);
+      const std::optional<double> share = machine_.doubt(chosen);
+      answer_.unknown = !share;
+      const double doubt = share.value_or(0) * (1 - answer_.gain);
+      if (share && (machine_.in_doubt() || doubt > 0)) give_interval(start, chosen, doubt);
     }
     const bool certain = answer_.gain_low.value_or(answer_.gain) > 0;
     answer_.keep = result_.start().fits && (answer_.gain < least_gain_ || !certain);

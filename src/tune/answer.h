@@ -37,7 +37,9 @@ struct Shifted {
 struct Answer {
   std::vector<std::size_t> front;  ///< of SearchResult::tried: no other has less memory and a shorter step; by memory
   double gain = 0;                 ///< of the objective against the configuration in force, as a part of that
-  std::optional<double> gain_low, gain_high;  ///< 95 of 100 such predictions hold; absent: op times are not in doubt
+  std::optional<double> gain_low, gain_high;  ///< 95 of 100 such predictions hold; absent: op times are not in doubt, or
+                                              ///< `unknown`
+  bool unknown = false;                       ///< nobody knows how far the gain can be trusted
   bool keep = false;                          ///< the configuration in force fits, and no gain is worth a change
   std::vector<TurnedKnob> turned;
   std::vector<LeftKnob> left;

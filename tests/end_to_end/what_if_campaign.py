@@ -2,15 +2,18 @@
 """Checks the intervals of `what-if` and `tune --from`. Each question is asked of a finished run; then the changed
 configuration is run, too. Its measured step over that of the first run must lie in the interval 95 times of 100.
 
-    what_if_campaign.py PROGRAM SOURCE_FOLDER [--clock real|computed] [--bases N] [--keep FOLDER]
+    what_if_campaign.py PROGRAM SOURCE_FOLDER [--clock real|computed] [--bases FROM:TO] [--keep FOLDER]
 
-`real` runs ranks on this machine, with emulated computation and links: a few minutes. `computed` simulates them with
-jitter, and the truth has the luck of another seed: what_if_test.py asks a sample of it. Prints a line a question and how
-many truths lay inside; the exit code is 1 if that are fewer than 95 %.
+`real` runs ranks on this machine, with emulated links and, but for the last two configurations, emulated computation:
+twenty minutes. Where computation is real, four more runs of the configuration show by how much runs differ. `computed`
+simulates them with jitter, and the truth has the luck of another seed: what_if_test.py asks a sample of it. Prints a line
+for each question, also for those that are refused, and how many truths lay inside their interval; the exit code is 1 if
+fewer than 95 % did. The load of the machine is part of the answer: it is printed for each configuration.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,7 +27,16 @@ BASES = [
      "model.layers=6"],
     ["emulate.compute_tflops=0.05", "train.steps=6", "fsdp.strategy=shard_grad_op", "emulate.link_latency_us=200"],
     ["emulate.compute_tflops=0.05", "train.steps=6", "train.accumulate=2", "mesh.ranks=2"],
+    # No width was chosen by what follows.
+    ["emulate.compute_tflops=0.08", "train.steps=8", "fsdp.param_dtype=bf16", "fsdp.wrap=blocks:2"],
+    ["emulate.compute_tflops=0.04", "train.steps=6", "fsdp.preset=deepspeed-z3"],
+    ["emulate.compute_tflops=0.05", "train.steps=6", "fsdp.strategy=hybrid_shard", "mesh.shard=2", "mesh.replicate=2"],
+    ["emulate.compute_tflops=0.06", "train.steps=6", "fsdp.activation_checkpointing=true",
+     "fsdp.all_gather_limit=strict:1", "emulate.link_gb_per_s=0.05"],
+    ["train.steps=10", "mesh.ranks=2"],
+    ["train.steps=10", "mesh.ranks=2", "model.layers=6", "fsdp.preset=fsdp1"],
 ]
+REPEATS = 4  # more runs of a configuration whose computation is real
 QUESTIONS = [
     ["fsdp.backward_prefetch=none"], ["fsdp.backward_prefetch=2"], ["fsdp.forward_prefetch=explicit:1"],
     ["fsdp.strategy=shard_grad_op"], ["fsdp.strategy=full_shard"], ["fsdp.reshard_after_forward=false"],
@@ -33,6 +45,7 @@ QUESTIONS = [
     ["emulate.compute_tflops=0.12"], ["fsdp.separate_reduce_scatter_comm=true"], ["fsdp.all_gather_limit=strict:1"],
     ["fsdp.head_unit=true"], ["train.accumulate=2"], ["fsdp.reduce_scatter_buffers=3"],
 ]
+BAD_INPUT = 2
 # What tune may not turn, so that it has several answers to each run.
 FIXED = [[], ["fsdp.strategy", "fsdp.reshard_after_forward"], ["fsdp.wrap", "fsdp.head_unit", "train.accumulate"]]
 
@@ -60,9 +73,14 @@ class Answered:
                 f"truth {100 * self.truth:+8.2f} %{'' if self.inside else '  OUTSIDE'}")
 
 
+class Refused(Exception):
+    """The program says why it cannot answer."""
+
+
 class Campaign:
     def __init__(self, program: str, source: Path, folder: Path, clock: str, say: bool = False) -> None:
-        self.program, self.folder, self.real, self.say = program, folder, clock == "real", say
+        self.program, self.folder, self.real, self.say = os.path.abspath(program), folder, clock == "real", say
+        self.repeats: list[str] = []  # arguments that name more runs of the configuration
         self.profile = str(source / "profiles/runs/quickstart.toml")
         self.count = 0
 
@@ -74,6 +92,8 @@ class Campaign:
         self.count += 1
         out = self.folder / f"out{self.count}"
         done = self.call(*arguments, "--out", str(out), "-q")
+        if done.returncode == BAD_INPUT and arguments[0] in ("what-if", "tune"):
+            raise Refused(done.stderr.strip())
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(arguments)}: {done.stderr}")
         return out, json.loads((out / file).read_text())
@@ -86,9 +106,11 @@ class Campaign:
 
     def what_if(self, run: Path, was_ms: float, question: list[str]) -> Answered | None:
         """None where the question changes nothing."""
-        _, answer = self.written("what_if.json", "what-if", str(run), *sets(question))
+        _, answer = self.written("what_if.json", "what-if", str(run), *sets(question), *self.repeats)
         if not answer["keys"]:
             return None
+        if answer["doubt"]["between_runs"] is None:
+            raise Refused("no interval")
         _, is_ms = self.run(str(run / "config.toml"), question, seed=1 + self.count)
         change = answer["change"]
         return Answered(" ".join(question), change["median"], change["ci_low"], change["ci_high"], is_ms / was_ms - 1)
@@ -96,7 +118,8 @@ class Campaign:
     def tune(self, run: Path, was_ms: float, fixed: list[str]) -> Answered | None:
         """None where the answer is to keep what the run had."""
         fixes = [argument for key in fixed for argument in ("--fix", key)]
-        out, answer = self.written("tune.json", "tune", "--from", str(run), "--evaluations", "150", *fixes)
+        out, answer = self.written("tune.json", "tune", "--from", str(run), "--evaluations", "150", *fixes,
+                                   *self.repeats)
         if answer["keep"]:
             return None
         _, is_ms = self.run(str(out / "tuned.toml"), [], seed=1 + self.count)
@@ -109,11 +132,22 @@ class Campaign:
     def of_base(self, base: list[str], questions: list[list[str]] = QUESTIONS,
                 fixed: list[list[str]] = FIXED) -> list[Answered]:
         run, was_ms = self.run(self.profile, base)
+        self.repeats = []
+        all_ms = [was_ms]
+        if self.real and not any(key.startswith("emulate.compute_tflops=") for key in base):
+            repeated = [self.run(self.profile, base) for _ in range(REPEATS)]
+            self.repeats = ["--repeat", *(str(out) for out, _ in repeated)]
+            all_ms += [ms for _, ms in repeated]
         if self.say:
-            print(" ".join(base), f"{was_ms:.2f} ms", flush=True)
+            print(" ".join(base), " ".join(f"{ms:.2f}" for ms in all_ms), f"ms, load {os.getloadavg()[0]:.1f}", flush=True)
         all_answered = []
         for ask, asked in [*((self.what_if, q) for q in questions), *((self.tune, f) for f in fixed)]:
-            answered = ask(run, was_ms, asked)
+            try:
+                answered = ask(run, was_ms, asked)
+            except Refused as refused:
+                if self.say:
+                    print(f"  {', '.join(asked):70} refused: {refused}", flush=True)
+                continue
             if answered is not None:
                 if self.say:
                     print(" ", answered.line(), flush=True)
@@ -126,16 +160,19 @@ def main() -> int:
     parser.add_argument("program")
     parser.add_argument("source", type=Path)
     parser.add_argument("--clock", choices=["real", "computed"], default="real")
-    parser.add_argument("--bases", type=int, default=len(BASES), help="only the first so many configurations")
+    parser.add_argument("--bases", default=":", metavar="FROM:TO", help="only these configurations, as of a list in Python")
     parser.add_argument("--keep", type=Path, help="a folder for the runs; default: they are removed")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         campaign = Campaign(arguments.program, arguments.source.resolve(), folder.resolve(), arguments.clock, say=True)
-        answered = [a for base in BASES[:arguments.bases] for a in campaign.of_base(base)]
+        first, last = (int(end) if end else None for end in arguments.bases.split(":"))
+        answered = [a for base in BASES[first:last] for a in campaign.of_base(base)]
     inside = sum(a.inside for a in answered)
-    print(f"{inside} of {len(answered)} truths lay in their interval")
+    widths = sorted((a.high - a.low) / 2 / (1 + a.predicted) for a in answered)
+    print(f"{inside} of {len(answered)} truths lay in their interval; "
+          f"half of the intervals were narrower than ±{100 * widths[len(widths) // 2]:.1f} % of the step")
     return 0 if inside >= 0.95 * len(answered) else 1
 
 

@@ -172,11 +172,22 @@ class WhatIf(unittest.TestCase):
         answer = self.what_if(run)
         self.assertEqual(answer["measured"]["step_ms"]["median"], was["metrics"]["step_ms"]["median"])
         self.assertEqual(answer["what_if"]["steps_ms"], answer["replayed"]["steps_ms"])
-        # Also a run that is asked about itself is another run than the next one like it.
+        self.assertEqual(answer["replayed"]["peak_bytes"], answer["measured"]["peak_bytes"])
+        # Also a run that is asked about itself is another run than the next one like it, and one shows not how much.
+        self.assertIsNone(answer["doubt"]["between_runs"])
+        for words in ("(no interval)", "an unknown part because runs differ", "with --repeat"):
+            self.assertIn(words, done.stdout)
+        self.assertIn("(no interval)", self.call("tune", "--from", run, "--evaluations", "30", "--out", "tuned", "-q").stdout)
+        same, other = (self.simulate("emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "mesh.ranks=2", *more,
+                                     command="run")[0] for more in ([], ["train.steps=4"]))
+        answer = self.what_if(run, "--repeat", same)
+        self.assertGreater(answer["doubt"]["between_runs"], 0)
         self.assertLess(answer["change"]["ci_low"], 0)
         self.assertGreater(answer["change"]["ci_high"], 0)
         self.assertEqual(answer["change"]["interval"], "95 % prediction")
-        self.assertEqual(answer["replayed"]["peak_bytes"], answer["measured"]["peak_bytes"])
+        self.assertIn("train.steps is 4 there and 3 here", self.error("what-if", run, "--repeat", other))
+        self.assertIn("is the same run", self.error("what-if", run, "--repeat", same, f"{same}/result.json"))
+        self.assertIn("--repeat goes with --from RESULT", self.error("tune", "quickstart", "--repeat", run))
 
     def test_intervals_hold_what_the_changed_run_measures(self) -> None:
         """A sample of what_if_campaign.py, in which the luck of the changed run is another."""

@@ -54,6 +54,7 @@ struct TuneArguments {
   std::string cluster;                 ///< as simulate.cluster, on the computed clock; empty: as the profile says
   /// A finished run whose op times are the machine, or the traces of another program's job; empty: a simulated machine.
   std::vector<std::string> from;
+  std::vector<std::string> repeats;     ///< more results of the same configuration as `from`
   std::string memory;                   ///< "70GiB"; empty: no limit
   std::string memory_kind = "process";  ///< live, reserved or process
   std::optional<double> memory_error;   ///< in percent, in place of what is assumed
@@ -227,7 +228,7 @@ struct TunedOn {
       machine = std::move(simulated);
       return;
     }
-    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
+    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front(), arguments.repeats));
     check_same(arguments, run->setup.config, config);
     machine = std::make_unique<MeasuredMachine>(*run);
     basis = fmt::format("the op times of {}", run->folder);
@@ -507,6 +508,8 @@ Command tune_command() {
       .option("--from", &tune_it->from, "RESULT|TRACE",
               "A finished run, or traces of another program's job, instead of PROFILE")
       .without({"PROFILE", "--cluster"});
+  command.option("--repeat", &tune_it->repeats, "RESULT…",
+                 "More runs of the same configuration as --from, which show by how much runs differ");
   command.option("-c,--cluster", &tune_it->cluster, "NAME",
                  "Simulate this machine, as --set simulate.cluster=NAME does");
   command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
@@ -537,6 +540,9 @@ Command tune_command() {
   command.out(tune_it->out, tune_it->overwrite, "Folder; default: runs/tune-<profile>-<date-time>");
   command.runs_ranks = true;
   command.check = [tune_it] {
+    if (!tune_it->repeats.empty() && (tune_it->from.empty() || names_traces(tune_it->from))) {
+      throw ConfigError("--repeat goes with --from RESULT only: it names more results of the same configuration.");
+    }
     if (!tune_it->profile.empty() || !tune_it->from.empty()) return;
     throw ConfigError("tune needs a PROFILE, or --from RESULT or TRACE; see fsdpbench tune --help.");
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "app/experiment/simulated_machine.h"
@@ -23,7 +24,7 @@ class MeasuredMachine final : public tune::Machine {
   replay::StepCosts least_costs(const schedule::Training& training) const override;
   /// Steps differed, so that another choice of them would have given other times; a draw is such a choice.
   bool in_doubt() const override { return !typical_.repeats(); }
-  double doubt(const schedule::Training& training) const override;
+  std::optional<double> doubt(const schedule::Training& training) const override;
 
  private:
   metrics::RunView view_;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/student.h"
+
 namespace fsdpbench::app {
 namespace {
 
@@ -17,17 +19,41 @@ double noise_of(const metrics::RunMetrics& m, bool simulated) {
   return simulated ? 0 : kOfOneStep;
 }
 
+/// 95 of 100 differences of two runs, in shares, from `run` and its repeats: Student's interval of logarithms, because
+/// what slows a run down multiplies its step.
+double between_repeats(const FinishedRun& run) {
+  std::vector<double> logs{std::log(run.trial.metrics->step_ms.median)};
+  for (const double ms : run.repeats_ms) logs.push_back(std::log(ms));
+  const auto n = static_cast<double>(logs.size());
+  double mean = 0, squares = 0;
+  for (const double value : logs) mean += value / n;
+  for (const double value : logs) squares += (value - mean) * (value - mean);
+  const int freedom = static_cast<int>(logs.size()) - 1;
+  return std::expm1(student_quantile(0.025, freedom) * std::sqrt(2 * squares / freedom));
+}
+
+std::optional<double> between_runs(const FinishedRun& run) {
+  const World& world = run.trial.world;
+  const metrics::RunMetrics& m = *run.trial.metrics;
+  const double noise = noise_of(m, world.simulated());
+  if (world.simulated()) return std::numbers::sqrt2 * noise;
+  const double least = std::numbers::sqrt2 * std::max(noise, kLeastBetweenRuns);
+  if (!run.repeats_ms.empty()) return std::max(least, between_repeats(run));
+  if (world.backend == "cpu" && !world.emulated_compute) return std::nullopt;
+  return std::max(least, run.trial.fidelity ? run.trial.fidelity->over_pct() / 100 : 0);
+}
+
 }  // namespace
 
-double RunDoubt::whole() const { return std::hypot(replay, between_runs, reach); }
+std::optional<double> RunDoubt::whole() const {
+  if (!between_runs) return std::nullopt;
+  return std::hypot(replay, *between_runs, reach);
+}
 
 RunDoubt doubt_of(const FinishedRun& run, double replayed_ms) {
-  const metrics::RunMetrics& m = *run.trial.metrics;
-  const bool simulated = run.trial.world.simulated();
   RunDoubt doubt;
-  doubt.replay = std::abs(replayed_ms / m.step_ms.median - 1);
-  const double noise = noise_of(m, simulated);
-  doubt.between_runs = std::numbers::sqrt2 * (simulated ? noise : std::max(noise, kLeastBetweenRuns));
+  doubt.replay = std::abs(replayed_ms / run.trial.metrics->step_ms.median - 1);
+  doubt.between_runs = between_runs(run);
   return doubt;
 }
 

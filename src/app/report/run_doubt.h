@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "app/report/finished_run.h"
 
 namespace fsdpbench::app {
@@ -9,18 +12,29 @@ namespace fsdpbench::app {
 /// three reasons, which are independent of each other:
 /// - the replay does not even hit the run itself. What it misses is in no op's time, and the changed run may have more
 ///   of it or nothing;
-/// - runs differ. One run shows that only by its steps: halves of them differ by its A/A noise (metrics/compare.h), and
-///   two runs by both their noises, but never by less than kLeastBetweenRuns, because halves of one run have the same
-///   threads on the same cores;
+/// - runs differ. Repeats of the run show it. Without repeats, what was computed on this machine's processors leaves it
+///   unknown: eight runs one after the other on two cores differed by a standard deviation of 5 % while nothing
+///   competed with them, and by 20 % while other programs did, whereas the halves of each run's steps often differed by
+///   less than 2 %. Nothing within a run shows what its own minute and its own memory pages did to all of its steps.
+///   Where computation is emulated, the model says what a step takes, so the run knows what the machine added to it
+///   (metrics::Fidelity): another run may have none of that, or twice as much. Its halves differ by its A/A noise
+///   (metrics/compare.h), and two runs by both their noises, but never by less than kLeastBetweenRuns, because halves
+///   of one run have the same threads on the same cores;
 /// - ops that were never measured (replay::WhatIfTimes::doubt_ns).
 /// All are half widths of 95 % intervals, as shares of a step.
 struct RunDoubt {
-  double replay = 0;        ///< how far the replay is from the run
-  double between_runs = 0;  ///< by how much two runs of one configuration differ
-  double reach = 0;         ///< by how much ops that were never measured may lengthen or shorten a step
-  double whole() const;
+  double replay = 0;                   ///< how far the replay is from the run
+  std::optional<double> between_runs;  ///< by how much two runs of one configuration differ; absent: not known
+  double reach = 0;                    ///< by how much ops that were never measured may lengthen or shorten a step
+  /// Absent if one of them is.
+  std::optional<double> whole() const;
 };
 inline constexpr double kLeastBetweenRuns = 0.005;
+
+/// Why there is no interval, and how to get one: for answers whose between_runs is absent.
+inline constexpr std::string_view kNoInterval =
+    "no interval: one run whose computation is real does not show by how much runs on shared processors differ; give "
+    "results of 3 or more other runs of it with --repeat";
 
 /// Without the reach, which is the question's. `replayed_ms`: the step that a replay of the unchanged `run` says.
 /// Simulated steps that are all alike differ from no other run of theirs.

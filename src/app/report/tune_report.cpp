@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console/table.h"
+#include "app/report/run_doubt.h"
 #include "base/bytes.h"
 #include "config/fields.h"
 #include "config/spelling.h"
@@ -129,6 +130,8 @@ std::string verdict(const Tuning& t) {
   if (t.answer.gain_low) {
     interval = fmt::format(" (95 of 100 such predictions: {:.1f} to {:.1f} %)", 100 * *t.answer.gain_low,
                            100 * *t.answer.gain_high);
+  } else if (t.answer.unknown) {
+    interval = " (no interval)";
   }
   if (t.answer.keep) {
     return fmt::format("Keep what you have: the best of all would take {:.1f} % less {}{}, which {}.\n",
@@ -140,7 +143,8 @@ std::string verdict(const Tuning& t) {
                        in_memory(t, t.result.start().predicted_bytes + t.result.start().margin_bytes),
                        memory_unit(t).name);
   }
-  return fmt::format("{:.1f} % less {} than the current configuration{}.\n", 100 * t.answer.gain, of, interval);
+  return fmt::format("{:.1f} % less {} than the current configuration{}.\n{}", 100 * t.answer.gain, of, interval,
+                     t.answer.unknown ? fmt::format("{}, or measure the gain with --verify\n", kNoInterval) : "");
 }
 
 json settings_json(const tune::Space& space, const tune::Point& point) {

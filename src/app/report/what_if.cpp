@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -146,11 +147,14 @@ ReplayedRun replay_steps(const engine::Setup& setup, const replay::OpTimes& time
   return run;
 }
 
-/// Luck of the run's steps, and independently of it what else is in doubt.
+/// Luck of the run's steps, and independently of it what else is in doubt. If nobody knows that, the intervals stay those
+/// of the run's own steps.
 void give_interval(const FinishedRun& run, WhatIf& answer) {
+  const std::optional<double> whole = answer.doubt.whole();
+  if (!whole) return;
   metrics::Summary &change = answer.change, &step_ms = answer.changed.metrics.step_ms;
-  const double doubt = (1 + change.median) * answer.doubt.whole();
-  change.ci_low = change.median - std::hypot(change.median - change.ci_low, doubt);
+  const double doubt = (1 + change.median) * *whole;
+  change.ci_low = std::max(-1.0, change.median - std::hypot(change.median - change.ci_low, doubt));
   change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt);
   const double measured_ms = run.trial.metrics->step_ms.median;
   step_ms.ci_low = measured_ms * (1 + change.ci_low);

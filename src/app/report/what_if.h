@@ -40,7 +40,8 @@ struct WhatIf {
   ReplayedRun replayed;                        ///< as the run was
   ReplayedRun changed;                         ///< as it would be
   /// Step by step: changed / replayed - 1. Bounds: where what the changed run would measure, over what the run did, lies
-  /// 95 times of 100 (run_doubt.h). So have those of `changed.metrics.step_ms`.
+  /// 95 times of 100 (run_doubt.h), or of the run's own steps only if `doubt` is not known. So are those of
+  /// `changed.metrics.step_ms`.
   metrics::Summary change;
   RunDoubt doubt;
 };

@@ -62,10 +62,13 @@ std::string basis(const FinishedRun& run, const WhatIf& answer) {
   text += "\n";
   for (const replay::MeasuredTimes::Link& link : answer.links) text += link_line(link) + "\n";
   const RunDoubt& doubt = answer.doubt;
+  const std::string runs =
+      doubt.between_runs ? fmt::format("{:.1f} %", 100 * *doubt.between_runs) : std::string("an unknown part");
   text += fmt::format(
-      "in doubt: {:.1f} % of the step because the replay misses the run, {:.1f} % because runs differ, {:.1f} % because "
+      "in doubt: {:.1f} % of the step because the replay misses the run, {} because runs differ, {:.1f} % because "
       "of ops that were not measured\n",
-      100 * doubt.replay, 100 * doubt.between_runs, 100 * doubt.reach);
+      100 * doubt.replay, runs, 100 * doubt.reach);
+  if (!doubt.between_runs) text += fmt::format("{}\n", kNoInterval);
   const double error = replay_error(run, answer);
   text += fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}\n", 100 * error,
                       std::abs(error) < std::abs(answer.change.median)
@@ -117,8 +120,9 @@ std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question,
        "from the schedule"});
   std::string text = format_table(table) + "\n";
   const double change = 100 * answer.change.median;
-  text += fmt::format("a step would take {:.1f} % {} ({} %)\n", std::abs(change),
-                      change > 0 ? "longer" : "less", interval(answer.change, 100, 1));
+  text += fmt::format(
+      "a step would take {:.1f} % {} ({})\n", std::abs(change), change > 0 ? "longer" : "less",
+      answer.doubt.between_runs ? interval(answer.change, 100, 1) + " %" : std::string("no interval"));
   if (question.without_straggler) text += straggler_line(answer);
   return text + basis(run, answer);
 }
@@ -143,7 +147,7 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"replay_error", replay_error(run, answer)},
          {"doubt",
           {{"replay", answer.doubt.replay},
-           {"between_runs", answer.doubt.between_runs},
+           {"between_runs", answer.doubt.between_runs ? json(*answer.doubt.between_runs) : json()},
            {"reach", answer.doubt.reach}}},
          {"change", JsonType<metrics::Summary>::write(answer.change)},
          {"notes", answer.notes},
