@@ -903,6 +903,7 @@ class TraceExplanation(Record):
     late_launches_pct: Optional[float] = field("number", "", "%", "share of computation that began right after its launch")
     clock_residual_ns: int = field("whole number", "", "ns", "error that the clocks of ranks may have")
     late_rank: Optional[int] = field("whole number", "", "", "rank that came last in most of the waiting")
+    late: Optional[JobLateRank] = field("object", "JobLateRank", "", "The rank that the others wait for in each step.")
     causes: Records[Cause] = field("list of object", "Cause", "", "why computation was not running, the largest cause first, with what would help")
     headline: str = field("text", "", "", "what to change, or that nothing would help, a sentence or two")
     typical_ms: Optional[float] = field("number", "", "ms", "the replay of the traced step")
@@ -1015,6 +1016,21 @@ class Contention(Record):
     alone: int = field("whole number", "", "", "launches alone")
     beside: int = field("whole number", "", "", "launches beside a collective")
     lost_ms: float = field("number", "", "ms", "a step")
+
+
+class JobLateRank(Record):
+    """The rank that the others wait for in each step."""
+
+    rank: int = field("whole number", "", "", "its number")
+    where: str = field("text", "", "", "what makes it late: `its kernels`, `its host`, `its input` or `its communication`")
+    where_ms: float = field("number", "", "ms", "what that takes beyond the median of the others, a step")
+    median: float = field("number", "", "", "median of the values")
+    ci_low: float = field("number", "", "", "lower end of the interval of the median")
+    ci_high: float = field("number", "", "", "upper end of that interval")
+    interval: str = field("text", "", "", "what the two ends are: `95 % bootstrap` from five values on, else the `range`, or `one value`")
+    min: float = field("number", "", "", "smallest value")
+    max: float = field("number", "", "", "largest value")
+    n: int = field("whole number", "", "", "number of values")
 
 
 class ReplayedKnob(Record):

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "base/enum_table.h"
 #include "dialects/words/words.h"
 #include "metrics/cause_advice.h"
 
@@ -95,6 +96,20 @@ std::string settings_against(Cause cause, const Recognition& found, const Explan
     case Cause::data_loading: return "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
     default: return {};
   }
+}
+
+std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const Explanation& explained) {
+  static constexpr EnumNames<OwnPart> kLookAt{
+      "The same kernels take longer there, or it has more of them: look at its GPU's clocks and at what it is given.",
+      "Its device has nothing to do meanwhile: look at what its process does there, and at what else its host runs.",
+      "It waits for its data: look at its loader and its storage.",
+      "Its transfers take longer once all have come: look at its link."};
+  const double percent = explained.mean_step_ms > 0 ? 100 * late.late_ms.median / explained.mean_step_ms : 0;
+  const std::string interval =
+      late.late_ms.n > 1 ? fmt::format(" [{:.3f} to {:.3f}]", late.late_ms.ci_low, late.late_ms.ci_high) : "";
+  return fmt::format("Rank {} is late by {:.3f} ms a step{}, {:.1f} % of it: {}. {}",
+                     job.ranks[static_cast<std::size_t>(late.place)].rank, late.late_ms.median, interval, percent,
+                     to_string(late.where), kLookAt[late.where]);
 }
 
 void advise(const Recognition& found, Explanation& explained) {

@@ -8,6 +8,9 @@
 
 namespace fsdpbench::foreign {
 
+/// "Rank 1 is late by 102.300 ms a step [90.000 to 110.000], 12.1 % of it: its host. …", with what to look at.
+std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const Explanation& explained);
+
 /// Says what would help, in the words of the program that the trace is of, of each cause that has at least
 /// kLeastSharePct of the step: CauseShare::advice of `explained`. A job that is not sharded gets no advice about
 /// sharding.

@@ -118,6 +118,36 @@ std::vector<Contention> find_contention(const JobTrace& job, const Recognition& 
   return result;
 }
 
+/// What a rank does on its own, by step.
+std::vector<OwnTime> own_times(const ExplainedRank& rank) {
+  std::vector<OwnTime> own;
+  for (const ExplainedStep& step : rank.steps) {
+    const std::int64_t exchanges = step.parts.exposed_communication + step.parts.exposed_copy;
+    const std::int64_t waits = step.causes[Cause::straggler], loads = step.causes[Cause::data_loading];
+    own.push_back({step.parts.computation, std::max<std::int64_t>(0, step.parts.idle - loads), loads,
+                   std::max<std::int64_t>(0, exchanges - waits)});
+  }
+  return own;
+}
+
+/// The rank that makes the others late. Stages of a pipeline do different things, so none of them is late.
+std::optional<LateRank> late_rank_of(const Explanation& e, const Recognition& found) {
+  for (const CollectiveUse& use : found.ranks.front().uses[found.reference_step]) {
+    if (use.purpose == Purpose::pipeline) return std::nullopt;
+  }
+  std::vector<std::vector<OwnTime>> own;
+  for (const ExplainedRank& rank : e.ranks) own.push_back(own_times(rank));
+  constexpr double kLeastOfAStep = 5;  // percent
+  int blamed = -1;
+  for (const metrics::CauseShare& share : e.causes) {
+    if (share.cause == Cause::straggler && share.share_pct >= kLeastOfAStep &&
+        share.ms * 2 > e.exposed_communication_ms) {
+      blamed = e.late_rank.value_or(-1);
+    }
+  }
+  return find_late_rank(own, e.mean_step_ms, blamed);
+}
+
 /// A step's slowest rank, of steps that all ranks have.
 std::vector<double> slowest_ms(const Explanation& e) {
   std::vector<double> lengths;
@@ -275,6 +305,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
     if (place >= 0 && ns * 2 > waited) e.late_rank = place;
   }
   e.causes = shares_of(e, job);
+  if (waited > 0) e.late = late_rank_of(e, found);
   e.launches_known = launches > 0;
   e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
   e.steps_ms = slowest_ms(e);

@@ -7,6 +7,7 @@
 
 #include "base/enum_table.h"
 #include "foreign/job_causes.h"
+#include "foreign/late_rank.h"
 #include "foreign/recognise.h"
 #include "metrics/cause.h"
 #include "metrics/cause_advice.h"
@@ -73,6 +74,7 @@ struct Explanation {
   double late_launches_pct = 0;                  ///< of computation that began right after its launch
   bool launches_known = false;
   std::int64_t clock_residual_ns = 0;
+  std::optional<LateRank> late;  ///< the rank that the others wait for in each step, and what makes it late
   std::optional<int> late_rank;  ///< place: who came last in most of the waiting, if it has more than half of it
   std::vector<std::string> notes;
 };

@@ -128,6 +128,7 @@ class RowStep : public metrics::StepFacts {
     if (device(row).launch < 0) return Cause::host_bound;
     const std::int64_t launched = launched_ns(rank_, row);
     if (const auto blocked = blocked_before(launched)) return of_wait(*blocked);
+    if (launched <= first_launch_) return Cause::host_bound;  // nothing could be launched before the step began
     const bool gathers = ops_[static_cast<std::size_t>(i)].kind == schedule::OpKind::all_gather;
     const bool behind = !computes_on_host_ && host_behind(launched);
     return !gathers || behind ? Cause::host_bound : Cause::late_prefetch;

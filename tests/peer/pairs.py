@@ -81,6 +81,7 @@ PAIRS = {
     "fsdp1-post": pair("fsdp1", {"backward_prefetch": "post"}, {}, layers=3),
     "fsdp1-wrap": pair("fsdp1", {}, {"wrap": "blocks:2"}, layers=4),
     "fsdp2-sleeper": pair("fsdp2", {}, {"strategy": "shard_grad_op"}, sleeps=0.1),
+    "fsdp1-sleeper": pair("fsdp1", {}, {"strategy": "shard_grad_op"}, ranks=4, sleeps=0.5),
 }
 
 

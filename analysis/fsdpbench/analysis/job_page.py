@@ -62,9 +62,11 @@ def _verdict(job: Node) -> List[str]:
     communication, exposed = parts.comm_ms or 0.0, parts.exposed_comm_ms or 0.0
     overlap = 100 * (communication - exposed) / communication if communication > 0 else None
     metrics = Metrics(StepTime(mean, None, None, None), parts, overlap, None, None, {})
-    words = [text for text in (made_of(metrics), hidden(metrics)) if text]
+    words = [text for text in (clean(job.text("headline"), 600), made_of(metrics), hidden(metrics)) if text]
     advised = [knob for knob in job.children("knobs") if knob.flag("advised") and not knob.flag("no_word")]
-    if advised:
+    if job.text("headline"):
+        pass  # it has said so
+    elif advised:
         words.append(f"What would help most: {_knob_words(advised[0])}, {_gain(advised[0])} a step.")
     elif job.child("recognition").text("kind") == "sharded":
         why = job.text("not_replayed_because")

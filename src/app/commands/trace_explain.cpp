@@ -91,10 +91,8 @@ void advise_by_replay(const AdoptedJob& adopted, ExplainedJob& explained) {
 
 /// What each setting would bring, where the job's rows are records of a schedule.
 void replay_knobs(ExplainedJob& explained) {
-  if (const metrics::CauseShare* straggler = dominating_straggler(explained.explanation)) {
-    explained.not_replayed_because = no_settings_because(*straggler);
-    return;
-  }
+  explained.not_replayed_because = held_up_because(explained.job, explained.explanation);
+  if (!explained.not_replayed_because.empty()) return;
   try {
     const AdoptedJob adopted = adopt_job(explained.job, explained.recognition);
     if (!adopted.causes.no_typical_because.empty()) {

@@ -80,8 +80,8 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
                     found.name, found.schedule->config.fsdp.preset, fmt::join(found.schedule->same_order, ", ")));
   }
   const foreign::Explanation explanation = foreign::explain(job, found);
-  if (const metrics::CauseShare* late = dominating_straggler(explanation)) {
-    throw ConfigError(fmt::format("No setting would help: {}", no_settings_because(*late)));
+  if (const std::string why = held_up_because(job, explanation); !why.empty()) {
+    throw ConfigError(fmt::format("No setting would help: {}", why));
   }
   try {
     AdoptedJob adopted = adopt_job(job, found);

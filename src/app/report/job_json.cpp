@@ -461,6 +461,26 @@ const Fields<foreign::Explanation>& job_step_fields() {
   return kAll;
 }
 
+/// Of a job that has one.
+const Fields<ExplainedJob>& late_rank_fields() {
+  using E = ExplainedJob;
+  static const auto kAll = declare<E>(
+      "JobLateRank", "The rank that the others wait for in each step.", "foreign/late_rank.h", [](Fields<E>& f) {
+        f(
+            "rank", [](const E& e) { return e.job.ranks[static_cast<std::size_t>(e.explanation.late->place)].rank; },
+            "", "its number");
+        f(
+            "where", [](const E& e) { return to_string(e.explanation.late->where); }, "",
+            "what makes it late: `its kernels`, `its host`, `its input` or `its communication`");
+        f(
+            "where_ms", [](const E& e) { return e.explanation.late->where_ms; }, "ms",
+            "what that takes beyond the median of the others, a step");
+        f.spread(
+            [](const E& e) -> const auto& { return e.explanation.late->late_ms; }, fields<metrics::Summary>());
+      });
+  return kAll;
+}
+
 const Fields<ExplainedJob>& job_fields() {
   using E = ExplainedJob;
   static const auto kAll = declare<E>(
@@ -497,6 +517,7 @@ const Fields<ExplainedJob>& job_fields() {
               return late ? std::optional(e.job.ranks[static_cast<std::size_t>(*late)].rank) : std::nullopt;
             },
             "", "rank that came last in most of the waiting");
+        f.part("late", late_rank_fields(), [](const E& e) { return e.explanation.late.has_value(); });
         f(
             "causes", [](const E& e) -> const auto& { return e.explanation.causes; }, "",
             "why computation was not running, the largest cause first, with what would help");

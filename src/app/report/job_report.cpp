@@ -6,6 +6,7 @@
 
 #include "app/console/table.h"
 #include "app/report/cause_table.h"
+#include "foreign/advice.h"
 #include "metrics/cause_advice.h"
 #include "metrics/cause_report.h"
 
@@ -137,12 +138,13 @@ std::string bullets(const char* title, const std::vector<std::string>& lines) {
 std::string headline(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;
   if (x.mean_step_ms <= 0) return "No work of a device is in the trace.";
+  const std::string late = x.late ? foreign::late_rank_sentence(*x.late, e.job, x) : "";
   const auto knob = std::ranges::find_if(
       e.replayed, [](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && !k.words.empty(); });
-  if (knob != e.replayed.end()) return "What to change: " + metrics::knob_sentence(knob->gain, knob->words);
-  if (const metrics::CauseShare* late = dominating_straggler(x)) {
-    return "No setting would help: " + no_settings_because(*late);
+  if (knob != e.replayed.end()) {
+    return late + (late.empty() ? "" : " ") + "What to change: " + metrics::knob_sentence(knob->gain, knob->words);
   }
+  if (!late.empty()) return late;
   std::string text = !e.recognition.is_fsdp()         ? "No setting was tried: the job is no sharded training."
                      : e.not_replayed_because.empty() ? "No setting of the job is certain to make its step shorter."
                                                       : fmt::format("No setting was tried: {}", e.not_replayed_because);

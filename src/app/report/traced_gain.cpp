@@ -14,8 +14,6 @@ namespace {
 
 using metrics::Cause;
 
-constexpr double kLeastOfAStep = 5;  // percent that a straggler takes to matter
-
 /// What no setting of sharding takes away.
 bool is_own(Cause cause) {
   return cause == Cause::host_bound || cause == Cause::host_sync || cause == Cause::data_loading;
@@ -97,19 +95,11 @@ metrics::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedS
   return gain;
 }
 
-const metrics::CauseShare* dominating_straggler(const foreign::Explanation& explanation) {
-  for (const metrics::CauseShare& share : explanation.causes) {
-    if (share.cause == Cause::straggler && share.late_rank >= 0 && share.share_pct >= kLeastOfAStep &&
-        share.ms * 2 > explanation.exposed_communication_ms) {
-      return &share;
-    }
-  }
-  return nullptr;
-}
-
-std::string no_settings_because(const metrics::CauseShare& straggler) {
+std::string held_up_because(const foreign::JobTrace& job, const foreign::Explanation& explanation) {
+  const std::optional<foreign::LateRank>& late = explanation.late;
+  if (!late || late->late_ms.median * 2 <= explanation.exposed_communication_ms) return {};
   return fmt::format("rank {} holds the others up for {:.3f} ms of a step; settings are worth trying once it does not.",
-                     straggler.late_rank, straggler.ms);
+                     job.ranks[static_cast<std::size_t>(late->place)].rank, late->late_ms.median);
 }
 
 std::string replay_error_sentence(const TracedStep& step) {

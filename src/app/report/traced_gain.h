@@ -5,6 +5,7 @@
 
 #include "app/report/adopted_job.h"
 #include "foreign/explain.h"
+#include "foreign/job_trace.h"
 #include "metrics/cause_advice.h"
 #include "metrics/counterfactual.h"
 #include "tune/answer.h"
@@ -41,11 +42,9 @@ void count_from_trace(const TracedStep& step, tune::Answer& answer);
 metrics::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
                                         const config::RunConfig& other);
 
-/// The rank for which the others wait for more than half of their exposed communication, as its cause; null: there is
-/// none. What settings gain then says nothing: the others wait all the same.
-const metrics::CauseShare* dominating_straggler(const foreign::Explanation& explanation);
-/// A sentence about it.
-std::string no_settings_because(const metrics::CauseShare& straggler);
+/// A sentence about the rank for which the others wait for more than half of their exposed communication; empty: there
+/// is none. What settings gain then says nothing: the others wait all the same.
+std::string held_up_because(const foreign::JobTrace& job, const foreign::Explanation& explanation);
 
 /// "a replay of its op times takes 94.300 ms, 5.7 % less than the traced step (100.000 ms, median): …"
 std::string replay_error_sentence(const TracedStep& step);

@@ -60,7 +60,8 @@ TracedProfile traced_profile(const foreign::JobTrace& job, const foreign::Recogn
   const replay::MeasuredTimes measured(setup, adopted.traces, std::nullopt, false);
   replay::Calibrator calibrator;
   calibrator.add(measured, replay::measured_host(setup.schedules, adopted.traces, {}));
-  TracedProfile profile{found.name, setup.config, calibrator.result(), adopted.metrics.step_ms.median};
+  TracedProfile profile{found.name, setup.config, calibrator.result(), found.facts.unit_elements > 0,
+                        adopted.metrics.step_ms.median};
   keep_totals(setup, measured, profile.calibration);
   profile.calibration.misses = {miss_of(profile.calibration, setup, adopted.metrics)};
   const std::string& device = job.ranks.front().device_model;
@@ -77,8 +78,9 @@ std::string TracedProfile::fidelity() const {
 }
 
 std::string profile_text(const TracedProfile& profile) {
-  return fmt::format("# {}, as its trace has it. Sizes of the model's parts are such that its units are as large.\n",
-                     profile.program) +
+  return fmt::format("# {}, as its trace has it. {}\n", profile.program,
+                     profile.sized ? "Sizes of the model's parts are such that its units are as large."
+                                   : "Its trace has no sizes of collectives, so those of the model's parts are made up.") +
          config::to_toml(profile.config);
 }
 

@@ -16,6 +16,7 @@ struct TracedProfile {
   std::string program;              ///< "PyTorch FSDP2 (fully_shard)"
   config::RunConfig config;         ///< on the computed clock; simulate.calibration is for the caller to name
   config::Calibration calibration;  ///< with what a simulation of `config` misses of the traced step
+  bool sized = false;               ///< the trace tells how large units are
   double step_ms = 0;               ///< of the traced job: median over its steps, of the slowest rank
 
   /// "the traced step took 12.345 ms, 1.2 % more than a simulation of this profile says"
