@@ -15,6 +15,7 @@ Command expect_command();
 Command explain_command();
 Command report_command();
 Command trace_explain_command();
+Command trace_diff_command();
 Command trace_check_command();
 Command accept_command();
 Command baseline_add_command();
@@ -45,6 +46,7 @@ std::vector<Command> all_commands() {
            explain_command,
            report_command,
            trace_explain_command,
+           trace_diff_command,
            trace_check_command,
            accept_command,
            baseline_add_command,
