@@ -26,22 +26,33 @@ std::string identity(const ParsedEvent& event) {
 
 std::optional<TrackRules::TrackKey> TrackRules::track_of(const ParsedEvent& event, bool needs_tid) {
   if (event.category == "Trace") return std::nullopt;  // kineto's bars, with texts for both
-  const Value* pid = event.member(field::kPid.name);
-  if (pid == nullptr || !pid->is_integer() || pid->integer < 0 || pid->integer > kMostId) {
+  const std::optional<std::int64_t> pid = id_of(event.member(field::kPid.name));
+  if (!pid) {
     findings_.add(Rule::process, event.index,
-                  "pid is missing or not an integer from 0 to 2^32 - 1; Perfetto would show the event in process 0.");
+                  "pid is missing or neither a text nor an integer from 0 to 2^32 - 1; Perfetto would show the event in "
+                  "process 0.");
     return std::nullopt;
   }
-  const Value* tid = event.member(field::kTid.name);
-  if (!needs_tid) return TrackKey{pid->integer, 0};
-  if (tid == nullptr || !tid->is_integer() || tid->integer < 0 || tid->integer > kMostId) {
-    findings_.add(Rule::track, event.index, "tid is missing or not an integer from 0 to 2^32 - 1.");
+  if (!needs_tid) return TrackKey{*pid, 0};
+  const std::optional<std::int64_t> tid = id_of(event.member(field::kTid.name));
+  if (!tid) {
+    findings_.add(Rule::track, event.index, "tid is missing or neither a text nor an integer from 0 to 2^32 - 1.");
     return std::nullopt;
   }
-  if (tid->integer == 0 && pid->integer != 0) {
+  if (*tid == 0 && *pid != 0) {
     findings_.add(Rule::track, event.index, "tid is 0, which Perfetto takes for the process itself; use 1 or more.");
   }
-  return TrackKey{pid->integer, tid->integer};
+  return TrackKey{*pid, *tid};
+}
+
+std::optional<std::int64_t> TrackRules::id_of(const Value* id) {
+  if (id == nullptr) return std::nullopt;
+  if (id->is_text() && !id->text.empty()) {  // viewers give each text a number of its own
+    const auto next = kMostId + 1 + static_cast<std::int64_t>(track_texts_.size());
+    return track_texts_.try_emplace(std::string(id->text), next).first->second;
+  }
+  if (!id->is_integer() || id->integer < 0 || id->integer > kMostId) return std::nullopt;
+  return id->integer;
 }
 
 void TrackRules::event(const ParsedEvent& event) {

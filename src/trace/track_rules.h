@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -54,6 +55,8 @@ class TrackRules {
   };
 
   std::optional<TrackKey> track_of(const ParsedEvent& event, bool needs_tid);
+  /// Number of a process or thread; nothing if it is no id.
+  std::optional<std::int64_t> id_of(const Value* id);
   void begin_or_end(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
   FlowKey flow_key(const ParsedEvent& event, const Value& id);
   void flow(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
@@ -66,6 +69,7 @@ class TrackRules {
 
   Findings& findings_;
   std::map<TrackKey, TrackSlices> tracks_;
+  std::unordered_map<std::string, std::int64_t> track_texts_;  // of ids that are texts, beyond all numbers
   std::unordered_map<std::string, std::pair<std::int64_t, std::int64_t>> counters_;  // last time, its event
   std::unordered_map<FlowKey, Flow, FlowKeyHash> flows_;
   std::vector<std::pair<std::string, std::string>> flow_kinds_;  // category and name: the first of them
