@@ -83,6 +83,15 @@ std::string sentence(const metrics::CauseShare& share, const Recognition& found,
   }
 }
 
+/// Why nothing can be said of links; empty: the files of all ranks are here.
+std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
+  const int here = static_cast<int>(job.ranks.size()), all = job.ranks.front().world_size.value_or(0);
+  if (here > 1 && here >= all) return {};
+  if (here == 1 && all <= 1 && explained.communication_ms <= 0) return {};
+  return fmt::format("the link, or a rank whose file is not here ({}): give the files of all ranks",
+                     all > here ? fmt::format("{} of {} are", here, all) : "one is");
+}
+
 }  // namespace
 
 std::string settings_against(Cause cause, const Recognition& found, const Explanation& explained) {
@@ -112,10 +121,13 @@ std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const 
                      to_string(late.where), kLookAt[late.where]);
 }
 
-void advise(const Recognition& found, Explanation& explained) {
+void advise(const JobTrace& job, const Recognition& found, Explanation& explained) {
+  const std::string absent = absent_ranks(job, explained);
   for (metrics::CauseShare& share : explained.causes) {
     if (share.share_pct < kLeastSharePct) continue;
-    share.advice = sentence(share, found, explained);
+    const bool of_link = share.cause == Cause::link_bound || share.cause == Cause::slow_transfer ||
+                         share.cause == Cause::inefficient_collective;
+    share.advice = of_link && !absent.empty() ? absent : sentence(share, found, explained);
     if (!share.advice.empty()) share.advice = fmt::format("at most {:.3f} ms: {}.", share.ms, share.advice);
   }
 }

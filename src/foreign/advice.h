@@ -14,7 +14,7 @@ std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const 
 /// Says what would help, in the words of the program that the trace is of, of each cause that has at least
 /// kLeastSharePct of the step: CauseShare::advice of `explained`. A job that is not sharded gets no advice about
 /// sharding.
-void advise(const Recognition& found, Explanation& explained);
+void advise(const JobTrace& job, const Recognition& found, Explanation& explained);
 inline constexpr double kLeastSharePct = 1.0;
 
 /// What the program sets against a cause: "forward_prefetch=True"; empty if nothing is known.

@@ -138,11 +138,19 @@ void count_microbatches(std::vector<CollectiveUse>& uses) {
   }
 }
 
+/// Whether a group's description says that its ranks split layers: "mesh_tp" of a DeviceMesh.
+bool splits_layers(const RankRows& rank, std::int32_t group) {
+  if (group < 0) return false;
+  const std::string& description = rank.groups[static_cast<std::size_t>(group)].description;
+  return description == "tp" || description.ends_with("_tp") || description.find("TENSOR_MODEL_PARALLEL") != description.npos;
+}
+
 /// The group that reduces most gradients is the one that shards.
-std::int32_t sharding_group(const std::vector<CollectiveUse>& uses) {
+std::int32_t sharding_group(const RankRows& rank, const std::vector<CollectiveUse>& uses) {
   std::map<std::int32_t, std::int64_t> reduced;
   for (const CollectiveUse& use : uses) {
-    if (use.kind == Communication::reduce_scatter && use.phase == Phase::backward && is_large(use)) {
+    if (use.kind == Communication::reduce_scatter && use.phase == Phase::backward && is_large(use) &&
+        !splits_layers(rank, use.group)) {
       reduced[use.group] += std::max<std::int64_t>(use.elements, 1);
     }
   }
@@ -153,8 +161,8 @@ std::int32_t sharding_group(const std::vector<CollectiveUse>& uses) {
   return best;
 }
 
-void find_purposes(std::vector<CollectiveUse>& uses) {
-  const std::int32_t shard = sharding_group(uses);
+void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
+  const std::int32_t shard = sharding_group(rank, uses);
   std::map<std::int32_t, bool> scatters_forward, exchanges_forward;
   bool scatters = false, exchanges = false;
   for (const CollectiveUse& use : uses) {
@@ -187,8 +195,12 @@ void find_purposes(std::vector<CollectiveUse>& uses) {
       case Communication::all_to_all: use.purpose = exchanges ? Purpose::experts : Purpose::gradients; break;
       case Communication::send:
       case Communication::receive: use.purpose = Purpose::pipeline; break;
+      case Communication::broadcast:  // each rank gives away the parameters that it has updated: ZeRO-1
+        if (use.phase == Phase::optimizer) use.purpose = Purpose::parameters;
+        break;
       default: break;
     }
+    if (splits_layers(rank, use.group)) use.purpose = Purpose::activations;
   }
   // All-reduces of layers' activations come in forward and in backward; those of backward have the sizes of forward's.
   std::map<std::pair<std::int32_t, std::int64_t>, int> in_forward;
@@ -370,7 +382,7 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
     }
     const auto own = dialects::own_name(rank.names[static_cast<std::size_t>(device.name)]);
     if ((part >= 0 && part <= kFewElements) || use.kind == Communication::barrier ||
-        (own && own->op == "gather_norm")) {
+        (own && own->op == "gather_norm") || words.around(device.launch, "clip_grad_norm") >= 0) {
       use.purpose = Purpose::scalars;
     }
     use.prefetch = (own && own->prefetch) || words.prefetches(device.launch);
@@ -378,7 +390,7 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
   }
   find_phases(rank, step, words, uses);
   count_microbatches(uses);
-  find_purposes(uses);
+  find_purposes(rank, uses);
   return uses;
 }
 

@@ -37,7 +37,7 @@ JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equ
   const bool trains = !words.backward.empty() || !words.optimizer.empty();
   const int gathers = counts.of(Purpose::parameters), gradients = counts.of(Purpose::gradients);
   const int early = gathers - counts.of(Purpose::parameters, Phase::optimizer);
-  if (counts.of(Purpose::experts) > 0) return JobKind::experts;
+  if (counts.of(Purpose::experts) > 0) return words.embeddings.empty() ? JobKind::experts : JobKind::model_parallel;
   if (early > 0 && gradients > 0) return JobKind::sharded;
   if (gathers > 0 && gradients > 0) return JobKind::sharded_optimizer;
   if (!words.serving.empty() && !trains) return JobKind::inference;
@@ -79,6 +79,9 @@ Program program_of(const JobWords& words, JobKind kind, const UnitTable& table) 
   for (const dialects::Words* engine : dialects::words_in_traces()) {
     const std::string_view name = name_as(engine->traces.program, kind, !words.quantized.empty());
     if (!name.empty() && words.engines.contains(engine)) return {std::string(name), engine};
+  }
+  if (kind == JobKind::model_parallel && !words.embeddings.empty()) {
+    return {"a recommendation model, with its embedding tables split over ranks", nullptr};
   }
   static constexpr EnumNames<JobKind> kNobodys{"fully sharded data parallel training",
                                                "a sharded optimizer (ZeRO-1 or 2)",

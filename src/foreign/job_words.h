@@ -13,6 +13,7 @@ struct JobWords {
   std::map<const dialects::Words*, std::string> engines;  ///< of those found in dialects::words_in_traces()
   std::string backward, optimizer, serving;
   std::string layout_copy, quantized;
+  std::string embeddings;     ///< tables of a recommendation model, split over ranks
   std::string amd;            ///< what told that the device is AMD's
   std::string limiter;        ///< around a wait of an all-gather limit
   bool runtime_rows = false;  ///< calls of the runtime are in the trace, so waits of the host would be

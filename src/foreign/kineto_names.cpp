@@ -55,6 +55,10 @@ constexpr Table<Communication, 13> kOwnKernels{{{"multimem_all_gather", Communic
                                                 {"nvshmem_all_to_all", Communication::all_to_all},
                                                 {"all_to_all_v", Communication::all_to_all}}};
 
+// DeepEP's, in traces that have names of functions without their namespaces.
+constexpr auto kExchanges = std::to_array<std::string_view>(
+    {"dispatch", "combine", "notify_dispatch", "cached_notify_dispatch", "cached_notify_combine", "notify_combine"});
+
 constexpr auto kLibraries = std::to_array<std::string_view>({"nccl", "rccl", "mscclKernel", "hccl", "oneccl"});
 
 /// "void (anonymous namespace)::two_shot_all_reduce_kernel<…>" of a kernel's whole name.
@@ -137,7 +141,11 @@ std::optional<Communication> communication_of_kernel(std::string_view name) {
   if (std::ranges::any_of(kLibraries, library)) {
     return first_part(kLibraryWords, plain).value_or(Communication::other);
   }
-  return first_part(kOwnKernels, plain);
+  if (const auto kind = first_part(kOwnKernels, plain)) return kind;
+  std::string_view function = plain.substr(0, plain.find('<'));
+  if (const auto at = function.find_last_of(" :"); at != std::string_view::npos) function.remove_prefix(at + 1);
+  if (std::ranges::find(kExchanges, function) != kExchanges.end()) return Communication::all_to_all;
+  return std::nullopt;
 }
 
 bool is_range_of_collective(std::string_view name) {

@@ -302,6 +302,26 @@ void note_missing(JobTrace& job) {
                                 : fmt::format("Ranks are missing: {}.", ranges(missing)));
 }
 
+/// Ranks of one job run at the same time.
+void refuse_two_jobs(const JobTrace& job) {
+  if (!job.shared_clock) return;
+  const RankRows* first_to_end = nullptr;
+  const RankRows* last_to_begin = nullptr;
+  const auto begin = [](const RankRows& rows) { return rows.device.front().begin_ns; };
+  const auto end = [](const RankRows& rows) {
+    return std::ranges::max_element(rows.device, {}, &DeviceRow::end_ns)->end_ns;
+  };
+  for (const RankRows& rows : job.ranks) {
+    if (rows.device.empty()) continue;
+    if (first_to_end == nullptr || end(rows) < end(*first_to_end)) first_to_end = &rows;
+    if (last_to_begin == nullptr || begin(rows) > begin(*last_to_begin)) last_to_begin = &rows;
+  }
+  if (first_to_end == nullptr || begin(*last_to_begin) <= end(*first_to_end)) return;
+  throw ConfigError(fmt::format(
+      "{} begins {:.3f} s after {} has ended: they are of two jobs, or of two recordings of one. Give the files of one.",
+      last_to_begin->file, static_cast<double>(begin(*last_to_begin) - end(*first_to_end)) * 1e-9, first_to_end->file));
+}
+
 }  // namespace
 
 JobTrace read_job(const std::vector<std::string>& paths, const ReadOptions& options) {
@@ -326,6 +346,7 @@ JobTrace read_job(const std::vector<std::string>& paths, const ReadOptions& opti
   }
   number_ranks(files, job);
   note_missing(job);
+  refuse_two_jobs(job);
   return job;
 }
 

@@ -64,6 +64,18 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
   if (facts.backward_shard > 1 && facts.backward_shard < facts.shard) {
     config.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, facts.backward_shard};
   }
+  if (facts.prefetch) {
+    using Mode = config::Prefetch::Mode;
+    config::Prefetch &forward = config.fsdp.forward_prefetch, &backward = config.fsdp.backward_prefetch;
+    const bool ahead = forward.mode == Mode::explicit_ || forward.mode == Mode::ahead;
+    if (facts.prefetch->forward && !ahead) forward = {Mode::explicit_, 1};
+    if (!facts.prefetch->forward && ahead) forward = config::Prefetch{Mode::implicit};
+    if (!facts.prefetch->allows(config.fsdp)) {
+      backward = config::Prefetch{facts.prefetch->backward == ToldPrefetch::Backward::none   ? Mode::none
+                                  : facts.prefetch->backward == ToldPrefetch::Backward::post ? Mode::post
+                                                                                             : Mode::pre};
+    }
+  }
   config.fsdp.param_dtype = facts.param_dtype;
   config.fsdp.reduce_dtype = facts.reduce_dtype;
   config.fsdp.separate_reduce_scatter_comm = facts.separate_reductions;
@@ -98,6 +110,7 @@ class Matcher {
   std::optional<Tried> attempt(RunConfig config) const {
     try {
       config::validate(config);
+      if (facts_.prefetch && !facts_.prefetch->allows(config.fsdp)) return std::nullopt;
       const schedule::Training training = schedule::make_training(config, any_sizes);
       const schedule::Schedule& steady = training.schedules.steady();
       Tried tried{
@@ -185,6 +198,24 @@ std::vector<std::string> deviations_of(const std::vector<LaunchToken>& order, co
     found.push_back(
         fmt::format("{} of the schedule ({}) is not launched", token_name(tried.order[j]), before(tried.order, j)));
   }
+  // Collectives in the right order may still be launched before or after other computation than the schedule's.
+  std::vector<std::size_t> elsewhere;
+  for (std::size_t j = 0; j < tried.order.size(); ++j) {
+    if (!met[j] && tried.order[j].what == LaunchToken::What::computation) elsewhere.push_back(j);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (tried.difference.to_other[i] >= 0 || order[i].what != LaunchToken::What::computation) continue;
+    if (elsewhere.empty()) {
+      found.push_back(fmt::format("computation is launched {}, where the schedule has none", before(order, i)));
+    } else {
+      found.push_back(fmt::format("computation is launched {}, where the schedule has it {}", before(order, i),
+                                  before(tried.order, elsewhere.front())));
+      elsewhere.erase(elsewhere.begin());
+    }
+  }
+  for (std::size_t j : elsewhere) {
+    found.push_back(fmt::format("computation of the schedule ({}) is not launched there", before(tried.order, j)));
+  }
   if (found.size() > kMostDeviations) found.resize(kMostDeviations);
   return found;
 }
@@ -204,6 +235,18 @@ int collectives_off(const std::vector<LaunchToken>& order, const Tried& tried) {
 }
 
 }  // namespace
+
+bool ToldPrefetch::allows(const config::Fsdp& fsdp) const {
+  using Mode = config::Prefetch::Mode;
+  const bool ahead = fsdp.forward_prefetch.mode == Mode::explicit_ || fsdp.forward_prefetch.mode == Mode::ahead;
+  if (ahead != forward) return false;
+  switch (fsdp.backward_prefetch.mode) {
+    case Mode::post: return backward == Backward::post;
+    case Mode::none:
+    case Mode::implicit: return backward == Backward::none;
+    default: return backward == Backward::pre;
+  }
+}
 
 config::Model model_of_sizes(const TrainingFacts& facts) {
   config::Model model;

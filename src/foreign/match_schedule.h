@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,14 @@
 #include "foreign/launch_order.h"
 
 namespace fsdpbench::foreign {
+
+/// What ranges of the program say of its prefetching. They outrank the order of launches: on one that no schedule has,
+/// the nearest schedule may prefetch otherwise.
+struct ToldPrefetch {
+  bool forward = false;  ///< units are gathered ahead in forward because the program was told so
+  enum class Backward : std::uint8_t { none, pre, post } backward = Backward::pre;
+  bool allows(const config::Fsdp& fsdp) const;
+};
 
 /// What is known of a training before its order is compared with schedules.
 struct TrainingFacts {
@@ -21,6 +30,7 @@ struct TrainingFacts {
   config::AccumulateMode accumulate_mode = config::AccumulateMode::reduce_each;
   bool separate_reductions = false;  ///< reductions have a communicator of their own
   DType param_dtype = DType::f32, reduce_dtype = DType::f32;
+  std::optional<ToldPrefetch> prefetch;  ///< none: no ranges tell
   std::vector<std::string> presets;  ///< that may be meant, the likeliest first
 };
 

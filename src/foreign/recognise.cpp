@@ -274,7 +274,38 @@ void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   r.findings.push_back(found);
 }
 
-void find_schedule(const JobTrace& job, const JobWords& words, Recognition& r) {
+/// What ranges say of prefetching; nothing where the engine has none, or the trace has not got them.
+std::optional<ToldPrefetch> told_prefetch(const RankRows& rank, const HostWords& words,
+                                          const std::vector<CollectiveUse>& uses, const dialects::Words* engine) {
+  if (engine == nullptr || engine->traces.forward_prefetch.empty()) return std::nullopt;
+  const dialects::TraceNames& names = engine->traces;
+  // Where a range of the engine is around each gather, one that is not there is none.
+  const auto within = [&](const CollectiveUse& use, std::string_view range) {
+    const std::int32_t launch = rank.device[static_cast<std::size_t>(use.row)].launch;
+    return !range.empty() && words.around(launch, range) >= 0;
+  };
+  const auto of_engine = [&](const CollectiveUse& use) {
+    return std::ranges::any_of(names.parts, [&](std::string_view part) { return within(use, part); });
+  };
+  ToldPrefetch told;
+  int backward = 0, pre = 0, post = 0;
+  for (const CollectiveUse& use : uses) {
+    if (use.purpose != Purpose::parameters) continue;
+    if (!of_engine(use)) return std::nullopt;
+    told.forward = told.forward || within(use, names.forward_prefetch);
+    backward += use.phase == Phase::backward;
+    pre += within(use, names.backward_prefetch);
+    post += within(use, names.post_backward_prefetch);
+  }
+  constexpr int kFewest = 2;  // of one gather in backward nothing tells whether it could have been earlier
+  if (pre + post == 0 && backward < kFewest) return std::nullopt;
+  told.backward = post > 0  ? ToldPrefetch::Backward::post
+                  : pre > 0 ? ToldPrefetch::Backward::pre
+                            : ToldPrefetch::Backward::none;
+  return told;
+}
+
+void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
   const RankRows& rank = job.ranks.front();
   const RecognisedRank& first = r.ranks.front();
   std::vector<CollectiveUse>& uses = r.ranks.front().uses[r.reference_step];
@@ -284,6 +315,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, Recognition& r) {
     exchanges = exchanges || (use.kind == Communication::all_to_all && use.purpose == Purpose::gradients);
   }
   r.facts.presets = likely_presets(r.engine, words, exchanges);
+  r.facts.prefetch = told_prefetch(rank, host_words, uses, r.engine);
   const auto order = launch_order(rank, step, uses, r.table, first.compute_stream, r.table.source != UnitSource::order);
   try {
     r.schedule = match_schedule(r.facts, order);
@@ -314,6 +346,11 @@ void find_schedule(const JobTrace& job, const JobWords& words, Recognition& r) {
     if (std::string_view(what) == "layout") {
       found.evidence = words.layout_copy.empty() ? "no copies between layouts" : "copies: " + words.layout_copy;
       found.confidence = words.layout_copy.empty() ? 0.6 : 0.95;
+    }
+    if (std::string_view(what).ends_with("prefetch")) {
+      // Of the nearest schedule of an order that none has, the prefetching may be another one.
+      found.confidence = r.facts.prefetch ? std::min(sure, 0.95) : match.distance == 0 ? sure : std::min(sure, 0.6);
+      if (r.facts.prefetch) found.evidence = "ranges around what is gathered, and the schedule's depth";
     }
     r.findings.push_back(found);
   }
@@ -408,7 +445,7 @@ Recognition recognise(const JobTrace& job) {
       r.findings.push_back(
           {"accumulation", std::to_string(facts.accumulate), "forward and backward alternate so often", 0.9});
     }
-    find_schedule(job, words, r);
+    find_schedule(job, words, host_words.front(), r);
     r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
     if (r.schedule) {
       for (const HostSync& sync : r.syncs) {

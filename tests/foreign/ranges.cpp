@@ -74,8 +74,10 @@ std::vector<Range> fsdp2(const Place& at, const std::vector<std::string>& labels
   if (at.gathers()) {
     const int hook = op.prefetch ? at.hook(false) : unit;
     std::vector<Range> path{range(backward ? "pre_backward" : "pre_forward", hook)};
-    if (op.prefetch && backward) {
-      path.push_back({"FSDP::backward_prefetch for " + labels[static_cast<std::size_t>(unit)], unit});
+    if (op.prefetch) {
+      path.push_back({fmt::format("FSDP::{}_prefetch for {}", backward ? "backward" : "forward",
+                                  labels[static_cast<std::size_t>(unit)]),
+                      unit});
     }
     path.push_back(range("all_gather", unit));
     return path;
@@ -125,6 +127,9 @@ std::vector<Range> fsdp1(const Place& at) {
   if (op.phase == Phase::backward) {
     if (gathers) {
       const int hook = op.prefetch ? at.hook(false) : unit;
+      if (op.prefetch && hook == unit) {  // nothing computes between: behind the unit that has computed
+        return {range("_post_backward_hook", at.hook(true)), range("_post_backward_prefetch", at.hook(true))};
+      }
       std::vector<Range> path{range("_pre_backward_hook", hook)};
       if (op.prefetch) path.push_back(range("_pre_backward_prefetch", hook));
       return path;

@@ -195,7 +195,7 @@ TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {
     EXPECT_FALSE(read.found.is_fsdp()) << spec.name;
     EXPECT_FALSE(read.found.schedule) << spec.name;
     Explanation explained = explain(read.job, read.found);
-    advise(read.found, explained);
+    advise(read.job, read.found, explained);
     for (const metrics::CauseShare& share : explained.causes) {
       for (const char* word : {"fsdp", "FSDP", "all_gather", "prefetch(", "stage3", "reshard"}) {
         EXPECT_EQ(share.advice.find(word), std::string::npos) << spec.name << ": " << share.advice;

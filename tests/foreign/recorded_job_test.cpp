@@ -113,7 +113,7 @@ TEST_P(RecordedJob, FollowsItsScheduleOrHasNone) {
 TEST_P(RecordedJob, AddsUpAndGetsNoAdviceThatIsNotForIt) {
   Explanation explained = explain(job_, found_);  // throws where sums are off by a nanosecond
   EXPECT_GT(explained.mean_step_ms, 0);
-  advise(found_, explained);
+  advise(job_, found_, explained);
   for (const metrics::CauseShare& share : explained.causes) {
     if (sharded()) continue;
     EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch("), HasSubstr("limit_all_gathers"), HasSubstr("fsdp."))));

@@ -31,7 +31,7 @@ struct Explained {
 
   explicit Explained(const std::filesystem::path& folder) : job(read_job({folder.string()})), found(recognise(job)) {
     explanation = explain(job, found);
-    advise(found, explanation);
+    advise(job, found, explanation);
   }
   std::string timeline() const {
     const TemporaryFolder folder;

@@ -130,7 +130,7 @@ int explain_traces(const TraceExplainArguments& arguments) {
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}};
   explained.explanation = foreign::explain(job, explained.recognition);
-  foreign::advise(explained.recognition, explained.explanation);
+  foreign::advise(job, explained.recognition, explained.explanation);
   replay_knobs(explained);
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {

@@ -109,7 +109,7 @@ std::string most_exposed(const ExplainedJob& e) {
   for (const ExplainedCollective& one : e.explanation.collectives) {
     if (table.rows.size() == kMostJobRows || one.exposed_ms <= 0) break;
     table.rows.push_back({one.kind, one.unit, one.phase, fmt::format("{:.3g}", one.times), job_ms(one.time_ms),
-                          job_ms(one.waited_ms), job_ms(one.exposed_ms),
+                          e.job.ranks.size() > 1 ? job_ms(one.waited_ms) : "–", job_ms(one.exposed_ms),
                           one.busbw_gb_s ? fmt::format("{:.1f}", *one.busbw_gb_s) : "-",
                           std::string(to_string(one.worst))});
   }

@@ -88,6 +88,8 @@ const Words& pytorch_fsdp2_words() {
                  .layout_copies = kLayoutCopies,
                  .copies = kCopies,
                  .prefetch = "_prefetch",
+                 .forward_prefetch = "FSDP::forward_prefetch for",
+                 .backward_prefetch = "FSDP::backward_prefetch for",
                  .unit = unit_word},
       .remedies = Remedies{.prefetch_forward = "module.set_modules_to_forward_prefetch([next, the one after])",
                            .prefetch_backward = "module.set_modules_to_backward_prefetch([previous, the one before])",

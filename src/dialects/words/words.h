@@ -60,6 +60,9 @@ struct TraceNames {
   std::span<const std::string_view> layout_copies = {};      ///< rows that only a copy between layouts has
   std::span<const std::string_view> copies = {};             ///< rows that such a copy may be
   std::string_view prefetch = {};                            ///< around what is gathered before it is needed
+  std::string_view forward_prefetch = {};                    ///< around what the program was told to gather ahead
+  std::string_view backward_prefetch = {};                   ///< around what is gathered before a unit's backward
+  std::string_view post_backward_prefetch = {};              ///< around what is gathered after a unit's backward
   std::string_view limiter = {};                             ///< around a wait of the all-gather limit
   /// The unit that a range is of: "layers.0", "" for the root's. None: it names no unit.
   std::optional<std::string> (*unit)(std::string_view name) = nullptr;
