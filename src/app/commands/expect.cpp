@@ -77,7 +77,7 @@ Examples
 
 Command expect_command() {
   const auto expect_it = std::make_shared<ExpectArguments>();
-  Command command("expect", CommandGroup::predict, "What a job should reach on a cluster, and why yours does not",
+  Command command("expect", CommandGroup::predict, "What a job should reach on a cluster; why yours does not",
                   kExpectHelp);
   command.profile(expect_it->profile, expect_it->overrides);
   command.option("-c,--cluster", &expect_it->cluster, "NAME", "The same as --set simulate.cluster=NAME");
