@@ -57,7 +57,7 @@ class AcceptPageTest(FolderTest):
 
     def test_says_who_is_to_blame_before_any_figure(self) -> None:
         page = self.page()
-        self.assertIn("<h1>FAIL: 6 ranks on 1 node</h1>", page)
+        self.assertIn("<h1>FAIL: 6 ranks on 1 node; 3 of 4 rules rated</h1>", page)
         self.assertLess(page.index("Rank 3 reaches half; check its clocks."), page.index("<figure>"))
         self.assertLess(page.index("Of 4 rules, 1 passed, 2 failed, 1 unrated."), page.index("<figure>"))
         self.assertIn("a &lt;b&gt;fabric", page)

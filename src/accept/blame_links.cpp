@@ -327,14 +327,19 @@ struct BothWays {
     sends.push_back((first ? rate.to_b : rate.to_a) / usual);
     receives.push_back((first ? rate.to_a : rate.to_b) / usual);
   }
-  /// Whether it is slow in one direction only.
-  std::string text() const {
+  /// "sends" or "receives" if it is slow in this direction only.
+  std::string slow_direction() const {
     if (sends.size() < kConfirmations) return {};
     const bool sends_well = metrics::median(sends) >= 1 - kLeastShortfall;
     const bool receives_well = metrics::median(receives) >= 1 - kLeastShortfall;
     if (sends_well == receives_well) return {};
-    return sends_well ? "; what it sends is as fast as its peers', what it receives is slow"
-                      : "; what it receives is as fast as its peers', what it sends is slow";
+    return sends_well ? "receives" : "sends";
+  }
+  std::string text() const {
+    const std::string slow = slow_direction();
+    if (slow.empty()) return {};
+    return fmt::format("; what it {} is as fast as its peers', what it {} is slow",
+                       slow == "sends" ? "receives" : "sends", slow);
   }
 };
 
@@ -461,7 +466,9 @@ class Investigation {
       // A few figures, some of them slow, say nothing: all of them must be.
       if (again[i].size() < kConfirmations || median_interval(again[i]).high >= 1 - least) continue;
       report(named_by_what_is_known(suspects[i]), kind, again[i]);
-      if (kind == Finding::Kind::slow) report_.findings.back().evidence += ways_[i].text();
+      if (kind != Finding::Kind::slow) continue;
+      report_.findings.back().evidence += ways_[i].text();
+      report_.findings.back().direction = ways_[i].slow_direction();
     }
   }
 

@@ -58,9 +58,30 @@ std::string list_of(const std::vector<int>& ends, const Cluster& cluster) {
 /// named then, and no switch.
 bool told(const Cluster& cluster) { return cluster.switch_of.empty() ? cluster.nodes_per_switch > 0 : !cluster.switches.empty(); }
 
+/// Each name once, in the order of ranks.
+std::string joined_names(const std::vector<std::string>& names, const std::vector<int>& ranks) {
+  constexpr std::size_t kMostNames = 8;
+  std::vector<std::string> once;
+  for (const int rank : ranks) {
+    const std::string name = named(names, rank);
+    if (!name.empty() && std::ranges::find(once, name) == once.end()) once.push_back(name);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(once.size(), kMostNames); ++i) text += (i == 0 ? "" : ", ") + once[i];
+  if (once.size() > kMostNames) text += fmt::format(" and {} more", once.size() - kMostNames);
+  return text;
+}
+
+/// All ranks of an end: of a node, or one.
+void add_end(int end, const Cluster& cluster, std::vector<int>& ranks) {
+  const int each = cluster.one_node() ? 1 : cluster.gpus_per_node;
+  for (int i = 0; i < each; ++i) ranks.push_back(end * each + i);
+}
+
 std::string group_of(int group, const Cluster& cluster) {
   if (!told(cluster)) return list_of(groups_of(cluster).members.at(static_cast<std::size_t>(group)), cluster);
   const std::string name = named(cluster.switches, group);
+  if (cluster.one_node()) return name;  // "socket 1"
   return fmt::format("switch {}", name.empty() ? std::to_string(group) : name);
 }
 
@@ -76,6 +97,49 @@ Groups groups_of(const Cluster& cluster) {
   }
   for (int end = 0; end < ends; ++end) of[static_cast<std::size_t>(end)] = end / size;
   return grouped(std::move(of));
+}
+
+Place place_of(const std::vector<int>& ranks, const Cluster& cluster) {
+  std::vector<int> all = ranks;
+  for (int rank = 0; ranks.empty() && rank < cluster.ranks(); ++rank) all.push_back(rank);
+  return {.host = joined_names(cluster.hosts, all),
+          .device = joined_names(cluster.devices, all),
+          .nic = joined_names(cluster.adapters, all),
+          .direction = {}};
+}
+
+Place place_of_all(const Cluster& cluster) { return place_of(std::vector<int>{}, cluster); }
+
+Place place_of(const Element& element, const Cluster& cluster) {
+  std::vector<int> ranks;
+  const auto add_group = [&](int group) {
+    for (const int end : groups_of(cluster).members.at(static_cast<std::size_t>(group))) add_end(end, cluster, ranks);
+  };
+  switch (element.kind) {
+    case Element::Kind::gpu: return place_of(std::vector{element.index}, cluster);
+    case Element::Kind::node: add_end(element.index, cluster, ranks); break;
+    case Element::Kind::nic: {
+      Place place =
+          place_of(std::vector{element.index * cluster.gpus_per_node + element.other % cluster.gpus_per_node}, cluster);
+      place.device.clear();
+      if (place.nic.empty()) place.nic = fmt::format("NIC {}", element.other);
+      return place;
+    }
+    case Element::Kind::link:
+      add_end(element.index, cluster, ranks);
+      add_end(element.other, cluster, ranks);
+      break;
+    case Element::Kind::uplink:
+      add_group(element.index);
+      add_group(element.other);
+      break;
+    case Element::Kind::switch_:
+    case Element::Kind::leaf_rail: add_group(element.index); break;
+    case Element::Kind::rail:
+    case Element::Kind::spine:
+    case Element::Kind::fleet: break;
+  }
+  return place_of(ranks, cluster);
 }
 
 std::string name_of(const Element& element, const Cluster& cluster) {

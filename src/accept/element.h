@@ -63,6 +63,19 @@ struct Element {
   friend bool operator==(const Element&, const Element&) = default;
 };
 
+/// Where something is, in the words of those who own it; a word is empty where it is not known, or does not apply.
+struct Place {
+  std::string host;       ///< of several their names, "a, b"
+  std::string device;     ///< as its vendor knows it: "PCI 0000:4e:00.0"
+  std::string nic;        ///< "mlx5_2"
+  std::string direction;  ///< "sends" or "receives", of a part that is slow in one direction only
+};
+/// Many names are cut short.
+Place place_of_all(const Cluster& cluster);
+/// Of these ranks; of all if there are none.
+Place place_of(const std::vector<int>& ranks, const Cluster& cluster);
+Place place_of(const Element& element, const Cluster& cluster);
+
 /// "rank 19 (device 3 of node 2)", "NIC 1 of node 5", "the link between node 3 and node 7".
 std::string name_of(const Element& element, const Cluster& cluster);
 /// What to look at next: counters, cables, clocks.

@@ -25,6 +25,7 @@ struct Finding {
   Interval relative;      ///< its figure over the median of its peers
   std::string evidence;   ///< a sentence: what was measured against what
   std::string check;      ///< what to look at next
+  std::string direction{};  ///< "sends" or "receives": it is slow in this direction only; empty: in both
   bool on_cores = false;  ///< what it rests on was done by processors, which other programs may have taken meanwhile
 
   bool accuses() const { return kind != Kind::transient; }

@@ -107,6 +107,15 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
     report.sentence = finding.evidence;
     return report;
   }
+  report.in_turn = report.waiting_us.low > least * whole;
+  if (report.in_turn) {
+    report.sentence = fmt::format(
+        "no rank is last most of the time, and yet the collectives of a step wait {:.4g} us for their last rank, {:.0f} % "
+        "of the time until they end, and move bytes for {:.4g} us: all ranks are late in turn, as from other work on "
+        "their cores, data that comes late, or clocks that change",
+        report.waiting_us.median, 100 * report.waiting_us.median / whole, report.transfer_us.median);
+    return report;
+  }
   report.sentence = fmt::format(
       "nobody in particular is late: the collectives of a step wait {:.4g} us for their last rank and move bytes for "
       "{:.4g} us",

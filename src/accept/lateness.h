@@ -21,6 +21,7 @@ struct LatenessReport {
   std::vector<double> last_share;  ///< by rank, of the samples in which it came last
   Interval waiting_us;             ///< from the median arrival to the last one
   Interval transfer_us;
+  bool in_turn = false;  ///< all wait for long, now for one and now for another
   std::string sentence;
 };
 

@@ -215,7 +215,8 @@ void decide(Change& c, bool explains, std::size_t results, double threshold) {
   j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: {}{}{}", j.value.median, j.unit, c.before.median,
                            how_much(c.ratio, c.higher_is_better), interval, rests_on(c.evidence));
   if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results", results);
-  const bool matters = worse - 1 >= threshold;
+  // One that is worse by just the threshold is measured as less every other time: it matters if it may be as much.
+  const bool matters = worse - 1 >= threshold / 2 && most_worse - 1 >= threshold;
   if (c.evidence == ChangeEvidence::numbers) {
     j.verdict = explains ? Verdict::unrated : Verdict::inconclusive;
     return;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "accept/element.h"
 #include "accept/robust.h"
 
 namespace fsdpbench::accept {
@@ -31,6 +32,7 @@ struct Judgement {
   std::optional<double> bound;  ///< what it is held against, in `unit`; absent: nothing
   std::string sentence;         ///< why, with the numbers
   std::vector<int> ranks{};     ///< whom it is about; empty: nobody, or all
+  Place place{};                ///< where that is
 };
 
 /// One that was no question of numbers.

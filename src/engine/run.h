@@ -79,6 +79,7 @@ struct Measurement {
   TrainingPosition began_at;                   ///< of the training that the run went on with
   std::vector<SavedCheckpoint> checkpoints;    ///< on rank 0, also those that were removed again
   std::vector<std::string> hosts;              ///< by rank: name of its machine
+  double others_share = 0;  ///< of the busiest host's processors, what other programs took; 0: nobody looked
   std::vector<RankClock> clocks;               ///< by rank: the traces are on rank 0's; empty without a session
 };
 

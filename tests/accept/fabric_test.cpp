@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accept/blame_links.h"
@@ -113,6 +114,110 @@ TEST(FabricTest, ANicThatIsSlowInOneDirectionIsNamedWithIt) {
       << report.findings.front().evidence;
 }
 
+/// Where in a fabric of this shape a fault may be; `below(n)` draws.
+template <class Below>
+Fabric::Fault fault_of(Part part, const Fabric::Shape& shape, const Fabric& healthy, const Below& below) {
+  const int leaves = (shape.nodes + shape.leaf - 1) / shape.leaf;
+  Fabric::Fault fault{.part = part, .factor = 0.5 + 0.01 * below(36)};
+  switch (part) {
+    case Part::nic:
+    case Part::receive: fault.a = below(shape.nodes); fault.b = below(shape.rails); break;
+    case Part::leaf_rail: fault.a = below(leaves); fault.b = below(shape.rails); break;
+    case Part::path: fault.a = below(leaves - 1); fault.b = fault.a + 1 + below(leaves - fault.a - 1); break;
+    case Part::spine: fault.a = below(healthy.uplinks()); break;
+    case Part::rail: fault.a = below(shape.rails); break;
+    default: fault.a = below(leaves);
+  }
+  return fault;
+}
+
+Cluster cluster_of(const Fabric::Shape& shape, const Fabric& fabric, bool told) {
+  Cluster cluster{.nodes = shape.nodes, .rails = shape.rails};
+  if (!told) return cluster;
+  cluster.switch_of = fabric.leaves();
+  const int leaves = (shape.nodes + shape.leaf - 1) / shape.leaf;
+  for (int leaf = 0; leaf < leaves; ++leaf) cluster.switches.push_back(fmt::format("leaf{}", leaf));
+  return cluster;
+}
+
+/// Whether a finding accuses somebody who has a part in one of the faults, as the nodes of a slow leaf have.
+bool is_of(const Finding& finding, const Fabric::Fault& fault, const Fabric& fabric, const Cluster& cluster) {
+  using Kind = Element::Kind;
+  const Element& e = finding.element;
+  if (fault.part == Part::leaf || fault.part == Part::leaf_uplinks) {
+    const Groups groups = groups_of(cluster);
+    const auto of_leaf = [&](int group) {
+      return group < groups.count() && same_nodes(groups.members[static_cast<std::size_t>(group)], fabric, fault.a);
+    };
+    return e.kind == Kind::uplink && (of_leaf(e.index) || of_leaf(e.other));
+  }
+  return false;
+}
+
+TEST(FabricTest, OfTwoFaultsAtOnceOneIsNamedAndNobodyElseIsAccused) {
+  constexpr std::uint64_t kPairSeeds = 2;
+  struct Count {
+    int all = 0, both = 0, one = 0, accused = 0;
+  };
+  std::map<std::string, Count> table;
+  Count total;
+  std::string missed;
+  for (std::uint64_t seed = 1; seed <= kPairSeeds; ++seed) {
+    std::uint64_t mix = seed * 7'000'003;
+    for (const Fabric::Shape& shape : shapes()) {
+      const int leaves = (shape.nodes + shape.leaf - 1) / shape.leaf;
+      for (const auto& [first, second] : {std::pair{Part::nic, Part::nic}, {Part::nic, Part::receive}, {Part::nic, Part::leaf},
+                                          {Part::nic, Part::path}, {Part::leaf, Part::path}}) {
+        if (leaves == 2 && second != Part::nic && second != Part::receive && first != Part::nic) continue;
+        for (const bool told : {false, true}) {
+          const auto below = [&](int n) { return static_cast<int>(split_mixed(++mix) % static_cast<std::uint64_t>(n)); };
+          const Fabric healthy(shape, Fabric::Fault{}, mix);
+          const Fabric::Fault a = fault_of(first, shape, healthy, below);
+          Fabric::Fault b = fault_of(second, shape, healthy, below);
+          if (a.a == b.a && first != Part::leaf) b.a = (b.a + 1) % (second == Part::path ? leaves - 1 : shape.nodes);
+          if (second == Part::leaf) b.a %= leaves;
+          if (second == Part::path) b.b = std::max(b.b, b.a + 1);
+          Fabric fabric(shape, std::vector{a, b}, mix);
+          Cluster cluster = cluster_of(shape, fabric, told);
+          const LinkReport report = blame_links(cluster, [&](const Round& round) { return fabric.measure(round); });
+          if (!report.inferred.empty()) cluster.switch_of = report.inferred;
+          bool found_a = false, found_b = false;
+          int accused = 0;
+          std::string found;
+          for (const Finding& f : report.findings) {
+            if (!f.accuses()) continue;
+            const bool is_a = names(f, a, fabric, cluster, leaves == 2), is_b = names(f, b, fabric, cluster, leaves == 2);
+            found_a = found_a || is_a;
+            found_b = found_b || is_b;
+            if (!is_a && !is_b && !is_of(f, a, fabric, cluster) && !is_of(f, b, fabric, cluster)) ++accused;
+            found += f.evidence + "\n";
+          }
+          for (Count* count : {&table[fmt::format("{} and {}, {}", name_of_part(first), name_of_part(second),
+                                                  told ? "told" : "not told")], &total}) {
+            ++count->all;
+            count->both += found_a && found_b ? 1 : 0;
+            count->one += found_a != found_b ? 1 : 0;
+            count->accused += accused;
+          }
+          if ((!found_a && !found_b) || accused > 0) {
+            missed += fmt::format("seed {}: {} of {} nodes, {} rails, leaves of {}, {}:1: {} {} {} by {:.0f} %, {} {} {} by {:.0f} %{}\n{}",
+                                  seed, name_of_kind(shape.kind), shape.nodes, shape.rails, shape.leaf, shape.taper,
+                                  name_of_part(first), a.a, a.b, 100 * (1 - a.factor), name_of_part(second), b.a, b.b,
+                                  100 * (1 - b.factor), told ? ", told" : "", found);
+          }
+        }
+      }
+    }
+  }
+  for (const auto& [what, count] : table) {
+    fmt::print("{:50} both {:3} of {:3}, one {}, {} others accused\n", what, count.both, count.all, count.one, count.accused);
+  }
+  fmt::print("{} clusters with two faults: both named {}, one {}, {} others accused\n", total.all, total.both, total.one,
+             total.accused);
+  EXPECT_EQ(total.accused, 0) << missed;
+  EXPECT_EQ(total.both + total.one, total.all) << missed;
+}
+
 TEST(FabricTest, FaultsAreNamedAtTheirLevelAndNobodyElseIsAccusedToldOrNot) {
   struct Count {
     int all = 0, named = 0, accused = 0, transient = 0;
@@ -127,23 +232,10 @@ TEST(FabricTest, FaultsAreNamedAtTheirLevelAndNobodyElseIsAccusedToldOrNot) {
         for (const bool told : {false, true}) {
           const auto below = [&](int n) { return static_cast<int>(split_mixed(++mix) % static_cast<std::uint64_t>(n)); };
           const int leaves = (shape.nodes + shape.leaf - 1) / shape.leaf;
-          Fabric::Fault fault{.part = part, .factor = 0.5 + 0.01 * below(36)};
-          const Fabric healthy(shape, {}, mix);
-          switch (part) {
-            case Part::nic:
-            case Part::receive: fault.a = below(shape.nodes); fault.b = below(shape.rails); break;
-            case Part::leaf_rail: fault.a = below(leaves); fault.b = below(shape.rails); break;
-            case Part::path: fault.a = below(leaves - 1); fault.b = fault.a + 1 + below(leaves - fault.a - 1); break;
-            case Part::spine: fault.a = below(healthy.uplinks()); break;
-            case Part::rail: fault.a = below(shape.rails); break;
-            default: fault.a = below(leaves);
-          }
+          const Fabric healthy(shape, Fabric::Fault{}, mix);
+          const Fabric::Fault fault = fault_of(part, shape, healthy, below);
           Fabric fabric(shape, fault, mix);
-          Cluster cluster{.nodes = shape.nodes, .rails = shape.rails};
-          if (told) {
-            cluster.switch_of = fabric.leaves();
-            for (int leaf = 0; leaf < leaves; ++leaf) cluster.switches.push_back(fmt::format("leaf{}", leaf));
-          }
+          Cluster cluster = cluster_of(shape, fabric, told);
           const LinkReport report = blame_links(cluster, [&](const Round& round) { return fabric.measure(round); });
           if (!report.inferred.empty()) cluster.switch_of = report.inferred;
           bool named = part == Part::none;

@@ -248,7 +248,7 @@ TEST(AcceptanceTest, TheScaleAtWhichACollectiveFallsFails) {
   ASSERT_TRUE(judgement(report, "scale", Verdict::fail));
   EXPECT_THAT(judgement(report, "scale", Verdict::fail)->figure, HasSubstr("all_gather of 4.00 MiB per rank"));
   EXPECT_THAT(judgement(report, "scale", Verdict::fail)->sentence, HasSubstr("8 ranks carry 50 %"));
-  EXPECT_EQ(acceptance_json(report, m, World{})["scales"].size(), 6U);
+  EXPECT_EQ(acceptance_json(report, m, World{}, nlohmann::json())["scales"].size(), 6U);
   m.scales = {};
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "scale", Verdict::inconclusive));
 }
@@ -290,7 +290,7 @@ TEST(AcceptanceTest, WhatWasSkippedOrStoppedIsInconclusiveWithItsReason) {
   EXPECT_EQ(judgement(report, "stages", Verdict::inconclusive)->sentence,
             "it was not measured: 5 min of 5 min are spent");
   EXPECT_EQ(report.verdict, Verdict::inconclusive);
-  EXPECT_EQ(acceptance_json(report, m, World{})["stages"].size(), 2U);
+  EXPECT_EQ(acceptance_json(report, m, World{}, nlohmann::json())["stages"].size(), 2U);
   m.stages[1].skipped = false;  // only shrunk
   EXPECT_EQ(judge_acceptance(wanted(), m, &trial).verdict, Verdict::pass);
 
@@ -394,7 +394,7 @@ TEST(AcceptanceTest, WhoTheOthersWaitForIsAFinding) {
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings.front().element, (Element{Element::Kind::gpu, 5, 0}));
   EXPECT_THAT(acceptance_table(report), HasSubstr("rank 5 (device 5 of node 0) comes last in 100 %"));
-  EXPECT_NEAR(acceptance_json(report, m, World{})["lateness"]["last_share"][5].get<double>(), 1, 1e-9);
+  EXPECT_NEAR(acceptance_json(report, m, World{}, nlohmann::json())["lateness"]["last_share"][5].get<double>(), 1, 1e-9);
   m.arrivals.clear();
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "lateness", Verdict::inconclusive));
 }
@@ -466,7 +466,7 @@ TEST(AcceptanceFilesTest, PrometheusGetsVerdictAndAccused) {
   const std::string text = acceptance_metrics(report);
   EXPECT_THAT(text, HasSubstr("fsdpbench_accept_verdict{fabric=\"a <fabric> & \\\"more\\\"\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("fsdpbench_accept_accused{part=\"rank 3 (device 3 of node 0)\"} 1\n"));
-  const nlohmann::json j = acceptance_json(report, m, World{});
+  const nlohmann::json j = acceptance_json(report, m, World{}, nlohmann::json());
   EXPECT_EQ(j["verdict"], "fail");
   EXPECT_EQ(j["findings"][0]["kind"], "slow");
   EXPECT_THAT(acceptance_markdown(report), HasSubstr("# FAIL: 8 ranks on 1 node"));

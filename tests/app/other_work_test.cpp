@@ -1,4 +1,4 @@
-#include "app/acceptance/other_work.h"
+#include "app/machine/other_work.h"
 
 #include <gtest/gtest.h>
 

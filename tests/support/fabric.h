@@ -39,7 +39,9 @@ class Fabric {
     double factor = 1;
   };
 
-  Fabric(const Shape& shape, const Fault& fault, std::uint64_t seed) : shape_(shape), fault_(fault), seed_(split_mixed(seed)) {
+  Fabric(const Shape& shape, const Fault& fault, std::uint64_t seed) : Fabric(shape, std::vector{fault}, seed) {}
+  Fabric(const Shape& shape, std::vector<Fault> faults, std::uint64_t seed)
+      : shape_(shape), faults_(std::move(faults)), seed_(split_mixed(seed)) {
     leaf_of_.resize(static_cast<std::size_t>(shape.nodes));
     for (int node = 0; node < shape.nodes; ++node) leaf_of_[static_cast<std::size_t>(node)] = node / shape.leaf;
     if (shape.shuffled) {
@@ -107,19 +109,21 @@ class Fabric {
       flow.links.push_back({Link::down, b, shape_.by_hash ? spine : 0, lane});
     }
     const auto touches = [&](int leaf) { return a == leaf || b == leaf; };
-    bool broken = false;
-    switch (fault_.part) {
-      case Part::none: break;
-      case Part::nic: broken = (from == fault_.a || to == fault_.a) && rail == fault_.b; break;
-      case Part::receive: broken = to == fault_.a && rail == fault_.b; break;
-      case Part::leaf: broken = touches(fault_.a); break;
-      case Part::leaf_uplinks: broken = crosses && touches(fault_.a); break;
-      case Part::path: broken = crosses && touches(fault_.a) && touches(fault_.b); break;
-      case Part::spine: broken = crosses && spine == fault_.a; break;
-      case Part::rail: broken = rail == fault_.a; break;
-      case Part::leaf_rail: broken = touches(fault_.a) && rail == fault_.b; break;
+    for (const Fault& fault : faults_) {
+      bool broken = false;
+      switch (fault.part) {
+        case Part::none: break;
+        case Part::nic: broken = (from == fault.a || to == fault.a) && rail == fault.b; break;
+        case Part::receive: broken = to == fault.a && rail == fault.b; break;
+        case Part::leaf: broken = touches(fault.a); break;
+        case Part::leaf_uplinks: broken = crosses && touches(fault.a); break;
+        case Part::path: broken = crosses && touches(fault.a) && touches(fault.b); break;
+        case Part::spine: broken = crosses && spine == fault.a; break;
+        case Part::rail: broken = rail == fault.a; break;
+        case Part::leaf_rail: broken = touches(fault.a) && rail == fault.b; break;
+      }
+      if (broken) flow.factor = std::min(flow.factor, fault.factor);  // the narrowest place of its way
     }
-    if (broken) flow.factor = fault_.factor;
     return flow;
   }
 
@@ -163,7 +167,7 @@ class Fabric {
   }
 
   const Shape shape_;
-  const Fault fault_;
+  const std::vector<Fault> faults_;
   const std::uint64_t seed_;
   std::uint64_t drawn_ = 0;
   std::vector<int> leaf_of_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import Dict, List, Optional, Tuple
@@ -26,8 +27,10 @@ def accept_page(path: Path) -> Page:
     result.expect("acceptance", "judgements")
     world = result.child("world").value
     judgements = result.children("judgements")
+    rated = sum(j.text("verdict") != "unrated" for j in judgements)
     page = Page(title=f"{result.text('verdict').upper()}: {count_text(result.integer('ranks') or 0, 'rank')} on "
-                      f"{count_text(result.integer('nodes') or 0, 'node')}",
+                      f"{count_text(result.integer('nodes') or 0, 'node')}{', EMULATED' if emulation_badges(world) else ''}; "
+                      f"{rated} of {count_text(len(judgements), 'rule')} rated",
                 subtitle="  ·  ".join(str(p) for p in ("fsdpbench accept", f"compared with {clean(result.text('fabric'), 80)}",
                                                        world.get("date"), machine(world)) if p),
                 badges=emulation_badges(world))
@@ -40,7 +43,7 @@ def accept_page(path: Path) -> Page:
     if worst.is_file():
         page.traces = [packed_trace(worst, "worst_step")]
     page.tables = [_all(judgements), _findings(result)]
-    page.world = world_rows(world) + _measured_by(result)
+    page.world = world_rows(world) + _measured_by(result) + [("evidence", f"{path.name}, SHA-256 {sha256(path.read_bytes()).hexdigest()}")]
     return page
 
 
@@ -80,8 +83,8 @@ def _failed(judgements: List[Node]) -> Table:
     return Table("What did not pass", _HEADER, rows, names=2, texts=_TEXTS)
 
 
-_HEADER = ("rule", "figure", "verdict", "median", "95 % interval", "compared with", "unit", "why")
-_TEXTS = (2, 6, 7)
+_HEADER = ("rule", "figure", "verdict", "median", "95 % interval", "compared with", "unit", "where", "why")
+_TEXTS = (2, 6, 7, 8)
 
 
 def _row(j: Node) -> List[str]:
@@ -90,7 +93,12 @@ def _row(j: Node) -> List[str]:
     has = middle is not None
     return [clean(j.text("rule"), 40), clean(j.text("figure"), 80), j.text("verdict"), digits(middle) if has else "–",
             f"{digits(low)} – {digits(high)}" if has and low is not None and high is not None else "–",
-            digits(bound) if bound is not None else "–", clean(j.text("unit"), 30), clean(j.text("why"), 300)]
+            digits(bound) if bound is not None else "–", clean(j.text("unit"), 30), _place(j), clean(j.text("why"), 300)]
+
+
+def _place(j: Node) -> str:
+    """The host, device and NIC that a judgement or a finding is about, and in which direction it is slow."""
+    return ", ".join(clean(j.text(key), 80) for key in ("host", "device", "nic", "direction") if j.text(key))
 
 
 def _all(judgements: List[Node]) -> Table:
@@ -98,9 +106,10 @@ def _all(judgements: List[Node]) -> Table:
 
 
 def _findings(result: Node) -> Table:
-    rows = [[clean(f.text("part"), 60), f.text("kind").replace("_", " "), percent(100 * (f.number("shortfall") or 0)),
+    rows = [[clean(f.text("part"), 60), _place(f), f.text("kind").replace("_", " "), percent(100 * (f.number("shortfall") or 0)),
              clean(f.text("evidence"), 300), clean(f.text("check"), 200)] for f in result.children("findings")]
-    return Table("Who is to blame", ("part", "how", "below its peers", "evidence", "what to check next"), rows, texts=(1, 3, 4),
+    return Table("Who is to blame", ("part", "where", "how", "below its peers", "evidence", "what to check next"), rows,
+                 texts=(1, 2, 4, 5),
                  note="" if rows else "Nobody: no part is slower than its peers.")
 
 

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/judgement_files.h"
@@ -68,6 +69,7 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
   add_failed(true);
   for (std::string& line : finding_lines(r.findings)) lines.push_back(std::move(line));
   add_failed(false);
+  if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
   return lines;
 }
 
@@ -104,10 +106,11 @@ std::string acceptance_table(const AcceptanceReport& r) {
   for (const Judgement& j : r.judgements) {
     if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
   }
+  if (r.lateness && r.lateness->in_turn) text += text_line(r.lateness->sentence);
   return text;
 }
 
-std::string acceptance_markdown(const AcceptanceReport& r) {
+std::string acceptance_markdown(const AcceptanceReport& r, const std::string& evidence) {
   std::string text = fmt::format("# {}\n\n", markdown_cell(acceptance_headline(r)));
   const std::vector<std::string> lines = first_lines(r);
   for (const std::string& line : lines) text += fmt::format("- {}\n", markdown_cell(line));
@@ -117,37 +120,67 @@ std::string acceptance_markdown(const AcceptanceReport& r) {
     text += fmt::format("| {} | {} | {} | {} |\n", markdown_cell(j.rule), markdown_cell(j.figure), to_string(j.verdict),
                         markdown_cell(j.sentence));
   }
+  if (const std::string place = place_text(accept::place_of_all(r.cluster)); !place.empty()) {
+    text += fmt::format("\nMeasured on {}.\n", markdown_cell(place));
+  }
+  if (!evidence.empty()) text += fmt::format("\nEvidence: result.json, SHA-256 {}.\n", evidence);
   return text;
 }
 
-std::string acceptance_junit(const AcceptanceReport& r) { return junit_xml({.suite = "accept"}, r.judgements); }
+std::string acceptance_junit(const AcceptanceReport& r) {
+  const std::string host = accept::place_of_all(r.cluster).host;
+  const std::string headline = acceptance_headline(r);
+  return junit_xml({.suite = "accept", .host = host, .headline = headline}, r.judgements);
+}
 
 std::string acceptance_metrics(const AcceptanceReport& r) {
+  const auto labelled = [](const accept::Place& place) {
+    std::string labels;
+    for (const auto& [name, value] : {std::pair{"host", &place.host}, {"device", &place.device}, {"nic", &place.nic},
+                                      {"direction", &place.direction}}) {
+      if (!value->empty()) labels += fmt::format(",{}=\"{}\"", name, label(*value));
+    }
+    return labels;
+  };
+  const std::string everywhere = labelled(accept::place_of_all(r.cluster));
   std::string text =
       "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
       "# TYPE fsdpbench_accept_verdict gauge\n";
-  text += fmt::format("fsdpbench_accept_verdict{{fabric=\"{}\"}} {}\n", label(r.fabric), static_cast<int>(r.verdict));
+  text += fmt::format("fsdpbench_accept_verdict{{fabric=\"{}\"{}}} {}\n", label(r.fabric), everywhere,
+                      static_cast<int>(r.verdict));
+  text += fmt::format(
+      "# HELP fsdpbench_accept_rules Rules that were applied, by whether there was something to rate them by\n"
+      "# TYPE fsdpbench_accept_rules gauge\n"
+      "fsdpbench_accept_rules{{rated=\"true\"{0}}} {1}\nfsdpbench_accept_rules{{rated=\"false\"{0}}} {2}\n"
+      "# HELP fsdpbench_accept_emulated 1 if computation or links were emulated, so that times are modelled\n"
+      "# TYPE fsdpbench_accept_emulated gauge\n"
+      "fsdpbench_accept_emulated{{fabric=\"{3}\"{0}}} {4}\n",
+      everywhere, rated(r), static_cast<std::int64_t>(r.judgements.size()) - rated(r), label(r.fabric),
+      r.emulated ? 1 : 0);
   text +=
       "# HELP fsdpbench_accept_rule The same of each rule and figure\n"
       "# TYPE fsdpbench_accept_rule gauge\n";
   for (const Judgement& j : r.judgements) {
-    text += fmt::format("fsdpbench_accept_rule{{rule=\"{}\",figure=\"{}\"}} {}\n", label(j.rule), label(j.figure),
-                        static_cast<int>(j.verdict));
+    text += fmt::format("fsdpbench_accept_rule{{rule=\"{}\",figure=\"{}\"{}}} {}\n", label(j.rule), label(j.figure),
+                        labelled(j.place), static_cast<int>(j.verdict));
   }
   text +=
       "# HELP fsdpbench_accept_value Median of each figure, in its unit\n"
       "# TYPE fsdpbench_accept_value gauge\n";
   for (const Judgement& j : r.judgements) {
     if (j.value.n == 0) continue;
-    text += fmt::format("fsdpbench_accept_value{{rule=\"{}\",figure=\"{}\",unit=\"{}\"}} {}\n", label(j.rule),
-                        label(j.figure), label(j.unit), j.value.median);
+    text += fmt::format("fsdpbench_accept_value{{rule=\"{}\",figure=\"{}\",unit=\"{}\"{}}} {}\n", label(j.rule),
+                        label(j.figure), label(j.unit), labelled(j.place), j.value.median);
   }
   text +=
       "# HELP fsdpbench_accept_accused 1 for each part that is to blame\n"
       "# TYPE fsdpbench_accept_accused gauge\n";
   for (const Finding& f : r.findings) {
     if (!f.accuses()) continue;
-    text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"}} 1\n", label(accept::name_of(f.element, r.cluster)));
+    accept::Place place = accept::place_of(f.element, r.cluster);
+    place.direction = f.direction;
+    text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"{}}} 1\n", label(accept::name_of(f.element, r.cluster)),
+                        labelled(place));
   }
   return text;
 }
@@ -159,6 +192,7 @@ struct AcceptanceFile {
   const AcceptanceReport& report;
   const AcceptanceMeasurements& measured;
   const World& world;
+  const nlohmann::json& settings;
 };
 
 /// A collective in a group of ranks, in place where it can be.
@@ -211,6 +245,14 @@ const Fields<NamedFinding>& fields<NamedFinding>() {
             "a sentence that says what was compared with what");
         f(
             "check", [](const N& n) { return n.finding.check; }, "", "what to look at next");
+        f("host", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).host; }, "",
+          "name of its host, or of several", {.when = When::if_any});
+        f("device", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).device; }, "",
+          "its GPU's place on the PCI bus", {.when = When::if_any});
+        f("nic", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).nic; }, "", "name of its NIC",
+          {.when = When::if_any});
+        f("direction", [](const N& n) { return n.finding.direction; }, "",
+          "`sends` or `receives` if it is slow in this direction only", {.when = When::if_any});
       });
   return kAll;
 }
@@ -374,6 +416,9 @@ const Fields<A>& acceptance_fields() {
             "nodes", [](const A& a) { return a.report.cluster.nodes; }, "", "number of nodes");
         f(
             "world", [](const A& a) { return a.world; }, "", "what it was measured with");
+        f("settings", [](const A& a) { return a.settings; }, "",
+          "what was set: sizes of the profile, and `config` with every key of its run; gates compare it",
+          {.when = When::if_any});
         f(
             "judgements", [](const A& a) { return a.report.judgements; }, "", "judgements in the order of the stages");
         f(
@@ -410,8 +455,9 @@ const Fields<A>& acceptance_fields() {
 
 }  // namespace
 
-nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world) {
-  return acceptance_fields().write({r, m, world});
+nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world,
+                               const nlohmann::json& settings) {
+  return acceptance_fields().write({r, m, world, settings});
 }
 
 const ObjectFacts& acceptance_file_facts() { return acceptance_fields().facts(); }

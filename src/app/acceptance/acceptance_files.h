@@ -11,13 +11,14 @@ namespace fsdpbench::app {
 
 /// A report in the forms that people and programs read: one screen; a page (Markdown); for continuous integration
 /// (JUnit XML: fail is a failure, inconclusive an error, unrated skipped); for Prometheus' textfile collector; for
-/// programs.
+/// programs, which also get what was set (an object).
 std::string acceptance_table(const AcceptanceReport& report);
-std::string acceptance_markdown(const AcceptanceReport& report);
+/// `evidence`: the SHA-256 of result.json; empty: there is none.
+std::string acceptance_markdown(const AcceptanceReport& report, const std::string& evidence = {});
 std::string acceptance_junit(const AcceptanceReport& report);
 std::string acceptance_metrics(const AcceptanceReport& report);
 nlohmann::json acceptance_json(const AcceptanceReport& report, const AcceptanceMeasurements& measured,
-                               const World& world);
+                               const World& world, const nlohmann::json& settings);
 const ObjectFacts& acceptance_file_facts();
 
 }  // namespace fsdpbench::app

@@ -309,6 +309,12 @@ int AcceptanceReport::exit_code() const {
   return static_cast<int>(ExitCode::inconclusive);
 }
 
+void tell_places(AcceptanceReport& report) {
+  for (Judgement& j : report.judgements) {
+    if (j.place.host.empty()) j.place = accept::place_of(j.ranks, report.cluster);
+  }
+}
+
 AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const AcceptanceMeasurements& measured,
                                   const Trial* trial) {
   AcceptanceReport report;
@@ -323,6 +329,7 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
         accept::judged("stages", "all after the rendezvous", Verdict::inconclusive,
                        fmt::format("they were not measured, because {}", measured.stopped_because)));
     report.verdict = accept::overall(report.judgements);
+    tell_places(report);
     return report;
   }
   for (const Stage& stage : measured.stages) {
@@ -348,12 +355,15 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
                                  finding.accuses() ? Verdict::fail : Verdict::inconclusive, finding.evidence);
     j.value = finding.relative;
     j.unit = "of its peers' median";
+    j.place = accept::place_of(finding.element, report.cluster);
+    j.place.direction = finding.direction;
     report.judgements.push_back(std::move(j));
   }
   // Whoever waits for a slow part comes late: it explains that, and blames nobody else.
   const bool explained = std::ranges::any_of(report.findings, &Finding::accuses);
   if (report.lateness && report.lateness->late && !explained) report.findings.push_back(*report.lateness->late);
   std::ranges::stable_partition(report.findings, &Finding::accuses);
+  tell_places(report);
   report.verdict = accept::overall(report.judgements);
   return report;
 }

@@ -31,6 +31,9 @@ struct AcceptanceReport {
 /// What a judgement of this collective is called: "all_gather of 4.0 MiB on 8 ranks, in place".
 std::string ladder_figure(const Message& message, bool in_place);
 
+/// Says of each judgement that does not know it yet where it is of: the hosts, devices and NICs of its ranks, or of all.
+void tell_places(AcceptanceReport& report);
+
 /// Holds what was measured against `wanted`. `trial`: of the run that it names; null if there is none: then what
 /// depends on it is inconclusive. Pure.
 AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const AcceptanceMeasurements& measured,

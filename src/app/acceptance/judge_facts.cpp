@@ -14,19 +14,31 @@ namespace {
 using accept::Judgement;
 using accept::Verdict;
 
+/// Ranks whose environment lacks the variable `name`.
+void add_without(const AcceptanceMeasurements& m, const std::string& name,
+                 std::map<std::string, std::vector<std::size_t>>& values) {
+  for (std::size_t rank = 0; rank < m.fingerprints.size(); ++rank) {
+    const auto has = [&](const auto& fact) { return fact.first == name; };
+    if (std::ranges::none_of(m.fingerprints[rank], has)) values["not set"].push_back(rank);
+  }
+}
+
 void judge_inventory(const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
   std::map<std::string, std::map<std::string, std::vector<std::size_t>>> ranks_by_fact;
   for (std::size_t rank = 0; rank < m.fingerprints.size(); ++rank) {
     for (const auto& [name, value] : m.fingerprints[rank]) ranks_by_fact[name][value].push_back(rank);
   }
   bool all_alike = !m.fingerprints.empty();
-  for (const auto& [name, values] : ranks_by_fact) {
+  for (auto& [name, values] : ranks_by_fact) {
+    // Another variable is no other machine, but what NCCL does may differ: it is told, and nothing passes.
+    const bool variable = name.starts_with(kVariableFact);
+    if (variable) add_without(m, name, values);
     const auto usual = std::ranges::max_element(values, {}, [](const auto& v) { return v.second.size(); });
     for (const auto& [value, ranks] : values) {
       if (value == usual->first) continue;
       all_alike = false;
       out.push_back(accept::judged(
-          "inventory", fmt::format("{} of rank {}", name, ranks.front()), Verdict::fail,
+          "inventory", fmt::format("{} of rank {}", name, ranks.front()), variable ? Verdict::inconclusive : Verdict::fail,
           fmt::format("rank {} on {}{} has {} = '{}', and {} of {} ranks have '{}'", ranks.front(),
                       m.hosts.at(ranks.front()), ranks.size() > 1 ? fmt::format(" and {} more", ranks.size() - 1) : "",
                       name, value, usual->second.size(), m.fingerprints.size(), usual->first)));
@@ -159,6 +171,9 @@ std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const Accep
   judge_transport(wanted, measured, all);
   if (!measured.topology.empty()) {
     all.push_back(accept::judged("topology", "switches that connect nodes", Verdict::unrated, measured.topology));
+  }
+  if (!measured.node_topology.empty()) {
+    all.push_back(accept::judged("topology", "sockets and NICs of a node", Verdict::unrated, measured.node_topology));
   }
   tell_other_work(measured, all);
   return all;

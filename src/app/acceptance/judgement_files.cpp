@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "base/clean_text.h"
 
@@ -39,6 +41,16 @@ std::string timestamp(std::string_view date) {
 
 }  // namespace
 
+std::string place_text(const accept::Place& place) {
+  std::string text;
+  for (const auto& [word, name] : {std::pair{"host ", &place.host}, {"device ", &place.device}, {"NIC ", &place.nic},
+                                   {"slow where it ", &place.direction}}) {
+    const std::string_view said = std::string_view(*name).starts_with(word) ? std::string_view() : word;  // "NIC NIC 0"
+    if (!name->empty()) text += fmt::format("{}{}{}", text.empty() ? "" : ", ", said, *name);
+  }
+  return text;
+}
+
 std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgements) {
   const auto count = [&](Verdict v) { return std::ranges::count(judgements, v, &Judgement::verdict); };
   const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\"", judgements.size(),
@@ -48,6 +60,9 @@ std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgem
       "name=\"{2}\" {0} skipped=\"{3}\" time=\"{1:.3f}\" hostname=\"{4}\"{5}>\n",
       counts, suite.seconds, xml(suite.suite), count(Verdict::unrated),
       suite.host.empty() ? "localhost" : xml(suite.host), timestamp(suite.date));
+  if (!suite.headline.empty()) {
+    text += fmt::format("    <properties><property name=\"headline\" value=\"{}\"/></properties>\n", xml(suite.headline));
+  }
   for (const Judgement& j : judgements) {
     text += fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"0\">", xml(suite.suite), xml(j.rule),
                         xml(j.figure));
@@ -57,6 +72,9 @@ std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgem
       case Verdict::inconclusive: text += fmt::format("<error type=\"{}\" message=\"{}\"/>", xml(j.rule), why); break;
       case Verdict::unrated: text += fmt::format("<skipped message=\"{}\"/>", why); break;
       case Verdict::pass: text += fmt::format("<system-out>{}</system-out>", why); break;
+    }
+    if (const std::string place = place_text(j.place); !place.empty()) {
+      text += fmt::format("<system-out>{}</system-out>", xml(place));
     }
     text += "</testcase>\n";
   }

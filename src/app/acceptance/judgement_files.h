@@ -10,13 +10,17 @@ namespace fsdpbench::app {
 
 /// Verdicts as continuous integrations read them: one suite called `suite`, a test case a judgement. Fail is a failure,
 /// inconclusive an error, unrated skipped. The form is that of Ant's reports with what Jenkins reads besides:
-/// docs/accept.md. `seconds`: what it all took; `host`: where; `date`: ISO 8601, any of them empty or 0 if not known.
+/// docs/accept.md. Where a judgement is of is in the `system-out` of its case. `seconds`: what it all took; `host`: where; `date`: ISO 8601, any of them empty or 0 if not known.
 struct JunitSuite {
   std::string_view suite;
   std::string_view host = {};
   std::string_view date = {};
   double seconds = 0;
+  std::string_view headline = {};  ///< the verdict in a sentence; a property of the suite
 };
+/// "host node7, device PCI 0000:4e:00.0, NIC mlx5_2, which receives": as much of it as is known.
+std::string place_text(const accept::Place& place);
+
 std::string junit_xml(const JunitSuite& suite, std::span<const accept::Judgement> judgements);
 
 /// Text that may come from outside, as one cell or one line of Markdown: its markup is shown and has no effect.

@@ -43,6 +43,8 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
   }
   report.judgements.push_back(accept::judged("stages", "all after that", Verdict::inconclusive,
                                              "they were not measured, because a rank was lost"));
+  report.cluster.hosts = report.hosts;
+  tell_places(report);
   return report;
 }
 
@@ -56,6 +58,7 @@ AcceptanceReport judge_no_devices(const config::Acceptance& wanted, const std::s
   finding.shortfall = 1;
   finding.evidence = sentence;
   finding.check = "the driver (nvidia-smi -L), the kernel's log (dmesg: Xid 79, fallen off the bus), CUDA_VISIBLE_DEVICES";
+  tell_places(report);
   return report;
 }
 

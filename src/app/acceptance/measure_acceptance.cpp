@@ -1,6 +1,7 @@
 #include "app/acceptance/measure_acceptance.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,18 +10,21 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <thread>
 
 #include "app/acceptance/measure_devices.h"
-#include "app/acceptance/other_work.h"
+#include "app/acceptance/node_topology.h"
 #include "app/collectives/collective_timer.h"
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
 #include "app/machine/build_info.h"
 #include "app/machine/machine_facts.h"
+#include "app/machine/other_work.h"
 #include "app/machine/select_backend.h"
 #include "backend/kernels.h"
 #include "base/bytes.h"
+#include "base/clean_text.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lane_pool.h"
@@ -43,6 +47,18 @@ constexpr Lane kPairLane = Lane::all_gather;
 /// Ends the search for slow links in its middle.
 struct BudgetSpent {};
 
+/// What changes which libraries and which of their ways a rank uses. Not what only says more, or names a file per rank.
+void add_variables(Fingerprint& print) {
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view text(*at);
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool tells = name.starts_with("NCCL_DEBUG") || name.ends_with("_DUMP_FILE") || name == "NCCL_HOSTID";
+    const bool counts = name == "LD_PRELOAD" || name == "LD_LIBRARY_PATH" || (name.starts_with("NCCL_") && !tells);
+    if (!counts || name.size() >= text.size()) continue;
+    print.emplace_back(kVariableFact + std::string(name), clean_text(text.substr(name.size() + 1), kMostOfAMessage));
+  }
+}
+
 Fingerprint own_fingerprint(const backend::Facts& device, const std::optional<GpuHealth>& gpu) {
   static const MachineFacts kFacts = machine_facts();
   Fingerprint print{{"program", version_line()},
@@ -57,6 +73,7 @@ Fingerprint own_fingerprint(const backend::Facts& device, const std::optional<Gp
   if (gpu) {
     for (auto& setting : gpu_settings(*gpu)) print.push_back(std::move(setting));
   }
+  add_variables(print);
   return print;
 }
 
@@ -208,6 +225,11 @@ class AcceptanceRank {
       cluster_.hosts = m.hosts;
       cluster_.devices = devices_;
       cluster_.adapters = adapters_;
+      if (lead_ != nullptr && !lead_->topology.node.empty()) {
+        const Topology& told = lead_->topology;
+        m.node_topology =
+            tell_node(read_node_topology(told.node, told.node_source), told.node_source, cluster_);
+      }
       if (!cluster_.one_node()) m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves_, cluster_);
     }
     cluster_.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
@@ -483,9 +505,8 @@ AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const Acce
     const ProcessorTime before = processor_time();
     const double ready_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
     AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, transport, lead).run();
-    const ProcessorTime after = processor_time();
-    const std::vector<double> own{ready_s, after.machine_s - before.machine_s, after.busy_s - before.busy_s,
-                                  after.own_s - before.own_s};
+    const ProcessorTime used = since(before);
+    const std::vector<double> own{ready_s, used.machine_s, used.busy_s, used.own_s};
     const std::vector<std::vector<double>> all = meeting.gather(context, own);
     if (context.rank != 0) return;
     measurements = std::move(mine);

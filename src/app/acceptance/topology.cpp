@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstddef>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/acceptance/node_topology.h"
+#include "app/console/json_part.h"
+#include "app/console/json_text.h"
+#include "base/error.h"
 #include "launch/slurm_lists.h"
 
 namespace fsdpbench::app {
@@ -49,6 +55,41 @@ std::map<std::string, std::string> leaves_in(const std::string& text) {
   return leaf;
 }
 
+/// Labels of Kubernetes that say which nodes share what, the narrowest first: of Topograph (1.0 and before), of network
+/// operators, then a rack; a zone has many switches, and is told where nothing else is.
+constexpr std::array kLeafLabels{"fabric.topograph.run/tier-0", "network.topology.nvidia.com/leaf",
+                                 "network.topology.kubernetes.io/leaf", "topology.kubernetes.io/rack",
+                                 "topology.kubernetes.io/zone"};
+
+/// The leaf of each host of a list of nodes, by the first label that any of them has.
+std::map<std::string, std::string> leaves_of_labels(const std::string& text, const std::string& source) {
+  const nlohmann::json content = parse_json(text);
+  if (!content.is_object()) {
+    throw ConfigError(fmt::format("{}: is no whole JSON; expected what `kubectl get nodes -o json` prints.", source));
+  }
+  const JsonPart whole(content);
+  const std::vector<JsonPart> nodes = whole.has("items") ? whole.at("items").list() : std::vector{whole};
+  for (const char* label : kLeafLabels) {
+    std::map<std::string, std::string> leaf;
+    for (const JsonPart& node : nodes) {
+      const JsonPart about = node.at("metadata");
+      if (!about.has("labels") || !about.at("labels").has(label)) continue;
+      const std::string name = about.at("name").text(), value = about.at("labels").at(label).text();
+      for (const std::string& host : {name, about.at("labels").text("kubernetes.io/hostname", name)}) {
+        leaf[host.substr(0, host.find('.'))] = value;
+      }
+    }
+    if (!leaf.empty()) return leaf;
+  }
+  return {};
+}
+
+std::map<std::string, std::string> leaves_told(const Topology& told) {
+  const std::size_t begin = told.switches.find_first_not_of(" \t\r\n");
+  const bool labels = begin != told.switches.npos && told.switches[begin] == '{';
+  return labels ? leaves_of_labels(told.switches, told.source) : leaves_in(told.switches);
+}
+
 void set_switches(const std::vector<std::string>& by_node, accept::Cluster& cluster) {
   std::map<std::string, int> number;
   for (const std::string& name : by_node) {
@@ -69,6 +110,11 @@ std::string leaf_of_address(const std::string& address, const std::string& patte
   return leaf;
 }
 
+void check_topology(const Topology& told) {
+  (void)leaves_told(told);
+  if (!told.node.empty()) (void)read_node_topology(told.node, told.node_source);
+}
+
 std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster) {
   const auto first_rank = [&](int node) { return static_cast<std::size_t>(node * cluster.gpus_per_node); };
   if (told.nodes_per_switch > 0) {
@@ -77,7 +123,7 @@ std::string tell_switches(const Topology& told, const std::vector<std::string>& 
   }
   std::vector<std::string> by_node;
   if (!told.switches.empty()) {
-    const std::map<std::string, std::string> leaf = leaves_in(told.switches);
+    const std::map<std::string, std::string> leaf = leaves_told(told);
     for (int node = 0; node < cluster.nodes; ++node) {
       const std::string& host = cluster.hosts.at(first_rank(node));
       const auto found = leaf.find(host.substr(0, host.find('.')));

@@ -36,10 +36,12 @@
 #include "app/report/trace_files.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sha256.h"
 #include "config/acceptance.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/spelling.h"
+#include "config/write.h"
 #include "launch/host_identity.h"
 #include "launch/own_ranks.h"
 #include "metrics/statistics.h"
@@ -82,15 +84,23 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
 
 /// What the profile knows of switches. Throws ConfigError if its file cannot be read.
 Topology topology_of(const config::Acceptance& wanted) {
-  Topology topology{.nodes_per_switch = wanted.nodes_per_switch, .switches = {}, .source = wanted.topology};
-  if (wanted.topology.empty()) return topology;
-  std::ifstream file(wanted.topology);
-  topology.switches.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file || topology.switches.empty()) {
-    throw ConfigError(fmt::format("topology = \"{}\" cannot be read; expected a file as Slurm's topology.conf, or what "
-                                  "`scontrol show topology` prints.",
-                                  wanted.topology));
-  }
+  const auto text_of = [](const char* key, const std::string& path, const char* expected) {
+    if (path.empty()) return std::string();
+    std::ifstream file(path);
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    if (file && text.find_first_not_of(" \t\r\n") != text.npos) return text;
+    throw ConfigError(fmt::format("{} = \"{}\" cannot be read; expected {}.", key, path, expected));
+  };
+  Topology topology{
+          .nodes_per_switch = wanted.nodes_per_switch,
+          .switches = text_of("topology", wanted.topology,
+                              "a file as Slurm's topology.conf, or what `scontrol show topology` or `kubectl get nodes -o "
+                              "json` prints"),
+          .source = wanted.topology,
+          .node = text_of("node_topology", wanted.node_topology,
+                          "a file that NCCL wrote (NCCL_TOPO_DUMP_FILE), or `lstopo --of xml`"),
+          .node_source = wanted.node_topology};
+  check_topology(topology);
   return topology;
 }
 
@@ -226,6 +236,7 @@ class Acceptance {
       trial_.reset();
       return clock_.skip(name, clock_.spent());
     }
+    measured_.others_share = std::max(measured_.others_share, trial_->others_share);
     measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
   }
 
@@ -300,21 +311,28 @@ OldResult old_acceptance(const AcceptArguments& arguments) {
 std::string acceptance_stem(const std::string& path) { return "accept-" + config::profile_name(path); }
 
 void write_acceptance(const std::filesystem::path& folder, const AcceptanceReport& report,
-                      const AcceptanceMeasurements& measured, const World& world) {
-  write_file(folder / "result.json", result_text(acceptance_json(report, measured, world)));
+                      const AcceptanceMeasurements& measured, const World& world, const nlohmann::json& settings) {
+  const std::string result = result_text(acceptance_json(report, measured, world, settings));
+  write_file(folder / "result.json", result);
+  write_file(folder / "SHA256SUMS", fmt::format("{}  result.json\n", sha256(result)));
   write_file(folder / "junit.xml", acceptance_junit(report));
-  write_file(folder / "summary.md", acceptance_markdown(report));
+  write_file(folder / "summary.md", acceptance_markdown(report, sha256(result)));
   write_file(folder / "metrics.prom", acceptance_metrics(report));
   const NodeLists nodes = node_lists(report);
   write_file(folder / "pass_nodes.txt", host_lines(nodes.pass));
   write_file(folder / "fail_nodes.txt", host_lines(nodes.fail));
 }
 
+/// What a gate compares: sizes of the profile, and the run's configuration.
+nlohmann::json settings_compared(const config::Acceptance& wanted, const config::RunConfig& config) {
+  return {{"matrix", wanted.matrix}, {"memory_mib", wanted.memory_mib}, {"config", config::to_json(config)}};
+}
+
 /// Prints and writes what came of an acceptance that measured nothing, because ranks or devices are not there.
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code) {
   console().print(acceptance_table(report));
-  write_acceptance(folder, report, {}, current_world(config, nullptr, command_line));
+  write_acceptance(folder, report, {}, current_world(config, nullptr, command_line), nlohmann::json());
   console().info(fmt::format("written to {}", folder.string()));
   return static_cast<int>(code);
 }
@@ -481,7 +499,7 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   console().print(acceptance_table(report));
   World world = trial != nullptr ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
   world.command_line = call.command_line;
-  write_acceptance(folder.path(), report, measured, world);
+  write_acceptance(folder.path(), report, measured, world, settings_compared(wanted, cell.setup.config));
   if (trial != nullptr) write_worst_step(folder.path() / "worst_step.json", cell.setup, *trial);
   console().info(fmt::format("written to {}", folder.path().string()));
   return report.exit_code();

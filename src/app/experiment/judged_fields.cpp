@@ -29,6 +29,14 @@ const Fields<accept::Judgement>& fields<accept::Judgement>() {
           {.when = When::if_any, .check = check_interval});
         f("unit", &J::unit, "", "unit of the figure", {.when = When::if_any});
         f("bound", &J::bound, "", "value that it is compared with, in `unit`");
+        f("host", [](auto& j) -> auto& { return j.place.host; }, "", "name of its host, or of several",
+          {.when = When::if_any});
+        f("device", [](auto& j) -> auto& { return j.place.device; }, "", "its GPU's place on the PCI bus, or of several",
+          {.when = When::if_any});
+        f("nic", [](auto& j) -> auto& { return j.place.nic; }, "", "name of its NIC, or of several",
+          {.when = When::if_any});
+        f("direction", [](auto& j) -> auto& { return j.place.direction; }, "",
+          "`sends` or `receives` if it is slow in this direction only", {.when = When::if_any});
       });
   return kAll;
 }

@@ -426,6 +426,9 @@ const Fields<Trial>& trial_fields() {
       [](Fields<Trial>& f) {
         f.rule(check_trial);
         f("world", &Trial::world, "", "what it was measured with");
+        f("others_share", &Trial::others_share, "",
+          "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of simulations",
+          {.when = When::if_any});
         f.part("metrics", metrics_fields(), was_measured);
         f.part("memory", memory_fields());
         f.part("host_memory", host_memory_fields(), [](const Trial& t) { return t.host_memory.reserved > 0; });

@@ -47,6 +47,27 @@ void check_run(const JsonPart& j) {
   (void)trial_from_json(j);
 }
 
+/// Verdicts that their own evidence contradicts: somebody has changed one of them.
+void check_verdicts(const JsonPart& j, const std::vector<accept::Judgement>& judgements) {
+  for (std::size_t i = 0; i < judgements.size(); ++i) {
+    const accept::Judgement& one = judgements[i];
+    const bool passes_below = one.verdict == accept::Verdict::pass && one.bound && one.value.n > 0 &&
+                              one.rule == "floor" && one.value.low < *one.bound;
+    if (passes_below) {
+      j.at("judgements").list()[i].at("verdict").refuse(
+          fmt::format("no \"pass\", as {} to {} {} is not all above {}", one.value.low, one.value.high, one.unit,
+                      *one.bound));
+    }
+  }
+  if (!j.has("findings")) return;
+  for (const JsonPart& finding : j.at("findings").list()) {
+    if (finding.at("kind").text() == "transient") continue;
+    if (std::ranges::count(judgements, accept::Verdict::fail, &accept::Judgement::verdict) > 0) continue;
+    finding.at("kind").refuse(fmt::format("\"transient\", as no rule failed, or a rule that fails because of {}",
+                                          finding.at("part").text()));
+  }
+}
+
 void check_acceptance(const JsonPart& j) {
   // Of these a value is a rate or a time.
   constexpr std::array<std::string_view, 4> kPositive{"floor", "ceiling", "tail", "slow-down"};
@@ -60,6 +81,7 @@ void check_acceptance(const JsonPart& j) {
     if (judgements[i].value.n == 0 || std::ranges::find(kPositive, judgements[i].rule) == kPositive.end()) continue;
     check_positive(j.at("judgements").list()[i].at("value").at("ci_low"));
   }
+  check_verdicts(j, judgements);
   accept::Verdict verdict{};
   JsonType<accept::Verdict>::read(j.at("verdict"), verdict);
   if (const accept::Verdict all = accept::overall(judgements); verdict != all) {

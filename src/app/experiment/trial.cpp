@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/experiment/steady_step.h"
+#include "app/machine/other_work.h"
 #include "app/machine/select_backend.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -56,7 +57,10 @@ engine::Measurement train_on_threads(const Cell& cell, const engine::RunHooks& h
   const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
   engine::RunHooks with_start = hooks;
   with_start.resume = cell.resume.get();
-  return engine::run(*backend, cell.setup, *cell.data, with_start);
+  const ProcessorTime before = processor_time();
+  engine::Measurement measurement = engine::run(*backend, cell.setup, *cell.data, with_start);
+  measurement.others_share = taken_by_others({{measurement.hosts.front(), since(before)}}, true);
+  return measurement;
 }
 
 Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, const Train& train) {
@@ -67,6 +71,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   trial.measurement = train(cell, hooks);
   engine::Measurement& m = trial.measurement;
   trial.interrupted = m.interrupted;
+  trial.others_share = m.others_share;
   for (std::size_t rank = 0; rank < m.devices.size(); ++rank) {
     trial.world.places.push_back({m.hosts[rank], m.devices[rank]});
   }

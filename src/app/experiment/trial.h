@@ -24,6 +24,7 @@ namespace fsdpbench::app {
 struct Trial {
   World world;
   bool interrupted = false;                    ///< the user ended it after the steps it has
+  double others_share = 0;  ///< of the busiest host's processors, what other programs took meanwhile; 0: not known
   double seconds = 0;                          ///< from the first preparation to the last number
   std::optional<metrics::RunMetrics> metrics;  ///< absent if no measured step was completed; so are the next two
   std::optional<metrics::CauseReport> causes;

@@ -109,15 +109,16 @@ std::string names_in(const std::vector<Baseline>& baselines) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// The fewest differences of hardware, then of software; absent if none measured the same.
+/// One that measured the same; then the fewest differences of hardware, then of software. Absent if none is of its kind.
 std::optional<Baseline> nearest(const std::vector<Baseline>& baselines, const GatedResult& result) {
   const Baseline* best = nullptr;
-  std::tuple<std::ptrdiff_t, std::ptrdiff_t> least;
+  std::tuple<bool, std::ptrdiff_t, std::ptrdiff_t> least;
   for (const Baseline& b : baselines) {
     const GatedResult& first = b.results.front();
-    if (first.kind != result.kind || first.measured != result.measured) continue;
+    if (first.kind != result.kind) continue;
     const auto all = differences(first.machine, result.machine);
-    const std::tuple cost{std::ranges::count(all, MachinePrint::Part::hardware, &MachineDifference::part),
+    const std::tuple cost{first.measured != result.measured,
+                          std::ranges::count(all, MachinePrint::Part::hardware, &MachineDifference::part),
                           std::ranges::count(all, MachinePrint::Part::software, &MachineDifference::part)};
     if (best == nullptr || cost < least) {
       best = &b;
@@ -209,8 +210,8 @@ Baseline find_baseline(const std::string& given, const GatedResult& result) {
     if (all.empty())
       throw ConfigError(fmt::format("{}: holds no baseline; `fsdpbench baseline add` makes one.", given));
     if (std::optional<Baseline> found = nearest(all, result)) return *std::move(found);
-    throw ConfigError(fmt::format("{}: no baseline there measured what {} did ({}); there are: {}.", given, result.name,
-                                  result.kind, names_in(all)));
+    throw ConfigError(fmt::format("{}: no baseline there is of a{} {}, as {} is; there are: {}.", given,
+                                  result.kind.starts_with('a') ? "n" : "", result.kind, result.name, names_in(all)));
   }
   const fs::path named = fs::path(kBaselineFolder) / (given + ".json");
   if (!path_exists(given) && path_exists(named)) return read_baseline(named);

@@ -44,21 +44,21 @@ std::string why_not_comparable(const GateReport& r, OtherMachine allowed) {
                      hardware ? "two machines" : "two versions of a machine's software");
 }
 
-void check_alike(const std::vector<GatedResult>& now) {
+/// Why the later results cannot be gated together; empty: they can.
+std::string why_not_alike(const std::vector<GatedResult>& now) {
   for (const GatedResult& other : now) {
     const GatedResult& first = now.front();
     const auto all = differences(first.machine, other.machine);
     if (other.kind != first.kind || other.measured != first.measured) {
-      throw ConfigError(fmt::format("{} and {} did not measure the same, so they are no results of one gate.",
-                                    first.name, other.name));
+      return fmt::format("{} and {} did not measure the same, so they are no results of one gate", first.name,
+                         other.name);
     }
     if (!all.empty()) {
-      throw ConfigError(
-          fmt::format("{} and {} are not of the same machine and program ({}), so they are no results of "
-                      "one gate.",
-                      first.name, other.name, difference_text(all.front())));
+      return fmt::format("{} and {} are not of the same machine and program ({}), so they are no results of one gate",
+                         first.name, other.name, difference_text(all.front()));
     }
   }
+  return "";
 }
 
 /// A result that was not accepted passes no gate, however little has changed; unless the baseline was kept although the
@@ -74,6 +74,11 @@ Judgement own_verdict(const GatedResult& result, const std::vector<GatedResult>&
                            : fmt::format("the result itself was not accepted: {}{}", why,
                                          known ? ", as the baseline was not" : "");
   return j;
+}
+
+/// Whether times are modelled, in part or in all.
+bool is_emulated(const MachinePrint& machine) {
+  return machine.value("links") == "emulated" || machine.value("computation") == "emulated";
 }
 
 std::string number_text(const accept::Interval& i) { return i.n == 0 ? "–" : fmt::format("{:.4g}", i.median); }
@@ -267,12 +272,13 @@ std::string GateReport::headline() const {
   if (const auto better = std::ranges::count(changes, true, &Change::better); better > 0) {
     text += fmt::format("; {} better", better);
   }
+  if (is_emulated(now.front().machine)) text += "; EMULATED";
   return text;
 }
 
 GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, OtherMachine allowed, double threshold) {
-  check_alike(now);
   GateReport r;
+  r.not_comparable_because = why_not_alike(now);
   r.baseline = baseline.name();
   r.before = baseline.results;
   r.now = std::move(now);
@@ -280,7 +286,7 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
   r.machine = differences(r.before.front().machine, r.now.front().machine);
   r.measured = differing_keys(r.before.front().measured, r.now.front().measured);
   for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before));
-  r.not_comparable_because = why_not_comparable(r, allowed);
+  if (r.not_comparable_because.empty()) r.not_comparable_because = why_not_comparable(r, allowed);
   if (!r.not_comparable_because.empty()) {
     Judgement j;
     j.rule = "machine";

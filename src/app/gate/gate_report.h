@@ -37,8 +37,7 @@ struct GateReport {
   std::string headline() const;
 };
 
-/// Holds `now` (not empty, of one kind) against a baseline. Pure. Throws ConfigError if the results of `now` are not of
-/// one machine and measurement.
+/// Holds `now` (not empty, of one kind) against a baseline. Pure.
 GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, OtherMachine allowed, double threshold);
 
 /// In 2 fields that had several names got one (experiment/old_names.h).

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "app/acceptance/judge_facts.h"
 #include "app/experiment/judged_fields.h"
@@ -19,6 +20,7 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/read_input.h"
+#include "base/sha256.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
@@ -70,11 +72,30 @@ struct MeasuredRule {
 constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"tail", false},
                                     MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false}};
 
+/// What other programs took of the processors, where that may have slowed the run: processors computed, or moved bytes.
+double share_that_matters(const Trial& trial) {
+  const World& world = trial.world;
+  const bool on_processors = world.backend == "cpu" && !(world.emulated_compute && world.emulated_link);
+  return on_processors && trial.others_share >= kQuietShare ? trial.others_share : 0;
+}
+
+/// A configuration without the keys that change nothing of what is measured, but how often it is.
+json without_how_often(json config) {
+  for (const char* table : {"trace", "checkpoint"}) config.erase(table);
+  if (config.contains("train")) {
+    for (const char* key : {"steps", "warmup"}) config["train"].erase(key);
+  }
+  return config;
+}
+
 void read_acceptance_result(const JsonPart& j, GatedResult& result) {
   result.measured = {
       {"fabric", j.at("fabric").text()}, {"ranks", j.at("ranks").value()}, {"nodes", j.at("nodes").value()}};
-  for (const char* key : {"profile", "run"}) {
-    if (j.has(key)) result.measured[key] = j.at(key).value();
+  // Older results do not say what was set; they are not compared with those that do.
+  if (j.has("settings")) {
+    json settings = j.at("settings").value();
+    settings["config"] = without_how_often(j.at("settings").at("config").value());
+    result.measured["settings"] = std::move(settings);
   }
   if (const std::string verdict = j.at("verdict").text(); verdict != "pass") {
     result.not_accepted_because = fmt::format("its verdict is {}", verdict);
@@ -111,11 +132,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
 }
 
 void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& result) {
-  result.measured = j.at("config").value();
-  for (const char* table : {"trace", "checkpoint"}) result.measured.erase(table);  // nothing of what is measured
-  if (result.measured.contains("train")) {
-    for (const char* key : {"steps", "warmup"}) result.measured["train"].erase(key);  // how often
-  }
+  result.measured = without_how_often(j.at("config").value());
   if (std::string why = why_unfinished(file); !why.empty()) {
     result.not_accepted_because = std::move(why);
   } else if (!j.at("complete").flag()) {
@@ -127,6 +144,7 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
   }
   if (!j.has("metrics")) throw ConfigError("no measured step was completed, so there is nothing to compare");
   const Trial trial = trial_from_json(j);
+  result.figures.others_share = share_that_matters(trial);
   for (const TrialFigure& f : figures_of(trial)) {
     const FigureFacts& facts = f.field->figure;
     if (facts.gated == Gated::no) continue;
@@ -139,14 +157,15 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
   }
 }
 
-/// The median step of every trial, by cell; empty if the log is not there.
-std::map<std::string, std::vector<double>> trials_of(const fs::path& log) {
+/// The median step of every trial, by cell; empty if the log is not there. `others_share`: of the busiest of them.
+std::map<std::string, std::vector<double>> trials_of(const fs::path& log, double& others_share) {
   std::map<std::string, std::vector<double>> by_cell;
   if (!path_exists(log) || is_no_plain_file(log)) return by_cell;
   const std::string text = read_input(log, kMostOfALog, "expected the log of a sweep");
   for (const LoggedTrial& logged : parse_trials(text, log.string()).trials) {
     if (logged.trial && logged.trial->metrics) {
       by_cell[logged.cell].push_back(metrics::median(logged.trial->metrics->steps_ms));
+      others_share = std::max(others_share, share_that_matters(*logged.trial));
     }
   }
   return by_cell;
@@ -157,7 +176,7 @@ void read_sweep_result(const JsonPart& j, const fs::path& file, GatedResult& res
   if (!j.has("world")) throw ConfigError("no trial was completed, so there is nothing to compare");
   if (j.at("mixed_worlds").flag()) result.not_accepted_because = "its trials come from different machines or programs";
   if (!j.at("complete").flag()) result.not_accepted_because = "the sweep is not complete";
-  const auto trials = trials_of(file.parent_path() / "trials.jsonl");
+  const auto trials = trials_of(file.parent_path() / "trials.jsonl", result.figures.others_share);
   for (const JsonPart& cell : j.at("cells").list()) {
     const std::string id = cell.at("id").text();
     if (cell.at("status").text() != "ok" && result.not_accepted_because.empty()) {
@@ -288,8 +307,28 @@ const Fields<GatedResult>& fields<GatedResult>() {
   return kAll;
 }
 
+namespace {
+
+/// Beside a result its checksum may be kept, as sha256sum writes it.
+void check_sum(const fs::path& file) {
+  const fs::path sums = file.parent_path() / "SHA256SUMS";
+  if (!path_exists(sums) || is_no_plain_file(sums)) return;
+  constexpr std::int64_t kMostOfSums = 1 << 20;
+  std::istringstream lines(read_input(sums, kMostOfSums, "expected what sha256sum writes"));
+  for (std::string sum, name; lines >> sum >> name;) {
+    if (name != file.filename().string()) continue;
+    const std::string is = sha256(read_input(file, kMostOfAResult, ""));
+    if (is == sum) continue;
+    throw ConfigError(fmt::format("{}: its SHA-256 is {}, and {} has {}: it was changed after it was written.",
+                                  file.string(), is, sums.string(), sum));
+  }
+}
+
+}  // namespace
+
 GatedResult read_gated_result(const std::string& given) {
   const ResultFile file = read_any_result(given);
+  check_sum(fs::path(file.path));
   const JsonPart j(file.content);
   GatedResult result;
   result.name = name_of_result(file.path);

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "app/console/interrupt.h"
@@ -11,10 +13,12 @@
 #include "app/console/json_text.h"
 #include "app/job/config_message.h"
 #include "app/job/run_rescue.h"
+#include "app/machine/other_work.h"
 #include "app/machine/select_backend.h"
 #include "app/report/result_json.h"
 #include "base/error.h"
 #include "config/spelling.h"
+#include "launch/control_channel.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -109,6 +113,19 @@ void announce(Job& job, const Cell& cell, const fs::path& folder, const json& fr
   }
 }
 
+/// The share of the busiest host's processors that other programs than the job's ranks took. On rank 0. Collective.
+double taken_from(Job& job, const ProcessorTime& before, const std::vector<std::string>& hosts) {
+  const ProcessorTime mine = since(before);
+  std::vector<ProcessorUse> uses;
+  for (const std::string& text : launch::gather(job.session().control(), "processors",
+                                                fmt::format("{} {} {}", mine.machine_s, mine.busy_s, mine.own_s))) {
+    ProcessorTime time;
+    std::istringstream(text) >> time.machine_s >> time.busy_s >> time.own_s;
+    if (uses.size() < hosts.size()) uses.push_back({hosts[uses.size()], time});
+  }
+  return taken_by_others(uses, false);
+}
+
 /// This process's rank of a cell that all have agreed on. While it trains, what it has done is saved if the job fails.
 engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hooks, fs::path folder, json frame) {
   RunRescue rescue(std::move(folder), std::move(frame), cell.setup, job.rank());
@@ -124,7 +141,9 @@ engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hook
   hooks.steps_over = [&] { job.watch().doing("bringing the ranks' records together"); };
   const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
   job.watch().doing("training", JobWatch::Work::may_be_cut);
+  const ProcessorTime before = processor_time();
   engine::Measurement measurement = engine::run(*backend, cell.setup, *cell.data, hooks, &job.session());
+  measurement.others_share = taken_from(job, before, measurement.hosts);
   rescue.close();
   return measurement;
 }

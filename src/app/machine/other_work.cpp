@@ -1,4 +1,4 @@
-#include "app/acceptance/other_work.h"
+#include "app/machine/other_work.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -39,6 +39,11 @@ ProcessorTime processor_time() {
     time.own_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
   }
   return time;
+}
+
+ProcessorTime since(const ProcessorTime& before) {
+  const ProcessorTime now = processor_time();
+  return {now.machine_s - before.machine_s, now.busy_s - before.busy_s, now.own_s - before.own_s};
 }
 
 double taken_by_others(const std::vector<ProcessorUse>& uses, bool one_process) {

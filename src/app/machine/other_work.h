@@ -15,6 +15,8 @@ struct ProcessorTime {
 
 /// Times from /proc/stat's first line and of this process. All 0 where there is no such file.
 ProcessorTime processor_time();
+/// What was used since then.
+ProcessorTime since(const ProcessorTime& before);
 /// `text`: of /proc/stat; `ticks_per_s`: sysconf(_SC_CLK_TCK). own_s stays 0. All 0 if it is no such text.
 ProcessorTime machine_time(std::string_view text, double ticks_per_s);
 
