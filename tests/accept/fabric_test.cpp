@@ -68,20 +68,22 @@ std::vector<Part> faults_of(const Fabric::Shape& shape) {
   return parts;
 }
 
-bool same_nodes(const std::vector<int>& group, const Fabric& fabric, int leaf) {
-  const std::vector<int>& leaves = fabric.leaves();
-  return static_cast<std::ptrdiff_t>(group.size()) == std::ranges::count(leaves, leaf) &&
-         std::ranges::all_of(group, [&](int node) { return fabric.leaf_of(node) == leaf; });
+/// Whether `group` is the nodes of a leaf. `other`: a node that has a fault of its own, and may be in either; -1: none.
+bool same_nodes(const std::vector<int>& group, const Fabric& fabric, int leaf, int other = -1) {
+  for (int node = 0; node < static_cast<int>(fabric.leaves().size()); ++node) {
+    if (node != other && (fabric.leaf_of(node) == leaf) != (std::ranges::find(group, node) != group.end())) return false;
+  }
+  return true;
 }
 
 /// Whether a finding names the fault at its level: the part itself, or the nodes that share it.
 bool names(const Finding& finding, const Fabric::Fault& fault, const Fabric& fabric, const Cluster& cluster,
-           bool two_leaves) {
+           bool two_leaves, int other = -1) {
   using Kind = Element::Kind;
   const Element& e = finding.element;
   const Groups groups = groups_of(cluster);
   const auto is_leaf = [&](int group, int leaf) {
-    return group < groups.count() && same_nodes(groups.members[static_cast<std::size_t>(group)], fabric, leaf);
+    return group < groups.count() && same_nodes(groups.members[static_cast<std::size_t>(group)], fabric, leaf, other);
   };
   const auto is_path = [&] {
     return e.kind == Kind::uplink && ((is_leaf(e.index, fault.a) && is_leaf(e.other, fault.b)) ||
@@ -181,12 +183,15 @@ TEST(FabricTest, OfTwoFaultsAtOnceOneIsNamedAndNobodyElseIsAccused) {
           Cluster cluster = cluster_of(shape, fabric, told);
           const LinkReport report = blame_links(cluster, [&](const Round& round) { return fabric.measure(round); });
           if (!report.inferred.empty()) cluster.switch_of = report.inferred;
+          const int other_a = second == Part::nic || second == Part::receive ? b.a : -1;
+          const int other_b = first == Part::nic ? a.a : -1;
           bool found_a = false, found_b = false;
           int accused = 0;
           std::string found;
           for (const Finding& f : report.findings) {
             if (!f.accuses()) continue;
-            const bool is_a = names(f, a, fabric, cluster, leaves == 2), is_b = names(f, b, fabric, cluster, leaves == 2);
+            const bool is_a = names(f, a, fabric, cluster, leaves == 2, other_a);
+            const bool is_b = names(f, b, fabric, cluster, leaves == 2, other_b);
             found_a = found_a || is_a;
             found_b = found_b || is_b;
             if (!is_a && !is_b && !is_of(f, a, fabric, cluster) && !is_of(f, b, fabric, cluster)) ++accused;

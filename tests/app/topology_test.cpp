@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accept/element.h"
@@ -17,6 +18,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+Topology of_switches(std::string text, std::string source) {
+  Topology told;
+  told.switches = std::move(text);
+  told.source = std::move(source);
+  return told;
+}
+
 accept::Cluster four_nodes() {
   accept::Cluster cluster{.nodes = 4, .gpus_per_node = 2, .rails = 2};
   cluster.hosts = {"n01", "n01", "n02", "n02", "n09.cluster", "n09.cluster", "n10", "n10"};
@@ -27,7 +35,7 @@ TEST(TopologyTest, SlurmsFileNamesTheLeafOfEachNode) {
   accept::Cluster cluster = four_nodes();
   const std::string text =
       "# two leaves, one spine\nSwitchName=leaf1 Nodes=n[01-08]\nswitchname=leaf2 nodes=n[09-16]\nSwitchName=top Switches=leaf[1-2]\n";
-  EXPECT_THAT(tell_switches({.switches = text, .source = "topology.conf"}, {}, cluster), HasSubstr("topology.conf: 2 switches"));
+  EXPECT_THAT(tell_switches(of_switches(text, "topology.conf"), {}, cluster), HasSubstr("topology.conf: 2 switches"));
   EXPECT_THAT(cluster.switch_of, ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(cluster.switches, ElementsAre("leaf1", "leaf2"));
   EXPECT_EQ(accept::name_of({accept::Element::Kind::switch_, 1, 0}, cluster), "switch leaf2");
@@ -38,13 +46,13 @@ TEST(TopologyTest, ScontrolPrintsAllNodesOfASpineToo) {
   const std::string text =
       "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[01-16] Switches=leaf[1-2]\n"
       "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[01-08]\nSwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[09-16]\n";
-  tell_switches({.switches = text, .source = "scontrol"}, {}, cluster);
+  tell_switches(of_switches(text, "scontrol"), {}, cluster);
   EXPECT_THAT(cluster.switches, ElementsAre("leaf1", "leaf2"));
 }
 
 TEST(TopologyTest, ANodeThatNobodyNamesLeavesSwitchesUnknown) {
   accept::Cluster cluster = four_nodes();
-  EXPECT_THAT(tell_switches({.switches = "SwitchName=leaf1 Nodes=n[01-02]", .source = "topology.conf"}, {}, cluster),
+  EXPECT_THAT(tell_switches(of_switches("SwitchName=leaf1 Nodes=n[01-02]", "topology.conf"), {}, cluster),
               HasSubstr("topology.conf names no switch of n09"));
   EXPECT_THAT(cluster.switch_of, IsEmpty());
 }
@@ -58,15 +66,15 @@ TEST(TopologyTest, LabelsOfKubernetesNameTheLeafOfEachNodeTheNarrowestFirst) {
   accept::Cluster cluster = four_nodes();
   const std::string text = R"({"kind": "List", "items": [)" + node("n01", "s1") + "," + node("n02", "s1") + "," +
                            node("n09.cluster", "s2") + "," + node("n10", "s2") + "]}";
-  EXPECT_THAT(tell_switches({.switches = text, .source = "nodes.json"}, {}, cluster), HasSubstr("nodes.json: 2 switches"));
+  EXPECT_THAT(tell_switches(of_switches(text, "nodes.json"), {}, cluster), HasSubstr("nodes.json: 2 switches"));
   EXPECT_THAT(cluster.switch_of, ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(cluster.switches, ElementsAre("s1", "s2"));
   accept::Cluster zones = four_nodes();
   const std::string without = R"({"items": [)" + node("n01", "") + "," + node("n02", "") + "," + node("n09", "") + "," +
                               node("n10", "") + "]}";
-  tell_switches({.switches = without, .source = "nodes.json"}, {}, zones);
+  tell_switches(of_switches(without, "nodes.json"), {}, zones);
   EXPECT_THAT(zones.switches, ElementsAre("here"));
-  EXPECT_THROW(check_topology({.switches = "{\"items\": [", .source = "cut.json"}), ConfigError);
+  EXPECT_THROW(check_topology(of_switches("{\"items\": [", "cut.json")), ConfigError);
 }
 
 /// Two sockets with two PCIe switches each; below each a GPU and a NIC, as NCCL dumps them.
@@ -129,7 +137,10 @@ TEST(NodeTopologyTest, HwlocsFileDoes) {
 
 TEST(NodeTopologyTest, WhatIsNeitherIsSaidToBeNeither) {
   EXPECT_THROW(read_node_topology("SwitchName=s0 Nodes=n[1-4]", "topology.conf"), ConfigError);
-  EXPECT_THROW(check_topology({.node = "<system version=\"1\"/>", .node_source = "empty.xml"}), ConfigError);
+  Topology told;
+  told.node = "<system version=\"1\"/>";
+  told.node_source = "empty.xml";
+  EXPECT_THROW(check_topology(told), ConfigError);
 }
 
 TEST(TopologyTest, SlurmTellsEachTaskItsSwitch) {
