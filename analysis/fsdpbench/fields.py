@@ -29,6 +29,7 @@ class Run(Record):
     config: Any = field("any", "", "", "every key with its resolved value")
     config_changed: Any = field("any", "", "", "keys whose value differs from the preset's, or from the program's default where no preset sets them: `key`, `value`, `default`")
     world: World = field("object", "World", "", "what it was measured with")
+    others_share: Optional[float] = field("number", "", "", "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of simulations")
     train: Train = field("object", "Train", "", "the training")
     metrics: Optional[Metrics] = field("object", "Metrics", "", "What a step takes, and what it is made of: compute + exposed communication + exposed copies + idle = `step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).")
     memory: Memory = field("object", "Memory", "", "Device memory of the rank that needed most.")
@@ -549,6 +550,7 @@ class Acceptance(Record):
     ranks: int = field("whole number", "", "", "number of ranks")
     nodes: int = field("whole number", "", "", "number of nodes")
     world: World = field("object", "World", "", "what it was measured with")
+    settings: Any = field("any", "", "", "what was set: sizes of the profile, and `config` with every key of its run; gates compare it")
     judgements: Records[Judgement] = field("list of object", "Judgement", "", "judgements in the order of the stages")
     findings: Records[Finding] = field("list of object", "Finding", "", "parts that are to blame, then those that were slow for a while")
     device_rates_flops_per_s: List[List[float]] = field("list of list of number", "", "FLOP/s", "rates of computation in each round, by rank")
@@ -574,6 +576,10 @@ class Judgement(Record):
     value: Optional[Interval] = field("object", "Interval", "", "the figure, in `unit`; absent if it was not measured")
     unit: Optional[str] = field("text", "", "", "unit of the figure")
     bound: Optional[float] = field("number", "", "", "value that it is compared with, in `unit`")
+    host: Optional[str] = field("text", "", "", "name of its host, or of several")
+    device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus, or of several")
+    nic: Optional[str] = field("text", "", "", "name of its NIC, or of several")
+    direction: Optional[str] = field("text", "", "", "`sends` or `receives` if it is slow in this direction only")
 
 
 class Interval(Record):
@@ -594,6 +600,10 @@ class Finding(Record):
     relative: Interval = field("object", "Interval", "", "its figure divided by the median of its peers")
     evidence: str = field("text", "", "", "a sentence that says what was compared with what")
     check: str = field("text", "", "", "what to look at next")
+    host: Optional[str] = field("text", "", "", "name of its host, or of several")
+    device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus")
+    nic: Optional[str] = field("text", "", "", "name of its NIC")
+    direction: Optional[str] = field("text", "", "", "`sends` or `receives` if it is slow in this direction only")
 
 
 class Pairs(Record):
@@ -791,6 +801,7 @@ class Collectives(Record):
 
     kind: str = field("text", "", "", "`collectives`")
     world: World = field("object", "World", "", "what it was measured with")
+    others_share: Optional[float] = field("number", "", "", "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of simulations")
     options: Dict[str, str] = field("map of text", "", "", "options as they were given, by their long names")
     time_over_ranks: str = field("text", "", "", "which rank's times count (-a)")
     operations: Records[Operation] = field("list of object", "Operation", "", "each collective")
