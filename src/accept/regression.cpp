@@ -215,8 +215,10 @@ void decide(Change& c, bool explains, std::size_t results, double threshold) {
   j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: {}{}{}", j.value.median, j.unit, c.before.median,
                            how_much(c.ratio, c.higher_is_better), interval, rests_on(c.evidence));
   if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results", results);
-  // One that is worse by just the threshold is measured as less every other time: it matters if it may be as much.
-  const bool matters = worse - 1 >= threshold / 2 && most_worse - 1 >= threshold;
+  // One that is worse by just the threshold is measured as less every other time: it matters if it may be as much. The
+  // scatter of a few results is itself little known, so there it must have been seen to be as much.
+  const double seen = c.evidence == ChangeEvidence::results ? threshold : threshold / 2;
+  const bool matters = worse - 1 >= seen && most_worse - 1 >= threshold;
   if (c.evidence == ChangeEvidence::numbers) {
     j.verdict = explains ? Verdict::unrated : Verdict::inconclusive;
     return;

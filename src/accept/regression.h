@@ -69,7 +69,7 @@ struct Change {
 inline constexpr double kChangeThreshold = 0.05;
 
 /// Holds the figures of `now` (one result, or several of the same machine) against those of `baseline`, none empty.
-/// A figure fails if it may be worse by `threshold`, and if it is worse for certain, by the best evidence there is:
+/// A figure fails if it may be worse by `threshold` and is worse for certain, by the best evidence there is:
 /// - results: the scatter of the baseline's results, of logarithms; with it the interval in which a new result of an
 ///   unchanged machine lies (Student's prediction interval). A figure's own few results say little of their scatter, so
 ///   one that is smaller is averaged with that of all figures of the same unit, which counts as up to six results more
