@@ -55,12 +55,13 @@ class Answerer {
     const double was = objective(result_.start());
     answer_.gain = 1 - objective(best()) / was;
     const bool by_time = options_.objective != Objective::memory;
-    if (by_time && *result_.best != 0) {
+    if (by_time) {
       const schedule::Training start = training_at(result_.start().point), chosen = training_at(best().point);
       const std::optional<double> share = machine_.doubt(chosen);
       answer_.unknown = !share;
       const double doubt = share.value_or(0) * (1 - answer_.gain);
-      if (share && (machine_.in_doubt() || doubt > 0)) give_interval(start, chosen, doubt);
+      const bool changed = *result_.best != 0;
+      if (changed && share && (machine_.in_doubt() || doubt > 0)) give_interval(start, chosen, doubt);
     }
     const bool certain = answer_.gain_low.value_or(answer_.gain) > 0;
     answer_.keep = result_.start().fits && (answer_.gain < least_gain_ || !certain);

@@ -74,11 +74,14 @@ std::string late_rank_change(const DiffedJob& a, const DiffedJob& b) {
 std::string diff_headline(const foreign::JobDiff& diff, const std::string& late) {
   const foreign::PartChange& step = diff.step;
   const double percent = step.a_ms > 0 ? 100 * change_ms(step) / step.a_ms : 0;
+  const bool leaves_zero_out = step.low_ms && (*step.low_ms > 0 || *step.high_ms < 0);
   std::string text =
       step.found ? fmt::format("B's step takes {:.3f} ms {} than A's ({:.3f} ms): {:+.1f} %{}.", std::abs(change_ms(step)),
                                step.change_ns > 0 ? "more" : "less", step.a_ms, percent, interval_text(step))
-                 : fmt::format("No difference found between the steps: {:+.3f} ms{} of {:.3f} ms.", change_ms(step),
-                               interval_text(step), step.a_ms);
+                 : fmt::format("{}: {:+.3f} ms{} of {:.3f} ms.",
+                               leaves_zero_out ? "It is not certain whether the steps differ"
+                                               : "No difference found between the steps",
+                               change_ms(step), interval_text(step), step.a_ms);
   const auto most = std::ranges::find_if(diff.causes, &foreign::PartChange::found);
   if (most != diff.causes.end()) {
     const auto op = std::ranges::find_if(

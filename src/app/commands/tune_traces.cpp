@@ -80,21 +80,22 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
                     found.name, found.schedule->config.fsdp.preset, fmt::join(found.schedule->same_order, ", ")));
   }
   const foreign::Explanation explanation = foreign::explain(job, found);
-  if (const std::string why = held_up_because(job, explanation); !why.empty()) {
-    throw ConfigError(fmt::format("No setting would help: {}", why));
-  }
+  TracedJob traced;
   try {
     AdoptedJob adopted = adopt_job(job, found);
     if (!adopted.causes.no_typical_because.empty()) throw ConfigError(adopted.causes.no_typical_because + ".");
-    TracedJob traced{{}, traced_profile(job, found, adopted), system, traced_step(explanation, adopted)};
+    traced = {{}, traced_profile(job, found, adopted), system, traced_step(explanation, adopted)};
     traced.run.folder = fmt::format("the traced {}", found.name);
     traced.run.setup = std::move(adopted.setup);
     traced.run.trial.metrics = std::move(adopted.metrics);
     traced.run.traces = std::move(adopted.traces);
-    return traced;
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("It cannot be tuned from its trace. {}", error.what()));
   }
+  if (const std::string why = held_up_because(job, explanation); !why.empty()) {
+    throw ConfigError(fmt::format("No setting would help: {}", why));
+  }
+  return traced;
 }
 
 void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tune::SpaceOptions& options) {
