@@ -139,8 +139,9 @@ std::string headline(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;
   if (x.mean_step_ms <= 0) return "No work of a device is in the trace.";
   const std::string late = x.late ? foreign::late_rank_sentence(*x.late, e.job, x) : "";
+  const bool ours = e.recognition.table.source == foreign::UnitSource::own_names;  // its words are the keys
   const auto knob = std::ranges::find_if(
-      e.replayed, [](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && !k.words.empty(); });
+      e.replayed, [&](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && (ours || !k.words.empty()); });
   if (knob != e.replayed.end()) {
     return late + (late.empty() ? "" : " ") + "What to change: " + metrics::knob_sentence(knob->gain, knob->words);
   }
