@@ -19,6 +19,7 @@ std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size) {
     case Collective::all_to_all: return fsdpbench::ring_bytes(size * bytes, size);
     case Collective::all_reduce: return fsdpbench::ring_bytes(bytes, size, 2);
     case Collective::broadcast: return fsdpbench::ring_bytes(bytes, size);
+    case Collective::send_recv: return size > 1 ? bytes : 0;
   }
   return 0;
 }

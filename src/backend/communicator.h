@@ -13,17 +13,18 @@
 
 namespace fsdpbench::backend {
 
-enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all };
+enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all, send_recv };
 inline constexpr std::size_t kCollectiveCount = kEnumCount<Collective>;
 
 /// As traces and messages call it.
 constexpr std::string_view to_string(Collective kind) {
-  constexpr EnumNames<Collective> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"};
+  constexpr EnumNames<Collective> kNames{"all_gather", "reduce_scatter", "all_reduce",
+                                         "broadcast",  "all_to_all",     "send_recv"};
   return kNames[kind];
 }
 
 /// Bytes this rank has put on the wire, by collective, as a ring would send them: all-gather, reduce-scatter and
-/// all-to-all (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message.
+/// all-to-all (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message; send_recv all of it.
 using WireBytes = std::array<std::int64_t, kCollectiveCount>;
 
 /// One collective as one member calls it. Counts are elements; N is the number of ranks of the group.
@@ -35,6 +36,7 @@ using WireBytes = std::array<std::int64_t, kCollectiveCount>;
 /// | all_reduce     | count   | count   | output = scale * sum over ranks of input; `input` may be `output` |
 /// | broadcast      | count   | count   | output = input of `root`; `input` may be `output`, and is read by `root` only |
 /// | all_to_all     | N*count | N*count | output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s; the buffers share no byte |
+/// | send_recv      | count   | count   | output = input of the rank before, of rank 0 that of the last; the buffers share no byte |
 struct CollectiveCall {
   Collective kind = Collective::all_gather;
   const std::byte* input = nullptr;  ///< device memory, as `output`; the caller keeps both until the lane was waited for

@@ -241,7 +241,7 @@ MeasuredRows measured_rows(const CollectivesArguments& arguments) {
 
 TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
   for (const char* const ranks : {"1", "2", "3"}) {
-    const MeasuredRows m = measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast,all_to_all"},
+    const MeasuredRows m = measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast,alltoall,sendrecv"},
                                                        {"--ranks", ranks},
                                                        {"-b", "4"},
                                                        {"-e", "64K"},
@@ -253,10 +253,10 @@ TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
                                                        {"-o", "all"},
                                                        {"-u", "1"}}));
     // 3 sizes; 4 types are moved, 2 are reduced in 2 ways.
-    EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4 + 4));
+    EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4 + 4 + 4));
     for (const CollectiveRow& row : m.rows) {
       EXPECT_TRUE(row.out_of_place);
-      EXPECT_EQ(row.in_place.has_value(), row.message.op != Collective::all_to_all);
+      EXPECT_EQ(row.in_place.has_value(), row.message.can_be_in_place());
       for (const auto& timing : {row.out_of_place, row.in_place}) {
         if (!timing) continue;
         EXPECT_EQ(timing->wrong, 0) << to_string(row.message.op) << ' ' << row.message.bytes();

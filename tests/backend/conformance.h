@@ -268,6 +268,18 @@ TEST_P(ExchangeConformance, EachRankGetsItsSliceOfEveryInput) {
   });
 }
 
+TEST_P(ExchangeConformance, EachRankGetsTheMessageOfTheOneBefore) {
+  const auto [make, ranks, count] = GetParam();
+  run(make, ranks, [count = count](RankContext& rank) {
+    const int size = rank.world.size();
+    std::byte* input = put(rank.device, values_of<float>(rank.rank, 0, count));
+    std::byte* output = reserve<float>(rank.device, count);
+    rank.world.enqueue(Lane::all_gather, {Collective::send_recv, input, output, count, DType::f32}, nullptr);
+    EXPECT_EQ(get<float>(rank.device, output, count), values_of<float>((rank.rank + size - 1) % size, 0, count));
+    EXPECT_EQ(rank.world.wire_bytes(), (WireBytes{0, 0, 0, 0, 0, size > 1 ? count * 4 : 0}));
+  });
+}
+
 class CommunicatorConformance : public BackendConformance<MakeBackend> {};
 
 TEST_P(CommunicatorConformance, SplitsIntoShardAndReplicateGroups) {

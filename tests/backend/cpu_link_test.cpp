@@ -193,7 +193,9 @@ TEST(ModelledLink, CollectivesPayTheLatencyOfEachStepOfTheRing) {
   EXPECT_EQ(cpu::hops(Collective::reduce_scatter, 4), 3);
   EXPECT_EQ(cpu::hops(Collective::all_reduce, 4), 6);
   EXPECT_EQ(cpu::hops(Collective::broadcast, 4), 3);
+  EXPECT_EQ(cpu::hops(Collective::send_recv, 4), 1) << "all send at once";
   EXPECT_EQ(cpu::hops(Collective::all_reduce, 1), 0);
+  EXPECT_EQ(cpu::hops(Collective::send_recv, 1), 0);
 }
 
 TEST(ModelledLink, CollectivesAreNeverFasterThanTheirBytesFromWhenAllHaveArrived) {

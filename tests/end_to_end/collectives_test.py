@@ -18,7 +18,7 @@ NUMBER = r"(?:\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 HALF = rf"\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+(\d+|N/A)"
 ROW = re.compile(rf"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+){HALF}{HALF}\s*$", re.MULTILINE)
 AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.eE+-]+)\s*(OK|FAILED)?\s*$", re.MULTILINE)
-OPS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "alltoall")
+OPS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "alltoall", "sendrecv")
 BOUNDS = re.compile(r"^# Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)$", re.MULTILINE)
 
 
@@ -57,13 +57,13 @@ class Collectives(Program):
             self.assertIn(" validation: 3 ", text)
             rows = superbench_rows(text, in_place=False)
             self.assertEqual([size for size, *_ in rows], [1024, 4096, 16384])
-            if op != "alltoall":  # which has no form in place: N/A, as nccl-tests print it
+            if op not in ("alltoall", "sendrecv"):  # which has no form in place: N/A, as nccl-tests print it
                 rows += superbench_rows(text, in_place=True)
             for size, time_us, algbw, busbw in rows:
                 self.assertGreater(time_us, 0)
                 # Rates have two digits behind the point, and a time three to five in all.
                 self.assertAlmostEqual(algbw, size / time_us / 1e3, delta=0.006 + 0.01 * algbw)
-                factor = {"all_reduce": 1, "broadcast": 1}.get(op, 0.5)
+                factor = {"all_reduce": 1, "broadcast": 1, "sendrecv": 1}.get(op, 0.5)
                 self.assertAlmostEqual(busbw, factor * algbw, delta=0.011)
             average = float(AVERAGE.search(text)[1])
             # GoogleCloudPlatform/cluster-health-scanner, src/nccl_healthcheck: whole GB/s.

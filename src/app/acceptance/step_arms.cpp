@@ -58,7 +58,8 @@ std::optional<schedule::OpKind> kind_of(backend::Collective collective) {
     case backend::Collective::reduce_scatter: return schedule::OpKind::reduce_scatter;
     case backend::Collective::all_reduce: return schedule::OpKind::all_reduce;
     case backend::Collective::all_to_all: return schedule::OpKind::all_to_all;
-    case backend::Collective::broadcast: break;
+    case backend::Collective::broadcast:
+    case backend::Collective::send_recv: break;
   }
   return std::nullopt;
 }

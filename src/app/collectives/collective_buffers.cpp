@@ -120,6 +120,10 @@ std::int64_t CollectiveBuffers::wrong(const Message& message, bool in_place, Red
     };
   };
   if (message.op == Collective::broadcast) return checked(got, message.count, message.dtype, holds(root));
+  if (message.op == Collective::send_recv) {
+    const int before = (context_.rank + message.ranks - 1) % message.ranks;
+    return checked(got, message.count, message.dtype, holds(before));
+  }
   if (message.op == Collective::all_gather) {
     std::int64_t wrong = 0;
     for (int rank = 0; rank < message.ranks; ++rank) {

@@ -27,7 +27,8 @@ double Message::bus_factor() const {
     case Collective::reduce_scatter:
     case Collective::all_to_all: return others;
     case Collective::all_reduce: return 2 * others;
-    case Collective::broadcast: return 1;
+    case Collective::broadcast:
+    case Collective::send_recv: return 1;
   }
   throw std::logic_error("bus_factor: no such collective");
 }

@@ -19,14 +19,19 @@ struct Message {
   /// The largest that `size` bytes allow: of those that have parts each is a multiple of 16 bytes.
   static Message of_size(backend::Collective op, DType dtype, std::int64_t size, int ranks);
 
-  bool parted() const { return op != backend::Collective::all_reduce && op != backend::Collective::broadcast; }
-  /// Whether there is such a call in one buffer: all but all-to-all.
-  bool can_be_in_place() const { return op != backend::Collective::all_to_all; }
+  bool parted() const {
+    using enum backend::Collective;
+    return op == all_gather || op == reduce_scatter || op == all_to_all;
+  }
+  /// Whether there is such a call in one buffer.
+  bool can_be_in_place() const {
+    return op != backend::Collective::all_to_all && op != backend::Collective::send_recv;
+  }
   bool reduces() const { return op == backend::Collective::reduce_scatter || op == backend::Collective::all_reduce; }
   std::int64_t part_bytes() const { return count * size_of(dtype); }
   /// What algbw counts: gathered, or to be reduced, or all.
   std::int64_t bytes() const { return part_bytes() * (parted() ? ranks : 1); }
-  /// busbw / algbw: (n-1)/n, 2(n-1)/n of all-reduce, 1 of broadcast (nccl-tests, doc/PERFORMANCE).
+  /// busbw / algbw: (n-1)/n, 2(n-1)/n of all-reduce, 1 of broadcast and send-recv (nccl-tests, doc/PERFORMANCE).
   double bus_factor() const;
 };
 

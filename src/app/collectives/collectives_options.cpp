@@ -18,7 +18,7 @@ namespace {
 using backend::Collective;
 
 constexpr std::array kMeasuredOps{Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
-                                  Collective::broadcast, Collective::all_to_all};
+                                  Collective::broadcast, Collective::all_to_all, Collective::send_recv};
 
 template <class T>
 T number_in(const std::string& value, T least, T most) {
@@ -238,9 +238,10 @@ backend::Collective collective_named(std::string_view name) {
     if (to_string(op) == plain) return op;
   }
   if (plain == "alltoall") return Collective::all_to_all;  // as nccl-tests call it
+  if (plain == "sendrecv") return Collective::send_recv;
   throw ConfigError(fmt::format(
       "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce, "
-      "broadcast and all_to_all.",
+      "broadcast, alltoall and sendrecv.",
       name));
 }
 

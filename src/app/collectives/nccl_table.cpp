@@ -11,7 +11,9 @@ namespace {
 
 /// The program of nccl-tests that measures it.
 std::string program_name(backend::Collective op) {
-  return op == backend::Collective::all_to_all ? "alltoall_perf" : fmt::format("{}_perf", to_string(op));
+  if (op == backend::Collective::all_to_all) return "alltoall_perf";
+  if (op == backend::Collective::send_recv) return "sendrecv_perf";
+  return fmt::format("{}_perf", to_string(op));
 }
 
 std::string time_text(double us) {

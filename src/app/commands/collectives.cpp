@@ -134,7 +134,7 @@ Command collectives_command() {
   const ReadWords read_ops = [collectives](const std::vector<std::string>& words) {
     read_option(*collectives, "--op-list", fmt::format("{}", fmt::join(words, ",")));
   };
-  command.argument("OP", read_ops, "all_gather, reduce_scatter (both: default), all_reduce, broadcast").is_required =
+  command.argument("OP", read_ops, "all_gather, reduce_scatter (both: default), all_reduce, broadcast, alltoall, sendrecv").is_required =
       false;
   command.option("--op-list", read_ops, "OP,OP", "The same in one word: a,b").counts.emplace(1, 1);
   for (const CollectivesOption& option : collectives_options()) {

@@ -36,7 +36,10 @@ std::int64_t link_bytes(const CollectiveCall& call, int size) {
   return wire_bytes(call, size);
 }
 
-int hops(Collective kind, int size) { return ring_hops(size, kind == Collective::all_reduce ? 2 : 1); }
+int hops(Collective kind, int size) {
+  if (kind == Collective::send_recv) return size > 1 ? 1 : 0;
+  return ring_hops(size, kind == Collective::all_reduce ? 2 : 1);
+}
 
 void check_match(std::span<const CollectiveCall> calls, std::span<const int> world_ranks) {
   for (std::size_t rank = 1; rank < calls.size(); ++rank) {

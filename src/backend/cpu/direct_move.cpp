@@ -52,6 +52,7 @@ void all_reduce(int rank, Calls calls, const std::function<void()>& meet) {
 void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
   const CollectiveCall& mine = call_of(calls, rank);
   const std::int64_t bytes = mine.count * size_of(mine.dtype);
+  const int size = static_cast<int>(calls.size());
   switch (mine.kind) {
     case Collective::all_gather: return pull_slices(rank, calls, 0);
     case Collective::reduce_scatter:
@@ -59,6 +60,7 @@ void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
     case Collective::all_reduce: return all_reduce(rank, calls, meet);
     case Collective::broadcast: return copy_bytes(call_of(calls, mine.root).input, mine.output, bytes);
     case Collective::all_to_all: return pull_slices(rank, calls, rank * bytes);
+    case Collective::send_recv: return copy_bytes(call_of(calls, (rank + size - 1) % size).input, mine.output, bytes);
   }
 }
 

@@ -161,6 +161,7 @@ void ProcessGroup::move_by_messages(const CollectiveCall& call) {
     }
     case Collective::broadcast: return broadcast(call);
     case Collective::all_to_all: return exchange_slices(call);
+    case Collective::send_recv: return pass_on(call);
   }
 }
 
@@ -174,6 +175,15 @@ void ProcessGroup::exchange_slices(const CollectiveCall& call) {
     lanes_.send(to, call.input + to * bytes, bytes);
     lanes_.receive(from, call.output + from * bytes, bytes);
   }
+  lanes_.exchange();
+}
+
+/// To the next rank, from the one before.
+void ProcessGroup::pass_on(const CollectiveCall& call) {
+  const std::int64_t bytes = call.count * size_of(call.dtype);
+  if (size() == 1) return copy_bytes(call.input, call.output, bytes);
+  lanes_.send((rank() + 1) % size(), call.input, bytes);
+  lanes_.receive((rank() + size() - 1) % size(), call.output, bytes);
   lanes_.exchange();
 }
 

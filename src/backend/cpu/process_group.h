@@ -48,6 +48,7 @@ class ProcessGroup : public Group {
   void say_end(Peers& peers);
   void move(const CollectiveCall& call, const std::vector<Words>& all);
   void move_by_messages(const CollectiveCall& call);
+  void pass_on(const CollectiveCall& call);
   void broadcast(const CollectiveCall& call);
   void exchange_slices(const CollectiveCall& call);
   void reduce_slices(const CollectiveCall& call, const Slices& slices, std::byte* output);

@@ -35,7 +35,8 @@ const char* function_of(Collective kind) {
     case Collective::reduce_scatter: return "ncclReduceScatter";
     case Collective::all_reduce: return "ncclAllReduce";
     case Collective::broadcast: return "ncclBroadcast";
-    case Collective::all_to_all: return "ncclGroupEnd";
+    case Collective::all_to_all:
+    case Collective::send_recv: return "ncclGroupEnd";
   }
   return "NCCL";
 }

@@ -11,22 +11,34 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-/// A send to each and a receive from each, in one group, so that they go at once; ncclAlltoAll does the same, and
-/// older NCCLs have none.
-ncclResult_t send_and_receive_all(const CollectiveCall& call, int size, ncclComm_t comm, cudaStream_t stream) {
+/// Sends to `peers` ranks, of which `to` is the first, and receives from as many, of which `from` is the first; all in one
+/// group, so that they go at once. If buffers have `parts`, part r goes to rank r, or comes from it.
+struct Exchange {
+  int to = 0, from = 0, peers = 1;
+  bool parts = false;
+};
+
+ncclResult_t send_and_receive(const CollectiveCall& call, Exchange exchange, ncclComm_t comm, cudaStream_t stream) {
   if (call.count == 0) return ncclSuccess;
-  const std::int64_t slice = call.count * size_of(call.dtype);
+  const std::int64_t slice = exchange.parts ? call.count * size_of(call.dtype) : 0;
   const auto elements = static_cast<std::size_t>(call.count);
   const ncclDataType_t type = nccl_type(call.dtype);
   const auto refused = [](ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; };
   ncclResult_t result = ncclGroupStart();
-  for (int peer = 0; peer < size && !refused(result); ++peer) {
-    result = ncclSend(call.input + peer * slice, elements, type, peer, comm, stream);
+  for (int peer = 0; peer < exchange.peers && !refused(result); ++peer) {
+    const int to = exchange.to + peer, from = exchange.from + peer;
+    result = ncclSend(call.input + to * slice, elements, type, to, comm, stream);
     if (refused(result)) break;
-    result = ncclRecv(call.output + peer * slice, elements, type, peer, comm, stream);
+    result = ncclRecv(call.output + from * slice, elements, type, from, comm, stream);
   }
   const ncclResult_t ended = ncclGroupEnd();
   return refused(result) ? result : ended;
+}
+
+/// What NCCL has no call for, or only newer ones have: ncclAlltoAll does the same.
+Exchange exchange_of(Collective kind, int rank, int size) {
+  if (kind == Collective::all_to_all) return {.peers = size, .parts = true};
+  return {.to = (rank + 1) % size, .from = (rank + size - 1) % size};
 }
 
 }  // namespace
@@ -66,7 +78,10 @@ void NcclCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* sta
       };
       break;
     case Collective::all_to_all:
-      launch = [&](ncclComm_t comm, cudaStream_t stream) { return send_and_receive_all(call, size(), comm, stream); };
+    case Collective::send_recv:
+      launch = [&, exchange = exchange_of(call.kind, rank(), size())](ncclComm_t comm, cudaStream_t stream) {
+        return send_and_receive(call, exchange, comm, stream);
+      };
       break;
   }
   comm_.run(call.kind, lane, launch, stamp);
