@@ -49,6 +49,12 @@ class TunePageTest(FolderTest):
         self.assertIn("Keep what you have", page)
         self.assertIn("nothing in the space is better", page)
 
+    def test_says_first_that_the_run_was_disturbed(self) -> None:
+        why = "runs/x was measured on a busy machine (other programs used 37 % of the CPU): this answer holds for one as busy"
+        page = self.page(disturbed_because=why)
+        self.assertLess(page.index("Runs/x was measured on a busy machine"), page.index("25.0 % less step time"))
+        self.assertNotIn("busy", self.page())
+
     def test_a_file_of_another_version(self) -> None:
         with self.assertRaisesRegex(ReportError, "tune.json"):
             self.page(schema_version=99)

@@ -327,7 +327,7 @@ TEST(AcceptanceTest, WhatOtherWorkMayHaveCausedIsInconclusive) {
   std::vector<accept::Finding> findings{finding_of(0.7), finding_of(0.3)};
   soften(m, rules, findings);
   EXPECT_EQ(rules[0].verdict, Verdict::inconclusive) << "65 / 0.6 is more than 100";
-  EXPECT_THAT(rules[0].sentence, HasSubstr("other programs took 40 % of the processors"));
+  EXPECT_THAT(rules[0].sentence, HasSubstr("other programs used 40 % of the CPU"));
   EXPECT_EQ(rules[1].verdict, Verdict::inconclusive);
   EXPECT_EQ(rules[2].verdict, Verdict::fail) << "no question of time";
   EXPECT_FALSE(findings[0].accuses());

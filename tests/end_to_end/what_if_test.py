@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 import what_if_campaign
+from program import sealed
 
 PROGRAM = ""
 SOURCE = Path()
@@ -188,6 +189,23 @@ class WhatIf(unittest.TestCase):
         self.assertIn("train.steps is 4 there and 3 here", self.error("what-if", run, "--repeat", other))
         self.assertIn("is the same run", self.error("what-if", run, "--repeat", same, f"{same}/result.json"))
         self.assertIn("--repeat goes with --from RESULT", self.error("tune", "quickstart", "--repeat", run))
+
+    def test_answers_from_a_disturbed_run_say_so(self) -> None:
+        run, was = self.simulate("emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "mesh.ranks=2",
+                                 command="run")
+        sentence = f"{run} was measured on a busy machine (other programs used 37 % of the CPU)"
+        for share, says in ((0.37, True), (0.04, False)):
+            (self.folder / run / "result.json").write_text(sealed(was | {"others_share": share}))
+            printed = [self.call(*command, "-q").stdout for command in (
+                ("what-if", run, "--link-scale", "2", "--out", f"answer-{share}"),
+                ("tune", "--from", run, "--evaluations", "30", "--out", f"tuned-{share}"))]
+            for text in printed:
+                self.assertEqual(sentence in text, says, text)
+                self.assertEqual("busy" in text, says, text)
+            answer, tuned = (json.loads((self.folder / f"{name}-{share}" / file).read_text())
+                             for name, file in (("answer", "what_if.json"), ("tuned", "tune.json")))
+            for document in (answer, tuned):
+                self.assertEqual("37 % of the CPU" in document.get("disturbed_because", ""), says)
 
     def test_intervals_hold_what_the_changed_run_measures(self) -> None:
         """A sample of what_if_campaign.py, in which the luck of the changed run is another."""

@@ -124,5 +124,61 @@ TEST(MeasuredHost, IssueStartAndWakeAreFoundOut) {
   EXPECT_EQ(host.wake_ns, 300);
 }
 
+// Computation begins twice in a step: woken by a gather, and after a gap on its own lane. Waits for a core come on top.
+class CoreWaitsTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kWoken = 1, kAfterGap = 4;
+  static constexpr std::size_t kStarts = 8;  // of each: four ranks, two steps
+
+  CoreWaitsTest() {
+    run_.times.host = {200, 700, 100, 300};
+    run_.times.steps.front()[kWoken] = {50'000};  // the second gather ends before the lane is free
+    traces_ = run_.record(2);
+  }
+  /// Op `op` had no core for `ns` before it began, in the first `starts` of all ranks and steps.
+  void delay(std::size_t op, std::int64_t ns, std::size_t starts) {
+    for (std::size_t i = 0; i < starts; ++i) {
+      trace::Record& record = traces_[i % 4].records[5 * (i / 4) + op];
+      record.begin_ns += ns;
+      record.core_wait_ns = ns;
+    }
+  }
+  HostCosts host(CoreWaits core_waits) const {
+    return measured_host(run_.training.schedules, traces_, {}, core_waits);
+  }
+
+  HandRun run_;
+  std::vector<trace::RankTrace> traces_;
+};
+
+TEST_F(CoreWaitsTest, AFewLongOnesAreInNoMedianAndInTheirMean) {
+  delay(kAfterGap, 16'000, 1);
+  delay(kWoken, 4000, 2);
+  for (const CoreWaits median_only : {CoreWaits::counted, CoreWaits::left_out}) {
+    EXPECT_EQ(host(median_only).gap_ns, 100);
+    EXPECT_EQ(host(median_only).wake_ns, 300);
+  }
+  EXPECT_DOUBLE_EQ(host(CoreWaits::averaged).gap_ns, 100 + 16'000.0 / kStarts);
+  EXPECT_DOUBLE_EQ(host(CoreWaits::averaged).wake_ns, 300 + 2 * 4000.0 / kStarts);
+  EXPECT_EQ(host(CoreWaits::averaged).issue_ns, 200) << "only lanes wait for a core";
+}
+
+TEST_F(CoreWaitsTest, OfManyTheMedianHasAllAndTheMeanItsShare) {
+  delay(kAfterGap, 800, 5);
+  delay(kWoken, 1600, 6);
+  EXPECT_EQ(host(CoreWaits::counted).gap_ns, 900);
+  EXPECT_EQ(host(CoreWaits::counted).wake_ns, 1900);
+  EXPECT_EQ(host(CoreWaits::left_out).gap_ns, 100);
+  EXPECT_EQ(host(CoreWaits::left_out).wake_ns, 300);
+  EXPECT_DOUBLE_EQ(host(CoreWaits::averaged).gap_ns, 100 + 5 * 800.0 / kStarts);
+  EXPECT_DOUBLE_EQ(host(CoreWaits::averaged).wake_ns, 300 + 6 * 1600.0 / kStarts);
+}
+
+TEST_F(CoreWaitsTest, OneThatTheOpDidNotWaitForIsNotPartOfItsStart) {
+  // No core long before the op had all that it needs: only since then, which is its gap of 100, did the op wait.
+  for (trace::RankTrace& trace : traces_) trace.records[kAfterGap].core_wait_ns = 50'000;  // half of the starts
+  EXPECT_DOUBLE_EQ(host(CoreWaits::averaged).gap_ns, 0 + 4 * 100.0 / kStarts);
+}
+
 }  // namespace
 }  // namespace fsdpbench::replay

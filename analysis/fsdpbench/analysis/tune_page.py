@@ -9,7 +9,7 @@ from typing import Any, List, Optional
 from .figures.tuning import Point, TuningPoints, draw_tuning
 from .page import Page, Picture, Table
 from .schema import Node, check_version, read_json
-from .text import clean, milliseconds, size
+from .text import clean, milliseconds, sentence, size
 
 _MOST_ROWS = 40
 
@@ -24,6 +24,8 @@ def tune_page(path: Path) -> Page:
                                        f"by {clean(tuning.text('basis'), 80)}"]))
     if tuning.flag("interrupted"):
         page.badges.append("Interrupted: the best so far")
+    if disturbed := tuning.text("disturbed_because"):
+        page.caveats.append(sentence(disturbed))
     page.verdict = _verdict(tuning, in_force, best)
     page.pictures = [_front(tuning, in_force, best)]
     page.tables = [_turned(tuning), _left(tuning), _front_table(tuning)]

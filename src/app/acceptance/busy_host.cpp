@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/acceptance/judge_facts.h"
+#include "app/machine/other_work.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -48,8 +48,7 @@ double may_be_faster(const AcceptanceMeasurements& measured) {
 void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judgements, std::vector<Finding>& findings) {
   const double faster = may_be_faster(measured);
   if (faster <= 1) return;
-  const std::string why = fmt::format("; other programs took {:.0f} % of the processors, so it is not certain",
-                                      100 * measured.others_share);
+  const std::string why = fmt::format("; {}, so it is not certain", taken_text(measured.others_share));
   for (Judgement& j : judgements) {
     const auto* const timed = std::ranges::find(kTimedRules, j.rule, &TimedRule::rule);
     if (j.verdict != Verdict::fail || timed == kTimedRules.end() || still_fails(j, timed->sense, faster)) continue;

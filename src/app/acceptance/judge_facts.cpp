@@ -8,6 +8,8 @@
 #include <map>
 #include <string_view>
 
+#include "app/machine/other_work.h"
+
 namespace fsdpbench::app {
 namespace {
 
@@ -119,10 +121,8 @@ void tell_other_work(const AcceptanceMeasurements& m, std::vector<Judgement>& ou
   if (m.others_share < kQuietShare) return;
   Judgement j = accept::judged(
       kOtherWorkRule, "processors of the busiest host", Verdict::unrated,
-      fmt::format(
-          "other programs used {:.0f} % of the CPU during the test, so CPU-bound times are not representative of this "
-          "machine",
-          100 * m.others_share));
+      fmt::format("{} during the test, so CPU-bound times are not representative of this machine",
+                  taken_text(m.others_share)));
   j.value = accept::median_interval({m.others_share});
   j.unit = "of them";
   out.push_back(std::move(j));

@@ -8,9 +8,7 @@
 
 namespace fsdpbench::app {
 
-/// Other programs may take so much of the processors (AcceptanceMeasurements::others_share) without a word about it.
-inline constexpr double kQuietShare = 0.1;
-/// The rule that says how much they took; unrated.
+/// The rule that says how much of the processors other programs took, from kQuietShare on; unrated.
 inline constexpr const char* kOtherWorkRule = "other work";
 
 /// What is no question of rates: who the ranks are (every fact is to be what most of them say; each that differs is

@@ -31,6 +31,7 @@
 #include "app/report/finished_run.h"
 #include "app/report/measured_machine.h"
 #include "app/report/result_folder.h"
+#include "app/report/run_doubt.h"
 #include "app/report/tune_report.h"
 #include "app/report/verification.h"
 #include "base/bytes.h"
@@ -460,6 +461,7 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
     count_from_trace(traced->step, answer);
   }
   Tuning tuning{space, options, result, answer, name, on.basis, least_gain, progress.seconds()};
+  if (on.run) tuning.disturbed_because = why_disturbed(*on.run);
   console().print(tune_text(tuning));
   if (traced) console().print(changes_text(*traced, tuning));
   const auto answer_json = [&] {

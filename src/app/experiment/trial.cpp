@@ -1,5 +1,7 @@
 #include "app/experiment/trial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -49,6 +51,12 @@ int computing_ranks(const config::RunConfig& config, const engine::Measurement& 
 }
 
 }  // namespace
+
+double disturbing_share(const Trial& trial) {
+  const World& world = trial.world;
+  const bool on_processors = world.backend == "cpu" && !(world.emulated_compute && world.emulated_link);
+  return on_processors && trial.others_share >= kQuietShare ? trial.others_share : 0;
+}
 
 engine::Measurement train_on_threads(const Cell& cell, const engine::RunHooks& hooks) {
   if (cell.setup.config.device.backend == config::BackendKind::virtual_) {
@@ -108,6 +116,10 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     if (!simulated) trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config, *trial.metrics);
     trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
                                      static_cast<int>(std::thread::hardware_concurrency()));
+    if (const double share = disturbing_share(trial); share > 0) {
+      trial.caveats.push_back(fmt::format(
+          "busy: {} during this run, so CPU-bound times are not those of a quiet machine", taken_text(share)));
+    }
     trial.throttled = metrics::find_throttling(m.gpus, m.traces);
     const std::vector<std::string> of_clocks = metrics::clock_caveats(m.early_ns);
     trial.caveats.insert(trial.caveats.end(), of_clocks.begin(), of_clocks.end());

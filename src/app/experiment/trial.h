@@ -45,6 +45,10 @@ struct Trial {
   engine::Measurement measurement;              ///< what the ranks recorded; empty in a trial that was read from a file
 };
 
+/// Trial::others_share if it is kQuietShare or more and may have slowed the run, because processors computed or moved
+/// bytes; else 0. If both are emulated, they keep their own time, and metrics::Fidelity says where they could not.
+double disturbing_share(const Trial& trial);
+
 /// Trains all ranks of a cell: on threads of this process, or on the processes of a job (job/job_run.h).
 using Train = std::function<engine::Measurement(const Cell& cell, const engine::RunHooks& hooks)>;
 engine::Measurement train_on_threads(const Cell& cell, const engine::RunHooks& hooks);

@@ -10,10 +10,10 @@
 #include <set>
 #include <sstream>
 
-#include "app/acceptance/judge_facts.h"
 #include "app/experiment/judged_fields.h"
 #include "app/experiment/result_fields.h"
 #include "app/experiment/trial_log.h"
+#include "app/machine/other_work.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_file.h"
 #include "base/digest.h"
@@ -71,13 +71,6 @@ struct MeasuredRule {
 };
 constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"tail", false},
                                     MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false}};
-
-/// What other programs took of the processors, where that may have slowed the run: processors computed, or moved bytes.
-double share_that_matters(const Trial& trial) {
-  const World& world = trial.world;
-  const bool on_processors = world.backend == "cpu" && !(world.emulated_compute && world.emulated_link);
-  return on_processors && trial.others_share >= kQuietShare ? trial.others_share : 0;
-}
 
 /// A configuration without the keys that change nothing of what is measured, but how often it is.
 json without_how_often(json config) {
@@ -144,7 +137,7 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
   }
   if (!j.has("metrics")) throw ConfigError("no measured step was completed, so there is nothing to compare");
   const Trial trial = trial_from_json(j);
-  result.figures.others_share = share_that_matters(trial);
+  result.figures.others_share = disturbing_share(trial);
   for (const TrialFigure& f : figures_of(trial)) {
     const FigureFacts& facts = f.field->figure;
     if (facts.gated == Gated::no) continue;
@@ -165,7 +158,7 @@ std::map<std::string, std::vector<double>> trials_of(const fs::path& log, double
   for (const LoggedTrial& logged : parse_trials(text, log.string()).trials) {
     if (logged.trial && logged.trial->metrics) {
       by_cell[logged.cell].push_back(metrics::median(logged.trial->metrics->steps_ms));
-      others_share = std::max(others_share, share_that_matters(*logged.trial));
+      others_share = std::max(others_share, disturbing_share(*logged.trial));
     }
   }
   return by_cell;

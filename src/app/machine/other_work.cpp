@@ -1,5 +1,6 @@
 #include "app/machine/other_work.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -60,5 +61,7 @@ double taken_by_others(const std::vector<ProcessorUse>& uses, bool one_process) 
   }
   return std::min(most, 1.0);
 }
+
+std::string taken_text(double share) { return fmt::format("other programs used {:.0f} % of the CPU", 100 * share); }
 
 }  // namespace fsdpbench::app

@@ -29,4 +29,9 @@ struct ProcessorUse {
 /// `one_process`: all of `uses` are of the same one.
 double taken_by_others(const std::vector<ProcessorUse>& uses, bool one_process);
 
+/// Others may take so much without a word about it.
+inline constexpr double kQuietShare = 0.1;
+/// "other programs used 37 % of the CPU"
+std::string taken_text(double share);
+
 }  // namespace fsdpbench::app

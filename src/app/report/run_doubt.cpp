@@ -1,9 +1,12 @@
 #include "app/report/run_doubt.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "app/machine/other_work.h"
 #include "base/student.h"
 
 namespace fsdpbench::app {
@@ -55,6 +58,13 @@ RunDoubt doubt_of(const FinishedRun& run, double replayed_ms) {
   doubt.replay = std::abs(replayed_ms / run.trial.metrics->step_ms.median - 1);
   doubt.between_runs = between_runs(run);
   return doubt;
+}
+
+std::string why_disturbed(const FinishedRun& run) {
+  const double share = disturbing_share(run.trial);
+  if (share <= 0) return {};
+  return fmt::format("{} was measured on a busy machine ({}): this answer holds for a machine that is as busy",
+                     run.folder, taken_text(share));
 }
 
 }  // namespace fsdpbench::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "app/report/finished_run.h"
@@ -39,5 +40,9 @@ inline constexpr std::string_view kNoInterval =
 /// Without the reach, which is the question's. `replayed_ms`: the step that a replay of the unchanged `run` says.
 /// Simulated steps that are all alike differ from no other run of theirs.
 RunDoubt doubt_of(const FinishedRun& run, double replayed_ms);
+
+/// Why an answer from the run holds for a busy machine only, a sentence without full stop; empty where other programs
+/// did not disturb it.
+std::string why_disturbed(const FinishedRun& run);
 
 }  // namespace fsdpbench::app

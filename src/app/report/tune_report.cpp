@@ -206,6 +206,7 @@ std::string tune_text(const Tuning& t) {
   row("best", t.best());
   if (budget.bytes > 0) table.rows.push_back({"budget", "", "", in_memory(t, budget.bytes), ""});
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
+  if (!t.disturbed_because.empty()) text += t.disturbed_because + "\n\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
   text += idle_knobs(t) + sensitivity(t) + "\n" + format_table(front_table(t)) + "\n";
   text += fmt::format(
@@ -257,6 +258,7 @@ json tune_json(const Tuning& t) {
          {"shifted", json::array()},
          {"front", json::array()},
          {"points", json::array()}};
+  if (!t.disturbed_because.empty()) j["disturbed_because"] = t.disturbed_because;
   for (const tune::TurnedKnob& knob : t.answer.turned) {
     j["turned"].push_back({{"key", t.space.axes()[knob.axis].name},
                            {"was", knob.was},

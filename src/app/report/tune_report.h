@@ -21,6 +21,7 @@ struct Tuning {
   double least_gain = 0.01;
   double seconds = 0;
   std::optional<std::size_t> verified = {};  ///< of SearchResult::tried: what running it for real chose
+  std::string disturbed_because = {};  ///< why_disturbed() of the run whose op times these are
 
   const tune::Tried& best() const { return result.tried[*result.best]; }
   /// What is proposed: what was chosen by running it, else the best, or what is in force if that is as good.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "app/console/table.h"
 #include "app/experiment/result_fields.h"
@@ -124,6 +125,7 @@ std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question,
       "a step would take {:.1f} % {} ({})\n", std::abs(change), change > 0 ? "longer" : "less",
       answer.doubt.between_runs ? interval(answer.change, 100, 1) + " %" : std::string("no interval"));
   if (question.without_straggler) text += straggler_line(answer);
+  if (const std::string why = why_disturbed(run); !why.empty()) text += why + "\n";
   return text + basis(run, answer);
 }
 
@@ -156,6 +158,7 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"op_times", json::object()},
          {"reach", to_string(replay::least_sure(answer.reach))},
          {"ops", JsonType<replay::ReachCounts>::write(answer.reach)}};
+  if (std::string why = why_disturbed(run); !why.empty()) j["disturbed_because"] = std::move(why);
   for (const DifferingKey& key : answer.keys) j["keys"].push_back({{"key", key.key}, {"was", key.a}, {"is", key.b}});
   for (const replay::MeasuredTimes::Link& link : answer.links) {
     j["links"].push_back({{"kind", to_string(link.kind)},
