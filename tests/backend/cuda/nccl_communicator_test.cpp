@@ -113,7 +113,7 @@ TEST_F(NcclCommunicatorTest, WireBytesAreThoseOfARing) {
     rank.world.all_reduce(Lane::all_reduce, bytes_of(all), 40, DType::f32, 1.0F, nullptr);
     rank.world.broadcast(Lane::copy, bytes_of(all), 40, DType::f32, 0, nullptr);
     rank.world.barrier();
-    EXPECT_THAT(rank.world.wire_bytes(), ElementsAre(120, 120, 240, 120, 0));
+    EXPECT_THAT(rank.world.wire_bytes(), ElementsAre(120, 120, 240, 120, 0, 0));
     rank.lanes.synchronize();
   });
 }

@@ -125,7 +125,7 @@ TEST_F(NcclStandInTest, TheFirstCollectiveTakesAllRanks) {
   }
 }
 
-TEST_F(NcclStandInTest, AnExchangeIsAGroupWithASendAndAReceiveForEachRank) {
+TEST_F(NcclStandInTest, AnExchangeIsAGroupOfAsManySendsAsReceives) {
   float received[2][2] = {};
   const auto exchange = [&](int rank, bool receives) {
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);

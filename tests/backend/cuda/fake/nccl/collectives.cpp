@@ -66,8 +66,8 @@ std::vector<char> result_of(const Op& op, int rank) {
   switch (call.kind) {
     case Kind::exchange:
       for (const auto& [r, theirs] : op.calls) {
-        std::memcpy(result.data() + static_cast<std::size_t>(r) * bytes, theirs.sends[static_cast<std::size_t>(rank)],
-                    bytes);
+        const void* const sent = theirs.sends[static_cast<std::size_t>(rank)];
+        if (sent != nullptr) std::memcpy(result.data() + static_cast<std::size_t>(r) * bytes, sent, bytes);
       }
       break;
     case Kind::all_gather:
@@ -90,7 +90,7 @@ void deliver(const Call& call, const std::vector<char>& result) {
   }
   const std::size_t bytes = result.size() / call.receives.size();
   for (std::size_t r = 0; r < call.receives.size(); ++r) {
-    std::memcpy(call.receives[r], result.data() + r * bytes, bytes);
+    if (call.receives[r] != nullptr) std::memcpy(call.receives[r], result.data() + r * bytes, bytes);
   }
 }
 
@@ -101,10 +101,18 @@ const Fault* fault_of(ncclComm_t comm, std::int64_t number) {
   return fault == state().op_faults.end() ? nullptr : &fault->second;
 }
 
+/// Whether each rank receives what the others send to it, and nothing else.
+bool sends_meet_receives(const Op& op, int rank, const Call& call) {
+  return call.kind != Kind::exchange || std::ranges::all_of(op.calls, [&](const auto& other) {
+           const bool sent = other.second.sends[static_cast<std::size_t>(rank)] != nullptr;
+           return sent == (call.receives[static_cast<std::size_t>(other.first)] != nullptr);
+         });
+}
+
 void start_if_all_are_here(Group& group, Op& op) {
   if (static_cast<int>(op.calls.size()) < group.size) return;
   for (const auto& [rank, call] : op.calls) {
-    if (match(call, op.calls.begin()->second)) continue;
+    if (match(call, op.calls.begin()->second) && sends_meet_receives(op, rank, call)) continue;
     for (ncclComm_t member : group.members) {
       set_error(member, ncclInvalidUsage, "the ranks call different collectives");
     }
@@ -289,11 +297,11 @@ ncclResult_t ncclRecv(void* memory, size_t count, ncclDataType_t type, int peer,
 ncclResult_t ncclGroupEnd() {
   const OpenGroup group = std::exchange(open_group, {});
   if (group.open && group.comm == nullptr) return ncclSuccess;
-  const auto is_missing = [](const void* memory) { return memory == nullptr; };
+  const auto is_given = [](const void* memory) { return memory != nullptr; };
   std::string wrong = group.wrong;
   if (!group.open) wrong = "no group was started";
-  if (wrong.empty() &&
-      (std::ranges::any_of(group.call.sends, is_missing) || std::ranges::any_of(group.call.receives, is_missing))) {
+  if (wrong.empty() && std::ranges::count_if(group.call.sends, is_given) !=
+                           std::ranges::count_if(group.call.receives, is_given)) {
     wrong = "a send or a receive is missing, and somebody waits for it";
   }
   if (!wrong.empty()) {
