@@ -371,6 +371,7 @@ class Investigation {
     }
     find_slow_spine();
     find_transients();
+    find_remainder(values);
     return std::move(report_);
   }
 
@@ -649,6 +650,76 @@ class Investigation {
                       name_of(finding.element, cluster_), 100 * finding.shortfall, most, rates.size());
       report_.findings.push_back(std::move(finding));
     }
+  }
+
+  /// What the parts that are to blame leave of the rate of what `v` went through, at most; nothing if that is not known.
+  /// A part within another that is slow, too, may be slowed by both.
+  std::optional<double> left_by_accused(const Value& v) const {
+    using Kind = Element::Kind;
+    double left = 1;
+    for (const Finding& f : report_.findings) {
+      const Element& e = f.element;
+      const bool is_end = e.kind == Kind::gpu || e.kind == Kind::nic || e.kind == Kind::node;
+      // An end that is slow to all others shows no group: nobody knows which paths it uses.
+      if (is_end && !report_.inferred.empty() && (e.index == v.pair.a || e.index == v.pair.b)) return std::nullopt;
+      if (!parts_.uses(v, e)) continue;
+      if (!f.accuses()) return std::nullopt;  // slow now and then
+      // Some of its re-tests may have met the other fault, too: the best ones have not.
+      if (f.kind == Finding::Kind::slow) left *= std::min(1.0, f.relative.high);
+    }
+    return left;
+  }
+
+  /// Of two faults the larger one may hide the other: what is slower than the larger one explains is told. Nobody is
+  /// accused of it, because the evidence does not say who.
+  void find_remainder(const std::vector<Value>& values) {
+    constexpr std::size_t kMostAgain = 8, kFewestSlow = 2, kMostListed = 4;
+    std::string accused;
+    for (const Finding& f : report_.findings) {
+      if (f.element.kind == Element::Kind::spine) return;  // any pair may have met it
+      if (f.kind == Finding::Kind::slow) accused += (accused.empty() ? "" : ", ") + name_of(f.element, cluster_);
+    }
+    if (accused.empty()) return;
+    const double slow = 1 - std::max(kDeepShortfall, 3 * deviation(norms_.rate));
+    std::map<std::pair<int, int>, double> of_pair;  // the slowest rail of each pair that is too slow
+    std::set<std::pair<int, int>> pairs;
+    for (const Value& v : values) {
+      pairs.insert({v.pair.a, v.pair.b});
+      const std::optional<double> left = left_by_accused(v);
+      if (!left || v.rate >= slow * *left) continue;
+      double& rate = of_pair.try_emplace({v.pair.a, v.pair.b}, 1).first->second;
+      rate = std::min(rate, v.rate / *left);
+    }
+    if (of_pair.size() < kFewestSlow) return;
+    std::vector<std::pair<int, int>> order;
+    for (const auto& [pair, rate] : of_pair) order.push_back(pair);
+    std::ranges::stable_sort(order, {}, [&](const auto& pair) { return of_pair[pair]; });
+    if (order.size() > kMostAgain) order.resize(kMostAgain);
+    std::vector<double> again;
+    std::string listed;
+    std::size_t still = 0;
+    for (const auto& [a, b] : order) {
+      double slowest = 1;
+      for (const Value& v : values_of(measured({{a, b}}), 0, parts_, norms_)) {
+        if (const std::optional<double> left = left_by_accused(v)) slowest = std::min(slowest, v.rate / *left);
+      }
+      if (slowest >= slow) continue;
+      again.push_back(slowest);
+      if (++still > kMostListed) continue;
+      const auto end = [&](int index) {
+        return name_of(cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::node, index, 0}, cluster_);
+      };
+      listed += fmt::format("{}{} with {}", listed.empty() ? "" : "; ", end(a), end(b));
+    }
+    if (still < kFewestSlow) return;
+    Remainder& remainder = report_.remainder.emplace();
+    remainder.relative = median_interval(again);
+    remainder.sentence = fmt::format(
+        "part of what is slow is not explained by {}: {} of {} pairs carry less than that leaves them, and {} of the {} that "
+        "were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what is named, and "
+        "accept again to see what remains",
+        accused, of_pair.size(), pairs.size(), still, order.size(), 100 * remainder.relative.median,
+        100 * remainder.relative.low, 100 * remainder.relative.high, listed, still > kMostListed ? "; and others" : "");
   }
 
   Cluster cluster_;  // with the groups that were inferred

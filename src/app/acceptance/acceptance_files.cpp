@@ -68,6 +68,9 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
   };
   add_failed(true);
   for (std::string& line : finding_lines(r.findings)) lines.push_back(std::move(line));
+  for (const Judgement& j : r.judgements) {
+    if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
+  }
   add_failed(false);
   if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
   return lines;

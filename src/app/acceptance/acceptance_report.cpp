@@ -97,6 +97,11 @@ void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements&
     return;
   }
   add_findings(m.links.findings, m.on_processors && m.cores_move_bytes, report);
+  if (!m.links.remainder) return;
+  Judgement j = accept::judged("peers", kRemainderFigure, Verdict::inconclusive, m.links.remainder->sentence);
+  j.value = m.links.remainder->relative;
+  j.unit = "of what the parts to blame leave";
+  report.judgements.push_back(std::move(j));
 }
 
 /// A reference is of large messages: a message of these bytes also pays for the steps of its ring.
