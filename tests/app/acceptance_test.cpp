@@ -454,6 +454,39 @@ TEST(AcceptanceTest, WhatTheNamedPartDoesNotExplainIsToldBelowIt) {
               HasSubstr("fsdpbench_accept_rule{rule=\"peers\",figure=\"pairs beside the parts to blame\"} 2\n"));
 }
 
+TEST(AcceptanceTest, HostDeviceAndNicAreInAllThatPeopleAndProgramsRead) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
+  m.cluster.hosts.assign(8, "node7");
+  for (int i = 0; i < 8; ++i) m.cluster.devices.push_back("PCI 0000:0" + std::to_string(i) + ":00.0");
+  for (int i = 0; i < 8; ++i) m.cluster.adapters.push_back("mlx5_" + std::to_string(i));
+  m.fingerprints[5][1].second = "5.10";
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const std::string name = "rank 3 (device 3 of node 0, node7, PCI 0000:03:00.0)";
+  const std::string headline = "rules rated; to blame: " + name;
+  const std::string page = acceptance_markdown(report), text = acceptance_table(report), junit = acceptance_junit(report);
+  EXPECT_THAT(text, HasSubstr(headline));
+  EXPECT_THAT(page, HasSubstr(headline));
+  EXPECT_THAT(page, HasSubstr("\n- " + name + " reaches "));
+  EXPECT_THAT(page, HasSubstr("have '6.1' (host node7, device PCI 0000:05:00.0, NIC mlx5_5)\n"));
+  EXPECT_THAT(junit, HasSubstr(headline));
+  EXPECT_THAT(junit, HasSubstr("<system-out>host node7, device PCI 0000:03:00.0, NIC mlx5_3</system-out>"));
+  EXPECT_THAT(acceptance_metrics(report), HasSubstr("fsdpbench_accept_accused{part=\"" + name +
+                                                    "\",host=\"node7\",device=\"PCI 0000:03:00.0\",nic=\"mlx5_3\"} 1\n"));
+  const nlohmann::json finding = acceptance_json(report, m, World{}, nlohmann::json())["findings"][0];
+  EXPECT_EQ(finding["device"], "PCI 0000:03:00.0");
+  EXPECT_EQ(finding["nic"], "mlx5_3");
+
+  AcceptanceMeasurements late = measured({});
+  late.cluster.hosts = m.cluster.hosts;
+  late.cluster.devices = m.cluster.devices;
+  for (accept::Arrivals& sample : late.arrivals) sample.arrival_us[5] += 3000;
+  const AcceptanceReport of_late = judge_acceptance(wanted(), late, &trial);
+  ASSERT_TRUE(judgement(of_late, "lateness", Verdict::fail));
+  EXPECT_EQ(judgement(of_late, "lateness", Verdict::fail)->place.device, "PCI 0000:05:00.0");
+  EXPECT_THAT(acceptance_markdown(judge_acceptance(wanted(), measured({}), &trial)), Not(HasSubstr("to blame:")));
+}
+
 TEST(AcceptanceTest, WhoComesLateBesideASlowPartIsNotAccused) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});

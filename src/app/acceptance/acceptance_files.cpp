@@ -49,12 +49,19 @@ std::int64_t rated(const AcceptanceReport& r) {
 
 std::string acceptance_headline(const AcceptanceReport& r) {
   const auto busy = std::ranges::find(r.judgements, kOtherWorkRule, &Judgement::rule);
-  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}", upper(to_string(r.verdict)),
+  std::string blamed;
+  const auto accused = std::ranges::count_if(r.findings, &Finding::accuses);
+  if (accused > 0 && r.findings.front().kind != Finding::Kind::lost) {  // who accuses comes first
+    blamed = fmt::format("; to blame: {}{}", accept::name_of(r.findings.front().element, r.cluster),
+                         accused > 1 ? fmt::format(" and {} more", accused - 1) : "");
+  }
+  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}{}", upper(to_string(r.verdict)),
                      r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
                      r.fabric, rated(r), r.judgements.size(),
                      busy == r.judgements.end()
                          ? ""
-                         : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median));
+                         : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median),
+                     blamed);
 }
 
 /// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
@@ -63,7 +70,9 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
   const auto add_failed = [&](bool data) {
     for (const Judgement& j : r.judgements) {
       if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
-      lines.push_back(fmt::format("{}, {}: {}", j.rule, j.figure, j.sentence));
+      // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
+      const std::string place = j.ranks.empty() || (j.place.device.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
+      lines.push_back(fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
     }
   };
   add_failed(true);

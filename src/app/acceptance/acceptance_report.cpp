@@ -236,6 +236,7 @@ void judge_lateness(const AcceptanceMeasurements& m, AcceptanceReport& report) {
   Judgement j = accept::judged("lateness", kFigure, verdict, lateness.sentence);
   j.value = lateness.waiting_us;
   j.unit = "us of waiting for the last rank";
+  if (lateness.late) j.place = accept::place_of(lateness.late->element, m.cluster);
   report.judgements.push_back(std::move(j));
 }
 

@@ -223,9 +223,9 @@ class Acceptance {
   void measure_steps() {
     const std::string name = fmt::format("training steps of {}", wanted_.run);
     if (wrong_data()) return clock_.skip(name, "a collective gave a wrong result");
-    if (clock_.left_s() <= 0) return clock_.skip(name, clock_.spent());
     config::RunConfig config = cell_.setup.config;
     const double each_s = step_s();
+    if (!clock_.admits(name, each_s * static_cast<double>(kFewestSteps + config.train.warmup))) return;
     const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
     if (steps == 0) return clock_.skip(name, clock_.spent());
     config.train.steps = steps;
@@ -244,6 +244,7 @@ class Acceptance {
 
   void measure_parts() {
     if (!trial_) return clock_.skip(kParts, "the training steps were not measured");
+    if (!clock_.admits(kParts, round_s() * kFewestArmRounds)) return;
     const int rounds = clock_.fitting(effort_.arm_rounds, kFewestArmRounds, round_s(), 0.5);
     if (rounds == 0) return clock_.skip(kParts, clock_.spent());
     clock_.begin(kParts, round_s() * rounds);
@@ -276,7 +277,7 @@ class Acceptance {
     const char* const name = "soak";
     if (!trial_) return clock_.skip(name, "the training steps were not measured");
     const engine::Setup arms = set_up_arms(cell_.setup.config, effort_.arm_rounds);
-    if (clock_.left_s() < round_s() * effort_.arm_rounds) return clock_.skip(name, clock_.spent());
+    if (!clock_.admits(name, round_s() * effort_.arm_rounds)) return;
     clock_.begin(name, clock_.left_s());
     for (double longest_s = 0; clock_.left_s() > longest_s;) {
       const double began_s = clock_.spent_s();
