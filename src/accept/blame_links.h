@@ -10,14 +10,6 @@
 
 namespace fsdpbench::accept {
 
-/// What one pairing measured on each of its rails, GB/s.
-struct PairRate {
-  Pairing pair;
-  std::vector<double> one_way;    ///< the slower direction, the other idle
-  std::vector<double> both_ways;  ///< both directions at once, added up
-  double to_b = 0;  ///< from `pair.a` to `pair.b`, of the slowest rail; 0: not told, nobody is judged by it
-  double to_a = 0;
-};
 /// Measures one round: a PairRate for each pairing, in any order. One that is missing counts as not measured.
 using MeasureRound = std::function<std::vector<PairRate>(const Round&)>;
 

@@ -163,6 +163,21 @@ class Accept(Program):
         self.assertEqual(result["ranks"], 3)
         self.assertEqual(outputs[1], ("", ""))
 
+    def test_links_of_the_host_are_looked_at_before_and_after(self) -> None:
+        for file, text in {"device/vendor": "0x15b3", "operstate": "up", "speed": "100000", "carrier_changes": "1",
+                           "statistics/rx_errors": "4"}.items():
+            path = self.folder / "sys/class/net/eth9" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+        done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(*EMULATED), "--budget", "1s", "--out", "out"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S,
+                              env=environment(FSDPBENCH_SYS=self.folder / "sys"))
+        self.assertIn(done.returncode, (OK, FAIL, INCONCLUSIVE), done.stdout + done.stderr)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        links = [judgement for judgement in result["judgements"] if judgement["rule"] == "host links"]
+        self.assertEqual([(link["verdict"], link["why"]) for link in links],
+                         [("pass", "none of 1 links of 1 host went down, is slower than that of most hosts, or counted errors")])
+
     def test_a_rank_whose_environment_differs_is_named(self) -> None:
         # Seven ranks are wanted and three come, so that it ends with the inventory.
         profile = self.write("more.toml", 'version = 1\nfabric = "more"\nrun = "quickstart"\nranks = 7\nmatrix = 64\n')

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/acceptance/judge_facts.h"
+#include "app/acceptance/link_watch.h"
 #include "app/acceptance/judgement_files.h"
 #include "app/collectives/collectives_json.h"
 #include "app/console/json_fields.h"
@@ -64,6 +65,9 @@ std::string acceptance_headline(const AcceptanceReport& r) {
                      blamed);
 }
 
+/// What changes no verdict, and should be looked at all the same.
+bool warns(const Judgement& j) { return j.rule == kHostLinkRule && j.verdict == Verdict::unrated; }
+
 /// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
 std::vector<std::string> first_lines(const AcceptanceReport& r) {
   std::vector<std::string> lines;
@@ -81,6 +85,9 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
     if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
   }
   add_failed(false);
+  for (const Judgement& j : r.judgements) {
+    if (warns(j)) lines.push_back(fmt::format("{}: {}", j.rule, j.sentence));
+  }
   if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
   return lines;
 }
@@ -116,7 +123,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
   std::string text = format_table(table) + '\n' + reasons;
   for (const std::string& line : finding_lines(r.findings)) text += text_line(line);
   for (const Judgement& j : r.judgements) {
-    if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
+    if (j.rule == kOtherWorkRule || warns(j)) text += text_line(j.sentence);
   }
   if (r.lateness && r.lateness->in_turn) text += text_line(r.lateness->sentence);
   return text;
