@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "accept/infer_groups.h"
+#include "accept/link_parts.h"
 #include "base/random.h"
 #include "metrics/statistics.h"
 
@@ -28,133 +29,11 @@ constexpr std::size_t kFewestWithin = 3;  // pairs of a switch
 constexpr std::size_t kConfirmations = 6;
 constexpr int kControls = 9;
 
-/// One rail of one pair, over the median of its like.
-struct Value {
-  Pairing pair;
-  int rail = 0;
-  std::size_t round = 0;
-  double rate = 1;    // one way
-  double duplex = 1;  // both ways / one way
-};
-
-/// Who uses what.
-class Parts {
- public:
-  explicit Parts(const Cluster& cluster)
-      : one_node_(cluster.one_node()), rails_(cluster.rails), groups_(groups_of(cluster)) {}
-
-  const Groups& groups() const { return groups_; }
-  bool within_group(const Pairing& p) const { return groups_.same(p.a, p.b); }
-  bool grouped() const { return groups_.count() > 1; }
-  int group_of(int end) const { return groups_.of[static_cast<std::size_t>(end)]; }
-  const std::vector<int>& members(int group) const { return groups_.members[static_cast<std::size_t>(group)]; }
-
-  Element end(int index, int rail) const {
-    return one_node_ ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::nic, index, rail};
-  }
-
-  /// All parts that a value goes through, the finest first.
-  std::vector<Element> of(const Value& v) const {
-    std::vector<Element> parts{{Element::Kind::link, v.pair.a, v.pair.b}, end(v.pair.a, v.rail), end(v.pair.b, v.rail)};
-    const bool rails = rails_ > 1;
-    if (rails) {
-      parts.push_back({Element::Kind::node, v.pair.a, 0});
-      parts.push_back({Element::Kind::node, v.pair.b, 0});
-      parts.push_back({Element::Kind::rail, v.rail, 0});
-    }
-    if (!grouped()) return parts;
-    const int a = group_of(v.pair.a), b = group_of(v.pair.b);
-    if (a != b) parts.push_back({Element::Kind::uplink, std::min(a, b), std::max(a, b)});
-    const auto add_group = [&](int group) {
-      parts.push_back({Element::Kind::switch_, group, 0});
-      if (rails) parts.push_back({Element::Kind::leaf_rail, group, v.rail});
-    };
-    add_group(a);
-    if (b != a) add_group(b);
-    return parts;
-  }
-
-  bool uses(const Value& v, const Element& part) const {
-    const std::vector<Element> parts = of(v);
-    return std::ranges::find(parts, part) != parts.end();
-  }
-
- private:
-  bool one_node_;
-  int rails_;
-  Groups groups_;
-};
-
 struct BeforePart {
   bool operator()(const Element& a, const Element& b) const {
     return std::tuple(a.kind, a.index, a.other) < std::tuple(b.kind, b.index, b.other);
   }
 };
-
-/// What is usual for one kind of figure.
-struct Norm {
-  double usual = 1;
-  double deviation = 0;  ///< relative
-};
-
-/// Of what nothing is wrong with. One switch of three slows two thirds of all pairs between switches, so the median may
-/// well be a slow one: what belongs to the best fifth, less what no healthy scatter explains, is taken to be healthy.
-Norm norm_of(std::vector<double> values) {
-  if (values.empty()) return {};
-  std::ranges::sort(values);
-  constexpr double kOneMode = 0.93;
-  const double good = values[(values.size() - 1) * 4 / 5];
-  values.erase(values.begin(), std::ranges::lower_bound(values, kOneMode * good));
-  const double usual = metrics::median(values);
-  return {usual, robust_deviation(values) / usual};
-}
-
-/// [0] is of pairs between groups, [1] of those within. Between nodes one flow has its NIC's rate however far it goes, so
-/// both are the same; within a node another socket may well be slower to reach.
-struct Norms {
-  std::array<Norm, 2> rate, duplex;
-};
-
-std::vector<double> figures_of(const std::vector<PairRate>& rates, const Parts& parts, bool within, bool duplex) {
-  std::vector<double> values;
-  for (const PairRate& r : rates) {
-    if (parts.within_group(r.pair) != within) continue;
-    for (std::size_t rail = 0; rail < r.one_way.size(); ++rail) {
-      if (!(r.one_way[rail] > 0)) continue;
-      values.push_back(duplex ? r.both_ways.at(rail) / r.one_way[rail] : r.one_way[rail]);
-    }
-  }
-  return values;
-}
-
-Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apart) {
-  Norms norms;
-  for (const bool duplex : {false, true}) {
-    std::array<Norm, 2>& of = duplex ? norms.duplex : norms.rate;
-    std::vector<double> between = figures_of(rates, parts, false, duplex), within = figures_of(rates, parts, true, duplex);
-    if (apart) {
-      of = {norm_of(std::move(between)), norm_of(std::move(within))};
-      continue;
-    }
-    within.insert(within.end(), between.begin(), between.end());
-    of.fill(norm_of(std::move(within)));
-  }
-  return norms;
-}
-
-std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t round, const Parts& parts,
-                             const Norms& norms) {
-  std::vector<Value> values;
-  for (const PairRate& r : rates) {
-    const std::size_t like = parts.within_group(r.pair) ? 1 : 0;
-    for (std::size_t rail = 0; rail < r.one_way.size(); ++rail) {
-      if (!(r.one_way[rail] > 0)) continue;
-      values.push_back({r.pair, static_cast<int>(rail), round, r.one_way[rail] / norms.rate[like].usual,
-                        r.both_ways.at(rail) / r.one_way[rail] / norms.duplex[like].usual});
-    }
-  }
-  return values;
-}
 
 using Figure = double Value::*;
 
@@ -371,6 +250,7 @@ class Investigation {
     }
     find_slow_spine();
     find_transients();
+    find_remainder(values);
     return std::move(report_);
   }
 
@@ -649,6 +529,76 @@ class Investigation {
                       name_of(finding.element, cluster_), 100 * finding.shortfall, most, rates.size());
       report_.findings.push_back(std::move(finding));
     }
+  }
+
+  /// What the parts that are to blame leave of the rate of what `v` went through, at most; nothing if that is not known.
+  /// A part within another that is slow, too, may be slowed by both.
+  std::optional<double> left_by_accused(const Value& v) const {
+    using Kind = Element::Kind;
+    double left = 1;
+    for (const Finding& f : report_.findings) {
+      const Element& e = f.element;
+      const bool is_end = e.kind == Kind::gpu || e.kind == Kind::nic || e.kind == Kind::node;
+      // An end that is slow to all others shows no group: nobody knows which paths it uses.
+      if (is_end && !report_.inferred.empty() && (e.index == v.pair.a || e.index == v.pair.b)) return std::nullopt;
+      if (!parts_.uses(v, e)) continue;
+      if (!f.accuses()) return std::nullopt;  // slow now and then
+      // Some of its re-tests may have met the other fault, too: the best ones have not.
+      if (f.kind == Finding::Kind::slow) left *= std::min(1.0, f.relative.high);
+    }
+    return left;
+  }
+
+  /// Of two faults the larger one may hide the other: what is slower than the larger one explains is told. Nobody is
+  /// accused of it, because the evidence does not say who.
+  void find_remainder(const std::vector<Value>& values) {
+    constexpr std::size_t kMostAgain = 8, kFewestSlow = 2, kMostListed = 4;
+    std::string accused;
+    for (const Finding& f : report_.findings) {
+      if (f.element.kind == Element::Kind::spine) return;  // any pair may have met it
+      if (f.kind == Finding::Kind::slow) accused += (accused.empty() ? "" : ", ") + name_of(f.element, cluster_);
+    }
+    if (accused.empty()) return;
+    const double slow = 1 - std::max(kDeepShortfall, 3 * deviation(norms_.rate));
+    std::map<std::pair<int, int>, double> of_pair;  // the slowest rail of each pair that is too slow
+    std::set<std::pair<int, int>> pairs;
+    for (const Value& v : values) {
+      pairs.insert({v.pair.a, v.pair.b});
+      const std::optional<double> left = left_by_accused(v);
+      if (!left || v.rate >= slow * *left) continue;
+      double& rate = of_pair.try_emplace({v.pair.a, v.pair.b}, 1).first->second;
+      rate = std::min(rate, v.rate / *left);
+    }
+    if (of_pair.size() < kFewestSlow) return;
+    std::vector<std::pair<int, int>> order;
+    for (const auto& [pair, rate] : of_pair) order.push_back(pair);
+    std::ranges::stable_sort(order, {}, [&](const auto& pair) { return of_pair[pair]; });
+    if (order.size() > kMostAgain) order.resize(kMostAgain);
+    std::vector<double> again;
+    std::string listed;
+    std::size_t still = 0;
+    for (const auto& [a, b] : order) {
+      double slowest = 1;
+      for (const Value& v : values_of(measured({{a, b}}), 0, parts_, norms_)) {
+        if (const std::optional<double> left = left_by_accused(v)) slowest = std::min(slowest, v.rate / *left);
+      }
+      if (slowest >= slow) continue;
+      again.push_back(slowest);
+      if (++still > kMostListed) continue;
+      const auto end = [&](int index) {
+        return name_of(cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::node, index, 0}, cluster_);
+      };
+      listed += fmt::format("{}{} with {}", listed.empty() ? "" : "; ", end(a), end(b));
+    }
+    if (still < kFewestSlow) return;
+    Remainder& remainder = report_.remainder.emplace();
+    remainder.relative = median_interval(again);
+    remainder.sentence = fmt::format(
+        "part of what is slow is not explained by {}: {} of {} pairs carry less than that leaves them, and {} of the {} that "
+        "were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what is named, and "
+        "accept again to see what remains",
+        accused, of_pair.size(), pairs.size(), still, order.size(), 100 * remainder.relative.median,
+        100 * remainder.relative.low, 100 * remainder.relative.high, listed, still > kMostListed ? "; and others" : "");
   }
 
   Cluster cluster_;  // with the groups that were inferred

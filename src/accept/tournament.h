@@ -15,6 +15,14 @@ struct Pairing {
 };
 /// Pairings that are measured at the same time: no end is in two of them.
 using Round = std::vector<Pairing>;
+/// What one pairing measured on each of its rails, GB/s.
+struct PairRate {
+  Pairing pair;
+  std::vector<double> one_way;    ///< the slower direction, the other idle
+  std::vector<double> both_ways;  ///< both directions at once, added up
+  double to_b = 0;  ///< from `pair.a` to `pair.b`, of the slowest rail; 0: not told, nobody is judged by it
+  double to_a = 0;
+};
 
 /// Everybody meets everybody once: `ends` - 1 rounds, or `ends` if that is odd, by the circle method (Schurig's
 /// tables).

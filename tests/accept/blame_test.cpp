@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,13 @@
 namespace fsdpbench::accept {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 struct Diagnosis {
   std::vector<Finding> findings;
+  std::optional<Remainder> remainder;
   Judgement compute, links;
 
   std::vector<Finding> accused() const {
@@ -47,6 +50,7 @@ Diagnosis diagnose(const Cluster& cluster, SimulatedCluster& simulated) {
   diagnosis.findings = blame_devices(cluster, rounds);
   const LinkReport links = blame_links(cluster, [&](const Round& round) { return simulated.pair_rates(round); });
   diagnosis.findings.insert(diagnosis.findings.end(), links.findings.begin(), links.findings.end());
+  diagnosis.remainder = links.remainder;
   const Reference healthy{1, "a healthy cluster"};
   diagnosis.compute = judge_floor("compute", "of healthy", rates, healthy);
   diagnosis.links = judge_floor("links", "of healthy", links.one_way, healthy);
@@ -140,6 +144,7 @@ TEST(BlameTest, ASinglePersistentFaultIsNamed) {
                  (f.kind == Finding::Kind::half_duplex) == (fault.kind == Fault::Kind::half_duplex);
         };
         const bool right = std::ranges::any_of(accused, finds);
+        EXPECT_FALSE(diagnosis.remainder) << diagnosis.remainder->sentence;
         ++planted_faults;
         named += right ? 1 : 0;
         others += static_cast<int>(std::ranges::count_if(accused, [&](const Finding& f) { return !finds(f); }));
@@ -173,6 +178,7 @@ TEST(BlameTest, AHealthyClusterAccusesNobody) {
       const Diagnosis diagnosis = diagnose(cluster, simulated);
       EXPECT_TRUE(diagnosis.findings.empty())
           << cluster.nodes << " nodes, seed " << seed << ": " << text_of(diagnosis, cluster);
+      EXPECT_FALSE(diagnosis.remainder);
       EXPECT_EQ(diagnosis.compute.verdict, Verdict::pass);
       EXPECT_EQ(diagnosis.links.verdict, Verdict::pass);
       ++healthy;
@@ -209,6 +215,7 @@ TEST(BlameTest, WhatComesAndGoesIsCalledTransient) {
         SimulatedCluster simulated(cluster, {fault}, seed * 31 + (gpu ? 1 : 0));
         const Diagnosis diagnosis = diagnose(cluster, simulated);
         ++planted_faults;
+        EXPECT_FALSE(diagnosis.remainder) << "nobody is to blame";
         right += diagnosis.calls_transient(fault.element) ? 1 : 0;
         accused += static_cast<int>(diagnosis.accused().size());
       }
@@ -260,6 +267,23 @@ TEST(BlameTest, TwoFaultsAreBothNamed) {
   EXPECT_GE(both, 0.85 * pairs) << both << " of " << pairs
                                 << "; one fault may lie within another, a NIC behind a switch";
   EXPECT_LE(others, 0.05 * pairs);
+}
+
+TEST(BlameTest, WhatTheNamedPartDoesNotExplainIsToldWithoutAName) {
+  // All that goes through the NIC goes through the slow switch, too, which hides it.
+  const Cluster cluster{.nodes = 32, .nodes_per_switch = 8};
+  const Fault switch_fault{{Element::Kind::switch_, 1, 0}, Fault::Kind::slow, 0.7};
+  SimulatedCluster both(cluster, {switch_fault, {{Element::Kind::nic, 11, 0}, Fault::Kind::slow, 0.6}}, 4);
+  const Diagnosis diagnosis = diagnose(cluster, both);
+  ASSERT_EQ(diagnosis.accused().size(), 1U) << text_of(diagnosis, cluster);
+  EXPECT_EQ(diagnosis.accused().front().element, switch_fault.element);
+  ASSERT_TRUE(diagnosis.remainder);
+  EXPECT_NEAR(diagnosis.remainder->relative.median, 0.6, 0.05);
+  EXPECT_THAT(diagnosis.remainder->sentence,
+              AllOf(HasSubstr("part of what is slow is not explained by switch 1: 31 of 496 pairs carry less"),
+                    HasSubstr("8 of the 8 that were measured again"), HasSubstr("node 11")));
+  SimulatedCluster one(cluster, {switch_fault}, 4);
+  EXPECT_FALSE(diagnose(cluster, one).remainder);
 }
 
 TEST(BlameTest, AFindingIsOneSentenceWithItsEvidenceAndWhatToCheck) {

@@ -43,6 +43,20 @@ TEST(LatenessTest, AHealthyClusterAccusesNobody) {
   EXPECT_EQ(blame_lateness(kCluster, {}).sentence, "no step was measured");
 }
 
+TEST(LatenessTest, RanksThatAreLateInTurnAreToldAndNotAccused) {
+  SimulatedCluster simulated(kCluster, {}, 3);
+  std::vector<Arrivals> samples;
+  for (std::size_t i = 0; i < 200; ++i) {
+    samples.push_back(simulated.step(10'000, 4'000));
+    samples.back().arrival_us[i * 7 % samples.back().arrival_us.size()] += 3000;
+  }
+  const LatenessReport report = blame_lateness(kCluster, samples);
+  EXPECT_FALSE(report.late);
+  EXPECT_TRUE(report.in_turn);
+  EXPECT_THAT(report.sentence, HasSubstr("all ranks are late in turn"));
+  EXPECT_FALSE(report_of({}).in_turn) << "healthy ranks hardly wait for each other";
+}
+
 TEST(LatenessTest, OfTwoRanksNobodyIsLate) {
   const Cluster two{.nodes = 1, .gpus_per_node = 2};
   const std::vector<Arrivals> samples(50, Arrivals{{1000, 2000}, 100});

@@ -201,6 +201,28 @@ TEST(AcceptanceTest, WhoDiffersFromTheMajorityIsNamed) {
   EXPECT_EQ(inventory->sentence, "rank 5 on node has kernel = '5.10', and 7 of 8 ranks have '6.1'");
 }
 
+TEST(AcceptanceTest, ARankWhoseEnvironmentDiffersIsNamedAndNothingPasses) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.fingerprints[5].emplace_back(kVariableFact + std::string("NCCL_IB_HCA"), "mlx5_0");
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(report.verdict, Verdict::inconclusive) << "another variable is no other machine";
+  const Judgement* set = judgement(report, "inventory", Verdict::inconclusive);
+  ASSERT_TRUE(set);
+  EXPECT_EQ(set->sentence, "rank 5 on node has variable NCCL_IB_HCA = 'mlx5_0', and 7 of 8 ranks have 'not set'");
+  EXPECT_EQ(set->ranks, std::vector<int>{5});
+  // Set everywhere but on one rank, that rank is the one to name.
+  for (std::size_t rank = 0; rank < 8; ++rank) {
+    if (rank != 5) m.fingerprints[rank].emplace_back(kVariableFact + std::string("LD_PRELOAD"), "libjemalloc.so");
+  }
+  const AcceptanceReport lacks = judge_acceptance(wanted(), m, &trial);
+  EXPECT_THAT(acceptance_markdown(lacks), HasSubstr("rank 5 on node has variable LD_PRELOAD = 'not set', and 7 of 8 ranks "
+                                                    "have 'libjemalloc.so'"));
+  for (Fingerprint& print : m.fingerprints) std::erase_if(print, [](const auto& f) { return f.first.starts_with(kVariableFact); });
+  for (Fingerprint& print : m.fingerprints) print.emplace_back(kVariableFact + std::string("NCCL_ALGO"), "Ring");
+  EXPECT_EQ(judge_acceptance(wanted(), m, &trial).verdict, Verdict::pass) << "all ranks have the same";
+}
+
 TEST(AcceptanceTest, ARankTooFewFails) {
   config::Acceptance w = wanted();
   w.ranks = 16;
@@ -397,6 +419,72 @@ TEST(AcceptanceTest, WhoTheOthersWaitForIsAFinding) {
   EXPECT_NEAR(acceptance_json(report, m, World{}, nlohmann::json())["lateness"]["last_share"][5].get<double>(), 1, 1e-9);
   m.arrivals.clear();
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "lateness", Verdict::inconclusive));
+}
+
+TEST(AcceptanceTest, WaitingThatIsSpreadOverAllRanksIsToldAndBlamesNobody) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  const auto told = [](const AcceptanceReport& report) {
+    return acceptance_table(report).find("all ranks are late in turn") != std::string::npos &&
+           acceptance_markdown(report).find("- no rank is last most of the time, and yet") != std::string::npos;
+  };
+  EXPECT_FALSE(told(judge_acceptance(wanted(), m, &trial))) << "healthy ranks hardly wait";
+  for (std::size_t i = 0; i < m.arrivals.size(); ++i) m.arrivals[i].arrival_us[i % 8] += 3000;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(told(report)) << acceptance_table(report);
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_EQ(report.verdict, Verdict::pass) << "nobody is to blame";
+  for (accept::Arrivals& sample : m.arrivals) sample.arrival_us[2] += 9000;
+  EXPECT_FALSE(told(judge_acceptance(wanted(), m, &trial))) << "one rank is what the others wait for";
+}
+
+TEST(AcceptanceTest, WhatTheNamedPartDoesNotExplainIsToldBelowIt) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}});
+  const AcceptanceReport one = judge_acceptance(wanted(), m, &trial);
+  EXPECT_THAT(acceptance_markdown(one), Not(HasSubstr("pairs beside the parts to blame")));
+  m.links.remainder.emplace(accept::Interval{0.7, 0.69, 0.72, 8}, "part of what is slow is not explained by it");
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(report.findings.size(), one.findings.size()) << "nobody is accused of it";
+  EXPECT_EQ(node_lists(report).fail, node_lists(one).fail);
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("\n- part of what is slow is not explained by it\n"));
+  EXPECT_THAT(acceptance_table(report), HasSubstr("inconclusive: peers, pairs beside the parts to blame: part of what"));
+  EXPECT_THAT(acceptance_junit(report), HasSubstr("<error type=\"peers\" message=\"part of what is slow is not"));
+  EXPECT_THAT(acceptance_metrics(report),
+              HasSubstr("fsdpbench_accept_rule{rule=\"peers\",figure=\"pairs beside the parts to blame\"} 2\n"));
+}
+
+TEST(AcceptanceTest, HostDeviceAndNicAreInAllThatPeopleAndProgramsRead) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
+  m.cluster.hosts.assign(8, "node7");
+  for (int i = 0; i < 8; ++i) m.cluster.devices.push_back("PCI 0000:0" + std::to_string(i) + ":00.0");
+  for (int i = 0; i < 8; ++i) m.cluster.adapters.push_back("mlx5_" + std::to_string(i));
+  m.fingerprints[5][1].second = "5.10";
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const std::string name = "rank 3 (device 3 of node 0, node7, PCI 0000:03:00.0)";
+  const std::string headline = "rules rated; to blame: " + name;
+  const std::string page = acceptance_markdown(report), text = acceptance_table(report), junit = acceptance_junit(report);
+  EXPECT_THAT(text, HasSubstr(headline));
+  EXPECT_THAT(page, HasSubstr(headline));
+  EXPECT_THAT(page, HasSubstr("\n- " + name + " reaches "));
+  EXPECT_THAT(page, HasSubstr("have '6.1' (host node7, device PCI 0000:05:00.0, NIC mlx5_5)\n"));
+  EXPECT_THAT(junit, HasSubstr(headline));
+  EXPECT_THAT(junit, HasSubstr("<system-out>host node7, device PCI 0000:03:00.0, NIC mlx5_3</system-out>"));
+  EXPECT_THAT(acceptance_metrics(report), HasSubstr("fsdpbench_accept_accused{part=\"" + name +
+                                                    "\",host=\"node7\",device=\"PCI 0000:03:00.0\",nic=\"mlx5_3\"} 1\n"));
+  const nlohmann::json finding = acceptance_json(report, m, World{}, nlohmann::json())["findings"][0];
+  EXPECT_EQ(finding["device"], "PCI 0000:03:00.0");
+  EXPECT_EQ(finding["nic"], "mlx5_3");
+
+  AcceptanceMeasurements late = measured({});
+  late.cluster.hosts = m.cluster.hosts;
+  late.cluster.devices = m.cluster.devices;
+  for (accept::Arrivals& sample : late.arrivals) sample.arrival_us[5] += 3000;
+  const AcceptanceReport of_late = judge_acceptance(wanted(), late, &trial);
+  ASSERT_TRUE(judgement(of_late, "lateness", Verdict::fail));
+  EXPECT_EQ(judgement(of_late, "lateness", Verdict::fail)->place.device, "PCI 0000:05:00.0");
+  EXPECT_THAT(acceptance_markdown(judge_acceptance(wanted(), measured({}), &trial)), Not(HasSubstr("to blame:")));
 }
 
 TEST(AcceptanceTest, WhoComesLateBesideASlowPartIsNotAccused) {

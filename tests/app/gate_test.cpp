@@ -18,6 +18,7 @@
 #include "app/gate/gate_report.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/sha256.h"
 #include "config/support.h"
 #include "support/trials.h"
 
@@ -356,6 +357,80 @@ TEST(Gate, AnotherConfigurationIsNotCompared) {
       judge_gate(baseline_of({stored(run_json({10, 10, 10}))}), {stored(other)}, OtherMachine::any, 0.05);
   EXPECT_EQ(r.exit_code(), static_cast<int>(ExitCode::other_machine));
   EXPECT_THAT(gate_table(r), HasSubstr("fsdp.layout: \"flat\" / \"per_param\""));
+}
+
+TEST(Gate, AcceptancesThatMeasuredOtherwiseAreNotCompared) {
+  json good = accept_json(40);
+  good["settings"] = {{"matrix", 1024},
+                      {"memory_mib", 32},
+                      {"config", {{"fsdp", {{"layout", "flat"}}}, {"train", {{"steps", 30}, {"seq_len", 16}}}}}};
+  const Baseline before = baseline_of({stored(good)});
+  const auto code = [&](const json& now) { return judge_gate(before, {stored(now)}, OtherMachine::any, 0.05).exit_code(); };
+  EXPECT_EQ(code(good), static_cast<int>(ExitCode::ok));
+  json more_steps = good;
+  more_steps["settings"]["config"]["train"]["steps"] = 60;
+  EXPECT_EQ(code(more_steps), static_cast<int>(ExitCode::ok)) << "how often is not what";
+  const std::vector<std::pair<const char*, json>> others{{"/settings/matrix", 512},
+                                                         {"/settings/memory_mib", 64},
+                                                         {"/settings/config/fsdp/layout", "per_param"},
+                                                         {"/settings/config/train/seq_len", 32},
+                                                         {"/ranks", 4},
+                                                         {"/nodes", 2},
+                                                         {"/fabric", "another fabric"}};
+  for (const auto& [key, value] : others) {
+    json other = good;
+    other[json::json_pointer(key)] = value;
+    EXPECT_EQ(code(other), static_cast<int>(ExitCode::other_machine)) << key;
+    // Nor are results that are gated together.
+    EXPECT_EQ(judge_gate(before, {stored(good), stored(other)}, OtherMachine::any, 0.05).exit_code(),
+              static_cast<int>(ExitCode::other_machine))
+        << key;
+  }
+  json matrix = good;
+  matrix["settings"]["matrix"] = 512;
+  EXPECT_THAT(gate_table(judge_gate(before, {stored(matrix)}, OtherMachine::any, 0.05)),
+              HasSubstr("measured differs: settings.matrix: 1024 / 512"));
+  json older = good;
+  older.erase("settings");
+  EXPECT_EQ(code(older), static_cast<int>(ExitCode::other_machine)) << "it does not say what was set";
+}
+
+TEST(GatedResultTest, AResultWithoutItsChecksumIsRefused) {
+  const TemporaryFolder folder;
+  const std::string text = result_text(accept_json(40));
+  const std::string path = folder.write("monday/result.json", text);
+  folder.write("monday/SHA256SUMS", sha256(text) + "  result.json\n");
+  EXPECT_EQ(read_gated_result(path).not_accepted_because, "");
+  // Written anew by somebody who knows what a digest is made of, and who did not write the checksum anew.
+  folder.write("monday/result.json", result_text(accept_json(44)));
+  EXPECT_THAT(config_error([&] { read_gated_result(path); }),
+              AllOf(HasSubstr("its SHA-256 is"), HasSubstr("it was changed after it was written")));
+  EXPECT_THAT(config_error([&] { add_to_baseline(folder.path() / "kept", read_gated_result(path)); }),
+              HasSubstr("it was changed after it was written"));
+}
+
+TEST(GatedResultTest, AVerdictThatWasChangedByHandIsNoBaseline) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const json& content) {
+    return config_error([&] { read_gated_result(folder.write("r/result.json", content.dump())); });
+  };
+  const json failed = json::parse(result_text(accept_json(40, "fail")));
+  json changed = failed;
+  changed["verdict"] = "pass";
+  EXPECT_THAT(refused(changed), HasSubstr("it was changed after it was written"));
+  changed["digest"] = json_digest(changed);
+  EXPECT_THAT(refused(changed), HasSubstr("verdict: expected \"fail\", as the judgements have it"));
+  for (json& one : changed["judgements"]) one["verdict"] = "pass";
+  changed["judgements"][0]["bound"] = 50;  // of 40 GB/s
+  changed["digest"] = json_digest(changed);
+  EXPECT_THAT(refused(changed), HasSubstr("no \"pass\", as 39.6 to 40.4 GB/s is not all above 50"));
+  changed["judgements"][0].erase("bound");
+  changed["findings"] = {{{"kind", "slow"}, {"part", "rank 3"}}};
+  changed["digest"] = json_digest(changed);
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("as no rule failed"), HasSubstr("rank 3")));
+  changed["findings"][0]["kind"] = "transient";
+  changed["digest"] = json_digest(changed);
+  EXPECT_EQ(read_gated_result(folder.write("r/result.json", changed.dump())).not_accepted_because, "");
 }
 
 TEST(Gate, AResultThatFailedByItselfPassesNoGate) {

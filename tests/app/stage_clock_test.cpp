@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/acceptance/measure_acceptance.h"
 #include "base/error.h"
+#include "engine/setup.h"
+#include "support/tiny_run.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -60,6 +63,78 @@ TEST(StageClockTest, WhatAStageLeavesOutIsNotedWhileItIsUnderWay) {
   t.clock.note("4 of 10 rounds");
   EXPECT_EQ(t.clock.stages().back().note, "10 of 20 repetitions: 20 s of the budget are left; 4 of 10 rounds");
   EXPECT_EQ(t.said.back(), "4 of 10 rounds");
+}
+
+TEST(StageClockTest, AStageOfWhichLessIsOfNoUseIsLeftOutWithItsReason) {
+  Turned t;
+  EXPECT_TRUE(t.clock.admits("pairs", 300));
+  EXPECT_TRUE(t.clock.stages().empty());
+  t.now += 240;
+  ASSERT_FALSE(t.clock.admits("pairs", 90));
+  EXPECT_TRUE(t.clock.stages().back().skipped);
+  EXPECT_EQ(t.clock.stages().back().note, "it takes 1 min 30 s at least, and 1 min 00 s of the budget of 5 min 00 s are left");
+  t.now += 60;
+  EXPECT_FALSE(t.clock.admits("soak", 0));
+  EXPECT_EQ(t.clock.stages().back().note, "5 min 00 s of the budget of 5 min 00 s are spent");
+}
+
+/// All stages before the steps, of a tiny decoder on threads.
+struct Acceptances {
+  engine::Setup setup = [] {
+    config::RunConfig config = testing::settled(testing::tiny_decoder());
+    config.device.backend = config::BackendKind::cpu;
+    return engine::set_up(config);
+  }();
+  AcceptanceEffort effort{.matrix = 16, .device_rounds = 15, .iterations = 6, .pair_bytes = 4096, .memory_bytes = 4096};
+
+  AcceptanceMeasurements measure(StageClock& clock) const {
+    const AcceptanceLead lead{clock, {}, [](const AcceptanceMeasurements&) { return std::string(); }};
+    return measure_acceptance(setup, effort, nullptr, &lead);
+  }
+};
+
+TEST(StageClockTest, AnAcceptanceOverrunsItsBudgetByOneRoundOnly) {
+  constexpr double kLooks = 4;  // at the clock, from the decision until a stage is announced
+  const Acceptances acceptances;
+  for (const double budget_s : {5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 5000.0}) {
+    // Each look at the clock turns it by a second, and each round of a stage looks once.
+    double now = 0, last_began = 0;
+    StageClock clock(
+        budget_s, [&] { return now++; },
+        [&](const std::string& text) {
+          if (!text.starts_with("not measured")) last_began = now;
+        });
+    const AcceptanceMeasurements m = acceptances.measure(clock);
+    clock.end();
+    const std::size_t rounds = m.device_rates.size() + m.memory_rates.size();
+    EXPECT_LT(static_cast<double>(rounds + m.ladder.size() + m.scales.rows.size() / 2), budget_s);
+    EXPECT_LE(last_began, budget_s + kLooks) << "nothing begins when all is spent";
+    if (budget_s < 1000) {
+      EXPECT_TRUE(clock.stages().back().skipped) << budget_s;
+      continue;
+    }
+    EXPECT_EQ(rounds, 30U) << "with enough time nothing is left out";
+    EXPECT_FALSE(m.ladder.empty());
+    EXPECT_FALSE(m.scales.rows.empty());
+    for (const Stage& stage : clock.stages()) EXPECT_FALSE(stage.skipped) << stage.name;
+  }
+}
+
+TEST(StageClockTest, WhatCannotFitDoesNotBegin) {
+  // A clock that stands still, and less left than any op takes.
+  StageClock clock(1e-9, [] { return 0.0; }, [](const std::string&) {});
+  const AcceptanceMeasurements m = Acceptances().measure(clock);
+  EXPECT_TRUE(m.device_rates.empty());
+  EXPECT_TRUE(m.memory_rates.empty());
+  EXPECT_TRUE(m.links.one_way.empty());
+  std::vector<std::string> skipped;
+  for (const Stage& stage : clock.stages()) {
+    if (!stage.skipped) continue;
+    skipped.push_back(stage.name);
+    EXPECT_THAT(stage.note, HasSubstr("at least, and"));
+  }
+  EXPECT_THAT(skipped, ::testing::IsSupersetOf({"matrix products of all 4 ranks", "copies in memory of all 4 ranks",
+                                                "pairs of ranks"}));
 }
 
 TEST(StageClockTest, DurationsAreRead) {

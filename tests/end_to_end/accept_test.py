@@ -5,6 +5,7 @@
 """
 
 import collections
+import hashlib
 import json
 import re
 import socket
@@ -74,7 +75,11 @@ class Accept(Program):
         line = re.compile(r'^[a-z_]+\{([a-z]+="([^"\\]|\\.)*",?)+\} [-+0-9.e]+$')
         for text in (self.folder / "out/metrics.prom").read_text().splitlines():
             self.assertTrue(text.startswith("# ") or line.match(text), text)
-        self.assertIn("| rule | figure |", (self.folder / "out/summary.md").read_text())
+        summary = (self.folder / "out/summary.md").read_text()
+        self.assertIn("| rule | figure |", summary)
+        evidence = hashlib.sha256((self.folder / "out/result.json").read_bytes()).hexdigest()
+        self.assertEqual((self.folder / "out/SHA256SUMS").read_text(), f"{evidence}  result.json\n")
+        self.assertIn(f"SHA-256 {evidence}", summary)
 
     def test_a_slow_rank_is_named(self) -> None:
         # Who comes last is measured: its delay, four times the usual, is to be longer than what a busy machine adds.
@@ -157,6 +162,44 @@ class Accept(Program):
         result = json.loads((self.folder / "out/result.json").read_text())
         self.assertEqual(result["ranks"], 3)
         self.assertEqual(outputs[1], ("", ""))
+
+    def test_links_of_the_host_are_looked_at_before_and_after(self) -> None:
+        for file, text in {"device/vendor": "0x15b3", "operstate": "up", "speed": "100000", "carrier_changes": "1",
+                           "statistics/rx_errors": "4"}.items():
+            path = self.folder / "sys/class/net/eth9" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+        done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(*EMULATED), "--budget", "1s", "--out", "out"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S,
+                              env=environment(FSDPBENCH_SYS=self.folder / "sys"))
+        self.assertIn(done.returncode, (OK, FAIL, INCONCLUSIVE), done.stdout + done.stderr)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        links = [judgement for judgement in result["judgements"] if judgement["rule"] == "host links"]
+        self.assertEqual([(link["verdict"], link["why"]) for link in links],
+                         [("pass", "none of 1 links of 1 host went down, is slower than that of most hosts, or counted errors")])
+
+    def test_a_rank_whose_environment_differs_is_named(self) -> None:
+        # Seven ranks are wanted and three come, so that it ends with the inventory.
+        profile = self.write("more.toml", 'version = 1\nfabric = "more"\nrun = "quickstart"\nranks = 7\nmatrix = 64\n')
+        port = free_port()
+        arguments = [program.PROGRAM, "accept", profile, *sets(*[key for key in EMULATED if "mesh" not in key]), "--out", "out"]
+        differs = {0: {"NCCL_DEBUG": "INFO"}, 1: {"NCCL_IB_HCA": "mlx5_0", "LD_LIBRARY_PATH": "/opt/elsewhere"}, 2: {}}
+        clean = {name: value for name, value in environment().items()
+                 if not name.startswith("NCCL_") and name not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+        processes = [subprocess.Popen(arguments, text=True, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      env=clean | differs[rank] | {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank),
+                                                                   "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+                                                                   "MASTER_PORT": str(port)}) for rank in range(3)]
+        for process in processes:
+            self.addCleanup(process.kill)
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes]
+        self.assertEqual({process.returncode for process in processes}, {FAIL}, outputs)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        told = {judgement["figure"]: judgement["why"] for judgement in result["judgements"]
+                if judgement["rule"] == "inventory" and judgement["verdict"] == "inconclusive"}
+        self.assertEqual(set(told), {"variable NCCL_IB_HCA of rank 1", "variable LD_LIBRARY_PATH of rank 1"},
+                         "NCCL_DEBUG only says more")
+        self.assertIn("= 'mlx5_0', and 2 of 3 ranks have 'not set'", told["variable NCCL_IB_HCA of rank 1"])
 
     def test_a_configuration_that_one_rank_refuses_is_no_lost_rank(self) -> None:
         # Two hosts, one without the data: here two folders, one of which has no such file.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/acceptance/judge_facts.h"
+#include "app/acceptance/link_watch.h"
 #include "app/acceptance/judgement_files.h"
 #include "app/collectives/collectives_json.h"
 #include "app/console/json_fields.h"
@@ -49,13 +50,23 @@ std::int64_t rated(const AcceptanceReport& r) {
 
 std::string acceptance_headline(const AcceptanceReport& r) {
   const auto busy = std::ranges::find(r.judgements, kOtherWorkRule, &Judgement::rule);
-  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}", upper(to_string(r.verdict)),
+  std::string blamed;
+  const auto accused = std::ranges::count_if(r.findings, &Finding::accuses);
+  if (accused > 0 && r.findings.front().kind != Finding::Kind::lost) {  // who accuses comes first
+    blamed = fmt::format("; to blame: {}{}", accept::name_of(r.findings.front().element, r.cluster),
+                         accused > 1 ? fmt::format(" and {} more", accused - 1) : "");
+  }
+  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}{}", upper(to_string(r.verdict)),
                      r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
                      r.fabric, rated(r), r.judgements.size(),
                      busy == r.judgements.end()
                          ? ""
-                         : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median));
+                         : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median),
+                     blamed);
 }
+
+/// What changes no verdict, and should be looked at all the same.
+bool warns(const Judgement& j) { return j.rule == kHostLinkRule && j.verdict == Verdict::unrated; }
 
 /// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
 std::vector<std::string> first_lines(const AcceptanceReport& r) {
@@ -63,12 +74,20 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
   const auto add_failed = [&](bool data) {
     for (const Judgement& j : r.judgements) {
       if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
-      lines.push_back(fmt::format("{}, {}: {}", j.rule, j.figure, j.sentence));
+      // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
+      const std::string place = j.ranks.empty() || (j.place.device.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
+      lines.push_back(fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
     }
   };
   add_failed(true);
   for (std::string& line : finding_lines(r.findings)) lines.push_back(std::move(line));
+  for (const Judgement& j : r.judgements) {
+    if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
+  }
   add_failed(false);
+  for (const Judgement& j : r.judgements) {
+    if (warns(j)) lines.push_back(fmt::format("{}: {}", j.rule, j.sentence));
+  }
   if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
   return lines;
 }
@@ -104,7 +123,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
   std::string text = format_table(table) + '\n' + reasons;
   for (const std::string& line : finding_lines(r.findings)) text += text_line(line);
   for (const Judgement& j : r.judgements) {
-    if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
+    if (j.rule == kOtherWorkRule || warns(j)) text += text_line(j.sentence);
   }
   if (r.lateness && r.lateness->in_turn) text += text_line(r.lateness->sentence);
   return text;

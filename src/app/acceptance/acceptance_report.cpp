@@ -8,6 +8,7 @@
 #include "app/acceptance/busy_host.h"
 #include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
+#include "app/acceptance/link_watch.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -97,6 +98,11 @@ void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements&
     return;
   }
   add_findings(m.links.findings, m.on_processors && m.cores_move_bytes, report);
+  if (!m.links.remainder) return;
+  Judgement j = accept::judged("peers", kRemainderFigure, Verdict::inconclusive, m.links.remainder->sentence);
+  j.value = m.links.remainder->relative;
+  j.unit = "of what the parts to blame leave";
+  report.judgements.push_back(std::move(j));
 }
 
 /// A reference is of large messages: a message of these bytes also pays for the steps of its ring.
@@ -231,6 +237,7 @@ void judge_lateness(const AcceptanceMeasurements& m, AcceptanceReport& report) {
   Judgement j = accept::judged("lateness", kFigure, verdict, lateness.sentence);
   j.value = lateness.waiting_us;
   j.unit = "us of waiting for the last rank";
+  if (lateness.late) j.place = accept::place_of(lateness.late->element, m.cluster);
   report.judgements.push_back(std::move(j));
 }
 
@@ -338,6 +345,10 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
                                                fmt::format("it was not measured: {}", stage.note)));
   }
   for (Judgement& judgement : judge_gpus(measured.gpus, measured.hosts)) {
+    report.judgements.push_back(std::move(judgement));
+  }
+  for (Judgement& judgement :
+       judge_host_links(measured.hosts, measured.host_links_before, measured.host_links_after)) {
     report.judgements.push_back(std::move(judgement));
   }
   judge_devices(wanted, measured, report);

@@ -28,6 +28,9 @@ struct AcceptanceReport {
   int exit_code() const;
 };
 
+/// Of the judgement that more is slow than the parts to blame explain, which says what that is of.
+inline constexpr const char* kRemainderFigure = "pairs beside the parts to blame";
+
 /// What a judgement of this collective is called: "all_gather of 4.0 MiB on 8 ranks, in place".
 std::string ladder_figure(const Message& message, bool in_place);
 

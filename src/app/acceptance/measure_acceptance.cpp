@@ -42,6 +42,7 @@ using backend::Stamp;
 
 constexpr int kOpsOfAPair = 5;
 constexpr int kForTails = 100;  // iterations: of fewer there is no p99
+constexpr int kBesideIterations = 3;  // that warm up, or check data
 constexpr Lane kPairLane = Lane::all_gather;
 
 /// Ends the search for slow links in its middle.
@@ -165,7 +166,7 @@ class AcceptanceRank {
       scale.iterations = iterations_;
       scale.link_bytes_per_s = link_bytes_per_s_;
       m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock,
-                                [this](const std::string& name) { return skips(name); });
+                                [this](const std::string& name, double least_s) { return skips(name, least_s); });
     }
     m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));  // NCCL knows only now
     for (const std::string& text :
@@ -188,11 +189,9 @@ class AcceptanceRank {
 
   /// On all ranks: whether something is left of the budget.
   bool goes_on() { return decided(lead_ == nullptr || lead_->clock.left_s() > 0 ? 1 : 0) != 0; }
-  /// On all ranks: true, and said, if nothing is.
-  bool skips(const std::string& stage) {
-    if (goes_on()) return false;
-    if (lead_ != nullptr) lead_->clock.skip(stage, lead_->clock.spent());
-    return true;
+  /// On all ranks: true, and said, if less is left than rank 0 says that the stage takes at least.
+  bool skips(const std::string& stage, double least_s = 0) {
+    return decided(lead_ == nullptr || lead_->clock.admits(stage, least_s) ? 1 : 0) == 0;
   }
 
   void take_inventory(AcceptanceMeasurements& m) {
@@ -272,7 +271,11 @@ class AcceptanceRank {
       return fmt::format("{} of all {} ranks", what, context_.world.size());
     };
     const auto begin_of = [this](const std::string& name) {
-      return [this, name](double estimate_s) { begin(name, estimate_s); };
+      return [this, name](double round_s, int rounds) {
+        if (skips(name, round_s)) return false;
+        begin(name, round_s * rounds);
+        return true;
+      };
     };
     const auto goes_on_all = [this] { return goes_on(); };
     m.computes = context_.device.computes();
@@ -308,15 +311,17 @@ class AcceptanceRank {
         meeting_.broadcast(context_, ends);
         return measure_round(round);
       };
+      bool fits = true;
       if (const std::vector<accept::Round> rounds = accept::first_rounds(cluster_); !rounds.empty()) {
         const std::int64_t first_ns = now_ns();
         measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
-        const double each_s = static_cast<double>(now_ns() - first_ns) * 1e-9;
-        begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)),
-              each_s * static_cast<double>(rounds.size()));
+        const double all_s = static_cast<double>(now_ns() - first_ns) * 1e-9 * static_cast<double>(rounds.size());
+        // Of some pairs nobody is to blame: what they take is left to other stages.
+        fits = lead_ == nullptr || lead_->clock.admits(name, all_s);
+        if (fits) begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)), all_s);
       }
       try {
-        m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
+        if (fits) m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
           if (lead_ != nullptr && lead_->clock.left_s() <= 0) throw BudgetSpent();
           std::vector<accept::PairRate> rates = measure_by_all(round);
           for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
@@ -407,6 +412,7 @@ class AcceptanceRank {
     constexpr int kFewest = 6;  // of fewer there is no interval
     int iterations = effort_.iterations;
     if (lead_ != nullptr && lead_->clock.left_s() <= 0) iterations = 0;
+    if (iterations > 0 && cluster_.ends() > 1 && m.links.one_way.empty()) iterations = kFewest;  // pairs took too long
     if (iterations > 0 && lead_ != nullptr && !m.links.one_way.empty()) {
       link_bytes_per_s_ = metrics::median(m.links.one_way) * 1e9;
       double each_s = 0;
@@ -437,17 +443,28 @@ class AcceptanceRank {
     arguments.most_bytes = most;
     CollectiveTimer timer(arguments, context_, meeting_);
     for (const Message& message : messages) {
-      const double estimate_s = about_s(message) * (iterations_ + 3);
+      const double estimate_s = about_s(message) * (iterations_ + kBesideIterations);
       const std::string name = fmt::format("{} of {}", to_string(message.op), format_bytes(message.bytes()));
-      if (skips(name)) return;
+      if (skips(name, estimate_s)) return;
       begin(name, estimate_s > 0 ? std::optional(estimate_s) : std::nullopt);
+      const std::int64_t began_ns = now_ns();
       CollectiveRow row;
       row.message = message;
       if (message.reduces()) row.reduction = Reduction::sum;
       row.out_of_place = timer.timing(message, Reduction::sum, false);
       row.in_place = timer.timing(message, Reduction::sum, true);
+      learn_rate(message, static_cast<double>(now_ns() - began_ns) * 1e-9);
       if (leads()) m.ladder.push_back(std::move(row));
     }
+  }
+
+  /// What a long collective took tells how long those to come will take, better than pairs do: checks are in it, too.
+  void learn_rate(const Message& message, double took_s) {
+    constexpr double kLong_s = 0.5;  // what is over sooner may be latency
+    if (took_s < kLong_s) return;
+    const auto bytes = static_cast<double>(message.bytes()) * (message.ranks - 1) / message.ranks;
+    const double rate = 2 * bytes * (iterations_ + kBesideIterations) / took_s;
+    if (rate > 0) link_bytes_per_s_ = link_bytes_per_s_ > 0 ? std::min(link_bytes_per_s_, rate) : rate;
   }
 
   const engine::Setup& setup_;

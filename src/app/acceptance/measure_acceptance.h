@@ -10,6 +10,7 @@
 #include "accept/blame_links.h"
 #include "accept/lateness.h"
 #include "app/acceptance/gpu_watch.h"
+#include "app/acceptance/link_watch.h"
 #include "app/acceptance/measure_scales.h"
 #include "app/acceptance/stage_clock.h"
 #include "app/acceptance/step_arms.h"
@@ -49,6 +50,8 @@ struct AcceptanceMeasurements {
   std::vector<launch::ClockOffset> clocks;  ///< by rank; none: all are threads of one process
   std::vector<std::string> transports;      ///< by rank: what carried its bytes; empty: it does not know
   std::vector<std::optional<WatchedGpu>> gpus;  ///< by rank: how its GPU fared meanwhile; absent: it has none
+  std::vector<std::vector<HostLink>> host_links_before;  ///< by rank, of its host; or of rank 0 only
+  std::vector<std::vector<HostLink>> host_links_after;   ///< likewise, when all was measured
   bool computes = true;                         ///< false: computation is emulated
   accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]

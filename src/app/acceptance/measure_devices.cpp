@@ -54,7 +54,8 @@ accept::DeviceRounds measure_op(const char* name, const std::function<void(Kerne
   const std::int64_t first_ns = now_ns();
   issue(nullptr);
   context.device.synchronize();
-  begin(static_cast<double>(now_ns() - first_ns) * 1e-9 * kOpsOfARound * rounds);
+  const double round_s = static_cast<double>(now_ns() - first_ns) * 1e-9 * kOpsOfARound;
+  if (!begin(round_s, rounds)) return {};
   std::vector<double> mine;
   for (int round = 0; round < rounds && (round == 0 || goes_on()); ++round) {
     std::vector<Stamp> stamps(kOpsOfARound);

@@ -10,10 +10,10 @@
 namespace fsdpbench::app {
 
 /// What each rank computes or moves a second while all others do the same, in `rounds` rounds that begin together. All
-/// ranks of the world call both; what they return means something on rank 0 only. `begin` is called after the first op
-/// with about how many seconds all rounds will take; `goes_on` by all ranks after each round, which is the last if it
-/// says no, as it must to all of them.
-using BeginRounds = std::function<void(double estimate_s)>;
+/// ranks of the world call both; what they return means something on rank 0 only. `begin` is called by all ranks after
+/// the first op with about how many seconds a round takes and how many there are to be, `goes_on` after each round: if
+/// either says no, as it must to all of them, no other round is measured.
+using BeginRounds = std::function<bool(double round_s, int rounds)>;
 using GoesOn = std::function<bool()>;
 
 /// FLOP/s of fp32 products of two square matrices of `rows` rows. Takes 3 such matrices of device memory.

@@ -37,10 +37,10 @@ struct ScaleEffort {
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks);
 
 /// Collective; all ranks of the world call it. What it returns means something on rank 0 only. `clock`: null on
-/// all other ranks. `skips` is asked on all ranks before each stage, by its name, and says the same to all: true leaves
-/// out all that comes.
+/// all other ranks. `skips` is asked on all ranks before each stage, by its name and about how many seconds it takes, and
+/// says the same to all: true leaves out all that comes.
 ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort,
                                  backend::RankContext& context, RankMeeting& meeting, StageClock* clock,
-                                 const std::function<bool(const std::string&)>& skips);
+                                 const std::function<bool(const std::string&, double)>& skips);
 
 }  // namespace fsdpbench::app

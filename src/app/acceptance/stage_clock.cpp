@@ -48,6 +48,15 @@ void StageClock::skip(std::string name, std::string why) {
   stages_.push_back({std::move(name), std::nullopt, 0, std::move(why), true});
 }
 
+bool StageClock::admits(const std::string& name, double least_s) {
+  const double left = left_s();
+  if (left > 0 && least_s <= left) return true;
+  skip(name, left <= 0 ? spent()
+                       : fmt::format("it takes {} at least, and {} of the budget of {} are left", format_duration(least_s),
+                                     format_duration(left), format_duration(budget_s_)));
+  return false;
+}
+
 int StageClock::fitting(int wanted, int least, double each_s, double share) {
   if (!(each_s > 0)) return wanted;
   const double left = left_s();

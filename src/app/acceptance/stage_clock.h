@@ -30,6 +30,8 @@ class StageClock {
   void note(std::string what);
   /// A stage that is not measured.
   void skip(std::string name, std::string why);
+  /// Whether at least `least_s` are left for a stage of which less is of no use; else it is skipped, with that reason.
+  bool admits(const std::string& name, double least_s);
   /// How often what takes `each_s` is to be repeated in a stage that begins now and may take `share` of what is left:
   /// `wanted` times, or as often as it fits, but `least` times; 0 if not even those fit into all that is left. Less
   /// than wanted is noted with the stage that begins next.

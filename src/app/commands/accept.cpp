@@ -20,6 +20,7 @@
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/judge_facts.h"
+#include "app/acceptance/link_watch.h"
 #include "app/acceptance/lost_ranks.h"
 #include "app/acceptance/node_lists.h"
 #include "app/commands/command.h"
@@ -27,6 +28,7 @@
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/console/json_part.h"
+#include "app/console/json_text.h"
 #include "app/console/progress.h"
 #include "app/experiment/result_schema.h"
 #include "app/job/config_message.h"
@@ -69,6 +71,7 @@ constexpr const char* kStageOfParts = "arms";
 constexpr const char* kStageOfMachine = "machine";
 constexpr const char* kStageOfStandstills = "standstills";
 constexpr const char* kStageOfNames = "names";
+constexpr const char* kStageOfLinks = "links";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
 constexpr int kLost = static_cast<int>(ExitCode::rank_failed);
@@ -123,6 +126,16 @@ std::vector<double> standstills(Job& job) {
   return seconds;
 }
 
+/// The links of each rank's host as they are now. On rank 0, by rank. Collective.
+std::vector<std::vector<HostLink>> links_of_hosts(Job& job) {
+  std::vector<std::vector<HostLink>> all;
+  for (const std::string& text : launch::gather(job.session().control(), "links", json_line(to_json(host_links())))) {
+    const nlohmann::json theirs = parse_json(text);
+    all.push_back(host_links_from_json(JsonPart(theirs)));
+  }
+  return all;
+}
+
 /// What each rank's host is called in lists of nodes. On rank 0, by rank. Collective.
 std::vector<std::string> names_of_nodes(Job& job) {
   return launch::gather(job.session().control(), "node", launch::node_name());
@@ -149,7 +162,9 @@ class Acceptance {
   }
 
   void measure() {
+    std::vector<std::vector<HostLink>> before = look_at_links();
     measure_machine();
+    measured_.host_links_before = std::move(before);
     if (measured_.stopped_because.empty()) {
       measure_steps();
       if (cell_.setup.config.mesh.ranks > 1) measure_parts();
@@ -159,6 +174,7 @@ class Acceptance {
       order_service(*job_, kAcceptanceService, {{"stage", kStageOfStandstills}});
       measured_.standstill_s = standstills(*job_);
     }
+    measured_.host_links_after = look_at_links();
     clock_.end();
     measured_.stages = clock_.stages();
   }
@@ -179,6 +195,13 @@ class Acceptance {
     what["config"] = to_message(cell_.setup.config);
     order_service(*job_, kAcceptanceService, what);
     job_->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+  }
+
+  /// By rank; of threads of one process, which share a host, of the first.
+  std::vector<std::vector<HostLink>> look_at_links() {
+    if (job_ == nullptr) return {host_links()};
+    order_service(*job_, kAcceptanceService, {{"stage", kStageOfLinks}});
+    return links_of_hosts(*job_);
   }
 
   void measure_machine() {
@@ -223,9 +246,9 @@ class Acceptance {
   void measure_steps() {
     const std::string name = fmt::format("training steps of {}", wanted_.run);
     if (wrong_data()) return clock_.skip(name, "a collective gave a wrong result");
-    if (clock_.left_s() <= 0) return clock_.skip(name, clock_.spent());
     config::RunConfig config = cell_.setup.config;
     const double each_s = step_s();
+    if (!clock_.admits(name, each_s * static_cast<double>(kFewestSteps + config.train.warmup))) return;
     const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
     if (steps == 0) return clock_.skip(name, clock_.spent());
     config.train.steps = steps;
@@ -244,6 +267,7 @@ class Acceptance {
 
   void measure_parts() {
     if (!trial_) return clock_.skip(kParts, "the training steps were not measured");
+    if (!clock_.admits(kParts, round_s() * kFewestArmRounds)) return;
     const int rounds = clock_.fitting(effort_.arm_rounds, kFewestArmRounds, round_s(), 0.5);
     if (rounds == 0) return clock_.skip(kParts, clock_.spent());
     clock_.begin(kParts, round_s() * rounds);
@@ -276,7 +300,7 @@ class Acceptance {
     const char* const name = "soak";
     if (!trial_) return clock_.skip(name, "the training steps were not measured");
     const engine::Setup arms = set_up_arms(cell_.setup.config, effort_.arm_rounds);
-    if (clock_.left_s() < round_s() * effort_.arm_rounds) return clock_.skip(name, clock_.spent());
+    if (!clock_.admits(name, round_s() * effort_.arm_rounds)) return;
     clock_.begin(name, clock_.left_s());
     for (double longest_s = 0; clock_.left_s() > longest_s;) {
       const double began_s = clock_.spent_s();
@@ -510,6 +534,10 @@ void serve_acceptance(Job& job, const JsonPart& order) {
   constexpr std::int64_t kMost = 1'000'000'000;
   if (order.at("stage").text() == kStageOfStandstills) {
     standstills(job);
+    return;
+  }
+  if (order.at("stage").text() == kStageOfLinks) {
+    links_of_hosts(job);
     return;
   }
   if (order.at("stage").text() == kStageOfNames) {

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "accept/element.h"
+#include "accept/tournament.h"
+
+namespace fsdpbench::accept {
+
+/// One rail of one pair, over the median of its like.
+struct Value {
+  Pairing pair;
+  int rail = 0;
+  std::size_t round = 0;
+  double rate = 1;    ///< one way
+  double duplex = 1;  ///< both ways / one way
+};
+
+/// Who uses what.
+class Parts {
+ public:
+  explicit Parts(const Cluster& cluster)
+      : one_node_(cluster.one_node()), rails_(cluster.rails), groups_(groups_of(cluster)) {}
+
+  const Groups& groups() const { return groups_; }
+  bool within_group(const Pairing& p) const { return groups_.same(p.a, p.b); }
+  bool grouped() const { return groups_.count() > 1; }
+  int group_of(int end) const { return groups_.of[static_cast<std::size_t>(end)]; }
+  const std::vector<int>& members(int group) const { return groups_.members[static_cast<std::size_t>(group)]; }
+
+  Element end(int index, int rail) const {
+    return one_node_ ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::nic, index, rail};
+  }
+
+  /// All parts that a value goes through, the finest first.
+  std::vector<Element> of(const Value& v) const {
+    std::vector<Element> parts{{Element::Kind::link, v.pair.a, v.pair.b}, end(v.pair.a, v.rail), end(v.pair.b, v.rail)};
+    const bool rails = rails_ > 1;
+    if (rails) {
+      parts.push_back({Element::Kind::node, v.pair.a, 0});
+      parts.push_back({Element::Kind::node, v.pair.b, 0});
+      parts.push_back({Element::Kind::rail, v.rail, 0});
+    }
+    if (!grouped()) return parts;
+    const int a = group_of(v.pair.a), b = group_of(v.pair.b);
+    if (a != b) parts.push_back({Element::Kind::uplink, std::min(a, b), std::max(a, b)});
+    const auto add_group = [&](int group) {
+      parts.push_back({Element::Kind::switch_, group, 0});
+      if (rails) parts.push_back({Element::Kind::leaf_rail, group, v.rail});
+    };
+    add_group(a);
+    if (b != a) add_group(b);
+    return parts;
+  }
+
+  bool uses(const Value& v, const Element& part) const {
+    const std::vector<Element> parts = of(v);
+    return std::ranges::find(parts, part) != parts.end();
+  }
+
+ private:
+  bool one_node_;
+  int rails_;
+  Groups groups_;
+};
+
+/// What is usual for one kind of figure.
+struct Norm {
+  double usual = 1;
+  double deviation = 0;  ///< relative
+};
+
+/// [0] is of pairs between groups, [1] of those within. Between nodes one flow has its NIC's rate however far it goes, so
+/// both are the same; within a node another socket may well be slower to reach.
+struct Norms {
+  std::array<Norm, 2> rate, duplex;
+};
+
+/// `apart`: pairs within groups and between them are not compared.
+Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apart);
+
+/// Of one round of measurements, each rail of each pair.
+std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t round, const Parts& parts,
+                             const Norms& norms);
+
+}  // namespace fsdpbench::accept

@@ -1,0 +1,120 @@
+// Links of hosts as an acceptance looks at them before and after, in folders that stand for /sys.
+
+#include "app/acceptance/link_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "acceptance_cases.h"
+#include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/node_lists.h"
+#include "support/temporary_folder.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Verdict;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// A host with an interface, a bridge without a device, and a port of an InfiniBand adapter.
+struct HostFolder {
+  TemporaryFolder sys;
+
+  HostFolder() {
+    set("class/net/eth0/device/vendor", "0x15b3");
+    set("class/net/eth0/operstate", "up");
+    set("class/net/eth0/speed", "100000");
+    set("class/net/eth0/carrier_changes", "1");
+    set("class/net/eth0/statistics/rx_errors", "0");
+    set("class/net/eth0/statistics/tx_errors", "2");
+    set("class/net/eth0/statistics/rx_dropped", "17");
+    set("class/net/docker0/operstate", "down");
+    set("class/infiniband/mlx5_2/ports/1/state", "4: ACTIVE");
+    set("class/infiniband/mlx5_2/ports/1/rate", "400 Gb/sec (4X NDR)");
+    set("class/infiniband/mlx5_2/ports/1/counters/link_downed", "3");
+    set("class/infiniband/mlx5_2/ports/1/counters/symbol_error", "0");
+    set("class/infiniband/mlx5_2/ports/1/counters/port_rcv_errors", "5");
+  }
+  void set(const std::string& file, const std::string& text) const { (void)sys.write(file, text + "\n"); }
+  std::vector<HostLink> links() const { return host_links(sys.path()); }
+};
+
+TEST(HostLinks, AreReadAndTravel) {
+  const HostFolder host;
+  const nlohmann::json sent = to_json(host.links());
+  const std::vector<HostLink> links = host_links_from_json(JsonPart(sent));
+  ASSERT_THAT(links, SizeIs(2)) << "a bridge has no cable";
+  EXPECT_EQ(links[0].name, "eth0");
+  EXPECT_TRUE(links[0].up);
+  EXPECT_DOUBLE_EQ(links[0].gbit_per_s, 100);
+  EXPECT_EQ(links[0].downs, 1);
+  EXPECT_THAT(links[0].errors, ElementsAre(std::pair("rx_errors", 0), std::pair("tx_errors", 2), std::pair("rx_dropped", 17)));
+  EXPECT_EQ(links[1].name, "mlx5_2 port 1");
+  EXPECT_TRUE(links[1].up);
+  EXPECT_DOUBLE_EQ(links[1].gbit_per_s, 400);
+  EXPECT_EQ(links[1].downs, 3);
+  EXPECT_THAT(host_links(host.sys.path() / "nothing"), IsEmpty());
+}
+
+TEST(HostLinks, AnErrorThatWasCountedMeanwhileIsToldAndFailsNobody) {
+  const Trial trial = trial_with_exposed(0.05);
+  const HostFolder host;
+  AcceptanceMeasurements m = measured({});
+  m.host_links_before = m.host_links_after = {host.links()};
+  const AcceptanceReport quiet = judge_acceptance(wanted(), m, &trial);
+  ASSERT_TRUE(judgement(quiet, kHostLinkRule, Verdict::pass));
+  EXPECT_EQ(judgement(quiet, kHostLinkRule, Verdict::pass)->sentence,
+            "none of 2 links of 1 host went down, is slower than that of most hosts, or counted errors");
+  host.set("class/infiniband/mlx5_2/ports/1/counters/symbol_error", "12");
+  m.host_links_after = {host.links()};
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(report.verdict, Verdict::pass) << acceptance_table(report);
+  EXPECT_THAT(acceptance_table(report), HasSubstr("mlx5_2 port 1 of node counted 12 more symbol_error while it was measured"));
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("\n- host links: mlx5_2 port 1 of node counted 12 more"));
+  EXPECT_THAT(acceptance_metrics(report), HasSubstr("figure=\"mlx5_2 port 1 of node\",host=\"node\",nic=\"mlx5_2 port 1\"} 1\n"));
+}
+
+TEST(HostLinks, ALinkThatWentDownMeanwhileFailsItsHost) {
+  const std::vector<std::string> hosts{"a", "a", "b", "b"};
+  const HostFolder good, bad;
+  const std::vector<std::vector<HostLink>> before{good.links(), good.links(), bad.links(), bad.links()};
+  EXPECT_EQ(judge_host_links(hosts, before, before).front().verdict, Verdict::pass);
+  bad.set("class/infiniband/mlx5_2/ports/1/counters/link_downed", "4");  // and came up again
+  const auto fell = judge_host_links(hosts, before, {good.links(), good.links(), bad.links(), bad.links()});
+  ASSERT_THAT(fell, SizeIs(1));
+  EXPECT_EQ(fell.front().verdict, Verdict::fail);
+  EXPECT_EQ(fell.front().sentence, "mlx5_2 port 1 of b went down while it was measured");
+  EXPECT_THAT(fell.front().ranks, ElementsAre(2, 3));
+  bad.set("class/net/eth0/operstate", "down");
+  EXPECT_THAT(judge_host_links(hosts, before, {good.links(), good.links(), bad.links(), bad.links()}), SizeIs(2));
+  HostLink was_down{.name = "eth1"}, came_up{.name = "eth1", .up = true, .gbit_per_s = 100, .downs = 1};
+  EXPECT_EQ(judge_host_links({"a"}, {{was_down}}, {{came_up}}).front().verdict, Verdict::pass);
+}
+
+TEST(HostLinks, ALinkThatIsWorseThanThoseOfMostHostsIsTold) {
+  const std::vector<std::string> hosts{"a", "b", "c", "d"};
+  const HostFolder good, slow, down;
+  slow.set("class/infiniband/mlx5_2/ports/1/rate", "200 Gb/sec (2X NDR)");
+  down.set("class/net/eth0/operstate", "down");
+  const std::vector<std::vector<HostLink>> links{good.links(), slow.links(), down.links(), good.links()};
+  const auto told = judge_host_links(hosts, links, links);
+  ASSERT_THAT(told, SizeIs(2));
+  EXPECT_EQ(told[0].sentence, "mlx5_2 port 1 of b has 200 Gbit/s, and most hosts have 400");
+  EXPECT_EQ(told[1].sentence, "eth0 of c is down, and up on 3 of 4 hosts");
+  EXPECT_EQ(told[0].verdict, Verdict::unrated);
+  EXPECT_EQ(told[1].verdict, Verdict::unrated);
+  // Of two hosts neither is most hosts, and a port that nobody uses is down everywhere.
+  EXPECT_EQ(judge_host_links({"a", "b"}, {links[0], links[1]}, {links[0], links[1]}).front().verdict, Verdict::pass);
+  EXPECT_EQ(judge_host_links({"c", "e"}, {links[2], links[2]}, {links[2], links[2]}).front().verdict, Verdict::pass);
+  EXPECT_THAT(judge_host_links({"a"}, {{}}, {{}}), IsEmpty()) << "nothing is known of a host without links";
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
