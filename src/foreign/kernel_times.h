@@ -4,31 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/enum_table.h"
 #include "foreign/job_trace.h"
+#include "foreign/kernel_kinds.h"
 #include "foreign/recognise.h"
-#include "schedule/op.h"
 
 namespace fsdpbench::foreign {
-
-/// What a row of the device is for.
-enum class KernelKind : std::uint8_t {
-  products,       ///< matrix products and convolutions
-  attention,      ///< fused
-  elementwise,    ///< with normalisation, reductions and indexing
-  optimizer,      ///< all that it launches, and the norm of gradients
-  copies,         ///< with fills, casts, and copies between layouts
-  communication,  ///< collectives and messages
-  other,
-};
-/// "products"
-std::string_view to_string(KernelKind kind);
-
-/// By what the row is, its name, and the part of the step that it was launched in, where that is known.
-KernelKind kernel_kind(Activity activity, std::string_view name, std::optional<schedule::Phase> phase);
 
 /// Rows of one kind, or of one kind and name, on all ranks and in all steps.
 struct KernelSum {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "foreign/explain.h"
+#include "foreign/kernel_kinds.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "foreign/recorded_jobs.h"
@@ -55,7 +56,8 @@ TEST(KernelTimes, NamesTellKinds) {
   };
   for (const auto& [name, kind] : kinds) EXPECT_EQ(to_string(kind_by_name(name)), to_string(kind)) << name;
   // An optimizer without a fused kernel multiplies and adds like others.
-  EXPECT_EQ(kind_by_name("void at::native::vectorized_elementwise_kernel<4, MulFunctor>()", Phase::optimizer), optimizer);
+  EXPECT_EQ(kind_by_name("void at::native::vectorized_elementwise_kernel<4, MulFunctor>()", Phase::optimizer),
+            optimizer);
   EXPECT_EQ(kind_by_name("void direct_copy_kernel_cuda()", Phase::optimizer), copies);
   EXPECT_EQ(kernel_kind(Activity::collective, "ncclDevKernel_AllGather", {}), communication);
   EXPECT_EQ(kernel_kind(Activity::copy, "Memcpy HtoD", {}), copies);
