@@ -910,6 +910,7 @@ class TraceExplanation(Record):
     recognition: Recognition = field("object", "Recognition", "", "what kind of job it is")
     step: JobStepMean = field("object", "JobStepMean", "", "parts of the step, means over ranks and steps")
     collectives: Records[JobCollective] = field("list of object", "JobCollective", "", "collectives by kind, unit and phase, the most exposed first")
+    kernels: JobKernelTimes = field("object", "JobKernelTimes", "", "kernels by kind, and those that take most time")
     contention: Records[Contention] = field("list of object", "Contention", "", "kernels that run slower beside collectives, those that lose most time first")
     late_launches_pct: Optional[float] = field("number", "", "%", "share of computation that began right after its launch")
     clock_residual_ns: int = field("whole number", "", "ns", "error that the clocks of ranks may have")
@@ -1016,6 +1017,37 @@ class JobCollective(Record):
     bytes: Optional[int] = field("whole number", "", "B", "of a message")
     group_size: Optional[int] = field("whole number", "", "", "number of ranks that take part")
     busbw_gb_per_s: Optional[float] = field("number", "", "GB/s", "of the transfer, as nccl-tests defines it")
+    arrival: Optional[JobArrival] = field("object", "JobArrival", "", "how far apart ranks arrive; absent where no collective has the rows of all its ranks")
+
+
+class JobArrival(Record):
+    """How far apart ranks arrive: from the first one's begin to the last one's."""
+
+    times: int = field("whole number", "", "", "collectives that were compared, in all steps")
+    median_ms: float = field("number", "", "ms", "median")
+    worst_ms: float = field("number", "", "ms", "the largest")
+    last_rank: Optional[int] = field("whole number", "", "", "rank that was last most often; absent if all arrived at once")
+    last_pct: float = field("number", "", "%", "how often that rank was last")
+
+
+class JobKernelTimes(Record):
+    """Where the time of kernels went, by kind and by name."""
+
+    total_ms: float = field("number", "", "ms", "time of all kernels in all steps of all ranks, from begin to end of each; those that run at once count twice")
+    by_kind: Records[JobKernels] = field("list of object", "JobKernels", "", "by kind, the most time first; they add up to `total_ms`")
+    top: Records[JobKernels] = field("list of object", "JobKernels", "", "by name, the most time first; at most ten")
+
+
+class JobKernels(Record):
+    """Kernels of one kind, or of one kind and name, on all ranks."""
+
+    kernel: Optional[str] = field("text", "", "", "name; absent: all of the kind")
+    kind: str = field("text", "", "", "`products`, `attention`, `elementwise` (with normalisation), `optimizer`, `copies`, `communication` or `other`")
+    launches: int = field("whole number", "", "", "in all steps of all ranks")
+    total_ms: float = field("number", "", "ms", "time in all steps of all ranks, from begin to end of each")
+    a_step: float = field("number", "", "", "launches, mean over ranks and steps")
+    ms: float = field("number", "", "ms", "time, mean over ranks and steps")
+    share_pct: float = field("number", "", "%", "share of the time of all kernels")
 
 
 class Contention(Record):
@@ -1068,6 +1100,7 @@ class JobRank(Record):
     file: str = field("text", "", "", "its trace")
     clock_offset_ns: int = field("whole number", "", "ns", "to the first rank's clock")
     overlap_pct: Optional[float] = field("number", "", "%", "of communication, what is hidden, over the whole file; absent without communication")
+    overlap_hta_pct: Optional[float] = field("number", "", "%", "the same as HolisticTraceAnalysis counts it: by its own kinds of kernels, without what was launched after the last profiled step began; absent without communication or kernels of a device")
     most_allocated_bytes: Optional[int] = field("whole number", "", "B", "by the allocator; absent if the trace does not say")
     most_reserved_bytes: Optional[int] = field("whole number", "", "B", "likewise")
     streams: Records[Stream] = field("list of object", "Stream", "", "of its device")

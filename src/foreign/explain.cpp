@@ -43,7 +43,43 @@ struct CollectiveSums {
   std::int64_t ns = 0, waited_ns = 0, exposed_ns = 0;
   std::size_t times = 0;
   CauseTimes causes;
+  std::vector<std::int64_t> skews_ns;
+  std::map<int, std::size_t> last;  // by place of the rank, of those that were last by any time
 };
+
+/// How far apart the ranks of a collective began it, and who was last; none where one of its ranks has no row of it.
+struct Arrivals {
+  std::int64_t skew_ns = 0;
+  int last = -1;
+};
+std::optional<Arrivals> arrivals_at(const MatchedCollective& one, std::int64_t group_size, const JobTrace& job,
+                                    const MatchedCollectives& matched) {
+  const std::size_t all = group_size > 0 ? static_cast<std::size_t>(group_size) : job.ranks.size();
+  if (one.parts.size() < std::max<std::size_t>(all, 2)) return std::nullopt;
+  const auto begin_of = [&](const MatchedCollective::Part& part) {
+    const RankRows& rank = job.ranks[static_cast<std::size_t>(part.rank)];
+    return rank.device[static_cast<std::size_t>(part.row)].begin_ns + matched.offset_ns(part.rank);
+  };
+  const auto [first, last] = std::ranges::minmax_element(one.parts, {}, begin_of);
+  const std::int64_t skew = begin_of(*last) - begin_of(*first);
+  return Arrivals{skew, skew > 0 ? last->rank : -1};
+}
+
+std::optional<ArrivalSkew> skew_of(CollectiveSums& sums, const JobTrace& job) {
+  if (sums.skews_ns.empty()) return std::nullopt;
+  ArrivalSkew skew;
+  skew.times = sums.skews_ns.size();
+  skew.worst_ms = static_cast<double>(std::ranges::max(sums.skews_ns)) * kMs;
+  skew.median_ms = static_cast<double>(upper_median(std::move(sums.skews_ns))) * kMs;
+  std::size_t most = 0;
+  for (const auto& [place, times] : sums.last) {
+    if (times <= most) continue;
+    most = times;
+    skew.last_rank = job.ranks[static_cast<std::size_t>(place)].rank;
+    skew.last_pct = 100.0 * static_cast<double>(times) / static_cast<double>(skew.times);
+  }
+  return skew;
+}
 
 double bus_factor(Communication kind, int ranks) {
   const double n = ranks;
@@ -209,6 +245,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
   std::map<int, std::int64_t> late;
   std::int64_t waited = 0;
   std::size_t steps = 0, launches = 0, late_launches = 0;
+  std::vector<bool> arrived(matched.all().size(), false);
   metrics::StepBreakdown total;
   CauseTimes causes;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -217,6 +254,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
     ExplainedRank out;
     out.rank = rank.rank;
     out.overlap_pct = overlap_pct(rank);
+    out.overlap_hta_pct = overlap_by_hta(job, rank);
     out.clock_offset_ns = matched.offset_ns(static_cast<int>(r));
     for (const MemoryRow& row : rank.memory) {
       if (row.allocated >= 0) out.most_allocated = std::max(out.most_allocated.value_or(0), row.allocated);
@@ -261,6 +299,15 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
         ++sum.times;
         sum.ns += row.end_ns - row.begin_ns;
         sum.waited_ns += matched.last_arrival(static_cast<int>(r), use.row).at_ns - row.begin_ns;
+        if (const int one = matched.of_row(static_cast<int>(r), use.row);
+            one >= 0 && !arrived[static_cast<std::size_t>(one)]) {
+          arrived[static_cast<std::size_t>(one)] = true;
+          const std::int64_t size = use.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(use.group)].size;
+          if (const auto all = arrivals_at(matched.all()[static_cast<std::size_t>(one)], size, job, matched)) {
+            sum.skews_ns.push_back(all->skew_ns);
+            if (all->last >= 0) ++sum.last[all->last];
+          }
+        }
         if (const auto here = exposed.find(use.row); here != exposed.end()) {
           sum.exposed_ns += here->second.first;
           add(here->second.second, sum.causes);
@@ -298,6 +345,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
       if (sum.causes[cause] > sum.causes[worst]) worst = cause;
     }
     row.worst = sum.exposed_ns > 0 ? worst : Cause::unknown;
+    row.arrival = skew_of(sum, job);
     e.collectives.push_back(std::move(row));
   }
   std::ranges::stable_sort(e.collectives, std::greater<>(), &ExplainedCollective::exposed_ms);
@@ -311,6 +359,8 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
   e.steps_ms = slowest_ms(e);
   if (!e.steps_ms.empty()) e.step_ms = metrics::summarize(e.steps_ms);
   e.contention = find_contention(job, found, steps);
+  e.kernels = find_kernel_times(job, found);
+  e.rank_steps = steps;
   for (const std::string& note : job.notes) e.notes.push_back(note);
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     for (const std::string& note : job.ranks[r].notes) {

@@ -7,6 +7,7 @@
 
 #include "base/enum_table.h"
 #include "foreign/job_causes.h"
+#include "foreign/kernel_times.h"
 #include "foreign/late_rank.h"
 #include "foreign/recognise.h"
 #include "metrics/cause.h"
@@ -31,11 +32,20 @@ struct ExplainedStep {
 struct ExplainedRank {
   int rank = 0;
   std::vector<ExplainedStep> steps;
-  /// 100 |U(comm) and U(comp)| / U(comm) over the whole file, as HTA's get_comm_comp_overlap; absent without
-  /// communication.
+  /// 100 |U(comm) and U(comp)| / U(comm) over the whole file; absent without communication.
   std::optional<double> overlap_pct;
+  std::optional<double> overlap_hta_pct;                      ///< as HTA itself counts it (overlap_by_hta)
   std::optional<std::int64_t> most_allocated, most_reserved;  ///< bytes; absent if the trace has no memory rows
   std::int64_t clock_offset_ns = 0;                           ///< to the first rank's clock
+};
+
+/// How far apart ranks arrive at collectives that all ranks of their group have in their files: from the first one's
+/// begin to the last one's.
+struct ArrivalSkew {
+  std::size_t times = 0;  ///< collectives that were compared, in all steps
+  double median_ms = 0, worst_ms = 0;
+  int last_rank = -1;   ///< the number of the rank that was last most often; -1: all arrived at once
+  double last_pct = 0;  ///< how often it was
 };
 
 /// Collectives that do the same: one kind, unit and phase. Milliseconds are means over ranks and steps, a step.
@@ -46,7 +56,8 @@ struct ExplainedCollective {
   int ranks = 0;            ///< of its group; 0: not told
   double times = 0;         ///< a step
   double time_ms = 0, waited_ms = 0, exposed_ms = 0;
-  std::optional<double> busbw_gb_s;  ///< of the transfer without waiting, as nccl-tests; absent without size or group
+  std::optional<double> busbw_gb_s;    ///< of the transfer without waiting, as nccl-tests; absent without size or group
+  std::optional<ArrivalSkew> arrival;  ///< absent where no collective has the rows of all its ranks
   CauseMs causes_ms;
   metrics::Cause worst = metrics::Cause::unknown;  ///< the cause that has most of exposed_ms
 };
@@ -70,6 +81,8 @@ struct Explanation {
   CauseMs causes_ms;
   std::vector<metrics::CauseShare> causes;       ///< the same, the largest first, with what would help (advice.h)
   std::vector<ExplainedCollective> collectives;  ///< the most exposed first
+  KernelTimes kernels;                           ///< of all ranks and steps
+  std::size_t rank_steps = 0;                    ///< steps of all ranks together: over which means are
   std::vector<Contention> contention;            ///< the most time first; of more than 5 % and 8 launches either way
   double late_launches_pct = 0;                  ///< of computation that began right after its launch
   bool launches_known = false;

@@ -86,7 +86,7 @@ class RowStep : public metrics::StepFacts {
   }
 
   std::vector<Stall> find() {
-    const trace::StepWindow window{step_.window.begin, step_.window.end, step_.window.end};
+    const trace::StepWindow window{step_.window.begin, step_.window.end, next_launched_ns()};
     const metrics::StepView view(ops_, records_, window, std::move(edges_));
     IntervalSet loads;
     const IntervalSet& all = found_.cut.loads;
@@ -151,6 +151,17 @@ class RowStep : public metrics::StepFacts {
     return device(row_at(i)).end_ns - matched_.last_arrival(place_, row_at(i)).at_ns;
   }
   std::int32_t row_at(int i) const { return rows_[static_cast<std::size_t>(i)]; }
+
+  /// Until when the host kept the device waiting after the step's last row: until it had launched what runs next. The
+  /// end of the step where that began right after its launch, and where nothing follows in the trace.
+  std::int64_t next_launched_ns() const {
+    const auto next = std::ranges::lower_bound(rank_.device, step_.window.end, {}, &DeviceRow::begin_ns);
+    if (next == rank_.device.end() || computes_on_host_) return step_.window.end;
+    if (next->launch < 0) return step_.window.begin;  // nothing says that it was late
+    const std::int64_t launched = rank_.host[static_cast<std::size_t>(next->launch)].end_ns;
+    if (next->begin_ns - launched <= slack_) return step_.window.end;
+    return std::clamp(launched, step_.window.begin, step_.window.end);
+  }
 
   /// Ops in the order of their launches, and what ended when.
   void find_order() {

@@ -49,7 +49,8 @@ class JobTypes {
 /// nobody let it begin earlier. What begins right after its launch was launched late: the host was blocked by an event
 /// (a limit), by the device (a sync), or was busy; if it was neither, a gather was launched on demand. A prefetch would
 /// have stood before the reduction that a gather in backward stands behind. Time in which a loader runs and nothing
-/// else is the loader's.
+/// else is the loader's. A gap is the host's only until what ends it had been launched, also between two steps; what
+/// it waited for after that, if no row of the device tells, is unknown.
 std::vector<metrics::Stall> find_job_stalls(const JobTrace& job, const Recognition& found,
                                             const MatchedCollectives& matched, const JobTypes& types, int rank,
                                             std::size_t step);

@@ -10,9 +10,11 @@
 #include "base/enum_table.h"
 #include "base/error.h"
 #include "config/fields.h"
+#include "dialects/words/fsdpbench.h"
 #include "foreign/host_words.h"
 #include "foreign/job_kind.h"
 #include "foreign/job_words.h"
+#include "foreign/kernel_kinds.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -214,6 +216,7 @@ void find_training_facts(const JobTrace& job, Recognition& r) {
     }
   }
   facts.backward_shard = group_ranks(rank, uses, Purpose::parameters, Phase::backward);
+  r.backward_mesh_told = facts.backward_shard > 0;
   int again = 0, forward = 0;
   bool root_again = false, first_reduces = false, first_replicates = false;
   std::int32_t gathers_on = -1, reduces_on = -1;
@@ -305,6 +308,71 @@ std::optional<ToldPrefetch> told_prefetch(const RankRows& rank, const HostWords&
   return told;
 }
 
+/// Backward's gathers on a smaller group than forward's are reshard_after_forward=N. Without sizes of groups nothing
+/// tells it from true, where N could be any number that divides the shards.
+void find_reshard_group(Recognition& r, Finding& found) {
+  const TrainingFacts& facts = r.facts;
+  if (!facts.reshards) return;
+  if (r.backward_mesh_told) {
+    if (facts.backward_shard < facts.shard) {
+      found.evidence =
+          fmt::format("backward gathers within groups of {}, forward within {}", facts.backward_shard, facts.shard);
+    }
+    return;
+  }
+  bool divides = false;
+  for (int ranks = 2; ranks < facts.shard; ++ranks) divides = divides || facts.shard % ranks == 0;
+  if (!divides) return;
+  found.confidence = std::min(found.confidence, 0.6);
+  r.unknown.push_back(
+      "Whether backward gathers within smaller groups than forward (reshard_after_forward as a number): the sizes of "
+      "its groups are not in the trace.");
+}
+
+/// Blocks whose forward runs again in backward. Products are the same kernels in both, and so are many elementwise
+/// ones; but of all kernels that each block launches in forward, some only run again where its forward does.
+void find_checkpointing(const RankRows& rank, const HostWords& words, const JobStep& step, int compute_stream,
+                        Recognition& r) {
+  struct Launches {
+    int forward = 0, backward = 0;
+  };
+  std::map<std::int32_t, Launches> by_name;
+  int recomputed = 0, own_forward = 0, in_backward = 0;
+  for (const std::int32_t index : step.device) {
+    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+    if (row.kind != Activity::computation || row.stream != compute_stream) continue;
+    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    if (const auto own = dialects::own_name(name)) {
+      recomputed += own->op == "recompute";
+      own_forward += own->op == "forward";
+      continue;
+    }
+    const auto phase = words.phase(row.launch);
+    in_backward += phase == Phase::backward;
+    const KernelKind kind = kernel_kind(row.kind, name, phase);
+    if (kind != KernelKind::attention && kind != KernelKind::elementwise) continue;
+    ++(phase == Phase::backward ? by_name[row.name].backward : by_name[row.name].forward);
+  }
+  if (own_forward > 0) {
+    r.findings.push_back({"activation checkpointing", recomputed > 0 ? "true" : "false",
+                          fmt::format("{} forwards run again in backward", recomputed), 0.99});
+    return;
+  }
+  constexpr int kFewest = 3;
+  int names = 0, again = 0;
+  for (const auto& [name, launches] : by_name) {
+    if (launches.forward < std::max(2, r.facts.units)) continue;  // not of each block
+    ++names;
+    again += launches.backward * 2 >= launches.forward;
+  }
+  if (in_backward == 0 || names < kFewest) return;
+  const bool all = again == names;
+  if (!all && again * 4 > names * 3) return;  // nobody knows
+  r.findings.push_back({"activation checkpointing", all ? "true" : "false",
+                        fmt::format("{} of {} kernels of each block's forward run in backward, too", again, names),
+                        all ? 0.9 : 0.8});
+}
+
 void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
   const RankRows& rank = job.ranks.front();
   const RecognisedRank& first = r.ranks.front();
@@ -347,6 +415,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
       found.evidence = words.layout_copy.empty() ? "no copies between layouts" : "copies: " + words.layout_copy;
       found.confidence = words.layout_copy.empty() ? 0.6 : 0.95;
     }
+    if (std::string_view(what) == "reshard after forward") find_reshard_group(r, found);
     if (std::string_view(what).ends_with("prefetch")) {
       // Of the nearest schedule of an order that none has, the prefetching may be another one.
       found.confidence = r.facts.prefetch ? std::min(sure, 0.95) : match.distance == 0 ? sure : std::min(sure, 0.6);
@@ -446,6 +515,8 @@ Recognition recognise(const JobTrace& job) {
           {"accumulation", std::to_string(facts.accumulate), "forward and backward alternate so often", 0.9});
     }
     find_schedule(job, words, host_words.front(), r);
+    find_checkpointing(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step], first.compute_stream,
+                       r);
     r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
     if (r.schedule) {
       for (const HostSync& sync : r.syncs) {

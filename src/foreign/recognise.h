@@ -54,6 +54,7 @@ struct Recognition {
   UnitTable table;
   TrainingFacts facts;
   bool mesh_told = false;                 ///< else facts has the job's ranks as shards
+  bool backward_mesh_told = false;        ///< the sizes of groups in which backward gathers
   std::vector<RecognisedRank> ranks;      ///< as JobTrace::ranks
   std::size_t reference_step = 0;         ///< of the first rank: the one that recognition looked at
   std::optional<ScheduleMatch> schedule;  ///< of sharded jobs

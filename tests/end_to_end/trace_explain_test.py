@@ -39,6 +39,34 @@ class TraceExplain(Program):
         stalled = step["exposed_comm_ms"] + step["exposed_copy_ms"] + step["idle_ms"]
         self.assertAlmostEqual(sum(step["causes_ms"].values()), stalled, places=6)
 
+    def test_kernels_by_kind_add_up_and_ranks_arrive_apart(self) -> None:
+        self.simulate("slow", "inject.slow_rank=1", "inject.slow_rank_factor=1.5")
+        recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
+        for traces in ("slow/trace", str(recorded / "fsdp2")):
+            with self.subTest(traces):
+                answer = json.loads(self.call("trace", "explain", traces, "--json").stdout)
+                kernels = answer["kernels"]
+                self.assertGreater(kernels["total_ms"], 0)
+                self.assertAlmostEqual(sum(k["total_ms"] for k in kernels["by_kind"]), kernels["total_ms"], places=6)
+                self.assertAlmostEqual(sum(k["share_pct"] for k in kernels["by_kind"]), 100, places=6)
+                self.assertTrue({"communication", "optimizer"} <= {k["kind"] for k in kernels["by_kind"]}, kernels)
+                self.assertLessEqual(sum(k["total_ms"] for k in kernels["top"]), kernels["total_ms"] + 1e-6)
+                text = self.call("trace", "explain", traces).stdout
+                for title in ("Kernels by kind", "Kernels that take most", "How far apart ranks arrive"):
+                    self.assertIn(title, text)
+        # The slow rank comes last wherever its computation makes the others wait.
+        answer = json.loads(self.call("trace", "explain", "slow/trace", "--json").stdout)
+        worst = max((c["arrival"] for c in answer["collectives"] if "arrival" in c), key=lambda a: a["worst_ms"])
+        self.assertEqual(worst["last_rank"], 1)
+        self.assertGreater(worst["worst_ms"], 0)
+
+    def test_overlap_as_hta_counts_it(self) -> None:
+        """`make hta` compares the number with HTA's own."""
+        self.simulate("run")
+        answer = json.loads(self.call("trace", "explain", "run/trace", "--json").stdout)
+        self.assertIn("overlap_hta_pct", answer["ranks"][0])
+        self.assertIn("as HolisticTraceAnalysis counts it", self.call("trace", "explain", "run/trace").stdout)
+
     def test_a_knob_that_the_run_lacks_is_found(self) -> None:
         self.simulate("none", "fsdp.backward_prefetch=none")
         answer = json.loads(self.call("trace", "explain", "none/trace", "--json").stdout)

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "foreign/advice.h"
 #include "foreign/corpus.h"
@@ -202,6 +205,46 @@ TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {
       }
     }
   }
+}
+
+corpus::CaseSpec case_named(const std::string& name) {
+  for (corpus::CaseSpec& spec : corpus::all_cases()) {
+    if (spec.name == name) return std::move(spec);
+  }
+  throw std::runtime_error("no case " + name);
+}
+
+TEST(Recognise, ForwardsThatRunAgainInBackwardAreCheckpointing) {
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"fsdp2 checkpointing", "true"},
+                                                                      {"fsdp1 checkpointing", "true"},
+                                                                      {"fsdp2 hybrid", "false"},
+                                                                      {"fsdp2 bf16", "false"},
+                                                                      {"fsdp1 pairs", "false"},
+                                                                      {"fsdp2 amd", "false"}}) {
+    const Read read = read_case(case_named(name));
+    const Finding* found = read.found.find("activation checkpointing");
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(found->value, value) << name << ": " << found->evidence;
+  }
+}
+
+/// An int is told by the size of backward's groups; without sizes it is said that nothing tells.
+TEST(Recognise, ReshardingWithinGroupsIsToldOrNotKnown) {
+  const auto unknown = [](const Recognition& found) {
+    return std::ranges::any_of(found.unknown,
+                               [](const std::string& line) { return line.find("as a number") != std::string::npos; });
+  };
+  corpus::CaseSpec spec = case_named("fsdp2 reshard-2");
+  const Read told = read_case(spec);
+  EXPECT_EQ(told.found.find("reshard after forward")->value, "2");
+  EXPECT_THAT(told.found.find("reshard after forward")->evidence,
+              ::testing::HasSubstr("groups of 2, forward within 4"));
+  EXPECT_FALSE(unknown(told.found));
+  spec.dialect.collective_fields = false;
+  const Read untold = read_case(spec);
+  EXPECT_TRUE(unknown(untold.found));
+  EXPECT_LE(untold.found.find("reshard after forward")->confidence, 0.6);
+  EXPECT_FALSE(unknown(read_case(case_named("fsdp2 grad-op")).found));  // it does not reshard
 }
 
 }  // namespace

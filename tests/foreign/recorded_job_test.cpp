@@ -70,6 +70,9 @@ TEST_P(RecordedJob, IsCalledWhatItIs) {
   } else {
     EXPECT_EQ(found_.kind, JobKind::sharded);
     EXPECT_THAT(found_.name, HasSubstr(preset_ == "fsdp1" ? "FSDP1" : "FSDP2"));
+    if (const Finding* checkpointing = found_.find("activation checkpointing")) {
+      EXPECT_EQ(checkpointing->value, "false") << checkpointing->evidence;  // none of them was recorded with it
+    }
     ASSERT_TRUE(found_.schedule);
     const config::Fsdp& fsdp = found_.schedule->config.fsdp;
     EXPECT_EQ(fsdp.preset, preset_);

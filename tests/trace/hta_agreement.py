@@ -6,7 +6,9 @@ Makes a virtual environment in VENV_FOLDER with HTA from PyPI, under either of i
 download it (`make hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within 0.1 point, computation and everything else that is busy within
 0.1 % of the step of what the result says, rank by rank. Likewise traces of GPUs (made by GPU_TRACE), where HTA sees
 kernels and our figures come from the ops; one of them has values known beforehand. And of traces of other programs (made
-by CORPUS_FILES, where it was built) `trace explain` says the overlap that HTA does, within 0.1 point.
+by CORPUS_FILES, where it was built) `trace explain` says the overlap that HTA does, within 0.1 point: over the whole file,
+and in HTA's own window. FSDPBENCH_HTA_TRACES may name a folder with recorded traces of GPUs, a folder per job: of those
+HTA's own window is compared.
 """
 
 import json
@@ -152,13 +154,29 @@ def compare_others(python: Path, program: str, corpus_files: str, folder: Path) 
         (traces / "truth.txt").unlink()  # HTA takes it for a trace
         done = subprocess.run([program, "trace", "explain", str(traces), "--json"], check=True, capture_output=True,
                               text=True, timeout=300)
-        ours = {str(rank["rank"]): rank["overlap_pct"] for rank in json.loads(done.stdout)["ranks"]}
-        theirs = analyse(python, traces, "all")
-        assert sorted(ours) == sorted(theirs), f"{name}: HTA sees the ranks {sorted(theirs)} of {sorted(ours)}"
-        for rank, overlap in ours.items():
-            near(f"trace explain of {name}, rank {rank}, overlap in %", overlap, theirs[rank]["overlap_pct"], 0.1)
-        print(f"trace explain of {name}: overlap of rank 0: HTA {theirs['0']['overlap_pct']:.2f} %, "
-              f"ours {ours['0']:.2f} %; {len(ours)} ranks agree")
+        answer = json.loads(done.stdout)
+        for window, key, more in (("the whole file", "overlap_pct", ("all",)), ("its own window", "overlap_hta_pct", ())):
+            compare_overlap(f"{name} in {window}", answer, key, analyse(python, traces, *more))
+
+
+def compare_overlap(name: str, answer: dict, key: str, theirs: dict[str, dict[str, float]]) -> None:
+    """What `trace explain` says of each rank."""
+    ours = {str(rank["rank"]): rank[key] for rank in answer["ranks"]}
+    assert sorted(ours) == sorted(theirs), f"{name}: HTA sees the ranks {sorted(theirs)} of {sorted(ours)}"
+    for rank, overlap in ours.items():
+        near(f"trace explain of {name}, rank {rank}, overlap in %", overlap, theirs[rank]["overlap_pct"], 0.1)
+    first = min(ours, key=int)
+    print(f"trace explain of {name}: overlap of rank {first}: HTA {theirs[first]['overlap_pct']:.2f} %, "
+          f"ours {ours[first]:.2f} %; {len(ours)} ranks agree")
+
+
+def compare_recorded(python: Path, program: str, folder: Path) -> None:
+    jobs = sorted(path for path in folder.iterdir() if path.is_dir())
+    assert jobs, f"{folder}: no folder of traces"
+    for job in jobs:
+        done = subprocess.run([program, "trace", "explain", str(job), "--json"], check=True, capture_output=True,
+                              text=True, timeout=300)
+        compare_overlap(job.name, json.loads(done.stdout), "overlap_hta_pct", analyse(python, job))
 
 
 def main() -> None:
@@ -170,6 +188,8 @@ def main() -> None:
             compare_others(python, program, corpus_files, Path(temporary))
         else:
             print(f"{corpus_files} was not built: traces of other programs are not compared")
+    if recorded := os.environ.get("FSDPBENCH_HTA_TRACES"):
+        compare_recorded(python, program, Path(recorded))
     with tempfile.TemporaryDirectory() as temporary:
         compare_gpus(python, gpu_trace, Path(temporary))
     with tempfile.TemporaryDirectory() as temporary:

@@ -40,7 +40,8 @@ def job_page(path: Path) -> Page:
     page.verdict = _verdict(job)
     page.first = [t for t in (_findings(found), _helps(job)) if t.rows]
     page.pictures = [_breakdown(job), _causes(job), _timeline(job, path.parent), _collectives(job), _steps(step)]
-    page.tables = [t for t in (_knobs(job), _contention(job), _deviations(found), _unknown(found)) if t.rows]
+    page.tables = [t for t in (_knobs(job), _kernels(job, "by_kind"), _kernels(job, "top"), _arrivals(job),
+                               _contention(job), _deviations(found), _unknown(found)) if t.rows]
     page.traces = trace_attachments(path.parent)
     if found.has("schedule"):
         page.config = [("The schedule that it follows, in fsdpbench's keys",
@@ -278,6 +279,34 @@ def _contention(job: Node) -> Table:
     return Table("Slower beside collectives", ["kernel", "alone (µs)", "beside (µs)", "slower by", "a step"], rows,
                  note="Medians of launches in the same place of blocks that launch the same kernels: those that ran wholly "
                       "alone, and mostly beside a collective.")
+
+
+def _kernels(job: Node, which: str) -> Table:
+    by_name = which == "top"
+    rows = []
+    for one in job.child("kernels").children(which) if job.has("kernels") else []:  # earlier files have none
+        name = [clean(one.text("kernel"), 160)] if by_name else []
+        rows.append([*name, one.text("kind"), f"{one.required('a_step'):.3g}",
+                     milliseconds(one.required("ms")), percent(one.required("share_pct"))])
+    return Table("Kernels that take most" if by_name else "Kernels by kind",
+                 [*(["kernel"] if by_name else []), "kind", "launches a step", "a step", "of kernels"], rows,
+                 note="" if by_name else "Each from its begin to its end; those that run at once count twice.")
+
+
+def _arrivals(job: Node) -> Table:
+    rows = []
+    for one in job.children("collectives"):
+        arrival = one.child("arrival") if one.has("arrival") else None
+        if arrival is None or arrival.required("worst_ms") <= 0:
+            continue
+        rows.append((arrival.required("median_ms"),
+                     [clean(" ".join(filter(None, (one.text("kind"), one.text("unit")))), 120), one.text("phase"),
+                      milliseconds(arrival.required("median_ms")), milliseconds(arrival.required("worst_ms")),
+                      f"rank {arrival.required('last_rank'):.0f} ({percent(arrival.required('last_pct'))})"]))
+    rows.sort(key=lambda row: -row[0])
+    return Table("How far apart ranks arrive", ["collective", "phase", "median", "worst", "last most often"],
+                 [cells for _, cells in rows[:_MOST_ROWS]],
+                 note="From the first rank's begin to the last one's, of collectives that all ranks of the group have.")
 
 
 def _deviations(found: Node) -> Table:

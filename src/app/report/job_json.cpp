@@ -87,6 +87,24 @@ struct RankOfJob {
   std::optional<PartsOfStep> mean;
 };
 
+/// Kernels of one kind, or of one kind and name: over all ranks and steps, and a step.
+struct KernelsOfJob {
+  KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(of) {
+    total_ms = ms_of_job(sum.ns);
+    ms = total_ms / static_cast<double>(x.rank_steps);
+    a_step = static_cast<double>(sum.launches) / static_cast<double>(x.rank_steps);
+    if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(sum.ns) / static_cast<double>(x.kernels.ns);
+  }
+  const foreign::KernelSum& sum;
+  double total_ms = 0, ms = 0, a_step = 0, share_pct = 0;
+};
+
+std::vector<KernelsOfJob> kernels_of_job(const std::vector<foreign::KernelSum>& sums, const foreign::Explanation& x) {
+  std::vector<KernelsOfJob> kernels;
+  for (const foreign::KernelSum& sum : sums) kernels.emplace_back(sum, x);
+  return kernels;
+}
+
 struct UnitOfJob {
   const foreign::FoundUnit& unit;
   bool root = false;
@@ -241,6 +259,10 @@ const Fields<RankOfJob>& fields<RankOfJob>() {
         "overlap_pct", [](const R& r) { return r.rank.overlap_pct; }, "%",
         "of communication, what is hidden, over the whole file; absent without communication");
     f(
+        "overlap_hta_pct", [](const R& r) { return r.rank.overlap_hta_pct; }, "%",
+        "the same as HolisticTraceAnalysis counts it: by its own kinds of kernels, without what was launched after the "
+        "last profiled step began; absent without communication or kernels of a device");
+    f(
         "most_allocated_bytes", [](const R& r) { return r.rank.most_allocated; }, "B",
         "by the allocator; absent if the trace does not say");
     f(
@@ -365,6 +387,43 @@ const Fields<foreign::Recognition>& fields<foreign::Recognition>() {
 }
 
 template <>
+const Fields<foreign::ArrivalSkew>& fields<foreign::ArrivalSkew>() {
+  using A = foreign::ArrivalSkew;
+  static const auto kAll =
+      declare<A>("JobArrival", "How far apart ranks arrive: from the first one's begin to the last one's.",
+                 "foreign/explain.h", [](Fields<A>& f) {
+                   f("times", &A::times, "", "collectives that were compared, in all steps");
+                   f("median_ms", &A::median_ms, "ms", "median");
+                   f("worst_ms", &A::worst_ms, "ms", "the largest");
+                   f("last_rank", &A::last_rank, "", "rank that was last most often; absent if all arrived at once",
+                     {.when = When::if_known});
+                   f("last_pct", &A::last_pct, "%", "how often that rank was last");
+                 });
+  return kAll;
+}
+
+template <>
+const Fields<KernelsOfJob>& fields<KernelsOfJob>() {
+  using K = KernelsOfJob;
+  static const auto kAll = declare<K>(
+      "JobKernels", "Kernels of one kind, or of one kind and name, on all ranks.", "foreign/kernel_times.h",
+      [](Fields<K>& f) {
+        f("kernel", [](const K& k) { return k.sum.name; }, "", "name; absent: all of the kind", {.when = When::if_any});
+        f(
+            "kind", [](const K& k) { return to_string(k.sum.kind); }, "",
+            "`products`, `attention`, `elementwise` (with normalisation), `optimizer`, `copies`, `communication` or "
+            "`other`");
+        f(
+            "launches", [](const K& k) { return k.sum.launches; }, "", "in all steps of all ranks");
+        f("total_ms", &K::total_ms, "ms", "time in all steps of all ranks, from begin to end of each");
+        f("a_step", &K::a_step, "", "launches, mean over ranks and steps");
+        f("ms", &K::ms, "ms", "time, mean over ranks and steps");
+        f("share_pct", &K::share_pct, "%", "share of the time of all kernels");
+      });
+  return kAll;
+}
+
+template <>
 const Fields<foreign::ExplainedCollective>& fields<foreign::ExplainedCollective>() {
   using C = foreign::ExplainedCollective;
   static const auto kAll =
@@ -383,6 +442,8 @@ const Fields<foreign::ExplainedCollective>& fields<foreign::ExplainedCollective>
                    f("bytes", &C::bytes, "B", "of a message", {.when = When::if_known});
                    f("group_size", &C::ranks, "", "number of ranks that take part", {.when = When::if_any});
                    f("busbw_gb_per_s", &C::busbw_gb_s, "GB/s", "of the transfer, as nccl-tests defines it");
+                   f("arrival", &C::arrival, "",
+                     "how far apart ranks arrive; absent where no collective has the rows of all its ranks");
                  });
   return kAll;
 }
@@ -461,6 +522,25 @@ const Fields<foreign::Explanation>& job_step_fields() {
   return kAll;
 }
 
+const Fields<foreign::Explanation>& kernel_fields() {
+  using X = foreign::Explanation;
+  static const auto kAll = declare<X>(
+      "JobKernelTimes", "Where the time of kernels went, by kind and by name.", "foreign/kernel_times.h",
+      [](Fields<X>& f) {
+        f(
+            "total_ms", [](const X& x) { return ms_of_job(x.kernels.ns); }, "ms",
+            "time of all kernels in all steps of all ranks, from begin to end of each; those that run at once count "
+            "twice");
+        f(
+            "by_kind", [](const X& x) { return kernels_of_job(x.kernels.by_kind, x); }, "",
+            "by kind, the most time first; they add up to `total_ms`");
+        f(
+            "top", [](const X& x) { return kernels_of_job(x.kernels.top, x); }, "",
+            "by name, the most time first; at most ten");
+      });
+  return kAll;
+}
+
 /// Of a job that has one.
 const Fields<ExplainedJob>& late_rank_fields() {
   using E = ExplainedJob;
@@ -498,6 +578,9 @@ const Fields<ExplainedJob>& job_fields() {
         f(
             "collectives", [](const E& e) -> const auto& { return e.explanation.collectives; }, "",
             "collectives by kind, unit and phase, the most exposed first");
+        f.object(
+            "kernels", [](const E& e) -> const auto& { return e.explanation; }, kernel_fields(),
+            "kernels by kind, and those that take most time");
         f(
             "contention", [](const E& e) -> const auto& { return e.explanation.contention; }, "",
             "kernels that run slower beside collectives, those that lose most time first");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 
 #include "app/console/table.h"
 #include "app/report/cause_table.h"
@@ -42,6 +44,30 @@ std::string what_it_is(const ExplainedJob& e) {
   return text + headline(e) + "\n\n" + format_table(table);
 }
 
+std::string short_kernel(const std::string& name) {
+  constexpr std::size_t kMost = 60;
+  return name.size() > kMost ? name.substr(0, kMost) + "…" : name;
+}
+
+/// A line for who compares with HolisticTraceAnalysis; empty where it would say nothing.
+std::string overlap_by_both(const Explanation& x) {
+  const auto extent = [&](std::optional<double> foreign::ExplainedRank::*overlap) -> std::string {
+    std::optional<double> least, most;
+    for (const foreign::ExplainedRank& rank : x.ranks) {
+      if (!(rank.*overlap)) continue;
+      least = std::min(least.value_or(100), *(rank.*overlap));
+      most = std::max(most.value_or(0), *(rank.*overlap));
+    }
+    if (!least) return {};
+    const std::string low = fmt::format("{:.1f}", *least), high = fmt::format("{:.1f}", *most);
+    return low == high ? low + " %" : fmt::format("{} to {} %", low, high);
+  };
+  const std::string theirs = extent(&foreign::ExplainedRank::overlap_hta_pct);
+  if (theirs.empty()) return {};
+  return fmt::format("overlap over the whole file: {}; as HolisticTraceAnalysis counts it: {}\n",
+                     extent(&foreign::ExplainedRank::overlap_pct), theirs);
+}
+
 std::string where_time_went(const ExplainedJob& e) {
   const Explanation& x = e.explanation;
   Table table;
@@ -77,7 +103,55 @@ std::string where_time_went(const ExplainedJob& e) {
   }
   if (x.ranks.size() > 1) text += "\n" + format_table(ranks);
   if (x.ranks.size() > kMostJobRows) text += fmt::format("and {} ranks more\n", x.ranks.size() - kMostJobRows);
-  return text;
+  return text + overlap_by_both(x);
+}
+
+/// Kernels by kind, and those that take most.
+std::string where_kernels_went(const ExplainedJob& e) {
+  const Explanation& x = e.explanation;
+  if (x.kernels.ns <= 0 || x.rank_steps == 0) return {};
+  const auto steps = static_cast<double>(x.rank_steps);
+  const auto cells = [&](const foreign::KernelSum& sum, std::vector<std::string>& row) {
+    const double ms = static_cast<double>(sum.ns) * 1e-6;
+    row.push_back(fmt::format("{:.3g}", static_cast<double>(sum.launches) / steps));
+    row.push_back(job_ms(ms / steps));
+    row.push_back(percent_of(ms, static_cast<double>(x.kernels.ns) * 1e-6));
+  };
+  Table kinds;
+  kinds.title = "Kernels by kind";
+  kinds.header = {"kind", "a step", "ms a step", "of kernels"};
+  for (const foreign::KernelSum& sum : x.kernels.by_kind) {
+    cells(sum, kinds.rows.emplace_back(std::vector<std::string>{std::string(to_string(sum.kind))}));
+  }
+  Table top;
+  top.title = "Kernels that take most";
+  top.header = {"kernel", "kind", "a step", "ms a step", "of kernels"};
+  for (const foreign::KernelSum& sum : x.kernels.top) {
+    if (top.rows.size() == kMostJobRows) break;
+    cells(sum,
+          top.rows.emplace_back(std::vector<std::string>{short_kernel(sum.name), std::string(to_string(sum.kind))}));
+  }
+  return "\n" + format_table(kinds) + "\n" + format_table(top);
+}
+
+/// The collectives at which ranks arrive furthest apart.
+std::string how_far_apart(const ExplainedJob& e) {
+  std::vector<const ExplainedCollective*> rows;
+  for (const ExplainedCollective& one : e.explanation.collectives) {
+    if (one.arrival && one.arrival->worst_ms > 0) rows.push_back(&one);
+  }
+  if (rows.empty()) return {};
+  std::ranges::stable_sort(rows, std::greater<>(), [](const auto* one) { return one->arrival->median_ms; });
+  if (rows.size() > kMostJobRows) rows.resize(kMostJobRows);
+  Table table;
+  table.title = "How far apart ranks arrive";
+  table.header = {"collective", "unit", "phase", "compared", "median", "worst", "last most often"};
+  for (const ExplainedCollective* one : rows) {
+    const foreign::ArrivalSkew& skew = *one->arrival;
+    table.rows.push_back({one->kind, one->unit, one->phase, std::to_string(skew.times), job_ms(skew.median_ms),
+                          job_ms(skew.worst_ms), fmt::format("rank {} ({:.0f} %)", skew.last_rank, skew.last_pct)});
+  }
+  return "\n" + format_table(table) + "median and worst: ms from the first rank's begin to the last one's\n";
 }
 
 /// The one list: why, what the step would be without it, and what would help.
@@ -122,8 +196,8 @@ std::string contention(const ExplainedJob& e) {
   const foreign::Contention& most = e.explanation.contention.front();
   return fmt::format(
       "\nBeside collectives {} takes {:.1f} us instead of {:.1f} (+{:.0f} %; {} and {} launches): {} ms a step.\n",
-      most.kernel.size() > 60 ? most.kernel.substr(0, 60) + "…" : most.kernel, most.beside_us, most.alone_us,
-      100 * (most.beside_us / most.alone_us - 1), most.beside, most.alone, job_ms(most.lost_ms));
+      short_kernel(most.kernel), most.beside_us, most.alone_us, 100 * (most.beside_us / most.alone_us - 1), most.beside,
+      most.alone, job_ms(most.lost_ms));
 }
 
 std::string bullets(const char* title, const std::vector<std::string>& lines) {
@@ -163,7 +237,8 @@ std::string job_report(const ExplainedJob& e) {
   std::string text = what_it_is(e);
   if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
   if (e.explanation.mean_step_ms > 0) {
-    text += "\n" + where_time_went(e) + why_stalled(e) + most_exposed(e) + contention(e);
+    text += "\n" + where_time_went(e) + why_stalled(e) + most_exposed(e) + how_far_apart(e) + where_kernels_went(e) +
+            contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());

@@ -1,0 +1,184 @@
+// Where the time of kernels goes, how far apart ranks arrive, and overlap as HolisticTraceAnalysis counts it.
+#include "foreign/kernel_times.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "foreign/explain.h"
+#include "foreign/kernel_kinds.h"
+#include "foreign/kineto_reader.h"
+#include "foreign/recognise.h"
+#include "foreign/recorded_jobs.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+using schedule::Phase;
+using ::testing::Optional;
+
+KernelKind kind_by_name(const std::string& name, std::optional<Phase> phase = std::nullopt) {
+  return kernel_kind(Activity::computation, name, phase);
+}
+
+TEST(KernelTimes, NamesTellKinds) {
+  using enum KernelKind;
+  const std::map<std::string, KernelKind> kinds{
+      {"nvjet_hsh_128x128_64x4_1x2_h_bz_coopA_TNT", products},
+      {"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas", products},
+      {"void cutlass::Kernel<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8>(Params)", products},
+      {"Cijk_Alik_Bljk_BBS_BH_MT128x128x32_MI16x16x16x1_SN", products},
+      {"void cublasLt::splitKreduce_kernel<32, 16, int, float>(cublasLt::cublasSplitKParams<float>)", products},
+      {"aten::addmm", products},
+      {"void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, cutlass::bfloat16_t> >()",
+       attention},
+      {"fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", attention},
+      {"attn_fwd.kd", attention},
+      {"void at::native::vectorized_elementwise_kernel<4, at::native::silu_kernel(at::TensorIteratorBase&)>()",
+       elementwise},
+      {"void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, true>(int)", elementwise},
+      {"void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float>(float*)", elementwise},
+      {"triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", elementwise},
+      {"triton_poi_fused_mul_silu_1", elementwise},
+      {"void multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >()", optimizer},
+      {"void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)", copies},
+      {"void at::native::(anonymous namespace)::split_with_sizes_copy_out_contiguous_no_cast_kernel(char**)", copies},
+      {"void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>()", copies},
+      {"forward 3", other},
+      {"my_kernel(int)", other},
+  };
+  for (const auto& [name, kind] : kinds) EXPECT_EQ(to_string(kind_by_name(name)), to_string(kind)) << name;
+  // An optimizer without a fused kernel multiplies and adds like others.
+  EXPECT_EQ(kind_by_name("void at::native::vectorized_elementwise_kernel<4, MulFunctor>()", Phase::optimizer),
+            optimizer);
+  EXPECT_EQ(kind_by_name("void direct_copy_kernel_cuda()", Phase::optimizer), copies);
+  EXPECT_EQ(kernel_kind(Activity::collective, "ncclDevKernel_AllGather", {}), communication);
+  EXPECT_EQ(kernel_kind(Activity::copy, "Memcpy HtoD", {}), copies);
+  EXPECT_EQ(kernel_kind(Activity::fill, "Memset (Device)", {}), copies);
+}
+
+/// Recorded jobs of PyTorch: what the kinds have is exactly what the rows have.
+TEST(KernelTimes, KindsAddUpToAllRowsOfTheSteps) {
+  for (const auto& folder : recorded_jobs()) {
+    const JobTrace job = read_job({folder.string()});
+    const Recognition found = recognise(job);
+    const KernelTimes times = find_kernel_times(job, found);
+    std::int64_t rows_ns = 0, kinds_ns = 0;
+    std::size_t rows = 0, launches = 0;
+    for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+      for (const JobStep& step : found.ranks[r].cut.steps) {
+        for (const std::int32_t i : step.device) {
+          const DeviceRow& row = job.ranks[r].device[static_cast<std::size_t>(i)];
+          rows_ns += row.end_ns - row.begin_ns;
+          ++rows;
+        }
+      }
+    }
+    std::map<KernelKind, std::int64_t> by_kind;
+    for (const KernelSum& kind : times.by_kind) {
+      kinds_ns += kind.ns;
+      launches += kind.launches;
+      by_kind[kind.kind] = kind.ns;
+    }
+    EXPECT_EQ(times.ns, rows_ns) << folder;
+    EXPECT_EQ(kinds_ns, rows_ns) << folder;
+    EXPECT_EQ(launches, rows) << folder;
+    EXPECT_GT(by_kind[KernelKind::products], 0) << folder;
+    ASSERT_FALSE(times.top.empty()) << folder;
+    EXPECT_LE(times.top.size(), kMostKernels);
+    EXPECT_TRUE(std::ranges::is_sorted(times.top, std::greater<>(), &KernelSum::ns));
+  }
+}
+
+/// Two ranks whose all-gathers begin 10, 30 and 20 ms apart, the second rank last in two of three.
+TEST(Arrivals, SayHowFarApartRanksAreAndWhoIsLast) {
+  JobTrace job;
+  job.shared_clock = true;
+  constexpr std::int64_t kMs = 1'000'000;
+  const std::vector<std::vector<std::int64_t>> begins{{0, 130, 200}, {10, 100, 220}};
+  for (int r = 0; r < 2; ++r) {
+    RankRows rank;
+    rank.rank = r;
+    rank.names = {"ncclDevKernel_AllGather"};
+    rank.streams.resize(1);
+    rank.groups = {{"0", "default_pg", 2, {0, 1}}};
+    for (std::size_t i = 0; i < 3; ++i) {
+      rank.collectives.push_back({Communication::all_gather, 512, 1024, "Float", 0, static_cast<std::int64_t>(i)});
+      DeviceRow row{begins[static_cast<std::size_t>(r)][i] * kMs, static_cast<std::int64_t>(50 + 100 * i) * kMs};
+      row.collective = static_cast<std::int32_t>(i);
+      row.kind = Activity::collective;
+      rank.device.push_back(row);
+    }
+    job.ranks.push_back(rank);
+  }
+  const Explanation both = explain(job, recognise(job));
+  std::size_t compared = 0, last = 0;
+  double worst = 0;
+  for (const ExplainedCollective& one : both.collectives) {
+    if (!one.arrival) continue;
+    compared += one.arrival->times;
+    worst = std::max(worst, one.arrival->worst_ms);
+    last += one.arrival->last_rank == 1;
+  }
+  EXPECT_EQ(compared, 3U);
+  EXPECT_NEAR(worst, 30, 1e-9);
+  EXPECT_GT(last, 0U);
+
+  job.ranks.pop_back();  // its group has two ranks: nobody knows how far apart they are
+  const Explanation alone = explain(job, recognise(job));
+  for (const ExplainedCollective& one : alone.collectives) EXPECT_FALSE(one.arrival);
+}
+
+/// A collective of the first step half beside a product, one of the last step wholly.
+RankRows two_profiled_steps() {
+  RankRows rank;
+  rank.names = {"ncclDevKernel_AllGather", "gemm", "multimem_all_gather", "cudaLaunchKernel"};
+  rank.streams.resize(2);
+  rank.steps = {{1, 0, 100}, {2, 100, 200}};
+  const auto add = [&](std::int64_t begin, std::int64_t end, int name, Activity kind, std::int64_t launched) {
+    DeviceRow row{begin, end};
+    row.name = name;
+    row.kind = kind;
+    if (launched >= 0) {
+      row.launch = static_cast<std::int32_t>(rank.host.size());
+      rank.host.push_back({launched, launched + 1, 0, 3, -1, -1, HostWork::launch});
+    }
+    rank.device.push_back(row);
+  };
+  add(10, 30, 0, Activity::collective, 5);
+  add(20, 40, 1, Activity::computation, 6);
+  add(110, 130, 0, Activity::collective, 105);
+  add(110, 130, 1, Activity::computation, 106);
+  return rank;
+}
+
+TEST(OverlapByHta, LeavesTheLastProfiledStepOut) {
+  JobTrace job;
+  job.ranks = {two_profiled_steps()};
+  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(50.0));
+  job.ranks[0].steps.pop_back();  // of one step, or none, it leaves nothing out
+  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(75.0));
+}
+
+TEST(OverlapByHta, HasItsOwnKindsOfKernels) {
+  JobTrace job;
+  job.ranks = {two_profiled_steps()};
+  // A kernel of symmetric memory is computation by its name.
+  job.ranks[0].device[1].name = 2;
+  job.ranks[0].device[1].kind = Activity::collective;
+  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(50.0));
+  job.ranks[0].device[1].launch = -1;  // without a launch it is left out
+  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(0.0));
+  job.ranks[0].streams[0].device = RankRows::kHostDevice;
+  EXPECT_FALSE(overlap_by_hta(job, job.ranks[0]));
+}
+
+}  // namespace
+}  // namespace fsdpbench::foreign
