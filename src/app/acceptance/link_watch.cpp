@@ -186,9 +186,9 @@ std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
   }
   if (links > 0 && all.empty()) {
     all.push_back(accept::judged(kHostLinkRule, "network interfaces and InfiniBand ports", Verdict::pass,
-                                 fmt::format("none of {} links of {} {} went down, is slower than that of most hosts, or "
+                                 fmt::format("none of {} {} of {} {} went down, is slower than that of most hosts, or "
                                              "counted errors",
-                                             links, first_rank.size(), first_rank.size() == 1 ? "host" : "hosts")));
+                                             links, links == 1 ? "link" : "links", first_rank.size(), first_rank.size() == 1 ? "host" : "hosts")));
   }
   return all;
 }
