@@ -176,7 +176,7 @@ class Accept(Program):
         result = json.loads((self.folder / "out/result.json").read_text())
         links = [judgement for judgement in result["judgements"] if judgement["rule"] == "host links"]
         self.assertEqual([(link["verdict"], link["why"]) for link in links],
-                         [("pass", "none of 1 links of 1 host went down, is slower than that of most hosts, or counted errors")])
+                         [("pass", "none of 1 link of 1 host went down, is slower than that of most hosts, or counted errors")])
 
     def test_a_rank_whose_environment_differs_is_named(self) -> None:
         # Seven ranks are wanted and three come, so that it ends with the inventory.
