@@ -114,8 +114,7 @@ void serve_collectives(Job& job, const JsonPart& order) {
 }
 
 constexpr const char* kCollectivesHelp =
-    R"(Ranks are threads (--ranks), processes of mpirun, torchrun or srun, or GPUs (--backend cuda). docs/collectives.md says
-what sizes, algbw and busbw count, and where this differs from nccl-tests.
+    R"(Ranks are threads, GPUs, or processes of a launcher. docs/collectives.md says what is counted.
 
 Examples
   fsdpbench collectives all_gather --ranks 4 -b 64K -e 64M -f 4
@@ -134,8 +133,10 @@ Command collectives_command() {
   const ReadWords read_ops = [collectives](const std::vector<std::string>& words) {
     read_option(*collectives, "--op-list", fmt::format("{}", fmt::join(words, ",")));
   };
-  command.argument("OP", read_ops, "all_gather, reduce_scatter (both: default), all_reduce, broadcast, alltoall, sendrecv").is_required =
-      false;
+  command
+      .argument("OP", read_ops,
+                "all_gather, reduce_scatter (both: default), all_reduce, broadcast, alltoall, sendrecv")
+      .is_required = false;
   command.option("--op-list", read_ops, "OP,OP", "The same in one word: a,b").counts.emplace(1, 1);
   for (const CollectivesOption& option : collectives_options()) {
     const ReadWord read = [collectives, &option](const std::string& value) {
