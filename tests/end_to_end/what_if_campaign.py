@@ -5,10 +5,11 @@ configuration is run, too. Its measured step over that of the first run must lie
     what_if_campaign.py PROGRAM SOURCE_FOLDER [--clock real|computed] [--bases FROM:TO] [--keep FOLDER]
 
 `real` runs ranks on this machine, with emulated links and, but for the last two configurations, emulated computation:
-twenty minutes. Where computation is real, four more runs of the configuration show by how much runs differ. `computed`
-simulates them with jitter, and the truth has the luck of another seed: what_if_test.py asks a sample of it. Prints a line
-for each question, also for those that are refused, and how many truths lay inside their interval; the exit code is 1 if
-fewer than 95 % did. The load of the machine is part of the answer: it is printed for each configuration.
+five minutes on an idle machine, twenty on a busy one. Where computation is real, four more runs of the configuration show
+by how much runs differ. `computed` simulates them with jitter, and the truth has the luck of another seed:
+what_if_test.py asks a sample of it. Prints a line for each question, also for those that are refused, and how many truths
+lay inside their interval; the exit code is 1 if fewer than 95 % did. The load of the machine is part of the answer: it is
+printed for each configuration.
 """
 
 import argparse
