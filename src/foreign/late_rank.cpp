@@ -38,8 +38,8 @@ std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& 
   std::optional<LateRank> latest;
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
     const metrics::Summary late = metrics::summarize(excess_ms(own, rank, steps, &OwnTime::all));
-    const double least = kLeastLate * step_ms * (steps == 1 ? 2 : 1);
-    const bool is_late = late.ci_low > least || (static_cast<int>(rank) == blamed && late.median > 0);
+    const double least = static_cast<int>(rank) == blamed ? 0 : kLeastLate * step_ms * (steps == 1 ? 2 : 1);
+    const bool is_late = late.ci_low > least && late.median > kLeastLate * step_ms;
     if (!is_late || (latest && late.median <= latest->late_ms.median)) continue;
     latest = LateRank{static_cast<int>(rank), late, OwnPart::kernels, 0};
   }

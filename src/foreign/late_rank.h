@@ -37,8 +37,9 @@ struct LateRank {
 /// [Note: the late rank of a trace]
 /// Ranks that exchange something in each step have steps of one length, so what one does on its own beyond the others
 /// is what they wait for it, wherever in the step that is and whatever hides it. It is late if the lower end of that is
-/// above kLeastLate of a step. One step alone has no interval: there it takes twice as much. A rank that
-/// is blamed for most of what the others wait for needs no interval.
+/// above kLeastLate of a step. One step alone has no interval: there it takes twice as much. Of a rank that is blamed for
+/// most of what the others wait for, the lower end needs to be above 0 only: with two ranks each waits for the other now
+/// and then.
 std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& own, double step_ms, int blamed = -1);
 inline constexpr double kLeastLate = 0.05;
 
