@@ -549,8 +549,8 @@ class Investigation {
     return left;
   }
 
-  /// Of two faults the larger one may hide the other: what is slower than the larger one explains is told. Nobody is
-  /// accused of it, because the evidence does not say who.
+  /// A larger fault may hide a smaller one, so pairs that are slower than the named parts explain are reported. Nobody is
+  /// accused of them, because the evidence does not say who is to blame.
   void find_remainder(const std::vector<Value>& values) {
     constexpr std::size_t kMostAgain = 8, kFewestSlow = 2, kMostListed = 4;
     std::string accused;

@@ -9,8 +9,8 @@
 namespace fsdpbench::accept {
 namespace {
 
-/// Of what nothing is wrong with. One switch of three slows two thirds of all pairs between switches, so the median may
-/// well be a slow one: what belongs to the best fifth, less what no healthy scatter explains, is taken to be healthy.
+/// What healthy pairs carry. One slow switch of three slows two thirds of all pairs between switches, so the median may
+/// be a slow pair. The fastest fifth is therefore taken to be healthy, with every pair that healthy scatter can explain.
 Norm norm_of(std::vector<double> values) {
   if (values.empty()) return {};
   std::ranges::sort(values);

@@ -29,10 +29,10 @@ inline constexpr std::size_t kMostKernels = 10;
 
 KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found);
 
-/// Of a rank's communication what is beside computation, in percent, by HolisticTraceAnalysis' own window and kinds of
-/// kernels (get_comm_comp_overlap of version 0.5). Of a file with several profiled steps it leaves out what was
-/// launched after the last one began, and what has no launch; its kinds are those of its patterns. None without
-/// communication, and where the host computes itself: it sees no kernels there.
+/// The percentage of a rank's communication time during which something computed, as get_comm_comp_overlap of
+/// HolisticTraceAnalysis 0.5 counts it. If a file has several profiled steps, HTA leaves out kernels without a launch and
+/// those that were launched after the last step began. It tells kinds of kernels by its own patterns. The result is
+/// absent without communication, and where the host itself computes, because HTA sees no kernels there.
 std::optional<double> overlap_by_hta(const JobTrace& job, const RankRows& rank);
 
 }  // namespace fsdpbench::foreign

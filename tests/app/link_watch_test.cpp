@@ -110,7 +110,7 @@ TEST(HostLinks, ALinkThatIsWorseThanThoseOfMostHostsIsTold) {
   EXPECT_EQ(told[1].sentence, "eth0 of c is down, and up on 3 of 4 hosts");
   EXPECT_EQ(told[0].verdict, Verdict::unrated);
   EXPECT_EQ(told[1].verdict, Verdict::unrated);
-  // Of two hosts neither is most hosts, and a port that nobody uses is down everywhere.
+  // One of two hosts is not a majority, and a port that nobody uses is down on every host.
   EXPECT_EQ(judge_host_links({"a", "b"}, {links[0], links[1]}, {links[0], links[1]}).front().verdict, Verdict::pass);
   EXPECT_EQ(judge_host_links({"c", "e"}, {links[2], links[2]}, {links[2], links[2]}).front().verdict, Verdict::pass);
   EXPECT_THAT(judge_host_links({"a"}, {{}}, {{}}), IsEmpty()) << "nothing is known of a host without links";

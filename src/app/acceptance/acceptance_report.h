@@ -28,7 +28,7 @@ struct AcceptanceReport {
   int exit_code() const;
 };
 
-/// Of the judgement that more is slow than the parts to blame explain, which says what that is of.
+/// The figure of the judgement that says that more is slow than the parts to blame explain.
 inline constexpr const char* kRemainderFigure = "pairs beside the parts to blame";
 
 /// What a judgement of this collective is called: "all_gather of 4.0 MiB on 8 ranks, in place".

@@ -188,7 +188,8 @@ std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
     all.push_back(accept::judged(kHostLinkRule, "network interfaces and InfiniBand ports", Verdict::pass,
                                  fmt::format("none of {} {} of {} {} went down, is slower than that of most hosts, or "
                                              "counted errors",
-                                             links, links == 1 ? "link" : "links", first_rank.size(), first_rank.size() == 1 ? "host" : "hosts")));
+                                             links, links == 1 ? "link" : "links", first_rank.size(),
+                                             first_rank.size() == 1 ? "host" : "hosts")));
   }
   return all;
 }
