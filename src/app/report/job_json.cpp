@@ -87,18 +87,6 @@ struct RankOfJob {
   std::optional<PartsOfStep> mean;
 };
 
-/// Kernels of one kind, or of one kind and name: over all ranks and steps, and a step.
-struct KernelsOfJob {
-  KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(of) {
-    total_ms = ms_of_job(sum.ns);
-    ms = total_ms / static_cast<double>(x.rank_steps);
-    a_step = static_cast<double>(sum.launches) / static_cast<double>(x.rank_steps);
-    if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(sum.ns) / static_cast<double>(x.kernels.ns);
-  }
-  const foreign::KernelSum& sum;
-  double total_ms = 0, ms = 0, a_step = 0, share_pct = 0;
-};
-
 std::vector<KernelsOfJob> kernels_of_job(const std::vector<foreign::KernelSum>& sums, const foreign::Explanation& x) {
   std::vector<KernelsOfJob> kernels;
   for (const foreign::KernelSum& sum : sums) kernels.emplace_back(sum, x);

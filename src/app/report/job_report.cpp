@@ -110,12 +110,11 @@ std::string where_time_went(const ExplainedJob& e) {
 std::string where_kernels_went(const ExplainedJob& e) {
   const Explanation& x = e.explanation;
   if (x.kernels.ns <= 0 || x.rank_steps == 0) return {};
-  const auto steps = static_cast<double>(x.rank_steps);
   const auto cells = [&](const foreign::KernelSum& sum, std::vector<std::string>& row) {
-    const double ms = static_cast<double>(sum.ns) * 1e-6;
-    row.push_back(fmt::format("{:.3g}", static_cast<double>(sum.launches) / steps));
-    row.push_back(job_ms(ms / steps));
-    row.push_back(percent_of(ms, static_cast<double>(x.kernels.ns) * 1e-6));
+    const KernelsOfJob kernels(sum, x);
+    row.push_back(fmt::format("{:.3g}", kernels.a_step));
+    row.push_back(job_ms(kernels.ms));
+    row.push_back(fmt::format("{:.1f} %", kernels.share_pct));
   };
   Table kinds;
   kinds.title = "Kernels by kind";
@@ -208,6 +207,14 @@ std::string bullets(const char* title, const std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(of) {
+  const auto steps = static_cast<double>(x.rank_steps);
+  total_ms = static_cast<double>(sum.ns) / 1e6;
+  ms = total_ms / steps;
+  a_step = static_cast<double>(sum.launches) / steps;
+  if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(sum.ns) / static_cast<double>(x.kernels.ns);
+}
 
 std::string headline(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;

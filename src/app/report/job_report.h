@@ -7,6 +7,7 @@
 #include "app/report/traced_gain.h"
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
+#include "foreign/kernel_times.h"
 #include "foreign/recognise.h"
 #include "metrics/counterfactual.h"
 
@@ -27,6 +28,15 @@ struct ExplainedJob {
   std::optional<TracedStep> replay;    ///< of the job's op times; absent: there was none
   std::vector<ReplayedKnob> replayed;  ///< that gain more than the noise, the most first
   std::string not_replayed_because;    ///< a sentence; empty: the job's op times were replayed
+};
+
+/// Kernels of one kind, or of one kind and name. `x` has them, and at least one step.
+struct KernelsOfJob {
+  KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x);
+  const foreign::KernelSum& sum;
+  double total_ms = 0;        ///< of all ranks and steps
+  double ms = 0, a_step = 0;  ///< time and launches, means over ranks and steps
+  double share_pct = 0;       ///< of the time of all kernels
 };
 
 /// One or two sentences: the setting of the job's own that gains more than is in doubt, or that none does, and what
