@@ -128,6 +128,7 @@ std::vector<ClusterField> make_cluster_fields() {
       rate("intra.all_gather_gb_per_s", at(&Cluster::intra, &IntraFabric::all_gather_gb_per_s)),
       rate("intra.reduce_scatter_gb_per_s", at(&Cluster::intra, &IntraFabric::reduce_scatter_gb_per_s)),
       rate("intra.all_reduce_gb_per_s", at(&Cluster::intra, &IntraFabric::all_reduce_gb_per_s)),
+      rate_or_none("intra.ll128_gb_per_s", at(&Cluster::intra, &IntraFabric::ll128_gb_per_s)),
       rate_or_none("intra.nvls_gb_per_s", at(&Cluster::intra, &IntraFabric::nvls_gb_per_s)),
       number_field("intra.pair_fraction", at(&Cluster::intra, &IntraFabric::pair_fraction), 0.01, 2, false),
       number_field("intra.quad_fraction", at(&Cluster::intra, &IntraFabric::quad_fraction), 0.01, 2, false),
@@ -139,6 +140,7 @@ std::vector<ClusterField> make_cluster_fields() {
       count("inter.nics_per_node", at(&Cluster::inter, &InterFabric::nics_per_node), 1, 1024),
       rate("inter.nic_gb_per_s", at(&Cluster::inter, &InterFabric::nic_gb_per_s)),
       rate("inter.nic_achieved_gb_per_s", at(&Cluster::inter, &InterFabric::nic_achieved_gb_per_s)),
+      rate_or_none("inter.nic_ll128_gb_per_s", at(&Cluster::inter, &InterFabric::nic_ll128_gb_per_s)),
       latency("inter.base_latency_us", at(&Cluster::inter, &InterFabric::base_latency_us), false),
       latency("inter.hop_latency_us", at(&Cluster::inter, &InterFabric::hop_latency_us)),
       count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
@@ -170,9 +172,11 @@ class ClusterReader {
                  {{"intra.all_gather_gb_per_s", cluster_.intra.all_gather_gb_per_s},
                   {"intra.reduce_scatter_gb_per_s", cluster_.intra.reduce_scatter_gb_per_s},
                   {"intra.all_reduce_gb_per_s", cluster_.intra.all_reduce_gb_per_s},
+                  {"intra.ll128_gb_per_s", cluster_.intra.ll128_gb_per_s},
                   {"intra.nccl_gb_per_s", cluster_.intra.nccl_gb_per_s}});
     check_within("inter.nic_gb_per_s", cluster_.inter.nic_gb_per_s,
-                 {{"inter.nic_achieved_gb_per_s", cluster_.inter.nic_achieved_gb_per_s}});
+                 {{"inter.nic_achieved_gb_per_s", cluster_.inter.nic_achieved_gb_per_s},
+                  {"inter.nic_ll128_gb_per_s", cluster_.inter.nic_ll128_gb_per_s}});
     check_within("gpu.memory_gb_per_s", cluster_.gpu.memory_gb_per_s,
                  {{"gpu.memory_copy_gb_per_s", cluster_.gpu.memory_copy_gb_per_s}});
     return cluster_;

@@ -37,6 +37,7 @@ struct IntraFabric {
   double all_gather_gb_per_s = 0;      ///< achieved
   double reduce_scatter_gb_per_s = 0;  ///< achieved
   double all_reduce_gb_per_s = 0;      ///< achieved by a ring
+  double ll128_gb_per_s = 0;           ///< most that NCCL's protocol LL128 achieves; 0: as Simple
   double nvls_gb_per_s = 0;            ///< all-reduce with reduction in the switch, achieved; 0: the switch cannot
   double pair_fraction = 1;            ///< of the achieved rates, where two GPUs of a node take part; not for xgmi
   double quad_fraction = 1;            ///< the same of four; between 2, 4 and 8 or more: interpolated
@@ -54,6 +55,7 @@ struct InterFabric {
   int nics_per_node = 0;
   double nic_gb_per_s = 0;           ///< line rate of one NIC
   double nic_achieved_gb_per_s = 0;  ///< what large collectives get of it
+  double nic_ll128_gb_per_s = 0;     ///< what NCCL's protocol LL128 gets of it; 0: as much
   double base_latency_us = 0;        ///< of a collective that leaves its node, once
   double hop_latency_us = 0;         ///< of one step of a collective from node to node
   int pod_nodes = 0;                 ///< nodes that reach each other at full rate; 0: all

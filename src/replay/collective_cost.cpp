@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <tuple>
 #include <utility>
 
 #include "replay/nccl_tuning.h"
@@ -36,18 +35,21 @@ double group_fraction(const config::Cluster& cluster, int group) {
   return of(group) / of(node);
 }
 
-double intra_rate(const config::Cluster& cluster, Collective collective, int group) {
+double intra_rate(const config::Cluster& cluster, Collective collective, int group, Protocol protocol) {
   const config::IntraFabric& intra = cluster.intra;
   double rate = intra.all_gather_gb_per_s;
   if (collective == Collective::reduce_scatter) rate = intra.reduce_scatter_gb_per_s;
   if (collective == Collective::all_reduce) rate = intra.all_reduce_gb_per_s;
+  if (protocol == Protocol::ll128 && intra.ll128_gb_per_s > 0) rate = std::min(rate, intra.ll128_gb_per_s);
   return rate * group_fraction(cluster, group) * kGiga;
 }
 
 /// Of the group's ranks on one node together: each GPU has its part of the node's NICs.
-double inter_rate(const config::Cluster& cluster, const GroupShape& shape) {
+double inter_rate(const config::Cluster& cluster, const GroupShape& shape, Protocol protocol) {
   const config::InterFabric& inter = cluster.inter;
-  const double node = inter.nics_per_node * inter.nic_achieved_gb_per_s;
+  double nic = inter.nic_achieved_gb_per_s;
+  if (protocol == Protocol::ll128 && inter.nic_ll128_gb_per_s > 0) nic = std::min(nic, inter.nic_ll128_gb_per_s);
+  const double node = inter.nics_per_node * nic;
   const bool pods = inter.pod_nodes > 0 && shape.nodes > inter.pod_nodes;
   return node * shape.per_node / cluster.gpus_per_node / (pods ? inter.oversubscription : 1) * kGiga;
 }
@@ -68,7 +70,8 @@ struct Ground {
   double time(double w, double rate) const { return rate > 0 ? (w + std::sqrt(w * ramp)) / rate : 0; }
 };
 
-Ground ground_of(const config::Cluster& cluster, Collective collective, double bytes, const GroupShape& shape) {
+Ground ground_of(const config::Cluster& cluster, Collective collective, double bytes, const GroupShape& shape,
+                 Protocol protocol) {
   return {.size = bytes,
           .n = static_cast<double>(shape.ranks),
           .nodes = static_cast<double>(shape.nodes),
@@ -77,8 +80,8 @@ Ground ground_of(const config::Cluster& cluster, Collective collective, double b
           .hop_intra = cluster.intra.hop_latency_us * kMicro,
           .hop_inter = shape.nodes > 1 ? cluster.inter.hop_latency_us * kMicro : 0,
           .ramp = cluster.intra.ramp_mb * 1e6,
-          .rate_intra = shape.per_node > 1 ? intra_rate(cluster, collective, shape.per_node) : 0,
-          .rate_inter = shape.nodes > 1 ? inter_rate(cluster, shape) : 0};
+          .rate_intra = shape.per_node > 1 ? intra_rate(cluster, collective, shape.per_node, protocol) : 0,
+          .rate_inter = shape.nodes > 1 ? inter_rate(cluster, shape, protocol) : 0};
 }
 
 /// Takes the longer of what two fabrics do at the same time. One that fills the NICs but for a little counts as theirs:
@@ -163,7 +166,7 @@ CollectiveCost direct(const Ground& at, Collective collective) {
 
 CollectiveCost achieved(const config::Cluster& cluster, Collective collective, double bytes, const GroupShape& shape,
                         Algorithm algorithm, Protocol protocol) {
-  const Ground at = ground_of(cluster, collective, bytes, shape);
+  const Ground at = ground_of(cluster, collective, bytes, shape, protocol);
   CollectiveCost cost;
   switch (algorithm) {
     case Algorithm::automatic:
@@ -215,18 +218,6 @@ const Choice& quickest(const Choices& choices, double bytes) {
       choices, {}, [&](const Choice& c) { return std::pair(c.estimate.seconds(bytes), c.estimate.seconds_per_byte); });
 }
 
-/// Where NCCL next prefers another choice to `from` as bytes grow, and to which.
-std::pair<double, const Choice*> next_switch(const Choices& choices, const Choice& from) {
-  std::pair<double, const Choice*> next{INFINITY, nullptr};
-  for (const Choice& c : choices) {
-    const double gain = from.estimate.seconds_per_byte - c.estimate.seconds_per_byte;
-    if (gain <= 0) continue;
-    const double bytes = (c.estimate.latency_s - from.estimate.latency_s) / gain;
-    if (bytes < next.first) next = {bytes, &c};
-  }
-  return next;
-}
-
 }  // namespace
 
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape) {
@@ -259,18 +250,8 @@ CollectiveCost collective_cost(const config::Cluster& cluster, Collective collec
   const Choices choices(cluster, collective, shape, asked);
   if (choices.begin() == choices.end()) return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);
 
-  // NCCL's choices, from the one for no bytes up to the one for these. Where it changes its mind for the better too
-  // late, fewer bytes would take longer than more; the time then stays what it was.
-  const Choice* choice = &quickest(choices, 0);
-  double before = 0;
-  for (auto [at, next] = next_switch(choices, *choice); at < bytes;
-       std::tie(at, next) = next_switch(choices, *choice)) {
-    before = std::max(before, achieved(cluster, collective, at, shape, choice->algorithm, choice->protocol).seconds());
-    choice = next;
-  }
-  CollectiveCost cost = achieved(cluster, collective, bytes, shape, choice->algorithm, choice->protocol);
-  if (cost.seconds() < before) cost.latency_s = before - cost.transfer_s;
-  return cost;
+  const Choice& choice = quickest(choices, bytes);
+  return achieved(cluster, collective, bytes, shape, choice.algorithm, choice.protocol);
 }
 
 }  // namespace fsdpbench::replay

@@ -48,12 +48,13 @@ double nccl_intra_rate(const config::Cluster& cluster, int group) {
   return cluster.intra.nccl_gb_per_s * links / std::max(cluster.gpus_per_node - 1, 1);
 }
 
-/// GB/s of one rank's ring through the group.
-double link_rate(const config::Cluster& cluster, const GroupShape& shape) {
+/// GB/s of one rank's ring through the group; `wires`: how many times the NICs' rate it may reach.
+double link_rate(const config::Cluster& cluster, const GroupShape& shape, double wires = 1) {
   const double intra = shape.per_node > 1 ? nccl_intra_rate(cluster, shape.per_node) : INFINITY;
   if (shape.nodes == 1) return intra;
   const config::InterFabric& inter = cluster.inter;
-  return std::min(intra, inter.nics_per_node * inter.nic_gb_per_s * kNetRate * shape.per_node / cluster.gpus_per_node);
+  return std::min(intra, wires * inter.nics_per_node * inter.nic_gb_per_s * kNetRate * shape.per_node /
+                             cluster.gpus_per_node);
 }
 
 double ll_limit(double link, int nodes) {
@@ -100,7 +101,8 @@ NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective
       const double intra = of(pci ? kTreePci : kTreeNvlink, protocol);
       const double latency =
           of(kTreeBase, protocol) + 2 * ((shape.per_node - 1) * intra + log_nodes * of(kTreeNet, protocol));
-      double bus = link * kTreeRate;
+      // Up to two nodes NCCL takes what its channels have in the node, and gives a tree's there up to twice the NIC.
+      double bus = (nodes > 2 ? link : link_rate(cluster, shape, 2)) * kTreeRate;
       if (protocol == Protocol::ll) bus = std::min(bus / 3.8, ll_limit(link, shape.nodes));
       if (protocol == Protocol::ll128) bus *= nodes == 1 ? 7.0 / 9 : 120.0 / 128;
       if (nodes == 1) bus *= kTreeOneNode;

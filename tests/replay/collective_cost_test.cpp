@@ -111,14 +111,14 @@ TEST(CollectiveCost, OneRankCommunicatesNothing) {
   }
 }
 
-/// No collective gets quicker by more bytes, whenever NCCL changes its mind, nor slower by links that achieve more.
+/// No collective gets quicker by more bytes, but where NCCL changes its mind, nor slower by links that achieve more.
 TEST(CollectiveCost, MonotoneInBytesAndRates) {
   for (const char* name : {"dgx-a100", "dgx-h100", "hgx-b200", "mi300x", "aws-p5", "ethernet-a100", "pcie-h100"}) {
     const Cluster cluster = load_cluster(name);
     Cluster better = cluster;
-    for (double* rate :
-         {&better.intra.all_gather_gb_per_s, &better.intra.reduce_scatter_gb_per_s, &better.intra.all_reduce_gb_per_s,
-          &better.intra.nvls_gb_per_s, &better.inter.nic_achieved_gb_per_s}) {
+    for (double* rate : {&better.intra.all_gather_gb_per_s, &better.intra.reduce_scatter_gb_per_s,
+                         &better.intra.all_reduce_gb_per_s, &better.intra.nvls_gb_per_s, &better.intra.ll128_gb_per_s,
+                         &better.inter.nic_achieved_gb_per_s, &better.inter.nic_ll128_gb_per_s}) {
       *rate *= 1.5;
     }
     for (const GroupShape& shape :
@@ -126,17 +126,40 @@ TEST(CollectiveCost, MonotoneInBytesAndRates) {
       if (shape.nodes > cluster.nodes) continue;
       for (const Collective collective : kAll) {
         for (const Algorithm algorithm : kAlgorithms) {
-          double before = 0;
+          CollectiveCost before;
           for (double bytes = 256; bytes < 1e11; bytes *= 1.3) {
-            const double now = seconds(cluster, collective, bytes, shape, algorithm);
-            ASSERT_GE(now, before * (1 - 1e-12)) << name << " " << to_string(collective) << " " << to_string(algorithm)
-                                                 << " " << bytes << " bytes over " << shape.ranks;
+            const CollectiveCost now = collective_cost(cluster, collective, bytes, shape, algorithm);
+            const bool same = now.algorithm == before.algorithm && now.protocol == before.protocol;
+            if (same) {
+              ASSERT_GE(now.seconds(), before.seconds() * (1 - 1e-12))
+                  << name << " " << to_string(collective) << " " << to_string(algorithm) << " " << bytes
+                  << " bytes over " << shape.ranks;
+            }
             before = now;
-            ASSERT_LE(seconds(better, collective, bytes, shape, algorithm), now * (1 + 1e-12)) << name << " " << bytes;
+            ASSERT_LE(seconds(better, collective, bytes, shape, algorithm), now.seconds() * (1 + 1e-12))
+                << name << " " << bytes;
           }
         }
       }
     }
+  }
+}
+
+/// LL128 has a rate of its own, where the cluster file knows one: it changes what LL128 takes, and nothing else.
+TEST(CollectiveCost, ProtocolsHaveRatesOfTheirOwn) {
+  Cluster same = load_cluster("hgx-b200");
+  same.intra.ll128_gb_per_s = same.inter.nic_ll128_gb_per_s = 0;
+  const Cluster slow = load_cluster("hgx-b200");
+  const auto gather = [](const Cluster& cluster, double bytes, const GroupShape& shape) {
+    return collective_cost(cluster, Collective::all_gather, bytes, shape);
+  };
+  for (const GroupShape& shape : {kNode, over_nodes(2)}) {
+    const CollectiveCost cost = gather(slow, 16 * kMiB, shape);
+    EXPECT_EQ(cost.protocol, Protocol::ll128);
+    EXPECT_GT(cost.transfer_s, 1.8 * gather(same, 16 * kMiB, shape).transfer_s);
+    EXPECT_EQ(cost.latency_s, gather(same, 16 * kMiB, shape).latency_s);
+    EXPECT_EQ(gather(slow, kGiB, shape).protocol, Protocol::simple);
+    EXPECT_EQ(gather(slow, kGiB, shape).seconds(), gather(same, kGiB, shape).seconds());
   }
 }
 

@@ -60,6 +60,12 @@ TEST(NcclTuning, RatesAreTheLinksByProtocol) {
   EXPECT_NEAR(gb_per_s({16, 2, 8}, Algorithm::nvls_tree, Protocol::simple, kReduce), 371 * 2 * 0.85 * 15 / 16 * 16 / 30,
               1e-6)
       << "two nodes exchange once";
+  EXPECT_NEAR(gb_per_s({16, 2, 8}, Algorithm::tree, Protocol::simple, kReduce), 371 * 0.92 / 2, 1e-6)
+      << "twice the NICs would be more than the links of a node";
+  const config::Cluster a100 = load_cluster("dgx-a100");
+  EXPECT_LT(nccl_estimate(a100, kReduce, {16, 2, 8}, Algorithm::tree, Protocol::simple).seconds_per_byte,
+            nccl_estimate(a100, kReduce, {24, 3, 8}, Algorithm::tree, Protocol::simple).seconds_per_byte)
+      << "two nodes are rated by the links within, three by the NICs";
   EXPECT_NEAR(gb_per_s({4, 4, 1}, kRing, Protocol::simple, kGather), 48 * 4 / 3.0, 1e-6) << "one NIC a GPU";
 }
 
