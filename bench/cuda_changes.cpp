@@ -133,8 +133,13 @@ void rows_of_logits_apart(benchmark::State& state) {
                  .k = kSmallWidth,
                  .transpose_b = true,
                  .c_stride = stride}));
-    k.cross_entropy(logits.data(), reinterpret_cast<const std::int32_t*>(targets.data()),
-                    reinterpret_cast<float*>(loss.data()), kSmallRows, kVocab, stride, 1.0F, DType::bf16);
+    k.cross_entropy({.part = backend::VocabularyPart::all(kVocab),
+                     .rows = kSmallRows,
+                     .stride = stride,
+                     .dtype = DType::bf16,
+                     .logits = logits.data(),
+                     .targets = reinterpret_cast<const std::int32_t*>(targets.data()),
+                     .loss = reinterpret_cast<float*>(loss.data())});
     k.gemm(bf16({.a = logits.data(),
                  .b = x->data(),
                  .c = d_w.data(),
@@ -163,12 +168,27 @@ void attention_backward_in_any_order(benchmark::State& state) {
   const Memory out(queries * 2), statistics(kRows * kAttention.heads * 4), d_q(queries * 2), d_k(keys * 2),
       d_v(keys * 2), scratch(backend::attention_backward_scratch_bytes(kAttention));
   auto* const log_sum_exp = reinterpret_cast<float*>(statistics.data());
-  any.kernels().attention(kAttention, q->data(), k->data(), v->data(), out.data(), log_sum_exp, scratch.data());
+  any.kernels().attention({.shape = kAttention,
+                           .q = q->data(),
+                           .k = k->data(),
+                           .v = v->data(),
+                           .out = out.data(),
+                           .log_sum_exp = log_sum_exp,
+                           .scratch = scratch.data()});
   check(cudaStreamSynchronize(any.stream()), "forward");
   const auto backward = [&](Gpu& gpu) {
     return [&] {
-      gpu.kernels().attention_backward(kAttention, d_out->data(), q->data(), k->data(), v->data(), out.data(),
-                                       log_sum_exp, d_q.data(), d_k.data(), d_v.data(), scratch.data());
+      gpu.kernels().attention_backward({.shape = kAttention,
+                                        .d_out = d_out->data(),
+                                        .q = q->data(),
+                                        .k = k->data(),
+                                        .v = v->data(),
+                                        .out = out.data(),
+                                        .log_sum_exp = log_sum_exp,
+                                        .d_q = d_q.data(),
+                                        .d_k = d_k.data(),
+                                        .d_v = d_v.data(),
+                                        .scratch = scratch.data()});
     };
   };
   compare(state, any.stream(), backward(any), fixed.stream(), backward(fixed));

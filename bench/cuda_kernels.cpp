@@ -39,68 +39,126 @@ struct MemoryBound {
 };
 
 float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+const std::int32_t* integers(const std::byte* memory) { return reinterpret_cast<const std::int32_t*>(memory); }
+
+constexpr auto kAllRows = backend::VocabularyPart::all(kRows);
+
+void sum_embedding(Kernels& k, const Tensors& t, const std::int32_t* tokens, DType d) {
+  k.embedding_backward({.shape = {kRows, kWidth, d},
+                        .part = kAllRows,
+                        .d_y = t[0],
+                        .tokens = tokens,
+                        .d_table = {t[1], d},
+                        .overwrite = true});
+}
+
+backend::ParameterUpdate update(const Tensors& t, const backend::ConstElements& gradient) {
+  return {.count = kElements,
+          .parameter = floats(t[0]),
+          .gradient = gradient,
+          .first_moment = floats(t[2]),
+          .second_moment = floats(t[3])};
+}
 
 // t[0..4]: kElements each; t[5]: kRows positive floats; t[6]: the integers below kRows in disorder; t[7]: so,
 // but every sixth is 0.
 const MemoryBound kMemoryBound[] = {
     {"rms_norm", 2,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.rms_norm(t[0], t[1], t[2], floats(t[5]), kRows, kWidth, 1e-5F, d);
+       k.rms_norm(
+           {.shape = {kRows, kWidth, d}, .x = t[0], .weight = t[1], .y = t[2], .rstd = floats(t[5]), .epsilon = 1e-5F});
      }},
     {"rms_norm_backward", 4,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.rms_norm_backward(t[0], t[1], t[2], floats(t[5]), t[3], t[4], kRows, kWidth, d, d);
+       k.rms_norm_backward({.shape = {kRows, kWidth, d},
+                            .d_y = t[0],
+                            .x = t[1],
+                            .weight = t[2],
+                            .rstd = floats(t[5]),
+                            .d_x = t[3],
+                            .d_weight = {t[4], d}});
      }},
     // As a block has it: with the norm's output once more.
     {"rms_norm_backward_and_output", 5,
      [](Kernels& k, const Tensors& t, DType d) {
        std::byte* const d_weight = t[2] + kWidth * size_of(d);  // behind the weight
-       k.rms_norm_backward(t[0], t[1], t[2], floats(t[5]), t[3], d_weight, kRows, kWidth, d, d, t[4]);
+       k.rms_norm_backward({.shape = {kRows, kWidth, d},
+                            .d_y = t[0],
+                            .x = t[1],
+                            .weight = t[2],
+                            .rstd = floats(t[5]),
+                            .d_x = t[3],
+                            .d_weight = {d_weight, d},
+                            .y = t[4]});
      }},
     {"rotary", 2,
      [](Kernels& k, const Tensors& t, DType d) {
        k.rotary({4, kRows / 4, kHeads, 0, kHeadDim, d}, t[0], nullptr, 1e4F, false);
      }},
     {"swiglu", 3,
-     [](Kernels& k, const Tensors& t, DType d) { k.swiglu(t[0], t[1], t[2], 1, kElements, kElements, d); }},
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.swiglu({.shape = {1, kElements, d}, .gate = t[0], .up = t[1], .y = t[2]});
+     }},
     // As a block has it: the product takes the place of its gradient.
     {"swiglu_backward", 6,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.swiglu_backward(t[0], t[1], t[2], t[3], t[4], 1, kElements, kElements, d, t[0]);
+       k.swiglu_backward({.shape = {1, kElements, d},
+                          .d_y = t[0],
+                          .gate = t[1],
+                          .up = t[2],
+                          .d_gate = t[3],
+                          .d_up = t[4],
+                          .y = t[0]});
      }},
     {"add", 3, [](Kernels& k, const Tensors& t, DType d) { k.add(t[0], t[1], t[0], kElements, d); }},
     {"relu", 2, [](Kernels& k, const Tensors& t, DType d) { k.relu(t[0], t[1], kElements, d); }},
     {"relu_backward", 3,
      [](Kernels& k, const Tensors& t, DType d) { k.relu_backward(t[0], t[1], t[2], kElements, d); }},
-    {"add_bias", 2, [](Kernels& k, const Tensors& t, DType d) { k.add_bias(t[0], t[1], kRows, kWidth, d); }},
+    {"add_bias", 2,
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.add_bias({kRows, kWidth, d}, t[0], t[1]);
+     }},
     {"bias_backward", 1,
-     [](Kernels& k, const Tensors& t, DType d) { k.bias_backward(t[0], t[1], kRows, kWidth, d, d); }},
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.bias_backward({kRows, kWidth, d}, t[0], {t[1], d});
+     }},
     {"embedding", 2,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.embedding(t[0], reinterpret_cast<const std::int32_t*>(t[6]), t[1], kRows, kRows, kWidth, d);
+       k.embedding({.shape = {kRows, kWidth, d}, .part = kAllRows, .table = t[0], .tokens = integers(t[6]), .y = t[1]});
      }},
     // Zeroes the table, reads the gradients, writes all rows of the table.
-    {"embedding_backward", 3,
-     [](Kernels& k, const Tensors& t, DType d) {
-       k.embedding_backward(t[0], reinterpret_cast<const std::int32_t*>(t[6]), t[1], kRows, kRows, kWidth, true, d, d);
-     }},
+    {"embedding_backward", 3, [](Kernels& k, const Tensors& t, DType d) { sum_embedding(k, t, integers(t[6]), d); }},
     // The same of a text, a sixth of which is one token: fewer rows of the table are written.
     {"embedding_backward_of_text", 3 - 1.0 / 6,
-     [](Kernels& k, const Tensors& t, DType d) {
-       k.embedding_backward(t[0], reinterpret_cast<const std::int32_t*>(t[7]), t[1], kRows, kRows, kWidth, true, d, d);
-     }},
+     [](Kernels& k, const Tensors& t, DType d) { sum_embedding(k, t, integers(t[7]), d); }},
     {"cross_entropy", 2 * static_cast<double>(kRowsOfLogits* kVocab) / kElements,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.cross_entropy(t[0], reinterpret_cast<const std::int32_t*>(t[6]), floats(t[5]), kRowsOfLogits, kVocab, kVocab,
-                       1.0F, d);
+       k.cross_entropy({.part = backend::VocabularyPart::all(kVocab),
+                        .rows = kRowsOfLogits,
+                        .dtype = d,
+                        .logits = t[0],
+                        .targets = integers(t[6]),
+                        .loss = floats(t[5])});
      }},
-    {"scale_in_place", 2, [](Kernels& k, const Tensors& t, DType d) { k.cast(t[0], d, t[0], d, kElements, 0.9999F); }},
+    {"scale_in_place", 2,
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.cast({t[0], d}, {t[0], d}, kElements, 0.9999F);
+     }},
     {"cast_to_bf16", 1.5,
-     [](Kernels& k, const Tensors& t, DType) { k.cast(t[0], DType::f32, t[1], DType::bf16, kElements, 1.0F); }, true},
+     [](Kernels& k, const Tensors& t, DType) {
+       k.cast({t[0], DType::f32}, {t[1], DType::bf16}, kElements, 1.0F);
+     },
+     true},
     {"cast_to_fp32", 1.5,
-     [](Kernels& k, const Tensors& t, DType) { k.cast(t[1], DType::bf16, t[0], DType::f32, kElements, 1.0F); }, true},
+     [](Kernels& k, const Tensors& t, DType) {
+       k.cast({t[1], DType::bf16}, {t[0], DType::f32}, kElements, 1.0F);
+     },
+     true},
     {"accumulate_bf16", 2.5,
-     [](Kernels& k, const Tensors& t, DType) { k.accumulate(t[1], DType::bf16, floats(t[0]), kElements, 1.0F); }, true},
+     [](Kernels& k, const Tensors& t, DType) {
+       k.accumulate({t[1], DType::bf16}, floats(t[0]), kElements, 1.0F);
+     },
+     true},
     // What per-parameter sharding copies: 8 ranks' shards of 16 parameters.
     {"copy_runs", 2,
      [](Kernels& k, const Tensors& t, DType d) {
@@ -109,23 +167,23 @@ const MemoryBound kMemoryBound[] = {
        for (std::int64_t p = 0; p < kParameters; ++p) {
          runs.push_back({p * kChunk, p * kRanks * kChunk, kRanks, kChunk, kParameters * kChunk, kChunk, 0});
        }
-       k.copy_runs(t[0], d, t[1], d, runs);
+       k.copy_runs({t[0], d}, {t[1], d}, runs);
      }},
     // fp32 masters to bytes with a scale for 2048, and such bytes to bf16 parameters.
     {"quantize_int8", 1.25,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.quantize(t[0], d, t[1], kElements, 1.0F, {8, 2048});
+       k.quantize({t[0], d}, t[1], kElements, 1.0F, {8, 2048});
      },
      true},
     {"quantize_fp8", 1.25,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.quantize(t[0], d, t[1], kElements, 1.0F, {8, 2048, true});
+       k.quantize({t[0], d}, t[1], kElements, 1.0F, {8, 2048, true});
      },
      true},
     {"dequantize_fp8", 0.75,
      [](Kernels& k, const Tensors& t, DType) {
        const backend::CopyRun all{.rows = 1, .run = kElements};
-       k.dequantize({t[1], kElements, 0, {8, 2048, true}}, t[0], DType::bf16, {&all, 1});
+       k.dequantize({t[1], kElements, 0, {8, 2048, true}}, {t[0], DType::bf16}, {&all, 1});
      },
      true},
     {"sum_of_squares", 1,
@@ -135,22 +193,25 @@ const MemoryBound kMemoryBound[] = {
      true},
     {"mean_squared_error", 3,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.mean_squared_error(t[0], floats(t[1]), t[2], floats(t[5]), kElements, 1.0F, d);
+       k.mean_squared_error({.count = kElements,
+                             .dtype = d,
+                             .prediction = t[0],
+                             .target = floats(t[1]),
+                             .d_prediction = t[2],
+                             .loss = floats(t[5])});
      },
      true},
-    {"sgd", 3,
-     [](Kernels& k, const Tensors& t, DType) { k.sgd(floats(t[0]), floats(t[1]), kElements, 1e-3F, 0.0F, nullptr); },
+    {"sgd", 3, [](Kernels& k, const Tensors& t, DType) { k.sgd(update(t, floats(t[1])), {.learning_rate = 1e-3F}); },
      true},
     {"adamw_of_bf16", 6.5,
      [](Kernels& k, const Tensors& t, DType) {
-       k.adamw(floats(t[0]), {t[1], DType::bf16}, floats(t[2]), floats(t[3]), kElements,
+       k.adamw(update(t, {t[1], DType::bf16}),
                {.learning_rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F});
      },
      true},
     {"adamw", 7,
      [](Kernels& k, const Tensors& t, DType) {
-       k.adamw(floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), kElements,
-               {.learning_rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F});
+       k.adamw(update(t, floats(t[1])), {.learning_rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F});
      },
      true},
 };
@@ -193,7 +254,7 @@ class Gpu {
     run([&](Kernels& k) {
       k.upload(values.data(), pattern, length * 4);
       for (std::int64_t done = 0; done < count; done += length) {
-        k.cast(pattern, DType::f32, result + done * size_of(dtype), dtype, std::min(length, count - done), 1.0F);
+        k.cast({pattern, DType::f32}, {result + done * size_of(dtype), dtype}, std::min(length, count - done), 1.0F);
       }
     });
     device_.free(pattern, Lane::compute);
@@ -233,7 +294,7 @@ void memory_bound(benchmark::State& state, Gpu& gpu, const MemoryBound& kernel, 
   std::byte* const source = gpu.filled(copied / 4, DType::f32);
   std::byte* const target = gpu.allocate(copied);
   const auto run = [&](Kernels& k) { kernel.run(k, t, dtype); };
-  const auto copy = [&](Kernels& k) { k.cast(source, DType::f32, target, DType::f32, copied / 4, 1.0F); };
+  const auto copy = [&](Kernels& k) { k.cast({source, DType::f32}, {target, DType::f32}, copied / 4, 1.0F); };
   for (int i = 0; i < 3; ++i) {
     gpu.run(run);
     gpu.run(copy);

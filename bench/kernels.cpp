@@ -23,13 +23,14 @@ using Buffer = std::vector<std::byte>;
 
 constexpr std::int64_t kWidth = 1024;
 
+float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
+
 /// Small numbers, valid in either dtype; never denormal.
 Buffer filled(std::int64_t count, DType dtype) {
   Buffer buffer(static_cast<std::size_t>(count * size_of(dtype)));
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i * 7919 % 255 - 127) / 2048.0F;
-  backend::cpu::make_cpu_kernels()->cast(reinterpret_cast<const std::byte*>(values.data()), DType::f32, buffer.data(),
-                                         dtype, count, 1.0F);
+  backend::cpu::make_cpu_kernels()->cast(values.data(), {buffer.data(), dtype}, count, 1.0F);
   return buffer;
 }
 
@@ -92,21 +93,36 @@ const MemoryBound kMemoryBound[] = {
     {"rms_norm", 2,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
        std::vector<float> rstd(static_cast<std::size_t>(rows));
-       k.rms_norm(t[0].data(), t[1].data(), t[2].data(), rstd.data(), rows, kWidth, 1e-5F, dtype);
+       k.rms_norm({.shape = {rows, kWidth, dtype},
+                   .x = t[0].data(),
+                   .weight = t[1].data(),
+                   .y = t[2].data(),
+                   .rstd = rstd.data(),
+                   .epsilon = 1e-5F});
      }},
     {"rms_norm_backward", 4,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
        const std::vector<float> rstd(static_cast<std::size_t>(rows), 1.0F);
-       k.rms_norm_backward(t[0].data(), t[1].data(), t[2].data(), rstd.data(), t[3].data(), t[4].data(), rows, kWidth,
-                           dtype, dtype);
+       k.rms_norm_backward({.shape = {rows, kWidth, dtype},
+                            .d_y = t[0].data(),
+                            .x = t[1].data(),
+                            .weight = t[2].data(),
+                            .rstd = rstd.data(),
+                            .d_x = t[3].data(),
+                            .d_weight = {t[4].data(), dtype}});
      }},
     {"swiglu", 3,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
-       k.swiglu(t[0].data(), t[1].data(), t[2].data(), rows, kWidth, kWidth, dtype);
+       k.swiglu({.shape = {rows, kWidth, dtype}, .gate = t[0].data(), .up = t[1].data(), .y = t[2].data()});
      }},
     {"swiglu_backward", 5,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
-       k.swiglu_backward(t[0].data(), t[1].data(), t[2].data(), t[3].data(), t[4].data(), rows, kWidth, kWidth, dtype);
+       k.swiglu_backward({.shape = {rows, kWidth, dtype},
+                          .d_y = t[0].data(),
+                          .gate = t[1].data(),
+                          .up = t[2].data(),
+                          .d_gate = t[3].data(),
+                          .d_up = t[4].data()});
      }},
     {"rotary", 2,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
@@ -118,25 +134,33 @@ const MemoryBound kMemoryBound[] = {
      }},
     {"scale_in_place", 2,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
-       k.cast(t[0].data(), dtype, t[0].data(), dtype, rows * kWidth, 0.9999F);
+       k.cast({t[0].data(), dtype}, {t[0].data(), dtype}, rows * kWidth, 0.9999F);
      }},
     {"cross_entropy", 2,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
        const std::vector<std::int32_t> targets(static_cast<std::size_t>(rows), 3);
        float loss = 0;
-       k.cross_entropy(t[0].data(), targets.data(), &loss, rows, kWidth, kWidth, 1.0F, dtype);
+       k.cross_entropy({.part = backend::VocabularyPart::all(kWidth),
+                        .rows = rows,
+                        .dtype = dtype,
+                        .logits = t[0].data(),
+                        .targets = targets.data(),
+                        .loss = &loss});
      }},
     {"adamw", 7,
      [](Kernels& k, auto& t, auto rows, auto) {
-       k.adamw(reinterpret_cast<float*>(t[0].data()), reinterpret_cast<float*>(t[1].data()),
-               reinterpret_cast<float*>(t[2].data()), reinterpret_cast<float*>(t[3].data()), rows * kWidth,
+       k.adamw({.count = rows * kWidth,
+                .parameter = floats(t[0]),
+                .gradient = floats(t[1]),
+                .first_moment = floats(t[2]),
+                .second_moment = floats(t[3])},
                {.learning_rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F});
      },
      true},
     {"sum_of_squares", 1,
      [](Kernels& k, auto& t, auto rows, auto) {
        double sum = 0;
-       k.sum_of_squares(reinterpret_cast<float*>(t[0].data()), rows * kWidth, 1.0, &sum, true);
+       k.sum_of_squares(floats(t[0]), rows * kWidth, 1.0, &sum, true);
      },
      true},
 };

@@ -9,6 +9,33 @@
 
 namespace fsdpbench::backend {
 
+/// Device memory of the caller, and the dtype of what lies in it.
+struct Elements {
+  std::byte* memory = nullptr;
+  DType dtype = DType::f32;
+
+  /// Without the first `count`.
+  Elements after(std::int64_t count) const { return {memory + count * size_of(dtype), dtype}; }
+  float* floats() const { return reinterpret_cast<float*>(memory); }
+  double* doubles() const { return reinterpret_cast<double*>(memory); }
+};
+
+/// The same, to be read. Kernels that read either dtype give of bf16, which is exact in fp32, the bits that they would
+/// give of a cast.
+struct ConstElements {
+  ConstElements() = default;
+  ConstElements(const std::byte* values, DType type) : memory(values), dtype(type) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): what can be written can be read
+  ConstElements(const Elements& values) : memory(values.memory), dtype(values.dtype) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): most gradients are fp32
+  ConstElements(const float* values) : memory(reinterpret_cast<const std::byte*>(values)) {}
+
+  ConstElements after(std::int64_t count) const { return {memory + count * size_of(dtype), dtype}; }
+
+  const std::byte* memory = nullptr;
+  DType dtype = DType::f32;
+};
+
 /// c = alpha * op(a) * op(b) + beta * addend, row-major, fp32 accumulation, rounded once.
 /// op(a) is m x k, op(b) is k x n, c is m x n; with transpose_a, a is stored k x m; with transpose_b, b is n x k.
 struct Gemm {
@@ -52,6 +79,83 @@ struct AttentionShape {
   std::int64_t key_row() const { return key_stride > 0 ? key_stride : kv_heads * head_dim; }
 };
 
+/// Rows of `width` elements, back to back.
+struct RowShape {
+  std::int64_t rows = 0, width = 0;
+  DType dtype = DType::f32;
+};
+
+// What kernels are called with, as Gemm is for products. The memory is the caller's, device memory, and has the dtype
+// of `shape` unless said.
+
+/// Per row of x: rstd = 1/sqrt(mean(x^2) + epsilon), y = x * rstd * weight.
+struct RmsNormCall {
+  RowShape shape;  ///< of x and y
+  const std::byte* x = nullptr;
+  const std::byte* weight = nullptr;  ///< [width]
+  std::byte* y = nullptr;
+  float* rstd = nullptr;  ///< [rows], for the backward
+  float epsilon = 0;
+};
+struct RmsNormBackwardCall {
+  RowShape shape;  ///< of x, y and their gradients
+  const std::byte* d_y = nullptr;
+  const std::byte* x = nullptr;  ///< as rms_norm had it, like weight
+  const std::byte* weight = nullptr;
+  const float* rstd = nullptr;  ///< as rms_norm left it
+  std::byte* d_x = nullptr;     ///< the gradient is added: that of the residual path is already there
+  Elements d_weight;            ///< [width] of the shape's dtype or f32; overwritten
+  std::byte* y = nullptr;       ///< gets what rms_norm gives: the next product's gradient needs it; null: none does
+};
+
+/// See AttentionShape. Queries, keys, values and their gradients have its strides; `out` has none.
+struct AttentionCall {
+  AttentionShape shape;
+  const std::byte* q = nullptr;
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  std::byte* out = nullptr;
+  float* log_sum_exp = nullptr;  ///< [batch, heads, seq], for the backward
+  std::byte* scratch = nullptr;  ///< attention_scratch_bytes(shape), backend/attention_scratch.h
+};
+struct AttentionBackwardCall {
+  AttentionShape shape;
+  const std::byte* d_out = nullptr;
+  const std::byte* q = nullptr;  ///< as attention had it, like k and v
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  const std::byte* out = nullptr;  ///< as attention left it, like log_sum_exp
+  const float* log_sum_exp = nullptr;
+  std::byte* d_q = nullptr;  ///< overwritten, like d_k and d_v
+  std::byte* d_k = nullptr;
+  std::byte* d_v = nullptr;
+  std::byte* scratch = nullptr;  ///< attention_backward_scratch_bytes(shape)
+};
+
+/// y = silu(gate) * up.
+struct SwigluCall {
+  RowShape shape;           ///< of y, and of gate and up but for
+  std::int64_t stride = 0;  ///< the elements between the starts of their rows; 0: back to back
+  const std::byte* gate = nullptr;
+  const std::byte* up = nullptr;
+  std::byte* y = nullptr;
+
+  /// The stride written out.
+  std::int64_t row() const { return stride > 0 ? stride : shape.width; }
+};
+struct SwigluBackwardCall {
+  RowShape shape;           ///< of y and d_y, and of the others but for
+  std::int64_t stride = 0;  ///< the elements between the starts of their rows; 0: back to back
+  const std::byte* d_y = nullptr;
+  const std::byte* gate = nullptr;  ///< as swiglu had it, like up
+  const std::byte* up = nullptr;
+  std::byte* d_gate = nullptr;  ///< overwritten, like d_up
+  std::byte* d_up = nullptr;
+  std::byte* y = nullptr;  ///< gets what swiglu gives, as in RmsNormBackwardCall; may be d_y
+
+  std::int64_t row() const { return stride > 0 ? stride : shape.width; }
+};
+
 /// One strided block copy: `rows` runs of `run` elements.
 struct CopyRun {
   std::int64_t source = 0;  ///< first element in the source
@@ -71,15 +175,74 @@ struct QuantizedParts {
   Quantization format;
 };
 
-/// The rows that one rank has of a table, or logits, of `whole` tokens: [first, first + count).
+/// The rows that one rank has of a table, or the columns of logits, of `whole` tokens: [first, first + count).
 struct VocabularyPart {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t whole = 0;
 
+  /// Where no ranks split it.
+  static constexpr VocabularyPart all(std::int64_t vocab) { return {0, vocab, vocab}; }
+
   constexpr bool holds(std::int32_t token) const { return token >= first && token < first + count; }
   /// In this part or another.
   constexpr bool knows(std::int32_t token) const { return token >= 0 && token < whole; }
+};
+
+/// y[t] = table[token[t]]; 0 for a token of another part.
+struct EmbeddingCall {
+  RowShape shape;       ///< of y
+  VocabularyPart part;  ///< the table's rows, each of `width`
+  const std::byte* table = nullptr;
+  const std::int32_t* tokens = nullptr;  ///< one a row of y, below part.whole
+  std::byte* y = nullptr;
+};
+/// d_table[token[t]] += d_y[t], in the order of kEmbeddingChunk.
+struct EmbeddingBackwardCall {
+  RowShape shape;       ///< of d_y
+  VocabularyPart part;  ///< the table's rows
+  const std::byte* d_y = nullptr;
+  const std::int32_t* tokens = nullptr;
+  Elements d_table;        ///< of the shape's dtype or f32
+  bool overwrite = false;  ///< d_table is zeroed first
+};
+
+/// loss = mean over rows of -log softmax(logits[row])[target[row]].
+struct CrossEntropyCall {
+  VocabularyPart part;  ///< the logits' columns
+  std::int64_t rows = 0;
+  std::int64_t stride = 0;      ///< elements between the starts of rows; 0: back to back, as those of a part always are
+  DType dtype = DType::f32;     ///< of logits
+  std::byte* logits = nullptr;  ///< become d_logits = loss_scale * d loss / d logits in place
+  const std::int32_t* targets = nullptr;  ///< one a row, below part.whole
+  float* loss = nullptr;
+  float loss_scale = 1.0F;
+};
+
+/// loss = mean over all elements of (prediction - target)^2.
+struct MeanSquaredErrorCall {
+  std::int64_t count = 0;
+  DType dtype = DType::f32;  ///< of prediction and its gradient
+  const std::byte* prediction = nullptr;
+  const float* target = nullptr;
+  std::byte* d_prediction = nullptr;  ///< loss_scale * d loss / d prediction
+  float* loss = nullptr;
+  float loss_scale = 1.0F;
+};
+
+/// What an optimizer reads and writes of some parameters; arrays have `count` elements.
+struct ParameterUpdate {
+  std::int64_t count = 0;
+  float* parameter = nullptr;
+  ConstElements gradient;
+  float* first_moment = nullptr;  ///< adamw alone, like second_moment
+  float* second_moment = nullptr;
+  std::byte* rounded = nullptr;  ///< gets the new parameters as bf16, as cast would round them; null: nothing does
+};
+
+struct SgdStep {
+  float learning_rate = 0, weight_decay = 0;
+  const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 
 struct AdamWStep {
@@ -91,28 +254,14 @@ struct AdamWStep {
   const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 
-/// A parameter's gradient as backward or a reduction left it: fp32, or bf16, which is exact in fp32. What reads either
-/// gives the bits that it would give of a cast.
-struct Gradient {
-  // NOLINTNEXTLINE(google-explicit-constructor): most gradients are fp32
-  Gradient(const float* values) : memory(reinterpret_cast<const std::byte*>(values)) {}
-  Gradient(const std::byte* values, DType type) : memory(values), dtype(type) {}
-
-  Gradient from(std::int64_t first) const { return {memory + first * size_of(dtype), dtype}; }
-
-  const std::byte* memory;
-  DType dtype = DType::f32;
-};
-
 /// embedding_backward sums so many positions of a token at a time, and then these sums in their order. How a token's
 /// rows are grouped follows from its own positions, so ranks that have parts of a table get the bits of the whole one.
 inline constexpr std::int64_t kEmbeddingChunk = 64;
 
 /// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
 /// unless said; statistics (rstd, log-sum-exp, loss) are f32. Accumulation is fp32. Outputs may not alias inputs
-/// unless said. Counts are elements. `gradient_dtype`, that of a parameter's gradient, is `dtype` or f32. Every kernel
-/// gives the same bits for the same input, whatever else runs; those of a GPU unless its Arithmetic (cuda_options.h)
-/// lets them do otherwise.
+/// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs; those of
+/// a GPU unless its Arithmetic (cuda_options.h) lets them do otherwise.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -120,77 +269,37 @@ class Kernels {
   /// See Gemm. Nothing if c is empty; with k = 0, c = beta * c.
   virtual void gemm(const Gemm& gemm) = 0;
 
-  /// Per row of x [rows, width]: rstd = 1/sqrt(mean(x^2) + epsilon), y = x * rstd * weight.
-  virtual void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
-                        std::int64_t width, float epsilon, DType dtype) = 0;
-  /// d_x += gradient of rms_norm (adds: the residual path's gradient is already there); d_weight is overwritten. `y`
-  /// gets what rms_norm gives: the gradient of the next product's weight needs it; null: nothing does.
-  virtual void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
-                                 std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                                 DType dtype, DType gradient_dtype, std::byte* y = nullptr) = 0;
+  virtual void rms_norm(const RmsNormCall& call) = 0;
+  virtual void rms_norm_backward(const RmsNormBackwardCall& call) = 0;
 
   /// Rotary embedding in place on queries [batch, seq, heads, head_dim] and keys [batch, seq, kv_heads, head_dim],
   /// halves rotated (Llama's "rotate half"); `inverse` rotates back (the backward). Without key heads k may be null.
   virtual void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) = 0;
 
-  /// `scratch`: attention_scratch_bytes(shape), or attention_backward_scratch_bytes(shape) for the backward
-  /// (backend/attention_scratch.h).
-  virtual void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
-                         std::byte* out, float* log_sum_exp, std::byte* scratch) = 0;
-  /// d_q, d_k and d_v are overwritten; `out` and `log_sum_exp` are what attention() left.
-  virtual void attention_backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q,
-                                  const std::byte* k, const std::byte* v, const std::byte* out,
-                                  const float* log_sum_exp, std::byte* d_q, std::byte* d_k, std::byte* d_v,
-                                  std::byte* scratch) = 0;
+  virtual void attention(const AttentionCall& call) = 0;
+  virtual void attention_backward(const AttentionBackwardCall& call) = 0;
 
-  /// y = silu(gate) * up, y [rows, width]; rows of gate and up lie `stride` elements apart.
-  virtual void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
-                      std::int64_t stride, DType dtype) = 0;
-  /// d_gate and d_up, with rows as those of gate and up, are overwritten. `y`, which may be d_y, gets what swiglu
-  /// gives: the gradient of the next product's weight needs it; null: nothing does.
-  virtual void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                               std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
-                               std::byte* y = nullptr) = 0;
+  virtual void swiglu(const SwigluCall& call) = 0;
+  virtual void swiglu_backward(const SwigluBackwardCall& call) = 0;
 
-  /// y[t] = table[token[t]], table [vocab, width].
-  virtual void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-                         std::int64_t vocab, std::int64_t width, DType dtype) = 0;
-  /// d_table[token[t]] += d_y[t], in the order of kEmbeddingChunk; with `overwrite` d_table is zeroed first.
-  virtual void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
-                                  std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite,
-                                  DType dtype, DType gradient_dtype) = 0;
+  virtual void embedding(const EmbeddingCall& call) = 0;
+  virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;
 
-  /// loss = mean over rows of -log softmax(logits[row])[target[row]]; logits [rows, vocab], rows `stride` elements
-  /// apart, become d_logits = loss_scale * d loss / d logits in place.
-  virtual void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows,
-                             std::int64_t vocab, std::int64_t stride, float loss_scale, DType dtype) = 0;
-
-  // A vocabulary that is split over ranks.
-
-  /// As embedding of the part's rows; 0 for tokens that are not among them. Tokens must be below part.whole.
-  virtual void embedding_part(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-                              const VocabularyPart& part, std::int64_t width, DType dtype) = 0;
-  /// As embedding_backward for the part's rows.
-  virtual void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
-                                       std::int64_t count, const VocabularyPart& part, std::int64_t width,
-                                       bool overwrite, DType dtype, DType gradient_dtype) = 0;
-  /// What the softmax of rows needs of this part of their logits [rows, part.count]: `terms` gets the largest of each
-  /// row, then the sum of exp(logit - that) of each, then the target's logit of each, 0 where it is not in this part.
-  virtual void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms,
-                                   std::int64_t rows, const VocabularyPart& part, DType dtype) = 0;
+  /// Of a whole vocabulary.
+  virtual void cross_entropy(const CrossEntropyCall& call) = 0;
+  // Of one that ranks split: each computes the terms of its part, and gradients and loss from the terms of all.
+  /// What the softmax of rows needs of this part of their logits, which stay as they are: `terms` gets the largest of
+  /// each row, then the sum of exp(logit - that) of each, then the target's logit of each, 0 where it is not in this
+  /// part.
+  virtual void cross_entropy_terms(const CrossEntropyCall& call, float* terms) = 0;
   /// As cross_entropy, from this part of the logits and the terms of all `parts` parts, one after another.
-  virtual void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, const float* terms, int parts,
-                                      float* loss, std::int64_t rows, const VocabularyPart& part, float loss_scale,
-                                      DType dtype) = 0;
+  virtual void cross_entropy_of_terms(const CrossEntropyCall& call, const float* terms, int parts) = 0;
 
-  /// loss = mean over all elements of (prediction - target)^2; d_prediction = loss_scale * gradient.
-  virtual void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction,
-                                  float* loss, std::int64_t count, float loss_scale, DType dtype) = 0;
-  /// y[row] += bias, y [rows, width].
-  virtual void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) = 0;
-  /// d_bias = sum over rows of d_y; overwritten.
-  virtual void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
-                             DType dtype, DType gradient_dtype) = 0;
+  virtual void mean_squared_error(const MeanSquaredErrorCall& call) = 0;
+  /// y[row] += bias.
+  virtual void add_bias(const RowShape& shape, std::byte* y, const std::byte* bias) = 0;
+  /// d_bias = sum over rows of d_y; of the shape's dtype or f32; overwritten.
+  virtual void bias_backward(const RowShape& shape, const std::byte* d_y, const Elements& d_bias) = 0;
   /// y = max(x, 0).
   virtual void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) = 0;
   /// d_x = y > 0 ? d_y : 0, in place allowed (d_x == d_y).
@@ -201,25 +310,22 @@ class Kernels {
   virtual void add(const std::byte* x, const std::byte* residual, std::byte* y, std::int64_t count, DType dtype) = 0;
 
   /// target = factor * source with conversion (round to nearest even); target may be source if the dtypes are equal.
-  virtual void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
-                    std::int64_t count, float factor) = 0;
+  virtual void cast(const ConstElements& source, const Elements& target, std::int64_t count, float factor) = 0;
   /// target (f32) += factor * source: the product is rounded to f32, whatever the source's dtype, and then added.
-  virtual void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count,
-                          float factor) = 0;
+  virtual void accumulate(const ConstElements& source, float* target, std::int64_t count, float factor) = 0;
   /// All runs, in order, with conversion; offsets in elements of the respective dtype.
-  virtual void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
-                         std::span<const CopyRun> runs) = 0;
+  virtual void copy_runs(const ConstElements& source, const Elements& target, std::span<const CopyRun> runs) = 0;
+
   // Quantised numbers. Their bits are the same on each backend.
 
   /// One part of `count` numbers: factor * source, the product rounded to fp32 before it is quantised.
-  virtual void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_t count, float factor,
+  virtual void quantize(const ConstElements& source, std::byte* part, std::int64_t count, float factor,
                         Quantization format) = 0;
-  /// All runs, in order, rounded to `dtype`. Sources are counted in numbers, those of all parts one after another; no
-  /// row of a run goes beyond its part.
-  virtual void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype,
-                          std::span<const CopyRun> runs) = 0;
+  /// All runs, in order, rounded to the target's dtype. Sources are counted in numbers, those of all parts one after
+  /// another; no row of a run goes beyond its part.
+  virtual void dequantize(const QuantizedParts& parts, const Elements& target, std::span<const CopyRun> runs) = 0;
   /// target[0..count) = scale * (part 0 + part 1 + … of `sources` parts), in fp32 and in this order, rounded once.
-  virtual void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype) = 0;
+  virtual void sum_quantized(const QuantizedParts& parts, int sources, float scale, const Elements& target) = 0;
   /// The same, unscaled, and the fp32 sum quantised in the same format: a part.
   virtual void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) = 0;
 
@@ -232,18 +338,15 @@ class Kernels {
   virtual void download(const std::byte* source, void* target, std::int64_t bytes) = 0;
 
   /// *sum (device memory) = factor * sum of squares of x, accumulated in double, plus the old *sum unless `overwrite`.
-  virtual void sum_of_squares(const Gradient& x, std::int64_t count, double factor, double* sum, bool overwrite) = 0;
+  virtual void sum_of_squares(const ConstElements& x, std::int64_t count, double factor, double* sum,
+                              bool overwrite) = 0;
   /// *factor (device memory) = min(1, max_norm / (sqrt(sums[0] + … + sums[count-1]) + 1e-6)), as
   /// torch.nn.utils.clip_grad_norm_ computes it.
   virtual void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) = 0;
-  /// parameter -= learning_rate * (*gradient_scale * gradient + weight_decay * parameter); gradient_scale is one float
-  /// of device memory, null means 1. `rounded`, here and below: gets the new parameter as bf16, as cast would round it;
-  /// null: nothing does.
-  virtual void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate,
-                   float weight_decay, const float* gradient_scale, std::byte* rounded = nullptr) = 0;
+  /// parameter -= learning_rate * (*gradient_scale * gradient + weight_decay * parameter).
+  virtual void sgd(const ParameterUpdate& update, const SgdStep& step) = 0;
   /// Decoupled weight decay (Loshchilov & Hutter), as torch.optim.AdamW computes it.
-  virtual void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment,
-                     std::int64_t count, const AdamWStep& step, std::byte* rounded = nullptr) = 0;
+  virtual void adamw(const ParameterUpdate& update, const AdamWStep& step) = 0;
   /// Busy or asleep for so long: injected trouble.
   virtual void delay(std::int64_t nanoseconds) = 0;
 };

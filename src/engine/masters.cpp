@@ -285,8 +285,7 @@ std::int64_t Masters::saving_bytes(const config::RunConfig& config, const plan::
   if (!config.checkpoint.asynchronous) return kPieceBytes;
   std::int64_t numel = 0;
   for (const plan::Unit& unit : plan.units) numel += unit.layout.shard_numel + unit.layout.replicated_numel;
-  return kPieceBytes +
-         std::ssize(states_of(config.train.optimizer)) * ceil_div(numel, plan.mesh.replicate) * kBytes;
+  return kPieceBytes + std::ssize(states_of(config.train.optimizer)) * ceil_div(numel, plan.mesh.replicate) * kBytes;
 }
 
 std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
@@ -309,12 +308,13 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
     for (const State state : kEnumerators<State>) {
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
-      if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr; kept != nullptr) {
+      if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr;
+          kept != nullptr) {
         const std::byte* master = buffers_.persistent(BufferRole::master_shard, u);
         context_.device.enqueue(
             Lane::compute, "initialize",
             [=, count = layout.shard_numel, dtype = plan_.param_dtype](backend::Kernels& kernels) {
-              kernels.cast(master, DType::f32, kept, dtype, count, 1.0F);
+              kernels.cast({master, DType::f32}, {kept, dtype}, count, 1.0F);
             },
             nullptr);
       }

@@ -94,10 +94,9 @@ class OpRunner::Resolve {
     if (!work.begins_gradients) return;  // padding would otherwise be reduced and counted in the norm as it lies there
     const UnitRuns& runs = runner_.runs_[static_cast<std::size_t>(op_.unit)];
     const auto clear = [&](BufferId buffer, const auto& gaps) {
-      const Operand gradients = at(buffer);
-      const std::int64_t element = size_of(gradients.dtype);
+      const backend::Elements gradients = at(buffer);
       for (const auto& [first, count] : gaps) {
-        slot_.zero.push_back({gradients.memory + first * element, count * element});
+        slot_.zero.push_back({gradients.after(first).memory, count * size_of(gradients.dtype)});
       }
     };
     clear(work.gradients, runs.gaps);
@@ -119,7 +118,7 @@ class OpRunner::Resolve {
         const int index = runner_.plan_.groups.index(work.over, runner_.rank_);
         slot_.count = layout.shard_numel;
         const std::int64_t part = work.stride > 0 ? work.stride : layout.shard_numel;
-        slot_.to.memory += (work.offset + index * part) * size_of(slot_.to.dtype);
+        slot_.to = slot_.to.after(work.offset + index * part);
         return;
       }
       case OpKind::copy_out: slot_.runs = &runs.copy_out; return;
@@ -149,7 +148,7 @@ class OpRunner::Resolve {
   void operator()(const schedule::Accumulate& work) const {
     from_to(work.from, work.sum);
     const std::int64_t first = work.offset + runner_.plan_.groups.index(Group::shard, runner_.rank_) * work.stride;
-    slot_.from.memory += first * size_of(slot_.from.dtype);
+    slot_.from = slot_.from.after(first);
   }
   void operator()(const schedule::Collective& work) const { from_to(work.input, work.output); }
   void operator()(const schedule::SumOfSquares& work) const {
@@ -171,7 +170,7 @@ class OpRunner::Resolve {
   }
 
  private:
-  Operand at(BufferId id) const {
+  backend::Elements at(BufferId id) const {
     if (id == schedule::kNoBuffer) return {};
     return {buffers_.at(id), buffers_.info(id).dtype};
   }
@@ -205,8 +204,8 @@ class OpRunner::Resolve {
     }
   }
   std::byte* place_in(BufferId buffer, const Place& place) const {
-    const Operand whole = at(buffer);
-    return whole.memory + place.offset * size_of(whole.dtype);
+    const backend::Elements whole = at(buffer);
+    return whole.after(place.offset).memory;
   }
   void point_at_parameters(BufferId sharded, BufferId replicated) const {
     slot_.parameters.clear();
@@ -275,7 +274,7 @@ class OpRunner::Run {
   }
 
   void operator()(const schedule::LoadBatch&) const {
-    const auto upload = [&](const std::vector<std::byte>& host, const Operand& device) {
+    const auto upload = [&](const std::vector<std::byte>& host, const backend::Elements& device) {
       kernels_.upload(host.data(), device.memory, static_cast<std::int64_t>(host.size()));
     };
     upload(slot_.host_inputs, slot_.from);
@@ -289,21 +288,19 @@ class OpRunner::Run {
   void operator()(const schedule::Cast& work) const { cast(work.count, work.factor); }
   void operator()(const schedule::LayoutCopy&) const {
     if (op_.kind == OpKind::copy_in) return cast(slot_.count, 1.0F);
-    kernels_.copy_runs(slot_.from.memory, slot_.from.dtype, slot_.to.memory, slot_.to.dtype, *slot_.runs);
+    kernels_.copy_runs(slot_.from, slot_.to, *slot_.runs);
   }
   void operator()(const schedule::Quantize& work) const {
     const std::int64_t part = work.format.bytes(work.count);
     for (int a = 0; a < work.within; ++a) {
       for (int b = 0; b < work.across; ++b) {
         const std::int64_t first = (b * work.within + a) * work.count;
-        kernels_.quantize(slot_.from.memory + first * size_of(slot_.from.dtype), slot_.from.dtype,
-                          slot_.to.memory + (a * work.across + b) * part, work.count, work.factor, work.format);
+        kernels_.quantize(slot_.from.after(first), slot_.to.memory + (a * work.across + b) * part, work.count,
+                          work.factor, work.format);
       }
     }
   }
-  void operator()(const schedule::Dequantize&) const {
-    kernels_.dequantize(slot_.parts, slot_.to.memory, slot_.to.dtype, *slot_.runs);
-  }
+  void operator()(const schedule::Dequantize&) const { kernels_.dequantize(slot_.parts, slot_.to, *slot_.runs); }
   void operator()(const schedule::SumQuantized& work) const {
     const std::int64_t part = work.format.bytes(work.count);
     backend::QuantizedParts parts = slot_.parts;
@@ -311,19 +308,18 @@ class OpRunner::Run {
       if (work.quantizes) {
         kernels_.requantize_sum(parts, work.sources, slot_.to.memory + p * part);
       } else {
-        kernels_.sum_quantized(parts, work.sources, work.scale,
-                               slot_.to.memory + p * work.count * size_of(slot_.to.dtype), slot_.to.dtype);
+        kernels_.sum_quantized(parts, work.sources, work.scale, slot_.to.after(p * work.count));
       }
     }
   }
   void operator()(const schedule::Accumulate& work) const {
     if (work.overwrite) return cast(work.count, work.factor);
-    kernels_.accumulate(slot_.from.memory, slot_.from.dtype, slot_.to.floats(), work.count, work.factor);
+    kernels_.accumulate(slot_.from, slot_.to.floats(), work.count, work.factor);
   }
   void operator()(const schedule::SumOfSquares& work) const {
     bool overwrite = work.overwrite;
     for (const OpSlot::Squares& run : slot_.squares) {
-      kernels_.sum_of_squares(gradient().from(run.first), run.count, run.factor, slot_.to.doubles(), overwrite);
+      kernels_.sum_of_squares(slot_.from.after(run.first), run.count, run.factor, slot_.to.doubles(), overwrite);
       overwrite = false;
     }
   }
@@ -336,28 +332,29 @@ class OpRunner::Run {
   }
   void operator()(const schedule::Update& work) const {
     const config::Train& train = runner_.config_.train;
+    const backend::ParameterUpdate update{.count = work.count,
+                                          .parameter = slot_.to.floats(),
+                                          .gradient = slot_.from,
+                                          .first_moment = slot_.first_moment.floats(),
+                                          .second_moment = slot_.second_moment.floats(),
+                                          .rounded = slot_.rounded.memory};
     if (train.optimizer == config::Optimizer::sgd) {
-      kernels_.sgd(slot_.to.floats(), gradient(), work.count, static_cast<float>(train.learning_rate),
-                   static_cast<float>(train.weight_decay), slot_.factor.floats(), slot_.rounded.memory);
-      return;
+      return kernels_.sgd(update, {.learning_rate = static_cast<float>(train.learning_rate),
+                                   .weight_decay = static_cast<float>(train.weight_decay),
+                                   .gradient_scale = slot_.factor.floats()});
     }
-    const backend::AdamWStep step{.learning_rate = static_cast<float>(train.learning_rate),
-                                  .beta1 = static_cast<float>(train.beta1),
-                                  .beta2 = static_cast<float>(train.beta2),
-                                  .epsilon = static_cast<float>(train.epsilon),
-                                  .weight_decay = static_cast<float>(train.weight_decay),
-                                  .step = slot_.step,
-                                  .step_of_launch = &slot_.step,
-                                  .gradient_scale = slot_.factor.floats()};
-    kernels_.adamw(slot_.to.floats(), gradient(), slot_.first_moment.floats(), slot_.second_moment.floats(), work.count,
-                   step, slot_.rounded.memory);
+    kernels_.adamw(update, {.learning_rate = static_cast<float>(train.learning_rate),
+                            .beta1 = static_cast<float>(train.beta1),
+                            .beta2 = static_cast<float>(train.beta2),
+                            .epsilon = static_cast<float>(train.epsilon),
+                            .weight_decay = static_cast<float>(train.weight_decay),
+                            .step = slot_.step,
+                            .step_of_launch = &slot_.step,
+                            .gradient_scale = slot_.factor.floats()});
   }
 
  private:
-  backend::Gradient gradient() const { return {slot_.from.memory, slot_.from.dtype}; }
-  void cast(std::int64_t count, float factor) const {
-    kernels_.cast(slot_.from.memory, slot_.from.dtype, slot_.to.memory, slot_.to.dtype, count, factor);
-  }
+  void cast(std::int64_t count, float factor) const { kernels_.cast(slot_.from, slot_.to, count, factor); }
 
   const OpRunner& runner_;
   const Op& op_;

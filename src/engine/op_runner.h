@@ -16,29 +16,20 @@
 
 namespace fsdpbench::engine {
 
-/// Device memory and what lies in it.
-struct Operand {
-  std::byte* memory = nullptr;
-  DType dtype = DType::f32;
-
-  float* floats() const { return reinterpret_cast<float*>(memory); }
-  double* doubles() const { return reinterpret_cast<double*>(memory); }
-};
-
 /// An op's operands as pointers, taken from the buffers when the op is issued; the lane needs nothing else. One slot
 /// an op, reused from step to step; it stays untouched from its issue to the end of the step.
 struct OpSlot {
   backend::Stamp stamp;
-  Operand from, to;                                      // what most work has: a source and a target
-  Operand first_moment, second_moment, factor, rounded;  // optimizer
-  std::int64_t step = 0;                                 // optimizer: steps done, this one included
-  const std::vector<backend::CopyRun>* runs = nullptr;   // copies by layout, but for copy_in:
-  std::vector<backend::CopyRun> bucket_runs;             // the same into or out of a bucket, or out of quantised parts
-  backend::QuantizedParts parts;                         // dequantize, sum_quantized
-  std::int64_t count = 0;                                // copy_in: elements
-  std::vector<std::byte> host_inputs, host_targets;      // load_batch
-  model::ModuleCall call;                                // forward, recompute, backward
-  std::vector<const std::byte*> parameters;              // call's arrays
+  backend::Elements from, to;                                      // what most work has: a source and a target
+  backend::Elements first_moment, second_moment, factor, rounded;  // optimizer
+  std::int64_t step = 0;                                           // optimizer: steps done, this one included
+  const std::vector<backend::CopyRun>* runs = nullptr;             // copies by layout, but for copy_in:
+  std::vector<backend::CopyRun> bucket_runs;         // the same into or out of a bucket, or out of quantised parts
+  backend::QuantizedParts parts;                     // dequantize, sum_quantized
+  std::int64_t count = 0;                            // copy_in: elements
+  std::vector<std::byte> host_inputs, host_targets;  // load_batch
+  model::ModuleCall call;                            // forward, recompute, backward
+  std::vector<const std::byte*> parameters;          // call's arrays
   std::vector<std::byte*> gradients;
   struct Squares {
     std::int64_t first = 0, count = 0;

@@ -88,8 +88,12 @@ plan::ModuleSizes Block::sizes() const {
 
 void Block::norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y,
                  float* rstd) const {
-  kernels.rms_norm(x, weight, y, rstd, stream_.rows, model_.width, static_cast<float>(model_.norm_epsilon),
-                   batch_.dtype);
+  kernels.rms_norm({.shape = stream_.shape(),
+                    .x = x,
+                    .weight = weight,
+                    .y = y,
+                    .rstd = rstd,
+                    .epsilon = static_cast<float>(model_.norm_epsilon)});
 }
 
 void Block::rotate(backend::Kernels& kernels, const Maps3& qkv, bool inverse) const {
@@ -138,7 +142,13 @@ void Block::attention(backend::Kernels& kernels, const ModuleCall& call, const S
   const auto& [q, k, v] = saved.qkv;
   qkv_.forward(kernels, normed, p.subspan(at_.qkv), saved.qkv);
   rotate(kernels, saved.qkv, false);
-  kernels.attention(attention_, q, k, v, saved.attended, saved.log_sum_exp, work.scratch);
+  kernels.attention({.shape = attention_,
+                     .q = q,
+                     .k = k,
+                     .v = v,
+                     .out = saved.attended,
+                     .log_sum_exp = saved.log_sum_exp,
+                     .scratch = work.scratch});
   output_.forward(kernels, saved.attended, p[at_.output], out, residual);
 }
 
@@ -149,8 +159,11 @@ void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, cons
   const auto& p = call.parameters;
   gate_up_.forward(kernels, normed, p.subspan(at_.gate_up), saved.gate_up);
   if (call.output == nullptr) return;  // recomputation: only what backward needs
-  kernels.swiglu(saved.gate_up[0], saved.gate_up[1], work.product, batch_.rows(), model_.ffn_width, gate_up_.stride(0),
-                 batch_.dtype);
+  kernels.swiglu({.shape = {batch_.rows(), model_.ffn_width, batch_.dtype},
+                  .stride = gate_up_.stride(0),
+                  .gate = saved.gate_up[0],
+                  .up = saved.gate_up[1],
+                  .y = work.product});
   contract_.forward(kernels, work.product, p[at_.down], out, residual);
 }
 
@@ -193,10 +206,10 @@ void Block::backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call
   std::byte* const own = stream_.in_exchange(call);
   const std::int64_t of_norm = model_.width * size_of(batch_.dtype);
   const auto put_gradient = [&](std::size_t norm, std::byte* to) {
-    kernels.cast(call.gradients[norm], batch_.gradient_dtype, to, batch_.dtype, model_.width, 1.0F);
+    kernels.cast({call.gradients[norm], batch_.gradient_dtype}, {to, batch_.dtype}, model_.width, 1.0F);
   };
   const auto take_gradient = [&](const std::byte* from, std::size_t norm) {
-    kernels.cast(from, batch_.dtype, call.gradients[norm], batch_.gradient_dtype, model_.width, 1.0F);
+    kernels.cast({from, batch_.dtype}, {call.gradients[norm], batch_.gradient_dtype}, model_.width, 1.0F);
   };
   switch (call.part) {
     case 0: return stream_.copy(kernels, call.d_stream, own);
@@ -222,16 +235,28 @@ void Block::backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call
 /// d_stream: adds what comes through a norm. `normed`: its output once more, or null.
 void Block::norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight,
                           const std::byte* d_normed, const std::byte* x, const float* rstd, std::byte* normed) const {
-  kernels.rms_norm_backward(d_normed, x, call.parameters[weight], rstd, call.d_stream, call.gradients[weight],
-                            stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype, normed);
+  kernels.rms_norm_backward({.shape = stream_.shape(),
+                             .d_y = d_normed,
+                             .x = x,
+                             .weight = call.parameters[weight],
+                             .rstd = rstd,
+                             .d_x = call.d_stream,
+                             .d_weight = {call.gradients[weight], batch_.gradient_dtype},
+                             .y = normed});
 }
 
 /// From d_y to the gradients of gate and up.
 void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                                  const BackwardWorkspace& work, const std::byte* d_y) const {
   contract_.input_gradient(kernels, d_y, call.parameters[at_.down], work.d_product);
-  kernels.swiglu_backward(work.d_product, saved.gate_up[0], saved.gate_up[1], work.d_gate_up[0], work.d_gate_up[1],
-                          batch_.rows(), model_.ffn_width, gate_up_.stride(0), batch_.dtype, work.d_product);
+  kernels.swiglu_backward({.shape = {batch_.rows(), model_.ffn_width, batch_.dtype},
+                           .stride = gate_up_.stride(0),
+                           .d_y = work.d_product,
+                           .gate = saved.gate_up[0],
+                           .up = saved.gate_up[1],
+                           .d_gate = work.d_gate_up[0],
+                           .d_up = work.d_gate_up[1],
+                           .y = work.d_product});
   contract_.weight_gradient(kernels, d_y, work.d_product, call.gradients[at_.down]);
 }
 
@@ -249,8 +274,17 @@ void Block::attention_backward(backend::Kernels& kernels, const ModuleCall& call
   const auto& [d_q, d_k, d_v] = work.d_qkv;
   output_.weight_gradient(kernels, d_h, saved.attended, call.gradients[at_.output]);
   output_.input_gradient(kernels, d_h, call.parameters[at_.output], work.d_attended);
-  kernels.attention_backward(attention_, work.d_attended, q, k, v, saved.attended, saved.log_sum_exp, d_q, d_k, d_v,
-                             work.scratch);
+  kernels.attention_backward({.shape = attention_,
+                              .d_out = work.d_attended,
+                              .q = q,
+                              .k = k,
+                              .v = v,
+                              .out = saved.attended,
+                              .log_sum_exp = saved.log_sum_exp,
+                              .d_q = d_q,
+                              .d_k = d_k,
+                              .d_v = d_v,
+                              .scratch = work.scratch});
   rotate(kernels, work.d_qkv, true);
 }
 

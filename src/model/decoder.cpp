@@ -56,25 +56,22 @@ plan::ModuleSizes Decoder::embedding_sizes() const {
 void Decoder::embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const {
   if (call.output == nullptr) return;
   if (split_.tokens && call.part == 1) return stream_.copy(kernels, stream_.in_exchange(call), call.output);
-  if (split_.ranks > 1) {
-    return kernels.embedding_part(call.parameters[0], as_tokens(call.batch.inputs), call.exchange, batch_.rows(),
-                                  vocabulary_of(call), model_.width, batch_.dtype);
-  }
-  kernels.embedding(call.parameters[0], as_tokens(call.batch.inputs), call.output, batch_.rows(), model_.vocab,
-                    model_.width, batch_.dtype);
+  kernels.embedding({.shape = {batch_.rows(), model_.width, batch_.dtype},
+                     .part = vocabulary_of(call),
+                     .table = call.parameters[0],
+                     .tokens = as_tokens(call.batch.inputs),
+                     .y = split_.ranks > 1 ? call.exchange : call.output});
 }
 
 void Decoder::embedding_backward(backend::Kernels& kernels, const ModuleCall& call) const {
   if (split_.tokens && call.part == 0) return stream_.copy(kernels, call.d_stream, stream_.in_exchange(call));
   // A tied head has written its part of the same gradient before.
-  if (split_.ranks > 1) {
-    const std::byte* const d_rows = split_.tokens ? call.exchange : call.d_stream;
-    return kernels.embedding_part_backward(d_rows, as_tokens(call.batch.inputs), call.gradients[0], batch_.rows(),
-                                           vocabulary_of(call), model_.width, !model_.tied_head, batch_.dtype,
-                                           batch_.gradient_dtype);
-  }
-  kernels.embedding_backward(call.d_stream, as_tokens(call.batch.inputs), call.gradients[0], batch_.rows(),
-                             model_.vocab, model_.width, !model_.tied_head, batch_.dtype, batch_.gradient_dtype);
+  kernels.embedding_backward({.shape = {batch_.rows(), model_.width, batch_.dtype},
+                              .part = vocabulary_of(call),
+                              .d_y = split_.tokens ? call.exchange : call.d_stream,
+                              .tokens = as_tokens(call.batch.inputs),
+                              .d_table = {call.gradients[0], batch_.gradient_dtype},
+                              .overwrite = !model_.tied_head});
 }
 
 Decoder::HeadSaved Decoder::carve_saved(std::byte* memory) const {
@@ -116,8 +113,12 @@ void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) co
 }
 
 void Decoder::norm(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved, std::byte* normed) const {
-  kernels.rms_norm(call.input, call.parameters[kNorm], normed, saved.rstd, stream_.rows, model_.width,
-                   static_cast<float>(model_.norm_epsilon), batch_.dtype);
+  kernels.rms_norm({.shape = stream_.shape(),
+                    .x = call.input,
+                    .weight = call.parameters[kNorm],
+                    .y = normed,
+                    .rstd = saved.rstd,
+                    .epsilon = static_cast<float>(model_.norm_epsilon)});
 }
 
 /// And what the loss needs of them, which may take the place of `normed`.
@@ -126,18 +127,23 @@ void Decoder::logits(backend::Kernels& kernels, const ModuleCall& call, const He
   logits_.forward(kernels, normed, call.parameters[kWeight], saved.d_logits);
   if (split_.ranks == 1) return;
   float* const mine = reinterpret_cast<float*>(call.exchange) + call.tensor.index * loss_terms(batch_);
-  kernels.cross_entropy_terms(saved.d_logits, as_tokens(call.batch.targets), mine, batch_.rows(), vocabulary_of(call),
-                              batch_.dtype);
+  kernels.cross_entropy_terms(loss_of(call, saved), mine);
 }
 
 void Decoder::loss(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const {
-  const std::int32_t* const targets = as_tokens(call.batch.targets);
-  if (split_.ranks == 1) {
-    return kernels.cross_entropy(saved.d_logits, targets, call.loss, batch_.rows(), model_.vocab, logits_.out_stride,
-                                 call.loss_scale, batch_.dtype);
-  }
-  kernels.cross_entropy_of_terms(saved.d_logits, targets, reinterpret_cast<const float*>(call.exchange), split_.ranks,
-                                 call.loss, batch_.rows(), vocabulary_of(call), call.loss_scale, batch_.dtype);
+  if (split_.ranks == 1) return kernels.cross_entropy(loss_of(call, saved));
+  kernels.cross_entropy_of_terms(loss_of(call, saved), reinterpret_cast<const float*>(call.exchange), split_.ranks);
+}
+
+backend::CrossEntropyCall Decoder::loss_of(const ModuleCall& call, const HeadSaved& saved) const {
+  return {.part = vocabulary_of(call),
+          .rows = batch_.rows(),
+          .stride = logits_.out_stride,
+          .dtype = batch_.dtype,
+          .logits = saved.d_logits,
+          .targets = as_tokens(call.batch.targets),
+          .loss = call.loss,
+          .loss_scale = call.loss_scale};
 }
 
 void Decoder::head_backward(backend::Kernels& kernels, const ModuleCall& call) const {
@@ -159,16 +165,14 @@ void Decoder::head_backward(backend::Kernels& kernels, const ModuleCall& call) c
 /// See [Note: parts by tokens] in model.h.
 void Decoder::head_backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const {
   std::byte* const own = stream_.in_exchange(call);
+  const backend::Elements d_weight{call.gradients[kNorm], batch_.gradient_dtype};
   switch (call.part) {
     case 0: return norm(kernels, call, saved, own);
     case 1: return logits_backward(kernels, call, saved, call.exchange, call.exchange);
     case 2:
       norm_backward(kernels, call, saved, own);
-      return kernels.cast(call.gradients[kNorm], batch_.gradient_dtype, call.exchange, batch_.dtype, model_.width,
-                          1.0F);
-    default:
-      return kernels.cast(call.exchange, batch_.dtype, call.gradients[kNorm], batch_.gradient_dtype, model_.width,
-                          1.0F);
+      return kernels.cast(d_weight, {call.exchange, batch_.dtype}, model_.width, 1.0F);
+    default: return kernels.cast({call.exchange, batch_.dtype}, d_weight, model_.width, 1.0F);
   }
 }
 
@@ -183,9 +187,14 @@ void Decoder::logits_backward(backend::Kernels& kernels, const ModuleCall& call,
 void Decoder::norm_backward(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
                             const std::byte* d_normed, std::byte* normed) const {
   kernels.fill_zero(call.d_stream, stream_.bytes());  // nothing flows in after the loss
-  kernels.rms_norm_backward(d_normed, call.input, call.parameters[kNorm], saved.rstd, call.d_stream,
-                            call.gradients[kNorm], stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype,
-                            normed);
+  kernels.rms_norm_backward({.shape = stream_.shape(),
+                             .d_y = d_normed,
+                             .x = call.input,
+                             .weight = call.parameters[kNorm],
+                             .rstd = saved.rstd,
+                             .d_x = call.d_stream,
+                             .d_weight = {call.gradients[kNorm], batch_.gradient_dtype},
+                             .y = normed});
 }
 
 }  // namespace fsdpbench::model

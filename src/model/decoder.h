@@ -51,6 +51,7 @@ class Decoder final : public Model {
 
   backend::VocabularyPart vocabulary_of(const ModuleCall& call) const;
   void loss(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const;
+  backend::CrossEntropyCall loss_of(const ModuleCall& call, const HeadSaved& saved) const;
 
   config::Model model_;
   BatchShape batch_;

@@ -52,31 +52,36 @@ const std::byte* Mlp::operand(int layer, backend::Kernels& kernels, const Module
     return work.x;
   }
   if (batch_.dtype == DType::f32) return call.batch.inputs;
-  kernels.cast(call.batch.inputs, DType::f32, work.x, batch_.dtype, count, 1.0F);
+  kernels.cast({call.batch.inputs, DType::f32}, {work.x, batch_.dtype}, count, 1.0F);
   return work.x;
 }
 
 void Mlp::forward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
   if (is_loss(module)) {
-    return kernels.mean_squared_error(call.input, reinterpret_cast<const float*>(call.batch.targets), call.saved,
-                                      call.loss, prediction_count(), call.loss_scale, batch_.dtype);
+    return kernels.mean_squared_error({.count = prediction_count(),
+                                       .dtype = batch_.dtype,
+                                       .prediction = call.input,
+                                       .target = reinterpret_cast<const float*>(call.batch.targets),
+                                       .d_prediction = call.saved,
+                                       .loss = call.loss,
+                                       .loss_scale = call.loss_scale});
   }
   if (call.output == nullptr) return;  // nothing is saved
   const LinearMap linear = map(module);
   const Workspace work = carve_workspace(call.workspace, module, false);
   linear.forward(kernels, operand(module, kernels, call, work), call.parameters[kLayerWeight], call.output);
-  kernels.add_bias(call.output, call.parameters[kLayerBias], linear.rows, linear.out, batch_.dtype);
+  kernels.add_bias({linear.rows, linear.out, batch_.dtype}, call.output, call.parameters[kLayerBias]);
 }
 
 void Mlp::backward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
   if (is_loss(module)) {
-    return kernels.cast(call.saved, batch_.dtype, call.d_stream, batch_.dtype, prediction_count(), 1.0F);
+    return kernels.cast({call.saved, batch_.dtype}, {call.d_stream, batch_.dtype}, prediction_count(), 1.0F);
   }
   const LinearMap linear = map(module);
   const Workspace work = carve_workspace(call.workspace, module, true);
   linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kLayerWeight]);
-  kernels.bias_backward(call.d_stream, call.gradients[kLayerBias], linear.rows, linear.out, batch_.dtype,
-                        batch_.gradient_dtype);
+  kernels.bias_backward({linear.rows, linear.out, batch_.dtype}, call.d_stream,
+                        {call.gradients[kLayerBias], batch_.gradient_dtype});
   if (module == 0) return;
   linear.input_gradient(kernels, call.d_stream, call.parameters[kLayerWeight], work.d_x);
   kernels.relu_backward(work.d_x, call.input, call.d_stream, linear.rows * linear.in, batch_.dtype);

@@ -22,13 +22,14 @@ struct Stream {
   Stream(const config::Model& model, BatchShape batch, TensorSplit split)
       : rows(split.tokens ? batch.rows() / split.ranks : batch.rows()), width(model.width), dtype(batch.dtype) {}
 
+  backend::RowShape shape() const { return {rows, width, dtype}; }
   std::int64_t count() const { return rows * width; }
   /// Throws ResourceError if that is more than 8 EiB.
   std::int64_t bytes() const { return checked_product(rows, width, size_of(dtype)); }
   /// This rank's rows of what all exchange, if they split the tokens.
   std::byte* in_exchange(const ModuleCall& call) const { return call.exchange + call.tensor.index * bytes(); }
   void copy(backend::Kernels& kernels, const std::byte* from, std::byte* to) const {
-    kernels.cast(from, dtype, to, dtype, count(), 1.0F);
+    kernels.cast({from, dtype}, {to, dtype}, count(), 1.0F);
   }
 };
 

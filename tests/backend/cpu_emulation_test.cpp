@@ -47,10 +47,9 @@ TEST(EmulatedKernels, AttentionCountsTheCausalHalfAndTwoAndAHalfTimesThatBackwar
   shape.head_dim = 10;
   constexpr std::int64_t kForward = 2 * 2 * 4 * 100 * 100 * 10;  // ns at 1 GFLOP/s
   cpu::EmulatedKernels kernels(kFlopsPerSecond);
-  kernels.attention(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  kernels.attention({.shape = shape});
   EXPECT_EQ(kernels.take_nanoseconds(), kForward);
-  kernels.attention_backward(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                             nullptr);
+  kernels.attention_backward({.shape = shape});
   EXPECT_EQ(kernels.take_nanoseconds(), kForward * 5 / 2);
 }
 

@@ -79,8 +79,12 @@ TEST_P(DecoderModel, ParametersAfterThreeAdamWSteps) {
       adamw.epsilon = static_cast<float>(train_.epsilon);
       adamw.weight_decay = static_cast<float>(train_.weight_decay);
       adamw.step = step + 1;
-      kernels_->adamw(parameter.data(), gradient.data(), first[i].floats(), second[i].floats(),
-                      static_cast<std::int64_t>(parameter.size()), adamw);
+      kernels_->adamw({.count = static_cast<std::int64_t>(parameter.size()),
+                       .parameter = parameter.data(),
+                       .gradient = gradient.data(),
+                       .first_moment = first[i].floats(),
+                       .second_moment = second[i].floats()},
+                      adamw);
       rank_.set_parameter(i, parameter);
     }
   }

@@ -30,8 +30,10 @@ TEST(FsdpStepModel, LossAndUpdateAreFlaxs) {
     for (std::size_t i = 0; i < updated.size(); ++i) {
       std::vector<float> parameter = rank.parameter(i);
       const std::vector<float> gradient = rank.gradient(i);
-      kernels->sgd(parameter.data(), gradient.data(), static_cast<std::int64_t>(parameter.size()),
-                   static_cast<float>(golden.learning_rate), 0.0F, nullptr);
+      kernels->sgd({.count = static_cast<std::int64_t>(parameter.size()),
+                    .parameter = parameter.data(),
+                    .gradient = gradient.data()},
+                   {.learning_rate = static_cast<float>(golden.learning_rate)});
       ASSERT_EQ(parameter.size(), updated[i]->size());
       for (std::size_t j = 0; j < parameter.size(); ++j) EXPECT_NEAR(parameter[j], (*updated[i])[j], 1e-6) << j;
     }

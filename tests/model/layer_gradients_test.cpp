@@ -53,12 +53,22 @@ TEST_F(LayerGradients, RmsNorm) {
   Floats x = random_values(kRows * kWidth, 1), weight = random_values(kWidth, 2), y(x.size()), rstd(kRows);
   Floats weights = random_values(kRows * kWidth, 3), d_x(x.size()), d_weight(kWidth);
   const auto loss = [&] {
-    kernels_->rms_norm(bytes(x), bytes(weight), bytes(y), rstd.data(), kRows, kWidth, 1e-5F, DType::f32);
+    kernels_->rms_norm({.shape = {kRows, kWidth, DType::f32},
+                        .x = bytes(x),
+                        .weight = bytes(weight),
+                        .y = bytes(y),
+                        .rstd = rstd.data(),
+                        .epsilon = 1e-5F});
     return weighted_sum(y, weights);
   };
   loss();
-  kernels_->rms_norm_backward(bytes(weights), bytes(x), bytes(weight), rstd.data(), bytes(d_x), bytes(d_weight), kRows,
-                              kWidth, DType::f32, DType::f32);
+  kernels_->rms_norm_backward({.shape = {kRows, kWidth, DType::f32},
+                               .d_y = bytes(weights),
+                               .x = bytes(x),
+                               .weight = bytes(weight),
+                               .rstd = rstd.data(),
+                               .d_x = bytes(d_x),
+                               .d_weight = {bytes(d_weight), DType::f32}});
   check("x", x, d_x, loss);
   check("weight", weight, d_weight, loss);
 }
@@ -89,12 +99,27 @@ TEST_F(LayerGradients, GroupedQueryAttention) {
   GuardedBuffer scratch(backend::attention_scratch_bytes(shape));
   GuardedBuffer backward_scratch(backend::attention_backward_scratch_bytes(shape));
   const auto loss = [&] {
-    kernels_->attention(shape, bytes(q), bytes(k), bytes(v), bytes(out), statistics.data(), scratch.data());
+    kernels_->attention({.shape = shape,
+                         .q = bytes(q),
+                         .k = bytes(k),
+                         .v = bytes(v),
+                         .out = bytes(out),
+                         .log_sum_exp = statistics.data(),
+                         .scratch = scratch.data()});
     return weighted_sum(out, weights);
   };
   loss();
-  kernels_->attention_backward(shape, bytes(weights), bytes(q), bytes(k), bytes(v), bytes(out), statistics.data(),
-                               bytes(d_q), bytes(d_k), bytes(d_v), backward_scratch.data());
+  kernels_->attention_backward({.shape = shape,
+                                .d_out = bytes(weights),
+                                .q = bytes(q),
+                                .k = bytes(k),
+                                .v = bytes(v),
+                                .out = bytes(out),
+                                .log_sum_exp = statistics.data(),
+                                .d_q = bytes(d_q),
+                                .d_k = bytes(d_k),
+                                .d_v = bytes(d_v),
+                                .scratch = backward_scratch.data()});
   check("q", q, d_q, loss);
   check("k", k, d_k, loss);
   check("v", v, d_v, loss);
@@ -105,11 +130,15 @@ TEST_F(LayerGradients, SwiGlu) {
   Floats gate = random_values(kCount, 1, 2.0), up = random_values(kCount, 2), y(kCount);
   Floats weights = random_values(kCount, 3), d_gate(kCount), d_up(kCount);
   const auto loss = [&] {
-    kernels_->swiglu(bytes(gate), bytes(up), bytes(y), 1, kCount, kCount, DType::f32);
+    kernels_->swiglu({.shape = {1, kCount, DType::f32}, .gate = bytes(gate), .up = bytes(up), .y = bytes(y)});
     return weighted_sum(y, weights);
   };
-  kernels_->swiglu_backward(bytes(weights), bytes(gate), bytes(up), bytes(d_gate), bytes(d_up), 1, kCount, kCount,
-                            DType::f32);
+  kernels_->swiglu_backward({.shape = {1, kCount, DType::f32},
+                             .d_y = bytes(weights),
+                             .gate = bytes(gate),
+                             .up = bytes(up),
+                             .d_gate = bytes(d_gate),
+                             .d_up = bytes(d_up)});
   check("gate", gate, d_gate, loss);
   check("up", up, d_up, loss);
 }
@@ -120,10 +149,19 @@ TEST_F(LayerGradients, Embedding) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   Floats table = random_values(kVocab * kWidth, 1), y(count * kWidth), weights = random_values(count * kWidth, 2);
   Floats d_table(table.size());
-  kernels_->embedding_backward(bytes(weights), tokens.data(), bytes(d_table), count, kVocab, kWidth, true, DType::f32,
-                               DType::f32);
+  const auto all = backend::VocabularyPart::all(kVocab);
+  kernels_->embedding_backward({.shape = {count, kWidth, DType::f32},
+                                .part = all,
+                                .d_y = bytes(weights),
+                                .tokens = tokens.data(),
+                                .d_table = {bytes(d_table), DType::f32},
+                                .overwrite = true});
   check("table", table, d_table, [&] {
-    kernels_->embedding(bytes(table), tokens.data(), bytes(y), count, kVocab, kWidth, DType::f32);
+    kernels_->embedding({.shape = {count, kWidth, DType::f32},
+                         .part = all,
+                         .table = bytes(table),
+                         .tokens = tokens.data(),
+                         .y = bytes(y)});
     return weighted_sum(y, weights);
   });
 }
@@ -135,7 +173,11 @@ TEST_F(LayerGradients, CrossEntropy) {
   Floats logits = random_values(kRows * kVocab, 1, 2.0);
   float loss = 0;
   const auto run = [&](Floats& x) {
-    kernels_->cross_entropy(bytes(x), targets.data(), &loss, kRows, kVocab, kVocab, 1.0F, DType::f32);
+    kernels_->cross_entropy({.part = backend::VocabularyPart::all(kVocab),
+                             .rows = kRows,
+                             .logits = bytes(x),
+                             .targets = targets.data(),
+                             .loss = &loss});
     return static_cast<double>(loss);
   };
   Floats gradient = logits;
@@ -152,7 +194,11 @@ TEST_F(LayerGradients, MeanSquaredError) {
   const Floats target = random_values(kCount, 2);
   float loss = 0;
   const auto run = [&](Floats& gradient) {
-    kernels_->mean_squared_error(bytes(prediction), target.data(), bytes(gradient), &loss, kCount, 1.0F, DType::f32);
+    kernels_->mean_squared_error({.count = kCount,
+                                  .prediction = bytes(prediction),
+                                  .target = target.data(),
+                                  .d_prediction = bytes(gradient),
+                                  .loss = &loss});
     return static_cast<double>(loss);
   };
   run(d_prediction);

@@ -8,6 +8,8 @@
 
 #include "metrics/cause_report.h"
 #include "metrics/peers_arrived.h"
+#include "model/model.h"
+#include "plan/plan.h"
 #include "schedule/policy.h"
 #include "support/tiny_run.h"
 
@@ -51,10 +53,12 @@ class CauseCases {
 
   /// Makes a block's forward take `forward_ms` and its gather `bandwidth_ms` + `latency_ms`.
   static void set_rates(config::RunConfig& c, double forward_ms, double bandwidth_ms, double latency_ms) {
-    const engine::Setup p = engine::set_up(settled(c));
-    c.emulate.compute_tflops = p.sizes[1].forward_flops / (forward_ms * 1e-3) / 1e12;
+    const config::RunConfig whole = settled(c);
+    const plan::Plan plan = plan::make_plan(whole);  // a setup has the schedules, too, which takes far longer
+    const plan::ModuleSizes block = model::make_model(whole, plan.shapes)->sizes()[1];
+    c.emulate.compute_tflops = block.forward_flops / (forward_ms * 1e-3) / 1e12;
     const auto ranks = static_cast<double>(c.mesh.ranks);
-    const double wire = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 * (ranks - 1) / ranks;
+    const double wire = static_cast<double>(plan.units[1].layout.gathered_numel()) * 4 * (ranks - 1) / ranks;
     c.emulate.link_gb_per_s = wire / (bandwidth_ms * 1e-3) / 1e9;
     c.emulate.link_latency_us = latency_ms * 1000 / (ranks - 1);
   }

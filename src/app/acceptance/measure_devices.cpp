@@ -95,7 +95,7 @@ accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext&
   if (!context.device.computes()) return {};
   const Blocks<2> blocks(context, bytes);
   const auto copy = [&](Kernels& kernels) {
-    kernels.cast(blocks[0], DType::f32, blocks[1], DType::f32, bytes / size_of(DType::f32), 1);
+    kernels.cast({blocks[0], DType::f32}, {blocks[1], DType::f32}, bytes / size_of(DType::f32), 1);
   };
   return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting, begin, goes_on);
 }

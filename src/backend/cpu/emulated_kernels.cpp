@@ -17,15 +17,10 @@ void EmulatedKernels::gemm(const Gemm& gemm) {
   add_flops(2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k));
 }
 
-void EmulatedKernels::attention(const AttentionShape& shape, const std::byte*, const std::byte*, const std::byte*,
-                                std::byte*, float*, std::byte*) {
-  add_flops(causal_forward_flops(shape));
-}
+void EmulatedKernels::attention(const AttentionCall& call) { add_flops(causal_forward_flops(call.shape)); }
 
-void EmulatedKernels::attention_backward(const AttentionShape& shape, const std::byte*, const std::byte*,
-                                         const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*,
-                                         std::byte*, std::byte*, std::byte*) {
-  add_flops(2.5 * causal_forward_flops(shape));
+void EmulatedKernels::attention_backward(const AttentionBackwardCall& call) {
+  add_flops(2.5 * causal_forward_flops(call.shape));
 }
 
 void PcieKernels::copy(const void* source, void* target, std::int64_t bytes) {

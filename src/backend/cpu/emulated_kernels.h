@@ -21,56 +21,40 @@ class EmulatedKernels : public Kernels {
 
   void gemm(const Gemm& gemm) override;
   /// Causal: half of the 4 * batch * heads * seq^2 * head_dim FLOPs of full attention; the backward 2.5 times that.
-  void attention(const AttentionShape& shape, const std::byte*, const std::byte*, const std::byte*, std::byte*, float*,
-                 std::byte*) override;
-  void attention_backward(const AttentionShape& shape, const std::byte*, const std::byte*, const std::byte*,
-                          const std::byte*, const std::byte*, const float*, std::byte*, std::byte*, std::byte*,
-                          std::byte*) override;
+  void attention(const AttentionCall& call) override;
+  void attention_backward(const AttentionBackwardCall& call) override;
   void delay(std::int64_t nanoseconds) override { nanoseconds_ += static_cast<double>(nanoseconds); }
 
-  void rms_norm(const std::byte*, const std::byte*, std::byte*, float*, std::int64_t, std::int64_t, float,
-                DType) override {}
-  void rms_norm_backward(const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*, std::byte*,
-                         std::int64_t, std::int64_t, DType, DType, std::byte*) override {}
+  void rms_norm(const RmsNormCall&) override {}
+  void rms_norm_backward(const RmsNormBackwardCall&) override {}
   void rotary(const AttentionShape&, std::byte*, std::byte*, float, bool) override {}
-  void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
-              DType) override {}
-  void swiglu_backward(const std::byte*, const std::byte*, const std::byte*, std::byte*, std::byte*, std::int64_t,
-                       std::int64_t, std::int64_t, DType, std::byte*) override {}
-  void embedding(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
-                 DType) override {}
-  void embedding_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
-                          bool, DType, DType) override {}
-  void embedding_part(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, const VocabularyPart&,
-                      std::int64_t, DType) override {}
-  void embedding_part_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, const VocabularyPart&,
-                               std::int64_t, bool, DType, DType) override {}
-  void cross_entropy_terms(const std::byte*, const std::int32_t*, float*, std::int64_t, const VocabularyPart&,
-                           DType) override {}
-  void cross_entropy_of_terms(std::byte*, const std::int32_t*, const float*, int, float*, std::int64_t,
-                              const VocabularyPart&, float, DType) override {}
-  void cross_entropy(std::byte*, const std::int32_t*, float*, std::int64_t, std::int64_t, std::int64_t, float,
-                     DType) override {}
-  void mean_squared_error(const std::byte*, const float*, std::byte*, float*, std::int64_t, float, DType) override {}
-  void add_bias(std::byte*, const std::byte*, std::int64_t, std::int64_t, DType) override {}
-  void bias_backward(const std::byte*, std::byte*, std::int64_t, std::int64_t, DType, DType) override {}
+  void swiglu(const SwigluCall&) override {}
+  void swiglu_backward(const SwigluBackwardCall&) override {}
+  void embedding(const EmbeddingCall&) override {}
+  void embedding_backward(const EmbeddingBackwardCall&) override {}
+  void cross_entropy(const CrossEntropyCall&) override {}
+  void cross_entropy_terms(const CrossEntropyCall&, float*) override {}
+  void cross_entropy_of_terms(const CrossEntropyCall&, const float*, int) override {}
+  void mean_squared_error(const MeanSquaredErrorCall&) override {}
+  void add_bias(const RowShape&, std::byte*, const std::byte*) override {}
+  void bias_backward(const RowShape&, const std::byte*, const Elements&) override {}
   void relu(const std::byte*, std::byte*, std::int64_t, DType) override {}
   void relu_backward(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
   void add(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
-  void cast(const std::byte*, DType, std::byte*, DType, std::int64_t, float) override {}
-  void accumulate(const std::byte*, DType, float*, std::int64_t, float) override {}
-  void copy_runs(const std::byte*, DType, std::byte*, DType, std::span<const CopyRun>) override {}
-  void quantize(const std::byte*, DType, std::byte*, std::int64_t, float, Quantization) override {}
-  void dequantize(const QuantizedParts&, std::byte*, DType, std::span<const CopyRun>) override {}
-  void sum_quantized(const QuantizedParts&, int, float, std::byte*, DType) override {}
+  void cast(const ConstElements&, const Elements&, std::int64_t, float) override {}
+  void accumulate(const ConstElements&, float*, std::int64_t, float) override {}
+  void copy_runs(const ConstElements&, const Elements&, std::span<const CopyRun>) override {}
+  void quantize(const ConstElements&, std::byte*, std::int64_t, float, Quantization) override {}
+  void dequantize(const QuantizedParts&, const Elements&, std::span<const CopyRun>) override {}
+  void sum_quantized(const QuantizedParts&, int, float, const Elements&) override {}
   void requantize_sum(const QuantizedParts&, int, std::byte*) override {}
   void fill_zero(std::byte*, std::int64_t) override {}
   void upload(const void*, std::byte*, std::int64_t) override {}
   void download(const std::byte*, void*, std::int64_t) override {}
-  void sum_of_squares(const Gradient&, std::int64_t, double, double*, bool) override {}
+  void sum_of_squares(const ConstElements&, std::int64_t, double, double*, bool) override {}
   void clip_factor(const double*, std::int64_t, double, float*) override {}
-  void sgd(float*, const Gradient&, std::int64_t, float, float, const float*, std::byte*) override {}
-  void adamw(float*, const Gradient&, float*, float*, std::int64_t, const AdamWStep&, std::byte*) override {}
+  void sgd(const ParameterUpdate&, const SgdStep&) override {}
+  void adamw(const ParameterUpdate&, const AdamWStep&) override {}
 
  protected:
   void add_nanoseconds(double nanoseconds) { nanoseconds_ += nanoseconds; }

@@ -127,10 +127,31 @@ class GpuAttention : public testing::TestWithParam<AttentionShape> {
   }
 
   void attend(Attention& attention, Results& r) {
-    attention.forward(shape_, q_->data(), k_->data(), v_->data(), r.out.data(), r.statistics(), r.scratch.data());
-    attention.backward(shape_, d_out_->data(), q_->data(), k_->data(), v_->data(), r.out.data(), r.statistics(),
-                       r.d_q.data(), r.d_k.data(), r.d_v.data(), r.scratch.data());
+    attention.forward(forward_to(r));
+    attention.backward(backward_to(r));
     check(cudaStreamSynchronize(stream_), "stream of the test");
+  }
+  AttentionCall forward_to(Results& r) const {
+    return {.shape = shape_,
+            .q = q_->data(),
+            .k = k_->data(),
+            .v = v_->data(),
+            .out = r.out.data(),
+            .log_sum_exp = r.statistics(),
+            .scratch = r.scratch.data()};
+  }
+  AttentionBackwardCall backward_to(Results& r) const {
+    return {.shape = shape_,
+            .d_out = d_out_->data(),
+            .q = q_->data(),
+            .k = k_->data(),
+            .v = v_->data(),
+            .out = r.out.data(),
+            .log_sum_exp = r.statistics(),
+            .d_q = r.d_q.data(),
+            .d_k = r.d_k.data(),
+            .d_v = r.d_v.data(),
+            .scratch = r.scratch.data()};
   }
 
   AttentionShape shape_ = GetParam();
@@ -147,11 +168,8 @@ TEST_P(GpuAttention, OfCudnnAgreesWithMatrixProductsAndRepeatsItsBits) {
   ASSERT_GT(attention.workspace_bytes(), 0) << "cuDNN was not asked";
   EXPECT_LE(attention.workspace_bytes(), (std::int64_t{5} << 28) + (std::int64_t{64} << 10));
 
-  attention_fallback(stream_, gemms, shape_, q_->data(), k_->data(), v_->data(), blocks.out.data(), blocks.statistics(),
-                     blocks.scratch.data());
-  attention_fallback_backward(stream_, gemms, shape_, d_out_->data(), q_->data(), k_->data(), v_->data(),
-                              blocks.out.data(), blocks.statistics(), blocks.d_q.data(), blocks.d_k.data(),
-                              blocks.d_v.data(), blocks.scratch.data());
+  attention_fallback(stream_, gemms, forward_to(blocks));
+  attention_fallback_backward(stream_, gemms, backward_to(blocks));
   check(cudaStreamSynchronize(stream_), "stream of the test");
   expect_near(fused.log_sum_exp, blocks.log_sum_exp, 1e-4, "log_sum_exp");
   expect_near(fused.out, blocks.out, 1e-2, "out");

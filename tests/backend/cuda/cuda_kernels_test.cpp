@@ -43,13 +43,13 @@ TEST_F(CudaKernels, ConvertAsTheCpuDoesWhereverTheyWork) {
         const std::vector<Array> arrays{{random_elements(count, from, 1)}, {random_elements(count, to, 2)}};
         for (const float factor : {1.0F, 0.3F}) {
           expect_the_cpus_bits(arrays, {size_of(from), size_of(to)}, [&](Kernels& kernels, const auto& a) {
-            kernels.cast(a[0], from, a[1], to, count, factor);
+            kernels.cast({a[0], from}, {a[1], to}, count, factor);
           });
         }
         if (to == DType::bf16) continue;
         for (const float factor : {1.0F, 0.3F}) {
           expect_the_cpus_bits(arrays, {size_of(from), 4}, [&](Kernels& kernels, const auto& a) {
-            kernels.accumulate(a[0], from, floats(a[1]), count, factor);
+            kernels.accumulate({a[0], from}, floats(a[1]), count, factor);
           });
         }
       }
@@ -72,8 +72,9 @@ TEST_F(CudaKernels, AddAndRectifyAsTheCpuDoesWhereverTheyWork) {
     }
     for (const std::int64_t width : {1, 8, 100, 2056}) {
       const std::vector<Array> arrays{{random_elements(5 * width, dtype, 1)}, {random_elements(width, dtype, 2)}};
-      expect_the_cpus_bits(arrays, {size, size},
-                           [&](Kernels& kernels, const auto& a) { kernels.add_bias(a[0], a[1], 5, width, dtype); });
+      expect_the_cpus_bits(arrays, {size, size}, [&](Kernels& kernels, const auto& a) {
+        kernels.add_bias({5, width, dtype}, a[0], a[1]);
+      });
     }
   }
 }
@@ -81,7 +82,16 @@ TEST_F(CudaKernels, AddAndRectifyAsTheCpuDoesWhereverTheyWork) {
 TEST_F(CudaKernels, OptimizeAsTheCpuDoesWhereverTheyWork) {
   const AdamWStep step{
       .learning_rate = 1e-2F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F, .weight_decay = 0.1F, .step = 3};
+  const SgdStep sgd{.learning_rate = 0.1F, .weight_decay = 0.01F};
   for (const std::int64_t count : kElementCounts) {
+    const auto update = [&](const auto& a, const ConstElements& gradient, std::byte* rounded = nullptr) {
+      return ParameterUpdate{.count = count,
+                             .parameter = floats(a[0]),
+                             .gradient = gradient,
+                             .first_moment = floats(a[2]),
+                             .second_moment = floats(a[3]),
+                             .rounded = rounded};
+    };
     Bytes squares = random_elements(count, DType::f32, 4);
     for (std::int64_t i = 0; i < count; ++i) floats(squares.data())[i] = std::abs(floats(squares.data())[i]);
     const std::vector<Array> arrays{{random_elements(count, DType::f32, 1)}, {random_elements(count, DType::f32, 2)},
@@ -90,20 +100,23 @@ TEST_F(CudaKernels, OptimizeAsTheCpuDoesWhereverTheyWork) {
                                     {random_elements(count, DType::bf16, 7)}};
     expect_the_cpus_bits(arrays, {4, 4, 4, 4, 4, 2, 2}, [&](Kernels& kernels, const auto& a) {
       AdamWStep scaled = step;
-      scaled.gradient_scale = floats(a[4]);
-      kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, step);
-      kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, scaled);
-      kernels.sgd(floats(a[0]), floats(a[1]), count, 0.1F, 0.01F, nullptr);
-      kernels.sgd(floats(a[0]), floats(a[2]), count, 0.1F, 0.01F, floats(a[4]));
-      kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, scaled, a[5]);
-      kernels.sgd(floats(a[0]), floats(a[1]), count, 0.1F, 0.01F, floats(a[4]), a[6]);
+      SgdStep scaled_sgd = sgd;
+      scaled.gradient_scale = scaled_sgd.gradient_scale = floats(a[4]);
+      kernels.adamw(update(a, floats(a[1])), step);
+      kernels.adamw(update(a, floats(a[1])), scaled);
+      kernels.sgd(update(a, floats(a[1])), sgd);
+      kernels.sgd(update(a, floats(a[2])), scaled_sgd);
+      kernels.adamw(update(a, floats(a[1]), a[5]), scaled);
+      kernels.sgd(update(a, floats(a[1]), a[6]), scaled_sgd);
     });
     expect_the_cpus_bits(arrays, {4, 4, 4, 4, 4, 2, 2}, [&](Kernels& kernels, const auto& a) {
-      const Gradient gradient(a[5], DType::bf16);
-      kernels.adamw(floats(a[0]), gradient, floats(a[2]), floats(a[3]), count, step);
-      kernels.sgd(floats(a[0]), gradient, count, 0.1F, 0.01F, floats(a[4]));
-      kernels.adamw(floats(a[0]), gradient, floats(a[2]), floats(a[3]), count, step, a[6]);
-      kernels.sgd(floats(a[1]), gradient, count, 0.1F, 0.01F, nullptr, a[6]);
+      const ConstElements gradient(a[5], DType::bf16);
+      SgdStep scaled_sgd = sgd;
+      scaled_sgd.gradient_scale = floats(a[4]);
+      kernels.adamw(update(a, gradient), step);
+      kernels.sgd(update(a, gradient), scaled_sgd);
+      kernels.adamw(update(a, gradient, a[6]), step);
+      kernels.sgd({.count = count, .parameter = floats(a[1]), .gradient = gradient, .rounded = a[6]}, sgd);
     });
   }
 }
@@ -112,11 +125,18 @@ TEST_F(CudaKernels, GiveAnElementTheSameBitsInAnyShard) {
   constexpr std::int64_t kCount = 203;
   const AdamWStep step{.learning_rate = 1e-2F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F, .weight_decay = 0.1F};
   const auto update = [&](Kernels& kernels, const std::vector<std::byte*>& a, std::int64_t first, std::int64_t count) {
-    kernels.adamw(floats(a[0]) + first, floats(a[1]) + first, floats(a[2]) + first, floats(a[3]) + first, count, step);
-    kernels.sgd(floats(a[0]) + first, floats(a[1]) + first, count, 0.1F, 0.01F, nullptr);
-    kernels.swiglu(a[0] + 4 * first, a[1] + 4 * first, a[4] + 4 * first, 1, count, count, DType::f32);
-    kernels.cast(a[4] + 4 * first, DType::f32, a[5] + 2 * first, DType::bf16, count, 0.7F);
-    kernels.accumulate(a[5] + 2 * first, DType::bf16, floats(a[4]) + first, count, 0.3F);
+    const ParameterUpdate of_shard{.count = count,
+                                   .parameter = floats(a[0]) + first,
+                                   .gradient = floats(a[1]) + first,
+                                   .first_moment = floats(a[2]) + first,
+                                   .second_moment = floats(a[3]) + first};
+    const Elements low{a[5] + 2 * first, DType::bf16};
+    kernels.adamw(of_shard, step);
+    kernels.sgd(of_shard, {.learning_rate = 0.1F, .weight_decay = 0.01F});
+    kernels.swiglu(
+        {.shape = {1, count, DType::f32}, .gate = a[0] + 4 * first, .up = a[1] + 4 * first, .y = a[4] + 4 * first});
+    kernels.cast(floats(a[4]) + first, low, count, 0.7F);
+    kernels.accumulate(low, floats(a[4]) + first, count, 0.3F);
   };
   std::vector<Array> arrays{{random_elements(kCount, DType::f32, 1)}, {random_elements(kCount, DType::f32, 2)}};
   for (const std::size_t size : {4, 4, 4, 2}) arrays.push_back({Bytes(kCount * size)});
@@ -128,6 +148,18 @@ TEST_F(CudaKernels, GiveAnElementTheSameBitsInAnyShard) {
     }
   });
   EXPECT_EQ(pieces, whole);
+}
+
+/// a[1] = rms_norm of a[0], and then the gradients of that; a[3] is the weight, a[5] has a float a row.
+void normalize(Kernels& kernels, const RowShape& shape, const std::vector<std::byte*>& a) {
+  kernels.rms_norm({.shape = shape, .x = a[0], .weight = a[3], .y = a[1], .rstd = floats(a[5]), .epsilon = 1e-5F});
+  kernels.rms_norm_backward({.shape = shape,
+                             .d_y = a[1],
+                             .x = a[0],
+                             .weight = a[3],
+                             .rstd = floats(a[5]),
+                             .d_x = a[2],
+                             .d_weight = {a[4], shape.dtype}});
 }
 
 TEST_F(CudaKernels, GiveTheSameBitsAtAnyAlignment) {
@@ -149,20 +181,26 @@ TEST_F(CudaKernels, GiveTheSameBitsAtAnyAlignment) {
                                       {Bytes(first, first + kRows * 4)},
                                       {Bytes(static_cast<std::size_t>(kRows * width * size))}};
       expect_the_same_bits(arrays, {size, size, size, size, size, 4, 4, 4, size}, [&](Kernels& kernels, const auto& a) {
-        kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, width, 1e-5F, dtype);
-        kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, width, dtype, dtype);
-        kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows, width, width, dtype, a[8]);
+        const RowShape shape{kRows, width, dtype};
+        normalize(kernels, shape, a);
+        kernels.swiglu_backward(
+            {.shape = shape, .d_y = a[0], .gate = a[1], .up = a[2], .d_gate = a[1], .d_up = a[2], .y = a[8]});
         kernels.rotary({2, kRows / 2, width / 8, width / 8, 8, dtype}, a[0], a[1], 1e4F, false);
-        kernels.cross_entropy(a[2], reinterpret_cast<const std::int32_t*>(a[7]), floats(a[6]), kRows, width, width,
-                              1.0F, dtype);
-        kernels.bias_backward(a[2], a[3], kRows, width, dtype, dtype);
+        kernels.cross_entropy({.part = VocabularyPart::all(width),
+                               .rows = kRows,
+                               .dtype = dtype,
+                               .logits = a[2],
+                               .targets = reinterpret_cast<const std::int32_t*>(a[7]),
+                               .loss = floats(a[6])});
+        kernels.bias_backward(shape, a[2], {a[3], dtype});
       });
     }
   }
   const std::vector<Array> arrays{
       {random_elements(5003, DType::f32, 1)}, {random_elements(5003, DType::f32, 2)}, {Bytes(5003 * 4)}, {Bytes(4)}};
   expect_the_same_bits(arrays, {4, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
-    kernels.mean_squared_error(a[0], floats(a[1]), a[2], floats(a[3]), 5003, 1.0F, DType::f32);
+    kernels.mean_squared_error(
+        {.count = 5003, .prediction = a[0], .target = floats(a[1]), .d_prediction = a[2], .loss = floats(a[3])});
   });
   Bytes sums[2];
   for (const std::int64_t shift : {0, 4}) {
@@ -201,7 +239,7 @@ TEST_F(CudaKernels, CopyRunsOfAllKindsAsTheCpuDoes) {
     const std::vector<CopyRun> runs = random_runs(generator, kSource, kTarget);
     for (const DType from : {DType::f32, DType::bf16}) {
       for (const DType to : {DType::f32, DType::bf16}) {
-        const Work copy = [&](Kernels& kernels, const auto& a) { kernels.copy_runs(a[0], from, a[1], to, runs); };
+        const Work copy = [&](Kernels& kernels, const auto& a) { kernels.copy_runs({a[0], from}, {a[1], to}, runs); };
         std::vector<Array> arrays{{random_elements(kSource, from, 1), round % 3 * size_of(from)},
                                   {random_elements(kTarget, to, 2), round % 4 * size_of(to)}};
         EXPECT_EQ(on_cuda(arrays, copy), on_cpu(arrays, copy)) << "round " << round << ", " << runs.size() << " runs";
@@ -215,7 +253,7 @@ TEST_F(CudaKernels, CopyMoreRunsThanOneLaunchTakes) {
   for (std::int64_t i = 0; i < 300; ++i)
     runs.push_back({.source = i * 5, .target = (299 - i) * 7, .run = 5, .zero_fill = 2});
   const Work copy = [&](Kernels& kernels, const auto& a) {
-    kernels.copy_runs(a[0], DType::f32, a[1], DType::f32, runs);
+    kernels.copy_runs({a[0], DType::f32}, {a[1], DType::f32}, runs);
   };
   const std::vector<Array> arrays{{random_elements(1500, DType::f32, 1)}, {random_elements(2100, DType::f32, 2)}};
   EXPECT_EQ(on_cuda(arrays, copy), on_cpu(arrays, copy));
@@ -246,8 +284,15 @@ TEST_F(CudaKernels, EmbedAsTheCpuDoes) {
       for (const bool overwrite : {false, true}) {
         const Work embed = [&](Kernels& kernels, const auto& a) {
           const auto* const tokens = reinterpret_cast<const std::int32_t*>(a[2]);
-          kernels.embedding_backward(a[1], tokens, a[0], kCount, kVocab, width, overwrite, dtype, dtype);
-          kernels.embedding(a[0], tokens, a[1], kCount, kVocab, width, dtype);
+          const RowShape rows{kCount, width, dtype};
+          const auto all = VocabularyPart::all(kVocab);
+          kernels.embedding_backward({.shape = rows,
+                                      .part = all,
+                                      .d_y = a[1],
+                                      .tokens = tokens,
+                                      .d_table = {a[0], dtype},
+                                      .overwrite = overwrite});
+          kernels.embedding({.shape = rows, .part = all, .table = a[0], .tokens = tokens, .y = a[1]});
         };
         EXPECT_EQ(on_cuda(arrays, embed), on_cpu(arrays, embed)) << "width " << width;
       }
@@ -260,20 +305,27 @@ TEST_F(CudaKernels, ShowTokensOutsideTheVocabularyAsNaN) {
   const auto* const raw = reinterpret_cast<const std::byte*>(ids.data());
   const Array tokens{Bytes(raw, raw + 16)};
   const std::vector<Array> arrays{{random_elements(6, DType::f32, 1)}, {random_elements(8, DType::f32, 2)}, tokens};
-  const Bytes y = on_cuda(arrays, [](Kernels& kernels, const auto& a) {
-    kernels.embedding(a[0], reinterpret_cast<const std::int32_t*>(a[2]), a[1], 4, 3, 2, DType::f32);
+  const RowShape rows{4, 2, DType::f32};
+  const auto all = VocabularyPart::all(3);
+  const auto integers = [](const std::byte* memory) { return reinterpret_cast<const std::int32_t*>(memory); };
+  const Bytes y = on_cuda(arrays, [&](Kernels& kernels, const auto& a) {
+    kernels.embedding({.shape = rows, .part = all, .table = a[0], .tokens = integers(a[2]), .y = a[1]});
   })[1];
   for (int i = 0; i < 8; ++i) EXPECT_EQ(std::isnan(floats(y.data())[i]), i / 2 == 1 || i / 2 == 2) << i;
 
-  const Bytes d_table = on_cuda(arrays, [](Kernels& kernels, const auto& a) {
-    kernels.embedding_backward(a[1], reinterpret_cast<const std::int32_t*>(a[2]), a[0], 4, 3, 2, true, DType::f32,
-                               DType::f32);
+  const Bytes d_table = on_cuda(arrays, [&](Kernels& kernels, const auto& a) {
+    kernels.embedding_backward({.shape = rows,
+                                .part = all,
+                                .d_y = a[1],
+                                .tokens = integers(a[2]),
+                                .d_table = {a[0], DType::f32},
+                                .overwrite = true});
   })[0];
   for (int i = 0; i < 6; ++i) EXPECT_EQ(floats(d_table.data())[i] != 0.0F, i / 2 < 2) << i;
 
   const std::vector<Array> losses{{random_elements(12, DType::f32, 1)}, {Bytes(4)}, tokens};
-  const std::vector<Bytes> result = on_cuda(losses, [](Kernels& kernels, const auto& a) {
-    kernels.cross_entropy(a[0], reinterpret_cast<const std::int32_t*>(a[2]), floats(a[1]), 4, 3, 3, 1.0F, DType::f32);
+  const std::vector<Bytes> result = on_cuda(losses, [&](Kernels& kernels, const auto& a) {
+    kernels.cross_entropy({.part = all, .rows = 4, .logits = a[0], .targets = integers(a[2]), .loss = floats(a[1])});
   });
   EXPECT_TRUE(std::isnan(floats(result[1].data())[0]));
   for (int i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(floats(result[0].data())[i]), i / 3 == 1 || i / 3 == 2) << i;
@@ -288,10 +340,7 @@ TEST_F(CudaKernels, NormalizeRowsWiderThanABlockHolds) {
                                     {random_elements(kWidth, dtype, 4)},
                                     {Bytes(static_cast<std::size_t>(kWidth * size_of(dtype)))},
                                     {Bytes(kRows * 4)}};
-    const Work work = [&](Kernels& kernels, const auto& a) {
-      kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, kWidth, 1e-5F, dtype);
-      kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, kWidth, dtype, dtype);
-    };
+    const Work work = [&](Kernels& kernels, const auto& a) { normalize(kernels, {kRows, kWidth, dtype}, a); };
     const std::vector<Bytes> actual = on_cuda(arrays, work);
     const std::vector<Bytes> expected = on_cpu(arrays, work);
     for (const std::size_t i : {1U, 2U, 4U}) {
@@ -340,7 +389,7 @@ TEST_F(CudaKernels, SayHowMuchMemoryTheyHold) {
   const std::int64_t before = host.kernels().workspace_bytes();
   const std::vector<Array> arrays{{random_elements(64 * 4096, DType::f32, 1)}, {Bytes(4096 * 4)}};
   on_cuda(arrays, [](Kernels& kernels, const auto& a) {
-    kernels.bias_backward(a[0], a[1], 64, 4096, DType::f32, DType::f32);
+    kernels.bias_backward({64, 4096, DType::f32}, a[0], {a[1], DType::f32});
     kernels.rotary({1, 64, 4, 0, 1024, DType::f32}, a[0], nullptr, 1e4F, false);
   });
   EXPECT_GE(host.kernels().workspace_bytes(), before + 4096 * 4 + 64 * 512 * 2 * 4);

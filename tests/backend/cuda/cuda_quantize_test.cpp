@@ -21,7 +21,7 @@ TEST_F(CudaKernels, QuantiseAsTheCpuDoes) {
                                         {Bytes(static_cast<std::size_t>(format.bytes(count)))}};
         for (const float factor : {1.0F, 0.3F, std::numeric_limits<float>::infinity(), 1e-38F}) {
           expect_the_cpus_bits(arrays, {size_of(dtype), 4}, [&](Kernels& kernels, const auto& a) {
-            kernels.quantize(a[0], dtype, a[1], count, factor, format);
+            kernels.quantize({a[0], dtype}, a[1], count, factor, format);
           });
         }
       }
@@ -39,7 +39,7 @@ TEST_F(CudaKernels, TakeQuantisedPartsAsTheCpuDoes) {
                                     {Bytes(static_cast<std::size_t>(kParts * stride))}};
       const Bytes message = on_cpu(made, [&](Kernels& kernels, const auto& a) {
         for (int r = 0; r < kParts; ++r) {
-          kernels.quantize(a[0] + r * numel * 4, DType::f32, a[1] + r * stride, numel, 1.0F, format);
+          kernels.quantize({a[0] + r * numel * 4, DType::f32}, a[1] + r * stride, numel, 1.0F, format);
         }
       })[1];
       // Whole parts, and a window of each.
@@ -58,10 +58,10 @@ TEST_F(CudaKernels, TakeQuantisedPartsAsTheCpuDoes) {
         SCOPED_TRACE(fmt::format("{} bits, fp8 {}, blocks of {}, parts of {} to {}", format.bits, format.fp8,
                                  format.block, numel, to_string(to)));
         expect_the_cpus_bits(arrays, {4, size_of(to)}, [&](Kernels& kernels, const auto& a) {
-          kernels.dequantize({a[0], numel, stride, format}, a[1], to, runs);
+          kernels.dequantize({a[0], numel, stride, format}, {a[1], to}, runs);
         });
         expect_the_cpus_bits(arrays, {4, size_of(to)}, [&](Kernels& kernels, const auto& a) {
-          kernels.sum_quantized({a[0], numel, stride, format}, kParts, 0.3F, a[1], to);
+          kernels.sum_quantized({a[0], numel, stride, format}, kParts, 0.3F, {a[1], to});
         });
       }
       expect_the_cpus_bits({{message}, {Bytes(static_cast<std::size_t>(stride))}}, {4, 4},

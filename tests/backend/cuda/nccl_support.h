@@ -18,10 +18,10 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/fake/nccl/fake_nccl.h"
+#include "backend/cuda/id_exchange.h"
 #include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/registered_arena.h"
-#include "backend/cuda/id_exchange.h"
 #include "backend/support.h"
 #include "launch/run_ranks.h"
 
@@ -31,13 +31,12 @@ namespace fsdpbench::backend::cuda {
 class ScalingKernels : public CopyKernels {
  public:
   explicit ScalingKernels(cudaStream_t stream) : stream_(stream) {}
-  void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype, std::int64_t count,
-            float factor) override {
-    ASSERT_EQ(source_dtype, DType::f32);
-    ASSERT_EQ(target_dtype, DType::f32);
+  void cast(const ConstElements& source, const Elements& target, std::int64_t count, float factor) override {
+    ASSERT_EQ(source.dtype, DType::f32);
+    ASSERT_EQ(target.dtype, DType::f32);
     fake::run_on_stream(stream_, [=] {
       for (std::int64_t i = 0; i < count; ++i) {
-        reinterpret_cast<float*>(target)[i] = factor * reinterpret_cast<const float*>(source)[i];
+        target.floats()[i] = factor * reinterpret_cast<const float*>(source.memory)[i];
       }
     });
   }

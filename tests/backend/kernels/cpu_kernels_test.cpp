@@ -80,10 +80,17 @@ std::vector<std::vector<float>> updated(Kernels& kernels, std::int64_t count) {
                        .weight_decay = 0.1F,
                        .step = 3,
                        .gradient_scale = &scale};
-  kernels.adamw(p.data(), g.data(), m.data(), v.data(), count, step, rounded_bytes);
-  kernels.sgd(p.data(), g.data(), count, 0.1F, 0.01F, &scale);
-  kernels.cast(bytes(p), DType::f32, cast_bytes, DType::bf16, count, 0.7F);
-  kernels.accumulate(cast_bytes, DType::bf16, sum.data(), count, 0.25F);
+  kernels.adamw({.count = count,
+                 .parameter = p.data(),
+                 .gradient = g.data(),
+                 .first_moment = m.data(),
+                 .second_moment = v.data(),
+                 .rounded = rounded_bytes},
+                step);
+  kernels.sgd({.count = count, .parameter = p.data(), .gradient = g.data()},
+              {.learning_rate = 0.1F, .weight_decay = 0.01F, .gradient_scale = &scale});
+  kernels.cast(p.data(), {cast_bytes, DType::bf16}, count, 0.7F);
+  kernels.accumulate({cast_bytes, DType::bf16}, sum.data(), count, 0.25F);
   kernels.download(bytes(sum), copy.data(), count * 4);
   kernels.upload(copy.data(), bytes(g), count * 4);
   std::vector<float> halves;
@@ -134,17 +141,28 @@ TEST(CpuKernels, AnElementsBitsDoNotDependOnItsPlace) {
   const std::vector<float> gate = ramp(kCount);
   const std::vector<float> up = ramp(kCount);
   std::vector<float> whole(gate.size());
-  kernels->swiglu(bytes(gate), bytes(up), bytes(whole), 1, kCount, kCount, DType::f32);
+  kernels->swiglu({.shape = {1, kCount, DType::f32}, .gate = bytes(gate), .up = bytes(up), .y = bytes(whole)});
   std::vector<float> parameter = ramp(kCount), m(gate.size()), v(gate.size());
   const AdamWStep step{.learning_rate = 1e-2F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F, .weight_decay = 0.1F};
-  kernels->adamw(parameter.data(), gate.data(), m.data(), v.data(), kCount, step);
+  kernels->adamw({.count = kCount,
+                  .parameter = parameter.data(),
+                  .gradient = gate.data(),
+                  .first_moment = m.data(),
+                  .second_moment = v.data()},
+                 step);
 
   std::vector<float> pieces(gate.size()), piecewise = ramp(kCount), piece_m(gate.size()), piece_v(gate.size());
   for (std::int64_t begin = 0, length = 1; begin < kCount; begin += length, length += 3) {
     const std::int64_t count = std::min(length, kCount - begin);
-    kernels->swiglu(bytes(gate) + begin * 4, bytes(up) + begin * 4, bytes(pieces) + begin * 4, 1, count, count,
-                    DType::f32);
-    kernels->adamw(piecewise.data() + begin, gate.data() + begin, piece_m.data() + begin, piece_v.data() + begin, count,
+    kernels->swiglu({.shape = {1, count, DType::f32},
+                     .gate = bytes(gate) + begin * 4,
+                     .up = bytes(up) + begin * 4,
+                     .y = bytes(pieces) + begin * 4});
+    kernels->adamw({.count = count,
+                    .parameter = piecewise.data() + begin,
+                    .gradient = gate.data() + begin,
+                    .first_moment = piece_m.data() + begin,
+                    .second_moment = piece_v.data() + begin},
                    step);
   }
   EXPECT_EQ(pieces, whole);
@@ -159,23 +177,24 @@ TEST(CpuKernels, TokensOutsideTheVocabularyAreErrors) {
   for (const std::int32_t bad : {-1, 3}) {
     const std::vector<std::int32_t> tokens{0, bad};
     const auto names_it = testing::ThrowsMessage<BackendError>(testing::HasSubstr(std::to_string(bad)));
-    EXPECT_THAT([&] { kernels->embedding(bytes(table), tokens.data(), bytes(y), 2, 3, 4, DType::f32); }, names_it);
-    EXPECT_THAT(
-        [&] {
-          kernels->embedding_backward(bytes(table), tokens.data(), bytes(y), 2, 3, 4, true, DType::f32, DType::f32);
-        },
-        names_it);
-    EXPECT_THAT(
-        [&] {
-          kernels->embedding_part(bytes(table), tokens.data(), bytes(y), 2, {0, 1, 3}, 4, DType::f32);
-        },
-        names_it);
-    EXPECT_THAT(
-        [&] {
-          kernels->cross_entropy_terms(bytes(y), tokens.data(), y.data(), 2, {0, 1, 3}, DType::f32);
-        },
-        names_it);
-    EXPECT_THAT([&] { kernels->cross_entropy(bytes(y), tokens.data(), &loss, 2, 3, 3, 1.0F, DType::f32); }, names_it);
+    const RowShape rows{2, 4, DType::f32};
+    for (const VocabularyPart part : {VocabularyPart::all(3), VocabularyPart{0, 1, 3}}) {
+      const EmbeddingCall look_up{
+          .shape = rows, .part = part, .table = bytes(table), .tokens = tokens.data(), .y = bytes(y)};
+      const EmbeddingBackwardCall add{.shape = rows,
+                                      .part = part,
+                                      .d_y = bytes(table),
+                                      .tokens = tokens.data(),
+                                      .d_table = {bytes(y), DType::f32},
+                                      .overwrite = true};
+      const CrossEntropyCall loss_of{
+          .part = part, .rows = 2, .logits = bytes(y), .targets = tokens.data(), .loss = &loss};
+      EXPECT_THAT([&] { kernels->embedding(look_up); }, names_it);
+      EXPECT_THAT([&] { kernels->embedding_backward(add); }, names_it);
+      EXPECT_THAT([&] { kernels->cross_entropy_terms(loss_of, y.data()); }, names_it);
+      if (part.count != part.whole) continue;
+      EXPECT_THAT([&] { kernels->cross_entropy(loss_of); }, names_it);
+    }
   }
 }
 

@@ -49,6 +49,7 @@ class Tensor {
   std::int64_t count() const { return count_; }
   DType dtype() const { return dtype_; }
   std::byte* data() const { return memory_ + kFence; }
+  Elements elements() const { return {data(), dtype_}; }
   float* floats() const { return reinterpret_cast<float*>(data()); }
   const std::int32_t* integers() const { return reinterpret_cast<const std::int32_t*>(data()); }
 

@@ -85,7 +85,13 @@ TEST_P(KernelsConformance, AttentionForwardAndBackward) {
 
     const Tensor scratch(*host_, (attention_scratch_bytes(s) + 3) / 4, DType::f32);
     run([&](Kernels& kernels) {
-      kernels.attention(s, q.data(), k.data(), v.data(), out.data(), log_sum_exp.floats(), scratch.data());
+      kernels.attention({.shape = s,
+                         .q = q.data(),
+                         .k = k.data(),
+                         .v = v.data(),
+                         .out = out.data(),
+                         .log_sum_exp = log_sum_exp.floats(),
+                         .scratch = scratch.data()});
     });
     scratch.get();  // its fences
     expect_near(out, expected.out);
@@ -93,8 +99,17 @@ TEST_P(KernelsConformance, AttentionForwardAndBackward) {
 
     const Tensor backward_scratch(*host_, (attention_backward_scratch_bytes(s) + 3) / 4, DType::f32);
     run([&](Kernels& kernels) {
-      kernels.attention_backward(s, d_out.data(), q.data(), k.data(), v.data(), out.data(), log_sum_exp.floats(),
-                                 d_q.data(), d_k.data(), d_v.data(), backward_scratch.data());
+      kernels.attention_backward({.shape = s,
+                                  .d_out = d_out.data(),
+                                  .q = q.data(),
+                                  .k = k.data(),
+                                  .v = v.data(),
+                                  .out = out.data(),
+                                  .log_sum_exp = log_sum_exp.floats(),
+                                  .d_q = d_q.data(),
+                                  .d_k = d_k.data(),
+                                  .d_v = d_v.data(),
+                                  .scratch = backward_scratch.data()});
     });
     backward_scratch.get();
     if (s.seq > 1) {  // one key: its probability is 1 whatever the score
@@ -115,7 +130,13 @@ TEST_P(KernelsConformance, AttentionLooksAtNoLaterToken) {
   const auto attend = [&] {
     const Tensor out = tensor(q.count());
     run([&](Kernels& kernels) {
-      kernels.attention(s, q.data(), k.data(), v.data(), out.data(), log_sum_exp.floats(), scratch.data());
+      kernels.attention({.shape = s,
+                         .q = q.data(),
+                         .k = k.data(),
+                         .v = v.data(),
+                         .out = out.data(),
+                         .log_sum_exp = log_sum_exp.floats(),
+                         .scratch = scratch.data()});
     });
     return out.get();
   };
@@ -140,7 +161,13 @@ TEST_P(KernelsConformance, AttentionOfLargeScoresStaysFinite) {
   const Tensor log_sum_exp = floats(s.seq);
   const Tensor scratch(*host_, (attention_scratch_bytes(s) + 3) / 4, DType::f32);
   run([&](Kernels& kernels) {
-    kernels.attention(s, q.data(), q.data(), v.data(), out.data(), log_sum_exp.floats(), scratch.data());
+    kernels.attention({.shape = s,
+                       .q = q.data(),
+                       .k = q.data(),
+                       .v = v.data(),
+                       .out = out.data(),
+                       .log_sum_exp = log_sum_exp.floats(),
+                       .scratch = scratch.data()});
   });
   for (const double value : out.get()) EXPECT_TRUE(std::isfinite(value));
 }

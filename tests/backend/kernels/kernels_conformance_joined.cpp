@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -86,21 +87,37 @@ TEST_P(KernelsConformance, RotaryAndAttentionOfJoinedRows) {
       const Tensor out = tensor(tokens * query), out_of_joined = tensor(tokens * query);
       const Tensor lse = floats(tokens * apart.heads), lse_of_joined = floats(tokens * apart.heads);
       const Tensor scratch(*host_, (attention_backward_scratch_bytes(apart) + 3) / 4, DType::f32);
-      run([&](Kernels& k) {
-        k.rotary(apart, qkv[0].data(), qkv[1].data(), 500.0F, false);
-        k.attention(apart, qkv[0].data(), qkv[1].data(), qkv[2].data(), out.data(), lse.floats(), scratch.data());
-        k.attention_backward(apart, d_out.data(), qkv[0].data(), qkv[1].data(), qkv[2].data(), out.data(), lse.floats(),
-                             d_qkv[0].data(), d_qkv[1].data(), d_qkv[2].data(), scratch.data());
-        k.rotary(apart, d_qkv[0].data(), d_qkv[1].data(), 500.0F, true);
-      });
-      run([&](Kernels& k) {
-        std::byte *const q = rows.at(joined, 0), *const kk = rows.at(joined, 1), *const v = rows.at(joined, 2);
-        k.rotary(side_by_side, q, kk, 500.0F, false);
-        k.attention(side_by_side, q, kk, v, out_of_joined.data(), lse_of_joined.floats(), scratch.data());
-        k.attention_backward(side_by_side, d_out.data(), q, kk, v, out_of_joined.data(), lse_of_joined.floats(),
-                             rows.at(d_joined, 0), rows.at(d_joined, 1), rows.at(d_joined, 2), scratch.data());
-        k.rotary(side_by_side, rows.at(d_joined, 0), rows.at(d_joined, 1), 500.0F, true);
-      });
+      using Three = std::array<std::byte*, 3>;
+      const auto attend = [&](const AttentionShape& shape, const Three& x, const Three& d_x, const Tensor& to,
+                              const Tensor& statistics) {
+        run([&](Kernels& kernels) {
+          const auto& [q, k, v] = x;
+          kernels.rotary(shape, q, k, 500.0F, false);
+          kernels.attention({.shape = shape,
+                             .q = q,
+                             .k = k,
+                             .v = v,
+                             .out = to.data(),
+                             .log_sum_exp = statistics.floats(),
+                             .scratch = scratch.data()});
+          kernels.attention_backward({.shape = shape,
+                                      .d_out = d_out.data(),
+                                      .q = q,
+                                      .k = k,
+                                      .v = v,
+                                      .out = to.data(),
+                                      .log_sum_exp = statistics.floats(),
+                                      .d_q = d_x[0],
+                                      .d_k = d_x[1],
+                                      .d_v = d_x[2],
+                                      .scratch = scratch.data()});
+          kernels.rotary(shape, d_x[0], d_x[1], 500.0F, true);
+        });
+      };
+      const auto each = [](const std::vector<Tensor>& t) { return Three{t[0].data(), t[1].data(), t[2].data()}; };
+      const auto all = [&](const Tensor& t) { return Three{rows.at(t, 0), rows.at(t, 1), rows.at(t, 2)}; };
+      attend(apart, each(qkv), each(d_qkv), out, lse);
+      attend(side_by_side, all(joined), all(d_joined), out_of_joined, lse_of_joined);
       EXPECT_EQ(rows.part(joined.get(), 0), qkv[0].get());
       EXPECT_EQ(rows.part(joined.get(), 1), qkv[1].get());
       EXPECT_EQ(rows.part(joined.get(), 2), qkv[2].get());
@@ -128,14 +145,23 @@ TEST_P(KernelsConformance, SwiGluOfJoinedRows) {
       const Tensor joined = filled(rows.joined({gate.get(), up.get()}));
       const Tensor d_joined = filled(Values(static_cast<std::size_t>(rows.count()), kUntouched));
       const Tensor y_of_joined = tensor(kRows * width);
-      run([&](Kernels& kernels) {
-        kernels.swiglu(gate.data(), up.data(), y.data(), kRows, width, width, dtype_);
-        kernels.swiglu_backward(d_y.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), kRows, width, width,
-                                dtype_);
-        kernels.swiglu(rows.at(joined, 0), rows.at(joined, 1), y_of_joined.data(), kRows, width, rows.stride(), dtype_);
-        kernels.swiglu_backward(d_y.data(), rows.at(joined, 0), rows.at(joined, 1), rows.at(d_joined, 0),
-                                rows.at(d_joined, 1), kRows, width, rows.stride(), dtype_);
-      });
+      const RowShape shape{kRows, width, dtype_};
+      const auto both_passes = [&](std::int64_t stride, const std::array<std::byte*, 2>& x,
+                                   const std::array<std::byte*, 2>& d_x, const Tensor& to) {
+        run([&](Kernels& kernels) {
+          kernels.swiglu({.shape = shape, .stride = stride, .gate = x[0], .up = x[1], .y = to.data()});
+          kernels.swiglu_backward({.shape = shape,
+                                   .stride = stride,
+                                   .d_y = d_y.data(),
+                                   .gate = x[0],
+                                   .up = x[1],
+                                   .d_gate = d_x[0],
+                                   .d_up = d_x[1]});
+        });
+      };
+      both_passes(width, {gate.data(), up.data()}, {d_gate.data(), d_up.data()}, y);
+      both_passes(rows.stride(), {rows.at(joined, 0), rows.at(joined, 1)}, {rows.at(d_joined, 0), rows.at(d_joined, 1)},
+                  y_of_joined);
       EXPECT_EQ(y_of_joined.get(), y.get());
       EXPECT_EQ(rows.part(d_joined.get(), 0), d_gate.get());
       EXPECT_EQ(rows.part(d_joined.get(), 1), d_up.get());

@@ -25,7 +25,12 @@ TEST_P(KernelsConformance, RmsNorm) {
     const Tensor rstd = floats(rows);
     constexpr float kEpsilon = 1e-2F;
     run([&](Kernels& kernels) {
-      kernels.rms_norm(x.data(), weight.data(), y.data(), rstd.floats(), rows, width, kEpsilon, dtype_);
+      kernels.rms_norm({.shape = {rows, width, dtype_},
+                        .x = x.data(),
+                        .weight = weight.data(),
+                        .y = y.data(),
+                        .rstd = rstd.floats(),
+                        .epsilon = kEpsilon});
     });
     const Values xs = x.get();
     const Values ws = weight.get();
@@ -67,10 +72,14 @@ TEST_P(KernelsConformance, RmsNormBackwardAddsToDxAndOverwritesDWeight) {
         expected_weight[j] += dys[at] * xs[at] * rs[i];
       }
     }
-    run([&](Kernels& kernels) {
-      kernels.rms_norm_backward(d_y.data(), x.data(), weight.data(), rstd.floats(), d_x.data(), d_weight.data(), rows,
-                                width, dtype_, dtype_);
-    });
+    const RmsNormBackwardCall call{.shape = {rows, width, dtype_},
+                                   .d_y = d_y.data(),
+                                   .x = x.data(),
+                                   .weight = weight.data(),
+                                   .rstd = rstd.floats(),
+                                   .d_x = d_x.data(),
+                                   .d_weight = d_weight.elements()};
+    run([&](Kernels& kernels) { kernels.rms_norm_backward(call); });
     expect_near(d_x, expected);
     expect_near(d_weight, expected_weight);
 
@@ -78,12 +87,21 @@ TEST_P(KernelsConformance, RmsNormBackwardAddsToDxAndOverwritesDWeight) {
     const Tensor y = tensor(rows * width), y_again = tensor(rows * width), own_rstd = floats(rows);
     const Tensor d_x_again = filled(d_x_before), d_weight_again = tensor(width);
     const Tensor d_x_without = filled(d_x_before);
+    RmsNormBackwardCall without = call, again = call;
+    without.rstd = again.rstd = own_rstd.floats();
+    without.d_x = d_x_without.data();
+    again.d_x = d_x_again.data();
+    again.d_weight = d_weight_again.elements();
+    again.y = y_again.data();
     run([&](Kernels& kernels) {
-      kernels.rms_norm(x.data(), weight.data(), y.data(), own_rstd.floats(), rows, width, 1e-2F, dtype_);
-      kernels.rms_norm_backward(d_y.data(), x.data(), weight.data(), own_rstd.floats(), d_x_without.data(),
-                                d_weight.data(), rows, width, dtype_, dtype_);
-      kernels.rms_norm_backward(d_y.data(), x.data(), weight.data(), own_rstd.floats(), d_x_again.data(),
-                                d_weight_again.data(), rows, width, dtype_, dtype_, y_again.data());
+      kernels.rms_norm({.shape = call.shape,
+                        .x = x.data(),
+                        .weight = weight.data(),
+                        .y = y.data(),
+                        .rstd = own_rstd.floats(),
+                        .epsilon = 1e-2F});
+      kernels.rms_norm_backward(without);
+      kernels.rms_norm_backward(again);
     });
     EXPECT_EQ(y_again.get(), y.get()) << width;
     EXPECT_EQ(d_x_again.get(), d_x_without.get()) << width;
@@ -149,9 +167,15 @@ TEST_P(KernelsConformance, SwiGlu) {
       expected_up[i] = d[i] * g[i] * s;
       expected_gate[i] = d[i] * u[i] * s * (1.0 + g[i] * (1.0 - s));
     }
+    const SwigluBackwardCall backward{.shape = {1, count, dtype_},
+                                      .d_y = d_y.data(),
+                                      .gate = gate.data(),
+                                      .up = up.data(),
+                                      .d_gate = d_gate.data(),
+                                      .d_up = d_up.data()};
     run([&](Kernels& kernels) {
-      kernels.swiglu(gate.data(), up.data(), y.data(), 1, count, count, dtype_);
-      kernels.swiglu_backward(d_y.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), 1, count, count, dtype_);
+      kernels.swiglu({.shape = backward.shape, .gate = gate.data(), .up = up.data(), .y = y.data()});
+      kernels.swiglu_backward(backward);
     });
     expect_near(y, expected);
     expect_near(d_gate, expected_gate);
@@ -160,10 +184,11 @@ TEST_P(KernelsConformance, SwiGlu) {
     for (const bool in_place : {false, true}) {  // the product again, bit for bit, and the gradients as without it
       const Tensor y_again = tensor(count), d_gate_again = tensor(count), d_up_again = tensor(count);
       const Tensor& to = in_place ? d_y : y_again;
-      run([&](Kernels& kernels) {
-        kernels.swiglu_backward(d_y.data(), gate.data(), up.data(), d_gate_again.data(), d_up_again.data(), 1, count,
-                                count, dtype_, to.data());
-      });
+      SwigluBackwardCall again = backward;
+      again.d_gate = d_gate_again.data();
+      again.d_up = d_up_again.data();
+      again.y = to.data();
+      run([&](Kernels& kernels) { kernels.swiglu_backward(again); });
       EXPECT_EQ(to.get(), y.get()) << in_place;
       EXPECT_EQ(d_gate_again.get(), d_gate.get()) << in_place;
       EXPECT_EQ(d_up_again.get(), d_up.get()) << in_place;
@@ -178,8 +203,13 @@ TEST_P(KernelsConformance, SwiGluOfExtremeGates) {
   const Tensor d_gate = tensor(6);
   const Tensor d_up = tensor(6);
   run([&](Kernels& kernels) {
-    kernels.swiglu(gate.data(), up.data(), y.data(), 1, 6, 6, dtype_);
-    kernels.swiglu_backward(up.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), 1, 6, 6, dtype_);
+    kernels.swiglu({.shape = {1, 6, dtype_}, .gate = gate.data(), .up = up.data(), .y = y.data()});
+    kernels.swiglu_backward({.shape = {1, 6, dtype_},
+                             .d_y = up.data(),
+                             .gate = gate.data(),
+                             .up = up.data(),
+                             .d_gate = d_gate.data(),
+                             .d_up = d_up.data()});
   });
   expect_near(y, {0, 0, 0, 88, 100, 300});
   expect_near(d_gate, {0, 0, 0, 1, 1, 1});
@@ -192,7 +222,11 @@ TEST_P(KernelsConformance, Embedding) {
   const Tensor table = random(kVocab * kWidth);
   const Tensor y = tensor(kCount * kWidth);
   run([&](Kernels& kernels) {
-    kernels.embedding(table.data(), tokens.integers(), y.data(), kCount, kVocab, kWidth, dtype_);
+    kernels.embedding({.shape = {kCount, kWidth, dtype_},
+                       .part = VocabularyPart::all(kVocab),
+                       .table = table.data(),
+                       .tokens = tokens.integers(),
+                       .y = y.data()});
   });
   const Values rows = table.get();
   Values expected(kCount * kWidth);
@@ -210,8 +244,12 @@ TEST_P(KernelsConformance, Embedding) {
       for (std::int64_t j = 0; j < kWidth; ++j) sums[ids[i] * kWidth + j] += gradients[i * kWidth + j];
     }
     run([&](Kernels& kernels) {
-      kernels.embedding_backward(d_y.data(), tokens.integers(), d_table.data(), kCount, kVocab, kWidth, overwrite,
-                                 dtype_, dtype_);
+      kernels.embedding_backward({.shape = {kCount, kWidth, dtype_},
+                                  .part = VocabularyPart::all(kVocab),
+                                  .d_y = d_y.data(),
+                                  .tokens = tokens.integers(),
+                                  .d_table = d_table.elements(),
+                                  .overwrite = overwrite});
     });
     expect_near(d_table, sums);
   }
@@ -232,8 +270,12 @@ TEST_P(KernelsConformance, EmbeddingSumsCommonTokensInChunks) {
   const auto count = static_cast<std::int64_t>(ids.size());
   const Tensor tokens = integers(ids), d_y = filled(rows, dtype_), d_table = floats(kVocab * kWidth);
   run([&](Kernels& k) {
-    k.embedding_backward(d_y.data(), tokens.integers(), d_table.data(), count, kVocab, kWidth, true, dtype_,
-                         DType::f32);
+    k.embedding_backward({.shape = {count, kWidth, dtype_},
+                          .part = VocabularyPart::all(kVocab),
+                          .d_y = d_y.data(),
+                          .tokens = tokens.integers(),
+                          .d_table = d_table.elements(),
+                          .overwrite = true});
   });
   const double expected = (1 << 24) + 2 * kEmbeddingChunk;  // those of the first chunk and the single last one are lost
   const Values sums = d_table.get();
@@ -258,8 +300,8 @@ TEST_P(KernelsConformance, BiasAndItsGradient) {
       expected[i] += b[i % width];
     }
     run([&](Kernels& kernels) {
-      kernels.bias_backward(y.data(), d_bias.data(), kRows, width, dtype_, dtype_);
-      kernels.add_bias(y.data(), bias.data(), kRows, width, dtype_);
+      kernels.bias_backward({kRows, width, dtype_}, y.data(), d_bias.elements());
+      kernels.add_bias({kRows, width, dtype_}, y.data(), bias.data());
     });
     expect_near(d_bias, sums);
     expect_near(y, expected);
@@ -276,38 +318,44 @@ TEST_P(KernelsConformance, GradientsOfParametersInFp32AreThoseBeforeRounding) {
     const Tensor before = random(kVocab * width);
     const auto rounded = [&](const Tensor& gradient) {
       const Tensor result = tensor(gradient.count());
-      run([&](Kernels& k) {
-        k.cast(gradient.data(), gradient.dtype(), result.data(), dtype_, gradient.count(), 1.0F);
-      });
+      run([&](Kernels& k) { k.cast(gradient.elements(), result.elements(), gradient.count(), 1.0F); });
       return result.get();
     };
     /// Runs it with a gradient of so many elements in either dtype.
     const auto compare = [&](const char* name, const Values& old,
-                             const std::function<void(Kernels&, std::byte*, DType)>& work) {
+                             const std::function<void(Kernels&, const Elements&)>& work) {
       const Tensor plain = filled(old), exact = filled(old, DType::f32);
-      run([&](Kernels& k) { work(k, plain.data(), dtype_); });
-      run([&](Kernels& k) { work(k, exact.data(), DType::f32); });
+      run([&](Kernels& k) { work(k, plain.elements()); });
+      run([&](Kernels& k) { work(k, exact.elements()); });
       EXPECT_EQ(rounded(exact), plain.get()) << name << ", width " << width;
       EXPECT_EQ(exact.get() == plain.get(), dtype_ == DType::f32) << name << ": bf16 ones were rounded";
     };
-    compare("rms_norm", Values(static_cast<std::size_t>(width)), [&](Kernels& k, std::byte* to, DType dtype) {
+    const RowShape shape{kRows, width, dtype_};
+    compare("rms_norm", Values(static_cast<std::size_t>(width)), [&](Kernels& k, const Elements& to) {
       const Tensor d_x = random(kRows * width);
-      k.rms_norm_backward(d_y.data(), x.data(), weight.data(), rstd.floats(), d_x.data(), to, kRows, width, dtype_,
-                          dtype);
+      k.rms_norm_backward({.shape = shape,
+                           .d_y = d_y.data(),
+                           .x = x.data(),
+                           .weight = weight.data(),
+                           .rstd = rstd.floats(),
+                           .d_x = d_x.data(),
+                           .d_weight = to});
     });
-    compare("bias", Values(static_cast<std::size_t>(width)), [&](Kernels& k, std::byte* to, DType dtype) {
-      k.bias_backward(d_y.data(), to, kRows, width, dtype_, dtype);
-    });
+    compare("bias", Values(static_cast<std::size_t>(width)),
+            [&](Kernels& k, const Elements& to) { k.bias_backward(shape, d_y.data(), to); });
     for (const bool overwrite : {true, false}) {
-      compare("embedding", before.get(), [&](Kernels& k, std::byte* to, DType dtype) {
-        k.embedding_backward(d_y.data(), tokens.integers(), to, kRows, kVocab, width, overwrite, dtype_, dtype);
-      });
-      const VocabularyPart part{4, 5, kVocab};
-      compare("embedding_part", Values(static_cast<std::size_t>(part.count * width), 0.5),
-              [&](Kernels& k, std::byte* to, DType dtype) {
-                k.embedding_part_backward(d_y.data(), tokens.integers(), to, kRows, part, width, overwrite, dtype_,
-                                          dtype);
-              });
+      for (const VocabularyPart part : {VocabularyPart::all(kVocab), VocabularyPart{4, 5, kVocab}}) {
+        const Values old = before.get();
+        compare(part.count == kVocab ? "embedding" : "embedding of a part",
+                {old.begin(), old.begin() + part.count * width}, [&](Kernels& k, const Elements& to) {
+                  k.embedding_backward({.shape = shape,
+                                        .part = part,
+                                        .d_y = d_y.data(),
+                                        .tokens = tokens.integers(),
+                                        .d_table = to,
+                                        .overwrite = overwrite});
+                });
+      }
     }
   }
 }

@@ -36,7 +36,14 @@ TEST_P(KernelsConformance, CrossEntropy) {
         }
       }
       run([&](Kernels& kernels) {
-        kernels.cross_entropy(logits.data(), targets.integers(), loss.floats(), kRows, vocab, stride, kScale, dtype_);
+        kernels.cross_entropy({.part = VocabularyPart::all(vocab),
+                               .rows = kRows,
+                               .stride = stride,
+                               .dtype = dtype_,
+                               .logits = logits.data(),
+                               .targets = targets.integers(),
+                               .loss = loss.floats(),
+                               .loss_scale = kScale});
       });
       EXPECT_NEAR(loss.get()[0], expected_loss, 1e-6 * expected_loss);
       const std::vector<double> all = logits.get();
@@ -69,8 +76,13 @@ TEST_P(KernelsConformance, MeanSquaredError) {
       expected[i] = kScale * 2.0 * (p[i] - t[i]) / static_cast<double>(count);
     }
     run([&](Kernels& kernels) {
-      kernels.mean_squared_error(prediction.data(), target.floats(), d_prediction.data(), loss.floats(), count, kScale,
-                                 dtype_);
+      kernels.mean_squared_error({.count = count,
+                                  .dtype = dtype_,
+                                  .prediction = prediction.data(),
+                                  .target = target.floats(),
+                                  .d_prediction = d_prediction.data(),
+                                  .loss = loss.floats(),
+                                  .loss_scale = kScale});
     });
     EXPECT_NEAR(loss.get()[0], expected_loss, 1e-6 * expected_loss);
     expect_near(d_prediction, expected);

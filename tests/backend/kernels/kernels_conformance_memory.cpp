@@ -17,12 +17,12 @@ TEST_P(KernelsConformance, CastScalesAndRounds) {
         for (double& e : expected) e = static_cast<float>(factor) * static_cast<float>(e);
         const Tensor rounded = filled(expected, target_dtype);
         run([&](Kernels& kernels) {
-          kernels.cast(source.data(), dtype_, target.data(), target_dtype, count, static_cast<float>(factor));
+          kernels.cast(source.elements(), target.elements(), count, static_cast<float>(factor));
         });
         EXPECT_EQ(target.get(), rounded.get());
         if (target_dtype != dtype_) continue;
         run([&](Kernels& kernels) {
-          kernels.cast(source.data(), dtype_, source.data(), dtype_, count, static_cast<float>(factor));
+          kernels.cast(source.elements(), source.elements(), count, static_cast<float>(factor));
         });
         EXPECT_EQ(source.get(), rounded.get());
       }
@@ -40,7 +40,7 @@ TEST_P(KernelsConformance, Accumulate) {
     for (std::size_t i = 0; i < s.size(); ++i) {
       expected[i] = static_cast<float>(expected[i]) + factor * static_cast<float>(s[i]);
     }
-    run([&](Kernels& kernels) { kernels.accumulate(source.data(), dtype_, target.floats(), 333, factor); });
+    run([&](Kernels& kernels) { kernels.accumulate(source.elements(), target.floats(), 333, factor); });
     EXPECT_EQ(target.get(), expected);
     EXPECT_EQ(source.get(), s);
   }
@@ -66,7 +66,7 @@ TEST_P(KernelsConformance, CopyRunsConvertsAndPads) {
     for (int j = 0; j < 12; ++j) expected[30 + j] = values[j];
     for (int j = 0; j < 3; ++j) expected[45 + j] = values[90 + j];
     for (int j = 0; j < 3; ++j) expected[55 + j] = 0;
-    run([&](Kernels& kernels) { kernels.copy_runs(source.data(), dtype_, target.data(), target_dtype, runs); });
+    run([&](Kernels& kernels) { kernels.copy_runs(source.elements(), target.elements(), runs); });
     EXPECT_EQ(target.get(), expected);
   }
 }

@@ -56,7 +56,8 @@ TEST_P(MasterKernelsConformance, Sgd) {
       expected[i] -= 0.1 * ((scaled ? 0.25 : 1.0) * g[i] + 0.01 * expected[i]);
     }
     run([&](Kernels& kernels) {
-      kernels.sgd(parameter.floats(), gradient.floats(), 203, 0.1F, 0.01F, scaled ? scale.floats() : nullptr);
+      kernels.sgd({.count = 203, .parameter = parameter.floats(), .gradient = gradient.floats()},
+                  {.learning_rate = 0.1F, .weight_decay = 0.01F, .gradient_scale = scaled ? scale.floats() : nullptr});
     });
     expect_near(parameter, expected, 1e-6);
   }
@@ -82,7 +83,11 @@ TEST_P(MasterKernelsConformance, AdamW) {
       p[i] = p[i] * (1.0 - static_cast<double>(kRate) * kDecay) - kRate * m_hat / (std::sqrt(v_hat) + kEpsilon);
     }
     run([&](Kernels& kernels) {
-      kernels.adamw(parameter.floats(), gradient.floats(), m.floats(), v.floats(), kCount,
+      kernels.adamw({.count = kCount,
+                     .parameter = parameter.floats(),
+                     .gradient = gradient.floats(),
+                     .first_moment = m.floats(),
+                     .second_moment = v.floats()},
                     {.learning_rate = kRate,
                      .beta1 = kBeta1,
                      .beta2 = kBeta2,
@@ -112,15 +117,17 @@ TEST_P(MasterKernelsConformance, UpdatesRoundTheNewParameters) {
         const auto update = [&](const Tensor& parameter, std::byte* to) {
           kernels.fill_zero(m.data(), count * 4);
           kernels.fill_zero(v.data(), count * 4);
-          if (adamw) {
-            kernels.adamw(parameter.floats(), gradient.floats(), m.floats(), v.floats(), count, step, to);
-          } else {
-            kernels.sgd(parameter.floats(), gradient.floats(), count, 0.1F, 0.01F, nullptr, to);
-          }
+          const ParameterUpdate all{.count = count,
+                                    .parameter = parameter.floats(),
+                                    .gradient = gradient.floats(),
+                                    .first_moment = m.floats(),
+                                    .second_moment = v.floats(),
+                                    .rounded = to};
+          adamw ? kernels.adamw(all, step) : kernels.sgd(all, {.learning_rate = 0.1F, .weight_decay = 0.01F});
         };
         update(plain, nullptr);
         update(rounding, rounded.data());
-        kernels.cast(plain.data(), DType::f32, expected.data(), DType::bf16, count, 1.0F);
+        kernels.cast(plain.elements(), expected.elements(), count, 1.0F);
       });
       EXPECT_EQ(rounding.get(), plain.get()) << count;
       EXPECT_EQ(rounded.get(), expected.get()) << count;
@@ -134,22 +141,29 @@ TEST_P(MasterKernelsConformance, GradientsInBf16AreReadAsTheirCast) {
   for (const std::int64_t count : {1, 203, 10'007}) {
     const Tensor gradient = random(count, DType::bf16), widened = floats(count);
     const Tensor start = random(count, DType::f32);
-    run([&](Kernels& k) { k.cast(gradient.data(), DType::bf16, widened.data(), DType::f32, count, 1.0F); });
-    const auto all_of = [&](const Gradient& of) {
+    run([&](Kernels& k) { k.cast(gradient.elements(), widened.elements(), count, 1.0F); });
+    const auto all_of = [&](const ConstElements& of) {
       const Values zeros(static_cast<std::size_t>(count));
       const Tensor by_sgd = filled(start.get(), DType::f32), by_adamw = filled(start.get(), DType::f32);
       const Tensor m = filled(zeros, DType::f32), v = filled(zeros, DType::f32), rounded = filled(zeros, DType::bf16);
       const Tensor sum = floats(2);  // one double
       run([&](Kernels& k) {
-        k.sgd(by_sgd.floats(), of, count, 0.1F, 0.01F, nullptr);
-        k.adamw(by_adamw.floats(), of, m.floats(), v.floats(), count, step);
-        k.adamw(by_adamw.floats(), of, m.floats(), v.floats(), count, step, rounded.data());
-        k.sum_of_squares(of.from(count / 2), count - count / 2, 1.0, reinterpret_cast<double*>(sum.data()), true);
+        ParameterUpdate update{.count = count,
+                               .parameter = by_adamw.floats(),
+                               .gradient = of,
+                               .first_moment = m.floats(),
+                               .second_moment = v.floats()};
+        k.sgd({.count = count, .parameter = by_sgd.floats(), .gradient = of},
+              {.learning_rate = 0.1F, .weight_decay = 0.01F});
+        k.adamw(update, step);
+        update.rounded = rounded.data();
+        k.adamw(update, step);
+        k.sum_of_squares(of.after(count / 2), count - count / 2, 1.0, reinterpret_cast<double*>(sum.data()), true);
       });
       return std::vector<Values>{by_sgd.get(), by_adamw.get(), m.get(),
                                  v.get(),      rounded.get(),  {read_double(*host_, sum)}};
     };
-    EXPECT_EQ(all_of({gradient.data(), DType::bf16}), all_of(widened.floats())) << count;
+    EXPECT_EQ(all_of(gradient.elements()), all_of(widened.floats())) << count;
   }
 }
 

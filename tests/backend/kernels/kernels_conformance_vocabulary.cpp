@@ -28,15 +28,22 @@ TEST_P(KernelsConformance, EmbeddingsOfPartsAddUpToTheWhole) {
       const Tensor table = random(vocab * width);
       const Tensor tokens = integers(random_tokens(kRows, vocab));
       const Tensor whole = tensor(kRows * width);
-      run([&](Kernels& k) { k.embedding(table.data(), tokens.integers(), whole.data(), kRows, vocab, width, dtype_); });
+      const auto embed = [&](const VocabularyPart& part, const Tensor& rows, const Tensor& y) {
+        run([&](Kernels& k) {
+          k.embedding({.shape = {kRows, width, dtype_},
+                       .part = part,
+                       .table = rows.data(),
+                       .tokens = tokens.integers(),
+                       .y = y.data()});
+        });
+      };
+      embed(VocabularyPart::all(vocab), table, whole);
       std::vector<double> sum(static_cast<std::size_t>(kRows * width));
       for (int p = 0; p < kParts; ++p) {
         const VocabularyPart part = part_of(p, vocab);
         const Tensor rows = filled(rows_of(table.get(), part.first, part.count, width));
         const Tensor of_part = tensor(kRows * width);
-        run([&](Kernels& k) {
-          k.embedding_part(rows.data(), tokens.integers(), of_part.data(), kRows, part, width, dtype_);
-        });
+        embed(part, rows, of_part);
         const std::vector<double> values = of_part.get();
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
       }
@@ -52,17 +59,21 @@ TEST_P(KernelsConformance, GradientsOfATablesPartAreTheWholesRows) {
   for (const bool overwrite : {true, false}) {
     const Tensor whole = random(kVocab * kWidth);
     const std::vector<double> before = whole.get();
-    run([&](Kernels& k) {
-      k.embedding_backward(d_y.data(), tokens.integers(), whole.data(), kRows, kVocab, kWidth, overwrite, dtype_,
-                           dtype_);
-    });
+    const auto add_up = [&](const VocabularyPart& part, const Tensor& d_table) {
+      run([&](Kernels& k) {
+        k.embedding_backward({.shape = {kRows, kWidth, dtype_},
+                              .part = part,
+                              .d_y = d_y.data(),
+                              .tokens = tokens.integers(),
+                              .d_table = d_table.elements(),
+                              .overwrite = overwrite});
+      });
+    };
+    add_up(VocabularyPart::all(kVocab), whole);
     for (int p = 0; p < kParts; ++p) {
       const VocabularyPart part = part_of(p, kVocab);
       const Tensor rows = filled(rows_of(before, part.first, part.count, kWidth));
-      run([&](Kernels& k) {
-        k.embedding_part_backward(d_y.data(), tokens.integers(), rows.data(), kRows, part, kWidth, overwrite, dtype_,
-                                  dtype_);
-      });
+      add_up(part, rows);
       EXPECT_EQ(rows.get(), rows_of(whole.get(), part.first, part.count, kWidth)) << p;
     }
   }
@@ -87,11 +98,19 @@ TEST_P(KernelsConformance, LossAndGradientsOfPartsOfLogitsAreTheWholes) {
         }
         parts.push_back(filled(columns));
       }
+      const auto call = [&](const VocabularyPart& part, const Tensor& of_part, float* to) {
+        return CrossEntropyCall{.part = part,
+                                .rows = kRows,
+                                .dtype = dtype_,
+                                .logits = of_part.data(),
+                                .targets = targets.integers(),
+                                .loss = to,
+                                .loss_scale = kScale};
+      };
       run([&](Kernels& k) {
-        k.cross_entropy(whole.data(), targets.integers(), loss.floats(), kRows, vocab, vocab, kScale, dtype_);
+        k.cross_entropy(call(VocabularyPart::all(vocab), whole, loss.floats()));
         for (int p = 0; p < kParts; ++p) {
-          k.cross_entropy_terms(parts[p].data(), targets.integers(), terms.floats() + 3 * kRows * p, kRows,
-                                part_of(p, vocab), dtype_);
+          k.cross_entropy_terms(call(part_of(p, vocab), parts[p], nullptr), terms.floats() + 3 * kRows * p);
         }
       });
       const std::vector<double> gradients = whole.get();
@@ -100,8 +119,7 @@ TEST_P(KernelsConformance, LossAndGradientsOfPartsOfLogitsAreTheWholes) {
         const VocabularyPart part = part_of(p, vocab);
         const Tensor of_part = floats(1);
         run([&](Kernels& k) {
-          k.cross_entropy_of_terms(parts[p].data(), targets.integers(), terms.floats(), kParts, of_part.floats(), kRows,
-                                   part, kScale, dtype_);
+          k.cross_entropy_of_terms(call(part, parts[p], of_part.floats()), terms.floats(), kParts);
         });
         losses.push_back(of_part.get()[0]);
         std::vector<double> expected;

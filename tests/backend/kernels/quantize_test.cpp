@@ -112,7 +112,7 @@ std::vector<float> reference_values(const Part& part, std::int64_t count, Quanti
 Part quantized(const std::vector<float>& x, Quantization format, float factor = 1.0F) {
   const auto count = static_cast<std::int64_t>(x.size());
   Part part(static_cast<std::size_t>(format.bytes(count)), std::byte{0xA5});
-  cpu::quantize(reinterpret_cast<const std::byte*>(x.data()), DType::f32, part.data(), count, factor, format);
+  cpu::quantize({reinterpret_cast<const std::byte*>(x.data()), DType::f32}, part.data(), count, factor, format);
   return part;
 }
 
@@ -123,7 +123,7 @@ QuantizedParts parts_of(const Part& message, std::int64_t count, Quantization fo
 std::vector<float> values_of(const Part& part, std::int64_t count, Quantization format) {
   std::vector<float> values(static_cast<std::size_t>(count));
   const CopyRun all{.rows = 1, .run = count};
-  cpu::dequantize(parts_of(part, count, format), reinterpret_cast<std::byte*>(values.data()), DType::f32, {&all, 1});
+  cpu::dequantize(parts_of(part, count, format), {reinterpret_cast<std::byte*>(values.data()), DType::f32}, {&all, 1});
   return values;
 }
 
@@ -229,7 +229,7 @@ TEST(Quantize, OfBf16IsThatOfItsValues) {
       v = bf16_to_float(low.back());
     }
     Part part(static_cast<std::size_t>(format.bytes(501)));
-    cpu::quantize(reinterpret_cast<const std::byte*>(low.data()), DType::bf16, part.data(), 501, 1.0F, format);
+    cpu::quantize({reinterpret_cast<const std::byte*>(low.data()), DType::bf16}, part.data(), 501, 1.0F, format);
     EXPECT_EQ(part, reference_part(x, format));
   }
 }
@@ -264,11 +264,11 @@ TEST(Dequantize, RunsBeginAnywhereAndGoAcrossBlocks) {
           for (std::int64_t i = 0; i < run; ++i) expected[5 + row * run + i] = whole[row * kNumel + first + i];
         }
         std::vector<float> values(300, -9.0F);
-        cpu::dequantize(parts_of(all, kNumel, format), reinterpret_cast<std::byte*>(values.data()), DType::f32, runs);
+        cpu::dequantize(parts_of(all, kNumel, format), {reinterpret_cast<std::byte*>(values.data()), DType::f32}, runs);
         EXPECT_TRUE(same_bits(values, expected)) << format.bits << " bits, " << run << " from " << first;
         std::vector<std::uint16_t> low(300, float_to_bf16(-9.0F)), rounded;
         for (const float v : expected) rounded.push_back(float_to_bf16(v));
-        cpu::dequantize(parts_of(all, kNumel, format), reinterpret_cast<std::byte*>(low.data()), DType::bf16, runs);
+        cpu::dequantize(parts_of(all, kNumel, format), {reinterpret_cast<std::byte*>(low.data()), DType::bf16}, runs);
         EXPECT_EQ(low, rounded);
       }
     }
@@ -294,13 +294,13 @@ TEST(SumQuantized, AddsInRankOrderInFp32AndRoundsOnce) {
 
         std::vector<float> scaled = sum, values(sum.size());
         for (float& v : scaled) v *= 0.3F;
-        cpu::sum_quantized(parts_of(all, numel, format), sources, 0.3F, reinterpret_cast<std::byte*>(values.data()),
-                           DType::f32);
+        cpu::sum_quantized(parts_of(all, numel, format), sources, 0.3F,
+                           {reinterpret_cast<std::byte*>(values.data()), DType::f32});
         EXPECT_TRUE(same_bits(values, scaled)) << sources << " of " << numel;
         std::vector<std::uint16_t> low(sum.size()), rounded;
         for (const float v : scaled) rounded.push_back(float_to_bf16(v));
-        cpu::sum_quantized(parts_of(all, numel, format), sources, 0.3F, reinterpret_cast<std::byte*>(low.data()),
-                           DType::bf16);
+        cpu::sum_quantized(parts_of(all, numel, format), sources, 0.3F,
+                           {reinterpret_cast<std::byte*>(low.data()), DType::bf16});
         EXPECT_EQ(low, rounded) << sources << " of " << numel;
       }
     }

@@ -198,14 +198,14 @@ class Backward {
 
 }  // namespace
 
-void attention(Matmul& matmul, const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
-               std::byte* out, float* log_sum_exp, std::byte* scratch) {
+void attention(Matmul& matmul, const AttentionCall& call) {
+  const AttentionShape& shape = call.shape;
   const AttentionScratch layout = AttentionScratch::forward(shape);
   const float scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   Products products(matmul, shape);
-  float* const scores = elements<float>(scratch + layout.scores);
+  float* const scores = elements<float>(call.scratch + layout.scores);
   with_element_type(shape.dtype, [&]<class T>(T) {
-    T* const probabilities = elements<T>(scratch + layout.probabilities);
+    T* const probabilities = elements<T>(call.scratch + layout.probabilities);
     for (std::int64_t i = 0; i < shape.batch * shape.heads; ++i) {
       const std::int64_t sample = i / shape.heads;
       const std::int64_t head = i % shape.heads;
@@ -216,37 +216,36 @@ void attention(Matmul& matmul, const AttentionShape& shape, const std::byte* q, 
       for (std::int64_t begin = 0; begin < shape.seq; begin += layout.block_rows) {
         const std::int64_t end = std::min(begin + layout.block_rows, shape.seq);
         const Block b{begin, end - begin, end};
-        products.query_by_key(b, elements<T>(q) + query_at + begin * shape.query_row(), elements<T>(k) + key_at,
-                              scores);
+        products.query_by_key(b, elements<T>(call.q) + query_at + begin * shape.query_row(),
+                              elements<T>(call.k) + key_at, scores);
         for (std::int64_t row = 0; row < b.rows; ++row) {
-          log_sum_exp[i * shape.seq + begin + row] =
+          call.log_sum_exp[i * shape.seq + begin + row] =
               softmax_row(scores + row * shape.seq, probabilities + row * shape.seq, begin + row + 1, b.keys, scale);
         }
-        products.output_from_tile(b, probabilities, elements<T>(v) + key_at,
-                                  elements<T>(out) + out_at + begin * shape.width());
+        products.output_from_tile(b, probabilities, elements<T>(call.v) + key_at,
+                                  elements<T>(call.out) + out_at + begin * shape.width());
       }
     }
   });
 }
 
-void attention_backward(Matmul& matmul, const AttentionShape& shape, const std::byte* d_out, const std::byte* q,
-                        const std::byte* k, const std::byte* v, const std::byte* out, const float* log_sum_exp,
-                        std::byte* d_q, std::byte* d_k, std::byte* d_v, std::byte* scratch) {
+void attention_backward(Matmul& matmul, const AttentionBackwardCall& call) {
+  const AttentionShape& shape = call.shape;
   const std::int64_t group = shape.heads / shape.kv_heads;
   with_element_type(shape.dtype, [&]<class T>(T) {
-    Backward<T> backward(matmul, shape, scratch);
+    Backward<T> backward(matmul, shape, call.scratch);
     for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
       for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
         const std::int64_t key_at = sample * shape.seq * shape.key_row() + kv_head * shape.head_dim;
         for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
           const std::int64_t at = sample * shape.seq * shape.query_row() + head * shape.head_dim;
           const std::int64_t out_at = sample * shape.seq * shape.width() + head * shape.head_dim;
-          backward.head(elements<T>(d_out) + out_at, elements<T>(q) + at, elements<T>(k) + key_at,
-                        elements<T>(v) + key_at, elements<T>(out) + out_at,
-                        log_sum_exp + (sample * shape.heads + head) * shape.seq, elements<T>(d_q) + at,
+          backward.head(elements<T>(call.d_out) + out_at, elements<T>(call.q) + at, elements<T>(call.k) + key_at,
+                        elements<T>(call.v) + key_at, elements<T>(call.out) + out_at,
+                        call.log_sum_exp + (sample * shape.heads + head) * shape.seq, elements<T>(call.d_q) + at,
                         head == kv_head * group);
         }
-        backward.store_sums(elements<T>(d_k) + key_at, elements<T>(d_v) + key_at);
+        backward.store_sums(elements<T>(call.d_k) + key_at, elements<T>(call.d_v) + key_at);
       }
     }
   });

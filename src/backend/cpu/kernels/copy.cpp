@@ -24,43 +24,41 @@ void for_each_row(const CopyRun& run, Copy&& copy) {
 
 }  // namespace
 
-void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype, std::int64_t count,
-          float factor) {
-  if (source_dtype == target_dtype && factor == 1.0F) {
-    if (source != target) std::memmove(target, source, static_cast<std::size_t>(count * size_of(target_dtype)));
+void cast(const ConstElements& source, const Elements& target, std::int64_t count, float factor) {
+  if (source.dtype == target.dtype && factor == 1.0F) {
+    const auto bytes = static_cast<std::size_t>(count * size_of(target.dtype));
+    if (source.memory != target.memory) std::memmove(target.memory, source.memory, bytes);
     return;
   }
-  with_element_type(source_dtype, [&]<class From>(From) {
-    with_element_type(target_dtype, [&]<class To>(To) {
-      const From* const from = elements<From>(source);
-      To* const to = elements<To>(target);
+  with_element_type(source.dtype, [&]<class From>(From) {
+    with_element_type(target.dtype, [&]<class To>(To) {
+      const From* const from = elements<From>(source.memory);
+      To* const to = elements<To>(target.memory);
       for (std::int64_t i = 0; i < count; ++i) store(to[i], factor * load(from[i]));
     });
   });
 }
 
-void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count, float factor) {
-  with_element_type(source_dtype, [&]<class T>(T) {
-    const T* const from = elements<T>(source);
+void accumulate(const ConstElements& source, float* target, std::int64_t count, float factor) {
+  with_element_type(source.dtype, [&]<class T>(T) {
+    const T* const from = elements<T>(source.memory);
     for (std::int64_t i = 0; i < count; ++i) target[i] += factor * load(from[i]);
   });
 }
 
-void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
-               std::span<const CopyRun> runs) {
-  const std::int64_t target_size = size_of(target_dtype);
+void copy_runs(const ConstElements& source, const Elements& target, std::span<const CopyRun> runs) {
+  const std::int64_t size = size_of(target.dtype);
   for (const CopyRun& run : runs) {
     if (run.rows > 0 && run.run > 0) {
-      if (source_dtype == target_dtype) {
+      if (source.dtype == target.dtype) {
         for_each_row(run, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-          std::memcpy(target + to * target_size, source + from * target_size,
-                      static_cast<std::size_t>(count * target_size));
+          std::memcpy(target.memory + to * size, source.memory + from * size, static_cast<std::size_t>(count * size));
         });
       } else {
-        with_element_type(source_dtype, [&]<class From>(From) {
-          with_element_type(target_dtype, [&]<class To>(To) {
+        with_element_type(source.dtype, [&]<class From>(From) {
+          with_element_type(target.dtype, [&]<class To>(To) {
             for_each_row(run, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-              convert(elements<From>(source) + from, elements<To>(target) + to, count);
+              convert(elements<From>(source.memory) + from, elements<To>(target.memory) + to, count);
             });
           });
         });
@@ -68,7 +66,7 @@ void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, D
     }
     if (run.zero_fill > 0) {
       const std::int64_t end = run.rows > 0 ? run.target + (run.rows - 1) * run.target_stride + run.run : run.target;
-      std::memset(target + end * target_size, 0, static_cast<std::size_t>(run.zero_fill * target_size));
+      std::memset(target.memory + end * size, 0, static_cast<std::size_t>(run.zero_fill * size));
     }
   }
 }

@@ -21,11 +21,11 @@ void check_tokens(const std::int32_t* tokens, std::int64_t count, std::int64_t v
 
 }  // namespace
 
-void Embedding::forward(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-                        const VocabularyPart& part, std::int64_t width, DType dtype) {
-  check_tokens(tokens, count, part.whole);
-  const std::int64_t row = width * size_of(dtype);
-  for (std::int64_t i = 0; i < count; ++i) {
+void Embedding::forward(const EmbeddingCall& call) {
+  const auto& [shape, part, table, tokens, y] = call;
+  check_tokens(tokens, shape.rows, part.whole);
+  const std::int64_t row = shape.width * size_of(shape.dtype);
+  for (std::int64_t i = 0; i < shape.rows; ++i) {
     if (part.holds(tokens[i])) {
       std::memcpy(y + i * row, table + (tokens[i] - part.first) * row, static_cast<std::size_t>(row));
     } else {
@@ -50,14 +50,17 @@ void Embedding::sort_by_token(const std::int32_t* tokens, std::int64_t count, co
   first_[0] = 0;
 }
 
-void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                         const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
-                         DType gradient_dtype) {
+void Embedding::backward(const EmbeddingBackwardCall& call) {
+  const VocabularyPart& part = call.part;
+  const std::int64_t width = call.shape.width;
+  std::byte* const d_table = call.d_table.memory;
   // By token id, so that a bf16 table is rounded once a row and not once an occurrence.
-  sort_by_token(tokens, count, part);
+  sort_by_token(call.tokens, call.shape.rows, part);
   row_.resize(static_cast<std::size_t>(width));
   chunk_.resize(static_cast<std::size_t>(width));
-  if (overwrite) std::memset(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(gradient_dtype)));
+  if (call.overwrite) {
+    std::memset(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(call.d_table.dtype)));
+  }
   const auto add_rows = [&]<class T, class G>(T, G) {
     float* const sum = row_.data();
     for (std::int64_t id = 0; id < part.count; ++id) {
@@ -71,7 +74,7 @@ void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::
         float* const of_chunk = whole ? sum : chunk_.data();
         if (!whole) std::fill_n(of_chunk, width, 0.0F);
         for (std::int64_t p = first; p < std::min(first + kEmbeddingChunk, end); ++p) {
-          const T* const source = elements<T>(d_y) + positions_[p] * width;
+          const T* const source = elements<T>(call.d_y) + positions_[p] * width;
           for (std::int64_t j = 0; j < width; ++j) of_chunk[j] += load(source[j]);
         }
         for (std::int64_t j = 0; !whole && j < width; ++j) sum[j] += of_chunk[j];
@@ -79,8 +82,8 @@ void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::
       for (std::int64_t j = 0; j < width; ++j) store(target[j], load(target[j]) + sum[j]);
     }
   };
-  with_element_type(dtype, [&]<class T>(T of_rows) {
-    with_gradient_type<T>(gradient_dtype, [&]<class G>(G of_table) { add_rows(of_rows, of_table); });
+  with_element_type(call.shape.dtype, [&]<class T>(T of_rows) {
+    with_gradient_type<T>(call.d_table.dtype, [&]<class G>(G of_table) { add_rows(of_rows, of_table); });
   });
 }
 

@@ -1,23 +1,18 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "backend/kernels.h"
-#include "base/dtype.h"
 
 namespace fsdpbench::backend::cpu {
 
 /// Rows of a table by token. Throws BackendError at a token outside [0, whole).
 class Embedding {
  public:
-  /// Kernels::embedding_part; the whole vocabulary is a part, too.
-  void forward(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-               const VocabularyPart& part, std::int64_t width, DType dtype);
-  /// Kernels::embedding_part_backward: sums in the order of the tokens, whatever their ids.
-  void backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype, DType gradient_dtype);
+  /// Kernels::embedding and embedding_backward; the latter sums in the order of the tokens, whatever their ids.
+  void forward(const EmbeddingCall& call);
+  void backward(const EmbeddingBackwardCall& call);
 
  private:
   void sort_by_token(const std::int32_t* tokens, std::int64_t count, const VocabularyPart& part);

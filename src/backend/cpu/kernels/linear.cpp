@@ -5,26 +5,25 @@
 
 namespace fsdpbench::backend::cpu {
 
-void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
+void add_bias(const RowShape& shape, std::byte* y, const std::byte* bias) {
+  with_element_type(shape.dtype, [&]<class T>(T) {
     const T* const b = elements<T>(bias);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      T* const target = elements<T>(y) + row * width;
-      for (std::int64_t j = 0; j < width; ++j) store(target[j], load(target[j]) + load(b[j]));
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      T* const target = elements<T>(y) + row * shape.width;
+      for (std::int64_t j = 0; j < shape.width; ++j) store(target[j], load(target[j]) + load(b[j]));
     }
   });
 }
 
-void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width, DType dtype,
-                   DType gradient_dtype, std::vector<float>& memory) {
-  ColumnSums sums(memory, width);
-  with_element_type(dtype, [&]<class T>(T) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const T* const source = elements<T>(d_y) + row * width;
+void bias_backward(const RowShape& shape, const std::byte* d_y, const Elements& d_bias, std::vector<float>& memory) {
+  ColumnSums sums(memory, shape.width);
+  with_element_type(shape.dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const T* const source = elements<T>(d_y) + row * shape.width;
       float* const sum = sums.next_row();
-      for (std::int64_t j = 0; j < width; ++j) sum[j] += load(source[j]);
+      for (std::int64_t j = 0; j < shape.width; ++j) sum[j] += load(source[j]);
     }
-    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) { sums.store_to(elements<G>(d_bias)); });
+    with_gradient_type<T>(d_bias.dtype, [&]<class G>(G) { sums.store_to(elements<G>(d_bias.memory)); });
   });
 }
 

@@ -32,40 +32,44 @@ void check_target(const std::int32_t* targets, std::int64_t row, std::int64_t vo
 
 }  // namespace
 
-void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
-                   std::int64_t stride, float loss_scale, DType dtype, std::vector<float>& exponentials) {
+void cross_entropy(const CrossEntropyCall& call, std::vector<float>& exponentials) {
+  const std::int64_t vocab = call.part.count, stride = call.stride > 0 ? call.stride : vocab;
   exponentials.resize(static_cast<std::size_t>(vocab));
-  const float scale = loss_scale / static_cast<float>(rows);
+  const float scale = call.loss_scale / static_cast<float>(call.rows);
   double sum = 0;
-  with_element_type(dtype, [&]<class T>(T) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      check_target(targets, row, vocab);
-      sum += cross_entropy_row(elements<T>(logits) + row * stride, targets[row], vocab, scale, exponentials.data());
+  with_element_type(call.dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < call.rows; ++row) {
+      check_target(call.targets, row, vocab);
+      sum += cross_entropy_row(elements<T>(call.logits) + row * stride, call.targets[row], vocab, scale,
+                               exponentials.data());
     }
   });
-  *loss = static_cast<float>(sum / static_cast<double>(rows));
+  *call.loss = static_cast<float>(sum / static_cast<double>(call.rows));
 }
 
-void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
-                         const VocabularyPart& part, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
+void cross_entropy_terms(const CrossEntropyCall& call, float* terms) {
+  const VocabularyPart& part = call.part;
+  const std::int64_t rows = call.rows;
+  with_element_type(call.dtype, [&]<class T>(T) {
     for (std::int64_t r = 0; r < rows; ++r) {
-      check_target(targets, r, part.whole);
-      const T* const row = elements<T>(logits) + r * part.count;
+      check_target(call.targets, r, part.whole);
+      const T* const row = elements<T>(call.logits) + r * part.count;
       const float largest = lane_max(part.count, [row](std::int64_t j) { return load(row[j]); });
       terms[r] = largest;
       terms[rows + r] =
           lane_sum<float>(part.count, [row, largest](std::int64_t j) { return fast_exp(load(row[j]) - largest); });
-      terms[2 * rows + r] = part.holds(targets[r]) ? load(row[targets[r] - part.first]) : 0.0F;
+      terms[2 * rows + r] = part.holds(call.targets[r]) ? load(row[call.targets[r] - part.first]) : 0.0F;
     }
   });
 }
 
-void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, const float* terms, int parts, float* loss,
-                            std::int64_t rows, const VocabularyPart& part, float loss_scale, DType dtype) {
-  const float scale = loss_scale / static_cast<float>(rows);
+void cross_entropy_of_terms(const CrossEntropyCall& call, const float* terms, int parts) {
+  const VocabularyPart& part = call.part;
+  const std::int64_t rows = call.rows;
+  const std::int32_t* const targets = call.targets;
+  const float scale = call.loss_scale / static_cast<float>(rows);
   double losses = 0;
-  with_element_type(dtype, [&]<class T>(T) {
+  with_element_type(call.dtype, [&]<class T>(T) {
     for (std::int64_t r = 0; r < rows; ++r) {
       float largest = terms[r], target = 0, sum = 0;
       for (int p = 1; p < parts; ++p) largest = std::max(largest, terms[3 * p * rows + r]);
@@ -75,7 +79,7 @@ void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, cons
         target += of_part[2 * rows + r];
       }
       losses += std::log(static_cast<double>(sum)) - (static_cast<double>(target) - largest);
-      T* const row = elements<T>(logits) + r * part.count;
+      T* const row = elements<T>(call.logits) + r * part.count;
       const float factor = scale / sum;
       const bool mine = part.holds(targets[r]);
       const std::int64_t at = targets[r] - part.first;
@@ -84,21 +88,21 @@ void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, cons
       if (mine) store(row[at], of_target);
     }
   });
-  *loss = static_cast<float>(losses / static_cast<double>(rows));
+  *call.loss = static_cast<float>(losses / static_cast<double>(rows));
 }
 
-void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
-                        std::int64_t count, float loss_scale, DType dtype) {
-  const float scale = 2.0F * loss_scale / static_cast<float>(count);
-  with_element_type(dtype, [&]<class T>(T) {
-    const T* const p = elements<T>(prediction);
-    T* const d = elements<T>(d_prediction);
+void mean_squared_error(const MeanSquaredErrorCall& call) {
+  const std::int64_t count = call.count;
+  const float scale = 2.0F * call.loss_scale / static_cast<float>(count);
+  with_element_type(call.dtype, [&, target = call.target]<class T>(T) {
+    const T* const p = elements<T>(call.prediction);
+    T* const d = elements<T>(call.d_prediction);
     const double sum = lane_sum<double>(count, [=](std::int64_t i) {
       const double difference = static_cast<double>(load(p[i])) - static_cast<double>(target[i]);
       return difference * difference;
     });
     for (std::int64_t i = 0; i < count; ++i) store(d[i], scale * (load(p[i]) - target[i]));
-    *loss = static_cast<float>(sum / static_cast<double>(count));
+    *call.loss = static_cast<float>(sum / static_cast<double>(count));
   });
 }
 

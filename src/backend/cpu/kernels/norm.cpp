@@ -40,28 +40,29 @@ void backward_row(const T* d_y, const T* x, const T* weight, float r, T* __restr
 
 }  // namespace
 
-void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
-              std::int64_t width, float epsilon, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      forward_row(elements<T>(x) + row * width, elements<T>(weight), elements<T>(y) + row * width, rstd + row, width,
-                  epsilon);
+void rms_norm(const RmsNormCall& call) {
+  const std::int64_t width = call.shape.width;
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < call.shape.rows; ++row) {
+      forward_row(elements<T>(call.x) + row * width, elements<T>(call.weight), elements<T>(call.y) + row * width,
+                  call.rstd + row, width, call.epsilon);
     }
   });
 }
 
-void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
-                       std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
-                       DType gradient_dtype, std::byte* y, std::vector<float>& memory) {
+void rms_norm_backward(const RmsNormBackwardCall& call, std::vector<float>& memory) {
+  const std::int64_t width = call.shape.width;
   ColumnSums sums(memory, width);
-  with_element_type(dtype, [&]<class T>(T) {
-    for (std::int64_t row = 0; row < rows; ++row) {
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
+    const T* const weight = elements<T>(call.weight);
+    for (std::int64_t row = 0; row < call.shape.rows; ++row) {
       const std::int64_t at = row * width;
-      backward_row(elements<T>(d_y) + at, elements<T>(x) + at, elements<T>(weight), rstd[row], elements<T>(d_x) + at,
-                   sums.next_row(), width);
-      if (y != nullptr) scale_row(elements<T>(x) + at, elements<T>(weight), rstd[row], elements<T>(y) + at, width);
+      const T* const x = elements<T>(call.x) + at;
+      backward_row(elements<T>(call.d_y) + at, x, weight, call.rstd[row], elements<T>(call.d_x) + at, sums.next_row(),
+                   width);
+      if (call.y != nullptr) scale_row(x, weight, call.rstd[row], elements<T>(call.y) + at, width);
     }
-    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) { sums.store_to(elements<G>(d_weight)); });
+    with_gradient_type<T>(call.d_weight.dtype, [&]<class G>(G) { sums.store_to(elements<G>(call.d_weight.memory)); });
   });
 }
 

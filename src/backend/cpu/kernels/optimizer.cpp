@@ -10,22 +10,22 @@
 namespace fsdpbench::backend::cpu {
 namespace {
 
-/// Calls update(begin, end) until all `count` parameters are done, and rounds each block while it is in the cache.
-template <class Update>
-void in_blocks(const float* parameter, std::int64_t count, std::byte* rounded, const Update& update) {
+/// Calls work(begin, end) until all parameters are done, and rounds each block while it is in the cache.
+template <class Work>
+void in_blocks(const ParameterUpdate& update, const Work& work) {
   constexpr std::int64_t kBlock = 4096;
-  if (rounded == nullptr) return update(0, count);
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t end = std::min(begin + kBlock, count);
-    update(begin, end);
-    cast(reinterpret_cast<const std::byte*>(parameter + begin), DType::f32, rounded + begin * size_of(DType::bf16),
-         DType::bf16, end - begin, 1.0F);
+  if (update.rounded == nullptr) return work(0, update.count);
+  const Elements rounded{update.rounded, DType::bf16};
+  for (std::int64_t begin = 0; begin < update.count; begin += kBlock) {
+    const std::int64_t end = std::min(begin + kBlock, update.count);
+    work(begin, end);
+    cast(update.parameter + begin, rounded.after(begin), end - begin, 1.0F);
   }
 }
 
 }  // namespace
 
-void sum_of_squares(const Gradient& x, std::int64_t count, double factor, double* sum, bool overwrite) {
+void sum_of_squares(const ConstElements& x, std::int64_t count, double factor, double* sum, bool overwrite) {
   with_element_type(x.dtype, [&]<class G>(G) {
     const G* const values = elements<G>(x.memory);
     const double squares = lane_sum<double>(count, [values](std::int64_t i) {
@@ -43,20 +43,19 @@ void clip_factor(const double* sums, std::int64_t count, double max_norm, float*
   *factor = static_cast<float>(limit > 1.0 ? 1.0 : limit);  // a NaN norm gives a NaN
 }
 
-void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate, float weight_decay,
-         const float* gradient_scale, std::byte* rounded) {
-  float* __restrict const p = parameter;
-  const float scale = gradient_scale != nullptr ? *gradient_scale : 1.0F;
-  with_element_type(gradient.dtype, [&]<class G>(G) {
-    const G* __restrict const g = elements<G>(gradient.memory);
-    in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
+void sgd(const ParameterUpdate& update, const SgdStep& step) {
+  float* __restrict const p = update.parameter;
+  const float scale = step.gradient_scale != nullptr ? *step.gradient_scale : 1.0F;
+  const float learning_rate = step.learning_rate, weight_decay = step.weight_decay;
+  with_element_type(update.gradient.dtype, [&]<class G>(G) {
+    const G* __restrict const g = elements<G>(update.gradient.memory);
+    in_blocks(update, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) p[i] -= learning_rate * (scale * load(g[i]) + weight_decay * p[i]);
     });
   });
 }
 
-void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment, std::int64_t count,
-           const AdamWStep& step, std::byte* rounded) {
+void adamw(const ParameterUpdate& update, const AdamWStep& step) {
   // The scalars in double, as torch has them.
   const double beta1 = step.beta1;
   const double beta2 = step.beta2;
@@ -69,12 +68,12 @@ void adamw(float* parameter, const Gradient& gradient, float* first_moment, floa
   const float keep2 = step.beta2;
   const float epsilon = step.epsilon;
   const float scale = step.gradient_scale != nullptr ? *step.gradient_scale : 1.0F;
-  float* __restrict const p = parameter;
-  float* __restrict const m = first_moment;
-  float* __restrict const v = second_moment;
-  with_element_type(gradient.dtype, [&]<class G>(G) {
-    const G* __restrict const g = elements<G>(gradient.memory);
-    in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
+  float* __restrict const p = update.parameter;
+  float* __restrict const m = update.first_moment;
+  float* __restrict const v = update.second_moment;
+  with_element_type(update.gradient.dtype, [&]<class G>(G) {
+    const G* __restrict const g = elements<G>(update.gradient.memory);
+    in_blocks(update, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const float gi = scale * load(g[i]);
         m[i] = m[i] + weight1 * (gi - m[i]);

@@ -148,10 +148,9 @@ void add_up(const QuantizedParts& parts, int sources, std::int64_t first, std::i
 
 }  // namespace
 
-void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_t count, float factor,
-              Quantization format) {
-  with_element_type(dtype, [&]<class T>(T) {
-    const T* const from = elements<T>(source);
+void quantize(const ConstElements& source, std::byte* part, std::int64_t count, float factor, Quantization format) {
+  with_element_type(source.dtype, [&]<class T>(T) {
+    const T* const from = elements<T>(source.memory);
     std::vector<float> block(static_cast<std::size_t>(std::min(count, format.block)));
     write_part(part, count, format, [&](std::int64_t first, std::int64_t n) {
       for (std::int64_t i = 0; i < n; ++i) block[static_cast<std::size_t>(i)] = factor * load(from[first + i]);
@@ -160,25 +159,25 @@ void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_
   });
 }
 
-void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype, std::span<const CopyRun> runs) {
-  with_element_type(dtype, [&]<class T>(T) {
+void dequantize(const QuantizedParts& parts, const Elements& target, std::span<const CopyRun> runs) {
+  with_element_type(target.dtype, [&]<class T>(T) {
     for (const CopyRun& run : runs) {
       for (std::int64_t row = 0; row < run.rows && run.run > 0; ++row) {
         const std::int64_t source = run.source + row * run.source_stride;
         const std::byte* const part = parts.first + source / parts.count * parts.stride;
-        T* const to = elements<T>(target) + run.target + row * run.target_stride;
+        T* const to = elements<T>(target.memory) + run.target + row * run.target_stride;
         for_each_value_of_part(parts, part, source % parts.count, run.run,
                                [&](std::int64_t i, float value) { store(to[i], value); });
       }
       const std::int64_t end = run.rows > 0 ? (run.rows - 1) * run.target_stride + run.run : 0;
-      std::fill_n(elements<T>(target) + run.target + end, run.zero_fill, T{});
+      std::fill_n(elements<T>(target.memory) + run.target + end, run.zero_fill, T{});
     }
   });
 }
 
-void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
-    T* const to = elements<T>(target);
+void sum_quantized(const QuantizedParts& parts, int sources, float scale, const Elements& target) {
+  with_element_type(target.dtype, [&]<class T>(T) {
+    T* const to = elements<T>(target.memory);
     std::array<float, kPiece> sum;
     for (std::int64_t first = 0; first < parts.count; first += kPiece) {
       const std::int64_t n = std::min(kPiece, parts.count - first);

@@ -1,7 +1,5 @@
 #include "backend/cpu/kernels/swiglu.h"
 
-#include <utility>
-
 #include "backend/cpu/kernels/element.h"
 #include "backend/cpu/kernels/vector_math.h"
 
@@ -34,34 +32,39 @@ void backward(T* __restrict d_y, const T* __restrict gate, const T* __restrict u
   }
 }
 
+/// One long row if all rows touch.
+template <class Call>
+RowShape of_touching_rows(const Call& call) {
+  const RowShape& s = call.shape;
+  return call.row() == s.width ? RowShape{1, s.rows * s.width, s.dtype} : s;
+}
+
 }  // namespace
 
-void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
-            std::int64_t stride, DType dtype) {
-  if (stride == width) width = std::exchange(rows, 1) * width;
-  with_element_type(dtype, [&]<class T>(T) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at = row * stride;
-      forward(elements<T>(gate) + at, elements<T>(up) + at, elements<T>(y) + row * width, width);
+void swiglu(const SwigluCall& call) {
+  const RowShape shape = of_touching_rows(call);
+  with_element_type(shape.dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const std::int64_t at = row * call.row();
+      forward(elements<T>(call.gate) + at, elements<T>(call.up) + at, elements<T>(call.y) + row * shape.width,
+              shape.width);
     }
   });
 }
 
-void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                     std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
-                     std::byte* y) {
-  if (stride == width) width = std::exchange(rows, 1) * width;
+void swiglu_backward(const SwigluBackwardCall& call) {
+  const RowShape shape = of_touching_rows(call);
   // Only written if the product takes its place.
-  auto* const source = const_cast<std::byte*>(d_y);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-  with_element_type(dtype, [&]<class T>(T) {
-    const auto work = y == nullptr ? backward<Product::none, T>
-                      : y == d_y   ? backward<Product::in_place, T>
-                                   : backward<Product::apart, T>;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at = row * stride, of_y = row * width;
-      T* const product = y == nullptr ? nullptr : elements<T>(y) + of_y;
-      work(elements<T>(source) + of_y, elements<T>(gate) + at, elements<T>(up) + at, elements<T>(d_gate) + at,
-           elements<T>(d_up) + at, product, width);
+  auto* const d_y = const_cast<std::byte*>(call.d_y);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  with_element_type(shape.dtype, [&]<class T>(T) {
+    const auto work = call.y == nullptr    ? backward<Product::none, T>
+                      : call.y == call.d_y ? backward<Product::in_place, T>
+                                           : backward<Product::apart, T>;
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const std::int64_t at = row * call.row(), of_y = row * shape.width;
+      T* const product = call.y == nullptr ? nullptr : elements<T>(call.y) + of_y;
+      work(elements<T>(d_y) + of_y, elements<T>(call.gate) + at, elements<T>(call.up) + at,
+           elements<T>(call.d_gate) + at, elements<T>(call.d_up) + at, product, shape.width);
     }
   });
 }

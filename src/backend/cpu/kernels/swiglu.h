@@ -1,17 +1,11 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#include "base/dtype.h"
+#include "backend/kernels.h"
 
 namespace fsdpbench::backend::cpu {
 
-/// Kernels::swiglu and swiglu_backward, on the calling thread.
-void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
-            std::int64_t stride, DType dtype);
-void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                     std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
-                     std::byte* y);
+/// Each as the function of its name in backend::Kernels, on the calling thread.
+void swiglu(const SwigluCall& call);
+void swiglu_backward(const SwigluBackwardCall& call);
 
 }  // namespace fsdpbench::backend::cpu

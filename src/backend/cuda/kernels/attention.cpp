@@ -19,23 +19,19 @@ Attention::Attention(cudaStream_t stream, Gemms& gemms, bool deterministic)
     : paths_(std::make_unique<Paths>(stream, gemms, deterministic)) {}
 Attention::~Attention() = default;
 
-void Attention::forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
-                        std::byte* out, float* log_sum_exp, std::byte* scratch) {
-  if (paths_->cudnn_.takes(shape)) {
-    paths_->cudnn_.forward(shape, q, k, v, out, log_sum_exp);
+void Attention::forward(const AttentionCall& call) {
+  if (paths_->cudnn_.takes(call.shape)) {
+    paths_->cudnn_.forward(call);
   } else {
-    attention_fallback(paths_->stream_, paths_->gemms_, shape, q, k, v, out, log_sum_exp, scratch);
+    attention_fallback(paths_->stream_, paths_->gemms_, call);
   }
 }
 
-void Attention::backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
-                         const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q,
-                         std::byte* d_k, std::byte* d_v, std::byte* scratch) {
-  if (paths_->cudnn_.takes(shape)) {
-    paths_->cudnn_.backward(shape, d_out, q, k, v, out, log_sum_exp, d_q, d_k, d_v);
+void Attention::backward(const AttentionBackwardCall& call) {
+  if (paths_->cudnn_.takes(call.shape)) {
+    paths_->cudnn_.backward(call);
   } else {
-    attention_fallback_backward(paths_->stream_, paths_->gemms_, shape, d_out, q, k, v, out, log_sum_exp, d_q, d_k, d_v,
-                                scratch);
+    attention_fallback_backward(paths_->stream_, paths_->gemms_, call);
   }
 }
 

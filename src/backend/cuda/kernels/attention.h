@@ -2,7 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -23,14 +22,11 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  /// Kernels::attention and attention_backward; `scratch` as they ask for.
-  void forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v, std::byte* out,
-               float* log_sum_exp, std::byte* scratch);
-  void backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
-                const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q, std::byte* d_k,
-                std::byte* d_v, std::byte* scratch);
+  /// Kernels::attention and attention_backward.
+  void forward(const AttentionCall& call);
+  void backward(const AttentionBackwardCall& call);
 
-  /// Device memory that cuDNN was given beyond `scratch`; grows at the first call of a larger shape.
+  /// Device memory that cuDNN was given beyond the calls' scratch; grows at the first call of a larger shape.
   std::int64_t workspace_bytes() const;
 
  private:

@@ -112,33 +112,31 @@ CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::takes(const AttentionShape& shape) const { return cudnn_takes(shape, plans_->capability() / 10); }
 
-void CudnnAttention::forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
-                             std::byte* out, float* log_sum_exp) {
-  plans_->execute(plans_->forward(shape), {{AttentionTensor::q, q},
-                                           {AttentionTensor::k, k},
-                                           {AttentionTensor::v, v},
-                                           {AttentionTensor::out, out},
-                                           {AttentionTensor::log_sum_exp, log_sum_exp}});
+void CudnnAttention::forward(const AttentionCall& call) {
+  plans_->execute(plans_->forward(call.shape), {{AttentionTensor::q, call.q},
+                                                {AttentionTensor::k, call.k},
+                                                {AttentionTensor::v, call.v},
+                                                {AttentionTensor::out, call.out},
+                                                {AttentionTensor::log_sum_exp, call.log_sum_exp}});
 }
 
-void CudnnAttention::backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q,
-                              const std::byte* k, const std::byte* v, const std::byte* out, const float* log_sum_exp,
-                              std::byte* d_q, std::byte* d_k, std::byte* d_v) {
+void CudnnAttention::backward(const AttentionBackwardCall& call) {
+  const AttentionShape& shape = call.shape;
   Plans::Plan& plan = plans_->backward(shape);
   const std::int64_t tokens = shape.seq * size_of(shape.dtype);
   for (std::int64_t sample = 0; sample < shape.batch; sample += plan.samples) {
     const std::int64_t query = sample * tokens * shape.query_row();
     const std::int64_t key = sample * tokens * shape.key_row();
     const std::int64_t output = sample * tokens * shape.width();
-    plans_->execute(plan, {{AttentionTensor::q, q + query},
-                           {AttentionTensor::k, k + key},
-                           {AttentionTensor::v, v + key},
-                           {AttentionTensor::out, out + output},
-                           {AttentionTensor::log_sum_exp, log_sum_exp + sample * shape.heads * shape.seq},
-                           {AttentionTensor::d_out, d_out + output},
-                           {AttentionTensor::d_q, d_q + query},
-                           {AttentionTensor::d_k, d_k + key},
-                           {AttentionTensor::d_v, d_v + key}});
+    plans_->execute(plan, {{AttentionTensor::q, call.q + query},
+                           {AttentionTensor::k, call.k + key},
+                           {AttentionTensor::v, call.v + key},
+                           {AttentionTensor::out, call.out + output},
+                           {AttentionTensor::log_sum_exp, call.log_sum_exp + sample * shape.heads * shape.seq},
+                           {AttentionTensor::d_out, call.d_out + output},
+                           {AttentionTensor::d_q, call.d_q + query},
+                           {AttentionTensor::d_k, call.d_k + key},
+                           {AttentionTensor::d_v, call.d_v + key}});
   }
 }
 

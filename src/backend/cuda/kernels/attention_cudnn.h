@@ -2,7 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,11 +22,9 @@ class CudnnAttention {
   /// Whether the kernels are for such shapes: see cudnn_takes. Always false in a build without cuDNN.
   bool takes(const AttentionShape& shape) const;
 
-  void forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v, std::byte* out,
-               float* log_sum_exp);
-  void backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
-                const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q, std::byte* d_k,
-                std::byte* d_v);
+  /// The calls' scratch is not used.
+  void forward(const AttentionCall& call);
+  void backward(const AttentionBackwardCall& call);
 
   std::int64_t workspace_bytes() const;
 

@@ -188,47 +188,44 @@ class Backward {
 
 }  // namespace
 
-void attention_fallback(cudaStream_t stream, Gemms& gemms, const AttentionShape& shape, const std::byte* q,
-                        const std::byte* k, const std::byte* v, std::byte* out, float* log_sum_exp,
-                        std::byte* scratch) {
+void attention_fallback(cudaStream_t stream, Gemms& gemms, const AttentionCall& call) {
+  const AttentionShape& shape = call.shape;
   const AttentionScratch layout = AttentionScratch::forward(shape);
   const Places places(shape);
   Products products(gemms, shape);
-  float* const scores = floats(scratch + layout.scores);
-  std::byte* const probabilities = scratch + layout.probabilities;
+  float* const scores = floats(call.scratch + layout.scores);
+  std::byte* const probabilities = call.scratch + layout.probabilities;
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const std::int64_t key_at = places.key(sample, head * shape.kv_heads / shape.heads);
       for (std::int64_t begin = 0; begin < shape.seq; begin += layout.block_rows) {
         const AttentionBlock b = block_at(shape, begin, layout.block_rows);
         const std::int64_t at = places.query(sample, head) + places.query_row(begin);
-        products.query_by_key(b, q + at, k + key_at, scores);
+        products.query_by_key(b, call.q + at, call.k + key_at, scores);
         attention_softmax(stream, shape, b, scores, probabilities,
-                          log_sum_exp + places.statistic(sample, head) + begin);
-        products.output_from_tile(b, probabilities, v + key_at,
-                                  out + places.output(sample, head) + places.output_row(begin));
+                          call.log_sum_exp + places.statistic(sample, head) + begin);
+        products.output_from_tile(b, probabilities, call.v + key_at,
+                                  call.out + places.output(sample, head) + places.output_row(begin));
       }
     }
   }
 }
 
-void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const AttentionShape& shape, const std::byte* d_out,
-                                 const std::byte* q, const std::byte* k, const std::byte* v, const std::byte* out,
-                                 const float* log_sum_exp, std::byte* d_q, std::byte* d_k, std::byte* d_v,
-                                 std::byte* scratch) {
+void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const AttentionBackwardCall& call) {
+  const AttentionShape& shape = call.shape;
   const Places places(shape);
   const std::int64_t group = shape.heads / shape.kv_heads;
-  Backward backward(stream, gemms, shape, scratch);
+  Backward backward(stream, gemms, shape, call.scratch);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
       const std::int64_t key_at = places.key(sample, kv_head);
       for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         const std::int64_t at = places.query(sample, head), out_at = places.output(sample, head);
-        backward.head({d_out + out_at, q + at, k + key_at, v + key_at, out + out_at,
-                       log_sum_exp + places.statistic(sample, head), d_q + at},
+        backward.head({call.d_out + out_at, call.q + at, call.k + key_at, call.v + key_at, call.out + out_at,
+                       call.log_sum_exp + places.statistic(sample, head), call.d_q + at},
                       head == kv_head * group);
       }
-      backward.store_sums(d_k + key_at, d_v + key_at);
+      backward.store_sums(call.d_k + key_at, call.d_v + key_at);
     }
   }
 }

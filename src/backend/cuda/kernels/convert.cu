@@ -41,26 +41,25 @@ struct Accumulate {
 
 }  // namespace
 
-void cast(cudaStream_t stream, const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
-          std::int64_t count, float factor) {
-  if (source_dtype == target_dtype && factor == 1.0F) {
-    if (source == target || count == 0) return;
-    const auto bytes = static_cast<std::size_t>(count * size_of(target_dtype));
-    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), "cast");  // one may be the host's, pinned
+void cast(cudaStream_t stream, const ConstElements& source, const Elements& target, std::int64_t count, float factor) {
+  if (source.dtype == target.dtype && factor == 1.0F) {
+    if (source.memory == target.memory || count == 0) return;
+    const auto bytes = static_cast<std::size_t>(count * size_of(target.dtype));
+    // One may be the host's, pinned.
+    check(cudaMemcpyAsync(target.memory, source.memory, bytes, cudaMemcpyDefault, stream), "cast");
     return;
   }
-  with_element_type(source_dtype, [&]<class From>(From) {
-    with_element_type(target_dtype, [&]<class To>(To) {
-      const Cast<From, To> body{elements<From>(source), elements<To>(target), factor};
+  with_element_type(source.dtype, [&]<class From>(From) {
+    with_element_type(target.dtype, [&]<class To>(To) {
+      const Cast<From, To> body{elements<From>(source.memory), elements<To>(target.memory), factor};
       map<kPackOf<From, To>>(stream, "cast", body, count, body.source, body.target);
     });
   });
 }
 
-void accumulate(cudaStream_t stream, const std::byte* source, DType source_dtype, float* target, std::int64_t count,
-                float factor) {
-  with_element_type(source_dtype, [&]<class From>(From) {
-    const Accumulate<From> body{elements<From>(source), target, factor};
+void accumulate(cudaStream_t stream, const ConstElements& source, float* target, std::int64_t count, float factor) {
+  with_element_type(source.dtype, [&]<class From>(From) {
+    const Accumulate<From> body{elements<From>(source.memory), target, factor};
     map<kPackOf<From, float>>(stream, "accumulate", body, count, body.source, body.target);
   });
 }

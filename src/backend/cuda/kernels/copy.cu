@@ -31,13 +31,13 @@ struct Copy {
 
 }  // namespace
 
-void copy_runs(cudaStream_t stream, const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
+void copy_runs(cudaStream_t stream, const ConstElements& source, const Elements& target,
                std::span<const CopyRun> runs) {
-  with_element_type(source_dtype, [&]<class From>(From) {
-    with_element_type(target_dtype, [&]<class To>(To) {
-      const Copy<From, To> body{elements<From>(source), elements<To>(target)};
-      copy<kPackOf<From, To>>(stream, "copy_runs", body, runs, boundaries(source, sizeof(From)),
-                              boundaries(target, sizeof(To)));
+  with_element_type(source.dtype, [&]<class From>(From) {
+    with_element_type(target.dtype, [&]<class To>(To) {
+      const Copy<From, To> body{elements<From>(source.memory), elements<To>(target.memory)};
+      copy<kPackOf<From, To>>(stream, "copy_runs", body, runs, boundaries(source.memory, sizeof(From)),
+                              boundaries(target.memory, sizeof(To)));
     });
   });
 }

@@ -47,80 +47,34 @@ class CudaKernels final : public StreamKernels {
 
   void gemm(const Gemm& gemm) override { gemms_.run(gemm); }
 
-  void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
-                std::int64_t width, float epsilon, DType dtype) override {
-    cuda::rms_norm(stream_, x, weight, y, rstd, rows, width, epsilon, dtype);
-  }
-  void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
-                         std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
-                         DType gradient_dtype, std::byte* y) override {
-    cuda::rms_norm_backward(stream_, d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, gradient_dtype, y,
-                            scratch_);
-  }
+  void rms_norm(const RmsNormCall& call) override { cuda::rms_norm(stream_, call); }
+  void rms_norm_backward(const RmsNormBackwardCall& call) override { cuda::rms_norm_backward(stream_, call, scratch_); }
   void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
     rotary_(shape, q, k, theta, inverse);
   }
-  void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
-                 std::byte* out, float* log_sum_exp, std::byte* scratch) override {
-    attention_.forward(shape, q, k, v, out, log_sum_exp, scratch);
+  void attention(const AttentionCall& call) override { attention_.forward(call); }
+  void attention_backward(const AttentionBackwardCall& call) override { attention_.backward(call); }
+  void swiglu(const SwigluCall& call) override { cuda::swiglu(stream_, call); }
+  void swiglu_backward(const SwigluBackwardCall& call) override { cuda::swiglu_backward(stream_, call); }
+  void embedding(const EmbeddingCall& call) override { cuda::embedding(stream_, call); }
+  void embedding_backward(const EmbeddingBackwardCall& call) override {
+    cuda::embedding_backward(stream_, call, scratch_);
   }
-  void attention_backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
-                          const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q,
-                          std::byte* d_k, std::byte* d_v, std::byte* scratch) override {
-    attention_.backward(shape, d_out, q, k, v, out, log_sum_exp, d_q, d_k, d_v, scratch);
+  void cross_entropy(const CrossEntropyCall& call) override { cuda::cross_entropy(stream_, call, scratch_); }
+  void cross_entropy_terms(const CrossEntropyCall& call, float* terms) override {
+    cuda::cross_entropy_terms(stream_, call, terms);
   }
-  void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
-              std::int64_t stride, DType dtype) override {
-    cuda::swiglu(stream_, gate, up, y, rows, width, stride, dtype);
+  void cross_entropy_of_terms(const CrossEntropyCall& call, const float* terms, int parts) override {
+    cuda::cross_entropy_of_terms(stream_, call, terms, parts, scratch_);
   }
-  void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                       std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
-                       std::byte* y) override {
-    cuda::swiglu_backward(stream_, d_y, gate, up, d_gate, d_up, rows, width, stride, dtype, y);
+  void mean_squared_error(const MeanSquaredErrorCall& call) override {
+    cuda::mean_squared_error(stream_, call, scratch_);
   }
-  void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-                 std::int64_t vocab, std::int64_t width, DType dtype) override {
-    cuda::embedding(stream_, table, tokens, y, count, {0, vocab, vocab}, width, dtype);
+  void add_bias(const RowShape& shape, std::byte* y, const std::byte* bias) override {
+    cuda::add_bias(stream_, shape, y, bias);
   }
-  void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                          std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype,
-                          DType gradient_dtype) override {
-    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, {0, vocab, vocab}, width, overwrite, dtype,
-                             gradient_dtype, scratch_);
-  }
-  void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
-                     std::int64_t stride, float loss_scale, DType dtype) override {
-    cuda::cross_entropy(stream_, logits, targets, loss, rows, vocab, stride, loss_scale, dtype, scratch_);
-  }
-  void embedding_part(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-                      const VocabularyPart& part, std::int64_t width, DType dtype) override {
-    cuda::embedding(stream_, table, tokens, y, count, part, width, dtype);
-  }
-  void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                               const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
-                               DType gradient_dtype) override {
-    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, part, width, overwrite, dtype, gradient_dtype,
-                             scratch_);
-  }
-  void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
-                           const VocabularyPart& part, DType dtype) override {
-    cuda::cross_entropy_terms(stream_, logits, targets, terms, rows, part, dtype);
-  }
-  void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, const float* terms, int parts,
-                              float* loss, std::int64_t rows, const VocabularyPart& part, float loss_scale,
-                              DType dtype) override {
-    cuda::cross_entropy_of_terms(stream_, logits, targets, terms, parts, loss, rows, part, loss_scale, dtype, scratch_);
-  }
-  void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
-                          std::int64_t count, float loss_scale, DType dtype) override {
-    cuda::mean_squared_error(stream_, prediction, target, d_prediction, loss, count, loss_scale, dtype, scratch_);
-  }
-  void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) override {
-    cuda::add_bias(stream_, y, bias, rows, width, dtype);
-  }
-  void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width, DType dtype,
-                     DType gradient_dtype) override {
-    cuda::bias_backward(stream_, d_y, d_bias, rows, width, dtype, gradient_dtype, scratch_);
+  void bias_backward(const RowShape& shape, const std::byte* d_y, const Elements& d_bias) override {
+    cuda::bias_backward(stream_, shape, d_y, d_bias, scratch_);
   }
   void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) override {
     cuda::relu(stream_, x, y, count, dtype);
@@ -132,27 +86,24 @@ class CudaKernels final : public StreamKernels {
   void add(const std::byte* x, const std::byte* residual, std::byte* y, std::int64_t count, DType dtype) override {
     cuda::add(stream_, x, residual, y, count, dtype);
   }
-  void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype, std::int64_t count,
-            float factor) override {
-    cuda::cast(stream_, source, source_dtype, target, target_dtype, count, factor);
+  void cast(const ConstElements& source, const Elements& target, std::int64_t count, float factor) override {
+    cuda::cast(stream_, source, target, count, factor);
   }
-  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count,
-                  float factor) override {
-    cuda::accumulate(stream_, source, source_dtype, target, count, factor);
+  void accumulate(const ConstElements& source, float* target, std::int64_t count, float factor) override {
+    cuda::accumulate(stream_, source, target, count, factor);
   }
-  void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
-                 std::span<const CopyRun> runs) override {
-    cuda::copy_runs(stream_, source, source_dtype, target, target_dtype, runs);
+  void copy_runs(const ConstElements& source, const Elements& target, std::span<const CopyRun> runs) override {
+    cuda::copy_runs(stream_, source, target, runs);
   }
-  void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_t count, float factor,
+  void quantize(const ConstElements& source, std::byte* part, std::int64_t count, float factor,
                 Quantization format) override {
-    cuda::quantize(stream_, source, dtype, part, count, factor, format);
+    cuda::quantize(stream_, source, part, count, factor, format);
   }
-  void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype, std::span<const CopyRun> runs) override {
-    cuda::dequantize(stream_, parts, target, dtype, runs);
+  void dequantize(const QuantizedParts& parts, const Elements& target, std::span<const CopyRun> runs) override {
+    cuda::dequantize(stream_, parts, target, runs);
   }
-  void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype) override {
-    cuda::sum_quantized(stream_, parts, sources, scale, target, dtype);
+  void sum_quantized(const QuantizedParts& parts, int sources, float scale, const Elements& target) override {
+    cuda::sum_quantized(stream_, parts, sources, scale, target);
   }
   void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) override {
     cuda::requantize_sum(stream_, parts, sources, part);
@@ -169,20 +120,15 @@ class CudaKernels final : public StreamKernels {
       throw BackendError("a download cannot be captured: the host would have to wait for it");
     transfers_.download(source, target, bytes);
   }
-  void sum_of_squares(const Gradient& x, std::int64_t count, double factor, double* sum, bool overwrite) override {
+  void sum_of_squares(const ConstElements& x, std::int64_t count, double factor, double* sum, bool overwrite) override {
     cuda::sum_of_squares(stream_, x, count, factor, sum, overwrite, scratch_);
   }
   void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) override {
     cuda::clip_factor(stream_, sums, count, max_norm, factor);
   }
-  void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate, float weight_decay,
-           const float* gradient_scale, std::byte* rounded) override {
-    cuda::sgd(stream_, parameter, gradient, count, learning_rate, weight_decay, gradient_scale, rounded);
-  }
-  void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment, std::int64_t count,
-             const AdamWStep& step, std::byte* rounded) override {
-    const float* const corrections = launch_data_.capturing() ? launch_data_.corrections(step) : nullptr;
-    cuda::adamw(stream_, parameter, gradient, first_moment, second_moment, count, step, corrections, rounded);
+  void sgd(const ParameterUpdate& update, const SgdStep& step) override { cuda::sgd(stream_, update, step); }
+  void adamw(const ParameterUpdate& update, const AdamWStep& step) override {
+    cuda::adamw(stream_, update, step, launch_data_.capturing() ? launch_data_.corrections(step) : nullptr);
   }
   void delay(std::int64_t nanoseconds) override { cuda::delay(stream_, nanoseconds); }
 

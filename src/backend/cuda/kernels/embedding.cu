@@ -172,36 +172,37 @@ __global__ void __launch_bounds__(kSumThreads)
 
 }  // namespace
 
-void embedding(cudaStream_t stream, const std::byte* table, const std::int32_t* tokens, std::byte* y,
-               std::int64_t count, const VocabularyPart& part, std::int64_t width, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
-    const T* const source = elements<T>(table);
-    T* const target = elements<T>(y);
-    launch(stream, "embedding", blocks_for(count), row_threads(width, kPack<T>, 256), forward_kernel<T>, source, tokens,
-           target, count, part, width, rows_aligned(source, width), rows_aligned(target, width));
+void embedding(cudaStream_t stream, const EmbeddingCall& call) {
+  const RowShape& shape = call.shape;
+  with_element_type(shape.dtype, [&]<class T>(T) {
+    const T* const table = elements<T>(call.table);
+    T* const y = elements<T>(call.y);
+    launch(stream, "embedding", blocks_for(shape.rows), row_threads(shape.width, kPack<T>, 256), forward_kernel<T>,
+           table, call.tokens, y, shape.rows, call.part, shape.width, rows_aligned(table, shape.width),
+           rows_aligned(y, shape.width));
   });
 }
 
-void embedding_backward(cudaStream_t stream, const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
-                        std::int64_t count, const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
-                        DType gradient_dtype, Scratch& scratch) {
-  if (overwrite) {
-    check(cudaMemsetAsync(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(gradient_dtype)), stream),
-          "embedding_backward");
+void embedding_backward(cudaStream_t stream, const EmbeddingBackwardCall& call, Scratch& scratch) {
+  const std::int64_t count = call.shape.rows, width = call.shape.width;
+  const VocabularyPart& part = call.part;
+  if (call.overwrite) {
+    const auto bytes = static_cast<std::size_t>(part.count * width * size_of(call.d_table.dtype));
+    check(cudaMemsetAsync(call.d_table.memory, 0, bytes, stream), "embedding_backward");
   }
   if (count == 0 || width == 0) return;
   const std::int64_t of_order = round_up(token_order_bytes(count), 256);
   std::byte* const memory = scratch.get(of_order + Chunks::slots(count) * width * 4);
-  const Order order{tokens, order_tokens(stream, tokens, count, part.whole, memory), count};
+  const Order order{call.tokens, order_tokens(stream, call.tokens, count, part.whole, memory), count};
   const Chunks chunks{reinterpret_cast<float*>(memory + of_order)};
-  with_element_type(dtype, [&]<class T>(T) {
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
     constexpr std::int64_t kPanel = kSumThreads * kPack<T>;
-    const T* const source = elements<T>(d_y);
+    const T* const source = elements<T>(call.d_y);
     const dim3 blocks(blocks_for(count), static_cast<unsigned>(ceil_div(width, kPanel)));
     const bool sums_aligned = rows_aligned(chunks.sums, width);
-    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) {
-      G* const target = elements<G>(d_table);
-      const Table<G> table{target, part, width, overwrite, rows_aligned(target, width)};
+    with_gradient_type<T>(call.d_table.dtype, [&]<class G>(G) {
+      G* const target = elements<G>(call.d_table.memory);
+      const Table<G> table{target, part, width, call.overwrite, rows_aligned(target, width)};
       launch(stream, "embedding_backward", blocks, kSumThreads, sum_kernel<T, G>, source, order, chunks, table,
              rows_aligned(source, width), sums_aligned);
       if (count <= kEmbeddingChunk) return;

@@ -85,9 +85,9 @@ struct Gradient {
 
 }  // namespace
 
-void add_bias(cudaStream_t stream, std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width,
-              DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
+void add_bias(cudaStream_t stream, const RowShape& shape, std::byte* y, const std::byte* bias) {
+  const std::int64_t rows = shape.rows, width = shape.width;
+  with_element_type(shape.dtype, [&]<class T>(T) {
     T* const target = elements<T>(y);
     const T* const b = elements<T>(bias);
     launch(stream, "add_bias", blocks_for(rows), row_threads(width, kPack<T>, 256), add_bias_kernel<T>, target, b, rows,
@@ -95,13 +95,14 @@ void add_bias(cudaStream_t stream, std::byte* y, const std::byte* bias, std::int
   });
 }
 
-void bias_backward(cudaStream_t stream, const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
-                   DType dtype, DType gradient_dtype, Scratch& scratch) {
-  with_element_type(dtype, [&]<class T>(T) {
+void bias_backward(cudaStream_t stream, const RowShape& shape, const std::byte* d_y, const Elements& d_bias,
+                   Scratch& scratch) {
+  const std::int64_t width = shape.width;
+  with_element_type(shape.dtype, [&]<class T>(T) {
     const T* const d = elements<T>(d_y);
-    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) {
-      column_sums<kPack<T>>(stream, "bias_backward", Gradient<T>{d, width, rows_aligned(d, width)}, elements<G>(d_bias),
-                            rows, width, scratch);
+    with_gradient_type<T>(d_bias.dtype, [&]<class G>(G) {
+      column_sums<kPack<T>>(stream, "bias_backward", Gradient<T>{d, width, rows_aligned(d, width)},
+                            elements<G>(d_bias.memory), shape.rows, width, scratch);
     });
   });
 }

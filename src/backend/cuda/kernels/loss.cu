@@ -194,54 +194,55 @@ struct SquaredError {
 
 }  // namespace
 
-void cross_entropy(cudaStream_t stream, std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows,
-                   std::int64_t vocab, std::int64_t stride, float loss_scale, DType dtype, Scratch& scratch) {
+void cross_entropy(cudaStream_t stream, const CrossEntropyCall& call, Scratch& scratch) {
+  const std::int64_t rows = call.rows, vocab = call.part.count, stride = call.stride > 0 ? call.stride : vocab;
   auto* const row_losses = reinterpret_cast<double*>(scratch.get(rows * 8));
-  with_element_type(dtype, [&]<class T>(T) {
-    T* const x = elements<T>(logits);
+  with_element_type(call.dtype, [&]<class T>(T) {
+    T* const x = elements<T>(call.logits);
     launch(stream, "cross_entropy", blocks_for(rows), row_threads(vocab, kPack<T>, kRowThreads),
-           cross_entropy_kernel<T>, x, targets, row_losses, rows, vocab, stride, loss_scale / static_cast<float>(rows),
-           rows_aligned(x, stride));
+           cross_entropy_kernel<T>, x, call.targets, row_losses, rows, vocab, stride,
+           call.loss_scale / static_cast<float>(rows), rows_aligned(x, stride));
   });
-  mean(stream, "cross_entropy", row_losses, rows, rows, loss);
+  mean(stream, "cross_entropy", row_losses, rows, rows, call.loss);
 }
 
-void cross_entropy_terms(cudaStream_t stream, const std::byte* logits, const std::int32_t* targets, float* terms,
-                         std::int64_t rows, const VocabularyPart& part, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
-    const T* const x = elements<T>(logits);
-    launch(stream, "cross_entropy_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kRowThreads),
-           terms_kernel<T>, x, targets, terms, rows, part, rows_aligned(x, part.count));
+void cross_entropy_terms(cudaStream_t stream, const CrossEntropyCall& call, float* terms) {
+  const std::int64_t count = call.part.count;
+  with_element_type(call.dtype, [&]<class T>(T) {
+    const T* const x = elements<T>(call.logits);
+    launch(stream, "cross_entropy_terms", blocks_for(call.rows), row_threads(count, kPack<T>, kRowThreads),
+           terms_kernel<T>, x, call.targets, terms, call.rows, call.part, rows_aligned(x, count));
   });
 }
 
-void cross_entropy_of_terms(cudaStream_t stream, std::byte* logits, const std::int32_t* targets, const float* terms,
-                            int parts, float* loss, std::int64_t rows, const VocabularyPart& part, float loss_scale,
-                            DType dtype, Scratch& scratch) {
+void cross_entropy_of_terms(cudaStream_t stream, const CrossEntropyCall& call, const float* terms, int parts,
+                            Scratch& scratch) {
+  const std::int64_t rows = call.rows, count = call.part.count;
   auto* const row_losses = reinterpret_cast<double*>(scratch.get(rows * 8));
-  with_element_type(dtype, [&]<class T>(T) {
-    T* const x = elements<T>(logits);
-    launch(stream, "cross_entropy_of_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kRowThreads),
-           of_terms_kernel<T>, x, targets, terms, parts, row_losses, rows, part, loss_scale / static_cast<float>(rows),
-           rows_aligned(x, part.count));
+  with_element_type(call.dtype, [&]<class T>(T) {
+    T* const x = elements<T>(call.logits);
+    launch(stream, "cross_entropy_of_terms", blocks_for(rows), row_threads(count, kPack<T>, kRowThreads),
+           of_terms_kernel<T>, x, call.targets, terms, parts, row_losses, rows, call.part,
+           call.loss_scale / static_cast<float>(rows), rows_aligned(x, count));
   });
-  mean(stream, "cross_entropy_of_terms", row_losses, rows, rows, loss);
+  mean(stream, "cross_entropy_of_terms", row_losses, rows, rows, call.loss);
 }
 
-void mean_squared_error(cudaStream_t stream, const std::byte* prediction, const float* target, std::byte* d_prediction,
-                        float* loss, std::int64_t count, float loss_scale, DType dtype, Scratch& scratch) {
-  with_element_type(dtype, [&]<class T>(T) {
+void mean_squared_error(cudaStream_t stream, const MeanSquaredErrorCall& call, Scratch& scratch) {
+  const std::int64_t count = call.count;
+  with_element_type(call.dtype, [&]<class T>(T) {
     constexpr int N = kPackOf<T, float>;
     const std::int64_t parts = sum_parts(count, N);
     auto* const sums = reinterpret_cast<double*>(scratch.get(parts * 8));
-    const SquaredError<T> term{.prediction = elements<T>(prediction),
-                               .target = target,
-                               .d_prediction = elements<T>(d_prediction),
-                               .count = count,
-                               .scale = 2.0F * loss_scale / static_cast<float>(count),
-                               .vector = aligned(prediction) && aligned(target) && aligned(d_prediction)};
+    const SquaredError<T> term{
+        .prediction = elements<T>(call.prediction),
+        .target = call.target,
+        .d_prediction = elements<T>(call.d_prediction),
+        .count = count,
+        .scale = 2.0F * call.loss_scale / static_cast<float>(count),
+        .vector = aligned(call.prediction) && aligned(call.target) && aligned(call.d_prediction)};
     partial_sums<N>(stream, "mean_squared_error", term, count, sums);
-    mean(stream, "mean_squared_error", sums, parts, count, loss);
+    mean(stream, "mean_squared_error", sums, parts, count, call.loss);
   });
 }
 

@@ -13,13 +13,11 @@ CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::takes(const AttentionShape&) const { return false; }
 
-void CudnnAttention::forward(const AttentionShape&, const std::byte*, const std::byte*, const std::byte*, std::byte*,
-                             float*) {
+void CudnnAttention::forward(const AttentionCall&) {
   throw std::logic_error("attention without cuDNN was sent to cuDNN");
 }
 
-void CudnnAttention::backward(const AttentionShape&, const std::byte*, const std::byte*, const std::byte*,
-                              const std::byte*, const std::byte*, const float*, std::byte*, std::byte*, std::byte*) {
+void CudnnAttention::backward(const AttentionBackwardCall&) {
   throw std::logic_error("attention without cuDNN was sent to cuDNN");
 }
 

@@ -135,31 +135,31 @@ void run_backward(cudaStream_t stream, const Backward<T>& b, std::int64_t parts,
 
 }  // namespace
 
-void rms_norm(cudaStream_t stream, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd,
-              std::int64_t rows, std::int64_t width, float epsilon, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
-    const T* const source = elements<T>(x);
-    T* const target = elements<T>(y);
-    launch(stream, "rms_norm", blocks_for(rows), row_threads(width, kPack<T>, kMostThreads), forward_kernel<T>, source,
-           elements<T>(weight), target, rstd, rows, width, epsilon, rows_aligned(source, width), aligned(weight),
-           rows_aligned(target, width));
+void rms_norm(cudaStream_t stream, const RmsNormCall& call) {
+  const RowShape& shape = call.shape;
+  with_element_type(shape.dtype, [&]<class T>(T) {
+    const T* const x = elements<T>(call.x);
+    const T* const weight = elements<T>(call.weight);
+    T* const y = elements<T>(call.y);
+    launch(stream, "rms_norm", blocks_for(shape.rows), row_threads(shape.width, kPack<T>, kMostThreads),
+           forward_kernel<T>, x, weight, y, call.rstd, shape.rows, shape.width, call.epsilon,
+           rows_aligned(x, shape.width), aligned(weight), rows_aligned(y, shape.width));
   });
 }
 
-void rms_norm_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* x, const std::byte* weight,
-                       const float* rstd, std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                       DType dtype, DType gradient_dtype, std::byte* y, Scratch& scratch) {
+void rms_norm_backward(cudaStream_t stream, const RmsNormBackwardCall& call, Scratch& scratch) {
   constexpr std::int64_t kFewestRows = 8, kMostParts = 512;
+  const std::int64_t rows = call.shape.rows, width = call.shape.width;
   if (width == 0) return;
   const std::int64_t parts = std::clamp<std::int64_t>(rows / kFewestRows, 1, kMostParts);
-  with_element_type(dtype, [&]<class T>(T) {
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
     Backward<T> b{};
-    b.d_y = elements<T>(d_y);
-    b.x = elements<T>(x);
-    b.weight = elements<T>(weight);
-    b.rstd = rstd;
-    b.d_x = elements<T>(d_x);
-    b.y = elements<T>(y);
+    b.d_y = elements<T>(call.d_y);
+    b.x = elements<T>(call.x);
+    b.weight = elements<T>(call.weight);
+    b.rstd = call.rstd;
+    b.d_x = elements<T>(call.d_x);
+    b.y = elements<T>(call.y);
     b.partial = reinterpret_cast<float*>(scratch.get(parts * width * 4));
     b.rows = rows;
     b.width = width;
@@ -177,8 +177,8 @@ void rms_norm_backward(cudaStream_t stream, const std::byte* d_y, const std::byt
     } else {
       run_backward<T, 4>(stream, b, parts, threads);
     }
-    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) {
-      finish_column_sums(stream, "rms_norm_backward", b.partial, parts, elements<G>(d_weight), width);
+    with_gradient_type<T>(call.d_weight.dtype, [&]<class G>(G) {
+      finish_column_sums(stream, "rms_norm_backward", b.partial, parts, elements<G>(call.d_weight.memory), width);
     });
   });
 }

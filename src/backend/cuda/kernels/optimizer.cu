@@ -120,18 +120,21 @@ struct Rounding {
   }
 };
 
-/// `arrays`: all that `update`, of a gradient of G, touches.
-template <class G, class Update, class... T>
-void map_update(cudaStream_t stream, const char* name, const Update& update, std::int64_t count, std::byte* rounded,
-                const T*... arrays) {
-  if (rounded == nullptr) return map<kPackOf<float, G>>(stream, name, update, count, arrays...);
-  const Rounding<Update> body{update, elements<__nv_bfloat16>(rounded)};
-  map<kPackOf<float, __nv_bfloat16>>(stream, name, body, count, body.rounded, arrays...);
+/// `body` does `update`, of a gradient of G. `moments`: what it touches beside parameter and gradient.
+template <class G, class Body, class... T>
+void map_update(cudaStream_t stream, const char* name, const ParameterUpdate& update, const Body& body,
+                const T*... moments) {
+  if (update.rounded == nullptr) {
+    return map<kPackOf<float, G>>(stream, name, body, update.count, body.parameter, body.gradient, moments...);
+  }
+  const Rounding<Body> rounding{body, elements<__nv_bfloat16>(update.rounded)};
+  map<kPackOf<float, __nv_bfloat16>>(stream, name, rounding, update.count, rounding.rounded, body.parameter,
+                                     body.gradient, moments...);
 }
 
 }  // namespace
 
-void sum_of_squares(cudaStream_t stream, const Gradient& x, std::int64_t count, double factor, double* sum,
+void sum_of_squares(cudaStream_t stream, const ConstElements& x, std::int64_t count, double factor, double* sum,
                     bool overwrite, Scratch& scratch) {
   const std::int64_t parts = sum_parts(count, kPack<float>);
   auto* const sums = reinterpret_cast<double*>(scratch.get(parts * 8));
@@ -147,11 +150,14 @@ void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, do
   launch(stream, "clip_factor", 1, 1, clip_factor_kernel, sums, count, max_norm, factor);
 }
 
-void sgd(cudaStream_t stream, float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate,
-         float weight_decay, const float* gradient_scale, std::byte* rounded) {
-  with_element_type(gradient.dtype, [&]<class G>(G) {
-    const Sgd<G> body{parameter, elements<G>(gradient.memory), learning_rate, weight_decay, gradient_scale};
-    map_update<G>(stream, "sgd", body, count, rounded, parameter, body.gradient);
+void sgd(cudaStream_t stream, const ParameterUpdate& update, const SgdStep& step) {
+  with_element_type(update.gradient.dtype, [&]<class G>(G) {
+    const Sgd<G> body{.parameter = update.parameter,
+                      .gradient = elements<G>(update.gradient.memory),
+                      .learning_rate = step.learning_rate,
+                      .weight_decay = step.weight_decay,
+                      .gradient_scale = step.gradient_scale};
+    map_update<G>(stream, "sgd", update, body);
   });
 }
 
@@ -164,14 +170,13 @@ AdamWCorrections adamw_corrections(const AdamWStep& step) {
           .root = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t)))};
 }
 
-void adamw(cudaStream_t stream, float* parameter, const Gradient& gradient, float* first_moment, float* second_moment,
-           std::int64_t count, const AdamWStep& step, const float* corrections, std::byte* rounded) {
-  with_element_type(gradient.dtype, [&]<class G>(G) {
+void adamw(cudaStream_t stream, const ParameterUpdate& update, const AdamWStep& step, const float* corrections) {
+  with_element_type(update.gradient.dtype, [&]<class G>(G) {
     const AdamW<G> body{
-        .parameter = parameter,
-        .gradient = elements<G>(gradient.memory),
-        .first_moment = first_moment,
-        .second_moment = second_moment,
+        .parameter = update.parameter,
+        .gradient = elements<G>(update.gradient.memory),
+        .first_moment = update.first_moment,
+        .second_moment = update.second_moment,
         .gradient_scale = step.gradient_scale,
         .of_launch = corrections,
         .corrections = adamw_corrections(step),
@@ -181,7 +186,7 @@ void adamw(cudaStream_t stream, float* parameter, const Gradient& gradient, floa
         .keep2 = step.beta2,
         .epsilon = step.epsilon,
     };
-    map_update<G>(stream, "adamw", body, count, rounded, parameter, body.gradient, first_moment, second_moment);
+    map_update<G>(stream, "adamw", update, body, body.first_moment, body.second_moment);
   });
 }
 

@@ -11,15 +11,13 @@
 namespace fsdpbench::backend::cuda {
 
 /// See backend/kernels.h. sgd and adamw give the bits that the CPU backend gives: the same roundings in the same order.
-void sum_of_squares(cudaStream_t stream, const Gradient& x, std::int64_t count, double factor, double* sum,
+void sum_of_squares(cudaStream_t stream, const ConstElements& x, std::int64_t count, double factor, double* sum,
                     bool overwrite, Scratch& scratch);
 void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, double max_norm, float* factor);
-void sgd(cudaStream_t stream, float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate,
-         float weight_decay, const float* gradient_scale, std::byte* rounded);
+void sgd(cudaStream_t stream, const ParameterUpdate& update, const SgdStep& step);
 /// `corrections`: device memory with those of the step, for a graph whose launches are of different steps; null: they
 /// are those of `step`.
-void adamw(cudaStream_t stream, float* parameter, const Gradient& gradient, float* first_moment, float* second_moment,
-           std::int64_t count, const AdamWStep& step, const float* corrections, std::byte* rounded);
+void adamw(cudaStream_t stream, const ParameterUpdate& update, const AdamWStep& step, const float* corrections);
 
 /// What of an update depends on the number of its step.
 struct AdamWCorrections {

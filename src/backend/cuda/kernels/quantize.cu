@@ -121,7 +121,7 @@ struct Largest {
 
 /// factor * source.
 template <class From>
-struct Elements {
+struct Numbers {
   const From* source;
   float factor;
   bool vector;
@@ -248,35 +248,34 @@ __global__ void __launch_bounds__(kMostThreads)
 
 }  // namespace
 
-void quantize(cudaStream_t stream, const std::byte* source, DType dtype, std::byte* part, std::int64_t count,
-              float factor, Quantization format) {
-  with_element_type(dtype, [&]<class From>(From) {
+void quantize(cudaStream_t stream, const ConstElements& source, std::byte* part, std::int64_t count, float factor,
+              Quantization format) {
+  with_element_type(source.dtype, [&]<class From>(From) {
     with_coding(format, [&]<class Coding>(Coding) {
-      const Elements<From> from{elements<From>(source), factor, aligned(source)};
+      const Numbers<From> from{elements<From>(source.memory), factor, aligned(source.memory)};
       write_part<Coding>(stream, "quantize", from, part, count, format);
     });
   });
 }
 
-void dequantize(cudaStream_t stream, const QuantizedParts& parts, std::byte* target, DType dtype,
+void dequantize(cudaStream_t stream, const QuantizedParts& parts, const Elements& target,
                 std::span<const CopyRun> runs) {
   // Where parts are no multiples of a unit, units would begin elsewhere in each.
   const Boundaries source{.period = kUnit, .first = parts.count % kUnit == 0 ? 0 : -1};
-  with_element_type(dtype, [&]<class To>(To) {
+  with_element_type(target.dtype, [&]<class To>(To) {
     with_coding(parts.format, [&]<class Coding>(Coding) {
-      const Dequantize<Coding, To> body{Parts<Coding>(parts), elements<To>(target)};
-      copy<kUnit>(stream, "dequantize", body, runs, source, boundaries(target, sizeof(To)));
+      const Dequantize<Coding, To> body{Parts<Coding>(parts), elements<To>(target.memory)};
+      copy<kUnit>(stream, "dequantize", body, runs, source, boundaries(target.memory, sizeof(To)));
     });
   });
 }
 
-void sum_quantized(cudaStream_t stream, const QuantizedParts& parts, int sources, float scale, std::byte* target,
-                   DType dtype) {
-  with_element_type(dtype, [&]<class To>(To) {
+void sum_quantized(cudaStream_t stream, const QuantizedParts& parts, int sources, float scale, const Elements& target) {
+  with_element_type(target.dtype, [&]<class To>(To) {
     with_coding(parts.format, [&]<class Coding>(Coding) {
       launch(stream, "sum_quantized", blocks_for(ceil_div(parts.count, kMostThreads * kUnit)), kMostThreads,
              sum_quantized_kernel<Coding, To>, SumOfParts<Coding>{Parts<Coding>(parts), sources}, scale,
-             elements<To>(target), aligned(target));
+             elements<To>(target.memory), aligned(target.memory));
     });
   });
 }

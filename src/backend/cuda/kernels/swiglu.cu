@@ -76,10 +76,10 @@ struct Backward {
 
 }  // namespace
 
-void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows,
-            std::int64_t width, std::int64_t stride, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) {
-    const Forward<T> on{elements<T>(gate), elements<T>(up), elements<T>(y)};
+void swiglu(cudaStream_t stream, const SwigluCall& call) {
+  const std::int64_t rows = call.shape.rows, width = call.shape.width, stride = call.row();
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
+    const Forward<T> on{elements<T>(call.gate), elements<T>(call.up), elements<T>(call.y)};
     const OfRows<Forward<T>> body{on, width, stride};
     if (stride == width) return map<kPack<T>>(stream, "swiglu", body, rows * width, on.gate, on.up, on.y);
     const bool packs = rows_aligned(on.gate, stride) && rows_aligned(on.up, stride) && rows_aligned(on.y, width);
@@ -87,13 +87,12 @@ void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std
   });
 }
 
-void swiglu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* gate, const std::byte* up,
-                     std::byte* d_gate, std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
-                     DType dtype, std::byte* y) {
-  with_element_type(dtype, [&]<class T>(T) {
-    const Backward<T> on{elements<T>(d_y),    elements<T>(gate), elements<T>(up),
-                         elements<T>(d_gate), elements<T>(d_up), elements<T>(y)};
-    const T* const also = y != nullptr ? on.y : on.d_y;  // as long as they are
+void swiglu_backward(cudaStream_t stream, const SwigluBackwardCall& call) {
+  const std::int64_t rows = call.shape.rows, width = call.shape.width, stride = call.row();
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
+    const Backward<T> on{elements<T>(call.d_y),    elements<T>(call.gate), elements<T>(call.up),
+                         elements<T>(call.d_gate), elements<T>(call.d_up), elements<T>(call.y)};
+    const T* const also = call.y != nullptr ? on.y : on.d_y;  // as long as they are
     const OfRows<Backward<T>> body{on, width, stride};
     if (stride == width) {
       return map<kPack<T>>(stream, "swiglu_backward", body, rows * width, on.d_y, on.gate, on.up, on.d_gate, on.d_up,

@@ -18,7 +18,7 @@ void SoloCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* sta
   const auto work = [&](cudaStream_t stream) {
     if (call.count == 0) return;
     if (call.scale != 1.0F) {
-      lanes_.kernels(lane).cast(call.input, call.dtype, call.output, call.dtype, call.count, call.scale);
+      lanes_.kernels(lane).cast({call.input, call.dtype}, {call.output, call.dtype}, call.count, call.scale);
     } else if (call.input != call.output) {
       const auto bytes = static_cast<std::size_t>(call.count * size_of(call.dtype));
       check(cudaMemcpyAsync(call.output, call.input, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
