@@ -236,6 +236,7 @@ std::string add_flight_record(JobView& job, const json& dump, const DumpFile& fi
     view.heard.add(written_ns);
     if (ours != nullptr) {
       view.host = words(*ours, "host");
+      view.ended = is_true(*ours, "ended");
       job.world = static_cast<int>(std::clamp<std::int64_t>(whole(*ours, "ranks").value_or(0), job.world, kMostRanks));
     }
   }

@@ -71,6 +71,7 @@ struct Step {
 /// What is known of one process.
 struct RankView {
   std::string host;
+  bool ended = false;      ///< it said so itself, at the end of its program
   Signs heard;             ///< none: its sources tell no time of their own
   std::deque<Step> steps;  ///< the newest ones
 };

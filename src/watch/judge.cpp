@@ -114,7 +114,7 @@ std::vector<int> silent_ranks(const JobView& job, std::int64_t hang_ns) {
   for (int rank = 0; rank < std::max(job.world, job.ranks.empty() ? 0 : job.ranks.rbegin()->first + 1); ++rank) {
     const auto own = job.ranks.find(rank);
     const std::int64_t last_ns = own == job.ranks.end() ? -1 : own->second.heard.newest_ns();
-    if (own == job.ranks.end() ? job.world == 0 : last_ns < 0) continue;
+    if (own == job.ranks.end() ? job.world == 0 : last_ns < 0 || own->second.ended) continue;
     const bool others_active = std::ranges::any_of(job.ranks, [&](const auto& other) {
       return other.first != rank && other.second.heard.active_after_ns(last_ns) >= hang_ns;
     });

@@ -34,7 +34,7 @@ struct Judgement {
 };
 
 struct JudgeOptions {
-  std::int64_t hang_ns = 15'000'000'000;  ///< so long nobody waits in a healthy job
+  std::int64_t hang_ns = 12'000'000'000;  ///< so long nobody waits in a healthy job
   bool stopped = false;                   ///< whoever asks knows that the job goes on no more
 };
 

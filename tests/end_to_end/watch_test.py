@@ -4,13 +4,19 @@
     watch_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
+import fcntl
 import json
+import os
+import pty
 import random
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
+import termios
 from pathlib import Path
 
 import program
@@ -126,6 +132,25 @@ class Watch(Program):
         self.assertEqual(process.returncode, INTERRUPTED)
         metrics = (self.folder / "watch.prom").read_text()
         self.assertIn('fsdpbench_watch_verdict{verdict="clean"} ', metrics)
+
+    def test_a_terminal_has_a_table_that_is_drawn_anew(self) -> None:
+        mine, its = pty.openpty()
+        self.addCleanup(os.close, mine)
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
+        process = subprocess.Popen([program.PROGRAM, "watch", self.recorded("late"), "--every", "0.1"], stdout=its, stderr=its,
+                                   env=program.environment(TERM="xterm"))
+        os.close(its)
+        drawn = b""
+        while drawn.count(b"Communicators") < 3:
+            drawn += os.read(mine, 65536)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=PATIENCE_S), INTERRUPTED)
+        picture = drawn.split(b"late rank: Rank 2 of")[1]
+        up = int(re.findall(rb"\x1b\[(\d+)A", drawn)[0])
+        self.assertEqual(up, picture.count(b"\n"), picture)  # the next one begins where this did
+        lines = [re.sub(rb"\x1b\[[0-9]*[A-Z]", b"", line).decode().rstrip() for line in picture.split(b"\n")]
+        self.assertLess(max(map(len, lines[1:])), 60)
+        self.assertIn("of the last 9 s.", " ".join(lines))  # folded, not cut
 
     def test_metrics_name_the_rank(self) -> None:
         self.watch(self.recorded("late"), "--once", "--metrics", "watch.prom")

@@ -226,12 +226,26 @@ Judgement after_stop(double seconds, bool inside) {
 }
 
 TEST(JudgeTest, AHangNamesWhoDidNotCome) {
-  EXPECT_EQ(after_stop(13, false).sentence, kClean);
+  EXPECT_EQ(after_stop(10, false).sentence, kClean);
   const Judgement judged = after_stop(16, false);
   EXPECT_EQ(judged.verdict, Verdict::hang);
   EXPECT_THAT(judged.all.at(0).ranks, ElementsAre(2));
   EXPECT_THAT(judged.sentence, HasSubstr("Rank 2 has not come: ranks 0, 1, 3 wait in all_reduce"));
   EXPECT_THAT(judged.sentence, HasSubstr("Nothing has been heard of it for 16 s"));
+}
+
+TEST(JudgeTest, WhoHasEndedIsNotSilent) {
+  JobView job;
+  job.world = 2;
+  for (double at_s = 0; at_s < 30; at_s += 1) {
+    job.ranks[0].heard.add(ns(kStart_s + at_s));
+    if (at_s < 3) job.ranks[1].heard.add(ns(kStart_s + at_s));
+  }
+  EXPECT_EQ(judge(job, ns(kStart_s + 30)).verdict, Verdict::silent);
+  job.ranks[1].ended = true;
+  EXPECT_TRUE(judge(job, ns(kStart_s + 30)).all.empty());
+  job.world = 3;  // one that never wrote
+  EXPECT_THAT(judge(job, ns(kStart_s + 30)).all.at(0).ranks, ElementsAre(2));
 }
 
 TEST(JudgeTest, WhoStopsInsideACollectiveIsNamedByItsSilence) {
@@ -270,7 +284,7 @@ TEST(JudgeTest, AMemberThatWritesNoMoreIsSilentAndNotLate) {
   JobView job;
   while (source.now_s() < 60) source.step(job, [](double) {});
   const Member kept = job.communicators.at("c0").members.at(1);
-  while (source.now_s() < 72) source.step(job, [](double) {});
+  while (source.now_s() < 69) source.step(job, [](double) {});
   job.communicators.at("c0").members.at(1) = kept;
   EXPECT_EQ(judge(job, ns(kStart_s + source.now_s())).sentence, kClean);
   while (source.now_s() < 80) source.step(job, [](double) {});

@@ -6,9 +6,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <random>
 
 #include "base/error.h"
 #include "watch/judge.h"
+#include "watch/plain_pickle.h"
 
 namespace fsdpbench::watch {
 namespace {
@@ -112,6 +115,39 @@ TEST_F(SourcesTest, PicklesThatPyTorchWroteNameTheRankThatDidNotCome) {
   EXPECT_THAT(judged.all.at(0).ranks, ElementsAre(2));
   EXPECT_EQ(judged.all.at(0).sequence, 35);
   EXPECT_EQ(judge(job, job.newest_ns()).verdict, Verdict::unknown);
+}
+
+TEST_F(SourcesTest, DamagedFilesAreNoCrash) {
+  std::mt19937 luck(1);
+  const auto bytes_of = [](const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  std::vector<std::string> whole;
+  for (const int rank : {0, 2}) {
+    whole.push_back(bytes_of(fs::path(FSDPBENCH_WATCH_RECORDED) / ("native/nccl_trace_rank_" + std::to_string(rank))));
+  }
+  std::string why;
+  whole.push_back(read_plain_pickle(whole[0], why)->dump());
+  whole.push_back(step_line(1, 0) + "\n" + step_line(2, 0) + "\n");
+  for (int round = 0; round < 1000; ++round) {
+    std::string text = whole[static_cast<std::size_t>(round) % whole.size()];
+    for (int damage = 0; damage < 1 + round % 4; ++damage) {
+      const std::size_t at = luck() % text.size();
+      if (luck() % 4 == 0)
+        text.erase(at, 1 + luck() % 40);
+      else if (luck() % 3 == 0)
+        text.insert(at, text.substr(luck() % text.size(), luck() % 40));
+      else
+        text[at] = static_cast<char>(luck());
+      if (text.empty()) text = "x";
+    }
+    write("dump_1", text);
+    JobView job;
+    Sources sources({(folder_ / "dump_1").string()}, parsed);
+    sources.read(job, 1, false, go_on);
+    (void)judge(job, job.newest_ns(), {.stopped = round % 2 == 0});
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
@@ -45,7 +46,9 @@ class Writer:
         self.steps = open(folder / f"steps_{self.rank}.jsonl", "w", buffering=1, encoding="utf-8")  # noqa: SIM115
         self.period_s = period_s
         self.over = threading.Event()
+        self.writing = threading.Lock()
         self.dump()
+        atexit.register(self.end)
         threading.Thread(target=self._repeat, daemon=True, name="fsdpbench-watch").start()
 
     def step(self, number: int, times: Times) -> None:
@@ -58,19 +61,34 @@ class Writer:
             line["reductions_ms"] = times.reductions_ms
         self.steps.write(json.dumps(line) + "\n")
 
-    def dump(self) -> None:
+    def dump(self, ended: bool = False) -> None:
         """Written beside its place and renamed: who reads it finds all of it."""
         own = {"rank": self.rank, "ranks": self.ranks, "host": self.host, "pid": os.getpid()}
         dumps = b",".join(recorded())
         own["written_ns"] = time.time_ns()
+        if ended:
+            own["ended"] = True
         text = b'{"fsdpbench":' + json.dumps(own).encode() + b',"dumps":[' + dumps + b"]}"
         place = self.folder / f"flight_{self.rank}.json"
         beside = place.with_suffix(".tmp")
-        beside.write_bytes(text)
-        beside.replace(place)
+        with self.writing:
+            if self.over.is_set() and not ended:
+                return
+            beside.write_bytes(text)
+            beside.replace(place)
 
     def close(self) -> None:
         self.over.set()
+
+    def end(self) -> None:
+        """At the end of the program: who stops writing after this has not fallen silent."""
+        if self.over.is_set():
+            return
+        self.close()
+        try:
+            self.dump(ended=True)
+        except OSError as error:  # a folder that is gone by now
+            log.log(logging.WARNING, "fsdpbench: the end is not written for `fsdpbench watch`: %s", error)
 
     def _repeat(self) -> None:
         while not self.over.wait(self.period_s):

@@ -27,7 +27,7 @@ struct WatchArguments {
   std::vector<std::string> sources;
   double every_s = 1;
   double for_s = 0;  ///< 0: until Ctrl-C
-  double hang_s = 15;
+  double hang_s = 12;
   bool once = false;
   bool stopped = false;
   bool json = false;
@@ -111,23 +111,43 @@ std::string communicators_table(const watch::JobView& job, const watch::Judgemen
   return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} communicators more\n", left) : "");
 }
 
+/// Sentences in lines of at most so many columns: a picture that is drawn anew has no line that is longer.
+std::string folded(const std::string& text, std::size_t columns) {
+  if (columns == 0) return text;
+  std::string lines;
+  std::size_t column = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (column > 0 && column + 1 + width_of(word) >= columns) lines += '\n', column = 0;
+    if (column > 0) lines += ' ', ++column;
+    lines += word;
+    column += width_of(word);
+    if (end < text.size() && text[end] == '\n') lines += '\n', column = 0;
+    at = end + 1;
+  }
+  return lines;
+}
+
 std::string verdict_line(const watch::Judgement& judgement) {
   return text_line(fmt::format("{}: {}", to_string(judgement.verdict), judgement.sentence));
 }
 
-std::string watch_text(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
+/// `columns`: of the terminal; 0: lines may be long.
+std::string watch_text(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns,
+                       std::size_t columns) {
   std::string text = verdict_line(judgement);
   for (std::size_t i = 1; i < judgement.all.size() && i < kMostRows; ++i) {
     text += text_line(fmt::format("- {}: {}", to_string(judgement.all[i].verdict), judgement.all[i].sentence));
   }
-  text += ranks_table(job, judgement, now_ns) + communicators_table(job, judgement);
+  text = folded(text, columns) + ranks_table(job, judgement, now_ns) + communicators_table(job, judgement);
   std::string notes;
   for (const auto* all : {&judgement.notes, &job.notes}) {
     for (const std::string& note : *all) {
       if (note != judgement.sentence) notes += text_line("- " + note);
     }
   }
-  return text + (notes.empty() ? "" : "\n" + notes);
+  return text + (notes.empty() ? "" : "\n" + folded(notes, columns));
 }
 
 nlohmann::json watch_json(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
@@ -218,7 +238,7 @@ int watch_job(const WatchArguments& arguments) {
     if (!arguments.metrics.empty()) write_file(arguments.metrics, watch_metrics(job, judgement, now_ns));
     if (arguments.once) {
       console().print(arguments.json ? json_text(watch_json(job, judgement, now_ns))
-                                     : watch_text(job, judgement, now_ns));
+                                     : watch_text(job, judgement, now_ns, 0));
       return code_of(judgement.verdict);
     }
     // Sentences have seconds in them that grow: one line each time that something else is said.
@@ -231,7 +251,7 @@ int watch_job(const WatchArguments& arguments) {
       return whom;
     }());
     if (draws) {
-      console().redraw(watch_text(job, judgement, now_ns));
+      console().redraw(watch_text(job, judgement, now_ns, terminal_columns(stdout)));
     } else if (now_said != said) {
       console().print(arguments.json ? json_line(watch_json(job, judgement, now_ns)) + "\n" : verdict_line(judgement));
     }
@@ -265,14 +285,13 @@ mismatch, 10 a late rank or slow communicator, 11 not enough to say.
 
 Command watch_command() {
   const auto watched = std::make_shared<WatchArguments>();
-  Command command("watch", CommandGroup::understand, "Name a late rank or a hang in a job that runs",
-                  kWatchHelp);
+  Command command("watch", CommandGroup::understand, "Name a late rank or a hang in a job that runs", kWatchHelp);
   command.argument("SOURCE", &watched->sources, "Files, or folders of them").counts = {1, 10'000};
   command.flag("--once", watched->once, "Read what is there, print, and end");
   command.option("--every", &watched->every_s, "SECONDS", "From one look to the next; default 1");
   command.option("--for", &watched->for_s, "SECONDS", "End after this time; default: at Ctrl-C");
   command.option("--hang", &watched->hang_s, "SECONDS",
-                 "No rank of a healthy job waits so long in a collective; default 15");
+                 "No rank of a healthy job waits so long in a collective; default 12");
   command.flag("--stopped", watched->stopped, "The job goes on no more: whatever waits, hangs");
   command.flag("--json", watched->json, "Print JSON: one object, or one line per change");
   command.option("--metrics", &watched->metrics, "FILE", "Write metrics for Prometheus there at each look");
