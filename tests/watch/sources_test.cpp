@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using namespace std::string_literals;  // NOLINT: pickles have zeros in them
 
 nlohmann::json parsed(std::string_view text) { return nlohmann::json::parse(text, nullptr, false); }
 bool go_on() { return false; }
@@ -95,7 +96,7 @@ TEST_F(SourcesTest, OtherFilesAreAnError) {
   EXPECT_THAT(error_of("text"), HasSubstr("is neither JSON nor a pickle"));
   write("object", "{}");
   EXPECT_THAT(error_of("object"), HasSubstr("no dump of a flight recorder"));
-  write("code_0", std::string("\x80\x02\x63os\nsystem\n(X\x02\0\0\0lstR.", 27));
+  write("code_0", "\x80\x02\x63os\nsystem\n(X\x02\0\0\0lstR."s);
   EXPECT_THAT(error_of("code_0"), HasSubstr("nothing of it is run"));
   EXPECT_THAT(error_of(""), HasSubstr("code_0"));  // a folder of which nothing can be used
   write("dump", R"({"pg_config":{},"entries":[]})");
