@@ -26,7 +26,7 @@ help:
 	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
 	@echo "make peer-traces  small traces of PyTorch's own profiler, recorded anew, and read"
 	@echo "make peer-parsers  DeepSpeed, Accelerate, torchtitan … read what export writes for them (from PyPI)"
-	@echo "make peer-job  fsdpbench.torch in real jobs of PyTorch on CPUs: explained traces, timed steps, late ranks named"
+	@echo "make peer-job  fsdpbench.torch in real jobs of PyTorch on CPUs: explained traces, timed steps, late ranks named, a stopped one found by watch"
 	@echo "make peer-deepspeed  record what DeepSpeed's ZeRO does on CPUs, and compare"
 	@echo "make recipes  docs/recipes against the schemas of Kubernetes and GitHub (from PyPI)"
 	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
@@ -128,6 +128,7 @@ peer-deepspeed: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VE
 peer-job: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py --cost --case fsdp2 --case fsdp1 --case ddp
+	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore watched.py
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json

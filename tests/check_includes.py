@@ -29,7 +29,7 @@ APP_ROOMS = {
     "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/collectives", "app/acceptance", "app/gate", "app/job"],
     "app": ["app/console", "app/machine", "app/job", "app/commands"],
 }
-BELOW_APP = ["hardware", "config", "plan", "schedule", "dialects", "dialects/words", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
+BELOW_APP = ["hardware", "config", "plan", "schedule", "dialects", "dialects/words", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "watch", "foreign", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
@@ -54,6 +54,7 @@ MAY_INCLUDE = {
     "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
     "tune": ["metrics", "replay", "schedule", "plan", "config"],
     "accept": ["metrics"],
+    "watch": ["metrics"],
     "dialects": ["plan", "config", "dialects/words"],
     "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config", "dialects", "dialects/words"],
     "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h", "config/calibration.h"],

@@ -12,13 +12,13 @@ enum class ExitCode : int {
   bad_input = 2,       ///< profile, flag or data file is wrong
   no_resources = 3,    ///< memory or disk will not suffice
   cannot_write = 4,    ///< an output could not be written
-  rank_failed = 5,     ///< a rank threw; all ranks were stopped
+  rank_failed = 5,     ///< a rank threw; all ranks were stopped; `watch`: the job that is watched hangs
   check_failed = 6,    ///< a measurement identity did not hold: the numbers must not be used
   slower = 7,          ///< `compare --fail-if-slower` or `gate` found something slower; not an error of the program
   diverged = 8,        ///< a loss or a final parameter is NaN or infinite
   wrong_data = 9,      ///< a collective's result was not what it should be
-  below_floor = 10,    ///< slower than what was demanded of the machine
-  inconclusive = 11,   ///< `accept` or `gate` could neither pass nor fail: not measured, too uncertain, or unrated
+  below_floor = 10,    ///< slower than what was demanded of the machine; `watch`: a late rank or slow communicator
+  inconclusive = 11,   ///< `accept`, `gate` or `watch` could not say: not measured, too uncertain, or unrated
   other_machine = 12,  ///< `gate`: the result is not of the machine, or not of what the baseline was measured on
   interrupted = 130,   ///< Ctrl-C, SIGTERM or SIGHUP; partial results were kept and marked
 };

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 from pathlib import Path
 
@@ -562,15 +563,14 @@ class ContinuousIntegration(Program):
 
 
 class Prometheus(Program):
-    """The dashboard and the rules ask for series that `accept` writes, with the labels that it gives them."""
+    """The dashboards and the rules ask for series that `accept` and `watch` write, with the labels that it gives them."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        dashboard = json.loads((recipes() / "prometheus/grafana-dashboard.json").read_text())
+        cls.dashboards = [json.loads(path.read_text()) for path in sorted((recipes() / "prometheus").glob("*.json"))]
         rules = yaml.safe_load((recipes() / "prometheus/rules.yaml").read_text())
-        cls.panels = dashboard["panels"]
-        cls.rules = rules["groups"][0]["rules"]
-        cls.expressions = [t["expr"] for panel in cls.panels for t in panel["targets"]] + [rule["expr"] for rule in cls.rules]
+        cls.rules = [rule for group in rules["groups"] for rule in group["rules"]]
+        cls.expressions = [t["expr"] for board in cls.dashboards for panel in board["panels"] for t in panel["targets"]] + [rule["expr"] for rule in cls.rules]
 
     def metrics(self) -> dict[str, list[dict]]:
         done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(
@@ -578,8 +578,18 @@ class Prometheus(Program):
             "emulate.link_gb_per_s=0.2", "inject.slow_rank=3", "inject.slow_rank_factor=2"), "--out", "out"],
             cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, FAIL, done.stdout + done.stderr)
-        families = text_string_to_metric_families((self.folder / "out/metrics.prom").read_text())
+        self.watched()
+        families = text_string_to_metric_families((self.folder / "out/metrics.prom").read_text() +
+                                                  (self.folder / "watch.prom").read_text())
         return {family.name: [sample.labels for sample in family.samples] for family in families}
+
+    def watched(self) -> None:
+        """What watch says of the recording of a job with a late rank."""
+        with tarfile.open(program.SOURCE / "tests/watch/recorded/late.tar.xz") as archive:
+            archive.extractall(self.folder / "late")
+        done = subprocess.run([program.PROGRAM, "watch", "late", "--once", "--metrics", "watch.prom"], cwd=self.folder,
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, FAIL, done.stdout + done.stderr)
 
     def test_every_series_exists(self) -> None:
         written = self.metrics()
@@ -600,14 +610,15 @@ class Prometheus(Program):
         self.assertEqual(asked, set(written), "what is written and shown nowhere")
 
     def test_the_dashboard_is_whole(self) -> None:
-        self.assertEqual(len({panel["id"] for panel in self.panels}), len(self.panels))
-        taken = set()
-        for panel in self.panels:
-            place = panel["gridPos"]
-            self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
-            cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
-            self.assertFalse(taken & cells, f"{panel['title']} lies upon another panel")
-            taken |= cells
+        for panels in (board["panels"] for board in self.dashboards):
+            self.assertEqual(len({panel["id"] for panel in panels}), len(panels))
+            taken = set()
+            for panel in panels:
+                place = panel["gridPos"]
+                self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
+                cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+                self.assertFalse(taken & cells, f"{panel['title']} lies upon another panel")
+                taken |= cells
 
     def test_rules(self) -> None:
         for rule in self.rules:

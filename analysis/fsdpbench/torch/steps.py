@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 
 import torch
 
-from . import waits
+from . import waits, watch
 from .late import Times, line_of
 from .trace import log, rank_and_ranks, say
 
@@ -32,7 +32,9 @@ class _Timer:
         self.pending: List[Any] = []   # (begin, end, spans) of steps that the device has not finished
         self.done: List[Times] = []
         self.count = 0
+        self.ended = _FIRST_STEPS
         self.lines = 0
+        self.writer = watch.writer()
 
     def begin(self) -> None:
         self.spans.on = True
@@ -49,6 +51,9 @@ class _Timer:
             self.pending.append((self.start, self.clock.mark(), found))
         while self.pending and self.clock.is_past(self.pending[0][1]):
             self.done.append(self._times(*self.pending.pop(0)))
+            self.ended += 1
+            if self.writer is not None:
+                self.writer.step(self.ended, self.done[-1])
         if len(self.done) >= self.every:
             self._line(self.done[:self.every])
             del self.done[:self.every]
@@ -111,6 +116,8 @@ def _give_up(error: BaseException) -> None:
     _gave_up = True
     if _timer is not None:
         waits.uninstall(_timer.replaced)
+        if _timer.writer is not None:
+            _timer.writer.close()
         _timer.spans.on = False
         _timer = None
 
@@ -122,7 +129,8 @@ class step:
     every: steps from one line to the next; the first call's counts.
 
     Nothing is synchronised: times of GPUs are events that are read when they are past, and ranks tell theirs through the
-    store with which the job began. FSDPBENCH_STEP=0 in the environment makes this do nothing.
+    store with which the job began. FSDPBENCH_STEP=0 in the environment makes this do nothing. If FSDPBENCH_WATCH names a
+    folder, each rank writes there what `fsdpbench watch` reads: a line per step, and every two seconds its flight recorder.
     """
 
     def __init__(self, every: int = 50) -> None:

@@ -9,10 +9,11 @@
 #include <utility>
 
 #include "app/acceptance/judge_facts.h"
-#include "app/acceptance/link_watch.h"
 #include "app/acceptance/judgement_files.h"
+#include "app/acceptance/link_watch.h"
 #include "app/collectives/collectives_json.h"
 #include "app/console/json_fields.h"
+#include "app/console/prometheus_text.h"
 #include "app/console/table.h"
 #include "app/experiment/judged_fields.h"
 #include "app/experiment/result_fields.h"
@@ -75,8 +76,10 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
     for (const Judgement& j : r.judgements) {
       if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
       // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
-      const std::string place = j.ranks.empty() || (j.place.device.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
-      lines.push_back(fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
+      const std::string place =
+          j.ranks.empty() || (j.place.device.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
+      lines.push_back(
+          fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
     }
   };
   add_failed(true);
@@ -90,16 +93,6 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
   }
   if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
   return lines;
-}
-
-/// A label's value in Prometheus' text format.
-std::string label(std::string_view text) {
-  std::string out;
-  for (const char c : clean_text(text, kMostOfAMessage)) {
-    if (c == '\\' || c == '"') out += '\\';
-    out += c;
-  }
-  return out;
 }
 
 }  // namespace
@@ -155,9 +148,11 @@ std::string acceptance_junit(const AcceptanceReport& r) {
 std::string acceptance_metrics(const AcceptanceReport& r) {
   const auto labelled = [](const accept::Place& place) {
     std::string labels;
-    for (const auto& [name, value] : {std::pair{"host", &place.host}, {"device", &place.device}, {"nic", &place.nic},
+    for (const auto& [name, value] : {std::pair{"host", &place.host},
+                                      {"device", &place.device},
+                                      {"nic", &place.nic},
                                       {"direction", &place.direction}}) {
-      if (!value->empty()) labels += fmt::format(",{}=\"{}\"", name, label(*value));
+      if (!value->empty()) labels += fmt::format(",{}=\"{}\"", name, prometheus_label(*value));
     }
     return labels;
   };
@@ -165,7 +160,7 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
   std::string text =
       "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
       "# TYPE fsdpbench_accept_verdict gauge\n";
-  text += fmt::format("fsdpbench_accept_verdict{{fabric=\"{}\"{}}} {}\n", label(r.fabric), everywhere,
+  text += fmt::format("fsdpbench_accept_verdict{{fabric=\"{}\"{}}} {}\n", prometheus_label(r.fabric), everywhere,
                       static_cast<int>(r.verdict));
   text += fmt::format(
       "# HELP fsdpbench_accept_rules Rules that were applied, by whether there was something to rate them by\n"
@@ -174,22 +169,23 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
       "# HELP fsdpbench_accept_emulated 1 if computation or links were emulated, so that times are modelled\n"
       "# TYPE fsdpbench_accept_emulated gauge\n"
       "fsdpbench_accept_emulated{{fabric=\"{3}\"{0}}} {4}\n",
-      everywhere, rated(r), static_cast<std::int64_t>(r.judgements.size()) - rated(r), label(r.fabric),
+      everywhere, rated(r), static_cast<std::int64_t>(r.judgements.size()) - rated(r), prometheus_label(r.fabric),
       r.emulated ? 1 : 0);
   text +=
       "# HELP fsdpbench_accept_rule The same of each rule and figure\n"
       "# TYPE fsdpbench_accept_rule gauge\n";
   for (const Judgement& j : r.judgements) {
-    text += fmt::format("fsdpbench_accept_rule{{rule=\"{}\",figure=\"{}\"{}}} {}\n", label(j.rule), label(j.figure),
-                        labelled(j.place), static_cast<int>(j.verdict));
+    text += fmt::format("fsdpbench_accept_rule{{rule=\"{}\",figure=\"{}\"{}}} {}\n", prometheus_label(j.rule),
+                        prometheus_label(j.figure), labelled(j.place), static_cast<int>(j.verdict));
   }
   text +=
       "# HELP fsdpbench_accept_value Median of each figure, in its unit\n"
       "# TYPE fsdpbench_accept_value gauge\n";
   for (const Judgement& j : r.judgements) {
     if (j.value.n == 0) continue;
-    text += fmt::format("fsdpbench_accept_value{{rule=\"{}\",figure=\"{}\",unit=\"{}\"{}}} {}\n", label(j.rule),
-                        label(j.figure), label(j.unit), labelled(j.place), j.value.median);
+    text +=
+        fmt::format("fsdpbench_accept_value{{rule=\"{}\",figure=\"{}\",unit=\"{}\"{}}} {}\n", prometheus_label(j.rule),
+                    prometheus_label(j.figure), prometheus_label(j.unit), labelled(j.place), j.value.median);
   }
   text +=
       "# HELP fsdpbench_accept_accused 1 for each part that is to blame\n"
@@ -198,8 +194,8 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
     if (!f.accuses()) continue;
     accept::Place place = accept::place_of(f.element, r.cluster);
     place.direction = f.direction;
-    text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"{}}} 1\n", label(accept::name_of(f.element, r.cluster)),
-                        labelled(place));
+    text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"{}}} 1\n",
+                        prometheus_label(accept::name_of(f.element, r.cluster)), labelled(place));
   }
   return text;
 }

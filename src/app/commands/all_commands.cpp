@@ -14,6 +14,7 @@ Command what_if_command();
 Command expect_command();
 Command explain_command();
 Command report_command();
+Command watch_command();
 Command trace_explain_command();
 Command trace_diff_command();
 Command trace_check_command();
@@ -45,6 +46,7 @@ std::vector<Command> all_commands() {
            expect_command,
            explain_command,
            report_command,
+           watch_command,
            trace_explain_command,
            trace_diff_command,
            trace_check_command,

@@ -84,13 +84,13 @@ constexpr const char* kExitCodes = R"(Exit codes
   2    a wrong profile, option or data, or an output that is there already
   3    not enough memory, address space, threads or disk
   4    an output could not be written
-  5    a rank failed
+  5    a rank failed; watch: a hang or a silent rank
   6    a measurement contradicts itself; its numbers must not be used
   7    slower: compare --fail-if-slower, gate
   8    training diverged: a loss or a final parameter is NaN or infinite
   9    a collective gave a wrong result
-  10   slower than demanded: accept, collectives
-  11   accept or gate reached no verdict
+  10   slower than demanded: accept, collectives; watch: a late rank or slow communicator
+  11   accept, gate or watch reached no verdict
   12   gate: another machine, or another measurement than the baseline's
   130  stopped by Ctrl-C, SIGTERM or SIGHUP
 )";

@@ -1,0 +1,310 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/commands/command.h"
+#include "app/console/console.h"
+#include "app/console/json_text.h"
+#include "app/console/prometheus_text.h"
+#include "app/console/table.h"
+#include "app/report/result_folder.h"
+#include "base/enum_table.h"
+#include "base/error.h"
+#include "watch/judge.h"
+#include "watch/sources.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// The command line of `fsdpbench watch`.
+struct WatchArguments {
+  std::vector<std::string> sources;
+  double every_s = 1;
+  double for_s = 0;  ///< 0: until Ctrl-C
+  double hang_s = 12;
+  bool once = false;
+  bool stopped = false;
+  bool json = false;
+  std::string metrics;
+};
+
+constexpr std::size_t kMostRows = 24;
+
+std::int64_t watcher_now_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+std::string ago_text(std::int64_t time_ns, std::int64_t now_ns) {
+  return time_ns < 0 ? "-" : fmt::format("{:.1f}", std::max(0.0, static_cast<double>(now_ns - time_ns) * 1e-9));
+}
+
+/// What is said of a rank: "late rank", "hang"; empty: nothing.
+std::string watched_state(const watch::Judgement& judgement, int rank, const std::string& communicator) {
+  for (const watch::Accusation& one : judgement.all) {
+    if (!one.communicator.empty() && !communicator.empty() && one.communicator != communicator) continue;
+    if (std::ranges::find(one.ranks, rank) != one.ranks.end()) return std::string(to_string(one.verdict));
+  }
+  return "";
+}
+
+std::string ranks_table(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
+  Table table;
+  table.title = "Ranks";
+  table.header = {"rank", "host", "heard s ago", "step", "step ms", "waits ms", ""};
+  std::size_t left = 0;
+  for (const auto& [rank, view] : job.ranks) {
+    const std::string state = watched_state(judgement, rank, "");
+    if (table.rows.size() >= kMostRows && state.empty()) {
+      ++left;
+      continue;
+    }
+    const watch::Step* step = view.steps.empty() ? nullptr : &view.steps.back();
+    table.rows.push_back({fmt::format("{}", rank), view.host.empty() ? "-" : view.host,
+                          ago_text(view.heard.newest_ns(), now_ns),
+                          step == nullptr ? "-" : fmt::format("{}", step->number),
+                          step == nullptr ? "-" : fmt::format("{:.1f}", step->step_ms),
+                          step == nullptr || step->waits_ms < 0 ? "-" : fmt::format("{:.1f}", step->waits_ms), state});
+  }
+  if (table.rows.empty()) return "";
+  return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} ranks more\n", left) : "");
+}
+
+std::string communicators_table(const watch::JobView& job, const watch::Judgement& judgement) {
+  Table table;
+  table.title = "Communicators";
+  table.header = {"communicator", "source", "ranks", "newest", "collective", "waited for", ""};
+  std::size_t left = 0;
+  for (const auto& [key, one] : job.communicators) {
+    std::int64_t newest = -1, oldest = -1;
+    std::string name, states;
+    for (const auto& [rank, member] : one.members) {
+      const std::int64_t own = member.operations.empty() ? -1 : member.operations.back().sequence;
+      if (own > newest) newest = own, name = member.operations.back().name;
+      if (oldest < 0 || own < oldest) oldest = own;
+    }
+    for (const watch::Accusation& accusation : judgement.all) {
+      if (accusation.communicator == one.name && states.empty()) states = to_string(accusation.verdict);
+    }
+    if (table.rows.size() >= kMostRows && states.empty()) {
+      ++left;
+      continue;
+    }
+    std::string behind;
+    for (const auto& [rank, member] : one.members) {
+      const std::string state = watched_state(judgement, rank, one.name);
+      if (!state.empty()) behind += fmt::format("{}{}", behind.empty() ? "" : " ", rank);
+    }
+    table.rows.push_back(
+        {one.name, one.source,
+         one.size > 0 ? fmt::format("{} of {}", one.members.size(), one.size) : fmt::format("{}", one.members.size()),
+         newest == oldest ? fmt::format("{}", newest) : fmt::format("{} to {}", oldest, newest), name,
+         behind.empty() ? "" : "rank " + behind, states});
+  }
+  if (table.rows.empty()) return "";
+  return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} communicators more\n", left) : "");
+}
+
+/// Sentences in lines of at most so many columns: a picture that is drawn anew has no line that is longer.
+std::string folded(const std::string& text, std::size_t columns) {
+  if (columns == 0) return text;
+  std::string lines;
+  std::size_t column = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (column > 0 && column + 1 + width_of(word) >= columns) lines += '\n', column = 0;
+    if (column > 0) lines += ' ', ++column;
+    lines += word;
+    column += width_of(word);
+    if (end < text.size() && text[end] == '\n') lines += '\n', column = 0;
+    at = end + 1;
+  }
+  return lines;
+}
+
+std::string verdict_line(const watch::Judgement& judgement) {
+  return text_line(fmt::format("{}: {}", to_string(judgement.verdict), judgement.sentence));
+}
+
+/// `columns`: of the terminal; 0: lines may be long.
+std::string watch_text(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns,
+                       std::size_t columns) {
+  std::string text = verdict_line(judgement);
+  for (std::size_t i = 1; i < judgement.all.size() && i < kMostRows; ++i) {
+    text += text_line(fmt::format("- {}: {}", to_string(judgement.all[i].verdict), judgement.all[i].sentence));
+  }
+  text = folded(text, columns) + ranks_table(job, judgement, now_ns) + communicators_table(job, judgement);
+  std::string notes;
+  for (const auto* all : {&judgement.notes, &job.notes}) {
+    for (const std::string& note : *all) {
+      if (note != judgement.sentence) notes += text_line("- " + note);
+    }
+  }
+  return text + (notes.empty() ? "" : "\n" + folded(notes, columns));
+}
+
+nlohmann::json watch_json(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
+  nlohmann::json out{{"kind", "watch"},
+                     {"schema_version", 1},
+                     {"verdict", to_string(judgement.verdict)},
+                     {"sentence", judgement.sentence},
+                     {"accusations", nlohmann::json::array()},
+                     {"communicators", job.communicators.size()},
+                     {"ranks", job.ranks.size()},
+                     {"notes", judgement.notes}};
+  if (now_ns >= 0) out["as_of_ns"] = now_ns;
+  for (const watch::Accusation& one : judgement.all) {
+    nlohmann::json accusation{{"verdict", to_string(one.verdict)}, {"ranks", one.ranks}, {"sentence", one.sentence}};
+    if (!one.communicator.empty()) accusation["communicator"] = one.communicator;
+    if (one.sequence >= 0) accusation["sequence"] = one.sequence;
+    if (one.since_ns >= 0) accusation["since_ns"] = one.since_ns;
+    if (one.share > 0) {
+      accusation["share"] = one.share;
+      accusation["share_ci_low"] = one.share_low;
+      accusation["share_ci_high"] = one.share_high;
+    }
+    out["accusations"].push_back(std::move(accusation));
+  }
+  for (const std::string& note : job.notes) out["notes"].push_back(note);
+  return out;
+}
+
+/// For the textfile collector of node_exporter.
+std::string watch_metrics(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
+  std::string text =
+      "# HELP fsdpbench_watch_verdict 1 for what the job is: clean, unknown, or the worst that is wrong.\n"
+      "# TYPE fsdpbench_watch_verdict gauge\n";
+  for (const watch::Verdict verdict : kEnumerators<watch::Verdict>) {
+    text += fmt::format("fsdpbench_watch_verdict{{verdict=\"{}\"}} {}\n", to_string(verdict),
+                        verdict == judgement.verdict ? 1 : 0);
+  }
+  text +=
+      "# HELP fsdpbench_watch_accused 1 for a rank, or a communicator without a rank, and what is said of it.\n"
+      "# TYPE fsdpbench_watch_accused gauge\n";
+  std::string shares;
+  for (const watch::Accusation& one : judgement.all) {
+    std::vector<std::string> ranks;
+    for (const int rank : one.ranks) ranks.push_back(fmt::format("{}", rank));
+    if (ranks.empty()) ranks.emplace_back();
+    for (const std::string& rank : ranks) {
+      const std::string labels =
+          fmt::format("rank=\"{}\",communicator=\"{}\"", rank, prometheus_label(one.communicator));
+      text += fmt::format("fsdpbench_watch_accused{{verdict=\"{}\",{}}} 1\n", to_string(one.verdict), labels);
+      if (one.share > 0) shares += fmt::format("fsdpbench_watch_late_share{{{}}} {}\n", labels, one.share);
+    }
+  }
+  if (!shares.empty()) {
+    text +=
+        "# HELP fsdpbench_watch_late_share Of the time, how much the others wait for a late rank.\n"
+        "# TYPE fsdpbench_watch_late_share gauge\n" +
+        shares;
+  }
+  if (const std::int64_t newest_ns = job.newest_ns(); newest_ns >= 0 && now_ns >= 0) {
+    text += fmt::format(
+        "# HELP fsdpbench_watch_newest_seconds Unix time of the newest record.\n"
+        "# TYPE fsdpbench_watch_newest_seconds gauge\nfsdpbench_watch_newest_seconds {:.3f}\n",
+        static_cast<double>(newest_ns) * 1e-9);
+  }
+  return text;
+}
+
+int code_of(watch::Verdict verdict) {
+  static constexpr EnumTable<watch::Verdict, ExitCode> kCodes{
+      ExitCode::rank_failed, ExitCode::rank_failed,  ExitCode::rank_failed, ExitCode::below_floor,
+      ExitCode::below_floor, ExitCode::inconclusive, ExitCode::ok};
+  return static_cast<int>(kCodes[verdict]);
+}
+
+/// Watches until it is interrupted or the time is over; returns the code of the last verdict.
+int watch_job(const WatchArguments& arguments) {
+  watch::Sources sources(arguments.sources, parse_json);
+  watch::JobView job;
+  const watch::JudgeOptions options{static_cast<std::int64_t>(arguments.hang_s * 1e9), arguments.stopped};
+  const bool draws = !arguments.json && terminal_columns(stdout) > 0 && !arguments.once;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.for_s);
+  std::string said;
+  for (;;) {
+    const std::int64_t clock_ns = watcher_now_ns();
+    sources.read(job, clock_ns, arguments.once, [] { return false; });
+    const std::int64_t now_ns = arguments.once ? job.newest_ns() : std::max(clock_ns, job.newest_ns());
+    const watch::Judgement judgement = judge(job, now_ns, options);
+    if (!arguments.metrics.empty()) write_file(arguments.metrics, watch_metrics(job, judgement, now_ns));
+    if (arguments.once) {
+      console().print(arguments.json ? json_text(watch_json(job, judgement, now_ns))
+                                     : watch_text(job, judgement, now_ns, 0));
+      return code_of(judgement.verdict);
+    }
+    // Sentences have seconds in them that grow: one line each time that something else is said.
+    const std::string now_said = fmt::format("{} {}", to_string(judgement.verdict), [&] {
+      std::string whom;
+      for (const watch::Accusation& one : judgement.all) {
+        whom += fmt::format("{} {} {} ", to_string(one.verdict), one.communicator, one.sequence);
+        for (const int rank : one.ranks) whom += fmt::format("{} ", rank);
+      }
+      return whom;
+    }());
+    if (draws) {
+      console().redraw(watch_text(job, judgement, now_ns, terminal_columns(stdout)));
+    } else if (now_said != said) {
+      console().print(arguments.json ? json_line(watch_json(job, judgement, now_ns)) + "\n" : verdict_line(judgement));
+    }
+    said = now_said;
+    const auto next = std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.every_s);
+    if (arguments.for_s > 0 && next >= until) return code_of(judgement.verdict);
+    std::this_thread::sleep_until(next);
+  }
+}
+
+constexpr const char* kWatchHelp =
+    R"(SOURCE is what a job writes anyway, a file or a folder of such files, recognised by content:
+  flight recorder  dumps of PyTorch, pickle or JSON, one per rank, of NCCL or gloo
+  NCCL Inspector   the .log files of its profiler plugin, as they grow
+  step handler     what fsdpbench.torch.step() writes where FSDPBENCH_WATCH names a folder: both, and signs of life
+No profiler runs, and nothing is sent to the job. A rank is called late, silent or hanging by evidence that is named;
+where there is too little, the verdict is unknown. docs/watch.md has the rules.
+
+Without --once the table is drawn anew until Ctrl-C; into a file or pipe goes one line whenever the verdict changes.
+
+Examples
+  fsdpbench watch /shared/watch
+  fsdpbench watch nccl-inspector-4711 --metrics /var/lib/node_exporter/fsdpbench-watch.prom
+  fsdpbench watch /tmp/nccl_trace --once --stopped
+
+Exit codes: 0 clean, 2 a source that cannot be read, 4 metrics that cannot be written, 5 a hang, a silent rank or a
+mismatch, 10 a late rank or slow communicator, 11 not enough to say.
+)";
+
+}  // namespace
+
+Command watch_command() {
+  const auto watched = std::make_shared<WatchArguments>();
+  Command command("watch", CommandGroup::understand, "Name a late rank or a hang in a job that runs", kWatchHelp);
+  command.argument("SOURCE", &watched->sources, "Files, or folders of them").counts = {1, 10'000};
+  command.flag("--once", watched->once, "Read what is there, print, and end");
+  command.option("--every", &watched->every_s, "SECONDS", "From one look to the next; default 1");
+  command.option("--for", &watched->for_s, "SECONDS", "End after this time; default: at Ctrl-C");
+  command.option("--hang", &watched->hang_s, "SECONDS",
+                 "No rank of a healthy job waits so long in a collective; default 12");
+  command.flag("--stopped", watched->stopped, "The job goes on no more: whatever waits, hangs");
+  command.flag("--json", watched->json, "Print JSON: one object, or one line per change");
+  command.option("--metrics", &watched->metrics, "FILE", "Write metrics for Prometheus there at each look");
+  command.check = [watched] {
+    if (!(watched->every_s >= 0.05 && watched->every_s <= 3600))
+      throw ConfigError("--every must be from 0.05 to 3600 seconds.");
+    if (!(watched->for_s >= 0 && watched->for_s <= 1e8))
+      throw ConfigError("--for must be from 0 to 100000000 seconds.");
+    if (!(watched->hang_s >= 1 && watched->hang_s <= 1e6))
+      throw ConfigError("--hang must be from 1 to 1000000 seconds.");
+  };
+  command.body = [watched](const Call&) { return watch_job(*watched); };
+  return command;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace fsdpbench::watch {
+
+/// One collective as one rank saw it. Times are Unix time in nanoseconds; -1: not told.
+struct Operation {
+  std::int64_t sequence = 0;  ///< its number in its communicator, the same on all ranks
+  std::string name{};         ///< "all_reduce", "ReduceScatter"
+  std::string shape{};        ///< must be the same on all ranks; empty: not told, or it may differ
+  std::int64_t bytes = -1;
+  std::int64_t came_ns = -1;  ///< when the rank's host began it
+  std::int64_t told_ns = -1;  ///< the latest time that its record has
+  std::int64_t took_ns = -1;  ///< from this rank's coming to its end, by the clock of what ran it
+  bool done = true;
+  bool timed_out = false;  ///< the library gave it up
+};
+
+/// When something was heard of somebody, as Unix time in nanoseconds.
+class Signs {
+ public:
+  void add(std::int64_t time_ns);
+  std::int64_t newest_ns() const { return newest_ns_; }  ///< -1: nothing yet
+
+  /// How long there were signs after `time_ns`, a gap counted as kMostGap_ns at most: where everybody pauses, as while
+  /// a checkpoint is written, nobody falls silent.
+  std::int64_t active_after_ns(std::int64_t time_ns) const;
+  static constexpr std::int64_t kMostGap_ns = 3'000'000'000;
+
+ private:
+  std::deque<std::int64_t> times_;  // at least kApart_ns apart
+  std::int64_t newest_ns_ = -1;
+};
+
+/// One rank in one communicator.
+struct Member {
+  std::deque<Operation> operations;  ///< by sequence; the newest ones
+  Signs heard;                       ///< as of when its source tells
+};
+
+enum class Lateness : std::uint8_t {
+  none,      ///< nothing tells who came last
+  arrivals,  ///< came_ns: whoever comes last is late
+  waits,     ///< took_ns: whoever waits least came last
+};
+
+struct Communicator {
+  std::string source;          ///< "flight recorder", "NCCL Inspector"
+  std::string name;            ///< as its source calls it
+  std::vector<int> ranks;      ///< its members as far as its source tells; empty: it does not
+  int size = 0;                ///< 0: not told
+  int nodes = 0;               ///< 0: not told
+  bool tells_pending = false;  ///< its source tells of operations that have not ended
+  Lateness lateness = Lateness::none;
+  std::map<int, Member> members;
+};
+
+/// A step as one rank timed it.
+struct Step {
+  std::int64_t number = 0;
+  std::int64_t ended_ns = 0;
+  double step_ms = 0;
+  double waits_ms = -1;  ///< negative: not told
+};
+
+/// What is known of one process.
+struct RankView {
+  std::string host;
+  bool ended = false;      ///< it said so itself, at the end of its program
+  Signs heard;             ///< none: its sources tell no time of their own
+  std::deque<Step> steps;  ///< the newest ones
+};
+
+/// All that the sources have told so far, of whatever kind.
+struct JobView {
+  std::map<std::string, Communicator> communicators;  ///< by source and name
+  std::map<int, RankView> ranks;                      ///< by global rank, where the source tells those
+  int world = 0;                                      ///< ranks of the job; 0: not told
+  std::vector<std::string> notes;                     ///< what could not be read, for people
+
+  std::int64_t newest_ns() const;  ///< the latest time that any record has; -1: none has one
+};
+
+/// What a member keeps: enough for a window of the judge, not the job's history.
+inline constexpr std::size_t kMostOperations = 2'000;
+inline constexpr std::size_t kMostSteps = 2'000;
+
+/// Adds an operation, or replaces what was told of it before.
+void add_operation(Member& member, Operation operation);
+void add_step(RankView& rank, const Step& step);
+
+}  // namespace fsdpbench::watch

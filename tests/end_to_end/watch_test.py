@@ -1,0 +1,166 @@
+#!/usr/bin/python3
+"""watch: what real jobs of PyTorch wrote (tests/watch/record.py), read at once and while it changes.
+
+    watch_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import fcntl
+import json
+import os
+import pty
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tarfile
+import termios
+from pathlib import Path
+
+import program
+from program import BAD_INPUT, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, RANK_FAILED, Program
+
+SLOW, INCONCLUSIVE = 10, 11
+
+
+def inspector_line(rank: int, number: int, took_us: int, told_us: int, communicator: str = "0xa") -> str:
+    """As plugins/profiler/inspector/inspector_json.cc of NCCL writes it."""
+    return json.dumps({
+        "header": {"id": communicator, "comm_name": "unknown", "rank": rank, "n_ranks": 4, "nnodes": 2},
+        "metadata": {"inspector_output_format_version": "v4.0", "git_rev": "", "rec_mechanism": "nccl_profiler_interface",
+                     "dump_timestamp_us": told_us, "hostname": f"node-{rank}", "pid": 100 + rank},
+        "coll_perf": {"coll": "AllGather", "coll_sn": number, "coll_msg_size_bytes": 1 << 24, "coll_exec_time_us": took_us,
+                      "coll_timing_source": "kernel_gpu", "coll_algobw_gbs": 1.0, "coll_busbw_gbs": 1.0}})
+
+
+class Watch(Program):
+    def recorded(self, case: str, folder: str = "") -> str:
+        place = self.folder / (folder or case)
+        place.mkdir(exist_ok=True)
+        with tarfile.open(program.SOURCE / f"tests/watch/recorded/{case}.tar.xz") as archive:
+            archive.extractall(place, filter="data") if sys.version_info >= (3, 12) else archive.extractall(place)
+        return str(place)
+
+    def once(self, *words: str) -> tuple[int, dict]:
+        done = self.watch(*words, "--once", "--json")
+        return done.returncode, json.loads(done.stdout)
+
+    def watch(self, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run([program.PROGRAM, "watch", *words], cwd=self.folder, capture_output=True, text=True,
+                              timeout=PATIENCE_S)
+
+    def test_a_clean_job_is_clean(self) -> None:
+        code, said = self.once(self.recorded("clean"))
+        self.assertEqual((code, said["verdict"], said["accusations"]), (OK, "clean", []), said)
+
+    def test_the_late_rank_is_named_by_its_steps_and_by_its_collectives(self) -> None:
+        code, said = self.once(self.recorded("late"))
+        self.assertEqual((code, said["verdict"]), (SLOW, "late rank"))
+        self.assertEqual([one["ranks"] for one in said["accusations"]], [[2], [2]])
+        for one in said["accusations"]:
+            self.assertGreater(one["share_ci_low"], 0.1)
+        for left in ("steps_*.jsonl", "flight_*.json"):  # either kind of file is enough
+            folder = Path(self.recorded("late", left[:4]))
+            for path in folder.glob(left):
+                path.unlink()
+            code, said = self.once(str(folder))
+            self.assertEqual((code, [one["ranks"] for one in said["accusations"]]), (SLOW, [[2]]), said)
+
+    def test_the_rank_that_was_stopped_is_named_and_not_those_that_wait(self) -> None:
+        code, said = self.once(self.recorded("hang"))
+        self.assertEqual((code, said["verdict"]), (RANK_FAILED, "hang"))
+        self.assertEqual([(one["ranks"], one["sequence"]) for one in said["accusations"]], [([2], 35)])
+        done = self.watch("hang", "--once", "--hang", "1000")
+        self.assertEqual(done.returncode, INCONCLUSIVE, done.stdout)
+
+    def test_the_pickles_of_pytorch_say_no_more_than_they_know(self) -> None:
+        native = str(program.SOURCE / "tests/watch/recorded/native")
+        code, said = self.once(native)
+        self.assertEqual((code, said["verdict"]), (INCONCLUSIVE, "unknown"))
+        self.assertIn("to which rank 2 has not come; the dumps do not tell for how long", said["sentence"])
+        code, said = self.once(native, "--stopped")
+        self.assertEqual((code, said["accusations"][0]["ranks"]), (RANK_FAILED, [2]))
+
+    def write_inspector(self, late: int, name: str) -> str:
+        luck = random.Random(4)
+        folder = self.folder / name
+        folder.mkdir()
+        for rank in range(4):
+            lines = []
+            luck_of_rank = random.Random(rank)
+            for number in range(200):
+                waits = 400 if rank == late else 15_000 if late >= 0 else luck_of_rank.randrange(2_000)
+                lines.append(inspector_line(rank, number, waits + luck.randrange(2_000), 1_748_030_377_000_000 + number * 50_000))
+            (folder / f"node-{rank}-pid{rank}.log").write_text("\n".join(lines) + "\n")
+        return str(folder)
+
+    def test_files_of_ncclss_inspector(self) -> None:
+        code, said = self.once(self.write_inspector(-1, "clean_inspector"))
+        self.assertEqual((code, said["verdict"]), (OK, "clean"), said)
+        code, said = self.once(self.write_inspector(3, "late_inspector"))
+        self.assertEqual((code, said["accusations"][0]["ranks"], said["accusations"][0]["communicator"]), (SLOW, [3], "0xa"))
+
+    def test_wrong_input_is_an_error_with_a_sentence(self) -> None:
+        (self.folder / "empty").mkdir()
+        (self.folder / "text").write_text("hello\n")
+        (self.folder / "code_1").write_bytes(b"\x80\x02cos\nsystem\n(X\x02\0\0\0lstR.")
+        for words, sentence in ((("nothing",), "there is no such file"), (("empty",), "has no files"),
+                                (("text",), "neither JSON nor a pickle"), (("code_1",), "nothing of it is run"),
+                                (("text", "--hang", "0"), "--hang must be"), (("text", "--every", "nan"), "--every must be")):
+            done = self.watch(*words, "--once")
+            self.assertEqual(done.returncode, BAD_INPUT, done.stdout + done.stderr)
+            self.assertIn(sentence, done.stderr)
+            self.assertEqual(done.stdout, "")
+
+    def test_a_line_for_each_change_until_ctrl_c(self) -> None:
+        folder = Path(self.recorded("clean", "job"))
+        process = self.start("watch", "job", "--every", "0.1", "--metrics", "watch.prom")
+        self.assertTrue(process.stdout.readline().startswith("clean: "))
+        # The same job goes on, and hangs: each file is replaced, as its writer does.
+        for path in sorted(Path(self.recorded("hang", "later")).iterdir()):
+            shutil.copy(path, folder / (path.name + ".tmp"))
+            (folder / (path.name + ".tmp")).replace(folder / path.name)
+        for line in process.stdout:
+            if line.startswith("hang: Rank 2 has not come"):
+                break
+        else:
+            self.fail("it ended before it named the rank")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        metrics = (self.folder / "watch.prom").read_text()
+        self.assertIn('fsdpbench_watch_verdict{verdict="clean"} ', metrics)
+
+    def test_a_terminal_has_a_table_that_is_drawn_anew(self) -> None:
+        mine, its = pty.openpty()
+        self.addCleanup(os.close, mine)
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
+        process = subprocess.Popen([program.PROGRAM, "watch", self.recorded("late"), "--every", "0.1"], stdout=its, stderr=its,
+                                   env=program.environment(TERM="xterm"))
+        os.close(its)
+        drawn = b""
+        while drawn.count(b"Communicators") < 3:
+            drawn += os.read(mine, 65536)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=PATIENCE_S), INTERRUPTED)
+        picture = drawn.split(b"late rank: Rank 2 of")[1]
+        up = int(re.findall(rb"\x1b\[(\d+)A", drawn)[0])
+        self.assertEqual(up, picture.count(b"\n"), picture)  # the next one begins where this did
+        lines = [re.sub(rb"\x1b\[[0-9]*[A-Z]", b"", line).decode().rstrip() for line in picture.split(b"\n")]
+        self.assertLess(max(map(len, lines[1:])), 60)
+        self.assertIn("of the last 9 s.", " ".join(lines))  # folded, not cut
+
+    def test_metrics_name_the_rank(self) -> None:
+        self.watch(self.recorded("late"), "--once", "--metrics", "watch.prom")
+        metrics = (self.folder / "watch.prom").read_text()
+        self.assertIn('fsdpbench_watch_verdict{verdict="late rank"} 1\n', metrics)
+        self.assertIn('fsdpbench_watch_accused{verdict="late rank",rank="2",communicator=""} 1\n', metrics)
+        self.assertIn('fsdpbench_watch_late_share{rank="2",communicator=""} 0.', metrics)
+        done = self.watch("late", "--once", "--metrics", "no/folder/watch.prom")
+        self.assertEqual(done.returncode, CANNOT_WRITE, done.stderr)
+
+
+if __name__ == "__main__":
+    program.main()
