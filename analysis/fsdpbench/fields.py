@@ -1224,6 +1224,7 @@ class Change(Record):
     ratio: Optional[float] = field("number", "", "", "now / before; absent if one is missing")
     ratio_low: Optional[float] = field("number", "", "", "lower end of its interval")
     ratio_high: Optional[float] = field("number", "", "", "upper end")
+    at_most: Optional[float] = field("number", "", "", "how many times as bad it is at most, with 96 % certainty")
     left_out: List[str] = field("list of text", "", "", "results of the baseline that are outliers")
 
 
