@@ -561,6 +561,7 @@ class Acceptance(Record):
     rendezvous: Rendezvous = field("object", "Rendezvous", "", "How the ranks came together.")
     others_share: float = field("number", "", "", "share of the busiest host's processors that other programs took meanwhile, as a fraction")
     transports: List[str] = field("list of text", "", "", "what carried the bytes of each rank; empty: it does not know")
+    host_links: Records[HostLink] = field("list of object", "HostLink", "", "links of the hosts, before and after")
     scales: Records[Scale] = field("list of object", "Scale", "", "collectives of the most frequent unit, in groups of ranks")
     lateness: Optional[LatenessReport] = field("object", "LatenessReport", "", "waiting and moving bytes; absent if no rank was compared")
     arms: Arms = field("object", "Arms", "", "Parts of a step, alone and together.")
@@ -641,6 +642,17 @@ class ClockOffset(Record):
     offset_ns: int = field("whole number", "", "ns", "offset of its clock")
     residual_ns: int = field("whole number", "", "ns", "error that the offset may have")
     same_clock: bool = field("true or false", "", "", "whether both read the same clock")
+
+
+class HostLink(Record):
+    """A network interface or an InfiniBand port of a host."""
+
+    host: str = field("text", "", "", "name of its host")
+    name: str = field("text", "", "", "`eth0`, `mlx5_2 port 1`")
+    up: bool = field("true or false", "", "", "whether it was up when all was measured")
+    gbit_per_s: float = field("number", "", "Gbit/s", "its rate; 0: not known")
+    changes: int = field("whole number", "", "", "how often it went down or came up meanwhile")
+    more_errors: Dict[str, int] = field("map of whole number", "", "", "errors that were counted meanwhile, by the name of their counter")
 
 
 class Scale(Record):
@@ -1224,6 +1236,7 @@ class Change(Record):
     ratio: Optional[float] = field("number", "", "", "now / before; absent if one is missing")
     ratio_low: Optional[float] = field("number", "", "", "lower end of its interval")
     ratio_high: Optional[float] = field("number", "", "", "upper end")
+    at_most: Optional[float] = field("number", "", "", "how many times as bad it is at most, with 96 % certainty")
     left_out: List[str] = field("list of text", "", "", "results of the baseline that are outliers")
 
 

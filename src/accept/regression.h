@@ -37,8 +37,8 @@ struct BaselineFigure {
 };
 
 /// All figures of all `results`, in the order in which they first occur. Of several results one whose value is off the
-/// median of the others is left out, again and again until none is, as SuperBench makes its baselines; not by a fixed
-/// threshold alone, but by allowed_shortfall() in either direction. Never leaves fewer than three, or half of them.
+/// others is left out, again and again until none is, as SuperBench makes its baselines; not by a fixed threshold
+/// alone, but by Student's test with the scatter of the others. Never leaves fewer than three, or half of them.
 std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> results);
 
 /// What a comparison of a figure rests on, the best first.
@@ -60,6 +60,7 @@ struct Change {
   double ratio = 1;  ///< now / before; 1 if one is missing
   double low = 1;    ///< of its interval
   double high = 1;
+  double at_most = 1;  ///< how many times as bad it is at most, with 96 % certainty
   ChangeEvidence evidence = ChangeEvidence::none;
   bool better = false;                ///< as certainly as a failing one is worse
   std::vector<std::string> left_out;  ///< as in BaselineFigure
@@ -69,18 +70,24 @@ struct Change {
 inline constexpr double kChangeThreshold = 0.05;
 
 /// Holds the figures of `now` (one result, or several of the same machine) against those of `baseline`, none empty.
-/// A figure fails if it may be worse by `threshold` and is worse for certain, by the best evidence there is:
+/// A figure has one of three answers, so that none is given by chance more often than is said here:
+/// - fail: it is worse for certain, by half of `threshold` or more, and may be worse by all of it. All figures together
+///   accuse an unchanged machine in at most two of a hundred gates (Bonferroni).
+/// - pass: that it is worse by `threshold` is excluded with 96 % (Change::at_most): a figure that is worse by so much
+///   passes in at most five of a hundred gates.
+/// - inconclusive: neither. More results, on either side, make it rarer.
+/// What is certain, by the best evidence there is:
 /// - results: the scatter of the baseline's results, of logarithms; with it the interval in which a new result of an
-///   unchanged machine lies (Student's prediction interval). A figure's own few results say little of their scatter, so
-///   one that is smaller is averaged with that of all figures of the same unit, which counts as up to six results more
-///   (a moderated variance; G. Smyth, Statistical Applications in Genetics 3, 2004). All figures together accuse an
-///   unchanged machine in one or two of a hundred gates (Bonferroni).
+///   unchanged machine lies (Student's prediction interval, of medians). A figure's own few results say little of their
+///   scatter, so one that is smaller is averaged with that of all figures of the same unit, which counts as up to six
+///   results more (a moderated variance; G. Smyth, Statistical Applications in Genetics 3, 2004). A part of another
+///   figure neither lends nor fails: the whole does.
 /// What other programs took of the processors widens every interval: without them a figure could have been better by
 /// 1 / (1 - that share), before and now.
 /// - samples: metrics::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real.
 /// Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only explain another
-/// figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so are a measured
-/// figure of 0 and one that could be half as good again without being seen.
+/// figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so is a measured figure
+/// of 0.
 std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
                                   double threshold = kChangeThreshold);
 

@@ -136,7 +136,7 @@ TEST(Changes, IntervalsWithoutSamplesMustNotMeet) {
   near.value = {90, 84, 96, 20};
   far.value = {85, 82, 88, 20};
   const std::vector<ResultFigures> all{result("a", {before})};
-  EXPECT_EQ(only(all, near).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(only(all, near).judgement.verdict, Verdict::inconclusive) << "it may be 20 % worse";
   EXPECT_EQ(only(all, far).judgement.verdict, Verdict::fail);
   EXPECT_EQ(only(all, far).evidence, ChangeEvidence::intervals);
 }
@@ -260,6 +260,87 @@ TEST(Changes, OneFigureThatIsWorseIsFound) {
     EXPECT_GE(r.found, r.gates * 19 / 20) << results << " results, noise " << noise << ", loss " << loss;
     RecordProperty(fmt::format("found_{}_{}", results, loss), r.found);
   }
+}
+
+/// What the figures of a run look like to a gate: a step with its samples, scattering by `within` in a result and by
+/// `between` from result to result, what was exposed of it, and bytes.
+ResultFigures run_of(std::mt19937_64& random, double between, double within, double slower = 1) {
+  std::normal_distribution<double> normal(0, 1);
+  const double result_scale = std::exp(between * normal(random));
+  std::vector<double> steps;
+  for (int i = 0; i < 12; ++i) steps.push_back(slower * 72 * result_scale * std::exp(within * normal(random)));
+  MeasuredFigure exposed = time_of("exposed communication", {4.4 * std::exp(0.1 * normal(random))});
+  exposed.explains = true;
+  MeasuredFigure bytes = time_of("peak memory", {1000});
+  bytes.unit = "B";
+  bytes.counted = true;
+  return result("r", {time_of("step time", steps), exposed, bytes});
+}
+
+struct Answers {
+  int gates = 0, fail = 0, pass = 0;
+};
+
+Answers run_gates(int results, int gated, double between, double slower) {
+  std::mt19937_64 random(11);
+  Answers answers;
+  for (; answers.gates < 1000; ++answers.gates) {
+    std::vector<ResultFigures> baseline, now;
+    for (int k = 0; k < results; ++k) baseline.push_back(run_of(random, between, 0.0055));
+    for (int k = 0; k < gated; ++k) now.push_back(run_of(random, between, 0.0055, slower));
+    std::vector<Judgement> all;
+    for (const Change& c : judge_changes(baseline, now)) all.push_back(c.judgement);
+    const Verdict verdict = overall(all);
+    answers.fail += static_cast<int>(verdict == Verdict::fail);
+    answers.pass += static_cast<int>(verdict == Verdict::pass);
+  }
+  return answers;
+}
+
+/// However much results scatter: an unchanged machine is not accused, and what is 5 % worse does not pass.
+TEST(Changes, NeitherAnswerIsGivenByChance) {
+  for (const int results : {3, 5, 10}) {
+    for (const int gated : {1, 3}) {
+      for (const double between : {0.005, 0.02, 0.15}) {
+        const Answers same = run_gates(results, gated, between, 1), worse = run_gates(results, gated, between, 1.05);
+        EXPECT_LE(same.fail, same.gates / 50) << results << " results, " << gated << " gated, " << between;
+        EXPECT_LE(worse.pass, worse.gates / 20) << results << " results, " << gated << " gated, " << between;
+      }
+    }
+  }
+}
+
+TEST(Changes, FivePercentIsFoundTheMoreOftenTheMoreResults) {
+  for (const auto& [results, gated, between] :
+       {std::tuple{3, 1, 0.0025}, {5, 1, 0.006}, {5, 3, 0.008}, {10, 1, 0.009}, {10, 3, 0.013}}) {
+    const Answers same = run_gates(results, gated, between, 1), worse = run_gates(results, gated, between, 1.05);
+    RecordProperty(fmt::format("found_{}_{}_{}", results, gated, between), worse.fail);
+    EXPECT_GE(worse.fail, worse.gates * 95 / 100) << results << " results, " << gated << " gated, " << between;
+    EXPECT_GE(same.pass, same.gates * 95 / 100) << results << " results, " << gated << " gated, " << between;
+  }
+  for (const double between : {0.007, 0.01, 0.015}) {
+    int before = 0;
+    for (const int results : {3, 5, 10}) {
+      const int found = run_gates(results, 1, between, 1.05).fail;
+      RecordProperty(fmt::format("by_{}_{}", results, between), found);
+      EXPECT_GT(found, before) << results << " results, " << between;
+      before = found;
+    }
+  }
+}
+
+TEST(Changes, APartOfAnotherFigureIsShownAndNotJudged) {
+  std::vector<ResultFigures> all;
+  MeasuredFigure part = time_of("exposed communication", {4});
+  part.explains = true;
+  for (const double value : {4.0, 4.01, 3.99}) {
+    part.value = median_interval({value});
+    all.push_back(result("a", {part}));
+  }
+  part.value = median_interval({8});
+  const Change c = only(all, part);
+  EXPECT_EQ(c.judgement.verdict, Verdict::unrated);
+  EXPECT_GT(c.low, 1.5) << "the interval says so all the same";
 }
 
 }  // namespace

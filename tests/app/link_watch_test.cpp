@@ -78,6 +78,12 @@ TEST(HostLinks, AnErrorThatWasCountedMeanwhileIsToldAndFailsNobody) {
   EXPECT_EQ(report.verdict, Verdict::pass) << acceptance_table(report);
   EXPECT_THAT(acceptance_table(report), HasSubstr("mlx5_2 port 1 of node counted 12 more symbol_error while it was measured"));
   EXPECT_THAT(acceptance_markdown(report), HasSubstr("\n- host links: mlx5_2 port 1 of node counted 12 more"));
+  const nlohmann::json links = acceptance_json(report, m, World{}, nlohmann::json())["host_links"];
+  ASSERT_THAT(links, SizeIs(2)) << "8 ranks of one host have the same";
+  EXPECT_EQ(links[1]["name"], "mlx5_2 port 1");
+  EXPECT_EQ(links[1]["gbit_per_s"], 400);
+  EXPECT_EQ(links[1]["changes"], 0);
+  EXPECT_EQ(links[1]["more_errors"], nlohmann::json({{"symbol_error", 12}, {"port_rcv_errors", 0}}));
   EXPECT_THAT(acceptance_metrics(report), HasSubstr("figure=\"mlx5_2 port 1 of node\",host=\"node\",nic=\"mlx5_2 port 1\"} 1\n"));
 }
 

@@ -10,6 +10,7 @@
 
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/judgement_files.h"
+#include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
 #include "app/collectives/collectives_json.h"
 #include "app/console/json_fields.h"
@@ -67,7 +68,9 @@ std::string acceptance_headline(const AcceptanceReport& r) {
 }
 
 /// What changes no verdict, and should be looked at all the same.
-bool warns(const Judgement& j) { return j.rule == kHostLinkRule && j.verdict == Verdict::unrated; }
+bool warns(const Judgement& j) {
+  return (j.rule == kHostLinkRule || j.rule == kKernelLogRule) && j.verdict == Verdict::unrated;
+}
 
 /// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
 std::vector<std::string> first_lines(const AcceptanceReport& r) {
@@ -319,6 +322,25 @@ const Fields<ScaleRow>& fields<ScaleRow>() {
 }
 
 template <>
+const Fields<WatchedLink>& fields<WatchedLink>() {
+  using W = WatchedLink;
+  static const auto kAll = declare<W>(
+      "HostLink", "A network interface or an InfiniBand port of a host.", "app/acceptance/link_watch.h",
+      [](Fields<W>& f) {
+        f("host", &W::host, "", "name of its host");
+        f(
+            "name", [](const W& w) { return w.now.name; }, "", "`eth0`, `mlx5_2 port 1`");
+        f(
+            "up", [](const W& w) { return w.now.up; }, "", "whether it was up when all was measured");
+        f(
+            "gbit_per_s", [](const W& w) { return w.now.gbit_per_s; }, "Gbit/s", "its rate; 0: not known");
+        f("changes", &W::changes, "", "how often it went down or came up meanwhile");
+        f("more_errors", &W::more_errors, "", "errors that were counted meanwhile, by the name of their counter");
+      });
+  return kAll;
+}
+
+template <>
 const Fields<LadderRow>& fields<LadderRow>() {
   using L = LadderRow;
   static const auto kAll = declare<L>(
@@ -455,6 +477,11 @@ const Fields<A>& acceptance_fields() {
         f(
             "transports", [](const A& a) { return a.measured.transports; }, "",
             "what carried the bytes of each rank; empty: it does not know");
+        f("host_links",
+          [](const A& a) {
+            return watched_links(a.measured.hosts, a.measured.host_links_before, a.measured.host_links_after);
+          },
+          "", "links of the hosts, before and after", {.when = When::if_any});
         f(
             "scales", [](const A& a) { return each<ScaleRow>(a.measured.scales.rows); }, "",
             "collectives of the most frequent unit, in groups of ranks");

@@ -8,6 +8,7 @@
 #include "app/acceptance/busy_host.h"
 #include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
+#include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -349,6 +350,10 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   }
   for (Judgement& judgement :
        judge_host_links(measured.hosts, measured.host_links_before, measured.host_links_after)) {
+    report.judgements.push_back(std::move(judgement));
+  }
+  for (Judgement& judgement :
+       judge_kernel_logs(measured.hosts, measured.kernel_logs_before, measured.kernel_logs_after)) {
     report.judgements.push_back(std::move(judgement));
   }
   judge_devices(wanted, measured, report);

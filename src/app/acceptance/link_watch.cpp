@@ -67,6 +67,17 @@ struct Peers {
   }
 };
 
+/// By host, its first rank whose links are known.
+std::map<std::string, std::size_t> first_ranks(const std::vector<std::string>& hosts,
+                                               const std::vector<std::vector<HostLink>>& before,
+                                               const std::vector<std::vector<HostLink>>& after) {
+  std::map<std::string, std::size_t> all;
+  for (std::size_t rank = 0; rank < std::min({hosts.size(), before.size(), after.size()}); ++rank) {
+    all.try_emplace(hosts[rank], rank);
+  }
+  return all;
+}
+
 bool went_down(const HostLink& before, const HostLink& after) {
   const std::int64_t changes = after.downs - before.downs;
   return (before.up && (!after.up || changes > 0)) || changes > 1;  // one change of a link that was down: it came up
@@ -132,13 +143,29 @@ std::vector<HostLink> host_links_from_json(const JsonPart& json) {
   return links;
 }
 
+std::vector<WatchedLink> watched_links(const std::vector<std::string>& hosts,
+                                       const std::vector<std::vector<HostLink>>& before,
+                                       const std::vector<std::vector<HostLink>>& after) {
+  std::vector<WatchedLink> all;
+  for (const auto& [host, rank] : first_ranks(hosts, before, after)) {
+    for (const HostLink& link : after[rank]) {
+      WatchedLink& watched = all.emplace_back(WatchedLink{.host = host, .now = link});
+      const HostLink* const was = link_named(before[rank], link.name);
+      if (was == nullptr) continue;
+      watched.changes = std::max<std::int64_t>(0, link.downs - was->downs);
+      for (const auto& [name, value] : link.errors) {
+        const auto same = std::ranges::find(was->errors, name, &std::pair<std::string, std::int64_t>::first);
+        if (same != was->errors.end()) watched.more_errors.emplace_back(name, std::max<std::int64_t>(0, value - same->second));
+      }
+    }
+  }
+  return all;
+}
+
 std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
                                         const std::vector<std::vector<HostLink>>& before,
                                         const std::vector<std::vector<HostLink>>& after) {
-  std::map<std::string, std::size_t> first_rank;  // by host
-  for (std::size_t rank = 0; rank < std::min({hosts.size(), before.size(), after.size()}); ++rank) {
-    first_rank.try_emplace(hosts[rank], rank);
-  }
+  const std::map<std::string, std::size_t> first_rank = first_ranks(hosts, before, after);
   std::map<std::string, Peers> peers;
   for (const auto& [host, rank] : first_rank) {
     for (const HostLink& link : after[rank]) {

@@ -29,6 +29,18 @@ std::vector<HostLink> host_links(const std::filesystem::path& sys);
 nlohmann::json to_json(const std::vector<HostLink>& links);
 std::vector<HostLink> host_links_from_json(const JsonPart& json);
 
+/// One link of one host, before and after: as result files have it.
+struct WatchedLink {
+  std::string host;
+  HostLink now;             ///< when all was measured
+  std::int64_t changes = 0;  ///< how often it went down or came up meanwhile
+  std::vector<std::pair<std::string, std::int64_t>> more_errors{};  ///< counted meanwhile, by name
+};
+/// Of each host once; `before` and `after` as below.
+std::vector<WatchedLink> watched_links(const std::vector<std::string>& hosts,
+                                       const std::vector<std::vector<HostLink>>& before,
+                                       const std::vector<std::vector<HostLink>>& after);
+
 inline constexpr const char* kHostLinkRule = "host links";
 
 /// `before` and `after`: by rank, or of rank 0 only; each host is judged once. A link that went down meanwhile fails. Told,

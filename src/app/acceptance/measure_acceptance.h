@@ -10,6 +10,7 @@
 #include "accept/blame_links.h"
 #include "accept/lateness.h"
 #include "app/acceptance/gpu_watch.h"
+#include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
 #include "app/acceptance/measure_scales.h"
 #include "app/acceptance/stage_clock.h"
@@ -52,6 +53,8 @@ struct AcceptanceMeasurements {
   std::vector<std::optional<WatchedGpu>> gpus;  ///< by rank: how its GPU fared meanwhile; absent: it has none
   std::vector<std::vector<HostLink>> host_links_before;  ///< by rank, of its host; or of rank 0 only
   std::vector<std::vector<HostLink>> host_links_after;   ///< likewise, when all was measured
+  std::vector<KernelLog> kernel_logs_before;             ///< likewise
+  std::vector<KernelLog> kernel_logs_after;
   bool computes = true;                         ///< false: computation is emulated
   accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]

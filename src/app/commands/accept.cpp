@@ -20,6 +20,7 @@
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/judge_facts.h"
+#include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
 #include "app/acceptance/lost_ranks.h"
 #include "app/acceptance/node_lists.h"
@@ -126,12 +127,20 @@ std::vector<double> standstills(Job& job) {
   return seconds;
 }
 
-/// The links of each rank's host as they are now. On rank 0, by rank. Collective.
-std::vector<std::vector<HostLink>> links_of_hosts(Job& job) {
-  std::vector<std::vector<HostLink>> all;
-  for (const std::string& text : launch::gather(job.session().control(), "links", json_line(to_json(host_links())))) {
+/// What hosts say of themselves, by rank.
+struct HostsNow {
+  std::vector<std::vector<HostLink>> links;
+  std::vector<KernelLog> logs;
+};
+
+/// Links and kernel log of each rank's host as they are now. On rank 0, by rank. Collective.
+HostsNow state_of_hosts(Job& job) {
+  HostsNow all;
+  const nlohmann::json mine{{"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}};
+  for (const std::string& text : launch::gather(job.session().control(), "links", json_line(mine))) {
     const nlohmann::json theirs = parse_json(text);
-    all.push_back(host_links_from_json(JsonPart(theirs)));
+    all.links.push_back(host_links_from_json(JsonPart(theirs).at("links")));
+    all.logs.push_back(kernel_log_from_json(JsonPart(theirs).at("kernel_log")));
   }
   return all;
 }
@@ -162,9 +171,10 @@ class Acceptance {
   }
 
   void measure() {
-    std::vector<std::vector<HostLink>> before = look_at_links();
+    HostsNow before = look_at_hosts();
     measure_machine();
-    measured_.host_links_before = std::move(before);
+    measured_.host_links_before = std::move(before.links);
+    measured_.kernel_logs_before = std::move(before.logs);
     if (measured_.stopped_because.empty()) {
       measure_steps();
       if (cell_.setup.config.mesh.ranks > 1) measure_parts();
@@ -174,7 +184,9 @@ class Acceptance {
       order_service(*job_, kAcceptanceService, {{"stage", kStageOfStandstills}});
       measured_.standstill_s = standstills(*job_);
     }
-    measured_.host_links_after = look_at_links();
+    HostsNow after = look_at_hosts();
+    measured_.host_links_after = std::move(after.links);
+    measured_.kernel_logs_after = std::move(after.logs);
     clock_.end();
     measured_.stages = clock_.stages();
   }
@@ -198,10 +210,10 @@ class Acceptance {
   }
 
   /// By rank; of threads of one process, which share a host, of the first.
-  std::vector<std::vector<HostLink>> look_at_links() {
-    if (job_ == nullptr) return {host_links()};
+  HostsNow look_at_hosts() {
+    if (job_ == nullptr) return {.links = {host_links()}, .logs = {kernel_log()}};
     order_service(*job_, kAcceptanceService, {{"stage", kStageOfLinks}});
-    return links_of_hosts(*job_);
+    return state_of_hosts(*job_);
   }
 
   void measure_machine() {
@@ -537,7 +549,7 @@ void serve_acceptance(Job& job, const JsonPart& order) {
     return;
   }
   if (order.at("stage").text() == kStageOfLinks) {
-    links_of_hosts(job);
+    state_of_hosts(job);
     return;
   }
   if (order.at("stage").text() == kStageOfNames) {

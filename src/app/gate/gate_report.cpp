@@ -206,6 +206,7 @@ const Fields<Change>& fields<Change>() {
         f("ratio", of_ratio<&Change::ratio>, "", "now / before; absent if one is missing");
         f("ratio_low", of_ratio<&Change::low>, "", "lower end of its interval");
         f("ratio_high", of_ratio<&Change::high>, "", "upper end");
+        f("at_most", of_ratio<&Change::at_most>, "", "how many times as bad it is at most, with 96 % certainty");
         f("left_out", &Change::left_out, "", "results of the baseline that are outliers", {.when = When::if_any});
       });
   return kAll;
