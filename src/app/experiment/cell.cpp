@@ -24,6 +24,7 @@
 #include "config/validate.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
+#include "replay/allocator_walk.h"
 #include "replay/compute_cost.h"
 #include "replay/op_times.h"
 
@@ -118,15 +119,17 @@ void open_simulation(Cell& cell) {
     cell.notes.push_back(fmt::format("calibrated on {}: half of the ops measured there lie within {:.1f} % of it",
                                      machine.calibration()->machine, simulated.spread_pct));
     if (simulated.crowded > 1) {
-      cell.notes.push_back(fmt::format(
-          "the calibration is of at most {} ranks on {} cores, and nobody measured how {} take turns on these: the step "
-          "may be up to {:.1f} times as long, and the interval says so; calibrate with as many ranks",
-          machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
+      cell.notes.push_back(
+          fmt::format("the calibration is of at most {} ranks on {} cores, and nobody measured how {} take turns on "
+                      "these: the step "
+                      "may be up to {:.1f} times as long, and the interval says so; calibrate with as many ranks",
+                      machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
     } else if (simulated.crowded < 1) {
-      cell.notes.push_back(fmt::format(
-          "the calibration is of {} ranks on {} cores, and {} share them less: the step may take as little as {:.2f} of "
-          "what it says, and the interval says so; calibrate with as many ranks",
-          machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
+      cell.notes.push_back(
+          fmt::format("the calibration is of {} ranks on {} cores, and {} share them less: the step may take as little "
+                      "as {:.2f} of "
+                      "what it says, and the interval says so; calibrate with as many ranks",
+                      machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
     }
   }
   if (!cell.basis.uncertainty) check_modelled_time(c, cell.times);
@@ -142,10 +145,17 @@ void open_simulation(Cell& cell) {
                     "fsdp.param_dtype = \"bf16\"",
                     to_string(c.fsdp.param_dtype), cell.gpu->peak_tflops, gpu.name, bf16_tflops));
   }
-  if (cell.setup.memory.reserved <= cell.gpu->memory_bytes) return;
-  cell.notes.push_back(
-      fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
-                  format_bytes(cell.setup.memory.reserved), gpu.name, gpu.memory_gib));
+  cell.caching_allocator = replay::allocator_forecast(cell.setup, cell.times, cell.gpu->memory_bytes);
+  if (cell.caching_allocator->failures > 0) {
+    cell.notes.push_back(
+        fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
+                    format_bytes(cell.caching_allocator->peak_reserved), gpu.name, gpu.memory_gib));
+  } else if (cell.caching_allocator->retries > 0) {
+    cell.notes.push_back(fmt::format(
+        "it fits the {} GiB of a {} only if PyTorch's allocator returns memory to the driver in the middle of a step; "
+        "the host then waits for the device, which is not in these times",
+        gpu.memory_gib, gpu.name));
+  }
 }
 
 /// A training that goes on with other data is allowed, and no continuation.
