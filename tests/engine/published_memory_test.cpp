@@ -15,13 +15,13 @@ namespace fsdpbench::engine {
 namespace {
 
 /// Rows of profiles/published/training.csv that are said not to fit.
-struct Refused {
+struct RefusedRows {
   std::set<std::string> by_order;  ///< this program's own pool, which knows the order of ops and no times
   std::set<std::string> by_clock;  ///< PyTorch's allocator on the computed clock
 };
 
-Refused refused() {
-  Refused refused;
+RefusedRows refused_rows() {
+  RefusedRows rows;
   for (const config::CsvRow& row : config::read_csv(config::find_published_trainings())) {
     if (!row.text("not_predicted").empty()) continue;
     const config::Cluster cluster = config::load_cluster(row.text("cluster"));
@@ -29,15 +29,15 @@ Refused refused() {
     config::validate(config);
     const engine::Setup setup = set_up(config);
     const auto has = static_cast<std::int64_t>(cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30));
-    if (setup.memory.reserved > has) refused.by_order.insert(row.text("id"));
+    if (setup.memory.reserved > has) rows.by_order.insert(row.text("id"));
     const replay::OpTimes times = simulated_times(setup, &cluster);
-    if (replay::allocator_forecast(setup, times, has).failures > 0) refused.by_clock.insert(row.text("id"));
+    if (replay::allocator_forecast(setup, times, has).failures > 0) rows.by_clock.insert(row.text("id"));
   }
-  return refused;
+  return rows;
 }
 
 TEST(PublishedMemory, TrainingsThatRanFitOnTheClock) {
-  const Refused r = refused();
+  const RefusedRows r = refused_rows();
   EXPECT_EQ(r.by_order, (std::set<std::string>{"T059", "T067", "T071", "T075", "T077", "T085", "T087", "T109", "T121",
                                                "T123", "T125", "T139", "T141", "T149", "T151"}));
   // Not of the allocator's making: their live bytes alone are more than the GPU has. T075 and T077 state no engine
