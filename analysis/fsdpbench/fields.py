@@ -200,7 +200,8 @@ class Memory(Record):
     peak_bytes: BytesByCategory = field("object", "BytesByCategory", "B", "peak as counted in the run", "peak memory", "less")
     reserved_bytes: int = field("whole number", "", "B", "memory that its pool reserved")
     estimated_peak_bytes: BytesByCategory = field("object", "BytesByCategory", "B", "peak that the schedule predicts")
-    device_bytes: Optional[int] = field("whole number", "", "B", "memory of the simulated GPU; the training would not fit if `reserved_bytes` is more")
+    device_bytes: Optional[int] = field("whole number", "", "B", "memory of the simulated GPU")
+    caching_allocator: Optional[CachingAllocator] = field("object", "CachingAllocator", "", "the same training's memory under PyTorch's allocator; only of simulations on a cluster")
     timeline: MemoryTimeline = field("object", "MemoryTimeline", "", "live bytes over one step")
     peak_at: MemoryAtPeak = field("object", "MemoryAtPeak", "", "what is alive at the peak")
     process_peak_rss_bytes: Optional[int] = field("whole number", "", "B", "largest resident set of the process, by the operating system; absent in simulations")
@@ -216,6 +217,15 @@ class BytesByCategory(Record):
     optimizer: int = field("whole number", "", "B", "peak of this category alone")
     activations: int = field("whole number", "", "B", "peak of this category alone")
     communication_buffers: int = field("whole number", "", "B", "peak of this category alone")
+
+
+class CachingAllocator(Record):
+    """What PyTorch's CUDA caching allocator would show of rank 0, on a GPU of the cluster, at the op times before anything is drawn ([simulate.md](simulate.md#memory))."""
+
+    peak_allocated_bytes: int = field("whole number", "", "B", "as `torch.cuda.max_memory_allocated()`")
+    peak_reserved_bytes: int = field("whole number", "", "B", "as `torch.cuda.max_memory_reserved()`")
+    retries: int = field("whole number", "", "", "allocations in the first steps for which it would return cached memory to the driver, while the host waits")
+    failures: int = field("whole number", "", "", "allocations that would find no memory even then: the training does not fit if there are any")
 
 
 class MemoryTimeline(Record):

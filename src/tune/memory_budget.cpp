@@ -1,5 +1,6 @@
 #include "tune/memory_budget.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/enum_table.h"
@@ -30,6 +31,11 @@ std::int64_t MemoryBudget::margin(const MemoryNeed& need, const plan::Plan& plan
   const auto held = static_cast<double>(kind == MemoryKind::live ? need.live : need.reserved);
   const double overhead = kind == MemoryKind::process ? static_cast<double>(beside(plan)) : 0.0;
   return std::llround(error * held + overhead_error * overhead);
+}
+
+std::int64_t MemoryBudget::capacity(const plan::Plan& plan) const {
+  const double overhead = kind == MemoryKind::process ? static_cast<double>(beside(plan)) * (1 + overhead_error) : 0.0;
+  return std::max<std::int64_t>(1, std::llround((static_cast<double>(bytes) - overhead) / (1 + error)) - 1);
 }
 
 MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t bytes, MemoryKind kind) {

@@ -164,6 +164,13 @@ class Search {
 
   void start() {
     Tried tried = evaluate(space_.start(), machine_, options_.budget);
+    // What is in force may live from an allocator that returns its cache; that costs time, so nothing of the sort is
+    // proposed.
+    if (const MemoryBudget& budget = options_.budget; !tried.fits && budget.need_of) {
+      const schedule::Training training = machine_.training(space_.start());
+      const MemoryNeed least = budget.need_of(training, budget.capacity(training.plan));
+      tried.fits = budget.fits(least, training.plan);
+    }
     tried.point = space_.origin();
     learn(std::move(tried));
   }
@@ -432,18 +439,22 @@ void judge(const MemoryBudget& budget, const plan::Plan& plan, Tried& tried) {
   tried.fits = budget.fits(tried.need, plan);
 }
 
-void find_need(const schedule::Training& training, Tried& tried) {
+void find_need(const schedule::Training& training, const MemoryBudget& budget, Tried& tried) {
+  tried.exact = true;
+  if (budget.need_of) {
+    tried.need = budget.need_of(training, 0);
+    return;
+  }
   const config::Train& train = training.config.train;
   const PoolStatistics pool = schedule::memory_walk(training.schedules, train.warmup + train.steps);
   tried.need = {pool.peak_occupied_total, pool.reserved};
-  tried.exact = true;
 }
 
 Tried Search::evaluate_training(const schedule::Training& training, std::uint64_t print) const {
   Tried tried = walked(training, print, machine_);
   judge(options_.budget, training.plan, tried);
   if (!tried.fits || beaten(tried)) return tried;
-  find_need(training, tried);
+  find_need(training, options_.budget, tried);
   judge(options_.budget, training.plan, tried);
   return tried;
 }
@@ -478,7 +489,7 @@ SearchResult search(const Space& space, const Machine& machine, const SearchOpti
 Tried evaluate(const config::RunConfig& config, const Machine& machine, const MemoryBudget& budget) {
   const schedule::Training training = machine.training(config);
   Tried tried = walked(training, schedule::fingerprint(training), machine);
-  find_need(training, tried);
+  find_need(training, budget, tried);
   judge(budget, training.plan, tried);
   return tried;
 }

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "config/find_file.h"
+#include "config/load.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -49,6 +51,22 @@ TEST(Cell, HoursOfEmulationAreSaidBeforeTheRun) {
   EXPECT_THAT(open_cell(slow).notes, testing::Contains(HasSubstr("at the emulated rates a step takes at least ")));
   slow.emulate.link_gb_per_s = 100;
   EXPECT_THAT(open_cell(slow).notes, testing::Not(testing::Contains(HasSubstr("at the emulated rates"))));
+}
+
+/// Its pool, which knows no times, holds the inputs of all reductions to the end of the step.
+TEST(Cell, TheMemoryOfAGpuIsThatUnderPyTorchsAllocator) {
+  const auto cell = [](const char* memory) {
+    return open_cell(
+        config::load_profile(config::find_profile("quickstart"),
+                             {"device.backend=virtual", "emulate.link_gb_per_s=none", "simulate.cluster=dgx-h100",
+                              "model.preset=mpt-30b", "mesh.ranks=8", "fsdp.preset=fsdp1", "fsdp.param_dtype=bf16",
+                              "fsdp.activation_checkpointing=true", "train.seq_len=2048", memory}));
+  };
+  const Cell fits = cell("train.batch_per_rank=3");
+  EXPECT_GT(fits.setup.memory.reserved, fits.gpu->memory_bytes);
+  EXPECT_LE(fits.caching_allocator->peak_reserved, fits.gpu->memory_bytes);
+  EXPECT_THAT(fits.notes, testing::Not(testing::Contains(HasSubstr("it would not fit"))));
+  EXPECT_THAT(cell("train.batch_per_rank=64").notes, testing::Contains(HasSubstr("it would not fit: a rank needs ")));
 }
 
 /// 2^20 ranks of 16 TiB and more each.

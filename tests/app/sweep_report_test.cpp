@@ -84,6 +84,21 @@ TEST_F(SweepReport, WhatDoesNotFitItsGpuIsMarked) {
   EXPECT_EQ(table.find("one value"), std::string::npos) << "an interval of one value is none";
 }
 
+TEST_F(SweepReport, WhatFitsIsSaidByPyTorchsAllocatorWhereItWasAsked) {
+  file_.trials = 1;
+  file_.axes = {{"mesh.ranks", {number(2), number(4)}}};
+  const SweepGrid grid = expand_sweep(file_, {});
+  LoggedTrial fits = logged(grid.cells[0].id, 0, {1}), large = logged(grid.cells[1].id, 0, {1});
+  fits.trial->memory.reserved = 5 << 10;
+  large.trial->memory.reserved = 3 << 10;
+  fits.trial->device_bytes = large.trial->device_bytes = 4 << 10;
+  fits.trial->caching_allocator = {.peak_reserved = 4 << 10, .retries = 1};
+  large.trial->caching_allocator = {.peak_reserved = 6 << 10, .retries = 2, .failures = 1};
+  const std::string table = sweep_table(sweep_json(grid, {fits, large}));
+  EXPECT_THAT(table, HasSubstr("does not fit: 6.00 KiB reserved of 4.00 KiB"));
+  EXPECT_EQ(table.find("does not fit"), table.rfind("does not fit"));
+}
+
 TEST_F(SweepReport, RanksAsAnAxisAreOneWorld) {
   file_.trials = 1;
   file_.axes = {{"mesh.ranks", {number(2), number(4)}}};

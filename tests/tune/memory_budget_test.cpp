@@ -53,6 +53,19 @@ TEST(MemoryBudget, AProcessHasContextAndCommunicators) {
   EXPECT_EQ(budget.margin(need, two), kGiB);
 }
 
+TEST(MemoryBudget, WhatTheAllocatorMayHoldJustFits) {
+  const plan::Plan plan = plan::make_plan(valid(tunable_config()));
+  const MemoryBudget budget{.bytes = 10 * kGiB,
+                            .kind = MemoryKind::process,
+                            .context_bytes = kGiB,
+                            .communicator_bytes = kGiB / 2,
+                            .error = 0.05,
+                            .overhead_error = 0.5};
+  const std::int64_t most = budget.capacity(plan);
+  EXPECT_TRUE(budget.fits({0, most}, plan));
+  EXPECT_FALSE(budget.fits({0, most + 4}, plan));
+}
+
 TEST(MemoryBudget, NoLimitIsNone) {
   const config::RunConfig config = valid(tunable_config());
   EXPECT_TRUE(memory_budget(config, 0, MemoryKind::live).fits({1 << 30, 1 << 30}, plan::make_plan(config)));

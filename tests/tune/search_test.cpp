@@ -97,6 +97,25 @@ TEST(Search, TheConfigurationInForceComesFirst) {
   EXPECT_EQ(result.start().step_ns, evaluate(space.start(), EmulatedMachine(), {}).step_ns);
 }
 
+TEST(Search, OnlyWhatIsInForceMayLiveFromAnAllocatorThatReturnsItsCache) {
+  const Space space(valid(tunable_config()), {});
+  SearchOptions options;
+  options.evaluations = 50;
+  options.budget = {.bytes = 1000, .kind = MemoryKind::reserved};
+  // Whatever is asked: 1200 bytes, or 900 if the cache goes back.
+  options.budget.need_of = [](const schedule::Training&, std::int64_t capacity) {
+    return MemoryNeed{0, capacity == 0 ? 1200 : 900};
+  };
+  const SearchResult tight = search_in(space, options);
+  EXPECT_TRUE(tight.start().fits);
+  EXPECT_EQ(tight.start().need.reserved, 1200);
+  ASSERT_TRUE(tight.best);
+  EXPECT_EQ(*tight.best, 0U);
+  options.budget.need_of = [](const schedule::Training&, std::int64_t) { return MemoryNeed{0, 1200}; };
+  EXPECT_FALSE(search_in(space, options).start().fits);
+  EXPECT_FALSE(search_in(space, options).best);
+}
+
 TEST(Search, WhatIsAskedToStopEndsWithTheBestSoFar) {
   const Space space(valid(tunable_config()), {});
   SearchOptions options;

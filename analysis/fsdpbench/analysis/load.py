@@ -148,10 +148,15 @@ class Memory:
     peak_at: Optional[MemoryPeak]
     reserved: Optional[float] = None
     device: Optional[float] = None
+    caching_allocated: Optional[float] = None  # under PyTorch's allocator, as the next two
+    caching_reserved: Optional[float] = None
+    caching_failures: Optional[float] = None
 
     @property
     def fits(self) -> bool:
         """True as well where nothing says what the device has."""
+        if self.caching_failures is not None:
+            return self.caching_failures == 0
         return self.reserved is None or self.device is None or self.reserved <= self.device
 
 
@@ -479,8 +484,11 @@ def read_memory(node: Node) -> Memory:
         inner = node.child("peak_at")
         live = [LiveBlock(n.text("role"), n.text("unit"), n.required("bytes")) for n in inner.children("live")]
         peak = MemoryPeak(inner.text("op"), inner.number("time_ms"), live)
+    caching = node.child("caching_allocator")
     return Memory(node.child("peak_bytes").number_map(), node.child("estimated_peak_bytes").number_map(), timeline,
-                  peak, node.number("reserved_bytes"), node.number("device_bytes"))
+                  peak, node.number("reserved_bytes"), node.number("device_bytes"),
+                  caching.number("peak_allocated_bytes"), caching.number("peak_reserved_bytes"),
+                  caching.number("failures"))
 
 
 def _causes(node: Node) -> List[Cause]:

@@ -169,6 +169,9 @@ def _memory(result: Result) -> Picture:
     estimate = result.memory.estimated.get("total")
     if peak is not None and estimate is not None:
         picture.caption += f" The schedule predicted {size(estimate)}; measured were {size(peak)}."
+    if result.memory.caching_allocated is not None and result.memory.caching_reserved is not None:
+        picture.caption += (f" PyTorch's allocator would show {size(result.memory.caching_allocated)} allocated and "
+                            f"{size(result.memory.caching_reserved)} reserved.")
     if result.memory.timeline is None:
         picture.reason = OLDER
         return picture

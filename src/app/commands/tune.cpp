@@ -44,6 +44,7 @@
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
 #include "metrics/compare.h"
+#include "replay/allocator_walk.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -226,10 +227,17 @@ struct TunedOn {
     if (arguments.from.empty()) {
       auto simulated = std::make_unique<SimulatedMachine>(config);
       basis = simulated->basis();
+      if (simulated->cluster() != nullptr) {
+        need_of = [&on = *simulated](const schedule::Training& training, std::int64_t capacity) {
+          const auto needs = replay::allocator_forecast(training, on.times(training, false).times, capacity);
+          return tune::MemoryNeed{needs.peak_allocated, needs.peak_reserved};
+        };
+      }
       machine = std::move(simulated);
       return;
     }
-    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front(), arguments.repeats));
+    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run)
+                                               : read_finished_run(arguments.from.front(), arguments.repeats));
     check_same(arguments, run->setup.config, config);
     machine = std::make_unique<MeasuredMachine>(*run);
     basis = fmt::format("the op times of {}", run->folder);
@@ -238,6 +246,7 @@ struct TunedOn {
   std::unique_ptr<FinishedRun> run;
   std::unique_ptr<tune::Machine> machine;
   std::string basis;
+  tune::NeedOf need_of;  ///< on a cluster: memory under PyTorch's allocator
 
  private:
   /// What `--from` named must have been the same training, and of dtypes that were measured.
@@ -437,7 +446,7 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   const std::string recognised = traced ? write_recognised(traced->profile, folder.path()) : "";
   const config::RunConfig config = in_force(arguments, overrides, recognised, job);
   check_verify(arguments, config);
-  const tune::SearchOptions options = search_options(arguments, config);
+  tune::SearchOptions options = search_options(arguments, config);
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
   if (traced) {
     restrict_space(*traced, config, space_options);
@@ -447,6 +456,7 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   if (traced && traced->system != nullptr && exports.empty()) exports.emplace_back(traced->system->name);
   const tune::Space space(config, space_options);
   const TunedOn on(arguments, config, traced);
+  options.budget.need_of = on.need_of;
 
   keep_what_is_done(console().quiet());
   TuneProgress progress;

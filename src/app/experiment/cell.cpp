@@ -24,6 +24,7 @@
 #include "config/validate.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
+#include "replay/allocator_walk.h"
 #include "replay/compute_cost.h"
 #include "replay/op_times.h"
 
@@ -142,10 +143,17 @@ void open_simulation(Cell& cell) {
                     "fsdp.param_dtype = \"bf16\"",
                     to_string(c.fsdp.param_dtype), cell.gpu->peak_tflops, gpu.name, bf16_tflops));
   }
-  if (cell.setup.memory.reserved <= cell.gpu->memory_bytes) return;
-  cell.notes.push_back(
-      fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
-                  format_bytes(cell.setup.memory.reserved), gpu.name, gpu.memory_gib));
+  cell.caching_allocator = replay::allocator_forecast(cell.setup, cell.times, cell.gpu->memory_bytes);
+  if (cell.caching_allocator->failures > 0) {
+    cell.notes.push_back(
+        fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
+                    format_bytes(cell.caching_allocator->peak_reserved), gpu.name, gpu.memory_gib));
+  } else if (cell.caching_allocator->retries > 0) {
+    cell.notes.push_back(fmt::format(
+        "it fits the {} GiB of a {} only if PyTorch's allocator returns memory to the driver in the middle of a step; "
+        "the host then waits for the device, which is not in these times",
+        gpu.memory_gib, gpu.name));
+  }
 }
 
 /// A training that goes on with other data is allowed, and no continuation.

@@ -12,6 +12,7 @@
 #include "engine/checkpoint.h"
 #include "engine/setup.h"
 #include "launch/placement.h"
+#include "replay/caching_allocator.h"
 #include "replay/op_times.h"
 #include "replay/uncertainty.h"
 
@@ -38,6 +39,8 @@ struct Cell {
   replay::OpTimes times;                       ///< of a cell that is simulated, before anything is drawn
   OpTimesBasis basis;                          ///< of these
   std::optional<SimulatedGpu> gpu;             ///< of a cell that is simulated on a cluster
+  /// Likewise: what PyTorch's allocator would show there of rank 0, at `times`.
+  std::optional<replay::CachingAllocator::Statistics> caching_allocator;
 };
 
 /// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws

@@ -18,6 +18,7 @@
 namespace fsdpbench::app {
 namespace {
 
+using AllocatorStatistics = replay::CachingAllocator::Statistics;
 using metrics::Fidelity;
 using metrics::ModelFlops;
 using metrics::ModelledTime;
@@ -34,6 +35,8 @@ template <>
 const Fields<ModelledTime>& fields<ModelledTime>();
 template <>
 const Fields<Fidelity>& fields<Fidelity>();
+template <>
+const Fields<AllocatorStatistics>& fields<AllocatorStatistics>();
 template <>
 const Fields<RankMetrics>& fields<RankMetrics>();
 template <>
@@ -234,6 +237,24 @@ const Fields<Fidelity>& fields<Fidelity>() {
 }
 
 template <>
+const Fields<AllocatorStatistics>& fields<AllocatorStatistics>() {
+  using S = AllocatorStatistics;
+  static const auto kAll = declare<S>(
+      "CachingAllocator",
+      "What PyTorch's CUDA caching allocator would show of rank 0, on a GPU of the cluster, at the op times before "
+      "anything is drawn ([simulate.md](simulate.md#memory)).",
+      "replay/caching_allocator.h", [](Fields<S>& f) {
+        f("peak_allocated_bytes", &S::peak_allocated, "B", "as `torch.cuda.max_memory_allocated()`");
+        f("peak_reserved_bytes", &S::peak_reserved, "B", "as `torch.cuda.max_memory_reserved()`");
+        f("retries", &S::retries, "",
+          "allocations in the first steps for which it would return cached memory to the driver, while the host waits");
+        f("failures", &S::failures, "",
+          "allocations that would find no memory even then: the training does not fit if there are any");
+      });
+  return kAll;
+}
+
+template <>
 const Fields<RankMetrics>& fields<RankMetrics>() {
   using R = RankMetrics;
   static const auto kAll = declare<R>(
@@ -348,8 +369,9 @@ const Fields<Trial>& memory_fields() {
         f(
             "reserved_bytes", [](auto& t) -> auto& { return t.memory.reserved; }, "B", "memory that its pool reserved");
         f("estimated_peak_bytes", &Trial::estimated_memory, "B", "peak that the schedule predicts");
-        f("device_bytes", &Trial::device_bytes, "B",
-          "memory of the simulated GPU; the training would not fit if `reserved_bytes` is more");
+        f("device_bytes", &Trial::device_bytes, "B", "memory of the simulated GPU");
+        f("caching_allocator", &Trial::caching_allocator, "",
+          "the same training's memory under PyTorch's allocator; only of simulations on a cluster");
       });
   return kAll;
 }
@@ -427,7 +449,8 @@ const Fields<Trial>& trial_fields() {
         f.rule(check_trial);
         f("world", &Trial::world, "", "what it was measured with");
         f("others_share", &Trial::others_share, "",
-          "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of simulations",
+          "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of "
+          "simulations",
           {.when = When::if_any});
         f.part("metrics", metrics_fields(), was_measured);
         f.part("memory", memory_fields());

@@ -86,6 +86,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   trial.memory = *std::ranges::max_element(m.memory, {}, &PoolStatistics::peak_occupied_total);
   trial.estimated_memory = p.memory;
   if (cell.gpu) trial.device_bytes = cell.gpu->memory_bytes;
+  trial.caching_allocator = cell.caching_allocator;
   trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
   trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
   if (!m.traces.front().steps.empty()) {

@@ -23,9 +23,9 @@ namespace fsdpbench::app {
 /// One timed run of a cell: what it gave and what it was measured with.
 struct Trial {
   World world;
-  bool interrupted = false;                    ///< the user ended it after the steps it has
-  double others_share = 0;  ///< of the busiest host's processors, what other programs took meanwhile; 0: not known
-  double seconds = 0;                          ///< from the first preparation to the last number
+  bool interrupted = false;  ///< the user ended it after the steps it has
+  double others_share = 0;   ///< of the busiest host's processors, what other programs took meanwhile; 0: not known
+  double seconds = 0;        ///< from the first preparation to the last number
   std::optional<metrics::RunMetrics> metrics;  ///< absent if no measured step was completed; so are the next two
   std::optional<metrics::CauseReport> causes;
   std::optional<metrics::ModelFlops> flops;
@@ -41,8 +41,9 @@ struct Trial {
   PoolStatistics memory;                        ///< of the rank that needed most
   PoolStatistics estimated_memory;              ///< from the schedule alone
   std::optional<std::int64_t> device_bytes;     ///< memory of the GPU that was simulated
-  PoolStatistics host_memory;                   ///< pinned, of the rank that needed most; all 0 without offload
-  engine::Measurement measurement;              ///< what the ranks recorded; empty in a trial that was read from a file
+  std::optional<replay::CachingAllocator::Statistics> caching_allocator;  ///< Cell::caching_allocator
+  PoolStatistics host_memory;       ///< pinned, of the rank that needed most; all 0 without offload
+  engine::Measurement measurement;  ///< what the ranks recorded; empty in a trial that was read from a file
 };
 
 /// Trial::others_share if it is kQuietShare or more and may have slowed the run, because processors computed or moved

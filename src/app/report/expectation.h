@@ -58,7 +58,8 @@ struct Expectation {
   Expected step_ms, tokens_per_s;  ///< tokens of one rank
   std::optional<Expected> mfu_pct;
   Expected exposed_comm_ms;
-  std::int64_t peak_bytes = 0;                ///< of the rank that needs most, in blocks of exact sizes
+  std::int64_t peak_bytes = 0;                ///< reserved by PyTorch's allocator; without a GPU, exact blocks
+  bool fits = true;                           ///< in its GPU
   std::optional<std::int64_t> device_bytes;   ///< what its GPU has
   std::optional<NearestPublished> published;  ///< absent where no cluster is named, and so no GPU
   std::optional<double> measured_step_ms;

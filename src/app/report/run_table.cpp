@@ -299,6 +299,11 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     std::replace(name.begin(), name.end(), '_', ' ');
     row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
   }
+  if (trial.caching_allocator) {
+    const replay::CachingAllocator::Statistics& a = *trial.caching_allocator;
+    row("under PyTorch's allocator", mib(a.peak_allocated), "MiB",
+        fmt::format("allocated; {} MiB reserved", mib(a.peak_reserved)));
+  }
   if (trial.host_memory.reserved > 0) {
     row("pinned host memory", mib(trial.host_memory.peak_occupied_total), "MiB", "fsdp.cpu_offload");
   }
