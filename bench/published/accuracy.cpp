@@ -1,42 +1,98 @@
 #include "config/accuracy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
 
 #include "published/prediction.h"
+#include "replay/uncertainty.h"
 
 namespace fsdpbench::bench {
 namespace {
 
+using config::AccuracyRows;
+using config::ErrorKind;
+
 /// `predicted`: the member that is compared with what was published; both are rates.
-config::AccuracyRows rows_of(const Predictions& rows, double Prediction::*predicted,
-                             bool (*wanted)(const Prediction&)) {
-  config::AccuracyRows result;
-  for (const Prediction& row : rows) {
-    if (!wanted(row)) continue;
-    const bool first = result.time_ratios.empty();
-    result.time_ratios.push_back(row.*predicted / row.published);
-    if (std::ranges::count(result.clusters, row.cluster) == 0) result.clusters.push_back(row.cluster);
-    result.least_ranks = first ? row.ranks : std::min(result.least_ranks, row.ranks);
-    result.most_ranks = std::max(result.most_ranks, row.ranks);
-    result.least_bytes = first ? row.bytes : std::min(result.least_bytes, row.bytes);
-    result.most_bytes = std::max(result.most_bytes, row.bytes);
+AccuracyRows rows_of(const Predictions& all, double Prediction::*predicted,
+                     const std::function<bool(const Prediction&)>& wanted) {
+  std::vector<const Prediction*> rows;
+  for (const Prediction& row : all) {
+    if (row.not_predicted.empty() && wanted(row)) rows.push_back(&row);
   }
-  std::ranges::sort(result.time_ratios);
+  const auto ratio = [&](const Prediction* row) { return row->*predicted / row->published; };
+  std::ranges::sort(rows, {}, ratio);
+  AccuracyRows result;
+  for (const Prediction* row : rows) {
+    const bool first = result.time_ratios.empty();
+    result.time_ratios.push_back(ratio(row));
+    result.sources.push_back(row->source);
+    if (std::ranges::count(result.clusters, row->cluster) == 0) result.clusters.push_back(row->cluster);
+    result.least_ranks = first ? row->ranks : std::min(result.least_ranks, row->ranks);
+    result.most_ranks = std::max(result.most_ranks, row->ranks);
+    result.least_bytes = first ? row->bytes : std::min(result.least_bytes, row->bytes);
+    result.most_bytes = std::max(result.most_bytes, row->bytes);
+    result.least_tokens = first ? row->tokens : std::min(result.least_tokens, row->tokens);
+    result.most_tokens = std::max(result.most_tokens, row->tokens);
+  }
   std::ranges::sort(result.clusters);
   return result;
 }
 
-bool is_small(const Prediction& row) { return !row.in_domain && row.calibrates.empty() && row.not_predicted.empty(); }
-
 }  // namespace
 
-config::Accuracy accuracy_of(const Predictions& collectives, const Predictions& training) {
-  const auto counts = [](const Prediction& row) { return row.counts(); };
-  const auto predicted = [](const Prediction& row) { return row.not_predicted.empty(); };
-  return {.training = rows_of(training, &Prediction::predicted, counts),
-          .typical_training = rows_of(training, &Prediction::typical, predicted),
-          .collectives = rows_of(collectives, &Prediction::predicted, counts),
-          .small_collectives = rows_of(collectives, &Prediction::predicted, is_small)};
+config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& training) {
+  const auto of_trainings = [&](double Prediction::*predicted, auto wanted) {
+    return rows_of(training.rows, predicted, wanted);
+  };
+  const auto of_collectives = [&](auto wanted) {
+    return rows_of(collectives, &Prediction::predicted,
+                   [&](const Prediction& row) { return row.calibrates.empty() && wanted(row); });
+  };
+  config::Accuracy accuracy;
+  accuracy.rows[ErrorKind::framework] = of_trainings(
+      &Prediction::predicted, [](const Prediction& row) { return row.by_framework && row.calibrates.empty(); });
+  accuracy.rows[ErrorKind::gpu] =
+      of_trainings(&Prediction::by_gpu, [](const Prediction& row) { return row.by_gpu > 0; });
+  accuracy.rows[ErrorKind::typical] = of_trainings(&Prediction::typical, [](const Prediction&) { return true; });
+  accuracy.rows[ErrorKind::in_node] =
+      of_collectives([](const Prediction& row) { return row.in_domain && row.nodes == 1; });
+  accuracy.rows[ErrorKind::between_nodes] =
+      of_collectives([](const Prediction& row) { return row.in_domain && row.nodes > 1; });
+  accuracy.rows[ErrorKind::small] = of_collectives([](const Prediction& row) { return !row.in_domain; });
+  accuracy.efficiencies = training.efficiencies;
+  return accuracy;
+}
+
+void print_coverage(const config::Accuracy& accuracy) {
+  fmt::print(
+      "\nInterval of 95 %: measured over predicted time; rows in the interval that all other sources give\n\n{:<16} "
+      "{:>5} {:>8} {:>20} {:>8}\n",
+      "rows of", "rows", "sources", "interval", "inside");
+  for (const ErrorKind kind : kEnumerators<ErrorKind>) {
+    const AccuracyRows& rows = accuracy.rows[kind];
+    int inside = 0;
+    std::vector<std::string> sources = rows.sources;
+    std::ranges::sort(sources);
+    const auto again = std::ranges::unique(sources);
+    for (std::size_t i = 0; i < rows.time_ratios.size(); ++i) {
+      std::vector<double> others;
+      for (std::size_t k = 0; k < rows.time_ratios.size(); ++k) {
+        if (rows.sources[k] != rows.sources[i]) others.push_back(rows.time_ratios[k]);
+      }
+      if (others.empty()) continue;
+      inside += rows.time_ratios[i] >= replay::quantile_of_next(others, 0.025) &&
+                rows.time_ratios[i] <= replay::quantile_of_next(others, 0.975);
+    }
+    fmt::print("{:<16} {:>5} {:>8} {:>20} {:>6.1f} %\n", to_string(kind), rows.time_ratios.size(),
+               again.begin() - sources.begin(),
+               fmt::format("{:.3f} to {:.3f}", replay::quantile_of_next(rows.time_ratios, 0.025),
+                           replay::quantile_of_next(rows.time_ratios, 0.975)),
+               100.0 * inside / static_cast<double>(rows.time_ratios.size()));
+  }
 }
 
 }  // namespace fsdpbench::bench

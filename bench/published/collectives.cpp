@@ -65,7 +65,7 @@ Prediction predict(const CsvRow& row) {
           .bytes = size,
           .published = row.number("gb_per_s"),
           .predicted = wire / cost.seconds() / 1e9,
-          .typical = 0,
+          .nodes = nodes,
           .how = fmt::format("{} {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric)),
           .calibrates = row.text("calibrates"),
           .assumed = row.text("assumed"),

@@ -50,12 +50,12 @@ int main(int argc, char** argv) {
     const bench::Predictions collectives = bench::predict_collectives(given.collectives);
     bench::print(collectives, "Single collectives: bus bandwidth", "GB/s");
     if (!given.csv.empty()) bench::write_csv(collectives, given.csv);
-    const bench::Predictions training = bench::predict_training(given.training);
-    bench::print(training, "\nTraining: tokens a second and GPU", "tokens/s");
-    if (!given.training_csv.empty()) bench::write_csv(training, given.training_csv);
-    if (!given.accuracy.empty()) {
-      fmt::output_file(given.accuracy).print("{}", config::to_toml(bench::accuracy_of(collectives, training)));
-    }
+    const bench::Trainings training = bench::predict_training(given.training);
+    bench::print(training.rows, "\nTraining: tokens a second and GPU", "tokens/s");
+    if (!given.training_csv.empty()) bench::write_csv(training.rows, given.training_csv);
+    const config::Accuracy accuracy = bench::accuracy_of(collectives, training);
+    bench::print_coverage(accuracy);
+    if (!given.accuracy.empty()) fmt::output_file(given.accuracy).print("{}", config::to_toml(accuracy));
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "bench_published: {}\n", error.what());

@@ -19,6 +19,10 @@ struct Prediction {
   double published = 0;
   double predicted = 0;
   double typical = 0;         ///< of a training: predicted by replay::kTypicalEfficiency
+  double by_gpu = 0;          ///< by what other frameworks of other sources reach on its GPU; 0: there are none
+  bool by_framework = false;  ///< predicted by what others of its framework reach there
+  double tokens = 0;          ///< of a training: a rank and microbatch
+  int nodes = 1;              ///< of a collective
   std::string how;            ///< what the model took: an algorithm, a limit
   std::string calibrates;     ///< not empty: a figure of the model was set by this row, so it is no prediction
   std::string assumed;        ///< what the source does not state and was assumed
@@ -38,13 +42,22 @@ using Predictions = std::vector<Prediction>;
 /// line.
 Predictions predict_collectives(const std::string& path);
 
-/// Every row of profiles/published/training.csv, or of another file of that form: tokens a second and rank. Rows that
-/// calibrate set the efficiency of their group first, wherever they stand. Throws ConfigError that names the line.
-Predictions predict_training(const std::string& path);
+/// Every row of profiles/published/training.csv, or of another file of that form, and what the rows say of
+/// efficiencies.
+struct Trainings {
+  Predictions rows;
+  std::vector<config::KnownEfficiency> efficiencies;
+};
 
-/// How far published times lie from predicted ones, of the rows that count; of trainings by the typical efficiency of
-/// all that are predicted.
-config::Accuracy accuracy_of(const Predictions& collectives, const Predictions& training);
+/// Tokens a second and rank. A row whose `calibrates` is efficiency says something of what its framework reaches on its
+/// GPU; a row is predicted by the median of all others that do. Throws ConfigError that names the line.
+Trainings predict_training(const std::string& path);
+
+/// How far published times lie from predicted ones.
+config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& training);
+
+/// For each kind of error: how many rows lie in the 95 % interval that the rows of all other sources give.
+void print_coverage(const config::Accuracy& accuracy);
 
 /// As a table with errors row by row, then medians: of what counts, of what counts and states everything, and by group.
 void print(const Predictions& rows, const char* title, const char* unit);

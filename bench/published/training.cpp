@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
+#include "config/accuracy.h"
 #include "config/cluster.h"
 #include "config/csv_rows.h"
 #include "config/published.h"
@@ -32,7 +35,7 @@ class Training {
 
   /// Tokens a second and rank, in the steady state.
   double tokens_per_second(double efficiency) {
-    setup_.config.simulate.efficiency = efficiency;
+    setup_.config.simulate.efficiency = {efficiency, {}};
     const replay::OpTimes times = engine::simulated_times(setup_, &cluster_);
     const double ns = replay::forecast(setup_, times).slowest_ns();
     const config::Train& train = setup_.config.train;
@@ -46,7 +49,7 @@ class Training {
   engine::Setup setup_;
 };
 
-/// The efficiency with which the row comes out as published: the one number that a group of rows is calibrated by.
+/// The efficiency with which the row comes out as published.
 double calibrated(Training& training, double published) {
   double low = 0.02, high = 4;
   for (int i = 0; i < 24; ++i) {
@@ -56,83 +59,118 @@ double calibrated(Training& training, double published) {
   return std::sqrt(low * high);
 }
 
-/// The efficiencies that calibrating rows set, by GPU, numbers and family.
+/// What one row says of its framework on its GPU.
+struct Told {
+  std::string id, source;
+  std::string gpu, numbers, framework;
+  double efficiency = 0;
+
+  bool same_group(const Told& other) const {
+    return gpu == other.gpu && numbers == other.numbers && framework == other.framework;
+  }
+};
+
+/// What rows say that calibrate. A row is predicted by others, never by itself.
 class Efficiencies {
  public:
-  void set(const CsvRow& row, const config::Cluster& cluster, double efficiency) {
-    known_.push_back({cluster.gpu.name, row.text("numbers"), row.text("family"), efficiency});
-  }
+  void add(Told told) { told_.push_back(std::move(told)); }
 
-  struct Found {
-    double efficiency = 0;
-    std::string how;
-  };
-  /// Of the row's own group; else of the same GPU and family with other numbers, of the GPU in another family, of any.
-  Found of(const CsvRow& row, const config::Cluster& cluster) const {
-    const auto gpu = [&](const Known& k) { return k.gpu == cluster.gpu.name; };
-    const auto family = [&](const Known& k) { return k.family == row.text("family"); };
-    const auto numbers = [&](const Known& k) { return k.numbers == row.text("numbers"); };
-    if (const auto e = median([&](const Known& k) { return gpu(k) && family(k) && numbers(k); })) return found(*e, "");
-    if (const auto e = median([&](const Known& k) { return gpu(k) && family(k); }))
-      return found(*e, " of other numbers");
-    if (const auto e = median(gpu)) return found(*e, " of other families");
-    return found(replay::kTypicalEfficiency, ", the typical one");
-  }
-
- private:
-  struct Known {
-    std::string gpu, numbers, family;
-    double efficiency = 0;
-  };
-  static Found found(double efficiency, const char* whose) {
-    return {efficiency, fmt::format("efficiency {:.3f}{}", efficiency, whose)};
-  }
+  /// The median of the rows that `holds`; absent if there are none.
   template <class Holds>
   std::optional<double> median(Holds holds) const {
     std::vector<double> values;
-    for (const Known& k : known_) {
-      if (holds(k)) values.push_back(k.efficiency);
+    for (const Told& t : told_) {
+      if (holds(t)) values.push_back(t.efficiency);
     }
     if (values.empty()) return std::nullopt;
-    std::ranges::sort(values);
-    return values[values.size() / 2];
+    return config::median_efficiency(values);
   }
 
-  std::vector<Known> known_;
+  /// The same of frameworks on this GPU with these numbers, each its own median, without `row`'s framework and source.
+  std::optional<double> of_others(const Told& row) const {
+    std::map<std::string, std::vector<double>> frameworks;
+    for (const Told& t : told_) {
+      if (t.gpu != row.gpu || t.numbers != row.numbers) continue;
+      if (t.framework != row.framework && t.source != row.source) frameworks[t.framework].push_back(t.efficiency);
+    }
+    std::vector<double> medians;
+    for (const auto& [framework, values] : frameworks) medians.push_back(config::median_efficiency(values));
+    if (medians.empty()) return std::nullopt;
+    return config::median_efficiency(medians);
+  }
+
+  std::vector<config::KnownEfficiency> groups() const {
+    std::vector<config::KnownEfficiency> known;
+    for (const Told& t : told_) {
+      const auto same = [&](const config::KnownEfficiency& k) {
+        return k.gpu == t.gpu && k.numbers == t.numbers && k.framework == t.framework;
+      };
+      auto found = std::ranges::find_if(known, same);
+      if (found == known.end()) {
+        const auto of_group = [&](const Told& other) { return other.same_group(t); };
+        found = known.insert(known.end(), {t.gpu, t.numbers, t.framework, *median(of_group), {}});
+      }
+      found->rows.push_back(t.id);
+    }
+    std::ranges::sort(known, {}, [](const auto& k) { return std::tuple(k.gpu, k.numbers, k.framework); });
+    return known;
+  }
+
+ private:
+  std::vector<Told> told_;
 };
+
+Told told_by(const CsvRow& row, const config::Cluster& cluster) {
+  return {row.text("id"), row.text("source"), cluster.gpu.name, row.text("numbers"), row.text("family"), 0};
+}
 
 }  // namespace
 
-Predictions predict_training(const std::string& path) {
+Trainings predict_training(const std::string& path) {
   const std::vector<CsvRow> rows = config::read_csv(path);
   Efficiencies efficiencies;
   for (const CsvRow& row : rows) {
     if (row.text("calibrates") != "efficiency") continue;
     Training training(row);
-    efficiencies.set(row, training.cluster(), calibrated(training, row.number("tokens_per_s")));
+    Told told = told_by(row, training.cluster());
+    told.efficiency = calibrated(training, row.number("tokens_per_s"));
+    efficiencies.add(std::move(told));
   }
-  Predictions predictions;
+  Trainings result;
   for (const CsvRow& row : rows) {
-    Prediction& p = predictions.emplace_back();
+    Prediction& p = result.rows.emplace_back();
     p.id = row.text("id");
     p.what = config::published_title(row);
     p.published = row.text("tokens_per_s").empty() ? 0 : row.number("tokens_per_s");
-    p.calibrates = row.text("calibrates");
     p.assumed = row.text("assumed");
     p.not_predicted = row.text("not_predicted");
     p.source = row.text("source");
     p.note = row.text("note");
     if (!p.not_predicted.empty()) continue;
     Training training(row);
-    const Efficiencies::Found found = efficiencies.of(row, training.cluster());
-    p.group = fmt::format("{}, {}, {}", training.cluster().gpu.name, row.text("numbers"), row.text("family"));
+    const Told own = told_by(row, training.cluster());
+    p.group = fmt::format("{}, {}, {}", own.gpu, own.numbers, own.framework);
     p.cluster = training.cluster().name;
     p.ranks = row.integer("ranks");
-    p.predicted = training.tokens_per_second(found.efficiency);
+    p.tokens = row.number("batch") * row.number("seq_len");
     p.typical = training.tokens_per_second(replay::kTypicalEfficiency);
-    p.how = found.how;
+    const std::optional<double> by_framework =
+        efficiencies.median([&](const Told& t) { return t.same_group(own) && t.id != own.id; });
+    const std::optional<double> by_gpu = efficiencies.of_others(own);
+    if (by_gpu) p.by_gpu = training.tokens_per_second(*by_gpu);
+    p.by_framework = by_framework.has_value();
+    // The only row of its group is predicted by less, and is no measure of how well groups predict.
+    const double used = by_framework.value_or(by_gpu.value_or(replay::kTypicalEfficiency));
+    p.predicted = training.tokens_per_second(used);
+    p.how = fmt::format("efficiency {:.3f}{}", used,
+                        by_framework ? ""
+                        : by_gpu     ? " of other frameworks"
+                                     : ", the typical one");
+    if (row.text("calibrates") != "efficiency") p.calibrates = row.text("calibrates");
+    if (!by_framework && p.calibrates.empty()) p.calibrates = "efficiency, alone";
   }
-  return predictions;
+  result.efficiencies = efficiencies.groups();
+  return result;
 }
 
 }  // namespace fsdpbench::bench

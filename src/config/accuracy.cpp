@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
+#include "base/median.h"
 #include "config/strict_table.h"
 #include "config/toml_file.h"
 
@@ -11,41 +15,114 @@ namespace fsdpbench::config {
 namespace {
 
 constexpr const char* kAccuracy = "a file of published accuracy";
+constexpr double kSameEfficiency = 0.005;  // as people write it down
 
-std::string rows_text(const char* name, const AccuracyRows& rows) {
+std::string quoted(const std::vector<std::string>& texts) {
+  return fmt::format("[\"{}\"]", fmt::join(texts, "\", \""));
+}
+
+std::string rows_text(ErrorKind kind, const AccuracyRows& rows) {
   std::vector<std::string> ratios;
   for (const double ratio : rows.time_ratios) ratios.push_back(fmt::format("{:.4f}", ratio));
   return fmt::format(
-      "\n[{}]\ntime_ratios = [{}]\nclusters = [\"{}\"]\nleast_ranks = {}\nmost_ranks = {}\nleast_bytes = "
-      "{}\nmost_bytes "
-      "= {}\n",
-      name, fmt::join(ratios, ", "), fmt::join(rows.clusters, "\", \""), rows.least_ranks, rows.most_ranks,
-      rows.least_bytes, rows.most_bytes);
+      "\n[{}]\ntime_ratios = [{}]\nsources = {}\nclusters = {}\nleast_ranks = {}\nmost_ranks = {}\n"
+      "least_bytes = {}\nmost_bytes = {}\nleast_tokens = {}\nmost_tokens = {}\n",
+      to_string(kind), fmt::join(ratios, ", "), quoted(rows.sources), quoted(rows.clusters), rows.least_ranks,
+      rows.most_ranks, rows.least_bytes, rows.most_bytes, rows.least_tokens, rows.most_tokens);
 }
 
 AccuracyRows read_rows(const std::string& path, const toml::table& given) {
   StrictTable table(path, given, kAccuracy);
   AccuracyRows rows;
   rows.time_ratios = table.numbers("time_ratios", 1e-3, 1e3);
+  rows.sources = table.texts("sources");
   rows.clusters = table.texts("clusters");
   rows.least_ranks = table.whole("least_ranks", 1, 1 << 20);
   rows.most_ranks = table.whole("most_ranks", 1, 1 << 20);
   rows.least_bytes = table.number("least_bytes", 0, 1e18);
   rows.most_bytes = table.number("most_bytes", 0, 1e18);
+  rows.least_tokens = table.number("least_tokens", 0, 1e18);
+  rows.most_tokens = table.number("most_tokens", 0, 1e18);
   table.finish();
+  if (rows.sources.size() != rows.time_ratios.size()) {
+    throw ConfigError(fmt::format("{}: has {} time_ratios and {} sources in one table; expected as many.", path,
+                                  rows.time_ratios.size(), rows.sources.size()));
+  }
   return rows;
+}
+
+std::string efficiency_text(const KnownEfficiency& e) {
+  return fmt::format(
+      "\n[[efficiency]]\ngpu = \"{}\"\nnumbers = \"{}\"\nframework = \"{}\"\nvalue = {:.4f}\nrows = {}\n", e.gpu,
+      e.numbers, e.framework, e.value, quoted(e.rows));
+}
+
+KnownEfficiency read_efficiency(const std::string& path, const toml::table& given) {
+  StrictTable table(path, given, kAccuracy);
+  KnownEfficiency known{table.text("gpu"), table.text("numbers"), table.text("framework"),
+                        table.number("value", 1e-3, 2), table.texts("rows")};
+  table.finish();
+  return known;
+}
+
+std::string words(const KnownEfficiency& e) {
+  return fmt::format("{} with {} on {} ({})", e.framework, e.numbers, e.gpu, fmt::join(e.rows, ", "));
 }
 
 }  // namespace
 
+std::string_view to_string(ErrorKind kind) {
+  constexpr EnumNames<ErrorKind> kNames{"framework", "gpu", "typical", "in_node", "between_nodes", "small"};
+  return kNames[kind];
+}
+
+double median_efficiency(const std::vector<double>& efficiencies) {
+  return std::sqrt(lower_median(efficiencies) * upper_median(efficiencies));
+}
+
+EfficiencyUsed efficiency_used(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy) {
+  const Efficiency& asked = config.simulate.efficiency;
+  const std::string numbers = config.fsdp.fp8_products ? "fp8" : std::string(to_string(config.fsdp.param_dtype));
+  std::vector<const KnownEfficiency*> here;
+  for (const KnownEfficiency& known : accuracy.efficiencies) {
+    if (known.gpu == cluster.gpu.name && known.numbers == numbers) here.push_back(&known);
+  }
+  const Efficiency typical;
+  if (asked.of.empty()) {
+    const auto same = [&](const KnownEfficiency* e) { return std::abs(e->value - asked.value) < kSameEfficiency; };
+    const auto found = std::ranges::find_if(here, same);
+    if (asked != typical && found != here.end()) return {asked.value, ErrorKind::framework, words(**found)};
+    return {asked.value, ErrorKind::typical, asked == typical ? "the typical one" : "given"};
+  }
+  if (asked.of == "auto") {
+    if (here.empty()) return {typical.value, ErrorKind::typical, "the typical one: none is published of this GPU"};
+    std::vector<double> values;
+    std::vector<std::string> names;
+    for (const KnownEfficiency* known : here) {
+      values.push_back(known->value);
+      names.push_back(known->framework);
+    }
+    return {median_efficiency(values), ErrorKind::gpu,
+            fmt::format("{} with {} on {}", fmt::join(names, ", "), numbers, cluster.gpu.name)};
+  }
+  const auto found = std::ranges::find(here, asked.of, &KnownEfficiency::framework);
+  if (found != here.end()) return {(*found)->value, ErrorKind::framework, words(**found)};
+  std::vector<std::string> valid{"a number", "\"auto\""};
+  for (const KnownEfficiency* known : here) valid.push_back('"' + known->framework + '"');
+  throw ConfigError(
+      fmt::format("simulate.efficiency = \"{}\": no training of it with {} on {} is published; expected {}.", asked.of,
+                  numbers, cluster.gpu.name, fmt::join(valid, ", ")));
+}
+
 std::string to_toml(const Accuracy& a) {
-  return fmt::format(
-             "# How published measurements lie about what simulations on clusters say: measured time over predicted "
-             "time,\n# row by row of the tables beside this file. Written by `bench_published --accuracy`; "
-             "docs/published.md.\nversion = {}\n",
-             Accuracy::kVersion) +
-         rows_text("training", a.training) + rows_text("typical_training", a.typical_training) +
-         rows_text("collectives", a.collectives) + rows_text("small_collectives", a.small_collectives);
+  std::string text = fmt::format(
+      "# How published measurements lie about what simulations on clusters say: measured time over predicted time, row "
+      "by\n# row of the tables beside this file, and what trainings reach of the rates of products. Written by\n"
+      "# `bench_published --accuracy`; docs/published.md.\nversion = {}\n",
+      Accuracy::kVersion);
+  for (const ErrorKind kind : kEnumerators<ErrorKind>) text += rows_text(kind, a.rows[kind]);
+  for (const KnownEfficiency& known : a.efficiencies) text += efficiency_text(known);
+  return text;
 }
 
 Accuracy read_accuracy(const std::string& path) {
@@ -53,12 +130,15 @@ Accuracy read_accuracy(const std::string& path) {
   StrictTable top(path, file, kAccuracy);
   top.require_version(Accuracy::kVersion, "file", "bench_published writes it anew");
   Accuracy a;
-  a.training = read_rows(path, top.table("training"));
-  a.typical_training = read_rows(path, top.table("typical_training"));
-  a.collectives = read_rows(path, top.table("collectives"));
-  a.small_collectives = read_rows(path, top.table("small_collectives"));
+  for (const ErrorKind kind : kEnumerators<ErrorKind>) a.rows[kind] = read_rows(path, top.table(to_string(kind)));
+  for (const toml::table* known : top.tables("efficiency")) a.efficiencies.push_back(read_efficiency(path, *known));
   top.finish();
   return a;
+}
+
+const Accuracy& published_accuracy() {
+  static const Accuracy accuracy = read_accuracy(find_accuracy());
+  return accuracy;
 }
 
 std::string find_accuracy() {

@@ -343,6 +343,13 @@ struct Nccl {
   bool operator==(const Nccl&) const = default;
 };
 
+/// What a training reaches of the rates that the model of computation gives: a number, or whose.
+struct Efficiency {
+  double value = 0.8;
+  std::string of;  ///< "auto", or a framework of profiles/published, whose trainings say it; empty: `value`
+  bool operator==(const Efficiency&) const = default;
+};
+
 /// What a simulated training is beside its configuration (device.backend = "virtual").
 struct Simulate {
   /// Which rank lies on which node: neighbours on the same (packed) or never (spread).
@@ -360,7 +367,7 @@ struct Simulate {
   bool fused_loss = false;      ///< the loss of the logits is one kernel, also if nothing is compiled
   bool fused_optimizer = true;  ///< one kernel an update; else one an operation, with 2.5 times the bytes
   Attention attention = Attention::flash2;
-  double efficiency = 0.8;   ///< of products and attention, beside what shapes and kernels say; 0.8: docs/published.md
+  Efficiency efficiency;     ///< of products and attention, beside what shapes and kernels say: docs/published.md
   double host_issue_us = 0;  ///< the host takes to issue an op
   double launch_us = 0;      ///< from the issue of an op until its lane, if idle, begins it
   double wake_us = 0;        ///< from an event until what waited for it on another lane goes on

@@ -87,6 +87,8 @@ Value encode(double value) { return value; }
 Value encode(const std::string& value) { return value; }
 Value encode(const std::optional<double>& value) { return value ? Value(*value) : Value(std::string("none")); }
 
+Value encode(const Efficiency& value) { return value.of.empty() ? Value(value.value) : Value(value.of); }
+
 Value encode(const Prefetch& value) {
   switch (value.mode) {
     case Prefetch::Mode::none: return std::string("none");
@@ -174,6 +176,13 @@ bool decode(const Value& value, std::optional<double>& out) {
   double number = 0;
   if (!decode(value, number)) return false;
   out = number;
+  return true;
+}
+
+bool decode(const Value& value, Efficiency& out) {
+  Efficiency read;
+  if (!decode(value, read.value) && (!decode(value, read.of) || read.of.empty())) return false;
+  out = std::move(read);
   return true;
 }
 

@@ -169,6 +169,7 @@ Value encode(std::uint64_t value);
 Value encode(double value);
 Value encode(const std::string& value);
 Value encode(const std::optional<double>& value);  ///< "none" if absent
+Value encode(const Efficiency& value);  ///< a number, or "auto" or a framework
 Value encode(const Prefetch& value);
 Value encode(const AllGatherLimit& value);
 Value encode(const ReshardAfterForward& value);
@@ -182,6 +183,7 @@ bool decode(const Value& value, std::uint64_t& out);
 bool decode(const Value& value, double& out);
 bool decode(const Value& value, std::string& out);
 bool decode(const Value& value, std::optional<double>& out);
+bool decode(const Value& value, Efficiency& out);
 bool decode(const Value& value, Prefetch& out);
 bool decode(const Value& value, AllGatherLimit& out);
 bool decode(const Value& value, ReshardAfterForward& out);

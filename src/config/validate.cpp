@@ -395,6 +395,11 @@ void check_simulate(const RunConfig& config, Notes& notes) {
   require(!simulate.measured_jitter || simulate.jitter_pct == 0,
           "simulate.measured_jitter = true and simulate.jitter_pct = {} both say how ops scatter; leave one out.",
           simulate.jitter_pct);
+  if (simulate.cluster.empty() && !simulate.efficiency.of.empty()) {
+    notes.push_back(
+        fmt::format("simulate.efficiency = \"{}\" has no effect: it is of a GPU, and no simulate.cluster names one.",
+                    simulate.efficiency.of));
+  }
   if (!simulate.calibration.empty()) {
     require(simulate.cluster.empty(),
             "simulate.calibration = \"{}\" and simulate.cluster = \"{}\" both say what ops take; leave one out.",

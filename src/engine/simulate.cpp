@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/communicator.h"
+#include "config/accuracy.h"
 #include "replay/cluster_times.h"
 #include "replay/contention.h"
 #include "replay/emulated_times.h"
@@ -100,13 +101,17 @@ void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
   replay::add_trouble(config.inject, config.train.seed, static_cast<int>(config.mesh.ranks), times);
 }
 
-replay::ClusterUse use_of(const config::Simulate& simulate) {
+replay::ClusterUse use_of(const config::RunConfig& config, const config::Cluster* cluster) {
+  const config::Simulate& simulate = config.simulate;
   replay::ClusterUse use;
   use.framework.compiled = simulate.compiled;
   use.framework.fused_loss = simulate.fused_loss;
   use.framework.fused_optimizer = simulate.fused_optimizer;
   use.framework.attention = static_cast<replay::Attention>(simulate.attention);
-  use.framework.efficiency = simulate.efficiency;
+  use.framework.efficiency = simulate.efficiency.value;
+  if (cluster != nullptr && !simulate.efficiency.of.empty()) {
+    use.framework.efficiency = config::efficiency_used(config, *cluster, config::published_accuracy()).value;
+  }
   use.algorithm = static_cast<replay::Algorithm>(simulate.collectives);
   use.placement = static_cast<replay::Placement>(simulate.placement);
   return use;
@@ -179,7 +184,7 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
 replay::OpTimes simulated_times(const schedule::Training& training, const config::Cluster* cluster, bool contention) {
   const config::Emulate& emulate = training.config.emulate;
   constexpr double kNoTime = std::numeric_limits<double>::infinity();  // what is not emulated
-  replay::ClusterUse use = use_of(training.config.simulate);
+  replay::ClusterUse use = use_of(training.config, cluster);
   use.contention = contention;
   replay::OpTimes times = cluster != nullptr
                               ? replay::cluster_times(training, *cluster, use)

@@ -36,7 +36,7 @@ enum class Attention : std::uint8_t {
 };
 
 /// What published trainings reach of these functions, the median of those that docs/published.md calibrates by. It is
-/// also the default of simulate.efficiency.
+/// also the default of simulate.efficiency (config::Efficiency).
 inline constexpr double kTypicalEfficiency = 0.80;
 
 /// How a training uses the GPU.

@@ -48,6 +48,12 @@ struct Bounds {
 /// are from `walked`, simulated without; and independently of that `miss` to both sides. All in one unit; not below 0.
 Bounds interval_around(double predicted, double walked, const std::vector<double>& draws, double miss);
 
+/// What the next of such values stays below with probability `p` in (0, 1): the value of rank p (n + 1) of n, straight
+/// in logarithms between. Beyond the first and the last rank, where n is too small for p, the further of the outermost
+/// value and Student's bound for the next of values that scatter in their logarithms. `ascending`: at least one, above
+/// 0.
+double quantile_of_next(const std::vector<double>& ascending, double p);
+
 /// Half the width of a 95 % interval of the next of such values, whose mean is known to be 0: their root mean square
 /// times Student's quantile for as many. At least one.
 double next_within(const std::vector<double>& values);

@@ -69,7 +69,7 @@ TEST(PredictionInterval, ProfilesForGpusAreSimulatedWithThisEnginesKernels) {
     const config::Simulate eager;
     EXPECT_LT(step_ms({}),
               0.75 * step_ms({"simulate.compiled=false", "simulate.fused_loss=false", "simulate.attention=flash2",
-                              fmt::format("simulate.efficiency={}", eager.efficiency)}))
+                              fmt::format("simulate.efficiency={}", eager.efficiency.value)}))
         << name;
     if (name != std::string_view("gpu-1b")) continue;
     const double peak_ms = 6 * 1.236e9 * 8192 / 989e12 * 1e3;  // all products of a step at the data sheet's rate
@@ -82,10 +82,15 @@ TEST(PredictionInterval, ProfilesForGpusAreSimulatedWithThisEnginesKernels) {
 TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
   Cell cell = on_cluster();
   config::Accuracy accuracy = config::read_accuracy(config::find_accuracy());
-  const auto with = [&](double ratio) {
-    for (config::AccuracyRows* rows :
-         {&accuracy.training, &accuracy.typical_training, &accuracy.collectives, &accuracy.small_collectives}) {
-      rows->time_ratios = {ratio};
+  const auto with = [&](double ratio, int most_ranks = 1024) {
+    for (config::AccuracyRows& rows : accuracy.rows) {
+      rows = {.time_ratios = {ratio},
+              .sources = {"S"},
+              .clusters = {"dgx-h100"},
+              .least_ranks = 1,
+              .most_ranks = most_ranks,
+              .most_bytes = 1e12,
+              .most_tokens = 1e12};
     }
     cell.basis.uncertainty = published_uncertainty(cell.setup, config::load_cluster("dgx-h100"), accuracy, cell.times);
     metrics::RunMetrics predicted;
@@ -101,6 +106,9 @@ TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
   const auto [slower, same] = with(1.5);
   EXPECT_NEAR(slower.step_ms->low, 1.5 * step.ms, 1e-3 * step.ms);
   EXPECT_NEAR(slower.step_ms->high, 1.5 * step.ms, 1e-3 * step.ms);
+  // Beyond the rows errors count double.
+  const auto [beyond, same_again] = with(1.5, 4);
+  EXPECT_NEAR(beyond.step_ms->high, 1.5 * 1.5 * step.ms, 1e-2 * step.ms);
 }
 
 TEST(PredictionInterval, ReachesNoFurtherThanTheRows) {
@@ -115,14 +123,25 @@ TEST(PredictionInterval, ReachesNoFurtherThanTheRows) {
             Reach::extrapolated);  // no collective of it was published
 }
 
-/// Who does not know the efficiency of a training is less sure than who does.
+/// Who does not know the efficiency of a training is less sure than who does; any number is not knowing it.
 TEST(PredictionInterval, OfTheTypicalEfficiencyIsWider) {
   const auto width = [](const char* efficiency) {
     const Cell cell = on_cluster({"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=8", efficiency});
     const Trial trial = trial_of(cell);
     return trial.sureness->step_ms->width() / trial.metrics->step_ms.median;
   };
-  EXPECT_GT(width("simulate.efficiency=0.8"), 1.2 * width("simulate.efficiency=0.79"));
+  const double typical = width("simulate.efficiency=0.8"), gpu = width("simulate.efficiency=auto"),
+               framework = width("simulate.efficiency=llm-foundry");
+  EXPECT_GT(typical, 1.2 * gpu);
+  EXPECT_GT(gpu, 1.2 * framework);
+  EXPECT_NEAR(width("simulate.efficiency=0.79"), typical, 0.01 * typical);
+  EXPECT_NEAR(width("simulate.efficiency=0.774"), framework, 0.01 * framework) << "as its rows say";
+}
+
+TEST(PredictionInterval, SaysWhoseEfficiencyItRestsOn) {
+  const Cell cell = on_cluster({"mesh.ranks=8", "simulate.efficiency=fms-fsdp"});
+  EXPECT_THAT(trial_of(cell).sureness->from,
+              ::testing::HasSubstr("published rates, efficiency 0.733: fms-fsdp with bf16 on H100 SXM 80 GB (T057"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "config/cluster.h"
 #include "config/find_file.h"
 #include "config/support.h"
 
@@ -37,10 +38,16 @@ void expect_same(const std::vector<double>& a, const std::vector<double>& b) {
 
 TEST(Accuracy, IsThatOfTheRecordedRows) {
   const Accuracy accuracy = read_accuracy(find_accuracy());
-  expect_same(accuracy.training.time_ratios, recorded_ratios("training.csv"));
-  expect_same(accuracy.collectives.time_ratios, recorded_ratios("collectives.csv"));
-  EXPECT_GT(accuracy.typical_training.time_ratios.size(), accuracy.training.time_ratios.size());
-  EXPECT_GT(accuracy.collectives.least_bytes, accuracy.small_collectives.most_bytes);
+  expect_same(accuracy.rows[ErrorKind::framework].time_ratios, recorded_ratios("training.csv"));
+  std::vector<double> large = accuracy.rows[ErrorKind::in_node].time_ratios;
+  const std::vector<double>& between = accuracy.rows[ErrorKind::between_nodes].time_ratios;
+  large.insert(large.end(), between.begin(), between.end());
+  std::ranges::sort(large);
+  expect_same(large, recorded_ratios("collectives.csv"));
+  EXPECT_GT(accuracy.rows[ErrorKind::typical].time_ratios.size(),
+            accuracy.rows[ErrorKind::framework].time_ratios.size());
+  EXPECT_GE(accuracy.rows[ErrorKind::in_node].least_bytes, Accuracy::kLargeBytes);
+  EXPECT_LT(accuracy.rows[ErrorKind::small].most_bytes, Accuracy::kLargeBytes);
 }
 
 TEST(Accuracy, SurvivesTheRoundTripAndBadFilesAreNamed) {
@@ -52,9 +59,41 @@ TEST(Accuracy, SurvivesTheRoundTripAndBadFilesAreNamed) {
     changed.replace(changed.find(from), from.size(), to);
     return config_error([&] { read_accuracy(folder.write("a.toml", changed)); });
   };
-  EXPECT_THAT(refused("version = 1", "version = 7"), HasSubstr("has version 7, and this program reads version 1"));
-  EXPECT_THAT(refused("[small_collectives]", "[small]"), HasSubstr("'small_collectives' is missing"));
-  EXPECT_THAT(refused("time_ratios = [", "time_ratios = [-1, "), HasSubstr("a.toml:6: the value of 'time_ratios'"));
+  EXPECT_THAT(refused("version = 2", "version = 7"), HasSubstr("has version 7, and this program reads version 2"));
+  EXPECT_THAT(refused("[small]", "[little]"), HasSubstr("'small' is missing"));
+  EXPECT_THAT(refused("time_ratios = [", "time_ratios = [-1, "), HasSubstr("a.toml:7: the value of 'time_ratios'"));
+  EXPECT_THAT(refused("sources = [", "sources = [\"S0\", "), HasSubstr("expected as many"));
+}
+
+/// A framework's name, and its number, have its errors; "auto" those of another framework's; any other number the
+/// widest.
+TEST(Accuracy, AnEfficiencyIsThatOfAFrameworkOnAGpu) {
+  Accuracy accuracy;
+  accuracy.efficiencies = {{"H100 SXM 80 GB", "bf16", "one", 0.7, {"T1"}},
+                           {"H100 SXM 80 GB", "bf16", "two", 0.8 * 0.8 / 0.7, {"T2"}},
+                           {"H100 SXM 80 GB", "fp8", "one", 0.5, {"T3"}}};
+  RunConfig config;
+  config.fsdp.param_dtype = DType::bf16;
+  const auto used = [&](const Efficiency& efficiency, const char* cluster = "dgx-h100") {
+    config.simulate.efficiency = efficiency;
+    return efficiency_used(config, load_cluster(cluster), accuracy);
+  };
+  EXPECT_EQ(used({0.8, "one"}).value, 0.7);
+  EXPECT_EQ(used({0.8, "one"}).kind, ErrorKind::framework);
+  EXPECT_EQ(used({0.8, "one"}).from, "one with bf16 on H100 SXM 80 GB (T1)");
+  EXPECT_NEAR(used({0.8, "auto"}).value, 0.8, 1e-12) << "of two the geometric mean";
+  EXPECT_EQ(used({0.8, "auto"}).kind, ErrorKind::gpu);
+  EXPECT_EQ(used({0.8, "auto"}, "dgx-a100").kind, ErrorKind::typical);
+  EXPECT_EQ(used({0.8, {}}).kind, ErrorKind::typical);
+  EXPECT_EQ(used({0.702, {}}).kind, ErrorKind::framework) << "as people write it down";
+  EXPECT_EQ(used({0.72, {}}).kind, ErrorKind::typical) << "nothing says that it is right";
+  EXPECT_THAT(config_error([&] {
+                used({0.8, "three"});
+              }),
+              HasSubstr("simulate.efficiency = \"three\": no training of it with bf16 on H100 SXM 80 GB is published; "
+                        "expected a number, \"auto\", \"one\", \"two\"."));
+  config.fsdp.fp8_products = true;
+  EXPECT_EQ(used({0.8, "one"}).value, 0.5);
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
     published_test.py BENCH_PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
+import collections
 import csv
+import math
 import statistics
 import subprocess
 import sys
@@ -26,6 +28,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 class Published(unittest.TestCase):
     known: dict[str, list[dict[str, str]]] = {}
     accuracy = ""
+    printed = ""
 
     def setUp(self) -> None:
         temporary = tempfile.TemporaryDirectory()
@@ -40,7 +43,8 @@ class Published(unittest.TestCase):
     def predicted(self) -> dict[str, list[dict[str, str]]]:
         """Of both tables, by their names; asked for once."""
         if not Published.known:
-            self.call("--csv", "collectives.csv", "--training-csv", "training.csv", "--accuracy", "accuracy.toml")
+            Published.printed = self.call("--csv", "collectives.csv", "--training-csv", "training.csv", "--accuracy",
+                                          "accuracy.toml").stdout
             Published.accuracy = (self.folder / "accuracy.toml").read_text(encoding="utf-8")
             Published.known = {name: rows(self.folder / f"{name}.csv") for name in ("collectives", "training")}
         return Published.known
@@ -59,7 +63,11 @@ class Published(unittest.TestCase):
         now = tomllib.loads(Published.accuracy)
         kept = tomllib.loads((SOURCE / "profiles/published/accuracy.toml").read_text(encoding="utf-8"))
         self.assertEqual(now.keys(), kept.keys())
-        for kind in ("training", "typical_training", "collectives", "small_collectives"):
+        for efficiency, old in zip(now.pop("efficiency"), kept.pop("efficiency"), strict=True):
+            self.assertAlmostEqual(efficiency.pop("value"), old.pop("value"), 3)
+            self.assertEqual(efficiency, old)
+        now.pop("version"), kept.pop("version")
+        for kind in now:
             ratios, old = now[kind].pop("time_ratios"), kept[kind].pop("time_ratios")
             self.assertEqual(now[kind], kept[kind])
             for ratio, known in zip(ratios, old, strict=True):
@@ -74,12 +82,29 @@ class Published(unittest.TestCase):
                 self.assertNotEqual(bool(row["predicted"]), bool(row["not_predicted"]), row["id"])
         self.assertEqual([row["id"] for row in now["training"]], [f"T{i:03}" for i in range(1, 162, 2)])
 
-    def test_calibrating_rows_come_out_as_published_and_do_not_count(self) -> None:
+    def test_no_row_is_predicted_by_itself(self) -> None:
+        """Each that says something of its group is predicted by the others of it, or does not count."""
+        of_group = collections.Counter(row["group"] for row in self.predicted()["training"] if row["predicted"])
         for row in self.predicted()["training"]:
-            if row["calibrates"] == "efficiency":
-                self.assertAlmostEqual(float(row["error"]), 0, 3, row["id"])
-            if row["calibrates"]:
-                self.assertEqual(row["counts"], "false", row["id"])
+            if row["predicted"] and of_group[row["group"]] == 1:
+                self.assertEqual((row["counts"], row["calibrates"]), ("false", "efficiency; alone"), row["id"])
+            if row["counts"] == "true":
+                self.assertGreater(of_group[row["group"]], 1, row["id"])
+        self.assertGreater(len([row for row in self.predicted()["training"] if row["counts"] == "true"]), 50)
+
+    def test_intervals_hold_what_other_sources_say_nothing_of(self) -> None:
+        """Of 95 %, by the rows of all other sources: about as many are inside, of each kind and of all together."""
+        self.predicted()
+        table = Published.printed.split("Interval of 95 %")[1].splitlines()[3:]
+        rows = inside = 0
+        for line in table:
+            kind, count, *_, share, _ = line.split()
+            held = round(int(count) * float(share) / 100)
+            rows, inside = rows + int(count), inside + held
+            # As many outside as one in a hundred would have by chance, if 95 % were true of each row for itself.
+            self.assertGreaterEqual(held, statistics.NormalDist(0.95 * int(count), math.sqrt(0.0475 * int(count))).inv_cdf(0.01) - 0.5, kind)
+        self.assertEqual(len(table), 6)
+        self.assertTrue(0.93 <= inside / rows <= 0.98, inside / rows)
 
     def test_medians_reach_their_goals(self) -> None:
         for (name, predicted), goal in zip(self.predicted().items(), (0.10, 0.08), strict=True):

@@ -61,7 +61,7 @@ TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
 TEST(ClusterTimes, FrameworksAndCheckpointing) {
   const config::Cluster h100 = cluster("dgx-h100");
   const double eager = step_ns(llama_like(8), h100);
-  EXPECT_EQ(config::Simulate{}.efficiency, kTypicalEfficiency);
+  EXPECT_EQ(config::Simulate{}.efficiency.value, kTypicalEfficiency);
   ClusterUse compiled, slower, loss, optimizer;
   loss.framework.fused_loss = true;
   optimizer.framework.fused_optimizer = false;

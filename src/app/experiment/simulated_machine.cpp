@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "engine/simulate.h"
 #include "model/model.h"
+#include "replay/collective_kinds.h"
 #include "replay/collective_message.h"
 #include "replay/compute_cost.h"
 #include "replay/forecast.h"
@@ -20,42 +21,66 @@
 namespace fsdpbench::app {
 namespace {
 
-bool within(const config::AccuracyRows& rows, const std::string& cluster, int ranks, double bytes) {
+using config::ErrorKind;
+
+bool within(const config::AccuracyRows& rows, const std::string& cluster, int ranks, double bytes, double tokens) {
   return std::ranges::find(rows.clusters, cluster) != rows.clusters.end() && ranks >= rows.least_ranks &&
-         ranks <= rows.most_ranks && bytes >= rows.least_bytes && bytes <= rows.most_bytes;
+         ranks <= rows.most_ranks && bytes >= rows.least_bytes && bytes <= rows.most_bytes &&
+         tokens >= rows.least_tokens && tokens <= rows.most_tokens;
 }
 
-std::vector<double> draw_from(const std::vector<double>& ratios, std::uint64_t seed) {
-  replay::Sequence random(seed);
-  std::vector<double> drawn;
-  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) drawn.push_back(ratios[random.below(ratios.size())]);
-  return drawn;
+ErrorKind kind_of(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op) {
+  const plan::Groups& groups = training.plan.groups;
+  if (static_cast<double>(replay::message_of(op, groups).bytes) < config::Accuracy::kLargeBytes)
+    return ErrorKind::small;
+  const auto placement = static_cast<replay::Placement>(training.config.simulate.placement);
+  const replay::GroupShape shape =
+      replay::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement);
+  return shape.nodes == 1 ? ErrorKind::in_node : ErrorKind::between_nodes;
+}
+
+/// Beyond what rows were measured of, errors count double: that they grow is known, how fast is not.
+constexpr double kBeyondRows = 2;
+
+/// The quantiles of the rows' errors, in an order that is another one for each kind: kinds err for themselves.
+/// `power`: of each ratio.
+std::vector<double> draws_of(const std::vector<double>& ratios, ErrorKind kind, double power) {
+  std::vector<double> draws;
+  for (int draw = 1; draw <= replay::Uncertainty::kDraws; ++draw) {
+    draws.push_back(std::pow(replay::quantile_of_next(ratios, draw / (replay::Uncertainty::kDraws + 1.0)), power));
+  }
+  replay::Sequence random(static_cast<std::uint64_t>(kind) + 1);
+  for (std::size_t left = draws.size(); left > 1; --left) std::swap(draws[left - 1], draws[random.below(left)]);
+  return draws;
 }
 
 }  // namespace
 
 replay::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
                                           const config::Accuracy& accuracy, const replay::OpTimes& times) {
-  const bool typical = training.config.simulate.efficiency == replay::kTypicalEfficiency;
-  const std::array<const config::AccuracyRows*, 3> rows{typical ? &accuracy.typical_training : &accuracy.training,
-                                                        &accuracy.collectives, &accuracy.small_collectives};
+  const config::RunConfig& config = training.config;
+  const ErrorKind computation = config::efficiency_used(config, cluster, accuracy).kind;
   replay::Uncertainty uncertainty;
-  for (std::size_t kind = 0; kind < rows.size(); ++kind) {
-    uncertainty.ratios.push_back(draw_from(rows[kind]->time_ratios, kind + 1));
+  for (const ErrorKind kind : kEnumerators<ErrorKind>) {
+    for (const double power : {1.0, kBeyondRows}) {
+      uncertainty.ratios.push_back(draws_of(accuracy.rows[kind].time_ratios, kind, power));
+    }
   }
   const plan::Groups& groups = training.plan.groups;
+  const auto tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len);
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
     const schedule::Schedule& schedule = training.schedules.steps[step];
     std::vector<int>& source = uncertainty.source.emplace_back();
     for (const schedule::Op& op : schedule.ops) {
       source.push_back(-1);
-      const int ranks = op.is_collective() ? groups.size(op.group()) : groups.ranks();
-      if (!op.has_work() || (op.is_collective() && ranks == 1)) continue;
-      const double bytes = op.is_collective() ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
-      const int kind = !op.is_collective() ? 0 : bytes >= accuracy.collectives.least_bytes ? 1 : 2;
-      source.back() = kind;
+      const bool collective = op.is_collective();
+      const int ranks = collective ? groups.size(op.group()) : groups.ranks();
+      if (!op.has_work() || (collective && ranks == 1)) continue;
+      const double bytes = collective ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
+      const ErrorKind kind = collective ? kind_of(training, cluster, op) : computation;
+      const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens);
+      source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
       if (&schedule != &training.schedules.steady()) continue;
-      const bool known = within(*rows[static_cast<std::size_t>(kind)], cluster.name, ranks, bytes);
       ++uncertainty.reach[known ? replay::Reach::interpolated : replay::Reach::extrapolated];
     }
   }
@@ -79,8 +104,12 @@ SimulatedMachine::SimulatedMachine(const config::RunConfig& config) {
   if (!config.simulate.cluster.empty()) {
     cluster_ = config::load_cluster(config.simulate.cluster);
     config::check_fits(*cluster_, config.mesh.ranks);
-    accuracy_ = config::read_accuracy(config::find_accuracy());
+    accuracy_ = config::published_accuracy();
     basis_ = "published rates";
+    const config::EfficiencyUsed used = config::efficiency_used(config, *cluster_, *accuracy_);
+    if (used.kind != ErrorKind::typical || !config.simulate.efficiency.of.empty()) {
+      basis_ += fmt::format(", efficiency {:.3g}: {}", used.value, used.from);
+    }
     return;
   }
   if (!config.emulate.compute_tflops || (config.mesh.ranks > 1 && !config.emulate.link_gb_per_s)) {
@@ -99,8 +128,7 @@ std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& 
 SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool uncertainty) const {
   if (calibration_) {
     replay::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
-    return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct,
-            calibrated.crowded};
+    return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct, calibrated.crowded};
   }
   SimulatedTimes simulated{engine::simulated_times(training, cluster()), {}};
   if (uncertainty && accuracy_) {
