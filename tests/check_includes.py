@@ -57,7 +57,7 @@ MAY_INCLUDE = {
     "watch": ["metrics"],
     "dialects": ["plan", "config", "dialects/words"],
     "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config", "dialects", "dialects/words"],
-    "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
+    "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/accuracy.h", "config/cluster.h", "config/calibration.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }
 # The CPU backend makes the CPU kernels; nothing else crosses downwards.

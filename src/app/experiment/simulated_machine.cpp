@@ -29,7 +29,7 @@ bool within(const config::AccuracyRows& rows, const std::string& cluster, int ra
          tokens >= rows.least_tokens && tokens <= rows.most_tokens;
 }
 
-ErrorKind kind_of(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op) {
+ErrorKind error_kind_of(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op) {
   const plan::Groups& groups = training.plan.groups;
   if (static_cast<double>(replay::message_of(op, groups).bytes) < config::Accuracy::kLargeBytes)
     return ErrorKind::small;
@@ -77,7 +77,7 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
       const int ranks = collective ? groups.size(op.group()) : groups.ranks();
       if (!op.has_work() || (collective && ranks == 1)) continue;
       const double bytes = collective ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
-      const ErrorKind kind = collective ? kind_of(training, cluster, op) : computation;
+      const ErrorKind kind = collective ? error_kind_of(training, cluster, op) : computation;
       const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens);
       source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
       if (&schedule != &training.schedules.steady()) continue;
