@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
-#include <utility>
 
 #include "published/prediction.h"
 #include "replay/uncertainty.h"

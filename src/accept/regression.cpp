@@ -18,7 +18,7 @@ namespace fsdpbench::accept {
 namespace {
 
 constexpr std::size_t kFewestResults = 3;
-// Of all figures together. Medians of few values, and outliers left out, make up to two of a hundred gates of it.
+// The chance that a gate calls any of its figures worse by mistake; with medians of few values it is up to 0.02.
 constexpr double kFalseAlarms = 0.012;
 constexpr double kMissed = 0.04;          // of each figure that is worse by the threshold
 constexpr double kFalseOutliers = 0.005;  // of a baseline whose results scatter alike

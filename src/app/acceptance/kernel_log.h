@@ -29,7 +29,7 @@ struct KernelLog {
   std::vector<std::pair<std::int64_t, std::string>> lines{};  ///< the latest troubles, by the number of their record
 };
 
-/// Of this host: /dev/kmsg, or the file that FSDPBENCH_KMSG names.
+/// The log of this host is /dev/kmsg, or the file that FSDPBENCH_KMSG names.
 KernelLog kernel_log();
 KernelLog kernel_log(const std::filesystem::path& kmsg);
 

@@ -29,10 +29,10 @@ bool within(const config::AccuracyRows& rows, const std::string& cluster, int ra
          tokens >= rows.least_tokens && tokens <= rows.most_tokens;
 }
 
-ErrorKind error_kind_of(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op) {
+ErrorKind error_kind_of(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op,
+                        double bytes) {
   const plan::Groups& groups = training.plan.groups;
-  if (static_cast<double>(replay::message_of(op, groups).bytes) < config::Accuracy::kLargeBytes)
-    return ErrorKind::small;
+  if (bytes < config::Accuracy::kLargeBytes) return ErrorKind::small;
   const auto placement = static_cast<replay::Placement>(training.config.simulate.placement);
   const replay::GroupShape shape =
       replay::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement);
@@ -61,11 +61,7 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
   const config::RunConfig& config = training.config;
   const ErrorKind computation = config::efficiency_used(config, cluster, accuracy).kind;
   replay::Uncertainty uncertainty;
-  for (const ErrorKind kind : kEnumerators<ErrorKind>) {
-    for (const double power : {1.0, kBeyondRows}) {
-      uncertainty.ratios.push_back(draws_of(accuracy.rows[kind].time_ratios, kind, power));
-    }
-  }
+  uncertainty.ratios.resize(2 * kEnumCount<ErrorKind>);  // by kind: within its rows, and beyond them
   const plan::Groups& groups = training.plan.groups;
   const auto tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len);
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
@@ -77,9 +73,11 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
       const int ranks = collective ? groups.size(op.group()) : groups.ranks();
       if (!op.has_work() || (collective && ranks == 1)) continue;
       const double bytes = collective ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
-      const ErrorKind kind = collective ? error_kind_of(training, cluster, op) : computation;
+      const ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : computation;
       const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens);
       source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
+      std::vector<double>& draws = uncertainty.ratios[static_cast<std::size_t>(source.back())];
+      if (draws.empty()) draws = draws_of(accuracy.rows[kind].time_ratios, kind, known ? 1 : kBeyondRows);
       if (&schedule != &training.schedules.steady()) continue;
       ++uncertainty.reach[known ? replay::Reach::interpolated : replay::Reach::extrapolated];
     }
