@@ -236,7 +236,8 @@ class Compare(Case):
 
     def test_the_verdict_is_said_in_words(self) -> None:
         done = self.call("compare", self.base, self.base, "--trials", "3", "--out", "out", "--threshold", "100")
-        self.assertIn("No difference", done.stdout)
+        # Two equal sides may differ by chance and by what else the machine does, but never by 100 %.
+        self.assertRegex(done.stdout, "No (relevant )?difference")
         self.assertIn("% interval of B / A", done.stdout)
         self.assertIn("same configuration", done.stderr)
 
