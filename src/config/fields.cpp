@@ -75,15 +75,16 @@ Valid<Prefetch> prefetch(std::string_view own_names, std::vector<Prefetch::Mode>
 }
 
 Valid<Quantization> quantization() {
-  return {"\"none\", \"int8:BLOCK\", \"int4:BLOCK\" or \"fp8:BLOCK\" (BLOCK: numbers a scale, a multiple of 32 up to 65536)",
-          [](const Quantization& v) { return v.block % 32 == 0 && v.block <= 1 << 16; }};
+  return {
+      "\"none\", \"int8:BLOCK\", \"int4:BLOCK\" or \"fp8:BLOCK\" (BLOCK: numbers a scale, a multiple of 32 up to "
+      "65536)",
+      [](const Quantization& v) { return v.block % 32 == 0 && v.block <= 1 << 16; }};
 }
 
 /// Which frameworks are known is a matter of the cluster: efficiency_used() (config/accuracy.h) checks it.
 Valid<Efficiency> efficiency() {
   const Valid<double> given = number(1e-3, 2);
-  return {given.text + R"(, "auto", or a framework of docs/published.md, as "torchtitan")",
-          [=](const Efficiency& v) {
+  return {given.text + R"(, "auto", or a framework of docs/published.md, as "torchtitan")", [=](const Efficiency& v) {
             const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
             return v.of.empty() ? given.accepts(v.value) : std::ranges::all_of(v.of, in_name);
           }};
@@ -156,6 +157,9 @@ std::vector<Field> make_fields() {
   mesh("replicate", &Mesh::replicate, integer(0, 1 << 20), "groups that hold equal shards; 0: ranks / shard / tensor");
   mesh("tensor", &Mesh::tensor, integer(1, 4096), "decoder: neighbouring ranks that split each layer (tensor parallelism), by heads, feed-forward width and vocabulary");
   mesh("sequence_parallel", &Mesh::sequence_parallel, boolean(), "mesh.tensor above 1: each of these ranks has a part of the tokens in norms, residuals and kept activations (Megatron's sequence parallelism)");
+  mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism), simulated only; each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
+  mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
+  mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");

@@ -95,7 +95,8 @@ struct Model {
 };
 
 struct Data {
-  std::string path;  ///< file or folder read as bytes; empty: this project's own sources and docs, or where they are not installed, its profiles
+  std::string path;  ///< file or folder read as bytes; empty: this project's own sources and docs, or where they are
+                     ///< not installed, its profiles
   bool operator==(const Data&) const = default;
 };
 
@@ -105,6 +106,9 @@ struct Mesh {
   std::int64_t replicate = 0;      ///< groups that hold equal shards; 0: ranks / shard / tensor
   std::int64_t tensor = 1;         ///< ranks that split each layer; neighbours. They see the same samples
   bool sequence_parallel = false;  ///< they split the tokens, too, of what lies between their parts of layers
+  std::int64_t expert = 1;         ///< neighbours of a shard group that split the experts of each block
+  double expert_imbalance = 1;     ///< rows of the busiest of them over the mean
+  bool expert_sync = true;         ///< the host waits for the counts of rows before it exchanges them
 
   /// Ranks that see different samples.
   std::int64_t data_ranks() const { return ranks / tensor; }

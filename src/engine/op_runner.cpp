@@ -387,6 +387,9 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
       group.reduce_scatter(op.lane, from, output, work->count, work->dtype, work->scale, stamp);
       return;
     }
+    case OpKind::expert_counts:
+    case OpKind::expert_dispatch:
+    case OpKind::expert_combine:
     case OpKind::all_to_all: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;

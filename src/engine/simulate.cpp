@@ -22,6 +22,9 @@ backend::Collective collective_of(schedule::OpKind kind) {
     case schedule::OpKind::tensor_reduce_scatter: return backend::Collective::reduce_scatter;
     case schedule::OpKind::all_reduce:
     case schedule::OpKind::tensor_all_reduce: return backend::Collective::all_reduce;
+    case schedule::OpKind::expert_counts:
+    case schedule::OpKind::expert_dispatch:
+    case schedule::OpKind::expert_combine:
     case schedule::OpKind::all_to_all: return backend::Collective::all_to_all;
     case schedule::OpKind::all_gather:
     case schedule::OpKind::tensor_all_gather:

@@ -37,6 +37,9 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::tensor_all_reduce:
     case OpKind::tensor_all_gather:
     case OpKind::tensor_reduce_scatter:
+    case OpKind::expert_counts:
+    case OpKind::expert_dispatch:
+    case OpKind::expert_combine:
     case OpKind::gather_norm: return OpClass::communication;
     case OpKind::load_batch:
     case OpKind::cast_replicated:

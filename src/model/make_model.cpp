@@ -18,10 +18,12 @@ std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelS
 
 std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::ModelShapes& shapes) {
   const bool decoder = config.model.kind == config::ModelKind::decoder;
-  return make_model(config.model, shapes,
-                    {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype,
-                     config.fsdp.gradient_dtype()},
-                    {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
+  const BatchShape batch{config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype,
+                         config.fsdp.gradient_dtype()};
+  if (config.mesh.expert > 1) {
+    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config.mesh));
+  }
+  return make_model(config.model, shapes, batch, {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
 }
 
 }  // namespace fsdpbench::model

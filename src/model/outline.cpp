@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "backend/attention_scratch.h"
 #include "base/error.h"
@@ -35,6 +38,7 @@ std::string_view key_without_kernels(const config::Model& model) {
 
 std::string_view key_without_kernels(const config::RunConfig& config) {
   if (const std::string_view key = key_without_kernels(config.model); !key.empty()) return key;
+  if (config.mesh.expert > 1) return "mesh.expert";
   if (config.fsdp.activation_checkpointing && config.fsdp.recompute_share < 1) return "fsdp.recompute_share";
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
   return {};
@@ -44,12 +48,13 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
   std::vector<plan::ModuleSizes> all{embedding()};
   all.insert(all.end(), static_cast<std::size_t>(model_.layers), block());
   all.push_back(head());
-  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len);
+  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len, 1, experts_);
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].forward_flops = work[i].forward_flops();
     all[i].backward_flops = work[i].backward_flops();
     if (work[i].kind == plan::ModuleKind::block) all[i].recompute_flops = work[i].recompute_flops();
     if (split_.ranks > 1) set_parts(work[i], all[i]);
+    if (work[i].by_experts) set_expert_parts(work[i], all[i]);
   }
   return all;
 }
@@ -62,6 +67,36 @@ void Outline::set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) 
     default: break;
   }
   set_block_parts(model_, batch_, split_, work.block_flops(Pass::forward), work.block_flops(Pass::backward), sizes);
+}
+
+std::int64_t Outline::routed(std::int64_t features) const {
+  const std::int64_t visits = std::max<std::int64_t>(model_.active_experts, 1);
+  if (experts_.ranks == 1) return tensor(visits * features);
+  const auto rows = std::llround(std::ceil(static_cast<double>(batch_.rows() * visits) * experts_.imbalance));
+  return checked_product(rows, features, size_of(batch_.dtype));
+}
+
+/// Tokens are routed, their rows go to the experts, and what these made of them comes back and is added up: the same in
+/// a recomputation, whose backward wants it all. In backward the gradients of what came back go to the experts, and
+/// those of what was sent come from them.
+void Outline::set_expert_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const {
+  using Exchange = plan::ModulePart::Exchange;
+  using Pass = plan::ModuleWork::Pass;
+  const std::int64_t ranks = experts_.ranks, row = model_.width * size_of(batch_.dtype);
+  const std::int64_t rows = routed(model_.width) / row;
+  const plan::ModulePart dispatch{0, Exchange::dispatch, (rows + ranks - 1) / ranks * model_.width, batch_.dtype},
+      combine{0, Exchange::combine, dispatch.count, batch_.dtype}, none;
+  const auto parts = [&](Pass pass) {
+    const bool back = pass == Pass::backward;
+    std::vector<plan::ModulePart> all{dispatch, combine, none};
+    const std::vector<double> flops = work.block_flops(pass).expert_parts(back);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].flops = flops[i];
+    if (experts_.told && !back) all.front().told = model_.experts / ranks;
+    return all;
+  };
+  sizes.forward_parts = parts(Pass::forward);
+  sizes.recompute_parts = parts(Pass::recompute);
+  sizes.backward_parts = parts(Pass::backward);
 }
 
 plan::ModuleSizes Outline::embedding() const {
@@ -77,8 +112,9 @@ plan::ModuleSizes Outline::block() const {
   const std::int64_t visits = std::max<std::int64_t>(model_.active_experts, 1);
   const bool gated = model_.feed_forward == config::FeedForward::gated;
   const bool routed = model_.experts > 0, joined = model_.fused_projections;
-  const std::int64_t inner = tensor(visits * model_.ffn_width),
-                     routed_rows = routed ? tensor(visits * model_.width) : 0;
+  const bool apart = experts_.ranks > 1;
+  const std::int64_t inner = this->routed(model_.ffn_width), routed_rows = routed ? tensor(visits * model_.width) : 0,
+                     rows_here = routed ? this->routed(model_.width) : 0;  // that come to this rank's experts
   const backend::AttentionShape attention{batch_.batch,    batch_.seq_len,     model_.heads,
                                           model_.kv_heads, model_.head_size(), batch_.dtype};
   plan::ModuleSizes sizes;
@@ -90,7 +126,7 @@ plan::ModuleSizes Outline::block() const {
     for (const std::int64_t features : {queries, keys, keys}) arena.take(tensor(features));
   };
   const auto take_expanded = [&](Arena& arena) {
-    if (gated && joined) return void(arena.take(tensor(2 * visits * model_.ffn_width)));
+    if (gated && joined) return void(arena.take(this->routed(2 * model_.ffn_width)));
     for (int i = 0; i < (gated ? 2 : 1); ++i) arena.take(inner);
   };
   Arena saved;
@@ -110,6 +146,7 @@ plan::ModuleSizes Outline::block() const {
     saved.take(tensor(model_.experts));
     saved.take(statistics(2 * visits));
     saved.take(routed_rows);
+    if (apart) saved.take(rows_here);  // what came from other ranks: the experts' input
   }
   sizes.saved_bytes = saved.bytes();
 
@@ -120,6 +157,7 @@ plan::ModuleSizes Outline::block() const {
   forward.rewind(shared);
   forward.take(inner);
   if (routed) forward.take(routed_rows);  // tokens in the order of their experts
+  if (apart) forward.take(rows_here);     // and what the experts make of those that came
   sizes.forward_workspace_bytes = forward.bytes();
 
   Arena backward;
@@ -130,7 +168,7 @@ plan::ModuleSizes Outline::block() const {
   backward.take(inner);
   if (routed) {
     backward.take(routed_rows);
-    backward.take(routed_rows);
+    backward.take(rows_here);
     backward.take(tensor(model_.experts));
   }
   backward.rewind(shared);

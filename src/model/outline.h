@@ -21,8 +21,9 @@ std::string_view key_without_kernels(const config::Model& model);
 class Outline final : public Model {
  public:
   /// `model`: of one of the ranks that split every layer (plan::tensor_part).
-  Outline(const config::Model& model, BatchShape batch, TensorSplit split = {})
-      : model_(model), batch_(batch), split_(split), stream_(model, batch, split) {}
+  /// `experts`: how ranks split them, of whom this one is the busiest.
+  Outline(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {})
+      : model_(model), batch_(batch), split_(split), experts_(experts), stream_(model, batch, split) {}
 
   std::vector<plan::ModuleSizes> sizes() const override;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
@@ -45,11 +46,15 @@ class Outline final : public Model {
     return checked_product(stream_.rows, count, size_of(DType::f32));
   }
 
+  /// Of `features` each of the rows that come to this rank's experts.
+  std::int64_t routed(std::int64_t features) const;
+  void set_expert_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const;
   void set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const;
 
   config::Model model_;
   BatchShape batch_;
   TensorSplit split_;
+  plan::ExpertSplit experts_;
   Stream stream_;
 };
 

@@ -67,6 +67,7 @@ std::string unit_names(const Plan& plan, const AlikeUnits& units) {
 }
 
 std::string module_names(const Plan& plan, const AlikeUnits& units) {
+  if (modules(plan, units.first).empty() && units.first >= plan.with_modules) return "experts";
   if (units.count == 1) return unit_module_names(plan, units.first);
   const bool single = modules(plan, units.first).size() == 1;
   return fmt::format(
@@ -80,7 +81,8 @@ std::string parameter_name(const Plan& plan, const AlikeUnits& units, int parame
   const ParameterShape& named = plan.shapes.parameters[static_cast<std::size_t>(parameter)];
   if (units.count == 1) return named.name;
   const std::string& module = shape(plan, named.module).name;
-  const auto each = static_cast<int>(modules(plan, units.first).size());
+  // Experts (mesh.expert) have no modules; their blocks are one by one.
+  const auto each = std::max(1, static_cast<int>(modules(plan, units.first).size()));
   const int index = shape(plan, named.module).index;
   const int last = index + each * (units.count - 1);
   const std::string indices = each == 1          ? fmt::format("{}-{}", index, last)

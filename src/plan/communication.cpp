@@ -1,6 +1,7 @@
 #include "plan/communication.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/bytes.h"
 #include "base/ring.h"
@@ -45,12 +46,26 @@ void add_tensor_volume(const Plan& plan, const config::RunConfig& config, Commun
   volume.all_gather += micros * ring(3 * tokens * ranks, DType::f32, ranks);
 }
 
+/// Rows of tokens go to the ranks that have their experts and come back, in each block's forward, backward and, if it
+/// is recomputed, once more; of a forward ranks tell each other the numbers of rows, if the host waits for them.
+void add_expert_volume(const config::RunConfig& config, CommunicationVolume& volume) {
+  const config::Model& model = config.model;
+  const std::int64_t ranks = config.mesh.expert, layers = model.layers;
+  const std::int64_t visits = config.train.batch_per_rank * config.train.seq_len * model.active_experts;
+  const auto rows = std::llround(std::ceil(static_cast<double>(visits) * config.mesh.expert_imbalance));
+  const std::int64_t recomputed =
+      config.fsdp.activation_checkpointing ? ceil_div(layers, config.fsdp.checkpoint_every) : 0;
+  const std::int64_t to_each = ceil_div(rows, ranks) * model.width * size_of(config.fsdp.param_dtype);
+  const std::int64_t told = config.mesh.expert_sync ? model.experts / ranks * size_of(DType::i32) : 0;
+  const std::int64_t each = (2 * (2 * layers + recomputed)) * to_each + (layers + recomputed) * told;
+  volume.all_to_all += static_cast<double>(config.train.accumulate * (ranks - 1) * each);
+}
+
 }  // namespace
 
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again) {
   using config::AccumulateMode;
   CommunicationVolume volume;
-  const int shard = plan.mesh.shard;
   const int replicate = plan.mesh.replicate;
   const auto micros = static_cast<double>(config.train.accumulate);
   const AccumulateMode mode = config.train.accumulate_mode;
@@ -62,6 +77,7 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
       std::find(again.for_backward.begin(), again.for_backward.end(), true) != again.for_backward.end();
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const ShardLayout& layout = plan.units[u].layout;
+    const int shard = layout.shards;
     const std::int64_t gathered = layout.sharded.empty() ? 0 : layout.gathered_numel();
     // Kept after backward, a unit is gathered for the first forward only.
     const bool kept = !config.fsdp.reshard_after_backward || plan.units[u].stays_gathered ||
@@ -90,8 +106,9 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
                           ring(layout.replicated_numel, plan.reduce_dtype, replicate));
   }
   const int tensor = plan.mesh.tensor;
-  if (config.train.clip_norm > 0) volume.all_gather += 8.0 * ((shard - 1) + (tensor - 1) * shard);
+  if (config.train.clip_norm > 0) volume.all_gather += 8.0 * ((plan.mesh.shard - 1) + (tensor - 1) * plan.mesh.shard);
   if (tensor > 1) add_tensor_volume(plan, config, volume);
+  if (plan.mesh.expert > 1) add_expert_volume(config, volume);
   return volume;
 }
 

@@ -32,8 +32,11 @@ struct Regathers {
 /// gathered twice in a block's forward and recomputation and four times in its backward, twice for the head and once
 /// for the embedding, and gradients of norms (of biases after a sum, too) are all-reduced. All of it is in all_reduce,
 /// reduce_scatter and all_gather.
-CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
-                                         const Regathers& again);
+/// Ranks that split experts (mesh.expert) send (E-1)/E of k rows a token, [tokens * k, width] in the compute dtype,
+/// times mesh.expert_imbalance: twice in each block's forward, twice in its backward, twice where it is recomputed.
+/// Before each but those of backward they tell each other how many, in 4 bytes an expert (mesh.expert_sync). That is in
+/// all_to_all.
+CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again);
 
 /// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.

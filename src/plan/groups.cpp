@@ -5,8 +5,8 @@
 namespace fsdpbench::plan {
 
 std::string_view to_string(Group group) {
-  constexpr EnumNames<Group> kNames{"none",      "shard",         "shard_separate", "reshard",
-                                    "replicate", "reduce_within", "reduce_across",  "tensor"};
+  constexpr EnumNames<Group> kNames{"none",          "shard",         "shard_separate", "reshard", "replicate",
+                                    "reduce_within", "reduce_across", "tensor",         "expert",  "expert_shard"};
   return kNames[group];
 }
 
@@ -25,6 +25,9 @@ Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int 
   set(Group::shard_separate, {tensor, mesh.shard});
   set(Group::reshard, {tensor, reshard});
   set(Group::replicate, {tensor * mesh.shard, mesh.replicate});
+  set(Group::expert, {tensor, mesh.expert});
+  // Without a split of experts there is none to shard apart from the rest.
+  if (mesh.expert > 1) set(Group::expert_shard, {tensor * mesh.expert, mesh.shard / mesh.expert});
   if (reduce_within == 0) return;
   set(Group::reduce_within, {tensor, reduce_within});
   set(Group::reduce_across, {tensor * reduce_within, mesh.shard / reduce_within});

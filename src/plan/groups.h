@@ -16,6 +16,7 @@ struct Mesh {
   int shard = 1;      ///< ranks that split one unit
   int replicate = 1;  ///< groups that hold equal shards
   int tensor = 1;     ///< ranks that split one layer
+  int expert = 1;     ///< ranks that split the experts of a block, neighbours on the shard axis; divides it
 
   int ranks() const { return shard * replicate * tensor; }
   /// Ranks that see different samples.
@@ -32,6 +33,8 @@ enum class Group : std::uint8_t {
   reduce_within,   ///< neighbours of a shard group that exchange quantised gradients first
   reduce_across,   ///< ranks of equal place among those neighbours, who exchange the sums
   tensor,          ///< ranks that split a layer
+  expert,          ///< neighbours of a shard group that split the experts of a block
+  expert_shard,    ///< ranks of a shard group that have the same experts, and split their parameters
 };
 inline constexpr std::size_t kGroupCount = kEnumCount<Group>;
 std::string_view to_string(Group group);

@@ -16,7 +16,7 @@ void offload(const Plan& plan, const config::RunConfig& config, MemoryEstimate& 
   if (config.fsdp.cpu_offload == config::CpuOffload::none) return;
   double shards = 0, largest = 0;
   for (const Unit& unit : plan.units) {
-    const double shard = static_cast<double>(unit.layout.parameter_numel()) / plan.mesh.shard;
+    const double shard = static_cast<double>(unit.layout.parameter_numel()) / unit.layout.shards;
     shards += shard;
     largest = std::max(largest, shard);
   }
@@ -52,8 +52,8 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
   double shards = 0, owned = 0, largest = 0, staying = 0;
   for (const Unit& unit : plan.units) {
     const auto sharded = static_cast<double>(unit.layout.parameter_numel());
-    shards += sharded / plan.mesh.shard;
-    owned += sharded / plan.mesh.shard;
+    shards += sharded / unit.layout.shards;
+    owned += sharded / unit.layout.shards;
     for (const ParameterPlacement& p : unit.layout.replicated) owned += static_cast<double>(p.numel);
     if (unit.stays_gathered) staying += sharded;
     // The root's embedding and head are not the unit that the rule of thumb means, unless there is no other.

@@ -49,6 +49,11 @@ class Shapes {
   void share_parameter(int module, int parameter) {
     result_.modules[static_cast<std::size_t>(module)].parameters.push_back(parameter);
   }
+  int parameter_count() const { return static_cast<int>(result_.parameters.size()); }
+  /// All parameters from `first` on have a row per expert.
+  void mark_experts(int first) {
+    for (auto p = result_.parameters.begin() + first; p != result_.parameters.end(); ++p) p->of_experts = true;
+  }
   ModelShapes take() { return std::move(result_); }
 
  private:
@@ -127,6 +132,7 @@ class DecoderShapes {
       return m_.experts > 0 ? std::vector{m_.experts, out, in} : std::vector{out, in};
     };
     if (m_.experts > 0) linear("router", {m_.experts, m_.width});
+    const int first = shapes_.parameter_count();
     const bool gated = m_.feed_forward == config::FeedForward::gated;
     if (gated && m_.fused_projections && m_.experts > 0) {
       linear("w_gate_up", shape(2 * m_.ffn_width, m_.width));
@@ -137,6 +143,7 @@ class DecoderShapes {
       linear("w_up", shape(m_.ffn_width, m_.width));
     }
     linear("w_down", shape(m_.width, m_.ffn_width), residual_);
+    if (m_.experts > 0) shapes_.mark_experts(first);
   }
 
   const config::Model& m_;
@@ -233,9 +240,14 @@ config::Model tensor_part(const config::Model& model, int tensor) {
   return part;
 }
 
-ModelShapes model_shapes(const config::Model& model, int tensor) {
+ModelShapes model_shapes(const config::Model& model, int tensor, int expert) {
   if (model.kind == config::ModelKind::mlp) return mlp_shapes(model);
   ModelShapes whole = DecoderShapes(model).shapes();
+  for (ParameterShape& parameter : whole.parameters) {
+    if (expert == 1 || !parameter.of_experts) continue;
+    parameter.shape.front() /= expert;
+    parameter.parts = expert;
+  }
   if (tensor == 1) return whole;
   const config::Model part = tensor_part(model, tensor);
   ModelShapes parts = DecoderShapes(part).shapes();

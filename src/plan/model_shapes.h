@@ -35,12 +35,13 @@ struct ParameterShape {
   int module = 0;                   ///< the module that owns it
   Initialization initialization = Initialization::normal;
   float deviation = 0.02F;  ///< of `normal`
-  int parts = 1;            ///< tensor ranks that split it, along dimension `split`; 1: each has all of it
+  int parts = 1;            ///< ranks that split it, along dimension `split`; 1: each has all of it
   int split = 0;
   int number = 0;  ///< its canonical index where projections are separate: what its initial values are drawn by
   /// model.fused_projections: whose rows these are, one after another. Of ranks that split the parameter each has its
   /// rows of each of them. Empty: nothing is joined here.
   std::vector<JoinedRows> joined{};
+  bool of_experts = false;  ///< dimension 0 counts the experts of a block
 
   /// Elements of the part.
   std::int64_t numel() const {
@@ -111,7 +112,9 @@ struct ModelShapes {
 ///
 /// Each of `tensor` ranks has a part, split as in Megatron: rows of embedding, head, wq, wk, wv, w_gate and w_up with
 /// their biases, columns of wo and w_down; all else whole. Each of these sizes must divide.
-ModelShapes model_shapes(const config::Model& model, int tensor = 1);
+/// Each of `expert` ranks has a part of the experts: matrices are [E / expert, F, D]; all else is whole. They do not go
+/// with `tensor`.
+ModelShapes model_shapes(const config::Model& model, int tensor = 1, int expert = 1);
 
 /// What one of `tensor` ranks computes of a decoder, as a model: its heads, its part of feed-forward and vocabulary.
 config::Model tensor_part(const config::Model& model, int tensor);

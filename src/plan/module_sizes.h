@@ -4,24 +4,46 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "config/run_config.h"
 
 namespace fsdpbench::plan {
+
+/// How the experts of a block are split over ranks. With `imbalance` the busiest of them has that many times the mean.
+struct ExpertSplit {
+  int ranks = 1;
+  double imbalance = 1;
+  bool told = false;  ///< the host waits for the numbers of rows (mesh.expert_sync)
+};
+
+/// The experts' split of a valid configuration.
+inline ExpertSplit expert_split(const config::Mesh& mesh) {
+  if (mesh.expert == 1) return {};
+  return {static_cast<int>(mesh.expert), mesh.expert_imbalance, mesh.expert_sync};
+}
 
 /// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,
-    sum,      ///< `count` elements, of all
-    gather,   ///< `count` elements of each
-    scatter,  ///< the sum, of which each gets `count` elements
+    sum,       ///< `count` elements, of all
+    gather,    ///< `count` elements of each
+    scatter,   ///< the sum, of which each gets `count` elements
+    dispatch,  ///< rows to the ranks that have their experts (mesh.expert): `count` elements to each
+    combine,   ///< rows back from them
   };
   double flops = 0;
   Exchange exchange = Exchange::none;
   std::int64_t count = 0;
   DType dtype = DType::f32;
+  /// Before rows are dispatched: how many numbers of rows each rank tells each other, which the host waits for; 0:
+  /// none.
+  std::int64_t told = 0;
 
-  /// Bytes of the buffer that is exchanged among `ranks`.
+  /// Rows go to experts, or come back from them.
+  bool of_experts() const { return exchange == Exchange::dispatch || exchange == Exchange::combine; }
+  /// Bytes of the buffer that is exchanged among `ranks`. Of rows of experts: those that are sent and those that come.
   std::int64_t bytes(int ranks) const {
+    if (of_experts()) return count * size_of(dtype) * ranks * 2;
     return count * size_of(dtype) * (exchange == Exchange::gather || exchange == Exchange::scatter ? ranks : 1);
   }
 };
@@ -38,8 +60,8 @@ struct ModuleSizes {
   double forward_flops = 0;                   ///< of matrix products and attention, 2 a multiply-add
   double recompute_flops = 0;  ///< of a forward that only saves for backward; of modules that can be recomputed
   double backward_flops = 0;
-  /// mesh.tensor > 1: each pass in parts, of which only a module's own last one may do without an exchange. Empty: all
-  /// at once.
+  /// mesh.tensor > 1 or mesh.expert > 1: each pass in parts, of which only a module's own last one may do without an
+  /// exchange. Empty: all at once.
   std::vector<ModulePart> forward_parts, recompute_parts, backward_parts;
 };
 

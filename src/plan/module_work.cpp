@@ -1,6 +1,7 @@
 #include "plan/module_work.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace fsdpbench::plan {
 namespace {
@@ -15,8 +16,9 @@ ModuleWork work_of(ModuleKind kind) {
 /// queries' and keys' width, V vocabulary.
 class DecoderWork {
  public:
-  DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len, int token_ranks)
-      : m_(model), seq_len_(seq_len), rows_(batch * seq_len), token_ranks_(token_ranks) {}
+  DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len, int token_ranks,
+              const ExpertSplit& split)
+      : m_(model), seq_len_(seq_len), rows_(batch * seq_len), token_ranks_(token_ranks), split_(split) {}
 
   ModuleWork embedding() const {
     ModuleWork work = work_of(ModuleKind::embedding);
@@ -43,8 +45,10 @@ class DecoderWork {
     work.products.push_back({rows_, m_.width, queries});
     if (m_.experts > 0) work.products.push_back({rows_, m_.experts, m_.width});
     // With few tokens only some experts have any.
-    const std::int64_t visited = std::min(experts, rows_ * active);
-    const std::int64_t each = (rows_ * active + visited - 1) / visited;
+    const std::int64_t visits = std::llround(std::ceil(static_cast<double>(rows_ * active) * split_.imbalance));
+    const std::int64_t visited = std::min(experts / split_.ranks, visits);
+    const std::int64_t each = (visits + visited - 1) / visited;
+    work.by_experts = split_.ranks > 1;
     const std::int64_t into = gated && !joined ? 2 : 1, wide = gated && joined ? 2 : 1;
     work.products.push_back({each, wide * m_.ffn_width, m_.width, visited * into, into});
     work.products.push_back({each, m_.width, m_.ffn_width, visited});
@@ -52,11 +56,14 @@ class DecoderWork {
     work.attention = {rows_, seq_len_, m_.heads, m_.head_size(), m_.window_of(layer)};
 
     const auto q = static_cast<double>(queries), k = static_cast<double>(keys);
-    const double f = static_cast<double>(m_.ffn_width) * static_cast<double>(active);
+    const double f = static_cast<double>(m_.ffn_width) * static_cast<double>(active) * split_.imbalance;
     const double rotary = m_.learned_positions > 0 ? 0 : q + k;  // rows that are turned
     const double head_norms = m_.qk_norm ? 2 * (q + k) : 0;
     // To the experts and back, and their weighted sum.
-    const double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
+    double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
+    // Where rows come from other ranks, they are put into the order of the experts here, and back (torchtitan's
+    // permute).
+    if (split_.ranks > 1) routing += 4 * static_cast<double>(active) * split_.imbalance * width();
     const double biases = m_.bias ? q + 2 * k + 2 * width() + (gated ? 2 : 1) * f : 0;
     // LayerNorm is one kernel everywhere. An eager RMSNorm is a chain of seven over fp32 copies (36 bytes an element,
     // 66 in backward), an eager rotation one of three (20 bytes).
@@ -101,6 +108,7 @@ class DecoderWork {
   std::int64_t seq_len_;
   std::int64_t rows_;
   int token_ranks_;
+  ExpertSplit split_;
 };
 
 std::vector<ModuleWork> mlp_work(const config::Model& m, std::int64_t rows) {
@@ -159,9 +167,11 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
   const double times = back ? 2 : 1;
   const auto product = [&](std::size_t i) { return times * products[i].flops(); };
   const std::size_t last = products.size() - 1, output = static_cast<std::size_t>(projections);
-  BlockFlops flops{0, (back ? 2.5 : 1) * attention.flops() + product(output), 0, 0};
+  BlockFlops flops{0, (back ? 2.5 : 1) * attention.flops() + product(output), 0, 0, 0};
   for (std::size_t i = 0; i < output; ++i) flops.projections += product(i);
-  for (std::size_t i = output + 1; i < last; ++i) flops.expanding += product(i);
+  for (std::size_t i = output + 1; i < last; ++i) {
+    (by_experts && i == output + 1 ? flops.routing : flops.expanding) += product(i);
+  }
   if (pass != Pass::recompute || kept_products == 0) flops.contracting = product(last);
   return flops;
 }
@@ -169,11 +179,20 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
 double ModuleWork::share(Pass pass, int part) const {
   if (part < 0) return 1;
   const bool back = pass == Pass::backward;
+  if (by_experts) {
+    const BlockFlops flops = block_flops(pass);
+    return flops.expert_parts(back)[static_cast<std::size_t>(part)] / flops.total();
+  }
   if (kind == ModuleKind::embedding) return part == (by_tokens && back ? 1 : 0) ? 1 : 0;
   if (kind != ModuleKind::block) return part == (by_tokens ? 1 : 0) ? 1 : 0;
   const BlockFlops flops = block_flops(pass);
   const std::vector<double> parts = back ? flops.backward_parts(by_tokens) : flops.forward_parts(by_tokens);
   return parts[static_cast<std::size_t>(part)] / flops.total();
+}
+
+std::vector<double> BlockFlops::expert_parts(bool backward) const {
+  const double tokens = projections + attention + routing, experts = expanding + contracting;
+  return backward ? std::vector<double>{0, experts, tokens} : std::vector<double>{tokens, experts, 0};
 }
 
 std::vector<double> BlockFlops::forward_parts(bool by_tokens) const {
@@ -187,9 +206,9 @@ std::vector<double> BlockFlops::backward_parts(bool by_tokens) const {
 }
 
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
-                                    int token_ranks) {
+                                    int token_ranks, const ExpertSplit& experts) {
   if (model.kind == config::ModelKind::mlp) return mlp_work(model, batch * seq_len);
-  const DecoderWork decoder(model, batch, seq_len, token_ranks);
+  const DecoderWork decoder(model, batch, seq_len, token_ranks, experts);
   std::vector<ModuleWork> all{decoder.embedding()};
   for (std::int64_t i = 0; i < model.layers; ++i) all.push_back(decoder.block(i));
   all.push_back(decoder.head());

@@ -5,6 +5,7 @@
 
 #include "config/run_config.h"
 #include "plan/model_shapes.h"
+#include "plan/module_sizes.h"
 
 namespace fsdpbench::plan {
 
@@ -50,8 +51,11 @@ struct BlockFlops {
   double attention = 0;    ///< with the product after it
   double expanding = 0;    ///< feed-forward but for its last product
   double contracting = 0;  ///< that one
+  double routing = 0;      ///< mesh.expert: the router's product, which is then not in `expanding`
 
-  double total() const { return projections + attention + expanding + contracting; }
+  double total() const { return projections + attention + expanding + contracting + routing; }
+  /// Before the rows go to their experts, there, and after they came back: forward and recomputation; backward.
+  std::vector<double> expert_parts(bool backward) const;
   std::vector<double> forward_parts(bool by_tokens) const;
   std::vector<double> backward_parts(bool by_tokens) const;
 };
@@ -66,6 +70,7 @@ struct ModuleWork {
   AttentionWork attention;
   Passes forward, backward;
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
+  bool by_experts = false;    ///< mesh.expert above 1: its parts are those between the exchanges of rows
   bool by_tokens = false;  ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
 
   double forward_flops() const;
@@ -81,8 +86,8 @@ struct ModuleWork {
 
 /// The work of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1).
 /// Experts are taken to be visited equally often. `token_ranks`: so many ranks share the norms and residual sums, token
-/// by token.
+/// by token. `experts`: of the busiest rank among those that split the experts.
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
-                                    int token_ranks = 1);
+                                    int token_ranks = 1, const ExpertSplit& experts = {});
 
 }  // namespace fsdpbench::plan

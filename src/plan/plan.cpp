@@ -23,8 +23,9 @@ ShardLayout regroup(ShardLayout layout, int groups) {
 Plan make_plan(const config::RunConfig& config) {
   Plan plan;
   plan.mesh = {static_cast<int>(config.mesh.shard), static_cast<int>(config.mesh.replicate),
-               static_cast<int>(config.mesh.tensor)};
-  plan.shapes = model_shapes(config.model, plan.mesh.tensor);
+               static_cast<int>(config.mesh.tensor), static_cast<int>(config.mesh.expert)};
+  plan.shapes = model_shapes(config.model, plan.mesh.tensor, plan.mesh.expert);
+  const bool apart = plan.mesh.expert > 1;
   plan.copies_alone = plan.mesh.shard == 1 && config.fsdp.layout == config::Layout::per_param &&
                       config.fsdp.strategy != config::Strategy::no_shard;
   plan.param_dtype = config.fsdp.param_dtype;
@@ -39,12 +40,23 @@ Plan make_plan(const config::RunConfig& config) {
   plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm,
                        config.fsdp.reduce_quantization.on() ? within : 0);
 
-  for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap, config.fsdp.head_unit)) {
+  for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap, config.fsdp.head_unit, apart)) {
     for (int m : members.modules)
       plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
     Unit unit;
-    unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
-                                    config.fsdp.shard_threshold, plan.copies_alone, config.fsdp.unit_padding_pct);
+    if (const int of = members.experts_of; of >= 0) {
+      unit.group = Group::expert_shard;
+      const int shards = plan.groups.size(Group::expert_shard);
+      // torchtitan splits along dimension 1 where there are more ranks than experts, which would be padding otherwise.
+      const int dimension = plan.mesh.shard > config.model.experts ? 1 : 0;
+      unit.layout =
+          make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, shards, 0, shards == 1, 0, dimension);
+      plan.units[static_cast<std::size_t>(of)].experts = static_cast<int>(plan.units.size());
+    } else {
+      unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
+                                      config.fsdp.shard_threshold, plan.copies_alone, config.fsdp.unit_padding_pct);
+      ++plan.with_modules;
+    }
     if (fewer) unit.group_layout.push_back(regroup(unit.layout, plan.groups.size(Group::reshard)));
     unit.stays_gathered =
         plan.mesh.shard > 1 && unit.has_sharded() && unit.layout.parameter_numel() < config.fsdp.persistence_threshold;

@@ -19,9 +19,16 @@ struct Unit {
   /// Split into fewer, larger parts between forward and backward (reshard_after_forward = n); empty otherwise.
   std::vector<ShardLayout> group_layout;  // zero or one
 
+  Group group = Group::shard;  ///< whose ranks split it
+  int experts = -1;            ///< the unit that has the experts of this one's blocks (mesh.expert), or -1
+
   bool stays_gathered = false;  ///< fsdp.persistence_threshold: gathered after each optimizer step, never freed
 
   const std::string& label() const { return members.label; }
+  /// Has no modules: is gathered, freed and reduced with the unit that does.
+  bool is_experts() const { return members.experts_of >= 0; }
+  /// One shard, which is copied out of and freed all the same (FSDP2).
+  bool copies_alone() const { return layout.shards == 1 && layout.copied; }
   bool has_sharded() const { return !layout.sharded.empty(); }
   bool has_replicated() const { return !layout.replicated.empty(); }
   bool has_parameters() const { return has_sharded() || has_replicated(); }
@@ -31,8 +38,9 @@ struct Unit {
 struct Plan {
   ModelShapes shapes;  ///< of one tensor rank's part
   Mesh mesh;
-  Groups groups;  ///< along the axes of the mesh
-  std::vector<Unit> units;
+  Groups groups;            ///< along the axes of the mesh
+  std::vector<Unit> units;  ///< those that have modules first
+  int with_modules = 0;     ///< how many of them
   std::vector<int> unit_of_module;
   DType param_dtype = DType::f32;
   DType gradient_dtype = DType::f32;  ///< of unsharded gradients, before they are reduced

@@ -70,7 +70,8 @@ std::vector<ShardPiece> ShardLayout::replicated_pieces() const {
 }
 
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
-                              int shards, std::int64_t replicate_below, bool copied, double padding_pct) {
+                              int shards, std::int64_t replicate_below, bool copied, double padding_pct,
+                              int dimension) {
   ShardLayout result;
   result.layout = layout;
   result.shards = shards;
@@ -80,7 +81,7 @@ ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>&
     ParameterPlacement placement;
     placement.parameter = index;
     placement.numel = shape.numel();
-    placement.rows = shape.rows();
+    placement.rows = shape.shape[static_cast<std::size_t>(dimension)];
     placement.row_numel = placement.rows == 0 ? 0 : placement.numel / placement.rows;
     if (placement.numel < replicate_below && shards > 1) {
       placement.unsharded_offset = round_up(result.replicated_numel, kUnshardedAlignment);

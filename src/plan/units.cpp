@@ -16,7 +16,7 @@ std::int64_t numel(const ModelShapes& shapes, const ModuleShape& module) {
 
 }  // namespace
 
-std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap, bool head_unit) {
+std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap, bool head_unit, bool apart) {
   using Mode = config::Wrap::Mode;
   std::vector<UnitMembers> units(1);
   units.front().label = "R";
@@ -62,6 +62,21 @@ std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wra
       for (int p : shapes.modules[static_cast<std::size_t>(m)].parameters) {
         if (shapes.parameters[static_cast<std::size_t>(p)].module == m) unit.parameters.push_back(p);
       }
+    }
+  }
+  if (apart) {
+    const int with_modules = static_cast<int>(units.size());
+    for (int u = 0; u < with_modules; ++u) {
+      std::vector<int>& all = units[static_cast<std::size_t>(u)].parameters;
+      const auto of_experts = [&](int p) { return shapes.parameters[static_cast<std::size_t>(p)].of_experts; };
+      const auto experts = std::ranges::stable_partition(all, [&](int p) { return !of_experts(p); });
+      if (experts.empty()) continue;
+      UnitMembers unit{.label = "E" + units[static_cast<std::size_t>(u)].label,
+                       .modules = {},
+                       .parameters = {experts.begin(), experts.end()},
+                       .experts_of = u};
+      all.erase(experts.begin(), experts.end());
+      units.push_back(std::move(unit));
     }
   }
   return units;

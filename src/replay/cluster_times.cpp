@@ -23,6 +23,9 @@ Collective collective_of(OpKind kind) {
     case OpKind::tensor_reduce_scatter: return Collective::reduce_scatter;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: return Collective::all_reduce;
+    case OpKind::expert_counts:
+    case OpKind::expert_dispatch:
+    case OpKind::expert_combine:
     case OpKind::all_to_all: return Collective::all_to_all;
     default: return Collective::all_gather;
   }
@@ -69,7 +72,8 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   const std::vector<plan::ModuleWork> work =
       plan::module_work(plan::tensor_part(config.model, plan.mesh.tensor), config.train.batch_per_rank,
-                        decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1);
+                        decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
+                        plan::expert_split(config.mesh));
   const DType dtype = config.fsdp.param_dtype;
   const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products);
   OpTimes times;

@@ -164,9 +164,9 @@ class MeasuredSlowdown {
       }
     }
     const bool decoder = config.model.kind == config::ModelKind::decoder;
-    for (const plan::ModuleWork& work :
-         plan::module_work(plan::tensor_part(config.model, static_cast<int>(config.mesh.tensor)),
-                           config.train.batch_per_rank, decoder ? config.train.seq_len : 1)) {
+    for (const plan::ModuleWork& work : plan::module_work(
+             plan::tensor_part(config.model, static_cast<int>(config.mesh.tensor)), config.train.batch_per_rank,
+             decoder ? config.train.seq_len : 1, 1, plan::expert_split(config.mesh))) {
       modules_.push_back(products_of(work));
     }
   }

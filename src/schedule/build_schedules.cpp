@@ -57,9 +57,7 @@ class StepWalk {
   void reduce_those_due(int lag, bool last_micro);
   /// DeepSpeed's hook that frees a module hangs on the gradient of its input: the root's, tokens, has none, so that its
   /// parameters are freed with what is left when backward is over and all buckets are reduced.
-  bool frees_root_last() const {
-    return builder_.policy.fsdp.reduce_bucket > 0 && unit(kRoot).has_parameters();
-  }
+  bool frees_root_last() const { return builder_.policy.fsdp.reduce_bucket > 0 && unit(kRoot).has_parameters(); }
 
   int unit_of(int module) const { return builder_.plan.unit_of_module[static_cast<std::size_t>(module)]; }
   const plan::Unit& unit(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
@@ -72,6 +70,9 @@ class StepWalk {
     return module > 0 ? boundary_[static_cast<std::size_t>(module) - 1] : kNoBuffer;
   }
   BufferId new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module);
+  BufferId experts_parameters(int u) const {
+    return unit(u).experts < 0 ? kNoBuffer : gatherer_.parameters(unit(u).experts).sharded;
+  }
 
   StepBuilder& builder_;
   AllGatherLimiter limiter_;
@@ -147,7 +148,11 @@ std::int64_t StepWalk::kept_bytes(int module) const {
 /// Room for what a pass's parts exchange; kNoBuffer if nothing is, or it fits into `there` bytes that are at hand.
 BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there) {
   std::int64_t most = 0;
-  for (const plan::ModulePart& part : parts) most = std::max(most, part.bytes(builder_.plan.mesh.tensor));
+  for (const plan::ModulePart& part : parts) {
+    // Rows go from one place to another, which is not where the output will be.
+    if (part.of_experts()) there = 0;
+    most = std::max(most, part.bytes(part.of_experts() ? builder_.plan.mesh.expert : builder_.plan.mesh.tensor));
+  }
   if (most <= there) return kNoBuffer;
   return new_activation(BufferRole::exchange, parts.empty() ? DType::f32 : parts.front().dtype, most, module);
 }
@@ -212,10 +217,13 @@ void StepWalk::forward() {
     }
     forward_module(module);
     if (u != kRoot && module == members.back()) {
-      if (prefetcher_.frees_after_forward(u)) {
-        gatherer_.reshard(u, true);
-      } else {
-        limiter_.released(u, last_forward_, false);
+      for (const int freed : {u, unit(u).experts}) {
+        if (freed < 0) continue;
+        if (prefetcher_.frees_after_forward(u)) {
+          gatherer_.reshard(freed, true);
+        } else {
+          limiter_.released(freed, last_forward_, false);
+        }
       }
     }
   }
@@ -241,6 +249,7 @@ void StepWalk::forward_module(int module) {
   append_pass(OpKind::forward, module, size.forward_parts,
               Forward{.parameters = parameters.sharded,
                       .replicated = parameters.replicated,
+                      .experts = experts_parameters(u),
                       .input = output_before(module),
                       .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
                       .batch_targets = last ? targets_ : kNoBuffer,
@@ -321,6 +330,7 @@ void StepWalk::recompute(int module) {
   append_pass(OpKind::recompute, module, size.recompute_parts,
               Forward{.parameters = parameters.sharded,
                       .replicated = parameters.replicated,
+                      .experts = experts_parameters(u),
                       .input = output_before(module),
                       .saved = saved,
                       .workspace = workspace,
@@ -335,18 +345,22 @@ void StepWalk::backward_module(int module) {
   const bool first = module == 0;
   const bool last = module + 1 == module_count();
   const Reducer::Gradients gradients = reducer_.gradients(u);
+  const int experts = unit(u).experts;
+  const Reducer::Gradients of_experts = experts < 0 ? Reducer::Gradients() : reducer_.gradients(experts);
   const BufferId workspace =
       new_activation(BufferRole::workspace, builder_.plan.param_dtype, size.backward_workspace_bytes, module);
   const BufferId exchange = new_exchange(size.backward_parts, module);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
   const Backward work{.parameters = parameters.sharded,
                       .replicated = parameters.replicated,
+                      .experts = experts_parameters(u),
                       .saved = saved_[static_cast<std::size_t>(module)],
                       .input = output_before(module),
                       .batch_inputs = first ? inputs_ : kNoBuffer,
                       .d_stream = d_stream_,
                       .gradients = gradients.sharded,
                       .gradients_replicated = gradients.replicated,
+                      .gradients_experts = of_experts.sharded,
                       .workspace = workspace,
                       .begins_stream = last,
                       .begins_gradients = gradients.fresh,
@@ -355,6 +369,7 @@ void StepWalk::backward_module(int module) {
                       .frees = {workspace, exchange, work.saved, kept_[static_cast<std::size_t>(module)], work.input}};
   if (gradients.fresh)
     lifetimes.allocates.insert(lifetimes.allocates.begin(), {gradients.sharded, gradients.replicated});
+  if (of_experts.fresh) lifetimes.allocates.push_back(of_experts.sharded);
   if (first) lifetimes.frees.insert(lifetimes.frees.end(), {d_stream_, inputs_, targets_});
   append_pass(OpKind::backward, module, size.backward_parts, work, std::move(lifetimes));
 }

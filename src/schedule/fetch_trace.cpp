@@ -13,7 +13,7 @@ std::int64_t numel(const plan::Plan& plan, int unit) {
 }  // namespace
 
 FetchTrace::FetchTrace(const Policy& policy, const plan::Plan& plan) : policy_(policy), plan_(plan) {
-  const int units = static_cast<int>(plan.units.size());
+  const int units = plan.with_modules;
   for (int u = 0; u < units; ++u) uses_.push_back(u);
   uses_.push_back(plan::Plan::kRoot);
   for (int u = units - 1; u > plan::Plan::kRoot; --u) uses_.push_back(u);
@@ -58,7 +58,7 @@ bool FetchTrace::keeps(int unit) const {
 }
 
 std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& plan) {
-  const int units = static_cast<int>(plan.units.size());
+  const int units = plan.with_modules;
   std::vector<int> gathers(plan.units.size(), 0);
   std::vector<bool> missing(plan.units.size(), true);
   for (int u = 0; u < units; ++u) {
@@ -106,7 +106,12 @@ plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
   plan::Regathers result;
   const std::vector<int> gathers = gathers_a_microbatch(policy, plan);
   std::ranges::transform(gathers, std::back_inserter(result.for_backward), [](int n) { return n > 1; });
-  const int last = static_cast<int>(plan.units.size()) - 1;
+  for (std::size_t u = 0; u < plan.units.size(); ++u) {
+    if (const int of = plan.units[u].members.experts_of; of >= 0) {
+      result.for_backward[u] = result.for_backward[static_cast<std::size_t>(of)];
+    }
+  }
+  const int last = plan.with_modules - 1;
   if (policy.accumulate > 1 && last > plan::Plan::kRoot + 1 && prefetches_across_microbatches(policy, plan) &&
       !plan.units[static_cast<std::size_t>(last)].stays_gathered) {
     result.left_over = last;

@@ -61,7 +61,7 @@ void Gatherer::unshard_together(const std::vector<int>& units, bool prefetch) {
   for (int u : units) {
     if (!missing(u)) continue;
     wanted.push_back(u);
-    alike = alike && state(u).over() == state(wanted.front()).over();
+    alike = alike && over(u) == over(wanted.front());
   }
   if (wanted.size() < 2 || !alike) {
     for (int u : wanted) unshard(u, prefetch);
@@ -143,21 +143,21 @@ void Gatherer::copy_in(int unit, const At& at, BufferId message, Place place, Li
                              .to = message,
                              .count = layout_of(unit).shard_numel,
                              .format = builder_.policy.fsdp.gather_quantization,
-                             .over = s.over(),
+                             .over = over(unit),
                              .offset = place.offset,
                              .stride = place.stride},
                     std::move(lifetimes));
   } else {
     builder_.append(
         OpKind::copy_in, at,
-        LayoutCopy{.from = shard, .to = message, .over = s.over(), .offset = place.offset, .stride = place.stride},
+        LayoutCopy{.from = shard, .to = message, .over = over(unit), .offset = place.offset, .stride = place.stride},
         std::move(lifetimes));
   }
 }
 
 void Gatherer::copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place,
                         Lifetimes lifetimes) {
-  const Group over = state(unit).over();
+  const Group over = this->over(unit);
   if (quantized_) {
     builder_.append(OpKind::dequantize, at,
                     Dequantize{.from = message,
@@ -177,7 +177,7 @@ void Gatherer::copy_out(int unit, const At& at, BufferId message, BufferId param
 
 void Gatherer::gather_bucket(const Bucket& bucket) {
   const int first = bucket.units.front();
-  const Group over = state(first).over();
+  const Group over = this->over(first);
   std::int64_t part = 0;
   for (int u : bucket.units) part += part_size(u);
   const BufferId gathered = new_message(first, part * layout_of(first).shards);
@@ -273,9 +273,9 @@ void Gatherer::gather_views(int unit, bool prefetch) {
 
 void Gatherer::gather_copied(int unit, bool prefetch) {
   State& s = state(unit);
-  if (builder_.plan.copies_alone) {
+  if (unit_of(unit).copies_alone()) {
     builder_.append(OpKind::unshard, {.unit = unit, .prefetch = prefetch});
-    if (copies_from_resident()) {
+    if (copies_from_resident(unit)) {
       s.gathered = shard_for(unit, Lane::compute, prefetch).buffer;
     } else {
       s.gathered = copy_to_device(BufferRole::device_shard, unit, prefetch);
@@ -293,11 +293,13 @@ void Gatherer::gather_copied(int unit, bool prefetch) {
 
 void Gatherer::all_gather(int unit, bool prefetch, BufferId input, Lifetimes lifetimes) {
   State& s = state(unit);
-  builder_.append(
-      OpKind::all_gather, {.lane = Lane::all_gather, .unit = unit, .prefetch = prefetch},
-      Collective{
-          .group = s.over(), .input = input, .output = s.gathered, .count = part_size(unit), .dtype = message_dtype()},
-      std::move(lifetimes));
+  builder_.append(OpKind::all_gather, {.lane = Lane::all_gather, .unit = unit, .prefetch = prefetch},
+                  Collective{.group = over(unit),
+                             .input = input,
+                             .output = s.gathered,
+                             .count = part_size(unit),
+                             .dtype = message_dtype()},
+                  std::move(lifetimes));
   s.ready = record_gathered(unit);
 }
 
@@ -311,7 +313,7 @@ void Gatherer::wait_for_unshard(int unit) {
   State& s = state(unit);
   if (nothing_to_gather(unit) || s.waited) return;
   s.waited = true;
-  const bool alone = copies_from_resident();  // the shard itself is what was gathered, and stays
+  const bool alone = copies_from_resident(unit);  // the shard itself is what was gathered, and stays
   if (!alone) limiter_.before_wait(s.ready, unit);
   if (!alone) builder_.wait(Lane::compute, s.ready, WaitReason::data);
   if (!copies_out(unit) || s.unsharded != kNoBuffer) return;
@@ -382,7 +384,7 @@ void Gatherer::discard_unused() {
   for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
     State& s = state(u);
     if (!s.issued || s.waited) continue;
-    if (!copies_from_resident()) {
+    if (!copies_from_resident(u)) {
       builder_.wait(Lane::compute, s.ready, WaitReason::reuse);
       builder_.append(OpKind::release, {.lane = Lane::compute, .unit = u}, {}, {.frees = {s.gathered, s.unsharded}});
     }

@@ -94,7 +94,6 @@ class Gatherer {
     BufferId group_shard = kNoBuffer;
     EventId group_shard_kept = kNoEvent;
     bool grouped = false;  ///< the next gather is over the reshard group, from what was kept after forward
-    Group over() const { return grouped ? Group::reshard : Group::shard; }
   };
   struct Held {
     int unit = 0;
@@ -102,6 +101,10 @@ class Gatherer {
     EventId copied_out = kNoEvent;
   };
   State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
+  /// Whom the next gather of a unit is over.
+  Group over(int unit) const {
+    return states_[static_cast<std::size_t>(unit)].grouped ? Group::reshard : unit_of(unit).group;
+  }
   const plan::Unit& unit_of(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)]; }
   /// Forward and backward read what a rank has all the time.
   bool resident() const {
@@ -123,8 +126,8 @@ class Gatherer {
   /// Brings the host's master shard into a new buffer; the event is recorded.
   BufferId copy_to_device(BufferRole role, int unit, bool prefetch);
   /// What a unit is copied out of is a shard that lives on.
-  bool copies_from_resident() const {
-    return builder_.plan.copies_alone && builder_.policy.fsdp.cpu_offload != config::CpuOffload::all;
+  bool copies_from_resident(int unit) const {
+    return unit_of(unit).copies_alone() && builder_.policy.fsdp.cpu_offload != config::CpuOffload::all;
   }
   BufferId cast_shard(BufferRole role, int unit, bool prefetch);
   void gather_views(int unit, bool prefetch);

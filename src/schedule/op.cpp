@@ -9,16 +9,17 @@ struct OperandsOf {
   Operands operator()(const LoadBatch& w) const { return {{}, {w.inputs, w.targets}}; }
   Operands operator()(const Forward& w) const {
     const bool goes_on = w.part > 0;
-    return {{w.parameters, w.replicated, w.input, w.batch_inputs, w.batch_targets, goes_on ? w.saved : kNoBuffer,
-             !goes_on                  ? kNoBuffer
-             : w.exchange == kNoBuffer ? w.output
-                                       : w.exchange},
-            {w.saved, w.output, w.workspace, w.loss, w.exchange}};
+    return {
+        {w.parameters, w.replicated, w.experts, w.input, w.batch_inputs, w.batch_targets, goes_on ? w.saved : kNoBuffer,
+         !goes_on                  ? kNoBuffer
+         : w.exchange == kNoBuffer ? w.output
+                                   : w.exchange},
+        {w.saved, w.output, w.workspace, w.loss, w.exchange}};
   }
   Operands operator()(const Backward& w) const {
-    return {{w.parameters, w.replicated, w.saved, w.input, w.batch_inputs, w.begins_stream ? kNoBuffer : w.d_stream,
-             w.part > 0 ? w.exchange : kNoBuffer},
-            {w.gradients, w.gradients_replicated, w.workspace, w.d_stream, w.exchange}};
+    return {{w.parameters, w.replicated, w.experts, w.saved, w.input, w.batch_inputs,
+             w.begins_stream ? kNoBuffer : w.d_stream, w.part > 0 ? w.exchange : kNoBuffer},
+            {w.gradients, w.gradients_replicated, w.gradients_experts, w.workspace, w.d_stream, w.exchange}};
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const LayoutCopy& w) const { return {{w.from}, {w.to}}; }
@@ -78,6 +79,9 @@ std::string_view to_string(OpKind kind) {
     case OpKind::tensor_all_reduce: return "tensor_all_reduce";
     case OpKind::tensor_all_gather: return "tensor_all_gather";
     case OpKind::tensor_reduce_scatter: return "tensor_reduce_scatter";
+    case OpKind::expert_counts: return "expert_counts";
+    case OpKind::expert_dispatch: return "expert_dispatch";
+    case OpKind::expert_combine: return "expert_combine";
     case OpKind::finish_gradient: return "finish_gradient";
     case OpKind::gradient_norm: return "gradient_norm";
     case OpKind::gather_norm: return "gather_norm";

@@ -50,6 +50,9 @@ enum class OpKind : std::uint8_t {
   tensor_all_reduce,      ///< sums over the ranks that split a layer
   tensor_all_gather,      ///< what each of them has of the same rows
   tensor_reduce_scatter,  ///< sums over them, of which each keeps its rows
+  expert_counts,          ///< how many rows go to each of the ranks that split the experts of a block
+  expert_dispatch,        ///< rows to the ranks that have their experts
+  expert_combine,         ///< rows back from them
   finish_gradient,        ///< reduced gradients into the fp32 gradient, post-division
   gradient_norm,          ///< adds up squares of one unit's gradients
   gather_norm,            ///< all ranks' sums of squares
@@ -100,6 +103,7 @@ struct LoadBatch {
 struct Forward {
   BufferId parameters = kNoBuffer;
   BufferId replicated = kNoBuffer;  ///< the unit's replicated parameters
+  BufferId experts = kNoBuffer;     ///< parameters of the unit's experts, where those are a unit of their own
   BufferId input = kNoBuffer;       ///< the output of the module before
   BufferId batch_inputs = kNoBuffer;
   BufferId batch_targets = kNoBuffer;
@@ -116,12 +120,14 @@ struct Forward {
 struct Backward {
   BufferId parameters = kNoBuffer;
   BufferId replicated = kNoBuffer;
+  BufferId experts = kNoBuffer;
   BufferId saved = kNoBuffer;
   BufferId input = kNoBuffer;
   BufferId batch_inputs = kNoBuffer;
   BufferId d_stream = kNoBuffer;
   BufferId gradients = kNoBuffer;
   BufferId gradients_replicated = kNoBuffer;
+  BufferId gradients_experts = kNoBuffer;
   BufferId workspace = kNoBuffer;
   bool begins_stream = false;     ///< the last module: nothing has written d_stream yet
   bool begins_gradients = false;  ///< the unit's first: padding of the gradients is cleared before
@@ -281,7 +287,7 @@ class BufferList {
   const BufferId* end() const { return ids_.data() + size_; }
 
  private:
-  std::array<BufferId, 8> ids_{};
+  std::array<BufferId, 10> ids_{};
   std::size_t size_ = 0;
 };
 
@@ -321,7 +327,11 @@ struct Op {
   /// Whether ranks that split a layer exchange something here, between two parts of its pass.
   bool exchanges_parts() const {
     return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather ||
-           kind == OpKind::tensor_reduce_scatter;
+           kind == OpKind::tensor_reduce_scatter || exchanges_rows();
+  }
+  /// Whether ranks that split the experts of a block exchange rows, or say how many.
+  bool exchanges_rows() const {
+    return kind == OpKind::expert_counts || kind == OpKind::expert_dispatch || kind == OpKind::expert_combine;
   }
   /// Something runs on the lane: not only waits, frees or a mark.
   bool has_work() const {

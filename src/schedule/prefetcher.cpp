@@ -38,8 +38,13 @@ void Prefetcher::enter(int u, int module) {
     std::ranges::sort(together);
     for (int target : together) issue(target, target != u, module);
   } else {
-    issue(u, false, module);
+    // FSDP2 goes through a module's parameter groups one by one.
+    issue_one(u, false, module);
     gatherer_.wait_for_unshard(u);
+    if (experts_of(u) >= 0) {
+      issue_one(experts_of(u), false, module);
+      gatherer_.wait_for_unshard(experts_of(u));
+    }
     prefetch_beside(u, module);
     return;
   }
@@ -50,6 +55,11 @@ void Prefetcher::enter(int u, int module) {
 // made first. So it comes to those views, and with them to the unit's reduction, after the backward of all that was
 // computed since: of a prefetched unit one module later. FSDP2 hooks on to the inputs of a unit instead.
 void Prefetcher::issue(int u, bool prefetch, int module) {
+  issue_one(u, prefetch, module);
+  if (experts_of(u) >= 0) issue_one(experts_of(u), prefetch, module);
+}
+
+void Prefetcher::issue_one(int u, bool prefetch, int module) {
   const bool does = gatherer_.unshard(u, prefetch);
   const bool counts = builder_.policy.fsdp.gradients_after_views ? does : !prefetch;
   if (forward() && counts) complete_after_[static_cast<std::size_t>(module)].push_back(u);
@@ -101,7 +111,7 @@ void Prefetcher::prefetch_forward(int u, int module) {
   if (depth == 0 || !order_known_) return;
   // A learned order is one of gathers: nothing hangs on to a root that has none.
   if (builder_.policy.fsdp.learn_execution_order && !unit_at(u).has_parameters()) return;
-  const int last = std::min(u + depth, static_cast<int>(builder_.plan.units.size()) - 1);
+  const int last = std::min(u + depth, with_modules() - 1);
   for (int next = u + 1; next <= last; ++next) issue(next, true, module);
 }
 
@@ -112,29 +122,35 @@ void Prefetcher::prefetch_backward(int u) {
 }
 
 void Prefetcher::prefetch_across(int u) {
-  const int last = static_cast<int>(builder_.plan.units.size()) - 1;
+  const int last = with_modules() - 1;
   if (u != kRoot + 1 || builder_.micro == 0) return;
   if (prefetches_across_microbatches(builder_.policy, builder_.plan) && gatherer_.missing(last)) {
-    gatherer_.unshard(last, true);
+    unshard_for_backward(last);
   }
 }
 
 void Prefetcher::leave_backward(int u) {
-  if (prefetch().mode == Prefetch::Mode::post && u != kRoot) prefetch_before(u, 1);
+  if (prefetch().mode == Prefetch::Mode::post && u != kRoot && !unit_at(u).is_experts()) prefetch_before(u, 1);
+}
+
+/// FSDP2 prefetches a module's parameter groups for backward in reverse order.
+void Prefetcher::unshard_for_backward(int u) {
+  if (experts_of(u) >= 0) gatherer_.unshard(experts_of(u), true);
+  gatherer_.unshard(u, true);
 }
 
 void Prefetcher::prefetch_before(int u, int depth) {
   // Post-forward order: 1, 2, …, n, root. What comes before the root is the last unit.
-  const int from = u == kRoot ? static_cast<int>(builder_.plan.units.size()) : u;
+  const int from = u == kRoot ? with_modules() : u;
   for (int target = from - 1; target > kRoot && target >= from - depth; --target) {
-    if (!used_in_backward_[static_cast<std::size_t>(target)]) gatherer_.unshard(target, true);
+    if (!used_in_backward_[static_cast<std::size_t>(target)]) unshard_for_backward(target);
   }
 }
 
 /// The units after this one, until those before the last hold as many elements as the window.
 std::vector<int> Prefetcher::window(int u, const Prefetch& prefetch) const {
   if (!order_known_ || (!forward() && u == kRoot && !builder_.policy.fsdp.root_prefetches_backward)) return {};
-  const int units = static_cast<int>(builder_.plan.units.size());
+  const int units = with_modules();
   std::vector<int> targets;
   std::vector<std::int64_t> beside;  // what is decided on and not issued yet
   const auto bytes = [&](int target) {

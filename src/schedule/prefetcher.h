@@ -40,6 +40,10 @@ class Prefetcher {
   const plan::Unit& unit_at(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
   bool forward() const { return builder_.phase == Phase::forward; }
   void issue(int unit, bool prefetch, int module);
+  void issue_one(int unit, bool prefetch, int module);
+  void unshard_for_backward(int unit);
+  int experts_of(int unit) const { return unit_at(unit).experts; }
+  int with_modules() const { return builder_.plan.with_modules; }
   void prefetch_beside(int unit, int module);
   void prefetch_forward(int unit, int module);
   void prefetch_backward(int unit);

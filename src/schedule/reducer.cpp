@@ -142,7 +142,8 @@ bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
 }
 
 void Reducer::copy_in(Flow& flow) {
-  inputs_.make_room(true);
+  // FSDP2 waits for earlier reductions once a module, before the first of its parameter groups: the experts'.
+  if (builder_.plan.units[static_cast<std::size_t>(flow.unit)].experts < 0) inputs_.make_room(true);
   const DType dtype = builder_.plan.reduce_dtype;
   flow.numel = layout(flow.unit).gathered_numel();
   const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, flow.numel * size_of(dtype), flow.unit);
@@ -184,12 +185,12 @@ void Reducer::reduce_scatter(Flow& flow) {
   flow.buffer = new_output(flow);
   const bool compute_frees = inputs_.compute_frees();
   const Lifetimes lifetimes{.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}};
-  if (builder_.plan.copies_alone) {
+  if (builder_.plan.units[static_cast<std::size_t>(flow.unit)].copies_alone()) {
     builder_.append(OpKind::reduce_cast, {.lane = lane_, .unit = flow.unit},
                     Cast{.from = input, .to = flow.buffer, .count = flow.numel, .factor = factors_.shard}, lifetimes);
   } else {
     builder_.append(OpKind::reduce_scatter, {.lane = lane_, .unit = flow.unit},
-                    Collective{.group = reduce_group(),
+                    Collective{.group = reduce_group(flow.unit),
                                .input = input,
                                .output = flow.buffer,
                                .count = flow.numel,
@@ -223,7 +224,9 @@ void Reducer::exchange(Flow& flow, float factor) {
   flow.ready = builder_.record(EventRole::reduced, flow.unit);
 }
 
-Group Reducer::reduce_group() const {
+Group Reducer::reduce_group(int unit) const {
+  const plan::Unit& u = builder_.plan.units[static_cast<std::size_t>(unit)];
+  if (u.is_experts()) return u.group;
   return builder_.policy.fsdp.separate_reduce_scatter_comm ? Group::shard_separate : Group::shard;
 }
 
@@ -410,7 +413,7 @@ void Reducer::reduce_scatter_bucket(Flow& bucket) {
   bucket.buffer = builder_.new_buffer(BufferRole::reduce_output, dtype, part * size_of(dtype), bucket.unit);
   const bool compute_frees = inputs_.compute_frees();
   builder_.append(OpKind::reduce_scatter, {.lane = lane_, .unit = bucket.unit, .others = bucket.others},
-                  Collective{.group = reduce_group(),
+                  Collective{.group = reduce_group(bucket.unit),
                              .input = input,
                              .output = bucket.buffer,
                              .count = part,
@@ -429,7 +432,7 @@ void Reducer::all_reduce_bucket(Flow& bucket) {
   move_to(bucket, lane_);
   if (factors_.before != 1.0F) convert(bucket, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
   builder_.append(OpKind::all_reduce, {.lane = lane_, .unit = bucket.unit, .others = bucket.others},
-                  Collective{.group = reduce_group(),
+                  Collective{.group = reduce_group(bucket.unit),
                              .input = bucket.buffer,
                              .output = bucket.buffer,
                              .count = bucket.numel,

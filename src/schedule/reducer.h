@@ -108,7 +108,7 @@ class Reducer {
   void reduce_scatter_bucket(Flow& bucket);
   void all_reduce_bucket(Flow& bucket);
   void finish_bucket(const Flow& bucket);
-  Group reduce_group() const;
+  Group reduce_group(int unit) const;
   bool reduces_across() const;
   bool adds_partials() const;
   /// fp32, and divided.

@@ -16,6 +16,7 @@ namespace fsdpbench::schedule {
 enum class EventRole : std::uint8_t {
   forward_done,
   part_done,
+  counted,
   exchanged,
   backward_done,
   backward_ended,

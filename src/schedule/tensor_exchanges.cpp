@@ -9,6 +9,8 @@ OpKind kind_of(plan::ModulePart::Exchange exchange) {
   switch (exchange) {
     case plan::ModulePart::Exchange::gather: return OpKind::tensor_all_gather;
     case plan::ModulePart::Exchange::scatter: return OpKind::tensor_reduce_scatter;
+    case plan::ModulePart::Exchange::dispatch: return OpKind::expert_dispatch;
+    case plan::ModulePart::Exchange::combine: return OpKind::expert_combine;
     default: return OpKind::tensor_all_reduce;
   }
 }
@@ -21,9 +23,17 @@ void TensorExchanges::append(OpKind kind, int unit, int module, int index, const
   const int pass = kind == OpKind::forward ? 0 : kind == OpKind::recompute ? 1 : 2;
   const int id = (module * 3 + pass) * kMostParts + index;  // a block's recomputation and backward share a phase
   builder_.wait(Lane::tensor, builder_.record(EventRole::part_done, id), WaitReason::data);
+  const At at{.lane = Lane::tensor, .unit = unit, .module = module};
+  const Group group = part.of_experts() ? Group::expert : Group::tensor;
+  if (part.told > 0) {
+    builder_.append(
+        OpKind::expert_counts, at,
+        Collective{.group = group, .input = buffer, .output = buffer, .count = part.told, .dtype = DType::i32});
+    builder_.host_wait(builder_.record(EventRole::counted, id), WaitReason::data, unit);
+  }
   builder_.append(
-      kind_of(part.exchange), {.lane = Lane::tensor, .unit = unit, .module = module},
-      Collective{.group = Group::tensor, .input = buffer, .output = buffer, .count = part.count, .dtype = part.dtype});
+      kind_of(part.exchange), at,
+      Collective{.group = group, .input = buffer, .output = buffer, .count = part.count, .dtype = part.dtype});
   pending_ = builder_.record(EventRole::exchanged, id);
 }
 

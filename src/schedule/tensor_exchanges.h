@@ -6,6 +6,12 @@ namespace fsdpbench::schedule {
 
 /// What ranks that split a layer exchange between the parts of its passes (plan::ModulePart): on a lane of its own, so
 /// that computation which needs nothing of it, such as copying out the next unit's parameters, goes on beside it.
+///
+/// [Note: rows of experts]
+/// mesh.expert: tokens go to the ranks that have their experts, and come back. As torchtitan does it
+/// (models/common/token_dispatcher.py), ranks first tell each other how many rows they will send, and the host waits
+/// for these numbers, since it has to say how long the messages are: until then it issues nothing ahead. A backward
+/// knows the numbers of its forward. A recomputation does all of it again.
 class TensorExchanges {
  public:
   /// `builder` must outlive it.

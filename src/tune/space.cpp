@@ -187,6 +187,8 @@ const std::vector<NotTurned>& not_turned() {
       {"it says what the model's own recomputation keeps", {"fsdp.recompute_share"}},
       {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
       {"it splits layers, so that each rank has another model", {"mesh.tensor", "mesh.sequence_parallel"}},
+      {"it splits experts, so that each rank has another part of the model",
+       {"mesh.expert", "mesh.expert_imbalance", "mesh.expert_sync"}},
       {"it is the training that is tuned for",
        {"mesh.ranks", "train.steps", "train.warmup", "train.seq_len", "train.batch_global", "train.seed",
         "train.optimizer", "train.learning_rate", "train.beta1", "train.beta2", "train.epsilon", "train.weight_decay",

@@ -41,6 +41,28 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
   using Settings = std::vector<std::pair<std::string, Value>>;
   const auto text = [](const char* value) { return Value(std::string(value)); };
   const auto number = [](std::int64_t value) { return Value(value); };
+  // Whatever an engine's preset says: a model and settings that go with mesh.expert.
+  const auto for_experts = [&](Settings settings) {
+    const Settings others{{"model.experts", number(8)},
+                          {"model.active_experts", number(2)},
+                          {"fsdp.strategy", text("full_shard")},
+                          {"fsdp.layout", text("per_param")},
+                          {"fsdp.wrap", text("block")},
+                          {"fsdp.forward_prefetch", text("implicit")},
+                          {"fsdp.backward_prefetch", text("pre")},
+                          {"fsdp.reduce_by", text("reduce_scatter")},
+                          {"fsdp.reduce_bucket", number(0)},
+                          {"fsdp.reduce_lag", number(0)},
+                          {"fsdp.reduce_scatter_elements", number(0)},
+                          {"fsdp.gather_quantization", text("none")},
+                          {"fsdp.reduce_quantization", text("none")},
+                          {"fsdp.persistence_threshold", number(0)},
+                          {"fsdp.shard_threshold", number(0)},
+                          {"fsdp.learn_execution_order", false},
+                          {"fsdp.separate_reduce_scatter_comm", false}};
+    settings.insert(settings.end(), others.begin(), others.end());
+    return settings;
+  };
   static const std::map<std::string, Settings> kOthers{
       {"mesh.ranks", {{"mesh.ranks", number(16)}}},
       {"mesh.shard", {{"mesh.shard", number(2)}, {"fsdp.strategy", text("hybrid_shard")}, {"mesh.shard", number(4)}}},
@@ -60,6 +82,9 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"train.clip_norm", {{"train.clip_norm", 0.5}}},
       {"mesh.tensor", {{"mesh.tensor", number(2)}}},
       {"mesh.sequence_parallel", {{"mesh.sequence_parallel", true}, {"mesh.tensor", number(2)}}},
+      {"mesh.expert", for_experts({{"mesh.expert", number(2)}})},
+      {"mesh.expert_imbalance", for_experts({{"mesh.expert_imbalance", number(2)}, {"mesh.expert", number(2)}})},
+      {"mesh.expert_sync", for_experts({{"mesh.expert_sync", false}, {"mesh.expert", number(2)}})},
       {"fsdp.strategy", {{"fsdp.strategy", text("no_shard")}}},
       {"fsdp.layout", {{"fsdp.layout", text("flat")}}},
       {"fsdp.reshard_after_forward", {{"fsdp.reshard_after_forward", number(2)}}},

@@ -60,6 +60,8 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
       {"mesh.shard", ints({0, 0, 1, 2, 4})},
       {"mesh.replicate", ints({0, 0, 1, 2})},
       {"mesh.tensor", ints({1, 1, 2, 4})},
+      {"mesh.expert", ints({1, 1, 1, 2})},
+      {"mesh.expert_imbalance", numbers({1, 1, 1.5})},
       {"train.steps", ints({1, 2, 3})},
       {"train.warmup", ints({0, 1, 2})},
       {"train.seq_len", ints({1, 2, 5, 8, 16})},

@@ -71,6 +71,9 @@ schedule::OpKind measured_kind(schedule::OpKind kind) {
     case OpKind::gather_norm:
     case OpKind::tensor_all_gather: return OpKind::all_gather;
     case OpKind::tensor_all_reduce: return OpKind::all_reduce;
+    case OpKind::expert_counts:
+    case OpKind::expert_dispatch:
+    case OpKind::expert_combine: return OpKind::all_to_all;
     case OpKind::tensor_reduce_scatter: return OpKind::reduce_scatter;
     default: return kind;
   }

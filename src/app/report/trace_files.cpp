@@ -49,6 +49,9 @@ trace::CollectiveKind collective_kind(OpKind kind) {
     case OpKind::tensor_reduce_scatter: return trace::CollectiveKind::reduce_scatter;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: return trace::CollectiveKind::all_reduce;
+    case OpKind::expert_counts:
+    case OpKind::expert_dispatch:
+    case OpKind::expert_combine:
     case OpKind::all_to_all: return trace::CollectiveKind::all_to_all;
     case OpKind::all_gather:
     case OpKind::tensor_all_gather:

@@ -23,9 +23,9 @@ namespace fsdpbench::app {
 namespace {
 
 /// Keys whose effect no op time of the run tells.
-constexpr std::array<std::string_view, 8> kOtherRun{
-    "model.",         "simulate.", "device.", "nccl.", "mesh.ranks", "mesh.tensor", "mesh.sequence_parallel",
-    "train.optimizer"};
+constexpr std::array<std::string_view, 10> kOtherRun{
+    "model.",      "simulate.",      "device.", "nccl.", "mesh.ranks", "mesh.tensor", "mesh.sequence_parallel",
+    "mesh.expert", "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 4> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
                                                         "fsdp.recompute_share"};
@@ -147,8 +147,8 @@ ReplayedRun replay_steps(const engine::Setup& setup, const replay::OpTimes& time
   return run;
 }
 
-/// Luck of the run's steps, and independently of it what else is in doubt. If nobody knows that, the intervals stay those
-/// of the run's own steps.
+/// Luck of the run's steps, and independently of it what else is in doubt. If nobody knows that, the intervals stay
+/// those of the run's own steps.
 void give_interval(const FinishedRun& run, WhatIf& answer) {
   const std::optional<double> whole = answer.doubt.whole();
   if (!whole) return;

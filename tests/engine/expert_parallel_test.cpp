@@ -1,0 +1,182 @@
+// mesh.expert on plan, schedule and computed clock: exact orders, bytes by hand, and an effect of each of its keys.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/validate.h"
+#include "engine/setup.h"
+#include "engine/simulate.h"
+#include "metrics/run_metrics.h"
+#include "plan/communication.h"
+#include "schedule/check_schedules.h"
+#include "schedule/fetch_trace.h"
+#include "schedule/print_schedule.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using config::RunConfig;
+using schedule::Op;
+using schedule::OpKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Two blocks of four experts, each token visits two: on four ranks, of which two split the experts.
+RunConfig mixture(const std::function<void(RunConfig&)>& change = {}) {
+  RunConfig c;
+  c.model.layers = 2;
+  c.model.width = 16;
+  c.model.heads = c.model.kv_heads = 2;
+  c.model.ffn_width = 32;
+  c.model.vocab = 256;
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.mesh.ranks = 4;
+  c.mesh.expert = 2;
+  c.train.steps = 2;
+  c.train.warmup = 1;
+  c.train.seq_len = 8;
+  c.train.batch_per_rank = 1;
+  c.device.backend = config::BackendKind::virtual_;
+  c.emulate.compute_tflops = 1e-3;
+  c.emulate.link_gb_per_s = 0.1;
+  if (change) change(c);
+  config::validate(c);
+  return c;
+}
+
+/// Passes, exchanges of rows, collectives and waits of the host, as the host issues them.
+std::vector<std::string> order(const engine::Setup& p) {
+  std::vector<std::string> names;
+  for (const Op& op : p.schedules.steady().ops) {
+    const bool pass = op.kind == OpKind::forward || op.kind == OpKind::recompute || op.kind == OpKind::backward;
+    if (pass || op.is_collective() || op.is_host()) names.push_back(schedule::op_name(p.plan, op));
+  }
+  return names;
+}
+
+double step_ms(const RunConfig& c) {
+  const engine::Setup p = set_up(c);
+  const Measurement m = simulate(p, simulated_times(p, nullptr));
+  return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1).step_ms.median;
+}
+
+std::string error_of(const std::function<void(RunConfig&)>& change) {
+  try {
+    mixture(change);
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(ExpertParallel, ItsOrderIsThatOfTwoParameterGroupsInABlock) {
+  const engine::Setup p = set_up(mixture());
+  EXPECT_THAT(
+      order(p),
+      ElementsAre("all_gather R", "forward embedding",                                                             //
+                  "all_gather 0", "all_gather E0", "forward blocks.0/0", "expert_counts blocks.0", "host_wait 0",  //
+                  "expert_dispatch blocks.0", "forward blocks.0/1", "expert_combine blocks.0", "forward blocks.0/2",
+                  "all_gather 1", "all_gather E1", "forward blocks.1/0", "expert_counts blocks.1", "host_wait 1",  //
+                  "expert_dispatch blocks.1", "forward blocks.1/1", "expert_combine blocks.1", "forward blocks.1/2",
+                  "forward head",                                            //
+                  "all_gather E1*", "all_gather 1*", "backward head",        //
+                  "all_gather E0*", "all_gather 0*", "backward blocks.1/0",  //
+                  "expert_dispatch blocks.1", "backward blocks.1/1",         //
+                  "expert_combine blocks.1", "backward blocks.1/2",          //
+                  "reduce_scatter E1", "reduce_scatter 1",                   //
+                  "backward blocks.0/0", "expert_dispatch blocks.0",         //
+                  "backward blocks.0/1", "expert_combine blocks.0", "backward blocks.0/2", "reduce_scatter E0",
+                  "reduce_scatter 0", "backward embedding", "reduce_scatter R"));
+}
+
+TEST(ExpertParallel, AnExplicitPrefetchGathersBothGroupsOfTheNextBlock) {
+  const std::vector<std::string> all = order(set_up(mixture([](RunConfig& c) {
+    c.fsdp.forward_prefetch = {.mode = config::Prefetch::Mode::explicit_, .depth = 1};
+    c.mesh.expert_sync = false;
+  })));
+  EXPECT_THAT(std::vector(all.begin(), all.begin() + 12),
+              ElementsAre("all_gather R", "all_gather 0*", "all_gather E0*", "forward embedding", "all_gather 1*",
+                          "all_gather E1*", "forward blocks.0/0", "expert_dispatch blocks.0", "forward blocks.0/1",
+                          "expert_combine blocks.0", "forward blocks.0/2", "forward blocks.1/0"));
+}
+
+TEST(ExpertParallel, GroupsAreNeighboursAndThoseWithTheSameExperts) {
+  const plan::Plan plan = set_up(mixture([](RunConfig& c) {
+                            c.mesh = {8, 4, 2};
+                            c.mesh.expert = 2;
+                            c.fsdp.strategy = config::Strategy::hybrid_shard;
+                          })).plan;
+  EXPECT_THAT(plan.groups.members(plan::Group::expert, 5).ranks(), ElementsAre(4, 5));
+  EXPECT_THAT(plan.groups.members(plan::Group::expert_shard, 5).ranks(), ElementsAre(5, 7));
+  EXPECT_THAT(plan.groups.members(plan::Group::replicate, 5).ranks(), ElementsAre(1, 5));
+  // A block's experts: two of [2 * 32, 16] and one of [2 * 16, 32] here, over two ranks; all else over four.
+  const plan::Unit &block = plan.units[1], &experts = plan.units[static_cast<std::size_t>(block.experts)];
+  EXPECT_EQ(experts.layout.shard_numel, 3 * 2 * 32 * 16 / 2);
+  EXPECT_EQ(experts.layout.shards, 2);
+  EXPECT_EQ(block.layout.shards, 4);
+  RunConfig whole = mixture();
+  whole.mesh.expert = 1;
+  EXPECT_EQ(plan.shapes.parameter_count(), set_up(whole).plan.shapes.parameter_count());
+}
+
+/// 8 tokens visit 2 experts each: 16 rows of 16 floats, of which one of two ranks' half goes to the other.
+TEST(ExpertParallel, BytesAreThoseOfTheFormula) {
+  constexpr double kRows = 16.0 * 16 * 4 / 2, kCounts = 4.0 / 2 * 4;
+  const auto all_to_all = [](const std::function<void(RunConfig&)>& change) {
+    const RunConfig c = mixture(change);
+    const engine::Setup p = set_up(c);
+    EXPECT_TRUE(schedule::check_schedules(p.schedules).empty());
+    const plan::CommunicationVolume formula =
+        plan::communication_volume(p.plan, c, schedule::regathers(p.policy, p.plan));
+    const Measurement m = simulate(p, simulated_times(p, nullptr));
+    const auto counted = [&](backend::Collective kind) {
+      return static_cast<double>(m.wire_bytes.front()[static_cast<std::size_t>(kind)]) /
+             static_cast<double>(c.train.steps);
+    };
+    EXPECT_EQ(counted(backend::Collective::all_to_all), formula.all_to_all);
+    EXPECT_EQ(counted(backend::Collective::all_gather), formula.all_gather);
+    EXPECT_EQ(counted(backend::Collective::reduce_scatter), formula.reduce_scatter);
+    return formula.all_to_all;
+  };
+  EXPECT_EQ(all_to_all({}), 2 * (4 * kRows + kCounts));
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_sync = false; }), 2 * 4 * kRows);
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_imbalance = 1.5; }), 2 * (4 * 1.5 * kRows + kCounts));
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.fsdp.activation_checkpointing = true; }), 2 * (6 * kRows + 2 * kCounts));
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.train.accumulate = 2; }), 2 * 2 * (4 * kRows + kCounts));
+  // All four ranks split the experts: nobody else has a rank's, and three quarters of its rows leave it.
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert = 4, c.mesh.expert_sync = false; }), 2 * 4 * kRows * 3 / 2);
+}
+
+TEST(ExpertParallel, ExpertsOfOneRankAreNotGathered) {
+  for (const std::string& name : order(set_up(mixture([](RunConfig& c) { c.mesh.expert = 4; })))) {
+    EXPECT_THAT(name, ::testing::Not(HasSubstr(" E")));
+  }
+}
+
+TEST(ExpertParallel, ImbalanceAndWaitsForCountsTakeTheirTime) {
+  const double uniform = step_ms(mixture());
+  EXPECT_GT(step_ms(mixture([](RunConfig& c) { c.mesh.expert_imbalance = 2; })), 1.1 * uniform);
+  EXPECT_LT(step_ms(mixture([](RunConfig& c) { c.mesh.expert_sync = false; })), uniform);
+  const auto kept = [](double imbalance) {
+    return set_up(mixture([&](RunConfig& c) { c.mesh.expert_imbalance = imbalance; })).memory.peak_occupied_total;
+  };
+  EXPECT_GT(kept(2), kept(1));
+}
+
+TEST(ExpertParallel, WhatDoesNotGoWithItSaysSo) {
+  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert = 3; }), HasSubstr("does not divide model.experts = 4"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.model.experts = c.model.active_experts = 0; }),
+              HasSubstr("model.experts is 0"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.ranks = 2, c.mesh.expert = 4; }), HasSubstr("shard group of 2 ranks"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.fsdp.layout = config::Layout::flat; }), HasSubstr("per_param"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_imbalance = 3; }), HasSubstr("expected 1 to 2"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.fsdp.cpu_offload = config::CpuOffload::all; }), HasSubstr("cpu_offload"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
