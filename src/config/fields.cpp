@@ -145,8 +145,11 @@ std::vector<Field> make_fields() {
   model("attention_sinks", &Model::attention_sinks, boolean(), "decoder: a learned logit per head beside its scores (GPT-OSS), simulated only");
   model("attention_window", &Model::attention_window, integer(0, 1 << 24), "decoder: tokens that a token attends to, itself and those before it, simulated only; 0: all");
   model("full_attention_every", &Model::full_attention_every, integer(0, 4096), "decoder: every Nth block attends to all tokens in spite of attention_window; 0: none does");
-  model("experts", &Model::experts, integer(0, 4096), "decoder: experts per block, simulated only; 0: one feed-forward for all tokens");
+  model("experts", &Model::experts, integer(0, 4096), "decoder: experts per block, trained on the cpu backend, else simulated; 0: one feed-forward for all tokens");
   model("active_experts", &Model::active_experts, integer(0, 4096), "decoder: experts that each token visits");
+  model("router_score", &Model::router_score, one_of<RouterScore>(), "model.experts: how the router scores them: softmax over all (Mixtral, Qwen3), or sigmoid of each (DeepSeek-V3)");
+  model("router_normalize", &Model::router_normalize, boolean(), "model.experts: a token's weights are divided by their sum (norm_topk_prob of transformers)");
+  model("router_aux_loss", &Model::router_aux_loss, number(0, 1000), "model.experts: factor of the loss that asks for balanced experts (router_aux_loss_coef of transformers), of which only the gradient is computed");
 
   Table<Data> data(all, "data", &RunConfig::data);
   data("path", &Data::path, anything<std::string>("the path of a file or folder as a string"), "text to train on, read as bytes; empty: this project's own sources and docs, or where they are not installed, its profiles");

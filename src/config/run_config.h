@@ -25,6 +25,11 @@ enum class Norm : std::uint8_t {
   rms,    ///< a weight
   layer,  ///< a weight and a bias
 };
+/// How a router's logits become scores of experts.
+enum class RouterScore : std::uint8_t {
+  softmax,  ///< over all experts
+  sigmoid,  ///< each by itself
+};
 enum class Optimizer : std::uint8_t { sgd, adamw };
 enum class Strategy : std::uint8_t { no_shard, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_grad_op };
 enum class Layout : std::uint8_t { flat, per_param };
@@ -60,18 +65,23 @@ enum class FreeLane : std::uint8_t {
 struct Model {
   std::string preset = "quickstart";  ///< a file stem under profiles/models, whose values are the defaults below
   ModelKind kind = ModelKind::decoder;
-  std::int64_t layers = 4;         ///< decoder blocks, or linear layers of the mlp
-  std::int64_t width = 128;        ///< decoder: residual width; mlp: hidden width
-  std::int64_t heads = 4;          ///< decoder: query heads
-  std::int64_t kv_heads = 2;       ///< decoder: key/value heads, divides heads
-  std::int64_t ffn_width = 352;    ///< decoder: inner width of the feed-forward, or of each expert
-  std::int64_t vocab = 256;        ///< decoder: 256 for byte-level tokens
-  bool tied_head = false;          ///< decoder: output head shares the embedding's weight
-  bool fused_projections = false;  ///< decoder: queries, keys and values have one weight, gate and up another
-  double rope_theta = 10000.0;     ///< decoder: rotary base
-  double norm_epsilon = 1e-5;      ///< decoder: epsilon of the norms
-  std::int64_t in_features = 64;   ///< mlp: inputs a sample
-  std::int64_t out_features = 64;  ///< mlp: outputs a sample
+  std::int64_t layers = 4;          ///< decoder blocks, or linear layers of the mlp
+  std::int64_t width = 128;         ///< decoder: residual width; mlp: hidden width
+  std::int64_t heads = 4;           ///< decoder: query heads
+  std::int64_t kv_heads = 2;        ///< decoder: key/value heads, divides heads
+  std::int64_t ffn_width = 352;     ///< decoder: inner width of the feed-forward, or of each expert
+  std::int64_t vocab = 256;         ///< decoder: 256 for byte-level tokens
+  bool tied_head = false;           ///< decoder: output head shares the embedding's weight
+  bool fused_projections = false;   ///< decoder: queries, keys and values have one weight, gate and up another
+  double rope_theta = 10000.0;      ///< decoder: rotary base
+  double norm_epsilon = 1e-5;       ///< decoder: epsilon of the norms
+  std::int64_t in_features = 64;    ///< mlp: inputs a sample
+  std::int64_t out_features = 64;   ///< mlp: outputs a sample
+  std::int64_t experts = 0;         ///< decoder: feed-forwards a block, chosen token by token; 0: one, no choice
+  std::int64_t active_experts = 0;  ///< decoder: experts that a token visits
+  RouterScore router_score = RouterScore::softmax;
+  bool router_normalize = true;  ///< a token's weights are divided by their sum
+  double router_aux_loss = 0;    ///< factor of the loss that asks for balanced experts, the mean over blocks
   // Decoders other than Llama: there are no kernels for these, so they are simulated, not trained.
   std::int64_t head_dim = 0;  ///< size of a head; 0: width / heads
   FeedForward feed_forward = FeedForward::gated;
@@ -82,9 +92,6 @@ struct Model {
   bool attention_sinks = false;           ///< a learned logit a head beside its scores
   std::int64_t attention_window = 0;      ///< tokens back that a token attends to, itself included; 0: all
   std::int64_t full_attention_every = 0;  ///< every so many-th block has no window; 0: all have it
-  std::int64_t experts = 0;               ///< feed-forwards a block, chosen token by token; 0: one, no choice
-  std::int64_t active_experts = 0;        ///< experts that a token visits
-
   /// Size of one head.
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : width / heads; }
   /// Tokens back that block `layer` attends to at most; 0: all.

@@ -48,6 +48,10 @@ struct Names<Norm> {
   static constexpr EnumNames<Norm> kAll{"rms", "layer"};
 };
 template <>
+struct Names<RouterScore> {
+  static constexpr EnumNames<RouterScore> kAll{"softmax", "sigmoid"};
+};
+template <>
 struct Names<Optimizer> {
   static constexpr EnumNames<Optimizer> kAll{"sgd", "adamw"};
 };
@@ -169,7 +173,7 @@ Value encode(std::uint64_t value);
 Value encode(double value);
 Value encode(const std::string& value);
 Value encode(const std::optional<double>& value);  ///< "none" if absent
-Value encode(const Efficiency& value);  ///< a number, or "auto" or a framework
+Value encode(const Efficiency& value);             ///< a number, or "auto" or a framework
 Value encode(const Prefetch& value);
 Value encode(const AllGatherLimit& value);
 Value encode(const ReshardAfterForward& value);

@@ -43,6 +43,14 @@ void check_model(const Model& model, Notes& notes) {
           "model.active_experts = {} does not fit model.experts = {}; expected {}.", model.active_experts,
           model.experts,
           model.experts > 0 ? fmt::format("1 to {}", model.experts) : "0, since there is nothing to choose");
+  require(
+      model.experts == 0 || model.router_aux_loss == 0 || model.router_score == RouterScore::softmax,
+      "model.router_aux_loss = {} does not go with model.router_score = \"sigmoid\": that loss is one of a softmax; "
+      "expected 0.",
+      model.router_aux_loss);
+  if (model.experts == 0 && model.router_aux_loss > 0) {
+    notes.push_back("model.router_aux_loss has no effect: model.experts is 0.");
+  }
   // As many parameters as one matrix may have without experts: sums over a model then fit 64 bits.
   constexpr std::int64_t kMostOfExperts = std::int64_t{1} << 44;
   require(model.experts <= kMostOfExperts / (model.ffn_width * model.width),

@@ -11,15 +11,25 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split)
   const std::int64_t head_dim = model.head_size(), queries = model.heads * head_dim, keys = model.kv_heads * head_dim;
   const DType dtype = batch.dtype, gradients = batch.gradient_dtype;
   qkv_ = {rows, model.width, {queries, keys, keys}, dtype, gradients, model.fused_projections};
-  gate_up_ = {rows, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections};
+  const std::int64_t experts = model.experts, visits = experts > 0 ? checked_product(rows, model.active_experts) : rows;
+  gate_up_ = {visits, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections,
+              experts};
   output_ = {rows, queries, model.width, dtype, gradients};
-  contract_ = {rows, model.ffn_width, model.width, dtype, gradients};
+  contract_ = {visits, model.ffn_width, model.width, dtype, gradients, model.width, experts};
+  router_ = {rows, model.width, experts, dtype, gradients};
+  routing_ = {.rows = rows,
+              .experts = experts,
+              .active = model.active_experts,
+              .sigmoid = model.router_score == config::RouterScore::sigmoid,
+              .normalized = model.router_normalize};
+  balance_ = static_cast<float>(model.router_aux_loss / static_cast<double>(model.layers));
   attention_ = {batch.batch, batch.seq_len, model.heads,    model.kv_heads,
                 head_dim,    dtype,         qkv_.stride(0), qkv_.stride(1)};
   at_.qkv = at_.norm1 + 1;
   at_.output = at_.qkv + qkv_.weights();
   at_.norm2 = at_.output + 1;
-  at_.gate_up = at_.norm2 + 1;
+  at_.router = at_.norm2 + 1;
+  at_.gate_up = at_.router + (experts > 0 ? 1 : 0);
   at_.down = at_.gate_up + gate_up_.weights();
 }
 
@@ -33,6 +43,15 @@ Block::Saved Block::carve_saved(std::byte* memory) const {
   s.rstd1 = arena.take_array<float>(stream_.rows);
   s.rstd2 = arena.take_array<float>(stream_.rows);
   s.log_sum_exp = arena.take_array<float>(batch_.rows() * model_.heads);
+  if (model_.experts > 0) {
+    s.logits = arena.take(router_.output_bytes());
+    s.routing = routing_;
+    s.routing.expert = arena.take_array<std::int32_t>(contract_.rows);
+    s.routing.place = arena.take_array<std::int32_t>(contract_.rows);
+    s.routing.weight = arena.take_array<float>(contract_.rows);
+    s.routing.first = arena.take_array<std::int32_t>(model_.experts + 1);
+    s.routed = arena.take(contract_.output_bytes());
+  }
   s.bytes = arena.bytes();
   return s;
 }
@@ -45,6 +64,7 @@ Block::ForwardWorkspace Block::carve_forward(std::byte* memory) const {
   w.scratch = arena.take(backend::attention_scratch_bytes(attention_));
   arena.rewind(shared);
   w.product = arena.take(contract_.input_bytes());
+  if (model_.experts > 0) w.routed = arena.take(contract_.output_bytes());
   w.bytes = arena.bytes();
   return w;
 }
@@ -57,6 +77,12 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   const std::int64_t shared = arena.mark();
   w.d_gate_up = gate_up_.take(arena);
   w.d_product = arena.take(contract_.input_bytes());
+  if (model_.experts > 0) {
+    w.routed = arena.take(contract_.output_bytes());
+    w.d_routed = arena.take(contract_.output_bytes());
+    w.d_logits = arena.take(router_.output_bytes());
+    w.d_weight = arena.take_array<float>(contract_.rows);
+  }
   arena.rewind(shared);
   w.d_attended = arena.take(output_.input_bytes());
   w.d_qkv = qkv_.take(arena);
@@ -66,7 +92,7 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
 }
 
 plan::ModuleSizes Block::sizes() const {
-  const double products = qkv_.flops() + output_.flops() + gate_up_.flops() + contract_.flops();
+  const double products = qkv_.flops() + output_.flops() + router_.flops() + gate_up_.flops() + contract_.flops();
   // Half of the two products of [seq, seq] scores; the backward has five of them.
   const double attention = 2.0 * static_cast<double>(batch_.rows()) * static_cast<double>(batch_.seq_len) *
                            static_cast<double>(attention_.heads * attention_.head_dim);
@@ -76,7 +102,7 @@ plan::ModuleSizes Block::sizes() const {
   sizes.forward_workspace_bytes = carve_forward(nullptr).bytes;
   sizes.backward_workspace_bytes = carve_backward(nullptr).bytes;
   sizes.forward_flops = products + attention;
-  sizes.recompute_flops = sizes.forward_flops - contract_.flops();
+  sizes.recompute_flops = sizes.forward_flops - (model_.experts > 0 ? 0 : contract_.flops());
   sizes.backward_flops = 2 * products + 2.5 * attention;
   if (split_.ranks > 1) {
     const double projections = qkv_.flops(), output = output_.flops(), expand = gate_up_.flops();
@@ -112,6 +138,7 @@ void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
   if (call.runs(1)) {
     if (!whole) kernels.add(call.exchange, call.input, saved.h, stream_.count(), batch_.dtype);
     norm(kernels, saved.h, call.parameters[at_.norm2], work.normed, saved.rstd2);
+    if (model_.experts > 0) return experts(kernels, call, saved, work);
     feed_forward(kernels, call, saved, work, work.normed, call.output, whole ? saved.h : nullptr);
   }
   if (!whole && call.runs(2) && call.output != nullptr) {
@@ -167,6 +194,31 @@ void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, cons
   contract_.forward(kernels, work.product, p[at_.down], out, residual);
 }
 
+/// The feed-forward of experts, from `normed` in the workspace to the block's output.
+void Block::experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                    const ForwardWorkspace& work) const {
+  const auto& p = call.parameters;
+  const backend::Routing& routing = saved.routing;
+  router_.forward(kernels, work.normed, p[at_.router], saved.logits);
+  kernels.route({.routing = routing, .dtype = batch_.dtype, .logits = saved.logits});
+  kernels.dispatch(
+      {.routing = routing, .width = model_.width, .dtype = batch_.dtype, .x = work.normed, .y = work.routed});
+  gate_up_.forward(kernels, work.routed, p.subspan(at_.gate_up), saved.gate_up, routing.first);
+  kernels.swiglu({.shape = {contract_.rows, model_.ffn_width, batch_.dtype},
+                  .stride = gate_up_.stride(0),
+                  .gate = saved.gate_up[0],
+                  .up = saved.gate_up[1],
+                  .y = work.product});
+  contract_.forward(kernels, work.product, p[at_.down], saved.routed, nullptr, routing.first);
+  if (call.output == nullptr) return;  // recomputation
+  kernels.combine({.routing = routing,
+                   .width = model_.width,
+                   .dtype = batch_.dtype,
+                   .x = saved.routed,
+                   .residual = saved.h,
+                   .y = call.output});
+}
+
 void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
   const BackwardWorkspace work = carve_backward(call.workspace);
@@ -190,14 +242,55 @@ void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
 /// The gradients of norms come before those of the weights behind them: they give what those need, the norms' outputs.
 void Block::backward_whole(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                            const BackwardWorkspace& work) const {
-  contraction_backward(kernels, call, saved, work, call.d_stream);
-  gate_up_.input_gradient(kernels, work.d_gate_up, call.parameters.subspan(at_.gate_up), work.d_normed);
-  norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
-  gate_up_.weight_gradient(kernels, work.d_gate_up, work.normed, call.gradients.subspan(at_.gate_up));
+  if (model_.experts > 0) {
+    experts_backward(kernels, call, saved, work);
+  } else {
+    contraction_backward(kernels, call, saved, work, call.d_stream);
+    gate_up_.input_gradient(kernels, work.d_gate_up, call.parameters.subspan(at_.gate_up), work.d_normed);
+    norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
+    gate_up_.weight_gradient(kernels, work.d_gate_up, work.normed, call.gradients.subspan(at_.gate_up));
+  }
   attention_backward(kernels, call, saved, work, call.d_stream);
   qkv_.input_gradient(kernels, work.d_qkv, call.parameters.subspan(at_.qkv), work.d_normed);
   norm_backward(kernels, call, at_.norm1, work.d_normed, call.input, saved.rstd1, work.normed);
   qkv_.weight_gradient(kernels, work.d_qkv, work.normed, call.gradients.subspan(at_.qkv));
+}
+
+/// The feed-forward half of the backward. The rows that the experts got are made once more, from the norm's output,
+/// where the gradients of what they gave lay.
+void Block::experts_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                             const BackwardWorkspace& work) const {
+  const auto& p = call.parameters;
+  const backend::Routing& routing = saved.routing;
+  kernels.combine_backward({.routing = routing,
+                            .width = model_.width,
+                            .dtype = batch_.dtype,
+                            .d_y = call.d_stream,
+                            .x = saved.routed,
+                            .d_x = work.routed,
+                            .d_weight = work.d_weight});
+  contract_.input_gradient(kernels, work.routed, p[at_.down], work.d_product, false, routing.first);
+  swiglu_backward(kernels, saved, work);
+  contract_.weight_gradient(kernels, work.routed, work.d_product, call.gradients[at_.down], routing.first);
+  gate_up_.input_gradient(kernels, work.d_gate_up, p.subspan(at_.gate_up), work.d_routed, routing.first);
+  kernels.route_backward({.routing = routing,
+                          .dtype = batch_.dtype,
+                          .logits = saved.logits,
+                          .d_weight = work.d_weight,
+                          .balance = balance_ * call.loss_scale,
+                          .d_logits = work.d_logits});
+  kernels.combine({.routing = routing,
+                   .width = model_.width,
+                   .dtype = batch_.dtype,
+                   .weighted = false,
+                   .x = work.d_routed,
+                   .y = work.d_normed});
+  router_.input_gradient(kernels, work.d_logits, p[at_.router], work.d_normed, true);
+  norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
+  router_.weight_gradient(kernels, work.d_logits, work.normed, call.gradients[at_.router]);
+  kernels.dispatch(
+      {.routing = routing, .width = model_.width, .dtype = batch_.dtype, .x = work.normed, .y = work.routed});
+  gate_up_.weight_gradient(kernels, work.d_gate_up, work.routed, call.gradients.subspan(at_.gate_up), routing.first);
 }
 
 /// See [Note: parts by tokens] in model.h.
@@ -249,7 +342,13 @@ void Block::norm_backward(backend::Kernels& kernels, const ModuleCall& call, std
 void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                                  const BackwardWorkspace& work, const std::byte* d_y) const {
   contract_.input_gradient(kernels, d_y, call.parameters[at_.down], work.d_product);
-  kernels.swiglu_backward({.shape = {batch_.rows(), model_.ffn_width, batch_.dtype},
+  swiglu_backward(kernels, saved, work);
+  contract_.weight_gradient(kernels, d_y, work.d_product, call.gradients[at_.down]);
+}
+
+/// From the gradient of the product, which it replaces by the product.
+void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work) const {
+  kernels.swiglu_backward({.shape = {contract_.rows, model_.ffn_width, batch_.dtype},
                            .stride = gate_up_.stride(0),
                            .d_y = work.d_product,
                            .gate = saved.gate_up[0],
@@ -257,7 +356,6 @@ void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& ca
                            .d_gate = work.d_gate_up[0],
                            .d_up = work.d_gate_up[1],
                            .y = work.d_product});
-  contract_.weight_gradient(kernels, d_y, work.d_product, call.gradients[at_.down]);
 }
 
 /// From those to the gradient of the norm before, which may take its place.

@@ -14,6 +14,11 @@ namespace fsdpbench::model {
 /// and wv are one matrix, and w_gate and w_up: then one product each gives q, k and v, and gate and up, side by side in
 /// rows of one tensor, where the other kernels find them.
 ///
+/// With model.experts the feed-forward of a token is that of the experts it visits, each times its weight, summed:
+/// router n2 says which and with what weight, and the rows of all visits lie sorted by expert (backend::Routing), where
+/// each expert's products find theirs. As many rows as ever, whoever is visited: all sizes are known beforehand. Saved
+/// are then also the router's logits, the routing, and what the experts gave, which the weights' gradients need.
+///
 /// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
 /// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is
 /// computed again in backward.
@@ -37,16 +42,21 @@ class Block {
     std::byte *attended, *h;
     Maps2 gate_up;
     float *rstd1, *rstd2, *log_sum_exp;
+    std::byte *logits, *routed;  // experts: [rows, experts], [rows * active, width]
+    backend::Routing routing;
   };
   struct ForwardWorkspace {
     std::int64_t bytes;
     std::byte *normed, *scratch, *product;  // scratch and product share memory; split by tokens: no normed
+    std::byte* routed;                      // experts, beside the product: normed in their order
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
     std::byte *normed, *d_normed;  // what is exchanged is not here
     std::byte* d_product;          // feed-forward half; the product takes its place
     Maps2 d_gate_up;
+    std::byte *routed, *d_routed, *d_logits;  // experts, beside these
+    float* d_weight;
     std::byte *d_attended, *scratch;  // attention half, in the same memory
     Maps3 d_qkv;
   };
@@ -64,8 +74,13 @@ class Block {
                  const std::byte* normed, std::byte* out, const std::byte* residual) const;
   void feed_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work,
                     const std::byte* normed, std::byte* out, const std::byte* residual) const;
+  void experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+               const ForwardWorkspace& work) const;
+  void experts_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                        const BackwardWorkspace& work) const;
   void contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                             const BackwardWorkspace& work, const std::byte* d_y) const;
+  void swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work) const;
   void expansion_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
                           const std::byte* normed, std::byte* d_normed) const;
   void attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
@@ -84,9 +99,12 @@ class Block {
   MapsOfOneInput<3> qkv_;
   MapsOfOneInput<2> gate_up_;
   LinearMap output_, contract_;
+  LinearMap router_;          // experts
+  backend::Routing routing_;  // without memory
+  float balance_ = 0;         // of the loss that asks for balanced experts, this block's factor
   backend::AttentionShape attention_;
   struct Parameters {
-    std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, gate_up = 0, down = 0;  // the first of each
+    std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, router = 0, gate_up = 0, down = 0;  // the first of each
   } at_;
 };
 

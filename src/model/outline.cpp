@@ -32,7 +32,6 @@ std::string_view key_without_kernels(const config::Model& model) {
   if (model.qk_norm) return "model.qk_norm";
   if (model.attention_sinks) return "model.attention_sinks";
   if (model.attention_window > 0) return "model.attention_window";
-  if (model.experts > 0) return "model.experts";
   return {};
 }
 
@@ -41,6 +40,7 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
   if (config.mesh.expert > 1) return "mesh.expert";
   if (config.fsdp.activation_checkpointing && config.fsdp.recompute_share < 1) return "fsdp.recompute_share";
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
+  if (config.model.experts > 0 && config.device.backend == config::BackendKind::cuda) return "model.experts";
   return {};
 }
 
@@ -142,9 +142,10 @@ plan::ModuleSizes Outline::block() const {
     saved.take(tensor(keys));
     saved.take(statistics(model_.heads + model_.kv_heads));
   }
-  if (routed) {  // the router's logits, whom each token visits with which weight, and what it got there
+  if (routed) {  // the router's logits, whom each token visits where with which weight, and what it got there
     saved.take(tensor(model_.experts));
-    saved.take(statistics(2 * visits));
+    for (int i = 0; i < 3; ++i) saved.take(statistics(visits));
+    saved.take_array<std::int32_t>(model_.experts + 1);
     saved.take(routed_rows);
     if (apart) saved.take(rows_here);  // what came from other ranks: the experts' input
   }
@@ -170,6 +171,7 @@ plan::ModuleSizes Outline::block() const {
     backward.take(routed_rows);
     backward.take(rows_here);
     backward.take(tensor(model_.experts));
+    backward.take(statistics(visits));
   }
   backward.rewind(shared);
   backward.take(tensor(queries));

@@ -18,7 +18,7 @@ float largest(const std::vector<float>& values) {
   return result;
 }
 
-class DecoderModel : public ::testing::TestWithParam<bool> {
+class DecoderModel : public ::testing::TestWithParam<std::string> {
  protected:
   GoldenDecoder golden_{GetParam()};
   std::unique_ptr<backend::Kernels> kernels_ = backend::cpu::make_cpu_kernels();
@@ -59,7 +59,7 @@ TEST_P(DecoderModel, LossAndEveryGradientOfTheFirstStep) {
   EXPECT_TRUE(rank_.intact());
 }
 
-TEST_P(DecoderModel, ParametersAfterThreeAdamWSteps) {
+TEST_P(DecoderModel, ParametersAfterAllAdamWSteps) {
   std::vector<GuardedBuffer> first, second;
   for (std::size_t i = 0; i < rank_.parameter_count(); ++i) {
     const std::vector<float> zero(rank_.parameter(i).size(), 0.0F);
@@ -88,17 +88,19 @@ TEST_P(DecoderModel, ParametersAfterThreeAdamWSteps) {
       rank_.set_parameter(i, parameter);
     }
   }
+  // Adam divides gradients by their own size, so steps make more of the error of a small one; see README.md.
+  const double tolerance = golden_.model().experts > 0 ? 1e-4 : 1e-5;
   for (std::size_t i = 0; i < rank_.parameter_count(); ++i) {
     const std::vector<float> expected = golden_.final(name(i));
     const std::vector<float> actual = rank_.parameter(i);
     for (std::size_t j = 0; j < expected.size(); ++j) {
-      ASSERT_NEAR(actual[j], expected[j], 1e-5) << name(i) << '[' << j << ']';
+      ASSERT_NEAR(actual[j], expected[j], tolerance) << name(i) << '[' << j << ']';
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Head, DecoderModel, ::testing::Values(true, false),
-                         [](const auto& head) { return head.param ? "tied" : "untied"; });
+INSTANTIATE_TEST_SUITE_P(Golden, DecoderModel, ::testing::Values("decoder_tied", "decoder_untied", "decoder_experts"),
+                         [](const auto& golden) { return golden.param.substr(golden.param.find('_') + 1); });
 
 }  // namespace
 }  // namespace fsdpbench::testing

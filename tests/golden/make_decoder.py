@@ -1,6 +1,6 @@
 """Exports a small Llama-style decoder trained for three AdamW steps in plain PyTorch, fp32 on CPU: initial parameters,
-tokens, the loss of each step, every gradient of step 1 and the parameters after step 3. Once with a tied head, once
-without. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
+tokens, the loss of each step, every gradient of step 1 and the parameters after the last step. Once with a tied head,
+once without, and once with routed experts, for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
 
     python make_decoder.py        (needs torch and numpy; see README.md)
 """
@@ -14,21 +14,28 @@ import torch.nn.functional as F
 from golden_file import GoldenFile
 
 MODEL = dict(layers=3, width=32, heads=4, kv_heads=2, ffn_width=56, vocab=61, rope_theta=10000.0, norm_epsilon=1e-5)
-BATCH, SEQ, STEPS = 8, 17, 3
+EXPERTS = MODEL | dict(
+    layers=2, ffn_width=24, experts=6, active_experts=2, router_score="softmax", router_normalize=True,
+    router_aux_loss=0.05,
+)
+BATCH, SEQ, STEPS, EXPERTS_STEPS = 8, 17, 3, 8
 ADAMW = dict(learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.1)
 
 
-def parameter_shapes(tied):
+def parameter_shapes(model, tied):
     """Canonical names, order and shapes, as src/plan/model_shapes.h states them."""
-    d, f, v = MODEL["width"], MODEL["ffn_width"], MODEL["vocab"]
-    kv = d // MODEL["heads"] * MODEL["kv_heads"]
+    d, f, v = model["width"], model["ffn_width"], model["vocab"]
+    kv = d // model["heads"] * model["kv_heads"]
     shapes = {"embedding.weight": (v, d)}
-    for i in range(MODEL["layers"]):
+    e = (model["experts"],) if "experts" in model else ()
+    router = dict(router=(*e, d)) if e else {}
+    for i in range(model["layers"]):
         shapes |= {
             f"blocks.{i}.{name}": shape
-            for name, shape in dict(
-                norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,), w_gate=(f, d), w_up=(f, d),
-                w_down=(d, f),
+            for name, shape in (
+                dict(norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,))
+                | router
+                | dict(w_gate=(*e, f, d), w_up=(*e, f, d), w_down=(*e, d, f))
             ).items()
         }
     shapes["head.norm"] = (d,)
@@ -51,12 +58,32 @@ def rotary(x):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
-def loss_of(p, tokens, targets):
-    heads, kv_heads = MODEL["heads"], MODEL["kv_heads"]
+def experts_of(model, x, w):
+    """A Mixtral block's feed-forward of x [tokens, width], and its load balancing loss as transformers' mixtral has it
+    for one layer (load_balancing_loss_func), which does not look into how often a token chooses."""
+    experts, active = model["experts"], model["active_experts"]
+    probabilities = F.softmax(x @ w("router").T, dim=-1)
+    weights, chosen = torch.topk(probabilities, active, dim=-1)
+    weights = weights / weights.sum(-1, keepdim=True)
+    visits = F.one_hot(chosen, experts).to(x.dtype)
+    balance = (visits.mean(0) * probabilities.mean(0)).sum() * experts
+    y = torch.zeros_like(x)
+    for e in range(experts):
+        token, choice = torch.where(chosen == e)
+        rows = x[token]
+        out = (F.silu(rows @ w("w_gate")[e].T) * (rows @ w("w_up")[e].T)) @ w("w_down")[e].T
+        y = y.index_add(0, token, out * weights[token, choice, None])
+    return y, balance
+
+
+def loss_of(model, p, tokens, targets):
+    """The cross-entropy, and what is trained: with the load balancing loss."""
+    balance = 0.0
+    heads, kv_heads = model["heads"], model["kv_heads"]
     batch, seq = tokens.shape
     split = lambda t, n: t.view(batch, seq, n, -1).transpose(1, 2)
     x = p["embedding.weight"][tokens]
-    for i in range(MODEL["layers"]):
+    for i in range(model["layers"]):
         w = lambda name: p[f"blocks.{i}.{name}"]
         n1 = rms_norm(x, w("norm1"))
         q, k = rotary(split(n1 @ w("wq").T, heads)), rotary(split(n1 @ w("wk").T, kv_heads))
@@ -65,31 +92,37 @@ def loss_of(p, tokens, targets):
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, seq, -1)
         h = x + a @ w("wo").T
         n2 = rms_norm(h, w("norm2"))
-        x = h + (F.silu(n2 @ w("w_gate").T) * (n2 @ w("w_up").T)) @ w("w_down").T
+        if "experts" in model:
+            y, of_block = experts_of(model, n2.reshape(batch * seq, -1), w)
+            x = h + y.view_as(h)
+            balance = balance + of_block / model["layers"]
+        else:
+            x = h + (F.silu(n2 @ w("w_gate").T) * (n2 @ w("w_up").T)) @ w("w_down").T
     logits = rms_norm(x, p["head.norm"]) @ p.get("head.weight", p["embedding.weight"]).T
-    return F.cross_entropy(logits.reshape(batch * seq, -1), targets.reshape(-1))
+    loss = F.cross_entropy(logits.reshape(batch * seq, -1), targets.reshape(-1))
+    return loss, loss + model.get("router_aux_loss", 0.0) * balance
 
 
-def initial_parameters(tied):
+def initial_parameters(model, tied):
     """Large enough for every gradient to matter; norms away from 1."""
     generator = torch.Generator().manual_seed(1)
     return {
         name: torch.randn(shape, generator=generator) * 0.2 + (1.0 if len(shape) == 1 else 0.0)
-        for name, shape in parameter_shapes(tied).items()
+        for name, shape in parameter_shapes(model, tied).items()
     }
 
 
-def train(initial, tokens, dtype):
+def train(model, initial, tokens, dtype):
     p = {name: value.to(dtype, copy=True).requires_grad_() for name, value in initial.items()}
     optimizer = torch.optim.AdamW(
         p.values(), lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"],
         weight_decay=ADAMW["weight_decay"], foreach=False,
     )
     losses, first_gradients = [], {}
-    for step in range(STEPS):
+    for step in range(len(tokens)):
         optimizer.zero_grad()
-        loss = loss_of(p, tokens[step, :, :-1], tokens[step, :, 1:])
-        loss.backward()
+        loss, trained = loss_of(model, p, tokens[step, :, :-1], tokens[step, :, 1:])
+        trained.backward()
         losses.append(loss.item())
         if step == 0:
             first_gradients = {name: value.grad.clone() for name, value in p.items()}
@@ -100,16 +133,20 @@ def train(initial, tokens, dtype):
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    for tied in (True, False):
-        initial = initial_parameters(tied)
-        tokens = torch.randint(MODEL["vocab"], (STEPS, BATCH, SEQ + 1), generator=torch.Generator().manual_seed(2))
-        losses, gradients, final = train(initial, tokens, torch.float32)
-        exact_losses, exact_gradients, exact_final = train(initial, tokens, torch.float64)
+    for name, model, tied, steps in (
+        ("decoder_tied", MODEL, True, STEPS),
+        ("decoder_untied", MODEL, False, STEPS),
+        ("decoder_experts", EXPERTS, False, EXPERTS_STEPS),
+    ):
+        initial = initial_parameters(model, tied)
+        tokens = torch.randint(model["vocab"], (steps, BATCH, SEQ + 1), generator=torch.Generator().manual_seed(2))
+        losses, gradients, final = train(model, initial, tokens, torch.float32)
+        exact_losses, exact_gradients, exact_final = train(model, initial, tokens, torch.float64)
 
         file = GoldenFile(
             dict(
                 made_with=f"torch {torch.__version__}, numpy {np.__version__}, python {platform.python_version()}",
-                model=MODEL | dict(tied_head=tied), batch=BATCH, seq_len=SEQ, steps=STEPS, adamw=ADAMW,
+                model=model | dict(tied_head=tied), batch=BATCH, seq_len=SEQ, steps=steps, adamw=ADAMW,
                 parameters=list(initial),
             )
         )
@@ -117,9 +154,9 @@ def main():
         file.add("targets", tokens[:, :, 1:].to(torch.int32).numpy())
         file.add("losses", np.array(losses, np.float32))
         for kind, values in (("initial", initial), ("gradient", gradients), ("final", final)):
-            for name, value in values.items():
-                file.add(f"{kind}/{name}", value.detach().numpy())
-        file.write("decoder_tied" if tied else "decoder_untied")
+            for parameter, value in values.items():
+                file.add(f"{kind}/{parameter}", value.detach().numpy())
+        file.write(name)
 
         relative = lambda a, b: ((a.double() - b).abs().max() / b.abs().max()).item()
         print("  float32 against float64: loss", max(abs(a / b - 1) for a, b in zip(losses, exact_losses)),

@@ -7,10 +7,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
+#include <random>
 
 #include "backend/attention_scratch.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
+#include "model/linear_map.h"
 #include "model/support.h"
 
 namespace fsdpbench::testing {
@@ -186,6 +190,164 @@ TEST_F(LayerGradients, CrossEntropy) {
     Floats copy = logits;
     return run(copy);
   });
+}
+
+/// Logits far enough apart that no difference's step changes whom a token visits.
+struct Routed {
+  static constexpr std::int64_t kRows = 6, kExperts = 5, kActive = 2;
+  Floats logits, weight = Floats(kRows * kActive);
+  std::vector<std::int32_t> expert = std::vector<std::int32_t>(weight.size()), place = expert,
+                            first = std::vector<std::int32_t>(kExperts + 1);
+  backend::Routing routing{.rows = kRows,
+                           .experts = kExperts,
+                           .active = kActive,
+                           .expert = expert.data(),
+                           .place = place.data(),
+                           .weight = weight.data(),
+                           .first = first.data()};
+
+  Routed() {
+    std::mt19937 random(3);
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      Floats of_row{-1.0F, -0.6F, 0.1F, 0.7F, 1.2F};
+      std::shuffle(of_row.begin(), of_row.end(), random);
+      logits.insert(logits.end(), of_row.begin(), of_row.end());
+    }
+  }
+};
+
+TEST_F(LayerGradients, Router) {
+  for (const bool sigmoid : {false, true}) {
+    for (const bool normalized : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << sigmoid << normalized);
+      Routed r;
+      r.routing.sigmoid = sigmoid;
+      r.routing.normalized = normalized;
+      const Floats weights = random_values(static_cast<std::int64_t>(r.weight.size()), 4);
+      Floats d_logits(r.logits.size());
+      const auto loss = [&] {
+        kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
+        return weighted_sum(r.weight, weights);
+      };
+      loss();
+      kernels_->route_backward(
+          {.routing = r.routing, .logits = bytes(r.logits), .d_weight = weights.data(), .d_logits = bytes(d_logits)});
+      check("logits", r.logits, d_logits, loss);
+    }
+  }
+}
+
+TEST_F(LayerGradients, BalanceOfExperts) {
+  Routed r;
+  constexpr double kFactor = 0.5;
+  Floats d_logits(r.logits.size());
+  const Floats none(r.weight.size());
+  kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
+  kernels_->route_backward({.routing = r.routing,
+                            .logits = bytes(r.logits),
+                            .d_weight = none.data(),
+                            .balance = kFactor,
+                            .d_logits = bytes(d_logits)});
+  check("logits", r.logits, d_logits, [&] {  // as transformers' load_balancing_loss_func, whose counts have no gradient
+    double sum = 0;
+    for (std::int64_t row = 0; row < Routed::kRows; ++row) {
+      const float* const logits = r.logits.data() + row * Routed::kExperts;
+      double all = 0;
+      for (std::int64_t e = 0; e < Routed::kExperts; ++e) all += std::exp(static_cast<double>(logits[e]));
+      for (std::int64_t e = 0; e < Routed::kExperts; ++e) {
+        const double visits = r.first[static_cast<std::size_t>(e) + 1] - r.first[static_cast<std::size_t>(e)];
+        sum += visits / Routed::kRows * std::exp(static_cast<double>(logits[e])) / all / Routed::kRows;
+      }
+    }
+    return kFactor * Routed::kExperts * sum;
+  });
+}
+
+TEST_F(LayerGradients, RowsOfExperts) {
+  constexpr std::int64_t kWidth = 7;
+  Routed r;
+  kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
+  const auto visits = static_cast<std::int64_t>(r.weight.size());
+  Floats x = random_values(visits * kWidth, 1), d_x(x.size()), d_weight(r.weight.size());
+  Floats residual = random_values(Routed::kRows * kWidth, 2), y(residual.size());
+  Floats weights = random_values(Routed::kRows * kWidth, 3);
+  const auto loss = [&] {
+    kernels_->combine(
+        {.routing = r.routing, .width = kWidth, .x = bytes(x), .residual = bytes(residual), .y = bytes(y)});
+    return weighted_sum(y, weights);
+  };
+  loss();
+  kernels_->combine_backward({.routing = r.routing,
+                              .width = kWidth,
+                              .d_y = bytes(weights),
+                              .x = bytes(x),
+                              .d_x = bytes(d_x),
+                              .d_weight = d_weight.data()});
+  check("x", x, d_x, loss);
+  check("weight", r.weight, d_weight, loss);
+
+  // The way to the experts: its gradient is the way back with weights of 1.
+  Floats tokens = random_values(Routed::kRows * kWidth, 5), d_tokens(tokens.size()), at_experts(x.size());
+  Floats of_experts = random_values(visits * kWidth, 6);
+  kernels_->combine(
+      {.routing = r.routing, .width = kWidth, .weighted = false, .x = bytes(of_experts), .y = bytes(d_tokens)});
+  check("tokens", tokens, d_tokens, [&] {
+    kernels_->dispatch({.routing = r.routing, .width = kWidth, .x = bytes(tokens), .y = bytes(at_experts)});
+    return weighted_sum(at_experts, of_experts);
+  });
+}
+
+TEST_F(LayerGradients, TiesGoToTheLowerExpertAndRowsOfAnExpertAreInTheOrderOfTokens) {
+  Routed r;
+  r.logits.assign(r.logits.size(), 0.25F);
+  r.logits[7] = 1.0F;                                      // token 1 likes expert 2 most
+  r.logits[10] = std::numeric_limits<float>::quiet_NaN();  // nothing is known of token 2's: any two different ones
+  kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
+  EXPECT_EQ(r.expert, (std::vector<std::int32_t>{0, 1, 2, 0, 0, 1, 0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(r.first, (std::vector<std::int32_t>{0, 6, 11, 12, 12, 12}));
+  EXPECT_EQ(r.place, (std::vector<std::int32_t>{0, 6, 11, 1, 2, 7, 3, 8, 4, 9, 5, 10}));
+}
+
+TEST_F(LayerGradients, ProductsOfExpertsAreTheirOwnAndOneWithoutRowsHasNoGradient) {
+  const std::vector<std::int32_t> first{0, 3, 3, 10};
+  constexpr std::int64_t kRows = 10, kIn = 6, kOut = 5, kExperts = 3;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto made = [&](std::int64_t count, std::uint32_t seed) {
+      return GuardedBuffer::of(random_values(count, seed), dtype);
+    };
+    GuardedBuffer x = made(kRows * kIn, 1), w = made(kExperts * kOut * kIn, 2), d_y = made(kRows * kOut, 3);
+    GuardedBuffer y = made(kRows * kOut, 4), d_x = made(kRows * kIn, 5), d_w = made(kExperts * kOut * kIn, 6);
+    const model::LinearMap map{kRows, kIn, kOut, dtype, dtype, kOut, kExperts};
+    map.forward(*kernels_, x.data(), w.data(), y.data(), nullptr, first.data());
+    map.input_gradient(*kernels_, d_y.data(), w.data(), d_x.data(), false, first.data());
+    map.weight_gradient(*kernels_, d_y.data(), x.data(), d_w.data(), first.data());
+    EXPECT_TRUE(y.intact() && d_x.intact() && d_w.intact());
+    const Floats fx = x.get(dtype), fw = w.get(dtype), fd = d_y.get(dtype);
+    const Floats got_y = y.get(dtype), got_x = d_x.get(dtype), got_w = d_w.get(dtype);
+    const double near = dtype == DType::bf16 ? 4e-2 : 1e-5;
+    for (std::size_t e = 0; e < kExperts; ++e) {
+      for (std::int64_t o = 0; o < kOut; ++o) {
+        for (std::int64_t i = 0; i < kIn; ++i) {
+          double sum = 0;
+          for (std::int64_t row = first[e]; row < first[e + 1]; ++row)
+            sum += double{fd[row * kOut + o]} * fx[row * kIn + i];
+          EXPECT_NEAR(got_w[(e * kOut + o) * kIn + i], sum, near);
+        }
+      }
+      for (std::int64_t row = first[e]; row < first[e + 1]; ++row) {
+        for (std::int64_t o = 0; o < kOut; ++o) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < kIn; ++i) sum += double{fx[row * kIn + i]} * fw[(e * kOut + o) * kIn + i];
+          EXPECT_NEAR(got_y[row * kOut + o], sum, near);
+        }
+        for (std::int64_t i = 0; i < kIn; ++i) {
+          double sum = 0;
+          for (std::int64_t o = 0; o < kOut; ++o) sum += double{fd[row * kOut + o]} * fw[(e * kOut + o) * kIn + i];
+          EXPECT_NEAR(got_x[row * kIn + i], sum, near);
+        }
+      }
+    }
+  }
 }
 
 TEST_F(LayerGradients, MeanSquaredError) {

@@ -24,7 +24,9 @@ struct OneStep {
 };
 
 std::vector<config::Model> models() {
-  return {small_decoder(2, true), small_decoder(2, false), fused(small_decoder(2, false)), small_mlp(1), small_mlp(3)};
+  const config::Model decoder = small_decoder(2, false);
+  return {small_decoder(2, true),       decoder,      fused(decoder), with_experts(decoder),
+          fused(with_experts(decoder)), small_mlp(1), small_mlp(3)};
 }
 
 model::BatchShape batch_of(const config::Model& config, DType dtype) {
@@ -53,7 +55,8 @@ TEST(Model, GivesFiniteNumbersFromPoisonedMemory) {
 }
 
 TEST(Model, RecomputationSavesTheSameBits) {
-  for (const config::Model& config : {small_decoder(3, false), fused(small_decoder(3, false))}) {
+  const config::Model decoder = small_decoder(3, false);
+  for (const config::Model& config : {decoder, fused(decoder), with_experts(decoder)}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       OneStep run(config, {2, 10, dtype});
       for (std::size_t block = 1; block <= 3; ++block) {
@@ -92,6 +95,7 @@ TEST(Model, LossScaleMultipliesEveryGradientAndNotTheLoss) {
 
 TEST(Model, Bf16IsNearFp32) {
   for (const config::Model& config : models()) {
+    if (config.experts > 0) continue;  // a rounded logit may choose another expert
     const OneStep exact(config, batch_of(config, DType::f32));
     const OneStep rounded(config, batch_of(config, DType::bf16));
     EXPECT_NEAR(rounded.rank.loss(), exact.rank.loss(), 2e-2 * exact.rank.loss());

@@ -11,6 +11,7 @@ namespace {
 
 using testing::fused;
 using testing::small_decoder;
+using testing::with_experts;
 
 void expect_equal(const std::vector<plan::ModulePart>& a, const std::vector<plan::ModulePart>& b) {
   ASSERT_EQ(a.size(), b.size());
@@ -40,11 +41,14 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   config::Model wide = small_decoder(3, false);
   wide.width = 128;
   wide.ffn_width = 352;
-  for (const config::Model& model : {small_decoder(2, true), wide, fused(small_decoder(2, true)), fused(wide)}) {
+  const config::Model narrow = small_decoder(2, true);
+  for (const config::Model& model :
+       {narrow, wide, fused(narrow), fused(wide), with_experts(narrow), fused(with_experts(wide))}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
       for (const model::TensorSplit split :
            {model::TensorSplit{}, model::TensorSplit{2}, model::TensorSplit{2, true}}) {
+        if (model.experts > 0 && split.ranks > 1) continue;
         const config::Model part = plan::tensor_part(model, split.ranks);
         const auto outline = model::Outline(part, batch, split).sizes(),
                    decoder = model::Decoder(part, batch, split).sizes();
@@ -69,6 +73,11 @@ TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
   EXPECT_EQ(model::key_without_kernels(config), "") << "nothing is recomputed";
   config.fsdp.activation_checkpointing = true;
   EXPECT_EQ(model::key_without_kernels(config), "fsdp.recompute_share");
+  config = {};
+  config.model = with_experts(config.model);
+  EXPECT_EQ(model::key_without_kernels(config), "") << "the processors have kernels for experts";
+  config.device.backend = config::BackendKind::cuda;
+  EXPECT_EQ(model::key_without_kernels(config), "model.experts");
 }
 
 TEST(Outline, SizesThatNoIntegerHoldsAreSaid) {
@@ -93,6 +102,7 @@ TEST(Outline, ServesModelsWithoutKernelsOnly) {
   model.active_experts = 2;
   EXPECT_GT(made()->sizes()[1].saved_bytes, plain.saved_bytes);  // two experts' tensors a token
   model.feed_forward = config::FeedForward::gated;
+  EXPECT_EQ(dynamic_cast<model::Outline*>(made().get()), nullptr) << "experts that are gated run";
   const auto separate = made()->sizes()[1];
   const auto joined = model::make_model(fused(model), plan::model_shapes(fused(model)), batch)->sizes()[1];
   EXPECT_NEAR(static_cast<double>(joined.saved_bytes), static_cast<double>(separate.saved_bytes), 3 * 64);

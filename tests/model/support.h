@@ -36,6 +36,13 @@ inline config::Model fused(config::Model model) {
   return model;
 }
 
+/// Five experts, of which each token visits two.
+inline config::Model with_experts(config::Model model) {
+  model.experts = 5;
+  model.active_experts = 2;
+  return model;
+}
+
 inline config::Model small_mlp(std::int64_t layers) {
   config::Model model;
   model.kind = config::ModelKind::mlp;

@@ -18,7 +18,8 @@ namespace fsdpbench::testing {
 /// One pair NAME.json + NAME.bin: plain facts, and named tensors of f32 or i32, row-major.
 class GoldenFile {
  public:
-  /// `name`: "decoder_tied", "decoder_untied" or "fsdp_step". Throws std::runtime_error if a file is missing.
+  /// `name`: "decoder_tied", "decoder_untied", "decoder_experts" or "fsdp_step". Throws std::runtime_error if a file is
+  /// missing.
   explicit GoldenFile(const std::string& name)
       : name_(name), index_(nlohmann::json::parse(bytes_of(".json"))), data_(bytes_of(".bin")) {}
 
@@ -59,7 +60,8 @@ class GoldenFile {
   std::string data_;
 };
 
-/// decoder_tied and decoder_untied: three AdamW steps of PyTorch on the global batch. Tensors:
+/// decoder_tied, decoder_untied and decoder_experts: three AdamW steps of PyTorch on the global batch, or eight with
+/// experts. Tensors:
 ///   "inputs", "targets"        i32 [steps, batch, seq_len]; targets are the inputs moved on by one token
 ///   "losses"                   f32 [steps], mean over the batch, before each step's update
 ///   "initial/PARAMETER", "gradient/PARAMETER" (of the first step), "final/PARAMETER" (after the last step)
@@ -67,6 +69,7 @@ class GoldenFile {
 /// and 8 ranks: rank r of n takes samples [r * 8/n, (r+1) * 8/n).
 class GoldenDecoder {
  public:
+  explicit GoldenDecoder(const std::string& name) : file_(name) {}
   explicit GoldenDecoder(bool tied) : file_(tied ? "decoder_tied" : "decoder_untied") {}
 
   config::Model model() const {
@@ -82,6 +85,11 @@ class GoldenDecoder {
     model.tied_head = m.at("tied_head");
     model.rope_theta = m.at("rope_theta");
     model.norm_epsilon = m.at("norm_epsilon");
+    if (!m.contains("experts")) return model;
+    model.experts = m.at("experts");
+    model.active_experts = m.at("active_experts");
+    model.router_normalize = m.at("router_normalize");
+    model.router_aux_loss = m.at("router_aux_loss");
     return model;
   }
   /// Optimizer, steps, and the global batch as that of one rank.

@@ -56,6 +56,7 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
       {"model.full_attention_every", ints({0, 1, 2})},
       {"model.experts", ints({0, 0, 4})},
       {"model.active_experts", ints({0, 0, 1, 4})},
+      {"model.router_aux_loss", numbers({0, 0.01, 1000})},
       {"mesh.ranks", ints({1, 2, 3, 4, 4, 6, 8, 12})},
       {"mesh.shard", ints({0, 0, 1, 2, 4})},
       {"mesh.replicate", ints({0, 0, 1, 2})},

@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels/copy.h"
 #include "backend/cpu/kernels/crew.h"
 #include "backend/cpu/kernels/embedding.h"
+#include "backend/cpu/kernels/experts.h"
 #include "backend/cpu/kernels/linear.h"
 #include "backend/cpu/kernels/loss.h"
 #include "backend/cpu/kernels/matmul.h"
@@ -62,6 +63,12 @@ class CpuKernels : public Kernels {
   void attention_backward(const AttentionBackwardCall& call) override { cpu::attention_backward(matmul_, call); }
   void swiglu(const SwigluCall& call) override { cpu::swiglu(call); }
   void swiglu_backward(const SwigluBackwardCall& call) override { cpu::swiglu_backward(call); }
+  void grouped_gemm(const GroupedGemm& gemm) override { cpu::grouped_gemm(matmul_, gemm, scratch_); }
+  void route(const RouteCall& call) override { cpu::route(call); }
+  void route_backward(const RouteBackwardCall& call) override { cpu::route_backward(call); }
+  void dispatch(const DispatchCall& call) override { cpu::dispatch(call); }
+  void combine(const CombineCall& call) override { cpu::combine(call); }
+  void combine_backward(const CombineBackwardCall& call) override { cpu::combine_backward(call); }
   void embedding(const EmbeddingCall& call) override { embedding_.forward(call); }
   void embedding_backward(const EmbeddingBackwardCall& call) override { embedding_.backward(call); }
   void cross_entropy(const CrossEntropyCall& call) override { cpu::cross_entropy(call, scratch_); }
