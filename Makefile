@@ -95,6 +95,7 @@ peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/instal
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore train_tensor.py recorded
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded $(abspath build/bin/fsdpbench)
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py recorded
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore allocator.py recorded
 	build/bin/peer_test
 
 # Each sixth configuration once more, against what is stored.

@@ -28,6 +28,7 @@ bool is_worth_splitting(std::int64_t rest, bool small) { return small ? rest >= 
 }  // namespace
 
 CachingAllocator::BlockId CachingAllocator::allocate(std::int64_t bytes, Lane stream, double now_ns) {
+  if (bytes == 0) return kNone;  // PyTorch does not ask its allocator for an empty tensor, so no event is asked either
   take_back(now_ns);
   const std::int64_t size = bytes < kLeastBlock ? kLeastBlock : round_up(bytes, kLeastBlock);
   const bool small = size <= kMostSmall;
@@ -41,11 +42,13 @@ CachingAllocator::BlockId CachingAllocator::allocate(std::int64_t bytes, Lane st
 }
 
 void CachingAllocator::free(BlockId block) {
+  if (block == kNone) return;
   statistics_.allocated -= at(block).bytes;
   make_free(block);
 }
 
 void CachingAllocator::free_after(BlockId block, double passed_ns) {
+  if (block == kNone) return;
   statistics_.allocated -= at(block).bytes;
   pending_.emplace(passed_ns, block);
 }

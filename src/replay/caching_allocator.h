@@ -19,8 +19,8 @@ namespace fsdpbench::replay {
 /// off by default.) What base/lane_pool.h decides by the order of ops, this one decides by the time at which the host
 /// asks:
 ///
-/// - A block is of 512 bytes, or a multiple. Up to 1 MiB is cut from segments of 2 MiB, up to 10 MiB from segments of
-///   20 MiB; whatever is larger has a segment of its own, of a multiple of 2 MiB.
+/// - A block is of 512 bytes, or a multiple; an empty tensor has none. Up to 1 MiB is cut from segments of 2 MiB, up to
+///   10 MiB from segments of 20 MiB; whatever is larger has a segment of its own, of a multiple of 2 MiB.
 /// - A segment belongs to the stream that it was allocated on, for good. A request gets the smallest free block of its
 ///   own stream that is large enough. The rest is split off if it is at least 512 bytes (small blocks), or more than
 ///   1 MiB (large ones). Free neighbours are merged.
@@ -46,7 +46,8 @@ class CachingAllocator {
   /// `capacity`: bytes that the driver has for segments; 0: no limit.
   explicit CachingAllocator(std::int64_t capacity = 0) : capacity_(capacity) {}
 
-  /// A block of at least `bytes` >= 0 for `stream`, asked for at `now_ns`, no earlier than anything before.
+  /// A block of at least `bytes` >= 0 for `stream`, asked for at `now_ns`, no earlier than anything before. 0 bytes
+  /// have no block: what is returned can only be given to free() and free_after(), which then do nothing.
   BlockId allocate(std::int64_t bytes, Lane stream, double now_ns);
   /// The program gives the block back; its own stream may reuse it at once.
   void free(BlockId block);
