@@ -46,6 +46,9 @@ def environment_of_a_call() -> Dict[str, str]:
 
 
 def main() -> None:
-    """Becomes the program: signals, exit code and streams are its own."""
+    """Becomes the program: signals, exit code and streams are its own. Only `mcp` is Python's."""
+    if sys.argv[1:2] == ["mcp"]:
+        from . import mcp
+        sys.exit(mcp.main(sys.argv[2:]))
     path = program()
     os.execve(path, [path, *sys.argv[1:]], environment())
