@@ -16,7 +16,7 @@ help:
 	@echo "make under-load  the tests of threads, processes and links once more, while other processes keep all cores busy"
 	@echo "make headers  every header without a source on its own through the compiler"
 	@echo "make bench   the speed programs, with the ratios they print"
-	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
+	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib, numpy, pandas and mcp from PyPI)"
 	@echo "make wheel   what pip installs, in dist (scikit-build-core and auditwheel from PyPI, into build/wheel-venv)"
 	@echo "make wheel-test  packs what make build has made, installs that into an empty environment and uses it"
 	@echo "make site    docs/ as a site of HTML pages with search, in build/site (MkDocs Material from PyPI)"
