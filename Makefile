@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-deepspeed peer-job peer-bench random-configs recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
+.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test site report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-deepspeed peer-job peer-bench random-configs recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -16,9 +16,10 @@ help:
 	@echo "make under-load  the tests of threads, processes and links once more, while other processes keep all cores busy"
 	@echo "make headers  every header without a source on its own through the compiler"
 	@echo "make bench   the speed programs, with the ratios they print"
-	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
+	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib, numpy, pandas and mcp from PyPI)"
 	@echo "make wheel   what pip installs, in dist (scikit-build-core and auditwheel from PyPI, into build/wheel-venv)"
 	@echo "make wheel-test  packs what make build has made, installs that into an empty environment and uses it"
+	@echo "make site    docs/ as a site of HTML pages with search, in build/site (MkDocs Material from PyPI)"
 	@echo "make report  a report page of the quickstart, in runs/quickstart-report"
 	@echo "make gallery the pictures of docs/gallery.md, by the commands printed there (needs chromium)"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
@@ -105,6 +106,7 @@ peer-check: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/inst
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py recorded --check
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
+	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py --case accelerate-fsdp2
 
 # Times are in them, so they are new each time.
 peer-traces: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
@@ -157,6 +159,16 @@ analysis: .venv/installed
 	/usr/bin/python3 -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	echo $(abspath analysis) >$$(echo .venv/lib/python3*/site-packages)/fsdpbench.pth
+	@touch $@
+
+# docs/ as a site, in build/site. Links that lead nowhere fail.
+site: build/site-venv/installed
+	@NO_MKDOCS_2_WARNING=1 build/site-venv/bin/mkdocs build --strict
+
+build/site-venv/installed: analysis/site-requirements.txt
+	@src/cmake/install-debian-packages.sh
+	/usr/bin/python3 -m venv build/site-venv
+	build/site-venv/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 # dist/fsdpbench-….whl: the program, its libraries, profiles and Python package, for every Linux of this glibc or a newer one.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Callable, Deque, List, Optional, Sequence, Union
 
-from .program import environment, program
+from .program import environment_of_a_call, program
 
 Progress = Union[None, bool, Callable[[str], None]]
 
@@ -56,7 +56,7 @@ def call(arguments: Sequence[str], progress: Progress = None, folder: Optional[P
     show = _shower(progress)
     messages: Deque[str] = collections.deque(maxlen=_KEPT_LINES)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          encoding="utf-8", errors="replace", env=environment()) as process:
+                          encoding="utf-8", errors="replace", env=environment_of_a_call()) as process:
         assert process.stdout is not None and process.stderr is not None
         output: List[str] = []
         reader = threading.Thread(target=_read, args=(process.stdout, output), daemon=True)

@@ -28,12 +28,27 @@ def program() -> str:
     return found
 
 
+# What launchers tell each rank: a program that finds it takes itself for a rank of that job.
+_OF_A_RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_LOCALID",
+              "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_ID", "PMIX_NAMESPACE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+_OF_A_RANK_BEGINNINGS = ("OMPI_COMM_WORLD_", "PMI_", "TORCHELASTIC_")
+
+
 def environment() -> Dict[str, str]:
     """This process's environment, with this Python as the one that draws reports."""
     return {"FSDPBENCH_PYTHON": sys.executable, **os.environ}
 
 
+def environment_of_a_call() -> Dict[str, str]:
+    """The same for a program that this process calls. If this process is a rank of a job, the program is none."""
+    return {name: value for name, value in environment().items()
+            if name not in _OF_A_RANK and not name.startswith(_OF_A_RANK_BEGINNINGS)}
+
+
 def main() -> None:
-    """Becomes the program: signals, exit code and streams are its own."""
+    """Becomes the program: signals, exit code and streams are its own. Only `mcp` is Python's."""
+    if sys.argv[1:2] == ["mcp"]:
+        from . import mcp
+        sys.exit(mcp.main(sys.argv[2:]))
     path = program()
     os.execve(path, [path, *sys.argv[1:]], environment())

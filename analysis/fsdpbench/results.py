@@ -412,15 +412,17 @@ class Expectation(Result):
         return self.text
 
 
+KINDS = (Sweep, Tuning, WhatIf, Expectation, Comparison, Gate, TraceExplanation, Run)
+
+
 def load(folder: "Union[str, os.PathLike[str]]") -> Result:
     """The result in a folder that the program wrote."""
     path = Path(folder)
-    kinds = (Sweep, Tuning, WhatIf, Expectation, Comparison, Gate, TraceExplanation, Run)
-    for kind in kinds:
+    for kind in KINDS:
         if (path / kind._FILE).is_file():
             found = kind(path)
             return Acceptance(path) if kind is Run and found.data.get("kind") == "acceptance" else found
-    raise FileNotFoundError(f"{path} has no {', '.join(kind._FILE for kind in kinds[::-1])}.")
+    raise FileNotFoundError(f"{path} has no {', '.join(kind._FILE for kind in KINDS[::-1])}.")
 
 
 def _values(column: str, text: str) -> List[Tuple[str, Any]]:

@@ -49,6 +49,12 @@ class OfARun(Api):
         self.assertTrue(any("simulate.cluster defines" in note for note in run.notes), run.notes)
         self.assertFalse(any(note.startswith("step ") for note in run.notes), run.notes)
 
+    def test_in_a_rank_of_a_job_the_program_is_no_rank(self) -> None:
+        alone = self.simulate(set={"train.steps": 3})
+        for rank in ({"RANK": "0", "WORLD_SIZE": "2"}, {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}):
+            with mock.patch.dict(os.environ, rank):
+                self.assertEqual(self.simulate(set={"train.steps": 3}).step_ms, alone.step_ms)
+
     def test_files_are_kept_in_out_and_else_go_with_the_result(self) -> None:
         run = self.simulate()
         folder = run.folder

@@ -40,6 +40,8 @@ class TheLine(support.FolderTest):
     def test_it_names_a_late_rank_missing_traces_and_the_page(self) -> None:
         line = line_of(explanation(late_rank=0), self.folder, 2)
         self.assertIn("; rank 0 comes last in most of the waiting.", line)
+        said = line_of(explanation(late_rank=0, headline="Rank 0 is late by 50.0 ms a step: its host."))
+        self.assertTrue(said.endswith("the waiting. Rank 0 is late by 50.0 ms a step: its host."), said)
         self.assertIn(" The traces of 2 ranks are missing. ", line)
         self.assertTrue(line.endswith(str(self.folder / "explain.json")))
         (self.folder / "report").mkdir()

@@ -1,6 +1,6 @@
 """fsdpbench.torch in real jobs of PyTorch on CPU ranks over gloo: `python in_job.py FOLDER [--case NAME]`.
 
-Each case is a model under FSDP1, FSDP2 or DDP (profiled.py has it). Every rank trains, is profiled with trace_handler and
+Each case is a model under FSDP1, FSDP2 or DDP (profiled.py has it), or under Accelerate's FSDP plugin. Every rank trains, is profiled with trace_handler and
 timed with step(), and what they say is printed and checked: who is late, where somebody was made late.
 """
 
@@ -41,6 +41,10 @@ CASES = {
     "fsdp1-late": case("fsdp1", late=0),
     "ddp-late": case("ddp", late=1),
     "hsdp-late": case("fsdp2", ranks=4, late=2, fsdp__strategy="hybrid_shard", **profiled.MESH),
+    "accelerate-fsdp1": case("accelerate1", accumulate=2),
+    "accelerate-fsdp2": case("accelerate2", accumulate=2),
+    "accelerate-fsdp1-late": case("accelerate1", late=0, accumulate=2),
+    "accelerate-fsdp2-late": case("accelerate2", late=1, accumulate=2),
     "accumulation": case("fsdp2", accumulate=2),
     "checkpointing": case("fsdp2", checkpoint=True),
 }
@@ -70,17 +74,64 @@ class Job:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
+    def profiler(self, plan, handler):
+        return profile(activities=[ProfilerActivity.CPU], schedule=schedule(**plan), on_trace_ready=handler)
+
+
+class AcceleratedJob(Job):
+    """The same model wrapped, accumulated and profiled by Accelerate."""
+
+    def __init__(self, name, rank, address):
+        import accelerate
+        from accelerate.state import PartialState
+        self.spec, self.rank = CASES[name], rank
+        ranks = self.spec["ranks"]
+        engines.join_job(rank, ranks, address)
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks))
+        PartialState(cpu=True)
+        # Accelerate takes its FSDP plugin for GPUs only, so it is told that these CPU ranks are some.
+        PartialState._shared_state.update(distributed_type=accelerate.DistributedType.MULTI_GPU, device=torch.device("cpu"))
+        version = int(self.spec["preset"][-1])
+        plugin = accelerate.FullyShardedDataParallelPlugin(
+            fsdp_version=version, reshard_after_forward=True if version == 2 else "FULL_SHARD", cpu_ram_efficient_loading=False,
+            auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=["Block"])
+        self.accelerator = accelerate.Accelerator(cpu=True, fsdp_plugin=plugin,
+                                                  gradient_accumulation_steps=self.spec["accumulate"])
+        torch.manual_seed(1)
+        model = profiled.Model(self.spec["layers"])
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+        self.tokens = torch.randint(profiled.VOCABULARY, (8, 64), generator=torch.Generator().manual_seed(rank))
+
+    def train(self):
+        for _ in range(self.spec["accumulate"]):
+            with self.accelerator.accumulate(self.model):
+                if self.spec["late"] == self.rank:
+                    time.sleep(LATE_S)
+                self.accelerator.backward(self.model(self.tokens))
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+    def profiler(self, plan, handler):
+        from accelerate import ProfileKwargs
+        return self.accelerator.profile(ProfileKwargs(activities=["cpu"], schedule_option=plan, on_trace_ready=handler))
+
+
+def job_of(name, rank, address):
+    kind = AcceleratedJob if CASES[name]["preset"].startswith("accelerate") else Job
+    return kind(name, rank, address)
+
 
 def work(rank, name, address, folder):
-    job = Job(name, rank, address)
+    job = job_of(name, rank, address)
     said, found = [], []
     steps.say = said.append
     for _ in range(1 + TIMED):
         with fsdpbench.torch.step(every=TIMED):
             job.train()
-    plan = schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1)
+    plan = {"wait": WAIT, "warmup": WARMUP, "active": ACTIVE, "repeat": 1}
     handler = fsdpbench.torch.trace_handler(os.path.join(folder, "traces"), on_explained=found.append)
-    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler) as profiler:
+    with job.profiler(plan, handler) as profiler:
         for _ in range(WAIT + WARMUP + ACTIVE + 1):
             job.train()
             profiler.step()
@@ -92,7 +143,7 @@ def work(rank, name, address, folder):
 
 def cost(rank, name, address, folder):
     """Steps with and without step(), in turns: the CPU time of this process, which other programs do not change."""
-    job = Job(name, rank, address)
+    job = job_of(name, rank, address)
     used = {True: [], False: []}
     for i in range(2 * COST_STEPS + 4):
         timed = i % 2 == 0

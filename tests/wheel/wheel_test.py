@@ -79,6 +79,8 @@ def use(folder: Path, wheel: Path) -> None:
     page = bench.call("fsdpbench", "report", "run").strip()
     expect((bench.work / page).stat().st_size > 100_000, f"{page} is no page")
     bench.call("python", "-I", "-c", USE)
+    said = bench.call("fsdpbench", "mcp", code=2)
+    expect("pip install 'fsdpbench[mcp]'" in said, said)
     # A launcher that needs no MPI, and one that does.
     ranks = [bench.start("fsdpbench", "run", "quickstart", "--out", "job", *TINY,
                          **{key: value.format(rank=rank) for key, value in RANKS.items()}) for rank in (0, 1)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..call import ProgramError
-from ..program import environment, program
+from ..program import environment_of_a_call, program
 from .late import Times, late_rank
 
 _POLL_S = 0.2
@@ -40,7 +40,7 @@ def explain_traces(traces: Sequence[Path], out: Path) -> Dict[str, Any]:
     command = [program(), "trace", "explain", *map(str, traces), "--out", str(out), "--overwrite", "--quiet"]
     nice = shutil.which("nice")
     done = subprocess.run([*([nice, "-n", "10"] if nice else []), *command], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, errors="replace", env=environment(), start_new_session=True)
+                          text=True, errors="replace", env=environment_of_a_call(), start_new_session=True)
     if done.returncode != 0:
         said = [line[len("error: "):] for line in done.stderr.splitlines() if line.startswith("error: ")]
         raise ProgramError(said[0] if said else f"trace explain ended with exit code {done.returncode}", done.returncode, command, out)
@@ -68,7 +68,9 @@ def line_of(explanation: Mapping[str, Any], out: Optional[Path] = None, missing:
             parts.append(f"rank {late} has least exposed communication, so that the others may wait for it")
     else:
         parts.append(f"rank {late} comes last in most of the waiting")
-    help_ = _advice(explanation, causes)
+    # How late a rank is, and by what of it, says more than how the waiting is split into causes.
+    headline = str(explanation.get("headline", ""))
+    help_ = headline if headline.startswith("Rank ") else _advice(explanation, causes)
     line = "; ".join(parts) + (f". {help_[0].upper()}{help_[1:].rstrip('.')}" if help_ else "") + "."
     if missing:
         line += f" The traces of {missing} ranks are missing."
