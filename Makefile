@@ -163,7 +163,7 @@ analysis: .venv/installed
 
 # docs/ as a site, in build/site. Links that lead nowhere fail.
 site: build/site-venv/installed
-	@NO_MKDOCS_2_WARNING=1 build/site-venv/bin/mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 build/site-venv/bin/mkdocs build --strict --config-file analysis/mkdocs.yml
 
 build/site-venv/installed: analysis/site-requirements.txt
 	@src/cmake/install-debian-packages.sh

@@ -1,4 +1,4 @@
-"""What mkdocs.yml needs beside docs/: links that leave the folder, and a page of the Python package's docstrings."""
+"""What mkdocs.yml beside it needs beside docs/: links that leave the folder, and a page of the Python package's docstrings."""
 
 from __future__ import annotations
 
