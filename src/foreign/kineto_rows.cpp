@@ -358,7 +358,9 @@ void KinetoRows::add_notes() {
   if (names_.full()) rows_.notes.emplace_back("The file has more names than are kept; some rows have lost theirs.");
 }
 
-/// Of what communicates and has no fields: by the op around its launch, else by the kernel's own name.
+/// Of what communicates and has no fields: by the kernel's own name, else by the op around its launch, else by the
+/// range of a communicator in which it was launched. NCCL sends and receives for an all-to-all, and its kernel says no
+/// more.
 void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) {
   std::vector<std::optional<Communication>> ops;
   for (const std::string& name : names) ops.push_back(communication_of_op(name));
@@ -369,11 +371,32 @@ void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) 
     }
     return std::nullopt;
   };
+  std::vector<std::vector<std::int32_t>> ranges;  // by thread, in the order of their begins
+  for (std::size_t i = 0; i < host_.size(); ++i) {
+    if (!is_range_of_collective(names[static_cast<std::size_t>(host_[i].row.name)])) continue;
+    const auto thread = static_cast<std::size_t>(host_[i].row.thread);
+    if (ranges.size() <= thread) ranges.resize(thread + 1);
+    ranges[thread].push_back(static_cast<std::int32_t>(i));
+  }
+  const auto by_range = [&](std::int32_t at) -> std::optional<Communication> {
+    if (at < 0) return std::nullopt;
+    const HostRow& launch = host_[static_cast<std::size_t>(at)].row;
+    if (static_cast<std::size_t>(launch.thread) >= ranges.size()) return std::nullopt;
+    const auto& own = ranges[static_cast<std::size_t>(launch.thread)];
+    const auto row = [&](std::int32_t index) -> const HostRow& { return host_[static_cast<std::size_t>(index)].row; };
+    const auto after =
+        std::ranges::upper_bound(own, launch.begin_ns, {}, [&](std::int32_t i) { return row(i).begin_ns; });
+    if (after == own.begin() || row(after[-1]).end_ns < launch.end_ns) return std::nullopt;
+    return communication_of_call(names[static_cast<std::size_t>(row(after[-1]).name)]);
+  };
   for (LinkedDevice& d : device_) {
     if (d.row.kind != Activity::collective || d.row.collective >= 0) continue;
     CollectiveFacts own;
     own.kind = communication_of_kernel(names[static_cast<std::size_t>(d.row.name)]).value_or(Communication::other);
-    if (own.kind == Communication::other) own.kind = by_op(d.row.launch).value_or(Communication::other);
+    if (own.kind == Communication::other) {
+      const auto op = by_op(d.row.launch);
+      own.kind = (op ? op : by_range(d.row.launch)).value_or(Communication::other);
+    }
     d.row.collective = static_cast<std::int32_t>(rows_.collectives.size());
     rows_.collectives.push_back(own);
   }

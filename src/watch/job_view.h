@@ -37,10 +37,26 @@ class Signs {
   std::int64_t newest_ns_ = -1;
 };
 
+/// How many collectives a rank's host has handed over to NCCL, as its RAS tells it from time to time. That they have
+/// ended nobody tells, and those of a CUDA graph do not count. Times are those of looks, in Unix time; -1: not so.
+struct HandedOver {
+  std::int64_t count = -1;      ///< all kinds; -1: RAS has no data of the rank
+  std::int64_t moved_ns = -1;   ///< the first look with this count
+  std::int64_t behind_ns = -1;  ///< since then it was, at each look, behind what half of the others had a look before
+  int behind_looks = 0;
+  std::int64_t lost_ns = -1;    ///< since then RAS does not reach its process
+  std::int64_t ending_ns = -1;  ///< since then it finalizes, destroys or aborts the communicator
+  bool starting = false;        ///< its communicator is not initialized yet
+  bool dead = false;            ///< RAS considers its process dead
+  std::int64_t error = 0;       ///< ncclResult_t; 0: none, 7: in progress
+  std::string process;          ///< "process 4711 on 10.0.0.2, GPU 3"; empty: not told
+};
+
 /// One rank in one communicator.
 struct Member {
-  std::deque<Operation> operations;  ///< by sequence; the newest ones
-  Signs heard;                       ///< as of when its source tells
+  std::deque<Operation> operations{};  ///< by sequence; the newest ones
+  Signs heard{};                       ///< as of when its source tells
+  HandedOver handed{};                 ///< where the source is NCCL's RAS
 };
 
 enum class Lateness : std::uint8_t {
@@ -50,13 +66,15 @@ enum class Lateness : std::uint8_t {
 };
 
 struct Communicator {
-  std::string source;          ///< "flight recorder", "NCCL Inspector"
+  std::string source;          ///< "flight recorder", "NCCL Inspector", "NCCL RAS"
   std::string name;            ///< as its source calls it
   std::vector<int> ranks;      ///< its members as far as its source tells; empty: it does not
   int size = 0;                ///< 0: not told
   int nodes = 0;               ///< 0: not told
   bool tells_pending = false;  ///< its source tells of operations that have not ended
   Lateness lateness = Lateness::none;
+  bool tells_counts = false;  ///< its source tells how many collectives are handed over, and nothing else
+  int looks = 0;              ///< of a source that tells counts
   std::map<int, Member> members;
 };
 
@@ -81,6 +99,7 @@ struct JobView {
   std::map<std::string, Communicator> communicators;  ///< by source and name
   std::map<int, RankView> ranks;                      ///< by global rank, where the source tells those
   int world = 0;                                      ///< ranks of the job; 0: not told
+  std::int64_t counted_ns = -1;                       ///< the newest look of NCCL's RAS; -1: none
   std::vector<std::string> notes;                     ///< what could not be read, for people
 
   std::int64_t newest_ns() const;  ///< the latest time that any record has; -1: none has one

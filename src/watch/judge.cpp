@@ -11,9 +11,10 @@
 #include <span>
 #include <tuple>
 
-#include "base/enum_table.h"
 #include "metrics/late_ranks.h"
 #include "metrics/statistics.h"
+#include "watch/judge_counts.h"
+#include "watch/rank_words.h"
 
 namespace fsdpbench::watch {
 namespace {
@@ -25,27 +26,6 @@ constexpr std::size_t kBlocks = 24;
 constexpr std::size_t kMostTrials = 2'000;
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
-/// "rank 3", "ranks 0 to 2, 5"
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last == i + 1) last = i;  // "0, 1"
-    parts.push_back(last == i ? fmt::format("{}", ranks[i]) : fmt::format("{} to {}", ranks[i], ranks[last]));
-    i = last + 1;
-  }
-  constexpr std::size_t kMost = 8;
-  const std::size_t shown = std::min(parts.size(), kMost);
-  return fmt::format("{} {}{}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(std::span(parts).first(shown), ", "),
-                     parts.size() > shown ? " …" : "");
-}
-
-std::string capital(std::string text) {
-  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
-  return text;
-}
 
 std::vector<int> ranks_in(const Communicator& communicator) {
   if (!communicator.ranks.empty()) return communicator.ranks;
@@ -138,6 +118,7 @@ class Judge {
     find_mismatches();
     find_hangs();
     find_silent();
+    add_counts();
     find_late_ranks();
     find_slow_communicators();
     std::ranges::stable_sort(found_.all, {}, &Accusation::verdict);
@@ -267,7 +248,7 @@ class Judge {
                                       silence(ranks))});
     }
     for (const auto& [key, communicator] : job_.communicators) {
-      if (communicator.tells_pending) continue;
+      if (communicator.tells_pending || communicator.tells_counts) continue;
       find_silent_members(communicator);
     }
   }
@@ -297,6 +278,13 @@ class Judge {
                             "of it go on.",
                             capital(ranks_text(ranks)), communicator.name, ranks.size() == 1 ? "is" : "are",
                             seconds(now_ns_ - last_ns), newest)});
+  }
+
+  void add_counts() {
+    CountFindings counts = judge_counts(job_, options_);
+    for (Accusation& one : counts.all) accuse(std::move(one));
+    found_.notes.insert(found_.notes.end(), counts.notes.begin(), counts.notes.end());
+    late_unknown_.insert(counts.unknown.begin(), counts.unknown.end());
   }
 
   /// How late each rank of a communicator came to one collective.
@@ -452,12 +440,15 @@ class Judge {
     for (const auto& [key, communicator] : job_.communicators) {
       if (communicator.lateness == Lateness::none) {
         if (communicator.tells_pending) {
-          late_unknown_.insert("who comes last: the dumps have no duration_ms (TORCH_NCCL_ENABLE_TIMING=1 adds it)");
+          late_unknown_.insert(
+              "It is not known who comes last: the dumps have no duration_ms, which TORCH_NCCL_ENABLE_TIMING=1 adds.");
         }
         continue;
       }
       if (communicator.members.size() < 2) {
-        if (communicator.size != 1) late_unknown_.insert("who comes last: of a communicator only one rank has written");
+        if (communicator.size != 1) {
+          late_unknown_.insert("It is not known who comes last: only one rank of a communicator has written anything.");
+        }
         continue;
       }
       bool enough = false;
@@ -469,8 +460,8 @@ class Judge {
       judged_ = judged_ || enough;
       if (!enough) {
         late_unknown_.insert(
-            fmt::format("who comes last: fewer than {} collectives that all ranks have ended, or they "
-                        "cover less than {:.0f} s",
+            fmt::format("It is not known who comes last: there are fewer than {} collectives that all ranks have "
+                        "ended, or they cover less than {:.0f} s.",
                         kBlocks, seconds(kLeastSpan_ns)));
       }
     }
@@ -507,8 +498,8 @@ class Judge {
     judged_ = judged_ || enough;
     if (!enough) {
       late_unknown_.insert(
-          fmt::format("who is late by its steps: fewer than {} steps of all ranks with their waits, or "
-                      "less than {:.0f} s of them",
+          fmt::format("It is not known who is late by its steps: there are fewer than {} steps that all ranks have "
+                      "written with their waits, or they cover less than {:.0f} s.",
                       kBlocks, seconds(kLeastSpan_ns)));
     }
   }
@@ -571,14 +562,12 @@ class Judge {
     } else if (unknown_) {
       found_.sentence = found_.notes.front();
     } else if (!judged_) {
-      found_.sentence = late_unknown_.empty() ? "There is not enough to say anything."
-                                              : fmt::format("Not enough to say {}.", *late_unknown_.begin());
+      found_.sentence = late_unknown_.empty() ? "There is not enough to say anything." : *late_unknown_.begin();
     } else {
       found_.verdict = Verdict::clean;
       found_.sentence = "No rank is late, no communicator is slow and nothing hangs.";
     }
-    for (const std::string& what : late_unknown_) {
-      const std::string note = fmt::format("Not enough to say {}.", what);
+    for (const std::string& note : late_unknown_) {
       if (note != found_.sentence) found_.notes.push_back(note);
     }
   }
@@ -593,12 +582,6 @@ class Judge {
 };
 
 }  // namespace
-
-std::string_view to_string(Verdict verdict) {
-  static constexpr EnumNames<Verdict> kVerdicts{"mismatch",          "hang",    "silent", "late rank",
-                                                "slow communicator", "unknown", "clean"};
-  return kVerdicts[verdict];
-}
 
 Judgement judge(const JobView& job, std::int64_t now_ns, const JudgeOptions& options) {
   return Judge(job, now_ns, options).all();

@@ -17,6 +17,7 @@
 #include "watch/flight_recorder.h"
 #include "watch/inspector.h"
 #include "watch/plain_pickle.h"
+#include "watch/ras.h"
 #include "watch/step_lines.h"
 
 namespace fsdpbench::watch {
@@ -28,7 +29,48 @@ using nlohmann::json;
 constexpr std::size_t kPiece = std::size_t{4} << 20;
 constexpr std::size_t kMostFiles = 100'000;
 constexpr const char* kExpected =
-    "expected dumps of PyTorch's flight recorder, lines of NCCL's Inspector, or what fsdpbench.torch writes";
+    "expected dumps of PyTorch's flight recorder, lines of NCCL's Inspector, answers of its RAS in JSON, or what "
+    "fsdpbench.torch writes";
+
+/// Answers are printed over many lines: only their first brace is at the beginning of a line. One that was cut short
+/// ends where the next begins.
+struct Answer {
+  std::size_t begin = std::string_view::npos, end = std::string_view::npos;  ///< npos: not found yet
+};
+
+Answer next_answer(std::string_view text, std::size_t from) {
+  Answer found;
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = from; i < text.size(); ++i) {
+    const char one = text[i];
+    if (one == '{' && (i == from || text[i - 1] == '\n')) {
+      if (depth > 0) {
+        found.end = i;
+        return found;
+      }
+      found.begin = i;
+    }
+    if (found.begin == std::string_view::npos) continue;
+    if (in_text) {
+      if (one == '\\') ++i;
+      if (one == '"' || one == '\n') in_text = false;
+    } else if (one == '"') {
+      in_text = true;
+    } else if (one == '{') {
+      ++depth;
+    } else if (one == '}' && --depth == 0) {
+      found.end = i + 1;
+      return found;
+    }
+  }
+  return found;
+}
+
+bool may_be_answers(std::string_view beginning) {
+  return beginning.starts_with('{') && beginning.substr(0, 4096).find("\"nccl_version\"") != std::string_view::npos &&
+         beginning.substr(0, 4096).find("\"communicators_count\"") != std::string_view::npos;
+}
 
 }  // namespace
 
@@ -50,6 +92,11 @@ std::string Sources::add_line(JobView& job, std::string_view text) const {
 bool Sources::is_line(std::string_view text) const {
   const json line = parse_(text.substr(0, text.find('\n')));
   return !line.is_discarded() && (is_step_line(line) || is_inspector_line(line));
+}
+
+std::string Sources::add_ras(JobView& job, std::string_view text, std::int64_t time_ns) const {
+  const json answer = parse_(text);
+  return answer.is_discarded() ? "is no JSON." : add_ras_answer(job, answer, time_ns);
 }
 
 std::vector<std::string> Sources::list(bool once) {
@@ -94,13 +141,14 @@ void Sources::read(JobView& job, std::int64_t now_ns, bool once, const std::func
   for (const auto& [path, file] : files_) {
     if (file.kind == Kind::dump || file.lines > file.bad_lines) ++used_;
     if (file.bad_lines > 0) {
-      job.notes.push_back(fmt::format("{}: {} of {} lines are left out; the first, line {}, {}", path, file.bad_lines,
-                                      file.lines, file.first_bad, file.why));
+      const char* what = file.kind == Kind::answers ? "answer" : "line";
+      job.notes.push_back(fmt::format("{}: {} of {} {}s are left out; the first, {} {}, {}", path, file.bad_lines,
+                                      file.lines, what, what, file.first_bad, file.why));
     } else if (!file.why.empty()) {
       job.notes.push_back(file.why);
     }
   }
-  if (once && used_ == 0) {
+  if (once && used_ == 0 && !paths_.empty()) {
     throw ConfigError(job.notes.empty() ? fmt::format("{}: there is nothing to read; {}.", paths_.front(), kExpected)
                                         : job.notes.front());
   }
@@ -121,6 +169,7 @@ void Sources::read_file(const std::string& path, File& file, JobView& job, std::
   file.size = status.st_size;
   file.changed_ns = changed_ns;
   if (file.kind == Kind::lines) return read_lines(path, file, job, once, stop);
+  if (file.kind == Kind::answers) return read_answers(path, file, job, once, stop);
   const std::string beginning = Input(path, kExpected).beginning(kPiece);
   if (beginning.empty()) {
     if (once) file.why = fmt::format("{}: is empty.", path);
@@ -130,6 +179,11 @@ void Sources::read_file(const std::string& path, File& file, JobView& job, std::
     file.kind = Kind::lines;
     file.why.clear();
     return read_lines(path, file, job, once, stop);
+  }
+  if (may_be_answers(beginning)) {
+    file.kind = Kind::answers;
+    file.why.clear();
+    return read_answers(path, file, job, once, stop);
   }
   const bool was_dump = file.kind == Kind::dump;
   if (read_dump(path, file, job, first_time_ ? -1 : now_ns)) {
@@ -162,6 +216,38 @@ bool Sources::read_dump(const std::string& path, File& file, JobView& job, std::
   const std::string why = add_flight_record(job, dump, {path, seen_ns});
   if (!why.empty()) file.why = fmt::format("{}: {}", path, why);
   return why.empty();
+}
+
+void Sources::read_answers(const std::string& path, File& file, JobView& job, bool once,
+                           const std::function<bool()>& stop) {
+  const Input input(path, kExpected);
+  std::size_t most = kPiece;
+  while (!stop()) {
+    const std::string text = input.part(file.offset, most);
+    const bool last = text.size() < most;
+    std::size_t at = 0;
+    for (Answer one = next_answer(text, 0); one.begin != std::string::npos; one = next_answer(text, at)) {
+      if (one.end == std::string::npos) {
+        if (!last || !once) break;
+        one.end = text.size();
+      }
+      ++file.lines;
+      const std::string why = add_ras(job, std::string_view(text).substr(one.begin, one.end - one.begin), -1);
+      if (!why.empty() && ++file.bad_lines == 1) file.first_bad = file.lines, file.why = why;
+      at = one.end;
+    }
+    if (at == 0 && !last) {
+      if (most < static_cast<std::size_t>(kMostOfAResult)) {
+        most *= 4;
+        continue;
+      }
+      ++file.lines, ++file.bad_lines;
+      if (file.bad_lines == 1) file.first_bad = file.lines, file.why = "has more than 64 MiB.";
+      at = text.size();
+    }
+    file.offset += static_cast<std::int64_t>(at);
+    if (last) return;
+  }
 }
 
 void Sources::read_lines(const std::string& path, File& file, JobView& job, bool once,

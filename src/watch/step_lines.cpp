@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
-#include "base/clean_text.h"
+#include "watch/json_fields.h"
 
 namespace fsdpbench::watch {
 namespace {
@@ -17,36 +18,26 @@ double milliseconds(const json& line, const char* key) {
   return value >= 0 && value < 1e12 ? value : -1;
 }
 
-std::int64_t natural(const json& line, const char* key) {
-  const auto found = line.find(key);
-  if (found == line.end() || !found->is_number_integer()) return -1;
-  const auto value = found->get<std::int64_t>();
-  return value < 0 ? -1 : value;
-}
-
 }  // namespace
 
 bool is_step_line(const json& line) { return line.is_object() && line.contains("fsdpbench_step"); }
 
 std::string add_step_line(JobView& job, const json& line) {
   if (!is_step_line(line)) return "is no line of fsdpbench.torch.step().";
-  const std::int64_t rank = natural(line, "rank"), ranks = natural(line, "ranks"),
-                     number = natural(line, "fsdpbench_step");
-  const std::int64_t ended_ns = natural(line, "ended_ns");
+  const auto rank = count_in(line, "rank", kMostMembers), ranks = count_in(line, "ranks", kMostMembers);
+  const auto number = count_in(line, "fsdpbench_step", kMostCount), ended_ns = count_in(line, "ended_ns", kMostCount);
   const double step_ms = milliseconds(line, "step_ms");
-  if (rank < 0 || ranks > (1 << 20) || rank >= ranks || number < 0 || ended_ns < 0 || step_ms < 0) {
+  if (!rank || !ranks || *rank >= *ranks || !number || !ended_ns || step_ms < 0) {
     return "lacks one of fsdpbench_step, rank, ranks, ended_ns and step_ms, or it is no number that may be there.";
   }
-  RankView& view = job.ranks[static_cast<int>(rank)];
-  job.world = std::max(job.world, static_cast<int>(ranks));
-  if (const auto host = line.find("host"); host != line.end() && host->is_string()) {
-    view.host = clean_text(host->get_ref<const std::string&>(), 200);
-  }
-  view.heard.add(ended_ns);
+  RankView& view = job.ranks[static_cast<int>(*rank)];
+  job.world = std::max(job.world, static_cast<int>(*ranks));
+  if (std::string host = text_in(line, "host"); !host.empty()) view.host = std::move(host);
+  view.heard.add(*ended_ns);
   const double gathers_ms = milliseconds(line, "gathers_ms"), reductions_ms = milliseconds(line, "reductions_ms");
   const double waits_ms =
       gathers_ms < 0 && reductions_ms < 0 ? -1 : std::max(0.0, gathers_ms) + std::max(0.0, reductions_ms);
-  add_step(view, {number, ended_ns, step_ms, waits_ms});
+  add_step(view, {*number, *ended_ns, step_ms, waits_ms});
   return {};
 }
 

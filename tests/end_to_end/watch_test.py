@@ -5,6 +5,7 @@
 """
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -12,11 +13,13 @@ import random
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import tarfile
 import termios
+import threading
 from pathlib import Path
 
 import program
@@ -35,7 +38,110 @@ def inspector_line(rank: int, number: int, took_us: int, told_us: int, communica
                       "coll_timing_source": "kernel_gpu", "coll_algobw_gbs": 1.0, "coll_busbw_gbs": 1.0}})
 
 
+class Ras:
+    """NCCL's RAS on loopback, as src/ras/client_support.cc of NCCL speaks: `answers` are counts of four ranks, one per question;
+    None: no data of that rank, which is dead. `words`: what it says instead of the first line."""
+
+    def __init__(self, answers: list[list[int | None]], words: bytes = b"SERVER PROTOCOL 2\n", endless: bool = False):
+        self.answers, self.words, self.endless, self.asked, self.heard = answers, words, endless, 0, []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.name = f"127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                caller, _ = self.socket.accept()
+            except OSError:
+                return  # closed
+            with caller, caller.makefile("rwb") as stream:
+                try:
+                    self.talk(stream)
+                except OSError:
+                    pass  # it has gone
+
+    def talk(self, stream: io.BufferedRWPair) -> None:
+        for line in stream:
+            self.heard.append(line)
+            if line == b"CLIENT PROTOCOL 2\n":
+                stream.write(self.words)
+            elif line in (b"TIMEOUT 5\n", b"SET FORMAT json\n"):
+                stream.write(b"OK\n")
+            elif line == b"STATUS\n":
+                stream.write(ras_answer(self.answers[min(self.asked, len(self.answers) - 1)]).encode())
+                self.asked += 1
+                return
+            else:
+                stream.write(b"ERROR: Unknown command\n")
+            stream.flush()
+            while self.endless:
+                stream.write(b"x" * 65536)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def ras_answer(counts: list[int | None], timestamp: str = "2025-12-19 13:06:53") -> str:
+    present, missing = [], []
+    for rank, count in enumerate(counts):
+        one = {"rank": rank, "host": "10.0.0.2", "pid": 4700 + rank, "cuda_dev": rank, "nvml_dev": rank}
+        if count is None:
+            missing.append(one | {"status": {"unresponsive": True, "considered_dead": True}})
+        else:
+            status = {"init_state": 0, "async_error": 0, "finalize_called": False, "destroy_flag": False, "abort_flag": False}
+            present.append(one | {"status": status, "collective_counts": {"AllGather": count, "AllReduce": 1}})
+    return json.dumps({"nccl_version": "2.29.1", "cuda_runtime_version": 13000, "cuda_driver_version": 13000,
+                       "timestamp": timestamp, "communicators_count": 1,
+                       "communicators": [{"hash": "0xa", "secondary_hash": "0x1:0x2", "size": len(counts),
+                                          "ranks_count": len(present), "missing_ranks_count": len(missing),
+                                          "ranks": present, "missing_ranks": missing}],
+                       "ras": {"collection_time_sec": 0.001, "timeouts_count": 0}}, indent=2) + "\n"
+
+
 class Watch(Program):
+    def ras(self, *arguments, **words) -> Ras:
+        server = Ras(*arguments, **words)
+        self.addCleanup(server.close)
+        return server
+
+    def test_answers_of_nccls_ras_in_a_file(self) -> None:
+        late = [[100 * s, 100 * s, max(0, 100 * s - 150), 100 * s] for s in range(20)]
+        (self.folder / "ras.json").write_text("".join(ras_answer(one, f"2025-12-19 13:06:{s:02}") for s, one in enumerate(late)))
+        code, said = self.once("ras.json")
+        self.assertEqual((code, said["verdict"], said["accusations"][0]["ranks"]), (SLOW, "late rank", [2]), said)
+        (self.folder / "hang.json").write_text("".join(ras_answer([8, 8, 7, 8], f"2025-12-19 13:{s:02}:00") for s in range(2)))
+        code, said = self.once("hang.json")
+        self.assertEqual((code, said["verdict"], said["accusations"][0]["ranks"]), (RANK_FAILED, "hang", [2]), said)
+
+    def test_nccls_ras_is_asked_at_each_look(self) -> None:
+        server = self.ras([[10, 10, 10, 10], [20, 20, 20, 20], [30, 30, 30, None]])
+        process = self.start("watch", "--ras", server.name, "--every", "1")
+        self.assertTrue(process.stdout.readline().startswith("unknown: It is not known who comes last"))
+        self.assertIn("Rank 3 (process 4703 on 10.0.0.2, GPU 3) of 0xa is silent", process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(server.heard[:4], [b"CLIENT PROTOCOL 2\n", b"TIMEOUT 5\n", b"SET FORMAT json\n", b"STATUS\n"])
+        code, said = self.once("--ras", self.ras([[8, 8, 7, 8]]).name, "--stopped")
+        self.assertEqual((code, said["verdict"], said["accusations"][0]["ranks"]), (RANK_FAILED, "hang", [2]), said)
+
+    def test_whoever_is_no_ras_is_named(self) -> None:
+        closed = socket.create_server(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+        closed.close()
+        for name, sentence in ((nobody, "nobody answers there"), ("127.0.0.1:x", "expected HOST, HOST:PORT"),
+                               (self.ras([], words=b"HTTP/1.1 400 Bad Request\n").name, "it says 'HTTP/1.1 400 Bad Request'"),
+                               (self.ras([], words=b"", endless=True).name, "its answer has no lines")):
+            done = self.watch("--ras", name, "--once")
+            self.assertEqual(done.returncode, BAD_INPUT, done.stdout + done.stderr)
+            self.assertIn(sentence, done.stderr)
+        self.assertIn("watch needs a SOURCE or --ras", self.watch("--once").stderr)
+        # While a job has not begun, it is waited for.
+        process = self.start("watch", "--ras", nobody, "--every", "0.1", "--json")
+        self.assertIn("nobody answers there", json.loads(process.stdout.readline())["notes"][-1])
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED)
+
     def recorded(self, case: str, folder: str = "") -> str:
         place = self.folder / (folder or case)
         place.mkdir(exist_ok=True)

@@ -269,6 +269,28 @@ TEST_F(KinetoReader, WhatOutlastsARowOrIsARangeOfACollectiveIsNotAroundIt) {
   EXPECT_EQ(name_of(rows, rows.host[4].parent), "outer");
 }
 
+TEST_F(KinetoReader, AnAllToAllWithoutFieldsIsReadFromTheRangeThatLaunchedIt) {
+  // With record_function() around it and nothing else: no op of c10d, no record_param_comms, no sizes.
+  const std::string kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
+  const auto launched = [&](int correlation, double ts) {
+    const std::string number = std::to_string(correlation);
+    return event("cuda_runtime", "cudaLaunchKernelExC", 1, ts, 2, "\"correlation\": " + number) + ",\n" +
+           event("kernel", kernel, 24, ts + 50, 10, R"("device": 0, "stream": 24, "correlation": )" + number);
+  };
+  const RankRows rows = read_one(
+      file_of(event("user_annotation", "nccl:all_to_all", 1, 0, 10) + ",\n" + launched(1, 5) + ",\n" + launched(2, 12) +
+              ",\n" + event("user_annotation", "nccl:all_to_all", 1, 100, 10) + ",\n" + launched(3, 104)));
+  ASSERT_THAT(rows.device, SizeIs(3));
+  std::vector<Communication> kinds;
+  for (const DeviceRow& row : rows.device) {
+    const CollectiveFacts& facts = rows.collectives.at(static_cast<std::size_t>(row.collective));
+    kinds.push_back(facts.kind);
+    EXPECT_EQ(facts.elements_in, -1);  // sizes are not made up
+    EXPECT_EQ(facts.elements_out, -1);
+  }
+  EXPECT_THAT(kinds, ElementsAre(Communication::all_to_all, Communication::other, Communication::all_to_all));
+}
+
 TEST_F(KinetoReader, FilesOfOtherKindsAreRefusedWithAReason) {
   EXPECT_THAT(refusal({write("a.sqlite", std::string("SQLite format 3\0 and more", 25))}), HasSubstr("Nsight Systems"));
   EXPECT_THAT(refusal({write("a.zip", "PK\x03\x04")}), HasSubstr("zip archive"));

@@ -89,6 +89,34 @@ TEST_F(SourcesTest, LinesThatAreNoneAreCountedAndLeftOut) {
   EXPECT_THAT(job.notes, ElementsAre(HasSubstr("2 of 4 lines are left out; the first, line 2, is no JSON.")));
 }
 
+/// As NCCL prints it, over several lines.
+std::string ras_answer(int second, int count) {
+  return "{\n  \"nccl_version\": \"2.29.1\",\n  \"timestamp\": \"2025-12-19 13:06:" + std::to_string(second) +
+         "\",\n  \"communicators_count\": 1,\n  \"communicators\": [\n    {\n      \"hash\": \"0xa\",\n      \"size\": "
+         "1,\n"
+         "      \"ranks\": [\n        {\n          \"rank\": 0,\n          \"host\": \"a}\\\"{\",\n          "
+         "\"status\": {},\n"
+         "          \"collective_counts\": {\"AllReduce\": " +
+         std::to_string(count) + "}\n        }\n      ],\n      \"missing_ranks\": [\n\n      ]\n    }\n  ]\n}\n";
+}
+
+TEST_F(SourcesTest, AnswersOfRasFollowOneAnother) {
+  Sources sources({folder_.string()}, parsed);
+  JobView job;
+  const std::string third = ras_answer(30, 9);
+  write("ras.json",
+        ras_answer(10, 7) + ras_answer(20, 8).substr(0, 100) + "\n" + ras_answer(25, 8) + third.substr(0, 50));
+  sources.read(job, 1, false, go_on);
+  ASSERT_EQ(job.communicators.size(), 1U);
+  EXPECT_EQ(job.communicators.begin()->second.members.at(0).handed.count, 8);
+  EXPECT_EQ(job.communicators.begin()->second.looks, 2);
+  EXPECT_THAT(job.notes, ElementsAre(HasSubstr("1 of 3 answers are left out; the first, answer 2, is no JSON.")));
+  write("ras.json", third.substr(50), true);
+  sources.read(job, 2, false, go_on);
+  EXPECT_EQ(job.communicators.begin()->second.members.at(0).handed.count, 9);
+  EXPECT_EQ(job.communicators.begin()->second.looks, 3);
+}
+
 TEST_F(SourcesTest, OtherFilesAreAnError) {
   EXPECT_THAT(error_of("missing"), HasSubstr("there is no such file"));
   EXPECT_THAT(error_of(""), HasSubstr("has no files"));
@@ -128,6 +156,7 @@ TEST_F(SourcesTest, DamagedFilesAreNoCrash) {
   for (const int rank : {0, 2}) {
     whole.push_back(bytes_of(fs::path(FSDPBENCH_WATCH_RECORDED) / ("native/nccl_trace_rank_" + std::to_string(rank))));
   }
+  whole.push_back(ras_answer(10, 7) + ras_answer(20, 8));
   std::string why;
   whole.push_back(read_plain_pickle(whole[0], why)->dump());
   whole.push_back(step_line(1, 0) + "\n" + step_line(2, 0) + "\n");

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/commands/ask_endpoint.h"
 #include "app/commands/command.h"
 #include "app/console/console.h"
 #include "app/console/json_text.h"
@@ -32,6 +33,7 @@ struct WatchArguments {
   bool stopped = false;
   bool json = false;
   std::string metrics;
+  std::string ras;  ///< HOST:PORT; empty: it is not asked
 };
 
 constexpr std::size_t kMostRows = 24;
@@ -85,8 +87,10 @@ std::string communicators_table(const watch::JobView& job, const watch::Judgemen
     std::int64_t newest = -1, oldest = -1;
     std::string name, states;
     for (const auto& [rank, member] : one.members) {
-      const std::int64_t own = member.operations.empty() ? -1 : member.operations.back().sequence;
-      if (own > newest) newest = own, name = member.operations.back().name;
+      const std::int64_t own = one.tells_counts            ? member.handed.count
+                               : member.operations.empty() ? -1
+                                                           : member.operations.back().sequence;
+      if (own > newest) newest = own, name = one.tells_counts ? "handed over" : member.operations.back().name;
       if (oldest < 0 || own < oldest) oldest = own;
     }
     for (const watch::Accusation& accusation : judgement.all) {
@@ -222,6 +226,19 @@ int code_of(watch::Verdict verdict) {
   return static_cast<int>(kCodes[verdict]);
 }
 
+constexpr int kRasPort = 28028;
+constexpr double kRasPatience_s = 15;  // RAS itself gives up after 10 s
+
+/// Asks once. Returns why nothing was added; empty: an answer was.
+std::string add_ras_answer_of(const Endpoint& endpoint, const watch::Sources& sources, watch::JobView& job) {
+  try {
+    const std::string why = sources.add_ras(job, ask_ras(endpoint, kRasPatience_s), watcher_now_ns());
+    return why.empty() ? why : fmt::format("--ras {}: the answer {}", endpoint.name(), why);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
 /// Watches until it is interrupted or the time is over; returns the code of the last verdict.
 int watch_job(const WatchArguments& arguments) {
   watch::Sources sources(arguments.sources, parse_json);
@@ -231,9 +248,13 @@ int watch_job(const WatchArguments& arguments) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.for_s);
   std::string said;
   for (;;) {
-    const std::int64_t clock_ns = watcher_now_ns();
-    sources.read(job, clock_ns, arguments.once, [] { return false; });
-    const std::int64_t now_ns = arguments.once ? job.newest_ns() : std::max(clock_ns, job.newest_ns());
+    sources.read(job, watcher_now_ns(), arguments.once, [] { return false; });
+    if (!arguments.ras.empty()) {
+      const std::string why = add_ras_answer_of(read_endpoint("--ras", arguments.ras, kRasPort), sources, job);
+      if (!why.empty() && arguments.once) throw ConfigError(why);
+      if (!why.empty()) job.notes.push_back(why);
+    }
+    const std::int64_t now_ns = arguments.once ? job.newest_ns() : std::max(watcher_now_ns(), job.newest_ns());
     const watch::Judgement judgement = judge(job, now_ns, options);
     if (!arguments.metrics.empty()) write_file(arguments.metrics, watch_metrics(job, judgement, now_ns));
     if (arguments.once) {
@@ -266,9 +287,10 @@ constexpr const char* kWatchHelp =
     R"(SOURCE is what a job writes anyway, a file or a folder of such files, recognised by content:
   flight recorder  dumps of PyTorch, pickle or JSON, one per rank, of NCCL or gloo
   NCCL Inspector   the .log files of its profiler plugin, as they grow
+  NCCL RAS         answers of ncclras -f json, one after another; --ras asks it directly
   step handler     what fsdpbench.torch.step() writes where FSDPBENCH_WATCH names a folder: both, and signs of life
-No profiler runs, and nothing is sent to the job. A rank is called late, silent or hanging by evidence that is named;
-where there is too little, the verdict is unknown. docs/watch.md has the rules.
+No profiler runs, and the job is sent nothing but the questions of --ras. A rank is called late, silent or hanging by
+evidence that is named; where there is too little, the verdict is unknown. docs/watch.md has the rules.
 
 Without --once the table is drawn anew until Ctrl-C; into a file or pipe goes one line whenever the verdict changes.
 
@@ -276,6 +298,7 @@ Examples
   fsdpbench watch /shared/watch
   fsdpbench watch nccl-inspector-4711 --metrics /var/lib/node_exporter/fsdpbench-watch.prom
   fsdpbench watch /tmp/nccl_trace --once --stopped
+  fsdpbench watch --ras node-7
 
 Exit codes: 0 clean, 2 a source that cannot be read, 4 metrics that cannot be written, 5 a hang, a silent rank or a
 mismatch, 10 a late rank or slow communicator, 11 not enough to say.
@@ -286,7 +309,9 @@ mismatch, 10 a late rank or slow communicator, 11 not enough to say.
 Command watch_command() {
   const auto watched = std::make_shared<WatchArguments>();
   Command command("watch", CommandGroup::understand, "Name a late rank or a hang in a job that runs", kWatchHelp);
-  command.argument("SOURCE", &watched->sources, "Files, or folders of them").counts = {1, 10'000};
+  Option& sources = command.argument("SOURCE", &watched->sources, "Files, or folders of them");
+  sources.counts = {0, 10'000};
+  sources.is_required = false;
   command.flag("--once", watched->once, "Read what is there, print, and end");
   command.option("--every", &watched->every_s, "SECONDS", "From one look to the next; default 1");
   command.option("--for", &watched->for_s, "SECONDS", "End after this time; default: at Ctrl-C");
@@ -295,7 +320,10 @@ Command watch_command() {
   command.flag("--stopped", watched->stopped, "The job goes on no more: whatever waits, hangs");
   command.flag("--json", watched->json, "Print JSON: one object, or one line per change");
   command.option("--metrics", &watched->metrics, "FILE", "Write metrics for Prometheus there at each look");
+  command.option("--ras", &watched->ras, "HOST:PORT", "Ask NCCL's RAS at each look; :PORT may be left out, 28028");
   command.check = [watched] {
+    if (watched->sources.empty() && watched->ras.empty()) throw ConfigError("watch needs a SOURCE or --ras HOST:PORT.");
+    if (!watched->ras.empty()) (void)read_endpoint("--ras", watched->ras, kRasPort);
     if (!(watched->every_s >= 0.05 && watched->every_s <= 3600))
       throw ConfigError("--every must be from 0.05 to 3600 seconds.");
     if (!(watched->for_s >= 0 && watched->for_s <= 1e8))

@@ -1,0 +1,144 @@
+#include "app/commands/ask_endpoint.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+#include "base/clean_text.h"
+#include "base/error.h"
+#include "base/read_input.h"
+#include "launch/addresses.h"
+#include "launch/socket.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// One connection, of which everything together has so much time.
+class Conversation {
+ public:
+  Conversation(const Endpoint& endpoint, double patience_s)
+      : endpoint_(endpoint), patience_s_(patience_s), deadline_(launch::deadline_in(patience_s)) {
+    std::string error;
+    socket_ = launch::connect_to(endpoint.host, endpoint.port, deadline_, error);
+    if (!socket_) fail(fmt::format("nobody answers there: {}.", error));
+  }
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw ConfigError(fmt::format("{} {}: {}", endpoint_.option, endpoint_.name(), why));
+  }
+
+  void say(std::string_view text) {
+    while (!text.empty()) {
+      const auto moved = socket_.send(text.data(), text.size());
+      if (moved.closed) fail("the connection was closed.");
+      text.remove_prefix(moved.bytes);
+      if (moved.bytes == 0) wait(POLLOUT);
+    }
+  }
+
+  /// One line without its end.
+  std::string line() {
+    std::size_t end = 0;
+    while ((end = heard_.find('\n')) == std::string::npos) {
+      if (heard_.size() > kMostOfALine) fail("what answers there is not NCCL's RAS: its answer has no lines.");
+      if (!hear()) fail("the connection was closed before there was an answer.");
+    }
+    std::string text = heard_.substr(0, end);
+    heard_.erase(0, end + 1);
+    return text;
+  }
+
+  std::string rest() {
+    while (hear()) {
+      if (heard_.size() > static_cast<std::size_t>(kMostOfAResult)) fail("the answer has more than 64 MiB.");
+    }
+    return std::move(heard_);
+  }
+
+ private:
+  static constexpr std::size_t kMostOfALine = 4096;
+
+  /// False once the other side has closed.
+  bool hear() {
+    std::array<char, 65536> piece{};
+    for (;;) {
+      if (std::chrono::steady_clock::now() >= deadline_) fail(late());
+      const auto moved = socket_.receive(piece.data(), piece.size());
+      if (moved.bytes > 0) {
+        heard_.append(piece.data(), moved.bytes);
+        return true;
+      }
+      if (moved.closed && !moved.error.empty()) fail(fmt::format("the connection broke: {}.", moved.error));
+      if (moved.closed) return false;
+      wait(POLLIN);
+    }
+  }
+
+  void wait(short what) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
+    pollfd wanted{socket_.fd(), what, 0};
+    if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count()) + 1) == 0) fail(late());
+  }
+  std::string late() const { return fmt::format("there was no whole answer within {:.0f} s.", patience_s_); }
+
+  Endpoint endpoint_;
+  double patience_s_;
+  launch::Deadline deadline_;
+  launch::Socket socket_;
+  std::string heard_;
+};
+
+}  // namespace
+
+std::string Endpoint::name() const { return launch::endpoint(host, port); }
+
+Endpoint read_endpoint(const std::string& option, const std::string& text, int default_port) {
+  Endpoint endpoint{option, text, default_port};
+  std::string port;
+  if (text.starts_with('[')) {
+    const std::size_t end = text.find(']');
+    if (end != std::string::npos) {
+      endpoint.host = text.substr(1, end - 1);
+      port = text.substr(end + 1);
+    }
+  } else if (const std::size_t colon = text.find(':'); colon != std::string::npos && text.rfind(':') == colon) {
+    endpoint.host = text.substr(0, colon);
+    port = text.substr(colon);
+  }
+  bool is_port = port.empty();
+  if (port.starts_with(':')) {
+    const auto [end, error] = std::from_chars(port.data() + 1, port.data() + port.size(), endpoint.port);
+    is_port = error == std::errc() && end == port.data() + port.size();
+  }
+  if (!is_port || endpoint.port < 1 || endpoint.port > 65535 || endpoint.host.empty() || endpoint.host.size() > 253 ||
+      endpoint.host.find_first_of(" /[]") != std::string::npos) {
+    throw ConfigError(fmt::format("{} {}: expected HOST, HOST:PORT or [IPV6]:PORT, with a port from 1 to 65535.",
+                                  option, clean_text(text, kMostOfACell)));
+  }
+  return endpoint;
+}
+
+std::string ask_ras(const Endpoint& endpoint, double patience_s) {
+  Conversation ras(endpoint, patience_s);
+  ras.say("CLIENT PROTOCOL 2\n");
+  if (const std::string said = ras.line(); !said.starts_with("SERVER PROTOCOL ")) {
+    ras.fail(fmt::format("what answers there is not NCCL's RAS: it says '{}'.", clean_text(said, kMostOfACell)));
+  }
+  for (const std::string_view order : {"TIMEOUT 5\n", "SET FORMAT json\n"}) {
+    ras.say(order);
+    if (const std::string said = ras.line(); said != "OK") {
+      ras.fail(fmt::format("RAS answers '{}' to '{}'; NCCL has JSON from 2.28.7 on.", clean_text(said, kMostOfACell),
+                           order.substr(0, order.size() - 1)));
+    }
+  }
+  ras.say("STATUS\n");
+  return ras.rest();
+}
+
+}  // namespace fsdpbench::app
