@@ -6,7 +6,8 @@
 A page's fenced blocks that are called `console` are run in order, in one folder. A line `$ fsdpbench …` is a command;
 the lines after it must be among what it prints, in this order. `…` stands for anything, and a line of it alone for any
 lines. In a block `console measured` the clock is the machine's, so any number will do. In a block `console` the clock is
-computed, and numbers are as printed. Blocks called `diff` must still apply to the source.
+computed, and numbers are as printed. A PASS that is measured may be INCONCLUSIVE where
+other programs run. Blocks called `diff` must still apply to the source.
 """
 
 import re
@@ -50,7 +51,8 @@ def pattern(line: str, measured: bool) -> re.Pattern[str]:
         words = NUMBER.split(text)[::2] if measured else [text]
         return NUMBER.pattern.replace("(", "(?:").join(map(re.escape, words))
     between = [r"[-\s]+".join(plain(word) for word in re.split(r"[-\s]{2,}", part)) for part in line.strip().split("…")]
-    return re.compile(".*".join(between))
+    said = ".*".join(between)
+    return re.compile(re.sub("^PASS:", "(?:PASS|INCONCLUSIVE):", said) if measured else said)
 
 
 class Pages(Program):
