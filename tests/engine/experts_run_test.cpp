@@ -1,5 +1,5 @@
-// model.experts in whole trainings: the bits of one computation whatever the policy, the memory that is said beforehand,
-// and a checkpoint that goes on.
+// model.experts in whole trainings: the bits of one computation whatever the policy, the memory that is said
+// beforehand, and a checkpoint that goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,8 +57,7 @@ TEST(ExpertsRun, EveryRouterKeyChangesTheTraining) {
   const RunConfig base = experts_training();
   const std::string expected = digest(base);
   const std::vector<std::function<void(RunConfig&)>> changes{
-      [](RunConfig& c) { c.model.router_aux_loss = 0; },
-      [](RunConfig& c) { c.model.router_normalize = false; },
+      [](RunConfig& c) { c.model.router_aux_loss = 0; }, [](RunConfig& c) { c.model.router_normalize = false; },
       [](RunConfig& c) { c.model.router_score = RouterScore::sigmoid, c.model.router_aux_loss = 0; },
       [](RunConfig& c) { c.model.active_experts = 1; }};
   std::vector<std::string> digests{expected};
@@ -81,11 +80,14 @@ TEST(ExpertsRun, TheBalanceLossIsOfEachMicrobatchOnce) {
   RunConfig two = c;
   two.mesh.ranks = 2;
   two.train.accumulate = 1;
-  const auto relative = [](const std::vector<float>& a, const std::vector<float>& b) {
+  const auto relative = [](const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
     double squares = 0, of = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
-      squares += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-      of += double{b[i]} * b[i];
+      for (std::size_t j = 0; j < a[i].size(); ++j) {
+        const double value = b[i][j], off = a[i][j] - value;
+        squares += off * off;
+        of += value * value;
+      }
     }
     return squares / of;
   };
@@ -104,13 +106,13 @@ TEST(ExpertsRun, GoesOnFromACheckpointOnAnyMesh) {
   RunConfig c = experts_training();
   c.train.warmup = 0;
   c.train.steps = 5;
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const fs::path step = testing::checkpoint_after(2, c, folder);
   EXPECT_EQ(testing::resumed(c, step).parameters_digest, testing::run_tiny(c).parameters_digest);
 
   const fs::path file = folder.path() / "weights.safetensors";
   export_weights(step, file, {.names = ParameterNames::own, .moments = true});
-  const testing::TemporaryFolder target;
+  const TemporaryFolder target;
   import_weights(file, plan::model_shapes(c.model), c.train.optimizer, target.path());
   EXPECT_EQ(testing::resumed(c, newest_checkpoint(target.path()).value()).parameters_digest,
             testing::run_tiny(c).parameters_digest);

@@ -31,6 +31,7 @@ TEST(ModelShapes, PresetsHaveTheExactSizesOfPublishedWeights) {
   EXPECT_EQ(parameters("llama3.2-1b"), 1'235'814'400);
   EXPECT_EQ(parameters("llama3.2-3b"), 3'212'749'824);
   EXPECT_EQ(parameters("openai-gpt2"), 124'439'808);
+  EXPECT_EQ(parameters("quickstart-moe"), 2'430'080);  // 806'912 of them and the norms for each token
   EXPECT_EQ(parameters("qwen3-8b"), 8'190'735'360);
   EXPECT_EQ(parameters("qwen3-32b"), 32'762'123'264);
   EXPECT_EQ(parameters("gpt-oss-20b"), 20'914'757'184);
