@@ -114,6 +114,8 @@ class RecordFacts : public StepFacts {
     }
     if (view_.op(host).kind == OpKind::host_sync) return Cause::host_sync;
     const int before = view_.op(host).waits.empty() ? -1 : view_.recorded_by(host, 0);
+    // mesh.expert_sync: it waited for the device's counts of rows.
+    if (before >= 0 && view_.op(before).exchanges_rows()) return Cause::host_sync;
     if (before >= 0 && view_.op(before).is_transfer()) return Cause::pcie;
     if (before >= 0 && view_.op_class(before) == OpClass::host_update) return Cause::host_update;
     return Cause::all_gather_limit;

@@ -79,7 +79,10 @@ config::RunConfig lifted(Cause cause, config::RunConfig config) {
     case Cause::all_gather_limit: fsdp.all_gather_limit = {LimitMode::unlimited, 2, 0}; break;
     case Cause::reduce_scatter_buffers: fsdp.reduce_scatter_buffers = 0; break;
     case Cause::communicator_serialisation: fsdp.separate_reduce_scatter_comm = true; break;
-    case Cause::host_sync: config.inject.host_sync_after_layer = -1; break;
+    case Cause::host_sync:
+      config.inject.host_sync_after_layer = -1;
+      if (config.mesh.expert > 1) config.mesh.expert_sync = false;
+      break;
     default: break;
   }
   return config;

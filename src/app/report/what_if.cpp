@@ -23,9 +23,16 @@ namespace fsdpbench::app {
 namespace {
 
 /// Keys whose effect no op time of the run tells.
-constexpr std::array<std::string_view, 10> kOtherRun{
-    "model.",      "simulate.",      "device.", "nccl.", "mesh.ranks", "mesh.tensor", "mesh.sequence_parallel",
-    "mesh.expert", "train.optimizer"};
+constexpr std::array<std::string_view, 10> kOtherRun{"model.",
+                                                     "simulate.",
+                                                     "device.",
+                                                     "nccl.",
+                                                     "mesh.ranks",
+                                                     "mesh.tensor",
+                                                     "mesh.sequence_parallel",
+                                                     "mesh.expert",
+                                                     "mesh.expert_imbalance",
+                                                     "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 4> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
                                                         "fsdp.recompute_share"};
