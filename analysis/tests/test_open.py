@@ -19,6 +19,7 @@ import numpy as np
 from support import DATA, HOSTILE, FolderTest, make_hostile
 from test_page import CHROMIUM, run_chromium
 
+import fsdpbench
 from fsdpbench.analysis.open_command import make_server, write_timeline_page
 from fsdpbench.analysis.open_page import timeline_page
 from fsdpbench.analysis.open_rows import load_rows
@@ -159,6 +160,13 @@ class Served(FolderTest):
     def test_a_result_without_a_trace_has_its_report(self) -> None:
         server = self.serve(self.comparison())
         self.assertIn(b"B is 50.0 % faster than A.", self.ask(server, "/TOKEN/")[2])
+
+    def test_python_opens_it_too(self) -> None:
+        server = fsdpbench.load(DATA / "run").open(browser=False)
+        self.addCleanup(server.close)
+        self.assertEqual(self.ask(server, "/TOKEN/")[0], 200)
+        with self.assertRaises(TypeError):
+            fsdpbench.open(browser=False)
 
     def test_a_port_that_is_taken_is_said(self) -> None:
         with socket.socket() as other:
