@@ -17,7 +17,7 @@ from typing import Any, List
 _HOMES = {
     "simulate": "commands", "run": "commands", "what_if": "commands", "explain": "commands", "tune": "commands",
     "expect": "commands", "Expectation": "results",
-    "sweep": "commands", "load": "results", "Result": "results", "Run": "results", "Sweep": "results", "Tuning": "results",
+    "sweep": "commands", "open": "commands", "load": "results", "Result": "results", "Run": "results", "Sweep": "results", "Tuning": "results",
     "Explanation": "results", "WhatIf": "results", "Comparison": "results", "Gate": "results", "Acceptance": "results",
     "TraceExplanation": "results", "Record": "record", "Records": "record", "Picture": "results", "ProgramError": "call", "program": "program",
 }

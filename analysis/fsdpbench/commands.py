@@ -7,11 +7,14 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .call import Done, Progress, call
 from .program import program
 from .results import Expectation, Explanation, Result, Run, Sweep, Tuning, WhatIf
+
+if TYPE_CHECKING:
+    from .analysis.open_server import Server
 
 Folder = Union[str, "os.PathLike[str]"]
 Source = Union[str, "os.PathLike[str]", Result]
@@ -104,6 +107,18 @@ def sweep(sweep: Union[None, str, "os.PathLike[str]"] = None, *, base: Optional[
         file.write_text(f"base = {json.dumps(_base(str(base)))}\n\n[axes]\n" + "".join(
             f"{json.dumps(key)} = [{', '.join(map(_toml, values))}]\n" for key, values in (axes or {}).items()))
         return _to_folder(Sweep, "sweep", [str(file), *options], out, False, progress)
+
+
+def open(*sources: Source, port: int = 0, browser: bool = True) -> "Server":
+    """Serves the timeline of one or two results or traces on this machine, in a thread, until its close(); its url has the
+    address. Raises fsdpbench.analysis.schema.ReportError for what has no timeline and no report, and a port in use."""
+    from .analysis.open_command import make_server
+    if not 1 <= len(sources) <= 2:
+        raise TypeError(f"open() takes one result, or two to be shown above each other, not {len(sources)}")
+    server = make_server([Path(_text(source)) for source in sources], port).start()
+    if browser:
+        server.show()
+    return server
 
 
 def _base(base: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from . import fields
     from .analysis import page as pages
+    from .analysis.open_server import Server
     from .record import Records
 
 
@@ -110,6 +111,11 @@ class Result:
         page's path."""
         from .analysis.report import write_report
         return write_report([self.folder], None if out is None else Path(out))
+
+    def open(self, port: int = 0, browser: bool = True) -> "Server":
+        """Its timeline and report in the browser: fsdpbench.open() of it."""
+        from . import commands
+        return commands.open(self, port=port, browser=browser)
 
     def _repr_html_(self) -> str:
         page = self._page

@@ -1,4 +1,4 @@
-"""python -I -m fsdpbench.analysis report|timeline|contrast|frontier|table ...
+"""python -I -m fsdpbench.analysis report|open|timeline|contrast|frontier|table ...
 
 -I, because Python looks for modules in the current folder first, which may be a result folder of somebody else.
 """
@@ -67,6 +67,30 @@ def _bytes(text: str) -> float:
     return float(match.group(1)) * 1024.0 ** ("B", "KiB", "MiB", "GiB", "TiB").index(match.group(2) or "B")
 
 
+def _open(paths: List[Path], port: int, browser: bool, html: Optional[Path]) -> int:
+    """Serves until Ctrl-C, which is how one ends it: then the exit code is 0."""
+    from .open_command import make_server, write_timeline_page
+    if len(paths) > 2:
+        raise ReportError(f"{len(paths)} results are given; one, or two above each other, can be opened")
+    if html is not None:
+        return _print(write_timeline_page(paths, html))
+    server = make_server(paths, port)
+
+    def end(*_: object) -> None:
+        server.forget()
+        os._exit(0)  # a request may be under way, and nothing is written
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, end)
+    said = _print(server.url)
+    if said != 0:
+        return said
+    if not browser or not server.show():
+        print("Open this address in a browser; Ctrl-C ends.", file=sys.stderr)
+    server.serve()
+    return 0
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = _Parser(prog="fsdpbench report", description="Draws the result files of fsdpbench.")
     parser.add_argument("--version", action="version", version=__version__)
@@ -79,6 +103,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: report/ in the (last) DIR")
     report.add_argument("--memory-budget", type=_bytes, metavar="SIZE",
                         help="bytes a rank may use, as 18MiB or 64GiB: marked in the heat map of a sweep")
+    opened = commands.add_parser("open", help="a server on this machine for the timeline, the report and Perfetto")
+    opened.add_argument("paths", type=Path, nargs="+", metavar="RESULT|TRACE", help="one or two result folders or traces")
+    opened.add_argument("--port", type=int, default=0, help="of 127.0.0.1; default: one that is free")
+    opened.add_argument("--no-browser", action="store_true", help="only print the address")
+    opened.add_argument("--html", type=Path, metavar="FILE", help="write the timeline as one file; nothing is served")
     timeline = commands.add_parser("timeline", help="one step of one or more runs, one above the other, as a picture")
     timeline.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="result folders with a trace")
     timeline.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
@@ -95,7 +124,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     table.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .csv file")
     chosen = parser.parse_args(arguments)
     try:
-        if chosen.command == "timeline":
+        if chosen.command == "open":
+            return _open(chosen.paths, chosen.port, not chosen.no_browser, chosen.html)
+        elif chosen.command == "timeline":
             from .timeline_command import write_timeline
             return _print(write_timeline(chosen.folders, chosen.out, chosen.step, chosen.ranks))
         elif chosen.command == "contrast":

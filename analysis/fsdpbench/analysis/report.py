@@ -24,14 +24,14 @@ def write_report(folders: Sequence[Path], out: Optional[Path] = None, memory_bud
     for folder in folders:
         if not folder.is_dir():
             raise ReportError(f"{folder} is no folder; a result folder of fsdpbench run, sweep or compare is expected")
-    page = page_of(folders[0], memory_budget) if len(folders) == 1 else _page_of_two(folders)
+    page = page_of(folders[0], memory_budget) if len(folders) == 1 else page_of_two(folders)
     out = folders[-1] / "report" if out is None else out
     out.mkdir(parents=True, exist_ok=True)
     for picture in page.pictures:
         if picture.figure is not None:
-            _write(out / f"{picture.name}.svg", svg_of(picture.figure))
-            _write(out / f"{picture.name}.png", png_of(picture.figure))
-    _write(out / "report.html", render(page).encode("utf-8", errors="replace"))
+            write_file(out / f"{picture.name}.svg", svg_of(picture.figure))
+            write_file(out / f"{picture.name}.png", png_of(picture.figure))
+    write_file(out / "report.html", render(page).encode("utf-8", errors="replace"))
     return out / "report.html"
 
 
@@ -55,14 +55,14 @@ def page_of(folder: Path, memory_budget: Optional[float] = None) -> Page:
                       "explain is expected")
 
 
-def _page_of_two(folders: Sequence[Path]) -> Page:
+def page_of_two(folders: Sequence[Path]) -> Page:
     for folder in folders:
         if not (folder / "result.json").is_file():
             raise ReportError(f"{folder} has no result.json; two result folders of fsdpbench run are expected")
     return pair_page(folders[0] / "result.json", folders[1] / "result.json")
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
     """Whole or not at all, under a new name that is nobody else's first."""
     mask = os.umask(0o077)
     os.umask(mask)

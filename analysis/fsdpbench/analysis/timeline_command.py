@@ -56,7 +56,7 @@ def load_part(folder: Path, step: Optional[int] = None) -> TimelinePart:
     if step is None:
         example = result.exposed[0].step if result.exposed else None
         step = example if example in trace.steps() else trace.representative_step()
-    return TimelinePart(trace, step, _title(result), result.exposed, _marked(trace, result, step))
+    return TimelinePart(trace, step, title_of(result), result.exposed, _marked(trace, result, step))
 
 
 def _marked(trace: Trace, result: Result, step: int) -> Dict[int, str]:
@@ -78,7 +78,7 @@ def _prefetching(result: Result) -> str:
     return "Without prefetching" if (forward, backward) == ("none", "none") else "With prefetching"
 
 
-def _title(result: Result) -> str:
+def title_of(result: Result) -> str:
     parts = [_prefetching(result)] if _prefetching(result) else []
     step, exposed = result.metrics.step, result.metrics.total.exposed_comm_ms
     if step is not None:

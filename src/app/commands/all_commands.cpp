@@ -14,6 +14,7 @@ Command what_if_command();
 Command expect_command();
 Command explain_command();
 Command report_command();
+Command open_command();
 Command watch_command();
 Command trace_explain_command();
 Command trace_diff_command();
@@ -46,6 +47,7 @@ std::vector<Command> all_commands() {
            expect_command,
            explain_command,
            report_command,
+           open_command,
            watch_command,
            trace_explain_command,
            trace_diff_command,

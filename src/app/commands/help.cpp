@@ -26,8 +26,8 @@ constexpr std::size_t kLeastWidth = 60, kMostWidth = 120, kPlainWidth = 100;
 constexpr std::size_t kWidestNames = 28;  // of options; meanings of wider ones begin on the next line
 
 constexpr const char* kAbout =
-    "fsdpbench measures how well the communication of FSDP training (fully sharded data parallel) hides behind "
-    "computation, predicts it for other machines, and says what to change.";
+    "fsdpbench measures how well FSDP training hides communication behind computation, predicts it for other machines, "
+    "and says what to change.";
 
 constexpr const char* kFirstSteps = R"(First steps
   fsdpbench run quickstart

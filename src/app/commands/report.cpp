@@ -1,9 +1,5 @@
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,14 +22,6 @@ struct ReportArguments {
 };
 
 namespace fs = std::filesystem;
-
-/// Until the package has handlers of its own, which end with our exit code: Python's would print a traceback.
-void put_off_interrupts() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-}
 
 /// Python would say so, too, but later and in its own words.
 void check_folder(const std::string& folder, bool of_run) {
@@ -65,16 +53,10 @@ void check_folder(const std::string& folder, bool of_run) {
 /// otherwise.
 int draw_report(const ReportArguments& arguments) {
   for (const std::string& folder : arguments.folders) check_folder(folder, arguments.folders.size() == 2);
-  put_off_interrupts();
   std::vector<std::string> options;
   if (!arguments.out.empty()) options.push_back("--out=" + arguments.out);
   if (!arguments.memory_budget.empty()) options.push_back("--memory-budget=" + arguments.memory_budget);
-  std::vector<std::string> command = page_command(find_page_python(), options, arguments.folders);
-  std::vector<char*> pointers;
-  for (std::string& argument : command) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  execvp(pointers.front(), pointers.data());
-  throw Error(fmt::format("cannot start {}: {}", command.front(), std::strerror(errno)));
+  become_page_program("report", options, arguments.folders);
 }
 
 constexpr const char* kReportHelp =

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
 #include "config/find_file.h"
@@ -49,6 +51,24 @@ bool succeeds(std::vector<std::string> command) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// The command line of `python -I -m fsdpbench.analysis COMMAND`.
+std::vector<std::string> page_command(const std::string& python, const std::string& command,
+                                      const std::vector<std::string>& options, const std::vector<std::string>& paths) {
+  std::vector<std::string> words = isolated(python, {"-m", "fsdpbench.analysis", command});
+  words.insert(words.end(), options.begin(), options.end());
+  words.emplace_back("--");
+  words.insert(words.end(), paths.begin(), paths.end());
+  return words;
+}
+
+/// Until the package has handlers of its own, which end with our exit code: Python's would print a traceback.
+void put_off_interrupts() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+
 }  // namespace
 
 std::string find_page_python() {
@@ -65,17 +85,19 @@ std::string find_page_python() {
       python));
 }
 
-std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,
-                                      const std::vector<std::string>& folders) {
-  std::vector<std::string> command = isolated(python, {"-m", "fsdpbench.analysis", "report"});
-  command.insert(command.end(), options.begin(), options.end());
-  command.emplace_back("--");
-  command.insert(command.end(), folders.begin(), folders.end());
-  return command;
+void become_page_program(const std::string& command, const std::vector<std::string>& options,
+                         const std::vector<std::string>& paths) {
+  std::vector<std::string> words = page_command(find_page_python(), command, options, paths);
+  put_off_interrupts();
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp(pointers.front(), pointers.data());
+  throw Error(fmt::format("cannot start {}: {}", words.front(), std::strerror(errno)));
 }
 
 std::filesystem::path draw_page(const std::filesystem::path& folder) {
-  if (!succeeds(page_command(find_page_python(), {}, {folder.string()}))) {
+  if (!succeeds(page_command(find_page_python(), "report", {}, {folder.string()}))) {
     throw Error(fmt::format("The page of {} was not drawn; its other files are whole.", folder.string()));
   }
   return folder / "report" / "report.html";

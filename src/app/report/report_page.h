@@ -10,9 +10,10 @@ namespace fsdpbench::app {
 /// else the one on PATH. Throws Error with what to do if it does not have the package fsdpbench.
 std::string find_page_python();
 
-/// The command line that draws the page of result folders. `options`: of `python -I -m fsdpbench.analysis report`.
-std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,
-                                      const std::vector<std::string>& folders);
+/// Turns this process into `python -I -m fsdpbench.analysis COMMAND OPTIONS -- PATHS`, which has the handlers of signals that
+/// end with our exit codes; until it has them, signals wait. Throws Error if there is no such Python, or it cannot start.
+[[noreturn]] void become_page_program(const std::string& command, const std::vector<std::string>& options,
+                                      const std::vector<std::string>& paths);
 
 /// Draws the page of one result folder in a process of its own, which says on standard error what is wrong with it.
 /// Returns the page's path. Throws Error if there is no such Python, or no page came of it.

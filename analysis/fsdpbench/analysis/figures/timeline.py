@@ -75,16 +75,21 @@ def choose_ranks(part: TimelinePart, count: int) -> List[RankTrace]:
 
 def slice_class(item: Slice, lane: str) -> str:
     """The key of its colour in style.SLICES."""
-    if item.category == "computation":
-        return item.phase if item.phase in ("forward", "backward", "optimizer") else "other"
-    if item.category == "communication":
+    return row_class(item.category, item.phase, item.name, lane)
+
+
+def row_class(category: str, phase: str, name: str, lane: str) -> str:
+    """The same of a row of a trace, by its category, phase and name."""
+    if category == "computation":
+        return phase if phase in ("forward", "backward", "optimizer") else "other"
+    if category == "communication":
         for kind in ("tensor", "all_gather", "all_to_all", "reduce_scatter", "all_reduce"):
-            if item.name.startswith(kind) or lane == kind:
+            if name.startswith(kind) or lane == kind:
                 return kind
         return "other"
     if lane.split(",")[0] == "host":
         return "host"
-    return "copy" if item.category == "copy" else "other"
+    return "copy" if category == "copy" else "other"
 
 
 def _lanes(rank: RankTrace, step: int) -> List[LaneTrace]:

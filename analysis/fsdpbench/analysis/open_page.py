@@ -1,0 +1,118 @@
+"""The timeline of one or two traces as one page, which needs no other file: open_page.html with the rows in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from .load import load_result
+from .open_rows import CLASSES, load_rows, packed
+from .schema import Node, ReportError, check_version, read_json
+from .style import DIM, GREY, INK, PEACH, SLATE, SLICES, VERMILION, text_on
+from .text import clean, visible
+from .timeline_command import title_of
+from .trace import find_trace
+
+# Colours of a dark page, where those of a white one could not be seen.
+_DARK = {INK: "#B9BDC1", SLATE: "#8797A6"}
+_TEMPLATE = Path(__file__).with_name("open_page.html")
+
+
+def trace_of(path: Path) -> Path:
+    """The merged trace that a result folder has, or that the path is. Raises ReportError if it is neither."""
+    if path.is_dir():
+        trace = find_trace(path)
+        if trace is None:
+            raise ReportError(f"{path} has neither trace.json nor trace.json.gz, so there is no timeline; a folder of "
+                              "fsdpbench run, simulate or trace explain is expected")
+        return trace
+    if not path.exists():
+        raise ReportError(f"{path}: there is no such file or folder; a result folder or a trace.json is expected")
+    return path
+
+
+def timeline_page(traces: Sequence[Path], served: Sequence[str] = (), report: str = "") -> str:
+    """HTML with the traces above each other on one time scale.
+
+    served, report: addresses of the traces and of the report beside the page, if a server has them; without them the
+    page has no links. Raises ReportError for a file that is no merged trace of this program.
+    """
+    names = _names(traces)
+    runs = [{**packed(load_rows(trace)), **_result_beside(trace), "title": name,
+             "trace": served[i] if i < len(served) else ""} for i, (trace, name) in enumerate(zip(traces, names))]
+    title = " and ".join(names)
+    data = {"title": title, "runs": runs, "report": report, "peers": PEACH, "classes": _classes()}
+    template = _TEMPLATE.read_text(encoding="utf-8")
+    match = re.search(r"<script>(.*?)</script>", template, re.DOTALL)
+    assert match is not None
+    digest = base64.b64encode(hashlib.sha256(match.group(1).encode("utf-8")).digest()).decode("ascii")
+    values = {"POLICY": f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; connect-src 'self'; "
+                        "img-src data:; base-uri 'none'; form-action 'none'",
+              "TITLE": escape(f"Timeline: {title}"), "DATA": _inside_script(data)}
+    return re.sub(r"@(POLICY|TITLE|DATA)@", lambda found: values[found.group(1)], template)
+
+
+def _inside_script(data: Dict[str, Any]) -> str:
+    """Without < nothing ends the element, whatever a name says."""
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _names(traces: Sequence[Path]) -> List[str]:
+    """The folder's name, as every trace is called trace.json; where two are equal, with the folder around it."""
+    places = [trace.resolve().parent for trace in traces]
+    short = [clean(place.name or str(place), 60) for place in places]
+    if len(set(short)) == len(short):
+        return short
+    return [clean(f"{place.parent.name}/{place.name}/{trace.name}", 80) for place, trace in zip(places, traces)]
+
+
+def _classes() -> List[Dict[str, str]]:
+    own = {"wait": ("computation waits", VERMILION), "jitter": ("jitter", DIM), "step": ("", GREY), "bound": ("", SLATE)}
+    classes = []
+    for key in CLASSES:
+        label, colour = SLICES.get(key) or own[key]
+        dark = _DARK.get(colour, colour)
+        classes.append({"key": key, "label": label, "light": colour, "dark": dark, "lightText": text_on(colour),
+                        "darkText": INK if dark != colour else text_on(colour)})
+    return classes
+
+
+def _result_beside(trace: Path) -> Dict[str, Any]:
+    """What the result file of the trace's folder says of the whole run: its causes with their counterfactuals."""
+    found = {"note": "", "causes": [], "noCauses": "There is no result file beside this trace, so its causes are not added up."}
+    if trace.name not in ("trace.json", "trace.json.gz"):
+        return found
+    for name in ("result.json", "explain.json"):
+        path = trace.parent / name
+        if not path.is_file():
+            continue
+        root = read_json(path)
+        check_version(root, name)
+        found["causes"] = [_cause(node) for node in root.children("causes")]
+        found["noCauses"] = f"{name} lists no cause."
+        found["note"] = clean(_note(path, root), 200)
+        break
+    return found
+
+
+def _note(path: Path, root: Node) -> str:
+    if path.name == "explain.json":
+        return root.text("headline") or root.child("recognition").text("name")
+    try:
+        return title_of(load_result(path))
+    except ReportError:  # an acceptance, or a run that failed: its trace can still be looked at
+        return ""
+
+
+def _cause(node: Node) -> Dict[str, Any]:
+    without: Optional[Dict[str, Optional[float]]] = None
+    inner = node.child("without")
+    if inner.has("step_ms") and inner.has("gain_ms"):
+        without = {key: inner.number(key) for key in ("step_ms", "gain_ms", "ci_low", "ci_high")}
+    return {"cause": visible(node.text("cause")), "ms": node.required("ms"), "share_pct": node.number("share_pct"),
+            "advice": visible(node.text("advice")), "late_rank": node.integer("late_rank"), "without": without}
