@@ -52,7 +52,7 @@ schedule::OpKind op_kind_of(Purpose purpose) {
     case Purpose::parameters: return OpKind::all_gather;
     case Purpose::gradients: return OpKind::reduce_scatter;
     case Purpose::activations: return OpKind::tensor_all_reduce;
-    case Purpose::experts: return OpKind::all_to_all;
+    case Purpose::experts: return OpKind::expert_dispatch;
     case Purpose::replicas:
     case Purpose::scalars:
     case Purpose::pipeline:

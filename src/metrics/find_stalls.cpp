@@ -297,7 +297,8 @@ class Blame {
     const std::int64_t shared = std::min(cursor_ - begin, facts_.slowed_by_sharing(i) - slow.ns);
     if (shared > 0) put(cursor_ - shared, Cause::contention, i);
     put(begin,
-        view_.op(i).exchanges_parts()      ? Cause::tensor_group
+        view_.op(i).exchanges_rows()       ? Cause::expert_exchange
+        : view_.op(i).exchanges_parts()    ? Cause::tensor_group
         : facts_.at_boundary(i, last_ops_) ? Cause::step_boundary
         : facts_.mostly_latency(i)         ? Cause::inefficient_collective
                                            : Cause::link_bound,

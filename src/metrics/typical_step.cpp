@@ -305,7 +305,8 @@ replay::OpTimes TypicalStep::op_times(const schedule::Training& other, const rep
     const bool copies = ops[i].is_transfer() ? without.contains(Part::pcie) : without.contains(Part::copies);
     const bool nothing = (copies && op_class == OpClass::copy) ||
                          (without.contains(Part::host_update) && op_class == OpClass::host_update) ||
-                         (without.contains(Part::tensor_group) && ops[i].exchanges_parts()) ||
+                         (without.contains(Part::expert_rows) && ops[i].exchanges_rows()) ||
+                         (without.contains(Part::tensor_group) && ops[i].exchanges_parts() && !ops[i].exchanges_rows()) ||
                          (without.contains(Part::step_ends) && at_an_end(ops[i], last_micro));
     for (auto& mine : given) {
       if (nothing) mine[i] = 0;

@@ -25,6 +25,7 @@ enum class Part : std::uint8_t {
   step_ends,     ///< transfers at the ends of the step, which nothing can hide, take no time
   link_sharing,  ///< transfers do not share links
   tensor_group,  ///< exchanges of ranks that split layers take no time
+  expert_rows,   ///< exchanges of ranks that split experts take no time
 };
 
 /// What is to be different from what is known of a machine or of a run, beside the schedule.

@@ -96,6 +96,18 @@ TEST(FindStalls, WhatALayersNextPartNeedsOfOtherRanksIsTheTensorGroups) {
   }
 }
 
+TEST(FindStalls, RowsOnTheirWayToExpertsAreAnExpertExchange) {
+  for (const OpKind kind : {OpKind::expert_dispatch, OpKind::expert_combine}) {
+    HandRun run(2);
+    run.step(0, 200);
+    run.forward({0, 100}, 3).record = 1;
+    Op& rows = collective(run, kind, Lane::tensor, std::vector<Times>(2, {100, 150, 0, 100}), 3, 0, Group::expert);
+    waits(rows, 1);
+    waits(run.forward({150, 200}, 3), 0);
+    EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::expert_exchange, 50))) << static_cast<int>(kind);
+  }
+}
+
 TEST(FindStalls, AGatherHeldBackUntilAForwardIsALatePrefetch) {
   // It begins the very nanosecond in which the forward ends: what is known to have held it is to blame.
   HandRun run = late_gather({100, 150});
