@@ -322,6 +322,46 @@ const Fields<ScaleRow>& fields<ScaleRow>() {
 }
 
 template <>
+const Fields<HostDisk>& fields<HostDisk>() {
+  using H = HostDisk;
+  static const auto kAll = declare<H>(
+      "HostDisk", "The disk, or file system, of a folder of one host.", "app/machine/disk_rates.h", [](Fields<H>& f) {
+        f("host", &H::host, "", "name of its host");
+        f(
+            "folder", [](const H& h) { return h.rates.folder; }, "", "folder that was measured");
+        f("unknown_because", [](const H& h) { return h.rates.unknown_because; }, "", "why nothing was measured",
+          {.when = When::if_any});
+        f(
+            "beside_cache", [](const H& h) { return h.rates.beside_cache; }, "",
+            "whether bytes went past the page cache (O_DIRECT)");
+        f("write_bytes_per_s", [](const H& h) { return h.rates.write_bytes_per_s; }, "B/s",
+          "writing of each part of the file, fdatasync included", {.when = When::if_any});
+        f("read_bytes_per_s", [](const H& h) { return h.rates.read_bytes_per_s; }, "B/s",
+          "reading of each part of the file", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<NodeRates>& fields<NodeRates>() {
+  using N = NodeRates;
+  static const auto kAll = declare<N>(
+      "NodeRates", "What nodes carry beside the fabric, all ranks or hosts at once; a list that is not there was not "
+      "measured.", "app/acceptance/node_rates.h", [](Fields<N>& f) {
+        f("unknown_because", &N::unknown_because, "", "why none of it was measured", {.when = When::if_any});
+        f("host_copy_bytes_per_s", &N::host_copy, "B/s",
+          "copies in memory by processors in each round, by rank; bytes read and written", {.when = When::if_any});
+        f("host_to_device_bytes_per_s", &N::to_device, "B/s",
+          "copies from page-locked memory to GPUs in each round, by rank", {.when = When::if_any});
+        f("device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", {.when = When::if_any});
+        f("launch_us", &N::launch_us, "us",
+          "from the launch of a kernel until the host knows its end, in each round, by rank", {.when = When::if_any});
+        f("disks", &N::disks, "", "disk of each host", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
 const Fields<WatchedLink>& fields<WatchedLink>() {
   using W = WatchedLink;
   static const auto kAll = declare<W>(
@@ -467,6 +507,8 @@ const Fields<A>& acceptance_fields() {
         f(
             "memory_rates_bytes_per_s", [](const A& a) { return a.measured.memory_rates; }, "B/s",
             "rates of memory in each round, by rank; bytes read and written");
+        f("node_rates", [](const A& a) { return a.measured.node; }, "",
+          "memory of hosts, copies to and from GPUs, launches of kernels, disks", {.when = When::later});
         f.part("pairs", pair_fields());
         f(
             "stages", [](const A& a) { return a.measured.stages; }, "", "what was measured, and how long it took");
