@@ -591,6 +591,7 @@ class Judgement(Record):
     bound: Optional[float] = field("number", "", "", "value that it is compared with, in `unit`")
     host: Optional[str] = field("text", "", "", "name of its host, or of several")
     device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus, or of several")
+    uuid: Optional[str] = field("text", "", "", "its GPU's UUID, or of several")
     nic: Optional[str] = field("text", "", "", "name of its NIC, or of several")
     direction: Optional[str] = field("text", "", "", "`sends` or `receives` if it is slow in this direction only")
 
@@ -608,13 +609,14 @@ class Finding(Record):
     """A part that is to blame, or was slow for a while."""
 
     part: str = field("text", "", "", "name of the part")
-    kind: str = field("text", "", "", "`slow`, `half_duplex`, `lost`, or `transient` (then no part is blamed)")
+    kind: str = field("text", "", "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)")
     shortfall: float = field("number", "", "", "how far it is below the median of its peers, as a fraction")
     relative: Interval = field("object", "Interval", "", "its figure divided by the median of its peers")
     evidence: str = field("text", "", "", "a sentence that says what was compared with what")
     check: str = field("text", "", "", "what to look at next")
     host: Optional[str] = field("text", "", "", "name of its host, or of several")
     device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus")
+    uuid: Optional[str] = field("text", "", "", "its GPU's UUID")
     nic: Optional[str] = field("text", "", "", "name of its NIC")
     direction: Optional[str] = field("text", "", "", "`sends` or `receives` if it is slow in this direction only")
 

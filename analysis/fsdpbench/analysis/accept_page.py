@@ -104,7 +104,7 @@ def _row(j: Node) -> List[str]:
 
 def _place(j: Node) -> str:
     """The host, device and NIC that a judgement or a finding is about, and in which direction it is slow."""
-    return ", ".join(clean(j.text(key), 80) for key in ("host", "device", "nic", "direction") if j.text(key))
+    return ", ".join(clean(j.text(key), 80) for key in ("host", "device", "uuid", "nic", "direction") if j.text(key))
 
 
 def _all(judgements: List[Node]) -> Table:

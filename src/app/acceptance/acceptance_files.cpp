@@ -34,14 +34,18 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-/// A line each; what to check is said once for those that follow each other with the same.
-std::vector<std::string> finding_lines(const std::vector<Finding>& findings) {
+/// A line each, with the UUID of a GPU, by which its vendor knows it; what to check is said once for those that follow
+/// each other with the same.
+std::vector<std::string> finding_lines(const AcceptanceReport& report) {
+  const std::vector<Finding>& findings = report.findings;
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const Finding& f = findings[i];
     const bool said_below = i + 1 < findings.size() && findings[i + 1].check == f.check;
-    lines.push_back(fmt::format("{}{}{}", f.accuses() ? "" : "for a while: ", f.evidence,
-                                said_below ? "" : fmt::format("; check {}", f.check)));
+    const std::string uuid =
+        f.element.kind == accept::Element::Kind::gpu ? accept::place_of(f.element, report.cluster).uuid : "";
+    lines.push_back(fmt::format("{}{}{}{}", f.kind == Finding::Kind::transient ? "for a while: " : "", f.evidence,
+                                uuid.empty() ? "" : fmt::format(" ({})", uuid), said_below ? "" : fmt::format("; check {}", f.check)));
   }
   return lines;
 }
@@ -80,13 +84,13 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
       if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
       // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
       const std::string place =
-          j.ranks.empty() || (j.place.device.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
+          j.ranks.empty() || (j.place.device.empty() && j.place.uuid.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
       lines.push_back(
           fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
     }
   };
   add_failed(true);
-  for (std::string& line : finding_lines(r.findings)) lines.push_back(std::move(line));
+  for (std::string& line : finding_lines(r)) lines.push_back(std::move(line));
   for (const Judgement& j : r.judgements) {
     if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
   }
@@ -117,7 +121,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
     }
   }
   std::string text = format_table(table) + '\n' + reasons;
-  for (const std::string& line : finding_lines(r.findings)) text += text_line(line);
+  for (const std::string& line : finding_lines(r)) text += text_line(line);
   for (const Judgement& j : r.judgements) {
     if (j.rule == kOtherWorkRule || warns(j)) text += text_line(j.sentence);
   }
@@ -153,6 +157,7 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
     std::string labels;
     for (const auto& [name, value] : {std::pair{"host", &place.host},
                                       {"device", &place.device},
+                                      {"uuid", &place.uuid},
                                       {"nic", &place.nic},
                                       {"direction", &place.direction}}) {
       if (!value->empty()) labels += fmt::format(",{}=\"{}\"", name, prometheus_label(*value));
@@ -248,10 +253,10 @@ const Fields<NamedFinding>& fields<NamedFinding>() {
         f(
             "kind",
             [](const N& n) {
-              constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient"};
+              constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
               return kKinds[n.finding.kind];
             },
-            "", "`slow`, `half_duplex`, `lost`, or `transient` (then no part is blamed)");
+            "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)");
         f(
             "shortfall", [](const N& n) { return n.finding.shortfall; }, "",
             "how far it is below the median of its peers, as a fraction");
@@ -267,6 +272,8 @@ const Fields<NamedFinding>& fields<NamedFinding>() {
           "name of its host, or of several", {.when = When::if_any});
         f("device", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).device; }, "",
           "its GPU's place on the PCI bus", {.when = When::if_any});
+        f("uuid", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).uuid; }, "",
+          "its GPU's UUID", {.when = When::if_any});
         f("nic", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).nic; }, "", "name of its NIC",
           {.when = When::if_any});
         f("direction", [](const N& n) { return n.finding.direction; }, "",

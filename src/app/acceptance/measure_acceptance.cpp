@@ -225,6 +225,7 @@ class AcceptanceRank {
     if (leads()) {
       cluster_.hosts = m.hosts;
       cluster_.devices = devices_;
+      cluster_.uuids = uuids_;
       cluster_.adapters = adapters_;
       if (lead_ != nullptr && !lead_->topology.node.empty()) {
         const Topology& told = lead_->topology;
@@ -242,12 +243,14 @@ class AcceptanceRank {
 
   /// Of GPUs the model and the place on the bus, and the NIC that the topology puts nearest: what a vendor is told.
   void name_parts(const AcceptanceMeasurements& m) {
-    std::string device, adapter;
+    std::string device, uuid, adapter;
     for (const auto& [name, value] : context_.device.facts()) {
       if (name == "GPU") device = value.substr(std::min(value.rfind("PCI "), value.size()));
+      if (name == "GPU UUID") uuid = value;
       if (name == "topology") adapter = nearest_adapter(value);
     }
     devices_ = meeting_.gather(context_, device);
+    uuids_ = meeting_.gather(context_, uuid);
     adapters_ = meeting_.gather(context_, adapter);
     const auto variable = [](const char* name) {
       const char* const text = std::getenv(name);
@@ -543,6 +546,7 @@ class AcceptanceRank {
   const AcceptanceLead* lead_;
   accept::Cluster cluster_;
   std::vector<std::string> devices_;   // rank 0 only, by rank
+  std::vector<std::string> uuids_;     // likewise
   std::vector<std::string> adapters_;  // likewise
   std::vector<std::string> leaves_;    // likewise: switches
   int iterations_ = 0;

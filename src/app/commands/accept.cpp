@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
@@ -280,6 +281,7 @@ class Acceptance {
       return clock_.skip(name, clock_.spent());
     }
     measured_.others_share = std::max(measured_.others_share, trial_->others_share);
+    add_watched(measured_.gpus, trial_->measurement.gpus);
     measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
   }
 
@@ -308,7 +310,9 @@ class Acceptance {
   /// Ends when the budget is spent: rounds may take longer than was thought, on a machine that gets busy.
   engine::Measurement run_parts(const engine::Setup& arms, int rounds) {
     order({{"stage", kStageOfParts}, {"rounds", rounds}});
-    return run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+    engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+    add_watched(measured_.gpus, brought.gpus);
+    return brought;
   }
 
   static bool has_a_round(const engine::Measurement& brought) {
