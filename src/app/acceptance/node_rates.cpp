@@ -34,7 +34,7 @@ struct Owner {
   std::vector<double> samples;  ///< in the figure's unit
 };
 
-std::vector<int> ranks_of(const std::string& host, const std::vector<std::string>& hosts) {
+std::vector<int> ranks_on(const std::string& host, const std::vector<std::string>& hosts) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     if (hosts[rank] == host) ranks.push_back(static_cast<int>(rank));
@@ -111,7 +111,7 @@ void judge_disks(const NodeRates& rates, const std::vector<std::string>& hosts, 
     std::string cached;  // folders
     for (const HostDisk& disk : rates.disks) {
       if (!disk.rates.unknown_because.empty()) continue;
-      Owner& owner = owners.emplace_back(Owner{fmt::format("{} of {}", disk.rates.folder, disk.host), ranks_of(disk.host, hosts), {}});
+      Owner& owner = owners.emplace_back(Owner{fmt::format("{} of {}", disk.rates.folder, disk.host), ranks_on(disk.host, hosts), {}});
       const bool writes = figure.reference == kWrite.reference;
       for (const double rate : writes ? disk.rates.write_bytes_per_s : disk.rates.read_bytes_per_s) {
         owner.samples.push_back(rate * figure.scale);
@@ -134,7 +134,7 @@ void judge_disks(const NodeRates& rates, const std::vector<std::string>& hosts, 
     judge.absent(judge.rates(kWrite) ? kWrite : kRead, fmt::format("the disk of {}", disk.host), kDiskRule,
                  fmt::format("the folder {} of {} was not measured: {}", disk.rates.folder, disk.host,
                              disk.rates.unknown_because));
-    judge.judgements.back().ranks = ranks_of(disk.host, hosts);
+    judge.judgements.back().ranks = ranks_on(disk.host, hosts);
   }
 }
 

@@ -40,7 +40,7 @@ class File {
   int number_;
 };
 
-std::string failed(const char* what) { return fmt::format("{}: {}", what, std::strerror(errno)); }
+std::string disk_failed(const char* what) { return fmt::format("{}: {}", what, std::strerror(errno)); }
 
 /// Everything of one file, which has lost its name.
 class DiskTest {
@@ -88,11 +88,11 @@ class DiskTest {
         const ssize_t moved = move(static_cast<off_t>(block * kBlock));
         if (moved == static_cast<ssize_t>(kBlock)) continue;
         if (moved >= 0) errno = ENOSPC;  // a short write is of a disk that is full
-        rates_.unknown_because = failed(what);
+        rates_.unknown_because = disk_failed(what);
         return false;
       }
       if (!finish()) {
-        rates_.unknown_because = failed(what);
+        rates_.unknown_because = disk_failed(what);
         return false;
       }
       const auto seconds = static_cast<double>(std::max<std::int64_t>(1, now_ns() - began_ns)) * 1e-9;
@@ -133,7 +133,7 @@ DiskRates measure_disk(const fs::path& folder, std::int64_t bytes, double most_s
   std::string name = (place / ".fsdpbench-disk-XXXXXX").string();
   const File plain(::mkostemp(name.data(), O_CLOEXEC));
   if (!plain.is_open()) {
-    rates.unknown_because = failed("a file cannot be made there");
+    rates.unknown_because = disk_failed("a file cannot be made there");
     return rates;
   }
   const File direct(::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
@@ -142,7 +142,7 @@ DiskRates measure_disk(const fs::path& folder, std::int64_t bytes, double most_s
   const auto measured_by = [&](int file) {
     DiskTest test(file, bytes, most_s, rates);
     if (!test.has_memory()) {
-      rates.unknown_because = failed("memory");
+      rates.unknown_because = disk_failed("memory");
       return false;
     }
     return test.write() && test.read();
