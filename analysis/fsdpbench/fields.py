@@ -566,6 +566,7 @@ class Acceptance(Record):
     findings: Records[Finding] = field("list of object", "Finding", "", "parts that are to blame, then those that were slow for a while")
     device_rates_flops_per_s: List[List[float]] = field("list of list of number", "", "FLOP/s", "rates of computation in each round, by rank")
     memory_rates_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "rates of memory in each round, by rank; bytes read and written")
+    node_rates: Optional[NodeRates] = field("object", "NodeRates", "", "memory of hosts, copies to and from GPUs, launches of kernels, disks")
     pairs: Pairs = field("object", "Pairs", "", "What pairs of ranks or nodes carry.")
     stages: Records[Stage] = field("list of object", "Stage", "", "what was measured, and how long it took")
     rendezvous: Rendezvous = field("object", "Rendezvous", "", "How the ranks came together.")
@@ -590,6 +591,7 @@ class Judgement(Record):
     bound: Optional[float] = field("number", "", "", "value that it is compared with, in `unit`")
     host: Optional[str] = field("text", "", "", "name of its host, or of several")
     device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus, or of several")
+    uuid: Optional[str] = field("text", "", "", "its GPU's UUID, or of several")
     nic: Optional[str] = field("text", "", "", "name of its NIC, or of several")
     direction: Optional[str] = field("text", "", "", "`sends` or `receives` if it is slow in this direction only")
 
@@ -607,15 +609,38 @@ class Finding(Record):
     """A part that is to blame, or was slow for a while."""
 
     part: str = field("text", "", "", "name of the part")
-    kind: str = field("text", "", "", "`slow`, `half_duplex`, `lost`, or `transient` (then no part is blamed)")
+    kind: str = field("text", "", "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)")
     shortfall: float = field("number", "", "", "how far it is below the median of its peers, as a fraction")
     relative: Interval = field("object", "Interval", "", "its figure divided by the median of its peers")
     evidence: str = field("text", "", "", "a sentence that says what was compared with what")
     check: str = field("text", "", "", "what to look at next")
     host: Optional[str] = field("text", "", "", "name of its host, or of several")
     device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus")
+    uuid: Optional[str] = field("text", "", "", "its GPU's UUID")
     nic: Optional[str] = field("text", "", "", "name of its NIC")
     direction: Optional[str] = field("text", "", "", "`sends` or `receives` if it is slow in this direction only")
+
+
+class NodeRates(Record):
+    """What nodes carry beside the fabric, all ranks or hosts at once; a list that is not there was not measured."""
+
+    unknown_because: Optional[str] = field("text", "", "", "why none of it was measured")
+    host_copy_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "copies in memory by processors in each round, by rank; bytes read and written")
+    host_to_device_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "copies from page-locked memory to GPUs in each round, by rank")
+    device_to_host_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "copies from GPUs likewise")
+    launch_us: List[List[float]] = field("list of list of number", "", "us", "from the launch of a kernel until the host knows its end, in each round, by rank")
+    disks: Records[HostDisk] = field("list of object", "HostDisk", "", "disk of each host")
+
+
+class HostDisk(Record):
+    """The disk, or file system, of a folder of one host."""
+
+    host: str = field("text", "", "", "name of its host")
+    folder: str = field("text", "", "", "folder that was measured")
+    unknown_because: Optional[str] = field("text", "", "", "why nothing was measured")
+    beside_cache: bool = field("true or false", "", "", "whether bytes went past the page cache (O_DIRECT)")
+    write_bytes_per_s: List[float] = field("list of number", "", "B/s", "writing of each part of the file, fdatasync included")
+    read_bytes_per_s: List[float] = field("list of number", "", "B/s", "reading of each part of the file")
 
 
 class Pairs(Record):

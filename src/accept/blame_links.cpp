@@ -349,6 +349,25 @@ class Investigation {
       if (kind != Finding::Kind::slow) continue;
       report_.findings.back().evidence += ways_[i].text();
       report_.findings.back().direction = ways_[i].slow_direction();
+      doubt_if_flows_may_collide(report_.findings.back());
+    }
+  }
+
+  /// Two nodes have no link of their own. If switches choose a path by addresses alone, rails of one pair of nodes may
+  /// share a path in every measurement, and each carries a half of it, or a third: such a pair is not told from one whose
+  /// path is slow.
+  void doubt_if_flows_may_collide(Finding& finding) const {
+    constexpr double kAlike = 0.03;
+    if (cluster_.one_node() || finding.element.kind != Element::Kind::link) return;
+    for (int flows = 2; flows <= cluster_.rails; ++flows) {
+      if (std::abs(finding.relative.median - 1.0 / flows) > kAlike) continue;
+      finding.kind = Finding::Kind::collision;
+      finding.evidence += fmt::format(
+          "; {} flows that the switches always put on one path, by their addresses, carry as much, so nobody is accused",
+          flows);
+      finding.check = "the switches' counters on the way between the two nodes, or accept again with adaptive routing or "
+                      "ports in their hash";
+      return;
     }
   }
 

@@ -104,6 +104,7 @@ Place place_of(const std::vector<int>& ranks, const Cluster& cluster) {
   for (int rank = 0; ranks.empty() && rank < cluster.ranks(); ++rank) all.push_back(rank);
   return {.host = joined_names(cluster.hosts, all),
           .device = joined_names(cluster.devices, all),
+          .uuid = joined_names(cluster.uuids, all),
           .nic = joined_names(cluster.adapters, all),
           .direction = {}};
 }
@@ -122,6 +123,7 @@ Place place_of(const Element& element, const Cluster& cluster) {
       Place place =
           place_of(std::vector{element.index * cluster.gpus_per_node + element.other % cluster.gpus_per_node}, cluster);
       place.device.clear();
+      place.uuid.clear();
       if (place.nic.empty()) place.nic = fmt::format("NIC {}", element.other);
       return place;
     }

@@ -18,6 +18,7 @@ struct Cluster {
   bool on_processors = false;           ///< ranks have no GPUs
   std::vector<std::string> hosts{};     ///< names by rank; none: they are not known
   std::vector<std::string> devices{};   ///< by rank, as their vendor knows them; empty where that is not known
+  std::vector<std::string> uuids{};     ///< of these devices, "GPU-1b4e28ba-…", likewise
   std::vector<std::string> adapters{};  ///< the NIC nearest to each rank's device, likewise
 
   int ranks() const { return nodes * gpus_per_node; }
@@ -67,6 +68,7 @@ struct Element {
 struct Place {
   std::string host;       ///< of several their names, "a, b"
   std::string device;     ///< as its vendor knows it: "PCI 0000:4e:00.0"
+  std::string uuid{};     ///< of that device, which stays when it moves to another slot: "GPU-1b4e28ba-…"
   std::string nic;        ///< "mlx5_2"
   std::string direction;  ///< "sends" or "receives", of a part that is slow in one direction only
 };

@@ -18,6 +18,7 @@ struct Finding {
     half_duplex,  ///< each direction alone is as fast as others', both at once are not
     lost,         ///< killed, crashed, hung, or not there: nothing of it could be measured
     transient,    ///< it was slow for a while; nobody is accused
+    collision,    ///< as slow as flows that switches always put on one path, by their addresses; nobody is accused
   };
   Element element;
   Kind kind = Kind::slow;
@@ -28,7 +29,7 @@ struct Finding {
   std::string direction{};  ///< "sends" or "receives": it is slow in this direction only; empty: in both
   bool on_cores = false;  ///< what it rests on was done by processors, which other programs may have taken meanwhile
 
-  bool accuses() const { return kind != Kind::transient; }
+  bool accuses() const { return kind != Kind::transient && kind != Kind::collision; }
 };
 
 }  // namespace fsdpbench::accept

@@ -74,6 +74,30 @@ Judgement judge_floor(std::string figure, std::string unit, std::vector<double> 
   return j;
 }
 
+Judgement judge_latency(std::string figure, std::string unit, std::vector<double> samples,
+                        const std::optional<Reference>& reference, double tolerance) {
+  Judgement j = begun("latency", std::move(figure), std::move(unit), std::move(samples));
+  if (reference) j.bound = reference->value / tolerance;
+  if (j.value.n == 0) return j;
+  if (!reference) {
+    j.verdict = Verdict::unrated;
+    j.sentence = fmt::format("{}; no reference of this fabric says what it should be", measured(j));
+    return j;
+  }
+  const std::string most = fmt::format("the {:.4g} {} that are allowed: {} by {:.0f} %", *j.bound, j.unit,
+                                       reference->source, 100 * tolerance);
+  if (j.value.low > *j.bound) {
+    j.verdict = Verdict::fail;
+    j.sentence = fmt::format("{} is more than {}", measured(j), most);
+  } else if (j.value.high <= *j.bound) {
+    j.verdict = Verdict::pass;
+    j.sentence = fmt::format("{} is within {}", measured(j), most);
+  } else {
+    j.sentence = fmt::format("{} is on both sides of {}: more samples are needed", measured(j), most);
+  }
+  return j;
+}
+
 Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
                         std::optional<double> ceiling) {
   Judgement j = begun("ceiling", std::move(figure), std::move(unit), std::move(samples));

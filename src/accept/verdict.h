@@ -32,6 +32,7 @@ struct Judgement {
   std::optional<double> bound;  ///< what it is held against, in `unit`; absent: nothing
   std::string sentence;         ///< why, with the numbers
   std::vector<int> ranks{};     ///< whom it is about; empty: nobody, or all
+  bool on_host = false;         ///< processors of hosts did it, also where ranks compute on GPUs
   Place place{};                ///< where that is
 };
 
@@ -50,6 +51,10 @@ struct Reference {
 /// whole interval is below it, and passes only if the whole interval is above.
 Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
                       const std::optional<Reference>& reference, double tolerance = 0.9);
+/// The same of a time, or another figure of which less is better: at most the reference divided by `tolerance`. Its rule
+/// is "latency".
+Judgement judge_latency(std::string figure, std::string unit, std::vector<double> samples,
+                        const std::optional<Reference>& reference, double tolerance = 0.9);
 /// More than the links carry, or a device can do, is a wrong measurement: inconclusive, never a pass.
 Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
                         std::optional<double> ceiling);

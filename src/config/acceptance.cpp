@@ -13,19 +13,28 @@ namespace fsdpbench::config {
 namespace {
 
 constexpr const char* kAcceptanceFile = "an acceptance profile";
-constexpr std::array<std::string_view, 5> kFigures{"gemm", "memory", "pair", "all_gather", "reduce_scatter"};
+constexpr std::array<std::string_view, 11> kFigures{"gemm",           "memory",      "pair",           "all_gather",
+                                                   "reduce_scatter", "host_memory", "host_to_device", "device_to_host",
+                                                   "launch",         "disk_write",  "disk_read"};
 
 AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
   StrictTable table(path, given, kAcceptanceFile);
   AcceptanceReference r;
   r.figure = table.text("figure");
   if (std::ranges::find(kFigures, r.figure) == kFigures.end()) {
-    throw ConfigError(fmt::format(
-        "{}: figure = \"{}\"; expected \"gemm\", \"memory\", \"pair\", \"all_gather\" or \"reduce_scatter\".",
-        place_of(path, given), r.figure));
+    std::string known;
+    for (const std::string_view figure : kFigures) {
+      known += fmt::format("{}\"{}\"", known.empty() ? "" : figure == kFigures.back() ? " or " : ", ", figure);
+    }
+    throw ConfigError(fmt::format("{}: figure = \"{}\"; expected {}.", place_of(path, given), r.figure, known));
   }
   r.value = table.number("value", 1e-9, 1e9);
   if (given.contains("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
+  if (given.contains("ceiling") && r.figure == "launch") {
+    throw ConfigError(fmt::format("{}: ceiling of \"launch\"; expected none: it is a time, and value is the most that it "
+                                  "may take.",
+                                  place_of(path, given)));
+  }
   if (given.contains("ceiling")) r.ceiling = table.number("ceiling", r.value, 1e9);
   r.source = table.text("source");
   table.finish();
@@ -59,6 +68,7 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("scale_pct")) a.scale_pct = top.number("scale_pct", 0, 100);
   if (file.contains("transport")) a.transport = top.texts("transport");
   if (file.contains("memory_mib")) a.memory_mib = top.whole("memory_mib", 1, 1 << 16);
+  if (file.contains("disk_mib")) a.disk_mib = top.whole("disk_mib", 0, 1 << 16);
   if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
   if (file.contains("explained_pct")) a.explained_pct = top.number("explained_pct", 1, 100);
   if (file.contains("reference")) {

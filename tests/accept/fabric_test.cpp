@@ -156,6 +156,27 @@ bool is_of(const Finding& finding, const Fabric::Fault& fault, const Fabric& fab
   return false;
 }
 
+TEST(FabricTest, PairsWhoseFlowsAlwaysCollideAreToldAndNobodyIsAccused) {
+  std::string accused;
+  int collisions = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    for (const int rails : {1, 2, 4}) {
+      for (const bool told : {false, true}) {
+        const Fabric::Shape shape{.nodes = 16, .rails = rails, .leaf = 8, .by_address = true};
+        Fabric fabric(shape, Fabric::Fault{}, seed * 77);
+        Cluster cluster = cluster_of(shape, fabric, told);
+        const LinkReport report = blame_links(cluster, [&](const Round& round) { return fabric.measure(round); });
+        for (const Finding& f : report.findings) {
+          collisions += f.kind == Finding::Kind::collision ? 1 : 0;
+          if (f.accuses()) accused += fmt::format("seed {}, {} rails{}: {}\n", seed, rails, told ? ", told" : "", f.evidence);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(accused, "");
+  EXPECT_GT(collisions, 0) << "they are told, not left out";
+}
+
 TEST(FabricTest, OfTwoFaultsAtOnceOneIsNamedAndNobodyElseIsAccused) {
   constexpr std::uint64_t kPairSeeds = 2;
   struct Count {

@@ -459,6 +459,7 @@ TEST(AcceptanceTest, HostDeviceAndNicAreInAllThatPeopleAndProgramsRead) {
   AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
   m.cluster.hosts.assign(8, "node7");
   for (int i = 0; i < 8; ++i) m.cluster.devices.push_back("PCI 0000:0" + std::to_string(i) + ":00.0");
+  for (int i = 0; i < 8; ++i) m.cluster.uuids.push_back("GPU-" + std::to_string(i));
   for (int i = 0; i < 8; ++i) m.cluster.adapters.push_back("mlx5_" + std::to_string(i));
   m.fingerprints[5][1].second = "5.10";
   const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
@@ -468,14 +469,19 @@ TEST(AcceptanceTest, HostDeviceAndNicAreInAllThatPeopleAndProgramsRead) {
   EXPECT_THAT(text, HasSubstr(headline));
   EXPECT_THAT(page, HasSubstr(headline));
   EXPECT_THAT(page, HasSubstr("\n- " + name + " reaches "));
-  EXPECT_THAT(page, HasSubstr("have '6.1' (host node7, device PCI 0000:05:00.0, NIC mlx5_5)\n"));
+  EXPECT_THAT(page, HasSubstr("have '6.1' (host node7, device PCI 0000:05:00.0, UUID GPU-5, NIC mlx5_5)\n"));
   EXPECT_THAT(junit, HasSubstr(headline));
-  EXPECT_THAT(junit, HasSubstr("<system-out>host node7, device PCI 0000:03:00.0, NIC mlx5_3</system-out>"));
+  EXPECT_THAT(junit, HasSubstr("<system-out>host node7, device PCI 0000:03:00.0, UUID GPU-3, NIC mlx5_3</system-out>"));
   EXPECT_THAT(acceptance_metrics(report), HasSubstr("fsdpbench_accept_accused{part=\"" + name +
-                                                    "\",host=\"node7\",device=\"PCI 0000:03:00.0\",nic=\"mlx5_3\"} 1\n"));
+                                                    "\",host=\"node7\",device=\"PCI 0000:03:00.0\",uuid=\"GPU-3\",nic=\"mlx5_3\"} 1\n"));
   const nlohmann::json finding = acceptance_json(report, m, World{}, nlohmann::json())["findings"][0];
   EXPECT_EQ(finding["device"], "PCI 0000:03:00.0");
+  EXPECT_EQ(finding["uuid"], "GPU-3");
   EXPECT_EQ(finding["nic"], "mlx5_3");
+  EXPECT_THAT(page, HasSubstr("(GPU-3)"));
+  EXPECT_FALSE(acceptance_json(judge_acceptance(wanted(), measured({}), &trial), m, World{}, nlohmann::json()).dump().find("uuid") !=
+               std::string::npos)
+      << "CPU ranks have none";
 
   AcceptanceMeasurements late = measured({});
   late.cluster.hosts = m.cluster.hosts;

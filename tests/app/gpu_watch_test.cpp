@@ -59,6 +59,24 @@ TEST(AcceptanceGpus, HealthyOnesPassAndThoseNobodyKnowsAreUnrated) {
   EXPECT_EQ(report.verdict, Verdict::pass);
 }
 
+TEST(AcceptanceGpus, WhatHappensDuringTheStepsIsAddedToWhatWasSeenBefore) {
+  std::vector<std::optional<WatchedGpu>> seen{gpu_that_throttled(0), gpu_that_throttled(0), std::nullopt};
+  GpuHealth hot, broken;
+  hot.samples.resize(10);
+  for (GpuSample& sample : hot.samples) sample.sm_mhz = 900, sample.limits = bit(ClockLimit::hardware_thermal);
+  broken.samples.resize(10);
+  broken.xids = {{1, 79}};
+  EXPECT_EQ(judge_gpus(seen, {"a", "a", "a"}).front().verdict, Verdict::pass);
+  add_watched(seen, {hot, broken, std::nullopt});
+  add_watched(seen, {std::nullopt, broken, std::nullopt});  // a stage in which nothing else was seen
+  const std::vector<Judgement> all = judge_gpus(seen, {"a", "a", "a"});
+  ASSERT_EQ(all.size(), 2U) << "the complaint once";
+  EXPECT_EQ(all[0].verdict, Verdict::fail);
+  EXPECT_THAT(all[0].sentence, HasSubstr("rank 0 on a throttled (hardware thermal slowdown) in 100 % of the samples, at 900"));
+  EXPECT_EQ(all[1].sentence, "the GPU of rank 1 on a reported Xid 79 (the GPU has fallen off the bus)");
+  EXPECT_FALSE(seen[2].has_value()) << "a rank without a GPU";
+}
+
 TEST(AcceptanceGpus, AnErrorFailsAndAShortThrottlingIsInconclusive) {
   GpuHealth ill;
   ill.samples.resize(100);

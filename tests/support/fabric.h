@@ -29,6 +29,8 @@ class Fabric {
     int leaf = 8;         ///< nodes of a leaf switch, or of a dragonfly's group
     double taper = 1;     ///< of a leaf's ports, over its uplinks: 2 is 2:1
     bool by_hash = true;  ///< a flow takes the uplink that a hash of its ports says; else all uplinks share all flows
+    /// The hash sees addresses alone: a flow has the same uplink in every measurement, and each uplink carries one NIC.
+    bool by_address = false;
     bool shuffled = false;  ///< the job's nodes are numbered in no order of their leaves
   };
   struct Fault {
@@ -51,7 +53,10 @@ class Fabric {
 
   int leaf_of(int node) const { return leaf_of_[static_cast<std::size_t>(node)]; }
   const std::vector<int>& leaves() const { return leaf_of_; }
-  int uplinks() const { return std::max(1, static_cast<int>(shape_.leaf / shape_.taper)); }
+  int uplinks() const {
+    const int nics = shape_.leaf * (shape_.by_address ? shape_.rails : 1);
+    return std::max(1, static_cast<int>(nics / shape_.taper));
+  }
 
   std::vector<PairRate> measure(const Round& round) {
     std::vector<PairRate> rates;
@@ -100,7 +105,10 @@ class Fabric {
     const int a = leaf_of(from), b = leaf_of(to);
     const bool crosses = a != b;
     const int lane = shape_.kind == Kind::rail_optimised ? rail : 0;  // whose leaf switch it is
-    const int spine = static_cast<int>(draw() % static_cast<std::uint64_t>(uplinks()));
+    const std::uint64_t addresses = split_mixed(seed_ ^ (static_cast<std::uint64_t>(from) << 40U) ^
+                                                (static_cast<std::uint64_t>(to) << 20U) ^ static_cast<std::uint64_t>(rail));
+    const int spine =
+        static_cast<int>((shape_.by_address ? addresses : draw()) % static_cast<std::uint64_t>(uplinks()));
     flow.links = {{Link::send, from, 0, rail}, {Link::receive, to, 0, rail}};
     if (crosses && shape_.kind == Kind::dragonfly) {
       flow.links.push_back({Link::global, a, b, 0});
@@ -133,7 +141,7 @@ class Fabric {
       case Link::send:
       case Link::receive: return 1;
       case Link::up:
-      case Link::down: return shape_.by_hash ? std::max(1.0, nics / shape_.taper / uplinks()) : nics / shape_.taper;
+      case Link::down: return shape_.by_address ? 1 : shape_.by_hash ? std::max(1.0, nics / shape_.taper / uplinks()) : nics / shape_.taper;
       case Link::global: return std::max(1.0, nics / shape_.taper / 2);
     }
     return 1;

@@ -56,6 +56,12 @@ def _measured_by(result: Node) -> List[Tuple[str, str]]:
     ready = result.child("rendezvous").numbers("ready_s")
     if ready:
         rows.append(("ranks were ready after", f"{digits(min(ready))} to {digits(max(ready))} s"))
+    for disk in result.child("node_rates").children("disks")[:4]:
+        write, read = disk.numbers("write_bytes_per_s"), disk.numbers("read_bytes_per_s")
+        what = (f"{digits(median(write) * 1e-9)} GB/s written, {digits(median(read) * 1e-9)} GB/s read"
+                f"{'' if disk.value.get('beside_cache') else ', perhaps from the page cache'}"
+                if write and read else f"{_NOT_MEASURED}: {clean(disk.text('unknown_because'), 200)}")
+        rows.append((f"disk of {clean(disk.text('host'), 60)}", f"{what} ({clean(disk.text('folder'), 80)})"))
     pairs = result.child("pairs")
     if pairs.integer("measurements"):
         rows.append(("pairs were measured in", f"{count_text(pairs.integer('rounds') or 0, 'round')}, "
@@ -98,7 +104,7 @@ def _row(j: Node) -> List[str]:
 
 def _place(j: Node) -> str:
     """The host, device and NIC that a judgement or a finding is about, and in which direction it is slow."""
-    return ", ".join(clean(j.text(key), 80) for key in ("host", "device", "nic", "direction") if j.text(key))
+    return ", ".join(clean(j.text(key), 80) for key in ("host", "device", "uuid", "nic", "direction") if j.text(key))
 
 
 def _all(judgements: List[Node]) -> Table:
@@ -137,7 +143,11 @@ def _devices(result: Node) -> Picture:
                       "one whose rounds are both high and low throttles, or has other work.")
     lines = [_rate_line(result, "device_rates_flops_per_s", "matrix products", "TFLOP/s", 1e-12),
              _rate_line(result, "memory_rates_bytes_per_s", "memory", "GB/s", 1e-9)]
-    found = [line for line in lines if line is not None]
+    rates = result.child("node_rates")
+    beside = [_rate_line(rates, "host_copy_bytes_per_s", "memory of the host", "GB/s", 1e-9),
+              _rate_line(rates, "host_to_device_bytes_per_s", "copies from the host", "GB/s", 1e-9),
+              _rate_line(rates, "device_to_host_bytes_per_s", "copies to the host", "GB/s", 1e-9)]
+    found = [line for line in lines + beside if line is not None]
     if not found:
         picture.reason = _NOT_MEASURED
         return picture

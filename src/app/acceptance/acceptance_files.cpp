@@ -34,14 +34,18 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-/// A line each; what to check is said once for those that follow each other with the same.
-std::vector<std::string> finding_lines(const std::vector<Finding>& findings) {
+/// A line each, with the UUID of a GPU, by which its vendor knows it; what to check is said once for those that follow
+/// each other with the same.
+std::vector<std::string> finding_lines(const AcceptanceReport& report) {
+  const std::vector<Finding>& findings = report.findings;
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const Finding& f = findings[i];
     const bool said_below = i + 1 < findings.size() && findings[i + 1].check == f.check;
-    lines.push_back(fmt::format("{}{}{}", f.accuses() ? "" : "for a while: ", f.evidence,
-                                said_below ? "" : fmt::format("; check {}", f.check)));
+    const std::string uuid =
+        f.element.kind == accept::Element::Kind::gpu ? accept::place_of(f.element, report.cluster).uuid : "";
+    lines.push_back(fmt::format("{}{}{}{}", f.kind == Finding::Kind::transient ? "for a while: " : "", f.evidence,
+                                uuid.empty() ? "" : fmt::format(" ({})", uuid), said_below ? "" : fmt::format("; check {}", f.check)));
   }
   return lines;
 }
@@ -80,13 +84,13 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
       if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
       // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
       const std::string place =
-          j.ranks.empty() || (j.place.device.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
+          j.ranks.empty() || (j.place.device.empty() && j.place.uuid.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
       lines.push_back(
           fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
     }
   };
   add_failed(true);
-  for (std::string& line : finding_lines(r.findings)) lines.push_back(std::move(line));
+  for (std::string& line : finding_lines(r)) lines.push_back(std::move(line));
   for (const Judgement& j : r.judgements) {
     if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
   }
@@ -117,7 +121,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
     }
   }
   std::string text = format_table(table) + '\n' + reasons;
-  for (const std::string& line : finding_lines(r.findings)) text += text_line(line);
+  for (const std::string& line : finding_lines(r)) text += text_line(line);
   for (const Judgement& j : r.judgements) {
     if (j.rule == kOtherWorkRule || warns(j)) text += text_line(j.sentence);
   }
@@ -153,6 +157,7 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
     std::string labels;
     for (const auto& [name, value] : {std::pair{"host", &place.host},
                                       {"device", &place.device},
+                                      {"uuid", &place.uuid},
                                       {"nic", &place.nic},
                                       {"direction", &place.direction}}) {
       if (!value->empty()) labels += fmt::format(",{}=\"{}\"", name, prometheus_label(*value));
@@ -248,10 +253,10 @@ const Fields<NamedFinding>& fields<NamedFinding>() {
         f(
             "kind",
             [](const N& n) {
-              constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient"};
+              constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
               return kKinds[n.finding.kind];
             },
-            "", "`slow`, `half_duplex`, `lost`, or `transient` (then no part is blamed)");
+            "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)");
         f(
             "shortfall", [](const N& n) { return n.finding.shortfall; }, "",
             "how far it is below the median of its peers, as a fraction");
@@ -267,6 +272,8 @@ const Fields<NamedFinding>& fields<NamedFinding>() {
           "name of its host, or of several", {.when = When::if_any});
         f("device", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).device; }, "",
           "its GPU's place on the PCI bus", {.when = When::if_any});
+        f("uuid", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).uuid; }, "",
+          "its GPU's UUID", {.when = When::if_any});
         f("nic", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).nic; }, "", "name of its NIC",
           {.when = When::if_any});
         f("direction", [](const N& n) { return n.finding.direction; }, "",
@@ -317,6 +324,46 @@ const Fields<ScaleRow>& fields<ScaleRow>() {
             "bus bandwidth, as nccl-tests defines it");
         f(
             "p50_us", [](const S& s) { return s.timing().scatter.p50_us; }, "us", "half of the iterations are shorter");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<HostDisk>& fields<HostDisk>() {
+  using H = HostDisk;
+  static const auto kAll = declare<H>(
+      "HostDisk", "The disk, or file system, of a folder of one host.", "app/machine/disk_rates.h", [](Fields<H>& f) {
+        f("host", &H::host, "", "name of its host");
+        f(
+            "folder", [](const H& h) { return h.rates.folder; }, "", "folder that was measured");
+        f("unknown_because", [](const H& h) { return h.rates.unknown_because; }, "", "why nothing was measured",
+          {.when = When::if_any});
+        f(
+            "beside_cache", [](const H& h) { return h.rates.beside_cache; }, "",
+            "whether bytes went past the page cache (O_DIRECT)");
+        f("write_bytes_per_s", [](const H& h) { return h.rates.write_bytes_per_s; }, "B/s",
+          "writing of each part of the file, fdatasync included", {.when = When::if_any});
+        f("read_bytes_per_s", [](const H& h) { return h.rates.read_bytes_per_s; }, "B/s",
+          "reading of each part of the file", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<NodeRates>& fields<NodeRates>() {
+  using N = NodeRates;
+  static const auto kAll = declare<N>(
+      "NodeRates", "What nodes carry beside the fabric, all ranks or hosts at once; a list that is not there was not "
+      "measured.", "app/acceptance/node_rates.h", [](Fields<N>& f) {
+        f("unknown_because", &N::unknown_because, "", "why none of it was measured", {.when = When::if_any});
+        f("host_copy_bytes_per_s", &N::host_copy, "B/s",
+          "copies in memory by processors in each round, by rank; bytes read and written", {.when = When::if_any});
+        f("host_to_device_bytes_per_s", &N::to_device, "B/s",
+          "copies from page-locked memory to GPUs in each round, by rank", {.when = When::if_any});
+        f("device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", {.when = When::if_any});
+        f("launch_us", &N::launch_us, "us",
+          "from the launch of a kernel until the host knows its end, in each round, by rank", {.when = When::if_any});
+        f("disks", &N::disks, "", "disk of each host", {.when = When::if_any});
       });
   return kAll;
 }
@@ -467,6 +514,8 @@ const Fields<A>& acceptance_fields() {
         f(
             "memory_rates_bytes_per_s", [](const A& a) { return a.measured.memory_rates; }, "B/s",
             "rates of memory in each round, by rank; bytes read and written");
+        f("node_rates", [](const A& a) { return a.measured.node; }, "",
+          "memory of hosts, copies to and from GPUs, launches of kernels, disks", {.when = When::later});
         f.part("pairs", pair_fields());
         f(
             "stages", [](const A& a) { return a.measured.stages; }, "", "what was measured, and how long it took");

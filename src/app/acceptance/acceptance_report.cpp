@@ -10,6 +10,7 @@
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
+#include "app/acceptance/node_rates.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -357,6 +358,9 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
     report.judgements.push_back(std::move(judgement));
   }
   judge_devices(wanted, measured, report);
+  for (Judgement& judgement : judge_node_rates(wanted, measured.node, measured.hosts)) {
+    report.judgements.push_back(std::move(judgement));
+  }
   judge_pairs(wanted, measured, report);
   judge_ladder(wanted, measured, report);
   judge_shapes(wanted, measured, report);

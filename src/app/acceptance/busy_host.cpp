@@ -30,6 +30,7 @@ struct TimedRule {
 constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},    TimedRule{"scale", Sense::rises},
                                  TimedRule{"explained", Sense::rises}, TimedRule{"exposed communication", Sense::falls},
                                  TimedRule{"slow-down", Sense::falls}, TimedRule{"drift", Sense::falls},
+                                 TimedRule{"disk", Sense::rises},      TimedRule{"latency", Sense::falls},
                                  TimedRule{"tail", Sense::scatters},   TimedRule{"shape", Sense::scatters}};
 
 bool still_fails(const Judgement& j, Sense sense, double faster) {
@@ -39,19 +40,25 @@ bool still_fails(const Judgement& j, Sense sense, double faster) {
 
 }  // namespace
 
-double may_be_faster(const AcceptanceMeasurements& measured) {
+double host_may_be_faster(const AcceptanceMeasurements& measured) {
   constexpr double kMostShare = 0.99;
-  if (!measured.on_processors || measured.others_share < kQuietShare) return 1;
+  if (measured.others_share < kQuietShare) return 1;
   return 1 / (1 - std::min(measured.others_share, kMostShare));
 }
 
+double may_be_faster(const AcceptanceMeasurements& measured) {
+  return measured.on_processors ? host_may_be_faster(measured) : 1;
+}
+
 void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judgements, std::vector<Finding>& findings) {
-  const double faster = may_be_faster(measured);
-  if (faster <= 1) return;
+  const double faster = may_be_faster(measured), host_faster = host_may_be_faster(measured);
+  if (host_faster <= 1) return;
   const std::string why = fmt::format("; {}, so it is not certain", taken_text(measured.others_share));
   for (Judgement& j : judgements) {
     const auto* const timed = std::ranges::find(kTimedRules, j.rule, &TimedRule::rule);
-    if (j.verdict != Verdict::fail || timed == kTimedRules.end() || still_fails(j, timed->sense, faster)) continue;
+    if (j.verdict != Verdict::fail || timed == kTimedRules.end()) continue;
+    const double by = j.on_host ? host_faster : faster;
+    if (by <= 1 || still_fails(j, timed->sense, by)) continue;
     j.verdict = Verdict::inconclusive;
     j.sentence += why;
   }

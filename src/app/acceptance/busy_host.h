@@ -12,8 +12,11 @@ namespace fsdpbench::app {
 /// processors). 1 on GPUs, and where they took less than kQuietShare.
 double may_be_faster(const AcceptanceMeasurements& measured);
 
+/// The same of what processors do beside GPUs, as copies in their memory and writing to disks.
+double host_may_be_faster(const AcceptanceMeasurements& measured);
+
 /// What other programs took is an uncertainty of all that CPU ranks measured: a rule that fails, and would not if they
-/// had been faster by that much, is inconclusive, and a part that is slow by no more than that was slow for a while.
+/// had been faster by that much (on_host: also of ranks on GPUs), is inconclusive, and a part that is slow by no more than that was slow for a while.
 /// Figures that were emulated keep their own time, so findings that rest on them stay.
 void soften(const AcceptanceMeasurements& measured, std::vector<accept::Judgement>& judgements,
             std::vector<accept::Finding>& findings);

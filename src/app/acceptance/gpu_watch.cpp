@@ -57,6 +57,29 @@ std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health) {
   return gpu;
 }
 
+void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vector<std::optional<GpuHealth>>& now) {
+  if (so_far.size() < now.size()) so_far.resize(now.size());
+  for (std::size_t rank = 0; rank < now.size(); ++rank) {
+    std::optional<WatchedGpu> more = watched_gpu(now[rank]);
+    if (!more || (so_far[rank] && !more->unknown_because.empty())) continue;
+    std::optional<WatchedGpu>& gpu = so_far[rank];
+    if (!gpu || !gpu->unknown_because.empty()) {
+      gpu = std::move(more);
+      continue;
+    }
+    gpu->limits |= more->limits;
+    if (more->throttled > gpu->throttled) {
+      gpu->throttled = more->throttled;
+      gpu->sm_mhz = more->sm_mhz;
+    }
+    for (std::string& complaint : more->complaints) {
+      if (std::ranges::find(gpu->complaints, complaint) == gpu->complaints.end()) {
+        gpu->complaints.push_back(std::move(complaint));
+      }
+    }
+  }
+}
+
 json to_json(const std::optional<WatchedGpu>& gpu) {
   if (!gpu) return nullptr;
   if (!gpu->unknown_because.empty()) return {{"unknown_because", gpu->unknown_because}};

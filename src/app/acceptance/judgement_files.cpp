@@ -43,7 +43,7 @@ std::string timestamp(std::string_view date) {
 
 std::string place_text(const accept::Place& place) {
   std::string text;
-  for (const auto& [word, name] : {std::pair{"host ", &place.host}, {"device ", &place.device}, {"NIC ", &place.nic},
+  for (const auto& [word, name] : {std::pair{"host ", &place.host}, {"device ", &place.device}, {"UUID ", &place.uuid}, {"NIC ", &place.nic},
                                    {"slow where it ", &place.direction}}) {
     const std::string_view said = std::string_view(*name).starts_with(word) ? std::string_view() : word;  // "NIC NIC 0"
     if (!name->empty()) text += fmt::format("{}{}{}", text.empty() ? "" : ", ", said, *name);

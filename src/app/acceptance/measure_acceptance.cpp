@@ -12,6 +12,7 @@
 #include <set>
 #include <string_view>
 #include <thread>
+#include <tuple>
 
 #include "app/acceptance/measure_devices.h"
 #include "app/acceptance/node_topology.h"
@@ -159,6 +160,7 @@ class AcceptanceRank {
     if (lead_ != nullptr) m.stopped_because = lead_->why_stop(m);
     if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return m;
     measure_devices(m);
+    measure_nodes(m);
     measure_pairs(m);
     measure_ladder(m);
     if (iterations_ > 0) {
@@ -223,6 +225,7 @@ class AcceptanceRank {
     if (leads()) {
       cluster_.hosts = m.hosts;
       cluster_.devices = devices_;
+      cluster_.uuids = uuids_;
       cluster_.adapters = adapters_;
       if (lead_ != nullptr && !lead_->topology.node.empty()) {
         const Topology& told = lead_->topology;
@@ -240,12 +243,14 @@ class AcceptanceRank {
 
   /// Of GPUs the model and the place on the bus, and the NIC that the topology puts nearest: what a vendor is told.
   void name_parts(const AcceptanceMeasurements& m) {
-    std::string device, adapter;
+    std::string device, uuid, adapter;
     for (const auto& [name, value] : context_.device.facts()) {
       if (name == "GPU") device = value.substr(std::min(value.rfind("PCI "), value.size()));
+      if (name == "GPU UUID") uuid = value;
       if (name == "topology") adapter = nearest_adapter(value);
     }
     devices_ = meeting_.gather(context_, device);
+    uuids_ = meeting_.gather(context_, uuid);
     adapters_ = meeting_.gather(context_, adapter);
     const auto variable = [](const char* name) {
       const char* const text = std::getenv(name);
@@ -286,6 +291,72 @@ class AcceptanceRank {
     if (const std::string name = name_of("copies in memory"); m.computes && !skips(name)) {
       m.memory_rates =
           measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+    }
+  }
+
+  /// What nodes carry beside the fabric.
+  void measure_nodes(AcceptanceMeasurements& m) {
+    if (!context_.device.computes()) {
+      m.node.unknown_because = "computation is emulated: memory of hosts and disks are not asked for";
+      return;
+    }
+    constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
+    const std::int64_t bytes = std::min(effort_.memory_bytes, kMostHostBytes);
+    m.node.has_gpus = setup_.config.device.backend == config::BackendKind::cuda;
+    const auto begin_of = [this](const std::string& name) {
+      return [this, name](double round_s, int rounds) {
+        if (skips(name, round_s)) return false;
+        begin(name, round_s * rounds);
+        return true;
+      };
+    };
+    const auto goes_on_all = [this] { return goes_on(); };
+    if (const std::string name = "copies in memory of hosts"; !skips(name)) {
+      m.node.host_copy =
+          measure_host_copies(bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+    }
+    if (m.node.has_gpus) {
+      for (const auto& [way, name, rates] : {std::tuple{HostCopy::to_device, "copies to GPUs", &m.node.to_device},
+                                             {HostCopy::from_device, "copies from GPUs", &m.node.from_device}}) {
+        if (skips(name)) continue;
+        *rates =
+            measure_device_copies(way, bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+      }
+      if (const std::string name = "launches of kernels"; !skips(name)) {
+        m.node.launch_us = measure_launches(effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+      }
+    }
+    measure_disks(m);
+  }
+
+  /// One rank of each host writes and reads, all hosts at once: so checkpoints are saved, too.
+  void measure_disks(AcceptanceMeasurements& m) {
+    constexpr double kMost_s = 4;  // to write, and likewise to read
+    const char* const name = "disks";
+    if (effort_.disk_bytes == 0 || skips(name, 1)) return;
+    begin(name, 2);
+    std::vector<double> firsts;  // 1 of each rank that measures
+    std::set<std::string> seen;
+    for (const std::string& host : m.hosts) firsts.push_back(seen.insert(host).second ? 1 : 0);
+    firsts = meeting_.broadcast(context_, firsts);
+    DiskRates mine;
+    context_.world.barrier();
+    const bool measures = firsts.at(static_cast<std::size_t>(context_.rank)) > 0;
+    if (measures) mine = measure_disk(effort_.disk_folder, effort_.disk_bytes, kMost_s);
+    const std::vector<std::string> all = meeting_.gather(
+        context_, json_line({{"folder", mine.folder}, {"unknown_because", mine.unknown_because},
+                             {"beside_cache", mine.beside_cache}, {"write", mine.write_bytes_per_s},
+                             {"read", mine.read_bytes_per_s}}));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (firsts.at(rank) == 0) continue;
+      const nlohmann::json theirs = parse_json(all[rank]);
+      const JsonPart part(theirs);
+      DiskRates& rates = m.node.disks.emplace_back(HostDisk{m.hosts.at(rank), {}}).rates;
+      rates.folder = part.at("folder").text();
+      rates.unknown_because = part.at("unknown_because").text();
+      rates.beside_cache = part.at("beside_cache").flag();
+      for (const JsonPart& rate : part.at("write").list()) rates.write_bytes_per_s.push_back(rate.number());
+      for (const JsonPart& rate : part.at("read").list()) rates.read_bytes_per_s.push_back(rate.number());
     }
   }
 
@@ -475,6 +546,7 @@ class AcceptanceRank {
   const AcceptanceLead* lead_;
   accept::Cluster cluster_;
   std::vector<std::string> devices_;   // rank 0 only, by rank
+  std::vector<std::string> uuids_;     // likewise
   std::vector<std::string> adapters_;  // likewise
   std::vector<std::string> leaves_;    // likewise: switches
   int iterations_ = 0;

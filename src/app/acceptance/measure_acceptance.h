@@ -13,6 +13,7 @@
 #include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
 #include "app/acceptance/measure_scales.h"
+#include "app/acceptance/node_rates.h"
 #include "app/acceptance/stage_clock.h"
 #include "app/acceptance/step_arms.h"
 #include "app/acceptance/topology.h"
@@ -31,6 +32,8 @@ struct AcceptanceEffort {
   int arm_rounds = 8;   ///< of a step's arms
   std::int64_t pair_bytes = std::int64_t{4} << 20;
   std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
+  std::int64_t disk_bytes = 0;    ///< that each host writes and reads; 0: disks are not measured
+  std::string disk_folder{};      ///< where
 };
 
 /// Facts that must be the same everywhere, by name.
@@ -58,6 +61,7 @@ struct AcceptanceMeasurements {
   bool computes = true;                         ///< false: computation is emulated
   accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]
+  NodeRates node;                               ///< memory of hosts, PCIe, launches, disks
   accept::LinkReport links;                     ///< GB/s
   std::vector<std::vector<double>> pairs;       ///< [from][to] of the ends, GB/s one way; 0: not measured
   bool on_processors = false;                   ///< ranks compute on these, not on GPUs

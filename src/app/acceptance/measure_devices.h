@@ -25,4 +25,19 @@ accept::DeviceRounds measure_products(int rows, int rounds, backend::RankContext
 accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, backend::RankContext& context, RankMeeting& meeting,
                                     const BeginRounds& begin, const GoesOn& goes_on);
 
+/// Bytes a second, read and written by the processors, of copies of `bytes` of a host's memory to other memory of it, on
+/// the ranks' host threads. Takes twice as much.
+accept::DeviceRounds measure_host_copies(std::int64_t bytes, int rounds, backend::RankContext& context,
+                                         RankMeeting& meeting, const BeginRounds& begin, const GoesOn& goes_on);
+
+/// Bytes a second between page-locked memory of the host and the device, one way; takes `bytes` of both.
+enum class HostCopy : std::uint8_t { to_device, from_device };
+accept::DeviceRounds measure_device_copies(HostCopy way, std::int64_t bytes, int rounds, backend::RankContext& context,
+                                           RankMeeting& meeting, const BeginRounds& begin, const GoesOn& goes_on);
+
+/// Microseconds from the host's launch of a kernel that has next to nothing to do until the host knows that it is done,
+/// on an idle device: the median of a round's launches.
+accept::DeviceRounds measure_launches(int rounds, backend::RankContext& context, RankMeeting& meeting,
+                                      const BeginRounds& begin, const GoesOn& goes_on);
+
 }  // namespace fsdpbench::app

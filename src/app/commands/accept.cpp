@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
@@ -81,6 +82,7 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   AcceptanceEffort effort;
   effort.matrix = wanted.matrix;
   effort.memory_bytes = wanted.memory_mib << 20;
+  effort.disk_bytes = wanted.disk_mib << 20;
   if (full) effort.iterations = 200;
   if (full) effort.arm_rounds = 30;
   return effort;
@@ -170,6 +172,11 @@ class Acceptance {
     return stage_;
   }
 
+  /// Where disks are measured; before measure().
+  void set_disk_folder(const std::filesystem::path& folder) {
+    effort_.disk_folder = std::filesystem::absolute(folder).string();
+  }
+
   void measure() {
     HostsNow before = look_at_hosts();
     measure_machine();
@@ -222,6 +229,8 @@ class Acceptance {
            {"memory_bytes", effort_.memory_bytes},
            {"device_rounds", effort_.device_rounds},
            {"iterations", effort_.iterations},
+           {"disk_bytes", effort_.disk_bytes},
+           {"disk_folder", effort_.disk_folder},
            {"pair_bytes", effort_.pair_bytes}});
     const AcceptanceLead lead{clock_, topology_, [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
     measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
@@ -272,6 +281,7 @@ class Acceptance {
       return clock_.skip(name, clock_.spent());
     }
     measured_.others_share = std::max(measured_.others_share, trial_->others_share);
+    add_watched(measured_.gpus, trial_->measurement.gpus);
     measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
   }
 
@@ -300,7 +310,9 @@ class Acceptance {
   /// Ends when the budget is spent: rounds may take longer than was thought, on a machine that gets busy.
   engine::Measurement run_parts(const engine::Setup& arms, int rounds) {
     order({{"stage", kStageOfParts}, {"rounds", rounds}});
-    return run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+    engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+    add_watched(measured_.gpus, brought.gpus);
+    return brought;
   }
 
   static bool has_a_round(const engine::Measurement& brought) {
@@ -330,7 +342,7 @@ class Acceptance {
   const config::Acceptance& wanted_;
   const Cell& cell_;
   const Topology topology_;
-  const AcceptanceEffort effort_;
+  AcceptanceEffort effort_;
   const bool full_;
   Job* const job_;
   StageClock clock_;
@@ -498,6 +510,7 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   const Cell cell = open_cell(config, local_ranks(job));
   Acceptance acceptance(wanted, cell, arguments, job);
   const ResultFolder folder(stem, arguments.out, old_acceptance(arguments));
+  acceptance.set_disk_folder(config.checkpoint.folder.empty() ? folder.path() : std::filesystem::path(config.checkpoint.folder));
   std::vector<std::string> nodes{launch::node_name()};
   if (job != nullptr) {
     order_service(*job, kAcceptanceService, {{"stage", kStageOfNames}});
@@ -569,6 +582,8 @@ void serve_acceptance(Job& job, const JsonPart& order) {
   effort.device_rounds = static_cast<int>(order.at("device_rounds").whole(1, kMost));
   effort.iterations = static_cast<int>(order.at("iterations").whole(1, kMost));
   effort.pair_bytes = order.at("pair_bytes").whole(4, kMost);
+  effort.disk_bytes = order.at("disk_bytes").whole(0, std::int64_t{1} << 40);
+  effort.disk_folder = order.at("disk_folder").text();
   measure_acceptance(cell.setup, effort, &job.session(), nullptr);
 }
 
@@ -579,6 +594,7 @@ each, one per GPU. It measures, in this order:
   rendezvous   whether as many ranks came as the profile expects
   devices      matrix products on all ranks at once, in 15 rounds: finds a slow rank
   GPUs         clocks, throttling, errors and PCIe lanes meanwhile
+  hosts        memory, copies to and from GPUs, launches, and the disk of the output folder, all hosts at once
   pairs        both directions, everybody with everybody up to 64 ends: finds a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's units, every element checked
   scales       the same in groups of 2, 4, … all ranks, and shard groups beside replicate groups

@@ -33,6 +33,8 @@ const Fields<accept::Judgement>& fields<accept::Judgement>() {
           {.when = When::if_any});
         f("device", [](auto& j) -> auto& { return j.place.device; }, "", "its GPU's place on the PCI bus, or of several",
           {.when = When::if_any});
+        f("uuid", [](auto& j) -> auto& { return j.place.uuid; }, "", "its GPU's UUID, or of several",
+          {.when = When::if_any});
         f("nic", [](auto& j) -> auto& { return j.place.nic; }, "", "name of its NIC, or of several",
           {.when = When::if_any});
         f("direction", [](auto& j) -> auto& { return j.place.direction; }, "",

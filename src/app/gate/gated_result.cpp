@@ -70,7 +70,8 @@ struct MeasuredRule {
   bool higher_is_better;
 };
 constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"tail", false},
-                                    MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false}};
+                                    MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false},
+                                    MeasuredRule{"latency", false}};
 
 /// A configuration without the keys that change nothing of what is measured, but how often it is.
 json without_how_often(json config) {

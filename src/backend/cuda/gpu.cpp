@@ -14,6 +14,16 @@ namespace {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
+/// As the driver's tools write it: "GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427".
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, which, device), "an attribute of the GPU");
@@ -73,6 +83,7 @@ Facts gpu_facts(int device) {
   check(cudaRuntimeGetVersion(&runtime), "the runtime's version");
   return {{"GPU", fmt::format("{} (sm_{}{}), {} multiprocessors, PCI {}", properties.name, properties.major,
                               properties.minor, properties.multiProcessorCount, gpu_place(device))},
+          {"GPU UUID", uuid_text(properties.uuid)},
           {"GPU clocks at most",
            fmt::format("{} MHz, memory {} MHz x {} bits", attribute(cudaDevAttrClockRate, device) / 1000,
                        attribute(cudaDevAttrMemoryClockRate, device) / 1000,

@@ -12,7 +12,7 @@ int gpu_count();
 int current_gpu();
 /// Its place on the host's bus, "0000:0f:00.0".
 std::string gpu_place(int device);
-/// Name, clocks, PCI bus id of one, and the versions of driver and runtime.
+/// Name, clocks, PCI bus id and UUID of one, and the versions of driver and runtime.
 Facts gpu_facts(int device);
 
 }  // namespace fsdpbench::backend::cuda

@@ -115,6 +115,7 @@ class EmulatedProgramTest(unittest.TestCase):
         for result, timer in ((self.gpu, "CUPTI"), (self.events, "CUDA events")):
             for device in result["world"]["devices"]:
                 self.assertIn("Imagined GPU", device["GPU"])
+                self.assertRegex(device["GPU UUID"], r"^GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae0\d$")
                 self.assertTrue(device["timer"].startswith(timer), device["timer"])
         self.assertIn("Imagined GPU", self.gpu["printed"])
 

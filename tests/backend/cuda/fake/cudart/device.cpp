@@ -57,6 +57,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int number) {
   if (!exists(number)) return failed(cudaErrorInvalidDevice);
   *properties = {};
   std::strcpy(properties->name, "Imagined GPU");
+  for (std::size_t i = 0; i < sizeof properties->uuid.bytes; ++i) properties->uuid.bytes[i] = static_cast<char>(0xa0 + i);
+  properties->uuid.bytes[15] = static_cast<char>(number);
   properties->major = 9;
   properties->multiProcessorCount = 4;
   properties->warpSize = 32;

@@ -1,0 +1,201 @@
+// What nodes carry beside the fabric, held against a profile: planted rates, and devices that copy.
+
+#include "app/acceptance/node_rates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "acceptance_cases.h"
+#include "app/acceptance/busy_host.h"
+#include "app/acceptance/measure_devices.h"
+#include "app/machine/select_backend.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Judgement;
+using accept::Verdict;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+const std::vector<std::string> kHosts{"a", "a", "b", "b"};
+
+config::Acceptance wanting(const std::string& figure, double value) {
+  config::Acceptance w;
+  w.references = {{.figure = figure, .value = value, .hop_us = 0, .ceiling = 0, .source = "a table"}};
+  return w;
+}
+
+/// 9 rounds of 4 ranks, of which rank 2 has another value.
+accept::DeviceRounds rounds_of(double each, double of_rank_2) {
+  return accept::DeviceRounds(9, {each, each, of_rank_2, each});
+}
+
+DiskRates disk_of(double write, double read) {
+  DiskRates rates{.folder = "/data", .unknown_because = {}, .beside_cache = true};
+  rates.write_bytes_per_s.assign(kPartsOfADisk, write);
+  rates.read_bytes_per_s.assign(kPartsOfADisk, read);
+  return rates;
+}
+
+/// GB/s of copies: 20 in memory, 50 to GPUs, 40 from them; launches take 10 us; disks write 2 GB/s and read 3.
+NodeRates healthy() {
+  NodeRates rates;
+  rates.has_gpus = true;
+  rates.host_copy = rounds_of(20e9, 20e9);
+  rates.to_device = rounds_of(50e9, 50e9);
+  rates.from_device = rounds_of(40e9, 40e9);
+  rates.launch_us = rounds_of(10, 10);
+  rates.disks = {{"a", disk_of(2e9, 3e9)}, {"b", disk_of(2e9, 3e9)}};
+  return rates;
+}
+
+std::vector<Judgement> rated(const std::vector<Judgement>& all) {
+  std::vector<Judgement> some;
+  std::ranges::copy_if(all, std::back_inserter(some), [](const Judgement& j) { return j.verdict != Verdict::unrated; });
+  return some;
+}
+
+struct NodeFault {
+  const char* figure;
+  double reference;
+  void (*plant)(NodeRates& rates);
+  const char* sentence;
+};
+const std::vector<NodeFault> kFaults{
+    {"host_memory", 20, [](NodeRates& r) { r.host_copy = rounds_of(20e9, 10e9); }, "10 GB/s"},
+    {"host_to_device", 50, [](NodeRates& r) { r.to_device = rounds_of(50e9, 12e9); }, "12 GB/s"},
+    {"device_to_host", 40, [](NodeRates& r) { r.from_device = rounds_of(40e9, 12e9); }, "12 GB/s"},
+    {"launch", 10, [](NodeRates& r) { r.launch_us = rounds_of(10, 30); }, "30 us"},
+    {"disk_write", 2, [](NodeRates& r) { r.disks[1].rates = disk_of(0.1e9, 3e9); }, "0.1 GB/s"},
+    {"disk_read", 3, [](NodeRates& r) { r.disks[1].rates = disk_of(2e9, 0.2e9); }, "0.2 GB/s"}};
+
+TEST(NodeRatesTest, AGoodNodePassesEachFloorAndABadPartFailsItByName) {
+  for (const NodeFault& fault : kFaults) {
+    const config::Acceptance w = wanting(fault.figure, fault.reference);
+    const std::vector<Judgement> good = rated(judge_node_rates(w, healthy(), kHosts));
+    ASSERT_THAT(good, SizeIs(1)) << fault.figure << ": only what the profile has a reference for is rated";
+    EXPECT_EQ(good[0].verdict, Verdict::pass) << fault.figure << ": " << good[0].sentence;
+    NodeRates planted = healthy();
+    fault.plant(planted);
+    const std::vector<Judgement> bad = rated(judge_node_rates(w, planted, kHosts));
+    ASSERT_THAT(bad, SizeIs(1)) << fault.figure;
+    EXPECT_EQ(bad[0].verdict, Verdict::fail) << fault.figure << ": " << bad[0].sentence;
+    EXPECT_THAT(bad[0].sentence, HasSubstr(fault.sentence));
+    const bool disk = std::string(fault.figure).starts_with("disk");
+    EXPECT_EQ(bad[0].ranks, disk ? std::vector<int>({2, 3}) : std::vector<int>({2})) << fault.figure;
+  }
+}
+
+TEST(NodeRatesTest, WhereAllAreSlowNobodyIsNamed) {
+  NodeRates slow = healthy();
+  slow.host_copy = rounds_of(5e9, 5e9);
+  const std::vector<Judgement> bad = rated(judge_node_rates(wanting("host_memory", 20), slow, kHosts));
+  ASSERT_THAT(bad, SizeIs(1));
+  EXPECT_EQ(bad[0].verdict, Verdict::fail);
+  EXPECT_TRUE(bad[0].ranks.empty());
+}
+
+TEST(NodeRatesTest, WithoutAReferenceFiguresAreToldAndNotRated) {
+  const std::vector<Judgement> all = judge_node_rates({}, healthy(), kHosts);
+  EXPECT_THAT(rated(all), SizeIs(0));
+  EXPECT_THAT(all, SizeIs(6));
+  for (const Judgement& j : all) EXPECT_GT(j.value.median, 0) << j.figure;
+}
+
+TEST(NodeRatesTest, WithoutGpusTheirFiguresAreAbsentAndNeverPass) {
+  NodeRates rates = healthy();
+  rates.has_gpus = false;
+  rates.to_device.clear(), rates.from_device.clear(), rates.launch_us.clear();
+  const auto says_why = [](const Judgement& j) { return j.sentence.find("there is no GPU") != std::string::npos; };
+  for (const char* const figure : {"host_to_device", "device_to_host", "launch"}) {
+    const std::vector<Judgement> asked = rated(judge_node_rates(wanting(figure, 1), rates, kHosts));
+    ASSERT_THAT(asked, SizeIs(1)) << figure;
+    EXPECT_EQ(asked[0].verdict, Verdict::inconclusive);
+    EXPECT_TRUE(says_why(asked[0]));
+    EXPECT_EQ(asked[0].value.n, 0);
+  }
+  const std::vector<Judgement> all = judge_node_rates({}, rates, kHosts);
+  EXPECT_EQ(std::ranges::count_if(all, says_why), 1);
+  EXPECT_THAT(rated(all), SizeIs(0));
+}
+
+TEST(NodeRatesTest, ADiskThatCouldNotBeMeasuredIsNoPass) {
+  NodeRates rates = healthy();
+  rates.disks[1].rates = {.folder = "/data", .unknown_because = "a file cannot be made there: Permission denied"};
+  const std::vector<Judgement> asked = rated(judge_node_rates(wanting("disk_write", 2), rates, kHosts));
+  ASSERT_THAT(asked, SizeIs(2));
+  EXPECT_EQ(asked[0].verdict, Verdict::pass) << "that of the other host";
+  EXPECT_EQ(asked[1].verdict, Verdict::inconclusive);
+  EXPECT_THAT(asked[1].sentence, HasSubstr("Permission denied"));
+  rates = healthy();
+  rates.disks[0].rates.beside_cache = false;
+  const std::vector<Judgement> cached = rated(judge_node_rates(wanting("disk_read", 3), rates, kHosts));
+  ASSERT_THAT(cached, SizeIs(1));
+  EXPECT_EQ(cached[0].verdict, Verdict::inconclusive) << "the page cache may have answered";
+}
+
+TEST(NodeRatesTest, WhatOtherProgramsTookIsAnUncertaintyOfWhatProcessorsDo) {
+  AcceptanceMeasurements m;
+  m.on_processors = false;
+  m.others_share = 0.8;
+  for (const NodeFault& fault : kFaults) {
+    NodeRates planted = healthy();
+    fault.plant(planted);
+    for (const bool busy : {false, true}) {
+      m.others_share = busy ? 0.99 : 0.05;
+      std::vector<Judgement> judgements = judge_node_rates(wanting(fault.figure, fault.reference), planted, kHosts);
+      std::vector<accept::Finding> findings;
+      soften(m, judgements, findings);
+      const bool of_gpus = std::string(fault.figure).find("device") != std::string::npos;
+      EXPECT_EQ(rated(judgements).at(0).verdict, busy && !of_gpus ? Verdict::inconclusive : Verdict::fail) << fault.figure;
+    }
+  }
+}
+
+TEST(NodeRatesTest, EmulatedComputationHasNone) {
+  NodeRates rates;
+  rates.unknown_because = "computation is emulated";
+  const std::vector<Judgement> all = judge_node_rates(wanting("disk_write", 2), rates, kHosts);
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].verdict, Verdict::unrated);
+}
+
+TEST(NodeRatesTest, DevicesCopyAndLaunchInEveryRound) {
+  constexpr int kRanks = 2, kRounds = 3;
+  constexpr std::int64_t kBytes = 1 << 16;
+  backend::BackendOptions options;
+  options.ranks = kRanks;
+  RankMeeting meeting(kRanks, nullptr);
+  std::vector<accept::DeviceRounds> all;
+  select_backend("cpu")->run(options, [&](backend::RankContext& context) {
+    const auto begin = [](double, int) { return true; };
+    const auto goes_on = [] { return true; };
+    for (const HostCopy way : {HostCopy::to_device, HostCopy::from_device}) {
+      accept::DeviceRounds rounds = measure_device_copies(way, kBytes, kRounds, context, meeting, begin, goes_on);
+      if (context.rank == 0) all.push_back(std::move(rounds));
+    }
+    for (accept::DeviceRounds rounds : {measure_host_copies(kBytes, kRounds, context, meeting, begin, goes_on),
+                                        measure_launches(kRounds, context, meeting, begin, goes_on)}) {
+      if (context.rank == 0) all.push_back(std::move(rounds));
+    }
+  });
+  ASSERT_THAT(all, SizeIs(4));
+  for (const accept::DeviceRounds& rounds : all) {
+    ASSERT_THAT(rounds, SizeIs(kRounds));
+    for (const std::vector<double>& round : rounds) {
+      EXPECT_THAT(round, SizeIs(kRanks));
+      EXPECT_THAT(round, Each(Gt(0)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
