@@ -42,6 +42,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("sgd"),
                                       std::string("mlp"),
                                       std::string("plain"),
+                                      std::string("sigmoid"),
                                       std::string("layer"),
                                       std::string("flat"),
                                       std::string("fsdp1"),
