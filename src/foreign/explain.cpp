@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/median.h"
 #include "dialects/words/fsdpbench.h"
@@ -357,7 +358,17 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
   e.launches_known = launches > 0;
   e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
   e.steps_ms = slowest_ms(e);
-  if (!e.steps_ms.empty()) e.step_ms = metrics::summarize(e.steps_ms);
+  if (!e.steps_ms.empty()) {
+    e.step_ms = metrics::summarize(e.steps_ms);
+    std::vector<double> sorted = e.steps_ms;
+    std::ranges::sort(sorted);
+    const double median = sorted[(sorted.size() - 1) / 2];
+    for (std::size_t s = 0; s < e.steps_ms.size(); ++s) {
+      metrics::CriticalPath path = find_job_path(job, found, matched, types, s);
+      metrics::add_path(path, e.path);
+      if (e.median_path.parts.empty() && e.steps_ms[s] == median) e.median_path = std::move(path);
+    }
+  }
   e.contention = find_contention(job, found, steps);
   e.kernels = find_kernel_times(job, found);
   e.rank_steps = steps;

@@ -12,6 +12,7 @@
 #include "foreign/recognise.h"
 #include "metrics/cause.h"
 #include "metrics/cause_advice.h"
+#include "metrics/critical_path.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
 
@@ -75,6 +76,9 @@ struct Explanation {
   std::vector<ExplainedRank> ranks;
   std::vector<double> steps_ms;  ///< of the slowest rank, each step that all ranks have
   metrics::Summary step_ms;      ///< of these
+  /// The critical path of each of these steps, summed: exactly the sum of steps_ms.
+  std::vector<metrics::PathOfRank> path;
+  metrics::CriticalPath median_path;  ///< of the step of median length, the shorter of two; none without such steps
   /// Means over ranks and steps, in milliseconds a step.
   double mean_step_ms = 0, computation_ms = 0, communication_ms = 0, exposed_communication_ms = 0, exposed_copy_ms = 0,
          idle_ms = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -85,9 +86,52 @@ class RowStep : public metrics::StepFacts {
     for (std::size_t i = 0; i < rows_.size(); ++i) add_op(static_cast<int>(i), found.table);
   }
 
-  std::vector<Stall> find() {
+  /// Once; refers to this.
+  metrics::StepView view() {
     const trace::StepWindow window{step_.window.begin, step_.window.end, next_launched_ns()};
-    const metrics::StepView view(ops_, records_, window, std::move(edges_));
+    return {ops_, records_, window, std::move(edges_)};
+  }
+
+  std::int32_t row_at(int i) const { return rows_[static_cast<std::size_t>(i)]; }
+  /// The op of a row; -1: it does not run in this step.
+  int op_of(std::int32_t row) const {
+    const auto at = std::ranges::find(rows_, row);
+    return at == rows_.end() ? -1 : static_cast<int>(at - rows_.begin());
+  }
+
+  /// The last op that the host had waited for before it launched op i; all of them for i = the number of ops, when
+  /// `done_ns` tells when that was.
+  metrics::PathStep::Release released_before(int i, std::int64_t done_ns) const {
+    const bool at_end = i == static_cast<int>(rows_.size());
+    if (!at_end && device(row_at(i)).launch < 0 && !computes_on_host_) return {};
+    const std::int64_t launched = at_end ? done_ns : launched_ns(rank_, row_at(i));
+    const auto end_of = [&](int other) { return device(row_at(other)).end_ns; };
+    const auto ended_by = [&](std::int64_t ns, bool computation) {
+      auto at = std::ranges::upper_bound(by_end_, ns, {}, end_of);
+      while (at != by_end_.begin()) {
+        const int other = *--at;
+        if (other != i && (!computation || device(row_at(other)).kind != Activity::collective)) return other;
+      }
+      return -1;
+    };
+    if (computes_on_host_) {
+      const int before = ended_by(launched, !at_end);
+      return {before, before < 0 ? 0 : end_of(before)};
+    }
+    constexpr std::int64_t kRounding = 1000;  // profilers write microseconds
+    const auto wait_end = [&](std::int32_t wait) { return rank_.host[static_cast<std::size_t>(wait)].end_ns; };
+    for (auto at = std::ranges::upper_bound(found_.cut.waits, launched, {}, wait_end);
+         at != found_.cut.waits.begin() && wait_end(*(at - 1)) > step_.window.begin; --at) {
+      const HostRow& wait = rank_.host[static_cast<std::size_t>(*(at - 1))];
+      const int before = ended_by(wait.end_ns + kRounding, false);
+      if (before >= 0 && end_of(before) > wait.begin_ns) return {before, wait.end_ns};  // else it did not wait
+    }
+    return {};
+  }
+  bool computes_on_host() const { return computes_on_host_; }
+
+  std::vector<Stall> find() {
+    const metrics::StepView view = this->view();
     IntervalSet loads;
     const IntervalSet& all = found_.cut.loads;
     for (auto at = std::ranges::upper_bound(all, step_.window.begin, {}, &Interval::end);
@@ -150,7 +194,6 @@ class RowStep : public metrics::StepFacts {
   std::int64_t transfer_ns(int i) const {
     return device(row_at(i)).end_ns - matched_.last_arrival(place_, row_at(i)).at_ns;
   }
-  std::int32_t row_at(int i) const { return rows_[static_cast<std::size_t>(i)]; }
 
   /// Until when the host kept the device waiting after the step's last row: until it had launched what runs next. The
   /// end of the step where that began right after its launch, and where nothing follows in the trace.
@@ -394,6 +437,73 @@ class RowStep : public metrics::StepFacts {
   metrics::StepEdges edges_;
 };
 
+/// One step of all ranks of a trace; rows of a rank become a view when the path gets there.
+class PathOfRows : public metrics::PathStep {
+ public:
+  PathOfRows(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched, const JobTypes& types,
+             std::size_t step)
+      : job_(job), found_(found), matched_(matched), types_(types), step_(step) {}
+
+  int slowest() const override {
+    std::size_t longest = 0;
+    for (std::size_t r = 1; r < job_.ranks.size(); ++r) {
+      if (length_of(r) > length_of(longest)) longest = r;
+    }
+    return static_cast<int>(longest);
+  }
+  const metrics::StepView& view(int place) const override { return part(place).view; }
+  std::int64_t offset_ns(int place) const override { return matched_.offset_ns(place); }
+
+  At last_to_arrive(const At& at) const override {
+    const std::int32_t row = part(at.place).rows.row_at(at.op);
+    const int late = matched_.last_arrival(at.place, row).late_rank, one = matched_.of_row(at.place, row);
+    if (late < 0 || one < 0) return at;
+    for (const MatchedCollective::Part& of : matched_.all()[static_cast<std::size_t>(one)].parts) {
+      if (of.rank != late) continue;
+      const int op = part(late).rows.op_of(of.row);
+      return op < 0 ? At{} : At{late, op};  // it runs in another of that rank's steps
+    }
+    return {};
+  }
+
+  std::int64_t issued_until(const At& at) const override { return part(at.place).rows.issued_until(at.op); }
+  Release released(const At& at) const override {
+    const Part& of = part(at.place);
+    return of.rows.released_before(at.op, of.view.window().issued_ns);
+  }
+  metrics::PathKind gap(const At& at) const override {
+    const Part& of = part(at.place);
+    const bool hosts = of.rows.computes_on_host() && !of.view.op(at.op).is_collective();
+    return hosts ? metrics::PathKind::host : metrics::PathKind::unknown;
+  }
+
+  std::int32_t row(const metrics::PathPart& of) const { return part(of.place).rows.row_at(of.op); }
+
+ private:
+  struct Part {
+    Part(const PathOfRows& of, int place)
+        : rows(of.job_, of.found_, of.matched_, of.types_, place, of.step_), view(rows.view()) {}
+    RowStep rows;
+    metrics::StepView view;
+  };
+  const Part& part(int place) const {
+    std::unique_ptr<Part>& known = parts_[place];
+    if (!known) known = std::make_unique<Part>(*this, place);
+    return *known;
+  }
+  std::int64_t length_of(std::size_t r) const {
+    const Interval& window = found_.ranks[r].cut.steps[step_].window;
+    return window.end - window.begin;
+  }
+
+  const JobTrace& job_;
+  const Recognition& found_;
+  const MatchedCollectives& matched_;
+  const JobTypes& types_;
+  std::size_t step_;
+  mutable std::map<int, std::unique_ptr<Part>> parts_;
+};
+
 }  // namespace
 
 metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
@@ -466,6 +576,16 @@ std::int64_t JobTypes::usual_transfer_ns(const RankRows& rank, std::int32_t row)
 std::vector<Stall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                                    const JobTypes& types, int rank, std::size_t step) {
   return RowStep(job, found, matched, types, rank, step).find();
+}
+
+metrics::CriticalPath find_job_path(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
+                                    const JobTypes& types, std::size_t step) {
+  const PathOfRows rows(job, found, matched, types, step);
+  metrics::CriticalPath path = metrics::find_critical_path(rows);
+  for (metrics::PathPart& part : path.parts) {
+    if (part.op >= 0) part.op = rows.row(part);
+  }
+  return path;
 }
 
 }  // namespace fsdpbench::foreign

@@ -7,6 +7,7 @@
 #include "base/intervals.h"
 #include "foreign/matched_collectives.h"
 #include "foreign/recognise.h"
+#include "metrics/critical_path.h"
 #include "metrics/find_stalls.h"
 #include "metrics/step_breakdown.h"
 
@@ -54,5 +55,12 @@ class JobTypes {
 std::vector<metrics::Stall> find_job_stalls(const JobTrace& job, const Recognition& found,
                                             const MatchedCollectives& matched, const JobTypes& types, int rank,
                                             std::size_t step);
+
+/// The critical path of step `step`, which all ranks must have; ops are rows of the device, times those of the first
+/// rank's clock. Edges are those of find_job_stalls(). The host waited for what ended last before a wait of it did; where
+/// it computes itself, for its own last op. What a row without a known launch waited for, beyond rows of the device, is
+/// unknown.
+metrics::CriticalPath find_job_path(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
+                                    const JobTypes& types, std::size_t step);
 
 }  // namespace fsdpbench::foreign
