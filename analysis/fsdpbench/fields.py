@@ -958,6 +958,7 @@ class TraceExplanation(Record):
     step: JobStepMean = field("object", "JobStepMean", "", "parts of the step, means over ranks and steps")
     collectives: Records[JobCollective] = field("list of object", "JobCollective", "", "collectives by kind, unit and phase, the most exposed first")
     kernels: JobKernelTimes = field("object", "JobKernelTimes", "", "kernels by kind, and those that take most time")
+    critical_path: Optional[JobPath] = field("object", "JobPath", "", "The chain of kernels, collectives, copies and host work that decided how long steps were.")
     contention: Records[Contention] = field("list of object", "Contention", "", "kernels that run slower beside collectives, those that lose most time first")
     late_launches_pct: Optional[float] = field("number", "", "%", "share of computation that began right after its launch")
     clock_residual_ns: int = field("whole number", "", "ns", "error that the clocks of ranks may have")
@@ -1095,6 +1096,34 @@ class JobKernels(Record):
     a_step: float = field("number", "", "", "launches, mean over ranks and steps")
     ms: float = field("number", "", "ms", "time, mean over ranks and steps")
     share_pct: float = field("number", "", "%", "share of the time of all kernels")
+
+
+class JobPath(Record):
+    """The chain of kernels, collectives, copies and host work that decided how long steps were."""
+
+    ranks: Records[JobPathRank] = field("list of object", "JobPathRank", "", "ranks on the path, the most first; their `ms` add up to the mean of `step.slowest_rank.steps_ms`")
+    step: int = field("whole number", "", "", "number of the step of median length, which `segments` is of")
+    segments: Records[JobPathSegment] = field("list of object", "JobPathSegment", "", "the path of that step in order of time; together exactly the step")
+
+
+class JobPathRank(Record):
+    """What one rank has of the critical path."""
+
+    rank: int = field("whole number", "", "", "number of the rank")
+    ms: float = field("number", "", "ms", "its part of the path, mean over steps")
+    share_pct: float = field("number", "", "%", "share of the path")
+    kinds_ms: Dict[str, float] = field("map of number", "", "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank without a file), `unknown`")
+
+
+class JobPathSegment(Record):
+    """Neighbours on the critical path that are of one rank and kind."""
+
+    rank: int = field("whole number", "", "", "number of the rank")
+    kind: str = field("text", "", "", "as in `kinds_ms`")
+    begin_us: float = field("number", "", "us", "since the step began")
+    us: float = field("number", "", "us", "how long it is")
+    parts: int = field("whole number", "", "", "how many rows and gaps it is made of")
+    row: Optional[str] = field("text", "", "", "the row that has most of it, or that began after it")
 
 
 class Contention(Record):

@@ -208,7 +208,7 @@ TEST(CommandLineTest, AListIsOneWord) {
 // No line is wider than was asked for but command lines, which are never broken.
 TEST(CommandLineTest, EveryHelpFitsAScreen) {
   constexpr std::size_t kMostLines = 52, kWidth = 100;
-  EXPECT_LE(help_lines(text({"--help"})).size(), 45U);
+  EXPECT_LE(help_lines(text({"--help"})).size(), 46U);
   std::vector<std::string> store;
   for (const Command& command : all_commands()) {
     const std::string help = text(words_of(command.name, store, "--help"));

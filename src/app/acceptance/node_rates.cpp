@@ -16,7 +16,7 @@ struct Figure {
   const char* reference;  ///< its name in profiles
   const char* name;
   const char* unit;
-  double scale;    ///< from what was measured to the unit
+  double scale;  ///< from what was measured to the unit
   bool less_is_better = false;
   bool on_host = false;
 };
@@ -45,7 +45,8 @@ std::vector<int> ranks_on(const std::string& host, const std::vector<std::string
 std::vector<Owner> owners_of(const accept::DeviceRounds& rounds, double scale, const std::vector<std::string>& hosts) {
   std::vector<Owner> owners;
   for (std::size_t rank = 0; !rounds.empty() && rank < std::min(rounds.front().size(), hosts.size()); ++rank) {
-    Owner& owner = owners.emplace_back(Owner{fmt::format("rank {} on {}", rank, hosts.at(rank)), {static_cast<int>(rank)}, {}});
+    Owner& owner =
+        owners.emplace_back(Owner{fmt::format("rank {} on {}", rank, hosts.at(rank)), {static_cast<int>(rank)}, {}});
     for (const std::vector<double>& round : rounds) owner.samples.push_back(round.at(rank) * scale);
   }
   return owners;
@@ -70,7 +71,8 @@ class Judge {
       j.ranks = owner.ranks;
       bad.push_back(std::move(j));
     }
-    const bool all_alike = bad.empty() || (whole.verdict == Verdict::fail && owners.size() > 1 && bad.size() == owners.size());
+    const bool all_alike =
+        bad.empty() || (whole.verdict == Verdict::fail && owners.size() > 1 && bad.size() == owners.size());
     if (all_alike) {
       judgements.push_back(std::move(whole));
     } else {
@@ -92,7 +94,8 @@ class Judge {
   Judgement judged(const Figure& figure, const std::string& name, const std::vector<double>& samples, const char* rule,
                    const std::string& beside) const {
     const config::AcceptanceReference* const known = wanted_.find(figure.reference);
-    const auto reference = known == nullptr ? std::nullopt : std::optional(accept::Reference{known->value, known->source});
+    const auto reference =
+        known == nullptr ? std::nullopt : std::optional(accept::Reference{known->value, known->source});
     const double tolerance = wanted_.tolerance_pct / 100;
     Judgement j = figure.less_is_better ? accept::judge_latency(name, figure.unit, samples, reference, tolerance)
                                         : accept::judge_floor(name, figure.unit, samples, reference, tolerance);
@@ -111,7 +114,8 @@ void judge_disks(const NodeRates& rates, const std::vector<std::string>& hosts, 
     std::string cached;  // folders
     for (const HostDisk& disk : rates.disks) {
       if (!disk.rates.unknown_because.empty()) continue;
-      Owner& owner = owners.emplace_back(Owner{fmt::format("{} of {}", disk.rates.folder, disk.host), ranks_on(disk.host, hosts), {}});
+      Owner& owner = owners.emplace_back(
+          Owner{fmt::format("{} of {}", disk.rates.folder, disk.host), ranks_on(disk.host, hosts), {}});
       const bool writes = figure.reference == kWrite.reference;
       for (const double rate : writes ? disk.rates.write_bytes_per_s : disk.rates.read_bytes_per_s) {
         owner.samples.push_back(rate * figure.scale);
@@ -121,10 +125,11 @@ void judge_disks(const NodeRates& rates, const std::vector<std::string>& hosts, 
     if (owners.empty()) continue;
     // What the page cache answers says nothing of a disk.
     if (figure.reference == kRead.reference && !cached.empty()) {
-      judge.absent(figure, figure.name, kDiskRule,
-                   fmt::format("the file system of {} does not let reads go past the page cache (O_DIRECT), so nobody knows "
-                               "what the disk gives",
-                               cached));
+      judge.absent(
+          figure, figure.name, kDiskRule,
+          fmt::format("the file system of {} does not let reads go past the page cache (O_DIRECT), so nobody knows "
+                      "what the disk gives",
+                      cached));
       continue;
     }
     judge.add(figure, owners, kDiskRule, fmt::format("; below {}", rates.disks.front().rates.folder));
@@ -144,7 +149,8 @@ std::vector<Judgement> judge_node_rates(const config::Acceptance& wanted, const 
                                         const std::vector<std::string>& hosts) {
   Judge judge(wanted);
   if (!rates.unknown_because.empty()) {
-    judge.judgements.push_back(accept::judged("floor", "hosts beside the fabric", Verdict::unrated, rates.unknown_because));
+    judge.judgements.push_back(
+        accept::judged("floor", "hosts beside the fabric", Verdict::unrated, rates.unknown_because));
     return judge.judgements;
   }
   judge.add(kHostCopy, owners_of(rates.host_copy, kHostCopy.scale, hosts), nullptr, "");

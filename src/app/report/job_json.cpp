@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/experiment/result_fields.h"
+#include "app/report/job_path_json.h"
 #include "base/enum_table.h"
 #include "config/write.h"
 #include "metrics/cause.h"
@@ -569,6 +570,7 @@ const Fields<ExplainedJob>& job_fields() {
         f.object(
             "kernels", [](const E& e) -> const auto& { return e.explanation; }, kernel_fields(),
             "kernels by kind, and those that take most time");
+        f.part("critical_path", path_fields(), [](const E& e) { return !e.explanation.path.empty(); });
         f(
             "contention", [](const E& e) -> const auto& { return e.explanation.contention; }, "",
             "kernels that run slower beside collectives, those that lose most time first");
