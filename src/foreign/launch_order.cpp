@@ -83,7 +83,7 @@ std::vector<LaunchToken> launch_order(const schedule::Schedule& schedule, bool r
   std::size_t last = 0;
   const auto is_one = [](const schedule::Op& op) {
     return op.kind == OpKind::all_gather || op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_reduce ||
-           op.kind == OpKind::expert_dispatch;
+           op.kind == OpKind::all_to_all;
   };
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     if (is_one(schedule.ops[i]) && schedule.ops[i].phase != schedule::Phase::optimizer) last = i;
