@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,6 +15,9 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DATA = Path(__file__).resolve().parent / "data"
+
+CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") for path in [shutil.which(name)]
+                 if path), None)
 
 # In names, titles, reasons: nothing of it may act, anywhere.
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=x onerror=alert(1)> ../../etc/passwd $x^{2}$ \\n \u202e\x07\x1b[31m\x00\x9b\u061c\u200b\ufeff\nline"
@@ -75,6 +81,33 @@ class UndrawnTest(FolderTest):
         patch = mock.patch("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"<svg/>"))
         patch.start()
         self.addCleanup(patch.stop)
+
+
+def run_chromium(home: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                           "--hide-scrollbars", "--enable-logging=stderr", f"--user-data-dir={home / 'profile'}",
+                           "--window-size=1280,2400", *arguments], capture_output=True, timeout=120, text=True,
+                          env={**os.environ, "HOME": str(home)})
+
+
+@unittest.skipUnless(CHROMIUM, "no Chromium is installed (Debian: chromium)")
+class BrowserTest(FolderTest):
+    @classmethod
+    def setUpClass(cls) -> None:
+        """A Chromium that cannot even show an empty page (for want of a library, say) says nothing of ours."""
+        with tempfile.TemporaryDirectory() as home:
+            try:
+                done = run_chromium(Path(home), "--dump-dom", "about:blank")
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise unittest.SkipTest(f"{CHROMIUM} does not run here: {error}")
+        if done.returncode != 0 or "<html" not in done.stdout:
+            raise unittest.SkipTest(f"{CHROMIUM} does not run here: {done.stderr[-300:]}")
+
+    def chromium(self, *arguments: str) -> subprocess.CompletedProcess:
+        try:
+            return run_chromium(self.folder, *arguments)
+        except subprocess.TimeoutExpired:  # it hangs now and then where the machine is busy
+            return run_chromium(self.folder, *arguments)
 
 
 def make_hostile(value: Any, depth: int = 0) -> Any:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
-from support import DATA, HOSTILE, FolderTest, make_hostile
-from test_page import CHROMIUM, run_chromium
+from support import DATA, HOSTILE, BrowserTest, FolderTest, make_hostile
 
 import fsdpbench
 from fsdpbench.analysis.open_command import make_server, write_timeline_page
@@ -224,24 +223,9 @@ probe().catch((error) => { found.error = String(error.stack); }).finally(() => {
 </script></body>"""
 
 
-@unittest.skipUnless(CHROMIUM, "no Chromium is installed (Debian: chromium)")
-class Drawn(FolderTest):
-    @classmethod
-    def setUpClass(cls) -> None:
-        with tempfile.TemporaryDirectory() as home:
-            try:
-                done = run_chromium(Path(home), "--dump-dom", "about:blank")
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise unittest.SkipTest(f"{CHROMIUM} does not run here: {error}")
-        if done.returncode != 0 or "<html" not in done.stdout:
-            raise unittest.SkipTest(f"{CHROMIUM} does not run here: {done.stderr[-300:]}")
-
+class Drawn(BrowserTest):
     def browse(self, page: Path) -> subprocess.CompletedProcess:
-        arguments = ("--dump-dom", "--virtual-time-budget=30000", page.as_uri())
-        try:
-            return run_chromium(self.folder, *arguments)
-        except subprocess.TimeoutExpired:  # it hangs now and then where the machine is busy
-            return run_chromium(self.folder, *arguments)
+        return self.chromium("--dump-dom", "--virtual-time-budget=30000", page.as_uri())
 
     def probe(self, trace: Path) -> Dict[str, Any]:
         page = self.folder / "probed.html"

@@ -9,16 +9,13 @@ import gzip
 import html.parser
 import io
 import json
-import os
 import re
-import shutil
-import subprocess
 import tempfile
 import unicodedata
 import unittest
 from pathlib import Path
 
-from support import DATA, HOSTILE, FolderTest, UndrawnTest, make_hostile
+from support import DATA, HOSTILE, BrowserTest, FolderTest, UndrawnTest, make_hostile
 
 from PIL import Image
 
@@ -31,8 +28,6 @@ from fsdpbench.analysis.schema import ReportError
 from fsdpbench.analysis.timeline_command import load_part, write_contrast
 from fsdpbench.analysis.verdict import would_help
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") for path in [shutil.which(name)]
-                 if path), None)
 
 
 class Tags(html.parser.HTMLParser):
@@ -401,32 +396,7 @@ window.addEventListener('load', () => {
 </script></body>"""
 
 
-def run_chromium(home: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                           "--hide-scrollbars", "--enable-logging=stderr", f"--user-data-dir={home / 'profile'}",
-                           "--window-size=1280,2400", *arguments], capture_output=True, timeout=120, text=True,
-                          env={**os.environ, "HOME": str(home)})
-
-
-@unittest.skipUnless(CHROMIUM, "no Chromium is installed (Debian: chromium)")
-class Browser(FolderTest):
-    @classmethod
-    def setUpClass(cls) -> None:
-        """A Chromium that cannot even show an empty page (for want of a library, say) says nothing of ours."""
-        with tempfile.TemporaryDirectory() as home:
-            try:
-                done = run_chromium(Path(home), "--dump-dom", "about:blank")
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise unittest.SkipTest(f"{CHROMIUM} does not run here: {error}")
-        if done.returncode != 0 or "<html" not in done.stdout:
-            raise unittest.SkipTest(f"{CHROMIUM} does not run here: {done.stderr[-300:]}")
-
-    def chromium(self, *arguments: str) -> subprocess.CompletedProcess:
-        try:
-            return run_chromium(self.folder, *arguments)
-        except subprocess.TimeoutExpired:  # it hangs now and then where the machine is busy
-            return run_chromium(self.folder, *arguments)
-
+class Browser(BrowserTest):
     def check(self, folder: Path, images: int, width: int = 1280) -> None:
         page = write_report([folder], self.folder / "out")
         shot = self.folder / "shot.png"

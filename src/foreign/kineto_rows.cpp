@@ -358,7 +358,7 @@ void KinetoRows::add_notes() {
   if (names_.full()) rows_.notes.emplace_back("The file has more names than are kept; some rows have lost theirs.");
 }
 
-/// Of what communicates and has no fields: by the kernel's own name, else by the op around its launch, else by the
+/// Says what a kernel without fields communicates: by its own name, else by the op around its launch, else by the
 /// range of a communicator in which it was launched. NCCL sends and receives for an all-to-all, and its kernel says no
 /// more.
 void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) {

@@ -75,7 +75,7 @@ class PathStep {
 /// rank began; what another rank did before its own step is unknown. Constraints are those of find_stalls().
 CriticalPath find_critical_path(const PathStep& step);
 
-/// Of a step that we recorded.
+/// The path of a recorded step.
 CriticalPath find_critical_path(const StepRecords& step, const plan::Groups& groups);
 
 /// What each rank has of a path, or of several.

@@ -303,10 +303,10 @@ replay::OpTimes TypicalStep::op_times(const schedule::Training& other, const rep
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const OpClass op_class = classify(ops[i]);
     const bool copies = ops[i].is_transfer() ? without.contains(Part::pcie) : without.contains(Part::copies);
+    const Part exchange = ops[i].exchanges_rows() ? Part::expert_rows : Part::tensor_group;
     const bool nothing = (copies && op_class == OpClass::copy) ||
                          (without.contains(Part::host_update) && op_class == OpClass::host_update) ||
-                         (without.contains(Part::expert_rows) && ops[i].exchanges_rows()) ||
-                         (without.contains(Part::tensor_group) && ops[i].exchanges_parts() && !ops[i].exchanges_rows()) ||
+                         (ops[i].exchanges_parts() && without.contains(exchange)) ||
                          (without.contains(Part::step_ends) && at_an_end(ops[i], last_micro));
     for (auto& mine : given) {
       if (nothing) mine[i] = 0;

@@ -47,7 +47,7 @@ void ReduceInputs::make_room(bool fresh) {
     };
     while (elements() > most_elements_) release_down_to(inputs_.size() - 1);
   } else if (buffers > 0) {
-    // Of a block whose experts are a unit of their own there are two (mesh.expert).
+    // With mesh.expert a block has two inputs: its experts are a unit of their own.
     const std::size_t each = builder_.plan.mesh.expert > 1 ? 2 : 1;
     release_down_to(each * (fresh ? buffers - 1 : buffers));
   }

@@ -271,16 +271,18 @@ class AcceptanceRank {
     return {};
   }
 
+  /// Begins a stage once it is known how long its rounds take; false: there is no time for it.
+  auto begin_of(const std::string& name) {
+    return [this, name](double round_s, int rounds) {
+      if (skips(name, round_s)) return false;
+      begin(name, round_s * rounds);
+      return true;
+    };
+  }
+
   void measure_devices(AcceptanceMeasurements& m) {
     const auto name_of = [this](const char* what) {
       return fmt::format("{} of all {} ranks", what, context_.world.size());
-    };
-    const auto begin_of = [this](const std::string& name) {
-      return [this, name](double round_s, int rounds) {
-        if (skips(name, round_s)) return false;
-        begin(name, round_s * rounds);
-        return true;
-      };
     };
     const auto goes_on_all = [this] { return goes_on(); };
     m.computes = context_.device.computes();
@@ -303,13 +305,6 @@ class AcceptanceRank {
     constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
     const std::int64_t bytes = std::min(effort_.memory_bytes, kMostHostBytes);
     m.node.has_gpus = setup_.config.device.backend == config::BackendKind::cuda;
-    const auto begin_of = [this](const std::string& name) {
-      return [this, name](double round_s, int rounds) {
-        if (skips(name, round_s)) return false;
-        begin(name, round_s * rounds);
-        return true;
-      };
-    };
     const auto goes_on_all = [this] { return goes_on(); };
     if (const std::string name = "copies in memory of hosts"; !skips(name)) {
       m.node.host_copy =

@@ -38,19 +38,7 @@ class CpuKernels : public Kernels {
       }
     }
     if (g.k == 0) return;
-    matmul_({.m = g.m,
-             .n = g.n,
-             .k = g.k,
-             .a_stride = g.a_stride,
-             .b_stride = g.b_stride,
-             .c_stride = g.c_stride,
-             .transpose_a = g.transpose_a,
-             .transpose_b = g.transpose_b,
-             .input = g.input_dtype,
-             .output = g.output_dtype,
-             .alpha = g.alpha,
-             .beta = g.beta},
-            g.a, g.b, g.c);
+    matmul_(matmul_shape(g), g.a, g.b, g.c);
   }
 
   void rms_norm(const RmsNormCall& call) override { cpu::rms_norm(call); }

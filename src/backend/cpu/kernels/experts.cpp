@@ -172,17 +172,8 @@ void grouped_gemm(Matmul& matmul, const GroupedGemm& grouped, std::vector<float>
                      matrix = g.n * (of_weights ? g.m : g.k);
   const bool rounded = of_weights && g.output_dtype != DType::f32;  // once: pieces are added up in fp32
   if (rounded) sums.resize(static_cast<std::size_t>(matrix));
-  MatmulShape shape{.m = g.m,
-                    .n = g.n,
-                    .k = g.k,
-                    .a_stride = g.a_stride,
-                    .b_stride = g.b_stride,
-                    .c_stride = g.c_stride,
-                    .transpose_a = g.transpose_a,
-                    .transpose_b = g.transpose_b,
-                    .input = g.input_dtype,
-                    .output = rounded ? DType::f32 : g.output_dtype,
-                    .beta = g.beta};
+  MatmulShape shape = matmul_shape(g);
+  if (rounded) shape.output = DType::f32;
   for (std::int64_t e = 0; e < grouped.experts; ++e) {
     const std::byte* const b = of_weights ? g.b : g.b + e * matrix * in;
     std::byte* const c = of_weights ? g.c + e * matrix * out : g.c;

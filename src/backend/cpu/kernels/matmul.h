@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "backend/kernels.h"
 #include "base/dtype.h"
 
 namespace fsdpbench::backend::cpu {
@@ -19,6 +20,22 @@ struct MatmulShape {
   float beta = 0.0F;  ///< 0 or 1
   bool operator==(const MatmulShape&) const = default;
 };
+
+/// Of a product whose strides are written out (Gemm::with_strides()).
+inline MatmulShape matmul_shape(const Gemm& gemm) {
+  return {.m = gemm.m,
+          .n = gemm.n,
+          .k = gemm.k,
+          .a_stride = gemm.a_stride,
+          .b_stride = gemm.b_stride,
+          .c_stride = gemm.c_stride,
+          .transpose_a = gemm.transpose_a,
+          .transpose_b = gemm.transpose_b,
+          .input = gemm.input_dtype,
+          .output = gemm.output_dtype,
+          .alpha = gemm.alpha,
+          .beta = gemm.beta};
+}
 
 /// Matrix products by oneDNN on the calling thread. Keeps one prepared primitive a shape: preparing takes hundreds
 /// of microseconds, finding it again tens of nanoseconds.
