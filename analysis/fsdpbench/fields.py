@@ -201,6 +201,7 @@ class Memory(Record):
     reserved_bytes: int = field("whole number", "", "B", "memory that its pool reserved")
     estimated_peak_bytes: BytesByCategory = field("object", "BytesByCategory", "B", "peak that the schedule predicts")
     device_bytes: Optional[int] = field("whole number", "", "B", "memory of the simulated GPU")
+    fits: Optional[bool] = field("true or false", "", "", "whether the training fits into it: under PyTorch's allocator if that is known, else what its pool reserved")
     caching_allocator: Optional[CachingAllocator] = field("object", "CachingAllocator", "", "the same training's memory under PyTorch's allocator; only of simulations on a cluster")
     timeline: MemoryTimeline = field("object", "MemoryTimeline", "", "live bytes over one step")
     peak_at: MemoryAtPeak = field("object", "MemoryAtPeak", "", "what is alive at the peak")

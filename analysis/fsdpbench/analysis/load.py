@@ -150,14 +150,7 @@ class Memory:
     device: Optional[float] = None
     caching_allocated: Optional[float] = None  # under PyTorch's allocator, as the next two
     caching_reserved: Optional[float] = None
-    caching_failures: Optional[float] = None
-
-    @property
-    def fits(self) -> bool:
-        """True as well where nothing says what the device has."""
-        if self.caching_failures is not None:
-            return self.caching_failures == 0
-        return self.reserved is None or self.device is None or self.reserved <= self.device
+    fits: bool = True  # as well where nothing says what the device has
 
 
 @dataclass(frozen=True)
@@ -488,7 +481,7 @@ def read_memory(node: Node) -> Memory:
     return Memory(node.child("peak_bytes").number_map(), node.child("estimated_peak_bytes").number_map(), timeline,
                   peak, node.number("reserved_bytes"), node.number("device_bytes"),
                   caching.number("peak_allocated_bytes"), caching.number("peak_reserved_bytes"),
-                  caching.number("failures"))
+                  node.flag("fits", True))
 
 
 def _causes(node: Node) -> List[Cause]:

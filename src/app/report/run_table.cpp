@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -138,7 +139,8 @@ std::string causes_table(const metrics::CauseReport& report, const Trial& trial)
     text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", metrics::to_string(c.cause), c.ms);
   }
   text += fmt::format("{} small {:.2f} ms", report.causes.empty() ? "" : ",", report.small_ms);
-  if (report.jitter) text += fmt::format(", jitter {:.2f} ms", report.jitter->stalled_ms);
+  const double jitter_ms = report.jitter ? report.jitter->stalled_ms : 0;
+  if (std::abs(jitter_ms) >= 0.005) text += fmt::format(", jitter {:.2f} ms", jitter_ms);  // else it prints as 0.00
   text += "\n";
   if (!report.no_typical_because.empty()) {
     text += fmt::format("of the measured steps, jitter and all, for there is no typical step: {}\n",
