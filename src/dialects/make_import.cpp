@@ -93,6 +93,16 @@ class Source {
     if (value) put(key, Value(*value));
   }
 
+  /// Settings below `prefix` lose it, unless there is one of the same name already.
+  void lift(std::string_view prefix) {
+    std::vector<std::pair<std::string, Value>> lifted;
+    for (const auto& [name, value] : settings_.values) {
+      if (name.starts_with(prefix)) lifted.emplace_back(name.substr(prefix.size()), value);
+    }
+    std::erase_if(settings_.values, [&](const auto& setting) { return setting.first.starts_with(prefix); });
+    for (auto& [name, value] : lifted) settings_.values.try_emplace(std::move(name), std::move(value));
+  }
+
   void unread(std::string sentence) { into_.unread.push_back(std::move(sentence)); }
   /// What changes no step: not listed.
   void ignore(std::span<const std::string_view> names) {
@@ -172,8 +182,6 @@ constexpr auto kOfNoStep = std::to_array<std::string_view>({"architectures.",
                                                             "summary_type",
                                                             "summary_use_proj",
                                                             "layer_types.",
-                                                            "router_aux_loss_coef",
-                                                            "output_router_logits",
                                                             "original_max_position_embeddings",
                                                             "n_ctx",
                                                             "id2label.",
@@ -183,12 +191,54 @@ constexpr auto kOfNoStep = std::to_array<std::string_view>({"architectures.",
                                                             "reorder_and_upcast_attn",
                                                             "scale_attn_by_inverse_layer_idx"});
 
-void read_hugging_face(Source& s) {
+/// Routers, and what lies beside the routed experts.
+void read_experts(Source& s, const std::string& type) {
+  const auto experts = s.first_integer({"num_local_experts", "num_experts", "n_routed_experts"});
+  const auto normalize = s.boolean("norm_topk_prob");
+  const std::string score = s.text("scoring_func").value_or(type == "llama4_text" ? "sigmoid" : "softmax");
+  const auto balance = s.number("router_aux_loss_coef");
+  const bool balances = s.flag("output_router_logits");  // else transformers adds no loss
+  if (!experts || *experts <= 1) return;
+  s.put("model.experts", *experts);
+  s.put_if("model.active_experts", s.first_integer({"num_experts_per_tok", "experts_per_token"}));
+  if (score == "softmax" || score == "sigmoid") {
+    s.put("model.router_score", score);
+  } else {
+    s.unread(fmt::format("scoring_func = {}: softmax stands for it", score));
+  }
+  // Where it is not said, as the classes have it: Mixtral and gpt-oss always divide, Llama 4 weighs by the score alone.
+  const bool divides = type != "llama4_text" && type != "qwen3_moe" && type != "qwen2_moe" && type != "olmoe";
+  s.put("model.router_normalize", normalize.value_or(divides));
+  if (balances && balance && *balance > 0 && score == "softmax") s.put("model.router_aux_loss", *balance);
+  for (const std::string_view each : {"decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step"}) {
+    const auto every = s.integer(each);
+    if (every && *every != 1) s.unread(fmt::format("{} = {}: every block has experts here", each, *every));
+  }
+  if (const auto dense = s.integer("first_k_dense_replace"); dense && *dense > 0) {
+    s.unread(fmt::format("first_k_dense_replace = {}: those blocks have experts here, too", *dense));
+  }
+  const auto shared = type == "llama4_text" ? std::optional<std::int64_t>(1) : s.integer("n_shared_experts");
+  if (shared && *shared > 0) s.unread(fmt::format("experts that all tokens see: {} a block", *shared));
+  if (s.text("topk_method") == "noaux_tc") s.unread("topk_method = noaux_tc: the router's bias and groups of experts");
+}
+
+void read_hugging_face(Source& s, const std::string& path) {
+  if (!s.has("hidden_size") && s.has("text_config.hidden_size")) {
+    s.take("model_type");
+    s.lift("text_config.");
+    s.ignore(std::to_array<std::string_view>({"vision_config.", "audio_config."}));
+    s.unread("all but text_config: the model of the text alone is read");
+  }
   const std::string type = s.text("model_type").value_or("");
   const bool gpt2 = type == "gpt2";
   s.put("model.kind", "decoder");
-  s.put_if("model.layers", s.first_integer({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}));
+  const auto layers = s.first_integer({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   const auto width = s.first_integer({"hidden_size", "n_embd", "d_model"});
+  if (!layers || !width) {
+    throw ConfigError(fmt::format("{}: no {}: this is no configuration of a language model that can be read.", path,
+                                  !layers ? "num_hidden_layers" : "hidden_size"));
+  }
+  s.put("model.layers", *layers);
   const auto heads = s.first_integer({"num_attention_heads", "n_head", "n_heads"});
   s.put_if("model.width", width);
   s.put_if("model.heads", heads);
@@ -208,10 +258,14 @@ void read_hugging_face(Source& s) {
   auto epsilon = s.number("rms_norm_eps");
   if (!epsilon) epsilon = s.number("layer_norm_epsilon");
   s.put_if("model.norm_epsilon", epsilon);
-  const auto experts = s.first_integer({"num_local_experts", "num_experts", "n_routed_experts"});
-  if (experts && *experts > 1) {
-    s.put("model.experts", *experts);
-    s.put_if("model.active_experts", s.first_integer({"num_experts_per_tok", "experts_per_token"}));
+  read_experts(s, type);
+  if (const auto latent = s.integer("kv_lora_rank"); latent && heads) {
+    s.put("model.kv_heads", std::max<std::int64_t>(1, *heads / 16));
+    s.put_if("model.head_dim", s.integer("v_head_dim"));
+    s.ignore(std::to_array<std::string_view>({"q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"}));
+    s.unread(fmt::format("kv_lora_rank = {}: latent attention; attention whose queries share {} heads of keys and "
+                         "values stands for it",
+                         *latent, std::max<std::int64_t>(1, *heads / 16)));
   }
   const bool windows = s.boolean("use_sliding_window").value_or(true);
   const auto window = s.integer("sliding_window");
@@ -234,7 +288,7 @@ void read_hugging_face(Source& s) {
     s.put("model.bias", true);
   } else if (type == "qwen2") {
     s.unread("biases of queries, keys and values");
-  } else if (type != "llama" && type != "mistral" && type != "mixtral") {
+  } else if (type != "llama" && type != "mistral" && type != "mixtral" && type != "llama4_text") {
     s.unread(fmt::format("model_type = {}: its blocks are read as those of a Llama", type.empty() ? "none" : type));
   }
   if (s.flag("attention_bias") && type != "gpt_oss") s.unread("attention_bias = true");
@@ -259,6 +313,10 @@ void read_torchtitan(Source& s, const ImportKnown& known) {
   std::int64_t shard = s.integer("parallelism.data_parallel_shard_degree").value_or(-1);
   const std::int64_t tensor = s.integer("parallelism.tensor_parallel_degree").value_or(1);
   if (tensor > 1) s.put("mesh.tensor", tensor);
+  if (const auto expert = s.integer("parallelism.expert_parallel_degree"); expert && *expert > 1) {
+    s.put("mesh.expert", *expert);
+    s.put("fsdp.preset", "torchtitan-moe");
+  }
   if (shard < 0 && known.ranks && replicate > 0 && tensor > 0) shard = *known.ranks / replicate / tensor;
   std::optional<std::int64_t> data_ranks;
   if (shard > 0) {
@@ -554,6 +612,14 @@ void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
       s.put("model.experts", *experts);
       s.put("model.active_experts", s.integer("moe-router-topk").value_or(2));
       if (const auto one = s.integer("moe-ffn-hidden-size")) s.put("model.ffn_width", *one);
+      const std::string score = s.text("moe-router-score-function").value_or("softmax");
+      if (score == "softmax" || score == "sigmoid") s.put("model.router_score", score);
+      const auto balance = s.number("moe-aux-loss-coeff");
+      if (s.text("moe-router-load-balancing-type").value_or("aux_loss") == "aux_loss" && balance && score == "softmax") {
+        s.put("model.router_aux_loss", *balance);
+      }
+      const auto expert = s.integer("expert-model-parallel-size");
+      if (expert && *expert > 1) s.put("mesh.expert", *expert);
     }
   }
   s.put_if("model.vocab", s.first_integer({"padded-vocab-size", "vocab-size"}));
@@ -658,7 +724,7 @@ Import make_import(const std::vector<ImportFile>& files, const ImportKnown& know
       source.list_the_rest();
     };
     if (hugging) {
-      read("Hugging Face", [&] { read_hugging_face(source); });
+      read("Hugging Face", [&] { read_hugging_face(source, file.path); });
     } else if (zero) {
       read("DeepSpeed", [&] { read_deepspeed(source, known); });
     } else if (titan) {
