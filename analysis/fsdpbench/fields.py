@@ -1335,6 +1335,7 @@ class StoredFigure(Record):
     value: Interval = field("object", "Interval", "", "in `unit`")
     counted: Optional[bool] = field("true or false", "", "", "it is the same whenever it is repeated, as bytes are")
     explains: Optional[bool] = field("true or false", "", "", "a part of another figure: by single numbers it decides nothing")
+    samples_are_runs: Optional[bool] = field("true or false", "", "", "each sample is a run of its own, as the trials of a sweep are")
     samples: List[float] = field("list of number", "", "", "repetitions within the result, in `unit`")
 
 
