@@ -574,6 +574,7 @@ class Acceptance(Record):
     others_share: float = field("number", "", "", "share of the busiest host's processors that other programs took meanwhile, as a fraction")
     transports: List[str] = field("list of text", "", "", "what carried the bytes of each rank; empty: it does not know")
     host_links: Records[HostLink] = field("list of object", "HostLink", "", "links of the hosts, before and after")
+    host_events: Records[HostEvent] = field("list of object", "HostEvent", "", "what happened to links of hosts and in their kernels' logs meanwhile")
     scales: Records[Scale] = field("list of object", "Scale", "", "collectives of the most frequent unit, in groups of ranks")
     lateness: Optional[LatenessReport] = field("object", "LatenessReport", "", "waiting and moving bytes; absent if no rank was compared")
     arms: Arms = field("object", "Arms", "", "Parts of a step, alone and together.")
@@ -689,6 +690,18 @@ class HostLink(Record):
     gbit_per_s: float = field("number", "", "Gbit/s", "its rate; 0: not known")
     changes: int = field("whole number", "", "", "how often it went down or came up meanwhile")
     more_errors: Dict[str, int] = field("map of whole number", "", "", "errors that were counted meanwhile, by the name of their counter")
+
+
+class HostEvent(Record):
+    """What happened to a host while it was measured."""
+
+    host: str = field("text", "", "", "its name")
+    part: str = field("text", "", "", "`eth0`, `mlx5_2 port 1`, `kernel log`")
+    what: str = field("text", "", "", "`went down`, `went down and came up again`, `came up`, `is gone`, the counter that rose for the first time, or the line of the log")
+    fails: bool = field("true or false", "", "", "whether its host fails for it")
+    at_s: float = field("number", "", "s", "when it was seen, after the start; a look every second")
+    time: str = field("text", "", "", "likewise by the clock of its host, UTC")
+    stage: Optional[str] = field("text", "", "", "that was measured then")
 
 
 class Scale(Record):
@@ -1336,6 +1349,7 @@ class StoredFigure(Record):
     value: Interval = field("object", "Interval", "", "in `unit`")
     counted: Optional[bool] = field("true or false", "", "", "it is the same whenever it is repeated, as bytes are")
     explains: Optional[bool] = field("true or false", "", "", "a part of another figure: by single numbers it decides nothing")
+    samples_are_runs: Optional[bool] = field("true or false", "", "", "each sample is a run of its own, as the trials of a sweep are")
     samples: List[float] = field("list of number", "", "", "repetitions within the result, in `unit`")
 
 

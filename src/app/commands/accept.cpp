@@ -20,6 +20,7 @@
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/gpu_watch.h"
+#include "app/acceptance/host_watch.h"
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
@@ -133,16 +134,39 @@ std::vector<double> standstills(Job& job) {
 struct HostsNow {
   std::vector<std::vector<HostLink>> links;
   std::vector<KernelLog> logs;
+  std::vector<HostEvent> events;  // of all hosts, since they were looked at before
 };
+
+/// From an acceptance's first look at hosts to its last one; null: another process watches this host.
+std::unique_ptr<HostWatch>& watch_of_this_host() {
+  static std::unique_ptr<HostWatch> watch;
+  return watch;
+}
+
+/// The first look begins the watch, the second one ends it. Returns what was seen in between.
+std::vector<HostEvent> begin_or_end_watch(bool watches) {
+  std::unique_ptr<HostWatch>& watch = watch_of_this_host();
+  if (watch == nullptr) {
+    if (watches) watch = std::make_unique<HostWatch>();
+    return {};
+  }
+  watch->look();
+  std::vector<HostEvent> events = watch->events();
+  watch.reset();
+  return events;
+}
 
 /// Links and kernel log of each rank's host as they are now. On rank 0, by rank. Collective.
 HostsNow state_of_hosts(Job& job) {
   HostsNow all;
-  const nlohmann::json mine{{"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}};
+  const std::vector<HostEvent> events = begin_or_end_watch(job.session().placement().local_rank == 0);
+  const nlohmann::json mine{
+      {"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}, {"events", to_json(events)}};
   for (const std::string& text : launch::gather(job.session().control(), "links", json_line(mine))) {
     const nlohmann::json theirs = parse_json(text);
     all.links.push_back(host_links_from_json(JsonPart(theirs).at("links")));
     all.logs.push_back(kernel_log_from_json(JsonPart(theirs).at("kernel_log")));
+    for (HostEvent& event : host_events_from_json(JsonPart(theirs).at("events"))) all.events.push_back(std::move(event));
   }
   return all;
 }
@@ -178,6 +202,7 @@ class Acceptance {
   }
 
   void measure() {
+    const double watch_began_s = clock_.spent_s();
     HostsNow before = look_at_hosts();
     measure_machine();
     measured_.host_links_before = std::move(before.links);
@@ -196,6 +221,8 @@ class Acceptance {
     measured_.kernel_logs_after = std::move(after.logs);
     clock_.end();
     measured_.stages = clock_.stages();
+    measured_.host_events = std::move(after.events);
+    name_stages(measured_.host_events, measured_.stages, watch_began_s);
   }
   const AcceptanceMeasurements& measured() const { return measured_; }
   /// Of the run; null: its steps were not measured.
@@ -218,7 +245,10 @@ class Acceptance {
 
   /// By rank; of threads of one process, which share a host, of the first.
   HostsNow look_at_hosts() {
-    if (job_ == nullptr) return {.links = {host_links()}, .logs = {kernel_log()}};
+    if (job_ == nullptr) {
+      std::vector<HostEvent> events = begin_or_end_watch(true);
+      return {.links = {host_links()}, .logs = {kernel_log()}, .events = std::move(events)};
+    }
     order_service(*job_, kAcceptanceService, {{"stage", kStageOfLinks}});
     return state_of_hosts(*job_);
   }
