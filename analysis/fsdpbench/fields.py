@@ -52,6 +52,7 @@ class Run(Record):
     checkpoint_cost: Optional[CheckpointCost] = field("object", "CheckpointCost", "", "what checkpoints cost; only those that were followed by steps count")
     collectives: Records[Collective] = field("list of object", "Collective", "", "each collective of the schedule")
     exposed_intervals: Records[CauseInterval] = field("list of object", "CauseInterval", "", "when each cause held computation up, in one step of median length")
+    critical_path: Optional[CriticalPath] = field("object", "CriticalPath", "", "the chain of work that decided how long steps were; absent where `causes` is")
     simulation: Optional[JitterSpread] = field("object", "JitterSpread", "", "how steps scatter; only in simulations with jitter")
     prediction: Optional[Prediction] = field("object", "Prediction", "", "how sure the step time is; only in simulations")
     steps: Optional[Steps] = field("object", "Steps", "", "Every measured step.")
@@ -419,6 +420,34 @@ class CauseInterval(Record):
     begin_ms: float = field("number", "", "ms", "begin, since the step began")
     end_ms: float = field("number", "", "ms", "end, since the step began")
     cause: str = field("text", "", "", "name of the cause, or `jitter`")
+
+
+class CriticalPath(Record):
+    """The chain of kernels, collectives, copies and host work that decided how long steps were."""
+
+    ranks: Records[PathRank] = field("list of object", "PathRank", "", "ranks on the path, the most first; their `ms` add up to the mean step of the slowest rank")
+    step: int = field("whole number", "", "", "number of the step of median length, which `segments` is of")
+    segments: Records[PathSegment] = field("list of object", "PathSegment", "", "the path of that step in order of time; together exactly the step")
+
+
+class PathRank(Record):
+    """What one rank has of the critical path."""
+
+    rank: int = field("whole number", "", "", "number of the rank")
+    ms: float = field("number", "", "ms", "its part of the path, mean over steps")
+    share_pct: float = field("number", "", "%", "share of the path")
+    kinds_ms: Dict[str, float] = field("map of number", "", "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank whose records are missing, or for a processor core), `unknown`")
+
+
+class PathSegment(Record):
+    """Neighbours on the critical path that are of one rank and kind."""
+
+    rank: int = field("whole number", "", "", "number of the rank")
+    kind: str = field("text", "", "", "as in `kinds_ms`")
+    begin_us: float = field("number", "", "us", "since the step began")
+    us: float = field("number", "", "us", "how long it is")
+    parts: int = field("whole number", "", "", "how many ops, rows of a trace and gaps it is made of")
+    row: Optional[str] = field("text", "", "", "the op or row that has most of it, or that began after it")
 
 
 class JitterSpread(Record):
@@ -972,7 +1001,7 @@ class TraceExplanation(Record):
     step: JobStepMean = field("object", "JobStepMean", "", "parts of the step, means over ranks and steps")
     collectives: Records[JobCollective] = field("list of object", "JobCollective", "", "collectives by kind, unit and phase, the most exposed first")
     kernels: JobKernelTimes = field("object", "JobKernelTimes", "", "kernels by kind, and those that take most time")
-    critical_path: Optional[JobPath] = field("object", "JobPath", "", "The chain of kernels, collectives, copies and host work that decided how long steps were.")
+    critical_path: Optional[CriticalPath] = field("object", "CriticalPath", "", "the chain of work that decided how long steps were")
     contention: Records[Contention] = field("list of object", "Contention", "", "kernels that run slower beside collectives, those that lose most time first")
     late_launches_pct: Optional[float] = field("number", "", "%", "share of computation that began right after its launch")
     clock_residual_ns: int = field("whole number", "", "ns", "error that the clocks of ranks may have")
@@ -1110,34 +1139,6 @@ class JobKernels(Record):
     a_step: float = field("number", "", "", "launches, mean over ranks and steps")
     ms: float = field("number", "", "ms", "time, mean over ranks and steps")
     share_pct: float = field("number", "", "%", "share of the time of all kernels")
-
-
-class JobPath(Record):
-    """The chain of kernels, collectives, copies and host work that decided how long steps were."""
-
-    ranks: Records[JobPathRank] = field("list of object", "JobPathRank", "", "ranks on the path, the most first; their `ms` add up to the mean of `step.slowest_rank.steps_ms`")
-    step: int = field("whole number", "", "", "number of the step of median length, which `segments` is of")
-    segments: Records[JobPathSegment] = field("list of object", "JobPathSegment", "", "the path of that step in order of time; together exactly the step")
-
-
-class JobPathRank(Record):
-    """What one rank has of the critical path."""
-
-    rank: int = field("whole number", "", "", "number of the rank")
-    ms: float = field("number", "", "ms", "its part of the path, mean over steps")
-    share_pct: float = field("number", "", "%", "share of the path")
-    kinds_ms: Dict[str, float] = field("map of number", "", "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank without a file), `unknown`")
-
-
-class JobPathSegment(Record):
-    """Neighbours on the critical path that are of one rank and kind."""
-
-    rank: int = field("whole number", "", "", "number of the rank")
-    kind: str = field("text", "", "", "as in `kinds_ms`")
-    begin_us: float = field("number", "", "us", "since the step began")
-    us: float = field("number", "", "us", "how long it is")
-    parts: int = field("whole number", "", "", "how many rows and gaps it is made of")
-    row: Optional[str] = field("text", "", "", "the row that has most of it, or that began after it")
 
 
 class Contention(Record):

@@ -217,6 +217,7 @@ class Result:
     causes: List[Cause]
     causes_small_ms: Optional[float]
     exposed: List[ExposedInterval]
+    critical_path: Node  # without ranks if an earlier version wrote the file, or the run is not rated
     # The slowest rank's time of each measured step, in milliseconds.
     steps_ms: List[float] = field(default_factory=list)
     # Of the time without computation, what was jitter and of no cause.
@@ -316,6 +317,7 @@ def load_result(path: Path) -> Result:
         jitter_ms=root.child("jitter").number("stalled_ms"),
         exposed=[ExposedInterval(int(n.required("rank")), int(n.required("step")), n.required("begin_ms"),
                                  n.required("end_ms"), n.text("cause")) for n in root.children("exposed_intervals")],
+        critical_path=root.child("critical_path"),
         steps_ms=root.child("steps").numbers("slowest_rank_ms"),
         changed=([ChangedKey(n.text("key"), n.value.get("value"), n.value.get("default"))
                   for n in root.children("config_changed")] if root.has("config_changed") else None),

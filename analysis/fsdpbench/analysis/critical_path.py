@@ -1,0 +1,22 @@
+"""The critical path, of a run or of a job's traces."""
+
+from __future__ import annotations
+
+from .page import Table
+from .schema import Node
+from .text import milliseconds, percent
+
+_MOST_ROWS = 20
+
+
+def path_table(path: Node) -> Table:
+    """Of a "critical_path"; without rows if an earlier version wrote the file, or nothing was rated."""
+    kinds = ("kernels", "collectives", "copies", "host", "waits", "unknown")
+    rows = []
+    for one in path.children("ranks"):
+        times = one.child("kinds_ms")
+        rows.append([f"{one.required('rank'):.0f}", milliseconds(one.required("ms")), percent(one.required("share_pct")),
+                     *(milliseconds(times.required(kind)) if times.has(kind) else "" for kind in kinds)])
+    return Table("Critical path", ["rank", "a step", "of the step", *kinds], rows[:_MOST_ROWS],
+                 note="The chain that decided how long a step was, across ranks: it goes to the rank that arrives last at "
+                      "a collective. It is exactly the step.")
