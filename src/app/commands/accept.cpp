@@ -139,48 +139,6 @@ struct HostsNow {
   std::vector<HostEvent> events;  // of all hosts, since they were looked at before
 };
 
-/// From an acceptance's first look at hosts to its last one; null: another process watches this host. The thread of the
-/// time limit may ask while the one that measures ends it.
-struct WatchOfThisHost {
-  std::mutex mutex;
-  std::shared_ptr<HostWatch> watch;
-};
-WatchOfThisHost& watch_of_this_host() {
-  static WatchOfThisHost of_this_process;
-  return of_this_process;
-}
-
-/// The first look begins the watch, the second one ends it. Returns what was seen in between.
-std::vector<HostEvent> begin_or_end_watch(bool watches) {
-  WatchOfThisHost& here = watch_of_this_host();
-  const std::lock_guard lock(here.mutex);
-  if (here.watch == nullptr) {
-    if (watches) here.watch = std::make_shared<HostWatch>();
-    return {};
-  }
-  here.watch->look();
-  std::vector<HostEvent> events = here.watch->events();
-  here.watch.reset();
-  return events;
-}
-
-/// What happened to this host so far, for people.
-std::vector<std::string> told_of_this_host() {
-  WatchOfThisHost& here = watch_of_this_host();
-  const std::lock_guard lock(here.mutex);
-  if (here.watch == nullptr) return {};
-  here.watch->look();
-  std::vector<std::string> sentences;
-  const std::vector<HostEvent> events = here.watch->events();
-  for (const HostEvent& event : events) {
-    if (event.part != kKernelLogRule && !event.fails) continue;
-    sentences.push_back((event.part == kKernelLogRule ? fmt::format("the kernel of {} wrote: {}", event.host, event.what)
-                                                      : fmt::format("{} of {} {}", event.part, event.host, event.what)) +
-                        when_seen(events, event.host, event.part, event.what));
-  }
-  return sentences;
-}
-
 /// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off; absent: it is
 /// not asked. CPU ranks have no NCCL.
 std::optional<Endpoint> ras_of(const std::string& given, bool on_processors) {
