@@ -594,6 +594,7 @@ class Acceptance(Record):
     settings: Any = field("any", "", "", "what was set: sizes of the profile, and `config` with every key of its run; gates compare it")
     judgements: Records[Judgement] = field("list of object", "Judgement", "", "judgements in the order of the stages")
     findings: Records[Finding] = field("list of object", "Finding", "", "parts that are to blame, then those that were slow for a while")
+    meanwhile: List[str] = field("list of text", "", "", "when a rank was lost: what happened to the host of rank 0, and what NCCL's RAS said of the job")
     device_rates_flops_per_s: List[List[float]] = field("list of list of number", "", "FLOP/s", "rates of computation in each round, by rank")
     memory_rates_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "rates of memory in each round, by rank; bytes read and written")
     node_rates: Optional[NodeRates] = field("object", "NodeRates", "", "memory of hosts, copies to and from GPUs, launches of kernels, disks")

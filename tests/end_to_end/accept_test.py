@@ -13,6 +13,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import program
+import watch_test
 from program import BAD_INPUT, CANNOT_WRITE, OK, PATIENCE_S, Program, environment, free_port, sets
 
 FAIL, INCONCLUSIVE = 10, 11
@@ -206,6 +207,21 @@ class Accept(Program):
         [link] = [judgement for judgement in result["judgements"] if judgement["rule"] == "host links"]
         self.assertIn(f"went down while it was measured (seen {event['at_s']:.0f} s after the start, at {event['time']}, in the "
                       f"stage {event['stage']})", link["why"])
+
+    def test_nccls_ras_is_asked_when_ranks_do_not_come_to_an_end(self) -> None:
+        ras = watch_test.Ras([[8, 7]])
+        self.addCleanup(ras.close)
+        keys = [key for key in EMULATED if "ranks" not in key] + ["mesh.ranks=2"]
+        done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(*keys), "--full", "--budget", "600s", "--limit", "1s",
+                               "--ras", ras.name, "--out", "out"], cwd=self.folder, capture_output=True, text=True,
+                              timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        self.assertIn(f"NCCL's RAS ({ras.name}) says: Rank 1 (process 4701 on 10.0.0.2, GPU 1) has not come",
+                      result["findings"][0]["evidence"])
+        self.assertIn("has not come", result["meanwhile"][-1])
+        self.assertEqual(ras.asked, 1)
+        self.assertIn("expected HOST, HOST:PORT", self.error("accept", "cpu", "--ras", "here:x"))
 
     def test_a_rank_whose_environment_differs_is_named(self) -> None:
         # Seven ranks are wanted and three come, so that it ends with the inventory.

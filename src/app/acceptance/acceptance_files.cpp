@@ -527,6 +527,10 @@ const Fields<A>& acceptance_fields() {
             "findings", [](const A& a) { return each<NamedFinding>(a.report.findings, a.report.cluster); }, "",
             "parts that are to blame, then those that were slow for a while");
         f(
+            "meanwhile", [](const A& a) { return a.report.meanwhile; }, "",
+            "when a rank was lost: what happened to the host of rank 0, and what NCCL's RAS said of the job",
+            {.when = When::if_any});
+        f(
             "device_rates_flops_per_s", [](const A& a) { return a.measured.device_rates; }, "FLOP/s",
             "rates of computation in each round, by rank");
         f(

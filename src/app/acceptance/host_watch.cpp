@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,6 +20,17 @@ namespace {
 std::string utc_now() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+}
+
+/// From an acceptance's first look at hosts to its last one; null: another process watches this host. The thread of the
+/// time limit may ask while the one that measures ends it.
+struct WatchOfThisHost {
+  std::mutex mutex;
+  std::shared_ptr<HostWatch> watch;
+};
+WatchOfThisHost& watch_of_this_host() {
+  static WatchOfThisHost of_this_process;
+  return of_this_process;
 }
 
 }  // namespace
@@ -139,6 +151,36 @@ void name_stages(std::vector<HostEvent>& events, const std::vector<Stage>& stage
       if (!stage.skipped && stage.began_s <= watch_began_s + event.at_s) event.stage = stage.name;
     }
   }
+}
+
+std::vector<HostEvent> begin_or_end_watch(bool watches) {
+  WatchOfThisHost& here = watch_of_this_host();
+  const std::lock_guard lock(here.mutex);
+  if (here.watch == nullptr) {
+    if (watches) here.watch = std::make_shared<HostWatch>();
+    return {};
+  }
+  here.watch->look();
+  std::vector<HostEvent> events = here.watch->events();
+  here.watch.reset();
+  return events;
+}
+
+std::vector<std::string> told_of_this_host() {
+  WatchOfThisHost& here = watch_of_this_host();
+  const std::lock_guard lock(here.mutex);
+  if (here.watch == nullptr) return {};
+  here.watch->look();
+  std::vector<std::string> sentences;
+  const std::vector<HostEvent> events = here.watch->events();
+  for (const HostEvent& event : events) {
+    if (event.part != kKernelLogRule && !event.fails) continue;
+    sentences.push_back((event.part == kKernelLogRule
+                             ? fmt::format("the kernel of {} wrote: {}", event.host, event.what)
+                             : fmt::format("{} of {} {}", event.part, event.host, event.what)) +
+                        when_seen(events, event.host, event.part, event.what));
+  }
+  return sentences;
 }
 
 }  // namespace fsdpbench::app

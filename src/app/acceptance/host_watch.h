@@ -69,4 +69,10 @@ std::vector<HostEvent> host_events_from_json(const JsonPart& json);
 /// Names the stage of each event; `watch_began_s`: when the watches began, by the clock of `stages`.
 void name_stages(std::vector<HostEvent>& events, const std::vector<Stage>& stages, double watch_began_s);
 
+/// The watch of an acceptance on this process's host, if it is this process that watches: the first call begins it, the
+/// second one ends it. Returns what was seen in between.
+std::vector<HostEvent> begin_or_end_watch(bool watches);
+/// What it has seen so far, for people: what its host fails for, and lines of the kernel. For any thread.
+std::vector<std::string> told_of_this_host();
+
 }  // namespace fsdpbench::app

@@ -26,6 +26,7 @@
 #include "app/acceptance/link_watch.h"
 #include "app/acceptance/lost_ranks.h"
 #include "app/acceptance/node_lists.h"
+#include "app/commands/ask_endpoint.h"
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
@@ -62,6 +63,7 @@ struct AcceptArguments {
   bool overwrite = false;
   bool full = false;   ///< more iterations, so that tails can be rated, and a soak
   std::string budget;  ///< of time, as duration_s() reads it; empty: 5 minutes, full 30
+  std::string ras;     ///< HOST:PORT of NCCL's RAS, or "off"; empty: where NCCL puts it, of GPUs only
   std::string limit;   ///< likewise: what still runs then is ended; empty: half as much again as the budget, and 2 min
 
   double budget_s() const { return budget.empty() ? (full ? 1800 : 300) : duration_s(budget); }
@@ -137,23 +139,17 @@ struct HostsNow {
   std::vector<HostEvent> events;  // of all hosts, since they were looked at before
 };
 
-/// From an acceptance's first look at hosts to its last one; null: another process watches this host.
-std::unique_ptr<HostWatch>& watch_of_this_host() {
-  static std::unique_ptr<HostWatch> watch;
-  return watch;
-}
-
-/// The first look begins the watch, the second one ends it. Returns what was seen in between.
-std::vector<HostEvent> begin_or_end_watch(bool watches) {
-  std::unique_ptr<HostWatch>& watch = watch_of_this_host();
-  if (watch == nullptr) {
-    if (watches) watch = std::make_unique<HostWatch>();
-    return {};
-  }
-  watch->look();
-  std::vector<HostEvent> events = watch->events();
-  watch.reset();
-  return events;
+/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off; absent: it is
+/// not asked. CPU ranks have no NCCL.
+std::optional<Endpoint> ras_of(const std::string& given, bool on_processors) {
+  const auto variable = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  if (given == "off" || (given.empty() && (on_processors || variable("NCCL_RAS_ENABLE") == "0"))) return std::nullopt;
+  if (!given.empty()) return read_endpoint("--ras", given, kRasPort);
+  const std::string named = variable("NCCL_RAS_ADDR");
+  return named.empty() ? Endpoint{"--ras", "localhost", kRasPort} : read_endpoint("NCCL_RAS_ADDR", named, kRasPort);
 }
 
 /// Links and kernel log of each rank's host as they are now. On rank 0, by rank. Collective.
@@ -476,6 +472,19 @@ std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double l
   return lost;
 }
 
+/// What rank 0 heard of the job when a rank was lost, if it came to write that down; nobody can be asked any more.
+std::vector<std::string> told_by_rank_0(const std::filesystem::path& result) {
+  std::ifstream file(result);
+  const nlohmann::json written = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
+  const auto found = written.is_object() ? written.find("meanwhile") : written.end();
+  if (!written.is_object() || found == written.end() || !found->is_array()) return {};
+  std::vector<std::string> sentences;
+  for (const nlohmann::json& one : *found) {
+    if (one.is_string()) sentences.push_back(one.get<std::string>());
+  }
+  return sentences;
+}
+
 /// Without a launcher: starts the ranks itself, each a process, and sees to it that they end. Their rank 0 measures,
 /// prints and writes, as in any job.
 int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments, const Call& call,
@@ -487,6 +496,7 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   words.insert(words.end(), {"--budget", fmt::format("{}s", arguments.budget_s()), "--limit",
                              fmt::format("{}s", arguments.limit_s()), "--out", folder.string()});
   if (arguments.full) words.emplace_back("--full");
+  if (!arguments.ras.empty()) words.insert(words.end(), {"--ras", arguments.ras});
   if (arguments.overwrite) words.emplace_back("--overwrite");
   if (console().quiet()) words.emplace_back("--quiet");
   keep_what_is_done(true);
@@ -499,9 +509,10 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   if (std::ranges::count(ends, refused, &launch::RankEnd::code) > 0) return refused;
   const std::vector<LostRank> lost = lost_of(ends, limit_s);
   if (lost.empty()) return ends.front().code;
+  const std::vector<std::string> meanwhile = told_by_rank_0(folder / "result.json");
   const ResultFolder again(stem, folder.string(), OldResult::overwrite);
-  return report_lost(folder, judge_lost_ranks(wanted, ranks, {}, lost, on_processors(config)), config, call.command_line,
-                     ExitCode::rank_failed);
+  return report_lost(folder, judge_lost_ranks(wanted, ranks, {}, lost, on_processors(config), meanwhile), config,
+                     call.command_line, ExitCode::rank_failed);
 }
 
 /// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom, lists of nodes and worst_step.json.
@@ -546,27 +557,34 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     order_service(*job, kAcceptanceService, {{"stage", kStageOfNames}});
     nodes = names_of_nodes(*job);
   }
+  const std::optional<Endpoint> ras = ras_of(arguments.ras, on_processors(config));
+  constexpr double kRasOfLost_s = 4;  // the watch of the job ends this process 8 s after the loss
   std::once_flag once;
-  const auto report_once = [&](int rank, const std::string& why) {
+  const auto report_once = [&](int rank, const std::string& why, double patience_s) {
     std::call_once(once, [&] {
       const std::string host = rank < 0 ? "" : nodes.at(static_cast<std::size_t>(rank));
-      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}}, on_processors(config));
+      std::vector<std::string> meanwhile = told_of_this_host();
+      if (ras) {
+        for (std::string& said : ras_of_stopped_job(*ras, patience_s)) meanwhile.push_back(std::move(said));
+      }
+      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}},
+                                                       on_processors(config), meanwhile);
       report_lost(folder.path(), report, config, call.command_line, ExitCode::rank_failed);
     });
   };
   try {
     std::optional<TimeLimit> limit;
     if (job != nullptr) {
-      limit.emplace(*job, arguments.limit_s(), acceptance, [&](const std::string& why) { report_once(-1, why); });
+      limit.emplace(*job, arguments.limit_s(), acceptance, [&](const std::string& why) { report_once(-1, why, kRasPatience_s); });
     }
     acceptance.measure();
   } catch (const BackendError& error) {
     // What is lost shows in the data first, and in the channel a moment later.
     if (job == nullptr) {
-      report_once(0, error.what());
+      report_once(0, error.what(), kRasOfLost_s);
     } else if (job->watch().failure_code(1).value_or(kLost) == kLost) {  // else the user ended it, or a key is wrong
       const std::optional<launch::JobFailure> failure = job->channel().failure();
-      report_once(failure ? failure->rank : -1, failure ? failure->message : error.what());
+      report_once(failure ? failure->rank : -1, failure ? failure->message : error.what(), kRasOfLost_s);
     }
     throw;
   }
@@ -658,6 +676,9 @@ Command accept_command() {
                  "How long it may take, as in 90s or 5m; default: 5m, with --full 30m");
   command.option("--limit", &accept_it->limit, "TIME",
                  "When ranks that still run are ended, as a failure; default: 1.5 budgets and 2m");
+  command.option("--ras", &accept_it->ras, "HOST:PORT",
+                 "NCCL's RAS, asked about lost ranks; default: localhost:28028 on GPUs; off: nobody");
+  command.check = [accept_it] { (void)ras_of(accept_it->ras, true); };
   command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
   command.runs_ranks = true;
   command.body = [accept_it](const Call& call) { return accept_machine(*accept_it, call); };
