@@ -9,7 +9,6 @@
 
 #include "app/experiment/path_fields.h"
 #include "app/experiment/result_fields.h"
-#include "app/report/job_path.h"
 #include "base/enum_table.h"
 #include "config/write.h"
 #include "metrics/cause.h"

@@ -10,7 +10,6 @@
 
 #include "app/console/table.h"
 #include "app/report/cause_table.h"
-#include "app/report/job_path.h"
 #include "app/report/path_table.h"
 #include "base/enum_table.h"
 #include "foreign/advice.h"
@@ -109,6 +108,18 @@ std::string where_time_went(const ExplainedJob& e) {
   if (x.ranks.size() > 1) text += "\n" + format_table(ranks);
   if (x.ranks.size() > kMostJobRows) text += fmt::format("and {} ranks more\n", x.ranks.size() - kMostJobRows);
   return text + overlap_by_both(x);
+}
+
+/// The number of the step that `path` is of.
+std::int64_t step_of_path(const ExplainedJob& e, const metrics::CriticalPath& path) {
+  const auto place = static_cast<std::size_t>(path.place);
+  const auto& steps = e.explanation.ranks[place].steps;
+  const auto& cut = e.recognition.ranks[place].cut.steps;
+  const std::int64_t begin = path.step.begin - e.explanation.ranks[place].clock_offset_ns;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    if (cut[s].window.begin == begin) return steps[s].number;
+  }
+  return steps.front().number;
 }
 
 /// Kernels by kind, and those that take most.
@@ -245,13 +256,26 @@ std::string headline(const ExplainedJob& e) {
                             most.advice);
 }
 
+std::optional<metrics::PathReport> path_of_job(const ExplainedJob& e) {
+  const foreign::Explanation& x = e.explanation;
+  if (x.path.empty()) return std::nullopt;
+  const auto rows = [&](int place) -> const foreign::RankRows& { return e.job.ranks[static_cast<std::size_t>(place)]; };
+  return metrics::report_path(
+      x.path, x.steps_ms.size(), x.median_path, step_of_path(e, x.median_path),
+      [&](int place) { return rows(place).rank; },
+      [&](int place, int op) {
+        const foreign::DeviceRow& row = rows(place).device[static_cast<std::size_t>(op)];
+        return rows(place).names[static_cast<std::size_t>(row.name)];
+      });
+}
+
 std::string job_report(const ExplainedJob& e) {
   std::string text = what_it_is(e);
   if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
   if (e.explanation.mean_step_ms > 0) {
     const std::optional<metrics::PathReport> path = path_of_job(e);
-    text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path, kDecimals) : "") + why_stalled(e) + most_exposed(e) + how_far_apart(e) +
-            where_kernels_went(e) + contention(e);
+    text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path, kDecimals) : "") + why_stalled(e) +
+            most_exposed(e) + how_far_apart(e) + where_kernels_went(e) + contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());
