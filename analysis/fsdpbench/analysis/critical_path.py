@@ -11,9 +11,11 @@ _MOST_ROWS = 20
 
 def path_table(path: Node) -> Table:
     """Of a "critical_path"; without rows if an earlier version wrote the file, or nothing was rated."""
-    kinds = ("kernels", "collectives", "copies", "host", "waits", "unknown")
+    ranks = path.children("ranks")
+    kinds = [kind for kind in ("kernels", "collectives", "copies", "host", "waits", "unknown")
+             if any(one.child("kinds_ms").has(kind) for one in ranks)]
     rows = []
-    for one in path.children("ranks"):
+    for one in ranks:
         times = one.child("kinds_ms")
         rows.append([f"{one.required('rank'):.0f}", milliseconds(one.required("ms")), percent(one.required("share_pct")),
                      *(milliseconds(times.required(kind)) if times.has(kind) else "" for kind in kinds)])
