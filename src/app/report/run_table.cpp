@@ -13,6 +13,7 @@
 #include "app/report/reach.h"
 #include "app/report/trace_files.h"
 #include "base/bytes.h"
+#include "config/load.h"
 #include "config/spelling.h"
 #include "metrics/caveats.h"
 #include "metrics/checkpoint_cost.h"
@@ -191,13 +192,20 @@ std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
                      m.step_ms.n, warmup + steps);
 }
 
+/// The name of the model's file; of a model as wide as no file has it, what it is.
+std::string model_text(const config::RunConfig& c) {
+  const config::Model& named = config::presets_of(c).model;
+  if (named.kind == c.model.kind && named.width == c.model.width) return c.model.preset;
+  return fmt::format("{} of {} layers, width {}", config::to_string(c.model.kind), c.model.layers, c.model.width);
+}
+
 }  // namespace
 
 std::string run_headline(const engine::Setup& p) {
   const config::RunConfig& c = p.config;
   const plan::Mesh& mesh = p.plan.mesh;
   return fmt::format(
-      "{}: {} parameters in {} units, {} ranks ({} shards x {} replicas{}), {}, {}; {}", c.model.preset,
+      "{}: {} parameters in {} units, {} ranks ({} shards x {} replicas{}), {}, {}; {}", model_text(c),
       format_count(p.plan.shapes.parameter_count()), p.plan.units.size(), mesh.ranks(), mesh.shard, mesh.replicate,
       mesh.tensor == 1
           ? ""
