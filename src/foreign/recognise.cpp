@@ -180,13 +180,13 @@ std::string order_line(const std::vector<LaunchToken>& order, std::size_t most =
   return line;
 }
 
-std::string text_of(const config::Value& value) {
+std::string value_text(const config::Value& value) {
   const std::string* text = std::get_if<std::string>(&value);
   return text != nullptr ? *text : config::to_toml(value);
 }
 
 std::string setting_text(const config::RunConfig& config, std::string_view key) {
-  return text_of(config::find_field(key)->write(config));
+  return value_text(config::find_field(key)->write(config));
 }
 
 /// The size of the group whose description ends in one of `words`, as a DeviceMesh calls that of its dimension
@@ -498,7 +498,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
     if (std::string_view(what).ends_with("prefetch")) {
       const bool backward = std::string_view(what).starts_with("backward");
       std::vector<std::string> values;
-      for (const config::Value& value : equal_values(r.facts, order, match, key)) values.push_back(text_of(value));
+      for (const config::Value& value : equal_values(r.facts, order, match, key)) values.push_back(value_text(value));
       using Told = ToldPrefetch::Backward;
       // Where a layer's input is also added to its output, the backward of the layer before it begins before its own
       // has ended: then "post" is too late for every gather.
