@@ -42,7 +42,7 @@ PathReport report_path(const std::vector<PathOfRank>& sums, std::size_t steps, c
                        std::int64_t step, const std::function<int(int)>& rank_at,
                        const std::function<std::string(int, int)>& name_of);
 
-/// Of all measured steps of a run; at least one. `plan`: what the run's schedules were made of.
+/// The same for a run, over all its measured steps, of which there must be one. The run's schedules were made of `plan`.
 PathReport report_path(const RunView& run, const plan::Plan& plan);
 
 }  // namespace fsdpbench::metrics

@@ -16,17 +16,15 @@ import multiprocessing
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 
 import torch
 import torch._dynamo  # noqa: F401  an optimizer's first step imports it; here it is imported once for all jobs
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -34,7 +32,6 @@ from torch.profiler import ProfilerActivity, profile, schedule
 import engines
 import grid
 import profiled
-import record
 
 SEED = 20261125
 SYSTEMS = {"fsdp2": 84, "fsdp1": 72, "ddp": 18, "zero1": 12, "tensor": 10, "fsdp2-tensor": 16, "alone": 6,

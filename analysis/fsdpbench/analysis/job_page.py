@@ -41,8 +41,9 @@ def job_page(path: Path) -> Page:
     page.verdict = _verdict(job)
     page.first = [t for t in (_findings(found), _helps(job)) if t.rows]
     page.pictures = [_breakdown(job), _causes(job), _timeline(job, path.parent), _collectives(job), _steps(step)]
-    page.tables = [t for t in (_knobs(job), path_table(job.child("critical_path")), _kernels(job, "by_kind"), _kernels(job, "top"), _arrivals(job),
-                               _contention(job), _deviations(found), _unknown(found)) if t.rows]
+    page.tables = [t for t in (_knobs(job), path_table(job.child("critical_path")), _kernels(job, "by_kind"),
+                               _kernels(job, "top"), _arrivals(job), _contention(job), _deviations(found),
+                               _unknown(found)) if t.rows]
     page.traces = trace_attachments(path.parent)
     if found.has("schedule"):
         page.config = [("The schedule that it follows, in fsdpbench's keys",

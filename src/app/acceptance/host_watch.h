@@ -28,7 +28,7 @@ class HostWatch {
   static constexpr double kEvery_s = 1;
   static constexpr std::size_t kMostEvents = 64;  ///< a link may flap all day
 
-  /// Of this host as host_links() and kernel_log() find it.
+  /// Watches the files that host_links() and kernel_log() read by default, every kEvery_s.
   HostWatch();
   /// `every_s`: from look to look; 0: there is no thread, and whoever calls look() looks.
   HostWatch(const Sources& sources, double every_s);

@@ -58,9 +58,8 @@ KernelLog kernel_log_from_json(const JsonPart& json);
 
 inline constexpr const char* kKernelLogRule = "kernel log";
 
-/// `before` and `after`: by rank, or of rank 0 only; each host is judged once, by what its kernel wrote in between; of
-/// `events` it has when a line was seen. Hosts
-/// whose logs cannot be read are unrated, in one judgement.
+/// `before` and `after`: by rank, or of rank 0 only; each host is judged once, by what its kernel wrote in between.
+/// `events` say when a line was seen. Hosts whose logs cannot be read are unrated, in one judgement.
 std::vector<accept::Judgement> judge_kernel_logs(const std::vector<std::string>& hosts,
                                                  const std::vector<KernelLog>& before,
                                                  const std::vector<KernelLog>& after,
