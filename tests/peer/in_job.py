@@ -98,7 +98,7 @@ class AcceleratedJob(Job):
         self.accelerator = accelerate.Accelerator(cpu=True, fsdp_plugin=plugin,
                                                   gradient_accumulation_steps=self.spec["accumulate"])
         torch.manual_seed(1)
-        model = profiled.Model(self.spec["layers"])
+        model = profiled.Model(profiled.Block(profiled.WIDTH) for _ in range(self.spec["layers"]))
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.tokens = torch.randint(profiled.VOCABULARY, (8, 64), generator=torch.Generator().manual_seed(rank))

@@ -37,6 +37,8 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
+    """Takes its blocks, an iterable of modules that keep `width`, for some cases shard or wrap them one by one before."""
+
     def __init__(self, blocks, width=WIDTH):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, width)
