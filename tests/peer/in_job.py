@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import threading
 import time
 
 import torch
@@ -137,6 +138,9 @@ def work(rank, name, address, folder):
             profiler.step()
     if rank == 0:
         trace._finish(300)
+        for thread in threading.enumerate():
+            if thread.name == "fsdpbench-step":
+                thread.join(60)  # the other ranks' times come by the store
         pathlib.Path(folder, "said.json").write_text(json.dumps({"explanation": found[0], "lines": said}))
     engines.leave_job()
 
