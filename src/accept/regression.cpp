@@ -25,6 +25,9 @@ constexpr double kMissed = 0.04;          // of each figure that is worse by the
 constexpr double kFalseOutliers = 0.005;  // of a baseline whose results scatter alike
 constexpr double kLeastOutlier = 0.05;    // repeated runs of a healthy machine agree within some 3 %
 constexpr int kMostBorrowed = 6;          // results' worth of scatter that other figures lend
+constexpr int kRecordedWorth = 3;         // results' worth of scatter that is recorded of short runs
+constexpr double kSettled_s = 2;          // of CPU ranks that ran so long the scatter shows in few results
+constexpr double kShort_s = 0.15;         // and of those that ran so short it is recorded
 
 const MeasuredFigure* figure_named(const ResultFigures& result, const std::string& name) {
   const auto found = std::ranges::find(result.figures, name, &MeasuredFigure::name);
@@ -164,15 +167,18 @@ std::map<std::string, Family> families(const std::vector<BaselineFigure>& figure
 /// How many times as bad: above 1 for less of a rate and for more of a time.
 double worse_factor(double ratio, const Change& c) { return c.higher_is_better ? 1 / ratio : ratio; }
 
-/// ratio, its interval and at_most of now / before, by what several results scatter.
-void compare_results(const BaselineFigure& before, const std::vector<double>& now, const Family& family, double tail,
-                     Change& change) {
+/// ratio, its interval and at_most of now / before, by what several results scatter, and by what such results were
+/// recorded to (`recorded`: a standard deviation of logarithms).
+void compare_results(const BaselineFigure& before, const std::vector<double>& now, const Family& family,
+                     double recorded, double tail, Change& change) {
   const int own = static_cast<int>(before.values.size()) - 1;
   const int lent = std::min(kMostBorrowed, own * (family.figures - 1));
+  const int known = recorded > 0 ? kRecordedWorth : 0;
   const double mine = log_variance(before.values);
+  const int freedom = own + lent + known;
   // Shrunk upwards only: small messages scatter more than large ones of the same unit.
-  const double variance = std::max(mine, (own * mine + lent * family.variance) / (own + lent));
-  const int freedom = own + lent;
+  const double variance =
+      std::max(mine, (own * mine + lent * family.variance + known * recorded * recorded) / freedom);
   const std::size_t n = before.values.size(), k = now.size();
   const double error =
       std::sqrt(variance * (median_variance(n) / static_cast<double>(n) + median_variance(k) / static_cast<double>(k)));
@@ -329,11 +335,16 @@ std::string_view to_string(ChangeEvidence evidence) {
 
 double unseen_scatter(MeasuredOn measured_on, double seconds) {
   constexpr double kScatter = 1.2;
-  constexpr double kSettled_s = 2;   // of longer runs the scatter is recorded
-  constexpr double kShort_s = 0.15;  // and of such short ones
   if (measured_on == MeasuredOn::computed_clock) return 1;
   if (measured_on == MeasuredOn::gpus || seconds >= kSettled_s) return kScatter;
   return std::pow(kScatter, std::sqrt(kSettled_s / (seconds > 0 ? seconds : kShort_s)));
+}
+
+double recorded_scatter(MeasuredOn measured_on, double seconds) {
+  constexpr double kSettled = 0.026, kShort = 0.16;
+  if (measured_on != MeasuredOn::processors || seconds <= 0 || seconds >= kSettled_s) return 0;
+  const double power = std::log(kShort / kSettled) / std::log(kSettled_s / kShort_s);
+  return std::min(kShort, kSettled * std::pow(kSettled_s / seconds, power));
 }
 
 std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> results) {
@@ -396,7 +407,9 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
       continue;
     }
     if (scatters(f) && positive(found->values)) {
-      compare_results(f, found->values, explains ? Family{.figures = 1} : by_unit.at(f.figure.unit), tail, change);
+      const double results = static_cast<double>(f.values.size());
+      compare_results(f, found->values, explains ? Family{.figures = 1} : by_unit.at(f.figure.unit),
+                      recorded_scatter(measured_on, seconds_of(f.figure) / results), tail, change);
       if (by_runs.contains(f.figure.name)) change.evidence = ChangeEvidence::runs;
     } else {
       compare_two(f, *found, threshold, change);

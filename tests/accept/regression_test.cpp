@@ -6,8 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
+#include <span>
 #include <tuple>
 
 namespace fsdpbench::accept {
@@ -385,6 +388,45 @@ TEST(Changes, NeitherAnswerIsGivenByChanceAgainstOneResult) {
     }
     EXPECT_GE(run_gates(results, 1, 0.015, 1.3).fail, 950) << results << " results";
   }
+}
+
+/// Medians of quiet runs of 0.15 s, in ms, as profiles/recorded/accept/2026-11-25-scatter.txt has them.
+constexpr std::array kShortRuns{2.55, 2.37, 3.38, 3.15, 2.45, 2.31, 1.94, 3.05, 2.60, 2.48, 2.94, 2.28, 3.03, 3.23};
+/// And beside builds, the first twenty.
+constexpr std::array kShortBusyRuns{4.08, 2.92, 3.04, 2.98, 2.87, 2.86, 3.23, 2.90, 3.04, 2.93,
+                                    2.82, 2.82, 2.74, 2.77, 3.77, 3.25, 3.09, 2.98, 2.83, 2.64};
+
+/// Of 1,000 gates of runs drawn from `pool` against others of it, those that call a run slower.
+int false_alarms(std::span<const double> pool, int results, MeasuredOn measured_on) {
+  std::mt19937_64 random(5);
+  int worse = 0;
+  for (int gate = 0; gate < 1000; ++gate) {
+    std::vector<double> drawn(pool.begin(), pool.end());
+    std::ranges::shuffle(drawn, random);
+    std::vector<ResultFigures> all;
+    for (int k = 0; k <= results; ++k) {
+      all.push_back(result("r", {time_of("step time", std::vector<double>(60, drawn[static_cast<std::size_t>(k)]))}));
+      all.back().measured_on = measured_on;
+    }
+    worse += judge_changes(std::span(all).first(static_cast<std::size_t>(results)), std::span(all).last(1))
+                     .front()
+                     .judgement.verdict == Verdict::fail
+                 ? 1
+                 : 0;
+  }
+  return worse;
+}
+
+TEST(Changes, AFewShortRunsThatHappenToAgreeAccuseNone) {
+  for (const int results : {3, 5}) {
+    EXPECT_LE(false_alarms(kShortRuns, results, MeasuredOn::processors), 20) << results;
+    EXPECT_LE(false_alarms(kShortBusyRuns, results, MeasuredOn::processors), 40) << results;
+  }
+  EXPECT_GT(false_alarms(kShortBusyRuns, 5, MeasuredOn::gpus), 60) << "by their own scatter alone";
+  EXPECT_DOUBLE_EQ(recorded_scatter(MeasuredOn::processors, 0.15), 0.16);
+  EXPECT_DOUBLE_EQ(recorded_scatter(MeasuredOn::processors, 2), 0);
+  EXPECT_DOUBLE_EQ(recorded_scatter(MeasuredOn::processors, 0), 0);
+  EXPECT_GT(recorded_scatter(MeasuredOn::processors, 1), 0.026);
 }
 
 TEST(Changes, FivePercentIsFoundTheMoreOftenTheMoreResults) {

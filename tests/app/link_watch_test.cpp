@@ -125,8 +125,9 @@ TEST(HostWatchTest, ALinkThatFellInTheMiddleFailsItsHostWithTheStage) {
   host.set("class/net/eth0/operstate", "up");
   host.set("class/infiniband/mlx5_2/ports/1/counters/symbol_error", "13");
   watch.look();
-  const nlohmann::json sent = to_json(watch.events());
-  std::vector<HostEvent> events = host_events_from_json(JsonPart(sent));
+  const nlohmann::json sent = JsonType<std::vector<HostEvent>>::write(watch.events());
+  std::vector<HostEvent> events;
+  JsonType<std::vector<HostEvent>>::read(JsonPart(sent), events);
   ASSERT_THAT(events, SizeIs(4));
   EXPECT_EQ(events[0].part, "eth0");
   EXPECT_EQ(events[0].what, "went down");
@@ -188,13 +189,43 @@ TEST(HostWatchTest, AThreadLooksAgainAndAgain) {
   EXPECT_EQ(watch.events().front().what, "went down");
 }
 
-TEST(HostLinks, ALinkThatIsGoneFailsItsHost) {
+/// A folder of /sys that is read while it changes may miss a link that is there.
+TEST(HostWatchTest, ALinkIsGoneIfTwoLooksMissIt) {
   const HostFolder host;
-  const std::vector<std::vector<HostLink>> before{host.links()}, after{{before[0][0]}};
-  const auto judged = judge_host_links({"a"}, before, after);
-  ASSERT_THAT(judged, SizeIs(1));
-  EXPECT_EQ(judged[0].verdict, Verdict::fail);
-  EXPECT_EQ(judged[0].sentence, "mlx5_2 port 1 of a is gone since it was measured");
+  const std::vector<std::vector<HostLink>> before{host.links()};
+  HostWatch watch({host.sys.path(), host.sys.path() / "no-kmsg"}, 0);
+  const auto port = host.sys.path() / "class/infiniband/mlx5_2", aside = host.sys.path() / "aside";
+  std::filesystem::rename(port, aside);
+  const std::vector<std::vector<HostLink>> after{host.links()};
+  watch.look();
+  std::filesystem::rename(aside, port);
+  watch.look();
+  EXPECT_THAT(watch.events(), IsEmpty());
+  std::filesystem::rename(port, aside);
+  watch.look();
+  EXPECT_THAT(watch.events(), IsEmpty());
+  watch.look();
+  watch.look();
+  const std::vector<HostEvent> events = watch.events();
+  ASSERT_THAT(events, SizeIs(1)) << "it is said once";
+  EXPECT_EQ(events[0].part + " " + events[0].what, "mlx5_2 port 1 is gone");
+
+  const std::string name = events[0].host;
+  const auto missed = judge_host_links({name}, before, after);
+  ASSERT_THAT(missed, SizeIs(1));
+  EXPECT_EQ(missed[0].verdict, Verdict::unrated);
+  const auto gone = judge_host_links({name}, before, after, events);
+  ASSERT_THAT(gone, SizeIs(1));
+  EXPECT_EQ(gone[0].verdict, Verdict::fail);
+  EXPECT_THAT(gone[0].sentence, HasSubstr("mlx5_2 port 1 of " + name + " is gone since it was measured (seen "));
+}
+
+TEST(HostWatchTest, ATimeIsThatOfTheWholeLine) {
+  const std::vector<HostEvent> events{
+      {.at_s = 3, .time = "T1", .host = "a", .part = "eth0", .what = "rx_errors_of_a_kind", .stage = {}},
+      {.at_s = 5, .time = "T2", .host = "a", .part = "eth0", .what = "rx_errors", .stage = "steps"}};
+  EXPECT_EQ(when_seen(events, "a", "eth0", {"rx_errors"}), " (seen 5 s after the start, at T2, in the stage steps)");
+  EXPECT_EQ(when_seen(events, "a", "eth0", {"rx"}), "");
 }
 
 TEST(HostLinks, ALinkThatIsWorseThanThoseOfMostHostsIsTold) {

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
@@ -90,23 +89,30 @@ void HostWatch::keep(const std::string& part, std::string what, bool fails) {
 
 void HostWatch::look_at_links() {
   std::vector<HostLink> now = host_links(sources_.sys);
+  std::set<std::string> missed;
   for (const HostLink& was : links_) {
     const auto found = std::ranges::find(now, was.name, &HostLink::name);
     if (found == now.end()) {
-      keep(was.name, "is gone", true);
+      if (missed_.contains(was.name)) {
+        keep(was.name, std::string(kIsGone), true);
+      } else {
+        missed.insert(was.name);
+      }
       continue;
     }
     if (went_down(was, *found)) {
-      keep(was.name, found->up ? "went down and came up again" : "went down", true);
+      keep(was.name, std::string(found->up ? kCameUpAgain : kWentDown), true);
     } else if (!was.up && found->up) {
       keep(was.name, "came up", false);
     }
-    for (const auto& [name, value] : found->errors) {
-      const auto same = std::ranges::find(was.errors, name, &std::pair<std::string, std::int64_t>::first);
-      if (same == was.errors.end() || value <= same->second) continue;
-      if (counted_.insert(was.name + ' ' + name).second) keep(was.name, name, false);
+    for (const auto& [name, more] : more_errors(was, *found)) {
+      if (more > 0 && counted_.insert(was.name + ' ' + name).second) keep(was.name, name, false);
     }
   }
+  for (const HostLink& was : links_) {
+    if (missed.contains(was.name)) now.push_back(was);
+  }
+  missed_ = std::move(missed);
   links_ = std::move(now);
 }
 
@@ -116,33 +122,6 @@ void HostWatch::look_at_log() {
     if (number > last_record_) keep(kKernelLogRule, line, kernel_trouble(line) == KernelTrouble::fails);
   }
   last_record_ = log.last;
-}
-
-nlohmann::json to_json(const std::vector<HostEvent>& events) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const HostEvent& event : events) {
-    all.push_back({{"at_s", event.at_s},
-                   {"time", event.time},
-                   {"host", event.host},
-                   {"part", event.part},
-                   {"what", event.what},
-                   {"fails", event.fails}});
-  }
-  return all;
-}
-
-std::vector<HostEvent> host_events_from_json(const JsonPart& json) {
-  std::vector<HostEvent> events;
-  for (const JsonPart& one : json.list()) {
-    events.push_back({.at_s = one.at("at_s").number(),
-                      .time = one.at("time").text(),
-                      .host = one.at("host").text(),
-                      .part = one.at("part").text(),
-                      .what = one.at("what").text(),
-                      .fails = one.at("fails").flag(),
-                      .stage = {}});
-  }
-  return events;
 }
 
 void name_stages(std::vector<HostEvent>& events, const std::vector<Stage>& stages, double watch_began_s) {
@@ -161,6 +140,7 @@ std::vector<HostEvent> begin_or_end_watch(bool watches) {
     return {};
   }
   here.watch->look();
+  here.watch->look();  // whether a link that the last look missed is gone
   std::vector<HostEvent> events = here.watch->events();
   here.watch.reset();
   return events;
@@ -178,7 +158,7 @@ std::vector<std::string> told_of_this_host() {
     sentences.push_back((event.part == kKernelLogRule
                              ? fmt::format("the kernel of {} wrote: {}", event.host, event.what)
                              : fmt::format("{} of {} {}", event.part, event.host, event.what)) +
-                        when_seen(events, event.host, event.part, event.what));
+                        when_seen(events, event.host, event.part, {event.what}));
   }
   return sentences;
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -13,7 +12,6 @@
 #include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
 #include "app/acceptance/stage_clock.h"
-#include "app/console/json_part.h"
 
 namespace fsdpbench::app {
 
@@ -57,14 +55,11 @@ class HostWatch {
   std::vector<HostLink> links_;
   KernelLogReader log_;
   std::int64_t last_record_ = -1;
+  std::set<std::string> missed_;   // links that the last look missed: the next one tells whether they are gone
   std::set<std::string> counted_;  // counters of links whose first error is an event already
   std::vector<HostEvent> events_;
   std::thread thread_;  // last: it uses all of the above
 };
-
-/// Between ranks.
-nlohmann::json to_json(const std::vector<HostEvent>& events);
-std::vector<HostEvent> host_events_from_json(const JsonPart& json);
 
 /// Names the stage of each event; `watch_began_s`: when the watches began, by the clock of `stages`.
 void name_stages(std::vector<HostEvent>& events, const std::vector<Stage>& stages, double watch_began_s);

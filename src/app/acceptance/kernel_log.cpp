@@ -156,7 +156,7 @@ std::vector<Judgement> judge_kernel_logs(const std::vector<std::string>& hosts, 
     for (const auto& [number, line] : after[rank].lines) {
       if (number <= before[rank].last) continue;
       worst = std::max(worst, kernel_trouble(line));
-      said += (said.empty() ? "" : "; ") + line + when_seen(events, host, kKernelLogRule, line);
+      said += (said.empty() ? "" : "; ") + line + when_seen(events, host, kKernelLogRule, {line});
     }
     if (worst == KernelTrouble::none) continue;
     add(worst == KernelTrouble::fails ? Verdict::fail : Verdict::unrated,

@@ -93,10 +93,19 @@ bool went_down(const HostLink& before, const HostLink& after) {
   return (before.up && (!after.up || changes > 0)) || changes > 1;  // one change of a link that was down: it came up
 }
 
+std::vector<std::pair<std::string, std::int64_t>> more_errors(const HostLink& before, const HostLink& after) {
+  std::vector<std::pair<std::string, std::int64_t>> more;
+  for (const auto& [name, value] : after.errors) {
+    const auto same = std::ranges::find(before.errors, name, &std::pair<std::string, std::int64_t>::first);
+    if (same != before.errors.end()) more.emplace_back(name, std::max<std::int64_t>(0, value - same->second));
+  }
+  return more;
+}
+
 std::string when_seen(const std::vector<HostEvent>& events, const std::string& host, const std::string& part,
-                      const std::string& what) {
+                      std::initializer_list<std::string_view> whats) {
   const auto seen = std::ranges::find_if(events, [&](const HostEvent& event) {
-    return event.host == host && event.part == part && event.what.starts_with(what);
+    return event.host == host && event.part == part && std::ranges::find(whats, event.what) != whats.end();
   });
   if (seen == events.end()) return {};
   return fmt::format(" (seen {:.0f} s after the start, at {}{})", seen->at_s, seen->time,
@@ -167,11 +176,7 @@ std::vector<WatchedLink> watched_links(const std::vector<std::string>& hosts,
       const HostLink* const was = link_named(before[rank], link.name);
       if (was == nullptr) continue;
       watched.changes = std::max<std::int64_t>(0, link.downs - was->downs);
-      for (const auto& [name, value] : link.errors) {
-        const auto same = std::ranges::find(was->errors, name, &std::pair<std::string, std::int64_t>::first);
-        if (same != was->errors.end())
-          watched.more_errors.emplace_back(name, std::max<std::int64_t>(0, value - same->second));
-      }
+      watched.more_errors = more_errors(*was, link);
     }
   }
   return all;
@@ -210,9 +215,16 @@ std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
           if (hosts[r] == host) j.ranks.push_back(static_cast<int>(r));
         }
       };
-      const auto seen = [&, &host = host](const std::string& what) { return when_seen(events, host, link.name, what); };
+      const auto seen = [&, &host = host](std::initializer_list<std::string_view> whats) {
+        return when_seen(events, host, link.name, whats);
+      };
       if (link_named(after[rank], link.name) == nullptr) {
-        add(Verdict::fail, "is gone since it was measured" + seen("is gone"));
+        const std::string gone = seen({kIsGone});
+        if (gone.empty()) {
+          add(Verdict::unrated, "was missed by the last look; no other look missed it");
+        } else {
+          add(Verdict::fail, "is gone since it was measured" + gone);
+        }
         continue;
       }
       const Peers& of = peers[link.name];
@@ -223,13 +235,12 @@ std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
       if (const double usual = of.usual(); link.up && link.gbit_per_s > 0 && link.gbit_per_s < usual) {
         tell(fmt::format("has {:g} Gbit/s, and most hosts have {:g}", link.gbit_per_s, usual));
       }
-      for (const auto& [name, value] : link.errors) {
-        if (was == nullptr) break;
-        const auto same = std::ranges::find(was->errors, name, &std::pair<std::string, std::int64_t>::first);
-        if (same == was->errors.end() || value <= same->second) continue;
-        tell(fmt::format("counted {} more {} while it was measured{}", value - same->second, name, seen(name)));
+      if (was != nullptr) {
+        for (const auto& [name, more] : more_errors(*was, link)) {
+          if (more > 0) tell(fmt::format("counted {} more {} while it was measured{}", more, name, seen({name})));
+        }
       }
-      const std::string fell = seen("went down");
+      const std::string fell = seen({kWentDown, kCameUpAgain});
       if (!fell.empty() || (was != nullptr && went_down(*was, link))) {
         add(Verdict::fail,
             fmt::format("went down while it was measured{}{}{}", fell, told.empty() ? "" : "; it ", told));

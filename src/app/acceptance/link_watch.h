@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,8 @@ std::vector<HostLink> host_links_from_json(const JsonPart& json);
 
 /// Whether a link fell between two looks; it may have come up again.
 bool went_down(const HostLink& before, const HostLink& after);
+/// By how much the counters that both looks have rose in between, by name; 0 for one that was set back.
+std::vector<std::pair<std::string, std::int64_t>> more_errors(const HostLink& before, const HostLink& after);
 
 /// Something that happened to a host's links or in its kernel's log while it was measured.
 struct HostEvent {
@@ -44,10 +48,14 @@ struct HostEvent {
   bool fails = false;
   std::string stage;  ///< that was measured then; empty: none, or it is not known
 };
-/// " (seen 47 s after the start, at 2026-11-25T14:03:07Z, while pairs were …)": of the first of `events` with that
-/// host, part and what begins so; empty: there is none.
+inline constexpr std::string_view kIsGone = "is gone";
+inline constexpr std::string_view kWentDown = "went down";
+inline constexpr std::string_view kCameUpAgain = "went down and came up again";
+
+/// " (seen 47 s after the start, at 2026-11-25T14:03:07Z, in the stage pairs)": of the first of `events` with that host,
+/// part and one of `whats`; empty: there is none.
 std::string when_seen(const std::vector<HostEvent>& events, const std::string& host, const std::string& part,
-                      const std::string& what);
+                      std::initializer_list<std::string_view> whats);
 
 /// One link of one host, before and after: as result files have it.
 struct WatchedLink {
@@ -64,8 +72,8 @@ std::vector<WatchedLink> watched_links(const std::vector<std::string>& hosts,
 inline constexpr const char* kHostLinkRule = "host links";
 
 /// `before` and `after`: by rank, or of rank 0 only; each host is judged once. A link that went down meanwhile fails,
-/// also if only `events` show it, and so does one that is gone; the sentence has when it was seen. Told, and unrated,
-/// are: an error counter that rose; a link that is down, or slower, where the link of this name of most hosts is not.
+/// also if only `events` show it, and so does one of which `events` have that it is gone; the sentence has when it was
+/// seen. Told, and unrated, are: a link that only the last look misses; an error counter that rose; a link that is down, or slower, where the link of this name of most hosts is not.
 /// Nothing where there is no link.
 std::vector<accept::Judgement> judge_host_links(const std::vector<std::string>& hosts,
                                                 const std::vector<std::vector<HostLink>>& before,

@@ -157,12 +157,14 @@ HostsNow state_of_hosts(Job& job) {
   HostsNow all;
   const std::vector<HostEvent> events = begin_or_end_watch(job.session().placement().local_rank == 0);
   const nlohmann::json mine{
-      {"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}, {"events", to_json(events)}};
+      {"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}, {"events", JsonType<std::vector<HostEvent>>::write(events)}};
   for (const std::string& text : launch::gather(job.session().control(), "links", json_line(mine))) {
     const nlohmann::json theirs = parse_json(text);
     all.links.push_back(host_links_from_json(JsonPart(theirs).at("links")));
     all.logs.push_back(kernel_log_from_json(JsonPart(theirs).at("kernel_log")));
-    for (HostEvent& event : host_events_from_json(JsonPart(theirs).at("events"))) all.events.push_back(std::move(event));
+    std::vector<HostEvent> events_there;
+    JsonType<std::vector<HostEvent>>::read(JsonPart(theirs).at("events"), events_there);
+    std::ranges::move(events_there, std::back_inserter(all.events));
   }
   return all;
 }
