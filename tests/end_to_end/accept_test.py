@@ -223,6 +223,30 @@ class Accept(Program):
         self.assertEqual(ras.asked, 1)
         self.assertIn("expected HOST, HOST:PORT", self.error("accept", "cpu", "--ras", "here:x"))
 
+    def test_nccls_ras_is_asked_when_a_rank_is_killed(self) -> None:
+        ras = watch_test.Ras([[8, None]])
+        self.addCleanup(ras.close)
+        port = free_port()
+        arguments = [program.PROGRAM, "accept", "cpu", *sets(*[key for key in EMULATED if "mesh" not in key]), "--full",
+                     "--budget", "600s", "--ras", ras.name, "--out", "out"]
+        first, second = [subprocess.Popen(arguments, text=True, cwd=self.folder, stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT,
+                                          env=environment(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,
+                                                          MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in range(2)]
+        for process in (first, second):
+            self.addCleanup(process.kill)
+        for line in first.stdout:
+            if "matrix products" in line:
+                break
+        second.kill()
+        said = first.communicate(timeout=PATIENCE_S)[0]
+        second.communicate()
+        self.assertEqual(first.returncode, 5, said)
+        self.assertEqual(ras.asked, 1)
+        [finding] = json.loads((self.folder / "out/result.json").read_text())["findings"]
+        self.assertIn("rank 1", finding["part"])
+        self.assertIn(f"NCCL's RAS ({ras.name}) says: ", finding["evidence"])
+
     def test_a_rank_whose_environment_differs_is_named(self) -> None:
         # Seven ranks are wanted and three come, so that it ends with the inventory.
         profile = self.write("more.toml", 'version = 1\nfabric = "more"\nrun = "quickstart"\nranks = 7\nmatrix = 64\n')
