@@ -252,16 +252,16 @@ void widen_unseen(double scatter, Change& c) {
 double most_taken(std::span<const ResultFigures> results) {
   double most = 0;
   for (const ResultFigures& result : results) most = std::max(most, result.others_share);
-  return std::min(most, 0.99);
+  return most;
 }
 
 /// Times may have been shorter, and rates higher, by what other programs took.
 void widen(double before_taken, double now_taken, Change& c) {
   if (c.evidence == ChangeEvidence::counted || c.evidence == ChangeEvidence::numbers) return;
-  const double before = 1 - before_taken, now = 1 - now_taken;
-  c.low *= c.higher_is_better ? before : now;
-  c.high /= c.higher_is_better ? now : before;
-  c.at_most /= before;
+  const double before = most_slowed(before_taken), now = most_slowed(now_taken);
+  c.low /= c.higher_is_better ? before : now;
+  c.high *= c.higher_is_better ? now : before;
+  c.at_most *= before;
 }
 
 /// Fills verdict and sentence from ratio, interval and evidence, which is of so many `earlier` results (or runs of
@@ -331,6 +331,11 @@ std::string_view to_string(ChangeEvidence evidence) {
     case ChangeEvidence::none: return "nothing";
   }
   return {};
+}
+
+double most_slowed(double others_share) {
+  constexpr double kHalf = 0.5, kSlices = 1000;
+  return others_share > kHalf ? kSlices : 1 / (1 - others_share);
 }
 
 double unseen_scatter(MeasuredOn measured_on, double seconds) {

@@ -76,6 +76,12 @@ struct Change {
   std::vector<std::string> left_out;  ///< as in BaselineFigure
 };
 
+/// How many times as long CPU ranks may have taken because other programs took this share of the processors. Up to a
+/// half each rank still has a processor when it wants one, or soon, and loses no more than that share. Beyond, a rank
+/// whose peer has lost its processor waits for whole time slices: small collectives were measured to take 100 to 300
+/// times as long at a share of 0.9 (profiles/recorded/accept/2026-11-26-gates.txt), so 1,000 is returned.
+double most_slowed(double others_share);
+
 /// By what factor two results of an unchanged machine may differ where fewer than three earlier ones are there to show
 /// it; `seconds`: of measurement in the shorter of the two, 0 if that is not known. 1 on a computed clock.
 ///
@@ -114,7 +120,7 @@ inline constexpr double kChangeThreshold = 0.05;
 ///   of short runs, which counts as three results more. A part of another figure neither lends nor fails: the whole
 ///   does.
 /// What other programs took of the processors widens every interval: without them a figure could have been better by
-/// 1 / (1 - that share), before and now.
+/// most_slowed() of that share, before and now.
 /// - runs: likewise, of the runs of one result on each side.
 /// - samples: metrics::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real. Samples and
 /// intervals know nothing of how results scatter from run to run, so these intervals are widened on both sides by

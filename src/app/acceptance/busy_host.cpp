@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "accept/regression.h"
 #include "app/machine/other_work.h"
 
 namespace fsdpbench::app {
@@ -47,7 +48,8 @@ double host_may_be_faster(const AcceptanceMeasurements& measured) {
 }
 
 double may_be_faster(const AcceptanceMeasurements& measured) {
-  return measured.on_processors ? host_may_be_faster(measured) : 1;
+  if (!measured.on_processors || measured.others_share < kQuietShare) return 1;
+  return accept::most_slowed(measured.others_share);
 }
 
 void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judgements, std::vector<Finding>& findings) {
