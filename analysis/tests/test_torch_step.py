@@ -29,6 +29,11 @@ class Line(unittest.TestCase):
                          "step 101.0 ms over 50 steps; waits for gathers 21.5 ms; waits for reductions 5.5 ms; "
                          "rank 1 is late: it waits 4.0 ms, the others 50.0 ms")
 
+    def test_waits_in_the_jobs_own_collectives_count(self) -> None:
+        self.assertEqual(line_of({0: Times(100, 4, 1, 60), 1: Times(101, 3, 1, 2)}, 50, 2),
+                         "step 101.0 ms over 50 steps; waits for gathers 3.5 ms; waits for reductions 1.0 ms; waits for own "
+                         "collectives 31.0 ms; rank 1 is late: it waits 6.0 ms, the others 65.0 ms")
+
     def test_of_ranks_that_have_said_nothing_and_waits_that_are_not_seen(self) -> None:
         self.assertEqual(line_of({0: Times(100, None, 1)}, 4, 3), "step 100.0 ms over 4 steps; waits for reductions 1.0 ms; "
                                                                   "2 ranks have said nothing")

@@ -173,9 +173,28 @@ class RowStep : public metrics::StepFacts {
     const std::int64_t launched = launched_ns(rank_, row);
     if (const auto blocked = blocked_before(launched)) return of_wait(*blocked);
     if (launched <= first_launch_) return Cause::host_bound;  // nothing could be launched before the step began
+    if (host_waited_for(i) >= 0) return Cause::host_bound;    // it went on as soon as it could
     const bool gathers = ops_[static_cast<std::size_t>(i)].kind == schedule::OpKind::all_gather;
     const bool behind = !computes_on_host_ && host_behind(launched);
     return !gathers || behind ? Cause::host_bound : Cause::late_prefetch;
+  }
+
+  /// A host that computes itself is blocked by the collectives of its loop, which sums its tokens or its loss over all
+  /// ranks: the one that ended last before it launched this one, if it only copied in between, and for less time than
+  /// it was blocked.
+  int host_waited_for(int i) const override {
+    if (!computes_on_host_ || device(row_at(i)).kind != Activity::collective) return -1;
+    const std::int64_t launched = launched_ns(rank_, row_at(i));
+    const auto end_of = [&](int other) { return device(row_at(other)).end_ns; };
+    for (auto at = std::ranges::upper_bound(by_end_, launched, {}, end_of); at != by_end_.begin(); --at) {
+      const DeviceRow& before = device(row_at(*(at - 1)));
+      if (before.kind == Activity::computation) return -1;
+      if (*(at - 1) == i || before.kind != Activity::collective) continue;
+      const Purpose purpose = purpose_of(*(at - 1));
+      const bool of_loop = purpose != Purpose::parameters && purpose != Purpose::gradients;
+      return of_loop && launched - before.end_ns <= before.end_ns - before.begin_ns ? *(at - 1) : -1;
+    }
+    return -1;
   }
 
   bool at_boundary(int i, bool) const override {

@@ -307,8 +307,10 @@ class Blame {
 
   Cause cause_of_copy(int i) const { return view_.op(i).is_transfer() ? Cause::pcie : Cause::copy; }
 
-  /// The host issued op i only after it had waited for a copy to its memory, which is no fault of the host's; else -1.
+  /// The host issued op i only after it had waited for data, by a copy to its memory or where it computes itself, which
+  /// is no fault of the host's; else -1.
   int host_waited_for_data(int i) const {
+    if (const int told = facts_.host_waited_for(i); told >= 0) return view_.record(told).end_ns > low_ ? told : -1;
     const int last = view_.host_blocked_before(i);
     if (last < 0 || view_.record(last).end_ns <= low_) return -1;
     // Of several such waits in a row, one a unit, the host went on after the copy that came last.

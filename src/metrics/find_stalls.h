@@ -67,6 +67,9 @@ class StepFacts {
   virtual std::int64_t issued_until(int i) const = 0;
   /// Why it was no sooner.
   virtual Cause why_issued_late(int i) const = 0;
+  /// The op whose end the host had waited for before it issued op i, where the records tell it and no op of the host
+  /// does; -1: none.
+  virtual int host_waited_for(int) const { return -1; }
   /// Collective i has nothing beside it, being at an end of the step. `last_ops`: no forward or backward follows.
   virtual bool at_boundary(int i, bool last_ops) const = 0;
   /// The policy prefetches in backward, so a gather that was not prefetched was refused.

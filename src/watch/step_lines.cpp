@@ -34,9 +34,10 @@ std::string add_step_line(JobView& job, const json& line) {
   job.world = std::max(job.world, static_cast<int>(*ranks));
   if (std::string host = text_in(line, "host"); !host.empty()) view.host = std::move(host);
   view.heard.add(*ended_ns);
-  const double gathers_ms = milliseconds(line, "gathers_ms"), reductions_ms = milliseconds(line, "reductions_ms");
-  const double waits_ms =
-      gathers_ms < 0 && reductions_ms < 0 ? -1 : std::max(0.0, gathers_ms) + std::max(0.0, reductions_ms);
+  double waits_ms = -1;  // no hook saw any
+  for (const char* const of : {"gathers_ms", "reductions_ms", "own_ms"}) {
+    if (const double ms = milliseconds(line, of); ms >= 0) waits_ms = std::max(0.0, waits_ms) + ms;
+  }
   add_step(view, {*number, *ended_ns, step_ms, waits_ms});
   return {};
 }

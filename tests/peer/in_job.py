@@ -6,6 +6,7 @@ timed with step(), and what they say is printed and checked: who is late, where 
 
 import argparse
 import contextlib
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -46,6 +47,10 @@ CASES = {
     "accelerate-fsdp2": case("accelerate2", accumulate=2),
     "accelerate-fsdp1-late": case("accelerate1", late=0, accumulate=2),
     "accelerate-fsdp2-late": case("accelerate2", late=1, accumulate=2),
+    "torchtitan": case("torchtitan"),
+    "torchtitan-hsdp": case("torchtitan", ranks=4, **profiled.MESH),
+    "torchtitan-late": case("torchtitan", late=1),
+    "torchtitan-accumulation": case("torchtitan", accumulate=2, checkpoint=True),
     "accumulation": case("fsdp2", accumulate=2),
     "checkpointing": case("fsdp2", checkpoint=True),
 }
@@ -118,8 +123,29 @@ class AcceleratedJob(Job):
         return self.accelerator.profile(ProfileKwargs(activities=["cpu"], schedule_option=plan, on_trace_ready=handler))
 
 
+class TitanJob(Job):
+    """torchtitan's Trainer, its data and its loop's step."""
+
+    def __init__(self, name, rank, address):
+        self.spec, self.rank = CASES[name], rank
+        ranks = self.spec["ranks"]
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks))
+        engines.join_job(rank, ranks, address)
+        import titan_job
+        self.trainer = titan_job.trainer_of(os.path.dirname(address.removeprefix("file://")), self.spec["accumulate"],
+                                            self.spec["checkpoint"], self.spec["keys"].get("mesh.replicate", 1))
+        self.batches = self.trainer.batch_generator(self.trainer.dataloader)
+
+    def train(self):
+        if self.spec["late"] == self.rank:
+            time.sleep(LATE_S)
+        self.trainer.step += 1
+        self.trainer.train_step(self.batches)
+
+
 def job_of(name, rank, address):
-    kind = AcceleratedJob if CASES[name]["preset"].startswith("accelerate") else Job
+    preset = CASES[name]["preset"]
+    kind = AcceleratedJob if preset.startswith("accelerate") else TitanJob if preset == "torchtitan" else Job
     return kind(name, rank, address)
 
 
@@ -181,12 +207,25 @@ def check(name, folder):
         assert f"rank {spec['late']} " in said, said
 
 
+VERSIONS = {"accelerate": "1.", "torchtitan": "0.3"}  # what it begins with; titan_job.py says how to install it
+
+
+def has(package, version):
+    try:
+        return importlib.metadata.version(package).startswith(version)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
 def main():
     parser = argparse.ArgumentParser(description="fsdpbench.torch in real jobs.")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be given several times")
     parser.add_argument("--cost", action="store_true", help="what step() costs, instead")
     arguments = parser.parse_args()
     for name in arguments.case or CASES:
+        if missing := [package for package, version in VERSIONS.items() if name.startswith(package) and not has(package, version)]:
+            print(f"{name}: skipped, {missing[0]} {VERSIONS[missing[0]]} is not installed", flush=True)
+            continue
         print(name, flush=True)
         with tempfile.TemporaryDirectory() as folder:
             mp.spawn(cost if arguments.cost else work, args=(name, f"file://{folder}/store", folder), nprocs=CASES[name]["ranks"])

@@ -66,11 +66,11 @@ TEST(InspectorTest, EachWrongValueIsRefused) {
 TEST(StepLinesTest, ALineIsAStepOfARank) {
   JobView job;
   const json line = json::parse(
-      R"({"fsdpbench_step":12,"rank":1,"ranks":4,"host":"a","ended_ns":1795624223861210050,"step_ms":105.5,"gathers_ms":4,"reductions_ms":2.5})");
+      R"({"fsdpbench_step":12,"rank":1,"ranks":4,"host":"a","ended_ns":1795624223861210050,"step_ms":105.5,"gathers_ms":4,"reductions_ms":2.5,"own_ms":1})");
   ASSERT_EQ(add_step_line(job, line), "");
   EXPECT_EQ(job.world, 4);
   EXPECT_EQ(job.ranks.at(1).host, "a");
-  EXPECT_EQ(job.ranks.at(1).steps.back().waits_ms, 6.5);
+  EXPECT_EQ(job.ranks.at(1).steps.back().waits_ms, 7.5);
   for (const char* key : {"rank", "ranks", "ended_ns", "step_ms", "fsdpbench_step"}) {
     json wrong = line;
     wrong[key] = "x";

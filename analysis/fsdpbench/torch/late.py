@@ -17,10 +17,11 @@ class Times:
     step_ms: float
     gathers_ms: Optional[float]
     reductions_ms: Optional[float]
+    own_ms: Optional[float] = None  # the job's own collectives
 
     @property
     def waits_ms(self) -> float:
-        return (self.gathers_ms or 0) + (self.reductions_ms or 0)
+        return (self.gathers_ms or 0) + (self.reductions_ms or 0) + (self.own_ms or 0)
 
 
 def late_rank(ranks: Mapping[int, Times]) -> Optional[int]:
@@ -38,7 +39,7 @@ def line_of(ranks: Mapping[int, Times], steps: int, expected: int) -> str:
     """Of the slowest rank's step, the median waits, and the late rank with what it costs the others."""
     step = max(times.step_ms for times in ranks.values())
     parts = [f"step {step:.1f} ms over {steps} steps"]
-    for name, of in (("gathers", "gathers_ms"), ("reductions", "reductions_ms")):
+    for name, of in (("gathers", "gathers_ms"), ("reductions", "reductions_ms"), ("own collectives", "own_ms")):
         waits = [getattr(times, of) for times in ranks.values() if getattr(times, of) is not None]
         if waits:
             parts.append(f"waits for {name} {statistics.median(waits):.1f} ms")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import threading
@@ -62,10 +63,10 @@ class _Timer:
         spent: Dict[str, float] = {}
         for kind, first, last in found:
             spent[kind] = spent.get(kind, 0.0) + self.clock.ms(first, last)
-        return Times(self.clock.ms(begin, end), spent.get(waits.GATHERS), spent.get(waits.REDUCTIONS))
+        return Times(self.clock.ms(begin, end), spent.get(waits.GATHERS), spent.get(waits.REDUCTIONS), spent.get(waits.OWN))
 
     def _line(self, steps: List[Times]) -> None:
-        mine = Times(_mean([one.step_ms for one in steps]), _mean([one.gathers_ms for one in steps]), _mean([one.reductions_ms for one in steps]))
+        mine = Times(*(_mean([getattr(one, of.name) for one in steps]) for of in dataclasses.fields(Times)))
         self.lines += 1
         rank, ranks = rank_and_ranks()
         if ranks == 1 or not torch.distributed.is_initialized():
@@ -73,7 +74,7 @@ class _Timer:
             return
         store = torch.distributed.distributed_c10d._get_default_store()
         key = f"fsdpbench/step/{self.lines}/"
-        store.set(f"{key}{rank}", json.dumps([mine.step_ms, mine.gathers_ms, mine.reductions_ms]))
+        store.set(f"{key}{rank}", json.dumps(dataclasses.astuple(mine)))
         if rank == 0:
             threading.Thread(target=_collect, args=(store, key, ranks, len(steps)), daemon=True, name="fsdpbench-step").start()
 
@@ -124,7 +125,7 @@ def _give_up(error: BaseException) -> None:
 
 class step:
     """`with fsdpbench.torch.step():` around each optimizer step. Every so many steps rank 0 says one line: the step, the
-    waits for gathers and reductions, and the rank for which the others wait.
+    waits for gathers, reductions and its own collectives, and the rank for which the others wait.
 
     every: steps from one line to the next; the first call's counts.
 

@@ -1,4 +1,5 @@
-"""Where a step waits for gathers and reductions: hooks around what PyTorch's FSDP1, FSDP2 and DDP do.
+"""Where a step waits for gathers, reductions and the job's own collectives: hooks around what PyTorch's FSDP1, FSDP2 and
+DDP do, and around the collectives of torch.distributed, as a loop that sums its tokens or its loss calls them.
 
 A span is a pair of marks: of the host's clock, or CUDA events in the stream that computes. Nothing is waited for here. On
 CPUs a collective blocks the host, so that the call itself is the wait. On GPUs the stream waits where FSDP tells it to.
@@ -12,7 +13,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-GATHERS, REDUCTIONS = "gathers", "reductions"
+GATHERS, REDUCTIONS, OWN = "gathers", "reductions", "own collectives"
+_COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "broadcast",
+                "all_to_all", "all_to_all_single", "barrier")
 
 
 class HostClock:
@@ -56,7 +59,8 @@ class Spans:
     def around(self, kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if not self.on or self._depth:
+            # What is compiled is left alone: a mark would break its graph.
+            if torch.compiler.is_compiling() or not self.on or self._depth:
                 return original(*args, **kwargs)
             self._depth += 1
             begin = self.clock.mark()
@@ -97,6 +101,13 @@ def install(spans: Spans) -> List[Tuple[Any, str, Any]]:
         hook(_runtime_utils, "_reduce_grad", REDUCTIONS)
         hook(_runtime_utils, "_reduce_grad_no_shard", REDUCTIONS)
         hook(_runtime_utils, "_post_backward_final_callback", REDUCTIONS)
+    except ImportError:
+        pass
+    for name in _COLLECTIVES:
+        hook(torch.distributed, name, OWN)
+    try:
+        from torch.distributed import _functional_collectives
+        hook(_functional_collectives, "wait_tensor", OWN)
     except ImportError:
         pass
     _hook_ddp(spans, replaced)

@@ -55,10 +55,7 @@ class Writer:
         """A step that has ended."""
         line = {"fsdpbench_step": number, "rank": self.rank, "ranks": self.ranks, "host": self.host,
                 "ended_ns": time.time_ns(), "step_ms": times.step_ms}
-        if times.gathers_ms is not None:
-            line["gathers_ms"] = times.gathers_ms
-        if times.reductions_ms is not None:
-            line["reductions_ms"] = times.reductions_ms
+        line |= {name: ms for name in ("gathers_ms", "reductions_ms", "own_ms") if (ms := getattr(times, name)) is not None}
         self.steps.write(json.dumps(line) + "\n")
 
     def dump(self, ended: bool = False) -> None:
