@@ -52,6 +52,7 @@ class Run(Record):
     checkpoint_cost: Optional[CheckpointCost] = field("object", "CheckpointCost", "", "what checkpoints cost; only those that were followed by steps count")
     collectives: Records[Collective] = field("list of object", "Collective", "", "each collective of the schedule")
     exposed_intervals: Records[CauseInterval] = field("list of object", "CauseInterval", "", "when each cause held computation up, in one step of median length")
+    critical_path: Optional[CriticalPath] = field("object", "CriticalPath", "", "the chain of work that decided how long steps were; absent where `causes` is")
     simulation: Optional[JitterSpread] = field("object", "JitterSpread", "", "how steps scatter; only in simulations with jitter")
     prediction: Optional[Prediction] = field("object", "Prediction", "", "how sure the step time is; only in simulations")
     steps: Optional[Steps] = field("object", "Steps", "", "Every measured step.")
@@ -201,6 +202,7 @@ class Memory(Record):
     reserved_bytes: int = field("whole number", "", "B", "memory that its pool reserved")
     estimated_peak_bytes: BytesByCategory = field("object", "BytesByCategory", "B", "peak that the schedule predicts")
     device_bytes: Optional[int] = field("whole number", "", "B", "memory of the simulated GPU")
+    fits: Optional[bool] = field("true or false", "", "", "whether the training fits into it: under PyTorch's allocator if that is known, else what its pool reserved")
     caching_allocator: Optional[CachingAllocator] = field("object", "CachingAllocator", "", "the same training's memory under PyTorch's allocator; only of simulations on a cluster")
     timeline: MemoryTimeline = field("object", "MemoryTimeline", "", "live bytes over one step")
     peak_at: MemoryAtPeak = field("object", "MemoryAtPeak", "", "what is alive at the peak")
@@ -420,6 +422,34 @@ class CauseInterval(Record):
     cause: str = field("text", "", "", "name of the cause, or `jitter`")
 
 
+class CriticalPath(Record):
+    """The chain of kernels, collectives, copies and host work that decided how long steps were."""
+
+    ranks: Records[PathRank] = field("list of object", "PathRank", "", "ranks on the path, the most first; their `ms` add up to the mean step of the slowest rank")
+    step: int = field("whole number", "", "", "number of the step of median length, which `segments` is of")
+    segments: Records[PathSegment] = field("list of object", "PathSegment", "", "the path of that step in order of time; together exactly the step")
+
+
+class PathRank(Record):
+    """What one rank has of the critical path."""
+
+    rank: int = field("whole number", "", "", "number of the rank")
+    ms: float = field("number", "", "ms", "its part of the path, mean over steps")
+    share_pct: float = field("number", "", "%", "share of the path")
+    kinds_ms: Dict[str, float] = field("map of number", "", "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank whose records are missing, or for a processor core), `unknown`")
+
+
+class PathSegment(Record):
+    """Neighbours on the critical path that are of one rank and kind."""
+
+    rank: int = field("whole number", "", "", "number of the rank")
+    kind: str = field("text", "", "", "as in `kinds_ms`")
+    begin_us: float = field("number", "", "us", "since the step began")
+    us: float = field("number", "", "us", "how long it is")
+    parts: int = field("whole number", "", "", "how many ops, rows of a trace and gaps it is made of")
+    row: Optional[str] = field("text", "", "", "the op or row that has most of it, or that began after it")
+
+
 class JitterSpread(Record):
     """How the steps of a simulation with jitter scatter."""
 
@@ -564,6 +594,7 @@ class Acceptance(Record):
     settings: Any = field("any", "", "", "what was set: sizes of the profile, and `config` with every key of its run; gates compare it")
     judgements: Records[Judgement] = field("list of object", "Judgement", "", "judgements in the order of the stages")
     findings: Records[Finding] = field("list of object", "Finding", "", "parts that are to blame, then those that were slow for a while")
+    meanwhile: List[str] = field("list of text", "", "", "when a rank was lost: what happened to the host of rank 0, and what NCCL's RAS said of the job")
     device_rates_flops_per_s: List[List[float]] = field("list of list of number", "", "FLOP/s", "rates of computation in each round, by rank")
     memory_rates_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "rates of memory in each round, by rank; bytes read and written")
     node_rates: Optional[NodeRates] = field("object", "NodeRates", "", "memory of hosts, copies to and from GPUs, launches of kernels, disks")
@@ -573,6 +604,7 @@ class Acceptance(Record):
     others_share: float = field("number", "", "", "share of the busiest host's processors that other programs took meanwhile, as a fraction")
     transports: List[str] = field("list of text", "", "", "what carried the bytes of each rank; empty: it does not know")
     host_links: Records[HostLink] = field("list of object", "HostLink", "", "links of the hosts, before and after")
+    host_events: Records[HostEvent] = field("list of object", "HostEvent", "", "what happened to links of hosts and in their kernels' logs meanwhile")
     scales: Records[Scale] = field("list of object", "Scale", "", "collectives of the most frequent unit, in groups of ranks")
     lateness: Optional[LatenessReport] = field("object", "LatenessReport", "", "waiting and moving bytes; absent if no rank was compared")
     arms: Arms = field("object", "Arms", "", "Parts of a step, alone and together.")
@@ -688,6 +720,18 @@ class HostLink(Record):
     gbit_per_s: float = field("number", "", "Gbit/s", "its rate; 0: not known")
     changes: int = field("whole number", "", "", "how often it went down or came up meanwhile")
     more_errors: Dict[str, int] = field("map of whole number", "", "", "errors that were counted meanwhile, by the name of their counter")
+
+
+class HostEvent(Record):
+    """What happened to a host while it was measured."""
+
+    host: str = field("text", "", "", "its name")
+    part: str = field("text", "", "", "`eth0`, `mlx5_2 port 1`, `kernel log`")
+    what: str = field("text", "", "", "`went down`, `went down and came up again`, `came up`, `is gone`, the counter that rose for the first time, or the line of the log")
+    fails: bool = field("true or false", "", "", "whether its host fails for it")
+    at_s: float = field("number", "", "s", "when it was seen, after the start; a look every second")
+    time: str = field("text", "", "", "likewise by the clock of its host, UTC")
+    stage: Optional[str] = field("text", "", "", "that was measured then")
 
 
 class Scale(Record):
@@ -958,7 +1002,7 @@ class TraceExplanation(Record):
     step: JobStepMean = field("object", "JobStepMean", "", "parts of the step, means over ranks and steps")
     collectives: Records[JobCollective] = field("list of object", "JobCollective", "", "collectives by kind, unit and phase, the most exposed first")
     kernels: JobKernelTimes = field("object", "JobKernelTimes", "", "kernels by kind, and those that take most time")
-    critical_path: Optional[JobPath] = field("object", "JobPath", "", "The chain of kernels, collectives, copies and host work that decided how long steps were.")
+    critical_path: Optional[CriticalPath] = field("object", "CriticalPath", "", "the chain of work that decided how long steps were")
     contention: Records[Contention] = field("list of object", "Contention", "", "kernels that run slower beside collectives, those that lose most time first")
     late_launches_pct: Optional[float] = field("number", "", "%", "share of computation that began right after its launch")
     clock_residual_ns: int = field("whole number", "", "ns", "error that the clocks of ranks may have")
@@ -1096,34 +1140,6 @@ class JobKernels(Record):
     a_step: float = field("number", "", "", "launches, mean over ranks and steps")
     ms: float = field("number", "", "ms", "time, mean over ranks and steps")
     share_pct: float = field("number", "", "%", "share of the time of all kernels")
-
-
-class JobPath(Record):
-    """The chain of kernels, collectives, copies and host work that decided how long steps were."""
-
-    ranks: Records[JobPathRank] = field("list of object", "JobPathRank", "", "ranks on the path, the most first; their `ms` add up to the mean of `step.slowest_rank.steps_ms`")
-    step: int = field("whole number", "", "", "number of the step of median length, which `segments` is of")
-    segments: Records[JobPathSegment] = field("list of object", "JobPathSegment", "", "the path of that step in order of time; together exactly the step")
-
-
-class JobPathRank(Record):
-    """What one rank has of the critical path."""
-
-    rank: int = field("whole number", "", "", "number of the rank")
-    ms: float = field("number", "", "ms", "its part of the path, mean over steps")
-    share_pct: float = field("number", "", "%", "share of the path")
-    kinds_ms: Dict[str, float] = field("map of number", "", "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank without a file), `unknown`")
-
-
-class JobPathSegment(Record):
-    """Neighbours on the critical path that are of one rank and kind."""
-
-    rank: int = field("whole number", "", "", "number of the rank")
-    kind: str = field("text", "", "", "as in `kinds_ms`")
-    begin_us: float = field("number", "", "us", "since the step began")
-    us: float = field("number", "", "us", "how long it is")
-    parts: int = field("whole number", "", "", "how many rows and gaps it is made of")
-    row: Optional[str] = field("text", "", "", "the row that has most of it, or that began after it")
 
 
 class Contention(Record):
@@ -1335,6 +1351,7 @@ class StoredFigure(Record):
     value: Interval = field("object", "Interval", "", "in `unit`")
     counted: Optional[bool] = field("true or false", "", "", "it is the same whenever it is repeated, as bytes are")
     explains: Optional[bool] = field("true or false", "", "", "a part of another figure: by single numbers it decides nothing")
+    samples_are_runs: Optional[bool] = field("true or false", "", "", "each sample is a run of its own, as the trials of a sweep are")
     samples: List[float] = field("list of number", "", "", "repetitions within the result, in `unit`")
 
 

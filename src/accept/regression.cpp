@@ -9,6 +9,7 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "base/student.h"
 #include "metrics/compare.h"
@@ -130,6 +131,12 @@ bool scatters(const BaselineFigure& figure) {
   return figure.values.size() >= kFewestResults && positive(figure.values) && !figure.figure.counted;
 }
 
+/// Whether the only result that has the figure consists of runs enough to show how much they scatter.
+bool has_runs(const BaselineFigure& figure) {
+  return figure.values.size() == 1 && figure.figure.samples_are_runs &&
+         figure.figure.samples.size() >= kFewestResults && positive(figure.figure.samples);
+}
+
 /// By how much more the median of n normal values varies than their mean; about pi / 2 from 11 values on.
 double median_variance(std::size_t n) {
   constexpr std::array kOfFew{1.0, 1.0, 1.346, 1.193, 1.434, 1.288, 1.473, 1.345, 1.495, 1.383};
@@ -209,16 +216,31 @@ std::string how_much(double ratio, bool higher_is_better) {
                      (percent > 0) == higher_is_better ? "better" : "worse");
 }
 
-const char* rests_on(ChangeEvidence evidence) {
-  switch (evidence) {
-    case ChangeEvidence::counted: return "; it is counted, not measured";
-    case ChangeEvidence::results: return "";
-    case ChangeEvidence::samples: return "; this speaks of these results only, not of how much results scatter";
-    case ChangeEvidence::intervals: return "; by the intervals of these results alone";
-    case ChangeEvidence::numbers: return "; two single numbers: how much they scatter is not known";
-    case ChangeEvidence::none: break;
+/// `scatter`: between runs, as unseen_scatter() has it; `earlier`: results of the baseline that have the figure.
+std::string rests_on(ChangeEvidence evidence, double scatter, std::size_t earlier) {
+  const bool unseen = evidence == ChangeEvidence::samples || evidence == ChangeEvidence::intervals;
+  if (unseen && scatter > 1) {
+    return fmt::format("; {} cannot say how runs scatter, so it is assumed that they may differ by a factor of {:.3g}",
+                       earlier == 1 ? "one earlier result" : fmt::format("{} earlier results", earlier), scatter);
   }
+  if (unseen) return "; on a computed clock results do not scatter";
+  if (evidence == ChangeEvidence::counted) return "; it is counted, not measured";
+  if (evidence == ChangeEvidence::numbers) return "; two single numbers: how much they scatter is not known";
   return "";
+}
+
+/// How long the samples took that are times; 0: they are none.
+double seconds_of(const MeasuredFigure& figure) {
+  const double unit_s = figure.unit == "ms" ? 1e-3 : figure.unit == "us" ? 1e-6 : 0;
+  return unit_s * std::accumulate(figure.samples.begin(), figure.samples.end(), 0.0);
+}
+
+/// Two results of an unchanged machine may differ by `scatter`, which neither of them shows.
+void widen_unseen(double scatter, Change& c) {
+  if (c.evidence != ChangeEvidence::samples && c.evidence != ChangeEvidence::intervals) return;
+  c.low /= scatter;
+  c.high *= scatter;
+  c.at_most *= scatter;
 }
 
 double most_taken(std::span<const ResultFigures> results) {
@@ -236,8 +258,9 @@ void widen(double before_taken, double now_taken, Change& c) {
   c.at_most /= before;
 }
 
-/// Fills verdict and sentence from ratio, interval and evidence.
-void decide(Change& c, bool explains, std::size_t results, double threshold) {
+/// Fills verdict and sentence from ratio, interval and evidence, which is of so many `earlier` results (or runs of
+/// one).
+void decide(Change& c, bool explains, std::size_t earlier, double scatter, double threshold) {
   const double worse = worse_factor(c.ratio, c);
   const double least_worse = worse_factor(c.higher_is_better ? c.high : c.low, c);
   const double most_worse = worse_factor(c.higher_is_better ? c.low : c.high, c);
@@ -246,8 +269,9 @@ void decide(Change& c, bool explains, std::size_t results, double threshold) {
                                    : fmt::format(", interval of now / before {:.3f} to {:.3f}", c.low, c.high);
   Judgement& j = c.judgement;
   j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: {}{}{}", j.value.median, j.unit, c.before.median,
-                           how_much(c.ratio, c.higher_is_better), interval, rests_on(c.evidence));
-  if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results", results);
+                           how_much(c.ratio, c.higher_is_better), interval, rests_on(c.evidence, scatter, earlier));
+  if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results", earlier);
+  if (c.evidence == ChangeEvidence::runs) j.sentence += fmt::format(", by {} runs of one result", earlier);
   if (c.evidence == ChangeEvidence::numbers) {
     j.verdict = explains ? Verdict::unrated : Verdict::inconclusive;
     return;
@@ -264,8 +288,10 @@ void decide(Change& c, bool explains, std::size_t results, double threshold) {
     j.verdict = Verdict::pass;
   } else {
     j.verdict = Verdict::inconclusive;
-    j.sentence += fmt::format("; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add results",
-                              100 * (c.at_most - 1), 100 * threshold);
+    j.sentence += fmt::format(
+        "; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}", 100 * (c.at_most - 1),
+        100 * threshold,
+        earlier < kFewestResults ? fmt::format("{} more to the baseline", kFewestResults - earlier) : "results");
   }
 }
 
@@ -292,12 +318,22 @@ std::string_view to_string(ChangeEvidence evidence) {
   switch (evidence) {
     case ChangeEvidence::counted: return "counted";
     case ChangeEvidence::results: return "several results";
+    case ChangeEvidence::runs: return "runs of these results";
     case ChangeEvidence::samples: return "samples of these results";
     case ChangeEvidence::intervals: return "intervals of these results";
     case ChangeEvidence::numbers: return "single numbers";
     case ChangeEvidence::none: return "nothing";
   }
   return {};
+}
+
+double unseen_scatter(MeasuredOn measured_on, double seconds) {
+  constexpr double kScatter = 1.2;
+  constexpr double kSettled_s = 2;   // of longer runs the scatter is recorded
+  constexpr double kShort_s = 0.15;  // and of such short ones
+  if (measured_on == MeasuredOn::computed_clock) return 1;
+  if (measured_on == MeasuredOn::gpus || seconds >= kSettled_s) return kScatter;
+  return std::pow(kScatter, std::sqrt(kSettled_s / (seconds > 0 ? seconds : kShort_s)));
 }
 
 std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> results) {
@@ -308,9 +344,21 @@ std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> resu
 
 std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
                                   double threshold) {
-  const std::vector<BaselineFigure> before = baseline_figures(baseline);
+  std::vector<BaselineFigure> before = baseline_figures(baseline);
   std::vector<BaselineFigure> after;
   for (const std::string& name : names_of(now)) after.push_back(together(now, name, true));
+  const MeasuredOn measured_on = baseline.front().measured_on;
+  std::set<std::string> by_runs;  // figures
+  for (BaselineFigure& f : before) {
+    // Whoever simulates trials has drawn them: their program is compared by its samples.
+    if (measured_on == MeasuredOn::computed_clock || !has_runs(f)) continue;
+    const auto found =
+        std::ranges::find_if(after, [&](const BaselineFigure& g) { return g.figure.name == f.figure.name; });
+    if (found == after.end() || !has_runs(*found)) continue;
+    f.values = f.figure.samples;
+    found->values = found->figure.samples;
+    by_runs.insert(f.figure.name);
+  }
   const std::map<std::string, Family> by_unit = families(before);
   const auto judged =
       std::ranges::count_if(before, [](const BaselineFigure& f) { return scatters(f) && !f.figure.explains; });
@@ -349,11 +397,14 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     }
     if (scatters(f) && positive(found->values)) {
       compare_results(f, found->values, explains ? Family{.figures = 1} : by_unit.at(f.figure.unit), tail, change);
+      if (by_runs.contains(f.figure.name)) change.evidence = ChangeEvidence::runs;
     } else {
       compare_two(f, *found, threshold, change);
     }
+    const double scatter = unseen_scatter(measured_on, std::min(seconds_of(f.figure), seconds_of(found->figure)));
+    widen_unseen(scatter, change);
     widen(most_taken(baseline), most_taken(now), change);
-    decide(change, explains, f.values.size(), threshold);
+    decide(change, explains, f.values.size(), scatter, threshold);
     if (const double taken = std::max(most_taken(baseline), most_taken(now)); taken > 0) {
       change.judgement.sentence += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
     }

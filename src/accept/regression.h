@@ -15,11 +15,19 @@ struct MeasuredFigure {
   std::string name;
   std::string unit;
   bool higher_is_better = false;
-  bool counted = false;   ///< not measured: the same whenever it is repeated, as bytes are
-  bool explains = false;  ///< a part of another figure: by single numbers it decides nothing, and need not
+  bool counted = false;           ///< not measured: the same whenever it is repeated, as bytes are
+  bool explains = false;          ///< a part of another figure: by single numbers it decides nothing, and need not
+  bool samples_are_runs = false;  ///< each sample is a run of its own, as the trials of a sweep are
   std::vector<double>
       samples;     ///< repetitions within the result (steps, trials); may be empty although there is a value
   Interval value;  ///< of the samples, or as the result has it
+};
+
+/// What the times of a result are of.
+enum class MeasuredOn : std::uint8_t {
+  gpus,
+  processors,      ///< CPU ranks, whose threads the operating system places anew in every run
+  computed_clock,  ///< repeated, it is the same to the bit
 };
 
 /// What one result says.
@@ -27,6 +35,7 @@ struct ResultFigures {
   std::string name;  ///< of the result, for people
   std::vector<MeasuredFigure> figures;
   double others_share = 0;  ///< of the processors that its ranks computed on, what other programs took; 0: little
+  MeasuredOn measured_on = MeasuredOn::gpus;
 };
 
 /// What the results of a baseline say of one figure together.
@@ -45,6 +54,7 @@ std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> resu
 enum class ChangeEvidence : std::uint8_t {
   counted,    ///< it does not scatter
   results,    ///< three results of the baseline or more: how much results scatter is known
+  runs,       ///< three runs or more within the baseline's only result, as the trials of a sweep: likewise
   samples,    ///< samples within one or two results each: speaks of these results only
   intervals,  ///< two intervals as their files have them
   numbers,    ///< two single numbers: how much they scatter is not known
@@ -66,6 +76,20 @@ struct Change {
   std::vector<std::string> left_out;  ///< as in BaselineFigure
 };
 
+/// By what factor two results of an unchanged machine may differ where fewer than three earlier ones are there to show
+/// it; `seconds`: of measurement in the shorter of the two, 0 if that is not known. 1 on a computed clock.
+///
+/// [Note: scatter that no single result shows]
+/// From run to run threads are placed anew, memory is elsewhere and clocks have another temperature; within a run all
+/// that stays as it is, so its steps say nothing of it. profiles/recorded/accept/2026-11-25-scatter.txt has runs of CPU
+/// ranks on a machine without other work: of 2 s of steps they scatter by 2.6 % (a standard deviation of logarithms)
+/// and no two of them differ by more than a factor of 1.1; of 0.15 s by 16 %, and up to a factor of 1.74. So 1.2 is
+/// assumed, and for CPU ranks of which less than 2 s were measured a power of it that grows as a mean of fewer steps
+/// scatters: 1.2 to the square root of (2 s / seconds), which is 1.95 for 0.15 s; so much, too, where nothing tells how
+/// long they were measured, as in collectives of an acceptance. Of GPUs nothing is recorded; repeated runs of them are
+/// published to agree within some 3 %.
+double unseen_scatter(MeasuredOn measured_on, double seconds);
+
 /// Differences below this are of no interest: repeated runs of a healthy machine agree within some 3 %.
 inline constexpr double kChangeThreshold = 0.05;
 
@@ -84,7 +108,10 @@ inline constexpr double kChangeThreshold = 0.05;
 ///   figure neither lends nor fails: the whole does.
 /// What other programs took of the processors widens every interval: without them a figure could have been better by
 /// 1 / (1 - that share), before and now.
-/// - samples: metrics::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real.
+/// - runs: likewise, of the runs of one result on each side.
+/// - samples: metrics::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real. Samples and
+/// intervals know nothing of how results scatter from run to run, so these intervals are widened on both sides by
+/// unseen_scatter(); results on a computed clock do not scatter.
 /// Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only explain another
 /// figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so is a measured figure
 /// of 0.

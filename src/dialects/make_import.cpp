@@ -14,108 +14,14 @@
 #include "base/error.h"
 #include "config/fields.h"
 #include "config/presets.h"
+#include "dialects/import_source.h"
 #include "dialects/settings.h"
 
 namespace fsdpbench::dialects {
 namespace {
 
 using config::Value;
-
-std::string shown(const Value& value) {
-  const auto* text = std::get_if<std::string>(&value);
-  return text != nullptr ? *text : config::to_toml(value);
-}
-
-/// The settings of one file; what was not asked for at the end has no key here.
-class Source {
- public:
-  Source(Settings settings, Import& into) : settings_(std::move(settings)), into_(into) {}
-
-  bool has(std::string_view name) const { return settings_.has(name); }
-
-  std::optional<Value> take(std::string_view name) {
-    const auto found = settings_.values.find(std::string(name));
-    if (found == settings_.values.end()) return std::nullopt;
-    Value value = std::move(found->second);
-    settings_.values.erase(found);
-    return value;
-  }
-
-  std::optional<std::string> text(std::string_view name) {
-    const std::optional<Value> value = take(name);
-    return value ? std::optional(shown(*value)) : std::nullopt;
-  }
-  bool flag(std::string_view name) { return boolean(name).value_or(false); }
-  std::optional<bool> boolean(std::string_view name) {
-    const std::optional<Value> value = take(name);
-    if (!value) return std::nullopt;
-    if (const auto* yes = std::get_if<bool>(&*value)) return *yes;
-    return refuse<bool>(name, *value);
-  }
-  std::optional<double> number(std::string_view name) {
-    const std::optional<Value> value = take(name);
-    if (!value) return std::nullopt;
-    if (const auto* whole = std::get_if<std::int64_t>(&*value)) return static_cast<double>(*whole);
-    if (const auto* real = std::get_if<double>(&*value)) return *real;
-    return refuse<double>(name, *value);
-  }
-  std::optional<std::int64_t> integer(std::string_view name) {
-    const std::optional<Value> value = take(name);
-    if (!value) return std::nullopt;
-    if (const auto* whole = std::get_if<std::int64_t>(&*value)) return *whole;
-    if (const auto* real = std::get_if<double>(&*value);
-        real != nullptr && std::abs(*real) < 1e18 && *real == std::floor(*real))
-      return static_cast<std::int64_t>(*real);
-    return refuse<std::int64_t>(name, *value);
-  }
-  /// Of several names for one thing the first that is there.
-  std::optional<std::int64_t> first_integer(std::initializer_list<std::string_view> names) {
-    std::optional<std::int64_t> found;
-    for (const std::string_view name : names) {
-      if (const auto value = integer(name); value && !found) found = value;
-    }
-    return found;
-  }
-
-  void put(std::string_view key, Value value) {
-    const auto same = std::ranges::find(into_.keys, key, &std::pair<std::string, Value>::first);
-    if (same == into_.keys.end()) {
-      into_.keys.emplace_back(key, std::move(value));
-    } else {
-      same->second = std::move(value);
-    }
-  }
-  void put(std::string_view key, std::string_view value) { put(key, Value(std::string(value))); }
-  void put(std::string_view key, const std::string& value) { put(key, Value(value)); }
-  void put(std::string_view key, const char* value) { put(key, Value(std::string(value))); }
-  template <class T>
-  void put_if(std::string_view key, const std::optional<T>& value) {
-    if (value) put(key, Value(*value));
-  }
-
-  void unread(std::string sentence) { into_.unread.push_back(std::move(sentence)); }
-  /// What changes no step: not listed.
-  void ignore(std::span<const std::string_view> names) {
-    std::erase_if(settings_.values, [&](const auto& setting) {
-      return std::ranges::any_of(names, [&](std::string_view name) {
-        return setting.first == name || (name.ends_with('.') && setting.first.starts_with(name));
-      });
-    });
-  }
-  void list_the_rest() {
-    for (const auto& [name, value] : settings_.values) unread(fmt::format("{} = {}", name, shown(value)));
-  }
-
- private:
-  template <class T>
-  std::optional<T> refuse(std::string_view name, const Value& value) {
-    unread(fmt::format("{} = {}", name, shown(value)));
-    return std::nullopt;
-  }
-
-  Settings settings_;
-  Import& into_;
-};
+using Source = ImportSource;
 
 void put_dtype(Source& s, std::string_view key, std::string_view word) {
   if (word == "bf16" || word == "bfloat16") {
@@ -139,109 +45,6 @@ void put_global_batch(Source& s, std::optional<std::int64_t> global, std::option
   }
 }
 
-// -- Hugging Face's config.json
-// -----------------------------------------------------------------------------------------
-
-constexpr auto kOfNoStep = std::to_array<std::string_view>({"architectures.",
-                                                            "auto_map.",
-                                                            "model_type",
-                                                            "transformers_version",
-                                                            "_name_or_path",
-                                                            "torch_dtype",
-                                                            "dtype",
-                                                            "use_cache",
-                                                            "initializer_range",
-                                                            "bos_token_id",
-                                                            "eos_token_id",
-                                                            "eos_token_id.",
-                                                            "pad_token_id",
-                                                            "hidden_act",
-                                                            "activation_function",
-                                                            "max_position_embeddings",
-                                                            "attention_dropout",
-                                                            "attn_pdrop",
-                                                            "embd_pdrop",
-                                                            "resid_pdrop",
-                                                            "pretraining_tp",
-                                                            "rope_scaling.",
-                                                            "rope_parameters.",
-                                                            "task_specific_params.",
-                                                            "summary_activation",
-                                                            "summary_first_dropout",
-                                                            "summary_proj_to_labels",
-                                                            "summary_type",
-                                                            "summary_use_proj",
-                                                            "layer_types.",
-                                                            "router_aux_loss_coef",
-                                                            "output_router_logits",
-                                                            "original_max_position_embeddings",
-                                                            "n_ctx",
-                                                            "id2label.",
-                                                            "label2id.",
-                                                            "is_decoder",
-                                                            "scale_attn_weights",
-                                                            "reorder_and_upcast_attn",
-                                                            "scale_attn_by_inverse_layer_idx"});
-
-void read_hugging_face(Source& s) {
-  const std::string type = s.text("model_type").value_or("");
-  const bool gpt2 = type == "gpt2";
-  s.put("model.kind", "decoder");
-  s.put_if("model.layers", s.first_integer({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}));
-  const auto width = s.first_integer({"hidden_size", "n_embd", "d_model"});
-  const auto heads = s.first_integer({"num_attention_heads", "n_head", "n_heads"});
-  s.put_if("model.width", width);
-  s.put_if("model.heads", heads);
-  const auto kv_heads = s.first_integer({"num_key_value_heads", "n_kv_heads"});
-  s.put_if("model.kv_heads", kv_heads ? kv_heads : heads);
-  const auto head_dim = s.integer("head_dim");
-  if (head_dim && width && heads && *head_dim * *heads != *width) s.put("model.head_dim", *head_dim);
-  const auto expert_width = s.integer("moe_intermediate_size");
-  const auto inner = s.first_integer({"intermediate_size", "n_inner", "ffn_dim"});
-  s.put_if("model.ffn_width", expert_width ? expert_width : inner);
-  if (!inner && !expert_width && gpt2 && width) s.put("model.ffn_width", 4 * *width);
-  s.put_if("model.vocab", s.integer("vocab_size"));
-  const auto tied = s.boolean("tie_word_embeddings");
-  s.put("model.tied_head", tied.value_or(gpt2 || type.starts_with("gemma") || type == "opt"));
-  const auto theta = s.number("rope_theta");
-  s.put_if("model.rope_theta", theta ? theta : s.number("rope_parameters.rope_theta"));
-  auto epsilon = s.number("rms_norm_eps");
-  if (!epsilon) epsilon = s.number("layer_norm_epsilon");
-  s.put_if("model.norm_epsilon", epsilon);
-  const auto experts = s.first_integer({"num_local_experts", "num_experts", "n_routed_experts"});
-  if (experts && *experts > 1) {
-    s.put("model.experts", *experts);
-    s.put_if("model.active_experts", s.first_integer({"num_experts_per_tok", "experts_per_token"}));
-  }
-  const bool windows = s.boolean("use_sliding_window").value_or(true);
-  const auto window = s.integer("sliding_window");
-  if (window && windows) {
-    s.put("model.attention_window", *window);
-    if (type == "gpt_oss") s.put("model.full_attention_every", std::int64_t{2});
-  }
-  if (gpt2) {
-    s.put("model.feed_forward", "plain");
-    s.put("model.norm", "layer");
-    s.put("model.bias", true);
-    s.put("model.fused_projections", true);
-    s.put("model.learned_positions", s.first_integer({"n_positions", "n_ctx"}).value_or(1024));
-  } else if (type == "qwen3" || type == "qwen3_moe") {
-    s.put("model.qk_norm", true);
-  } else if (type == "phi3") {
-    s.put("model.fused_projections", true);
-  } else if (type == "gpt_oss") {
-    s.put("model.attention_sinks", true);
-    s.put("model.bias", true);
-  } else if (type == "qwen2") {
-    s.unread("biases of queries, keys and values");
-  } else if (type != "llama" && type != "mistral" && type != "mixtral") {
-    s.unread(fmt::format("model_type = {}: its blocks are read as those of a Llama", type.empty() ? "none" : type));
-  }
-  if (s.flag("attention_bias") && type != "gpt_oss") s.unread("attention_bias = true");
-  if (s.flag("mlp_bias")) s.unread("mlp_bias = true");
-  s.ignore(kOfNoStep);
-}
-
 // -- torchtitan
 // ---------------------------------------------------------------------------------------------------------
 
@@ -259,6 +62,10 @@ void read_torchtitan(Source& s, const ImportKnown& known) {
   std::int64_t shard = s.integer("parallelism.data_parallel_shard_degree").value_or(-1);
   const std::int64_t tensor = s.integer("parallelism.tensor_parallel_degree").value_or(1);
   if (tensor > 1) s.put("mesh.tensor", tensor);
+  if (const auto expert = s.integer("parallelism.expert_parallel_degree"); expert && *expert > 1) {
+    s.put("mesh.expert", *expert);
+    s.put("fsdp.preset", "torchtitan-moe");
+  }
   if (shard < 0 && known.ranks && replicate > 0 && tensor > 0) shard = *known.ranks / replicate / tensor;
   std::optional<std::int64_t> data_ranks;
   if (shard > 0) {
@@ -554,6 +361,14 @@ void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
       s.put("model.experts", *experts);
       s.put("model.active_experts", s.integer("moe-router-topk").value_or(2));
       if (const auto one = s.integer("moe-ffn-hidden-size")) s.put("model.ffn_width", *one);
+      const std::string score = s.text("moe-router-score-function").value_or("softmax");
+      if (score == "softmax" || score == "sigmoid") s.put("model.router_score", score);
+      const auto balance = s.number("moe-aux-loss-coeff");
+      if (s.text("moe-router-load-balancing-type").value_or("aux_loss") == "aux_loss" && balance && score == "softmax") {
+        s.put("model.router_aux_loss", *balance);
+      }
+      const auto expert = s.integer("expert-model-parallel-size");
+      if (expert && *expert > 1) s.put("mesh.expert", *expert);
     }
   }
   s.put_if("model.vocab", s.first_integer({"padded-vocab-size", "vocab-size"}));
@@ -658,7 +473,7 @@ Import make_import(const std::vector<ImportFile>& files, const ImportKnown& know
       source.list_the_rest();
     };
     if (hugging) {
-      read("Hugging Face", [&] { read_hugging_face(source); });
+      read("Hugging Face", [&] { read_hugging_face(source, file.path); });
     } else if (zero) {
       read("DeepSpeed", [&] { read_deepspeed(source, known); });
     } else if (titan) {

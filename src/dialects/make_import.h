@@ -4,21 +4,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "config/run_config.h"
-#include "config/spelling.h"
+#include "dialects/import_source.h"
 
 /// The way back from other systems' words (make_export.h): their settings as keys.
 namespace fsdpbench::dialects {
-
-/// What files of other systems say, as keys.
-struct Import {
-  std::vector<std::string> systems;                         ///< of each file: "DeepSpeed's JSON"
-  std::vector<std::pair<std::string, config::Value>> keys;  ///< each once; fsdp.preset brings what it stands for
-  std::vector<std::string> unread;                          ///< what there is no key for, a sentence each
-};
 
 struct ImportFile {
   std::string path;  ///< for messages

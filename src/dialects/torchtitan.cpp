@@ -106,6 +106,13 @@ Said register_buffers(const ExportSource& s) {
   return roughly("parallelism.enable_fsdp_symm_mem, from torchtitan 0.3 on");
 }
 
+Said expert(const ExportSource& s) {
+  return s.config.mesh.expert == 1 ? same() : written("parallelism.expert_parallel_degree");
+}
+Said expert_imbalance(const ExportSource& s) {
+  return s.config.mesh.expert_imbalance == 1 ? same() : lost("what the router and the data make of it");
+}
+
 Said training(const ExportSource&) { return written("[training]"); }
 Said accumulate_mode(const ExportSource& s) {
   if (s.config.train.accumulate == 1 || s.config.train.accumulate_mode == config::AccumulateMode::reduce_each)
@@ -122,6 +129,9 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.ranks", mesh},
     {"mesh.shard", mesh},
     {"mesh.replicate", mesh},
+    {"mesh.expert", expert},
+    {"mesh.expert_imbalance", expert_imbalance},
+    {"mesh.expert_sync", nullptr, "the host waits for the counts of rows"},
     {"train.seq_len", training},
     {"train.batch_per_rank", training},
     {"train.batch_global", batch_global},
@@ -153,6 +163,8 @@ constexpr std::array kRules = std::to_array<KeyRule>({
 std::string toml(const ExportSource& s) {
   const config::Train& train = s.config.train;
   const config::Fsdp& fsdp = s.fsdp();
+  const std::string expert =
+      s.config.mesh.expert > 1 ? fmt::format("expert_parallel_degree = {}\n", s.config.mesh.expert) : "";
   std::string text = fmt::format(R"(
 [training]
 local_batch_size = {}
@@ -165,13 +177,13 @@ mixed_precision_reduce = "float32"
 [parallelism]
 data_parallel_replicate_degree = {}
 data_parallel_shard_degree = {}
-fsdp_reshard_after_forward = "{}"
+{}fsdp_reshard_after_forward = "{}"
 
 [activation_checkpoint]
 )",
                                  train.batch_per_rank, global_batch(s), train.seq_len, max_norm(s), mixed_precision(s),
                                  s.offloads() ? "enable_cpu_offload = true\n" : "", s.config.mesh.replicate,
-                                 s.config.mesh.shard, reshard_setting(s));
+                                 s.config.mesh.shard, expert, reshard_setting(s));
   if (!fsdp.activation_checkpointing) {
     text += "mode = \"none\"\n";
   } else if (fsdp.checkpoint_every == 1) {
@@ -198,6 +210,9 @@ std::string arguments(const ExportSource& s) {
       s.config.mesh.shard, reshard_setting(s));
   if (s.config.nccl.register_buffers == config::NcclRegister::window) text += "--parallelism.enable_fsdp_symm_mem\n";
   if (s.offloads()) text += "--training.enable_cpu_offload\n";
+  if (s.config.mesh.expert > 1) {
+    text += fmt::format("--parallelism.expert_parallel_degree={}\n", s.config.mesh.expert);
+  }
   return text + fmt::format("activation_checkpoint:{}\n", s.fsdp().activation_checkpointing ? "full" : "none");
 }
 
@@ -205,7 +220,7 @@ std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::stri
   return {{"torchtitan.toml", commented("#", notes) + toml(s)}, {"torchtitan_0.3.args", arguments(s)}};
 }
 
-std::string_view engine(const config::RunConfig&) { return "fsdp2"; }
+std::string_view engine(const config::RunConfig& config) { return config.mesh.expert > 1 ? "torchtitan-moe" : "fsdp2"; }
 
 }  // namespace titan
 }  // namespace

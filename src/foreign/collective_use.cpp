@@ -6,6 +6,7 @@
 
 #include "base/enum_table.h"
 #include "dialects/words/fsdpbench.h"
+#include "dialects/words/words.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -73,12 +74,15 @@ void phases_by_count(std::vector<CollectiveUse>& uses) {
   }
 }
 
-/// What computes before and after a collective in the order of launches says where it stands.
-void find_phases(const RankRows& rank, const JobStep& step, const HostWords& words, std::vector<CollectiveUse>& uses) {
+/// What computes before and after a collective in the order of launches says where it stands. Returns, for each,
+/// whether some of backward was launched since the collective before it.
+std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const HostWords& words,
+                              std::vector<CollectiveUse>& uses) {
   std::map<std::int32_t, std::size_t> use_of;
   for (std::size_t i = 0; i < uses.size(); ++i) use_of[uses[i].row] = i;
   std::vector<std::optional<Phase>> told(uses.size()), before(uses.size()), after(uses.size());
-  bool any = false;
+  std::vector<bool> follows_backward(uses.size());
+  bool any = false, backward = false;
   std::optional<Phase> now;
   for (std::int32_t row : step.device) {
     const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
@@ -87,14 +91,20 @@ void find_phases(const RankRows& rank, const JobStep& step, const HostWords& wor
     if (use != use_of.end()) {
       told[use->second] = phase;
       before[use->second] = now;
+      follows_backward[use->second] = backward;
+      backward = false;
       continue;
     }
     if (device.kind != Activity::computation) continue;
     phase = phase_of_row(rank, words, row);
     if (phase) now = phase;
+    backward = backward || phase == Phase::backward;
     any = any || phase.has_value();
   }
-  if (!any && std::ranges::none_of(told, [](const auto& p) { return p.has_value(); })) return phases_by_count(uses);
+  if (!any && std::ranges::none_of(told, [](const auto& p) { return p.has_value(); })) {
+    phases_by_count(uses);
+    return follows_backward;
+  }
   now.reset();
   for (auto row = step.device.rbegin(); row != step.device.rend(); ++row) {
     const DeviceRow& device = rank.device[static_cast<std::size_t>(*row)];
@@ -108,8 +118,12 @@ void find_phases(const RankRows& rank, const JobStep& step, const HostWords& wor
   }
   for (std::size_t i = 0; i < uses.size(); ++i) {
     CollectiveUse& use = uses[i];
+    const bool launched = rank.device[static_cast<std::size_t>(use.row)].launch >= 0;
+    const bool ends_backward = before[i] == Phase::backward && (!after[i] || after[i] == Phase::optimizer);
     if (told[i]) {
       use.phase = *told[i];
+    } else if (words.has_autograd() && launched && after[i] && after[i] != Phase::optimizer && !ends_backward) {
+      use.phase = Phase::forward;  // a forward need not have any words
     } else if (use.kind == Communication::reduce_scatter && is_large(use) && after[i] != Phase::forward) {
       use.phase = Phase::backward;
     } else if (before[i] == Phase::backward && (after[i] != Phase::forward)) {
@@ -124,15 +138,20 @@ void find_phases(const RankRows& rank, const JobStep& step, const HostWords& wor
       use.phase = Phase::forward;
     }
   }
+  return follows_backward;
 }
 
-void count_microbatches(std::vector<CollectiveUse>& uses) {
+/// A forward after a backward begins another one, also where that backward has no collectives (no_sync).
+void count_microbatches(std::vector<CollectiveUse>& uses, const std::vector<bool>& follows_backward) {
   int micro = 0;
-  Phase last = Phase::forward;
-  for (CollectiveUse& use : uses) {
+  bool any = false, backward = false;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    CollectiveUse& use = uses[i];
+    backward = backward || follows_backward[i];
     if (is_large(use)) {
-      if (last == Phase::backward && use.phase == Phase::forward) ++micro;
-      last = use.phase;
+      if (any && backward && use.phase == Phase::forward) ++micro;
+      any = true;
+      backward = use.phase == Phase::backward;
     }
     use.micro = micro;
   }
@@ -161,6 +180,33 @@ std::int32_t sharding_group(const RankRows& rank, const std::vector<CollectiveUs
   return best;
 }
 
+/// Some engines have ranges around each of their collectives. Gathers and reductions outside of them are of layers that
+/// are split, or, after backward, of the norm of gradients.
+void find_others_uses(const RankRows& rank, const HostWords& words, std::vector<CollectiveUse>& uses) {
+  for (const dialects::Words* engine : dialects::words_in_traces()) {
+    const dialects::TraceNames& names = engine->traces;
+    if (names.forward_prefetch.empty()) continue;
+    const auto within = [&](const CollectiveUse& use) {
+      const std::int32_t launch = rank.device[static_cast<std::size_t>(use.row)].launch;
+      return std::ranges::any_of(names.parts, [&](std::string_view part) { return words.around(launch, part) >= 0; });
+    };
+    const auto is_own_kind = [](const CollectiveUse& use) {
+      return use.kind == Communication::all_gather || use.kind == Communication::reduce_scatter;
+    };
+    const auto own = std::ranges::count_if(uses, [&](const auto& use) { return is_own_kind(use) && within(use); });
+    if (own == 0 || own * 2 < std::ranges::count_if(uses, is_own_kind)) continue;
+    bool more_backward = false;  // the engine's, between this collective and the next forward
+    for (auto use = uses.rbegin(); use != uses.rend(); ++use) {
+      if (within(*use)) {
+        more_backward = use->phase == Phase::backward;
+      } else if (is_large(*use) && (is_own_kind(*use) || use->kind == Communication::all_reduce)) {
+        use->purpose = use->phase == Phase::forward || more_backward ? Purpose::activations : Purpose::scalars;
+      }
+    }
+    return;
+  }
+}
+
 void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
   const std::int32_t shard = sharding_group(rank, uses);
   std::map<std::int32_t, bool> scatters_forward, exchanges_forward;
@@ -173,7 +219,7 @@ void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
     if (use.kind == Communication::all_to_all) exchanges = exchanges || use.phase == Phase::forward;
   }
   for (CollectiveUse& use : uses) {
-    if (!is_large(use)) continue;
+    if (use.purpose != Purpose::unknown) continue;
     switch (use.kind) {
       case Communication::all_gather:
         use.purpose = scatters_forward[use.group] ? Purpose::activations : Purpose::parameters;
@@ -388,8 +434,9 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
     use.prefetch = (own && own->prefetch) || words.prefetches(device.launch);
     uses.push_back(use);
   }
-  find_phases(rank, step, words, uses);
-  count_microbatches(uses);
+  const std::vector<bool> follows_backward = find_phases(rank, step, words, uses);
+  find_others_uses(rank, words, uses);
+  count_microbatches(uses, follows_backward);
   find_purposes(rank, uses);
   return uses;
 }

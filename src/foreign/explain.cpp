@@ -237,7 +237,7 @@ std::vector<metrics::CauseShare> shares_of(const Explanation& e, const JobTrace&
 
 }  // namespace
 
-Explanation explain(const JobTrace& job, const Recognition& found) {
+Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) {
   Explanation e;
   const MatchedCollectives matched(job);
   const JobTypes types(job, found, matched);
@@ -363,7 +363,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
     std::vector<double> sorted = e.steps_ms;
     std::ranges::sort(sorted);
     const double median = sorted[(sorted.size() - 1) / 2];
-    for (std::size_t s = 0; s < e.steps_ms.size(); ++s) {
+    for (std::size_t s = 0; s < e.steps_ms.size() && paths == Paths::found; ++s) {
       metrics::CriticalPath path = find_job_path(job, found, matched, types, s);
       metrics::add_path(path, e.path);
       if (e.median_path.parts.empty() && e.steps_ms[s] == median) e.median_path = std::move(path);

@@ -76,7 +76,7 @@ struct Explanation {
   std::vector<ExplainedRank> ranks;
   std::vector<double> steps_ms;  ///< of the slowest rank, each step that all ranks have
   metrics::Summary step_ms;      ///< of these
-  /// The critical path of each of these steps, summed: exactly the sum of steps_ms.
+  /// The critical path of each of these steps, summed: exactly the sum of steps_ms. Empty if it was left out.
   std::vector<metrics::PathOfRank> path;
   metrics::CriticalPath median_path;  ///< of the step of median length, the shorter of two; none without such steps
   /// Means over ranks and steps, in milliseconds a step.
@@ -96,8 +96,11 @@ struct Explanation {
   std::vector<std::string> notes;
 };
 
+/// Whether explain() also walks the critical path of every step: only some answers have it.
+enum class Paths : std::uint8_t { left_out, found };
+
 /// Throws a check_failed Error if a rank's step does not add up: the parts to the step, or the causes to the time
 /// without computation.
-Explanation explain(const JobTrace& job, const Recognition& found);
+Explanation explain(const JobTrace& job, const Recognition& found, Paths paths = Paths::left_out);
 
 }  // namespace fsdpbench::foreign

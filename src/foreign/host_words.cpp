@@ -59,7 +59,10 @@ HostWords::HostWords(const RankRows& rank) : rank_(rank), phases_(rank.host.size
   std::map<std::int32_t, bool> engine_threads;
   for (const HostRow& row : rank.host) {
     const std::string_view name = rank.names[static_cast<std::size_t>(row.name)];
-    if (name.starts_with("autograd::engine")) engine_threads.try_emplace(row.thread, true);
+    if (name.starts_with("autograd::engine")) {
+      engine_threads.try_emplace(row.thread, true);
+      has_autograd_ = true;
+    }
     if (name.starts_with("ProfilerStep") || name.starts_with("Optimizer.") ||
         words[static_cast<std::size_t>(row.name)] == static_cast<std::int8_t>(Phase::optimizer)) {
       engine_threads[row.thread] = false;

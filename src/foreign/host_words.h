@@ -22,6 +22,8 @@ class HostWords {
   std::optional<schedule::Phase> phase(std::int32_t row) const;
   /// The unit that FSDP's own annotation around `row` names: "layers.0", "" for the root's. None: no annotation.
   std::optional<std::string> unit(std::int32_t row) const;
+  /// Whether the autograd engine's rows are in the trace: then what is launched within none of them is not backward.
+  bool has_autograd() const { return has_autograd_; }
   /// Whether an annotation around `row` says that something is gathered before it is needed.
   bool prefetches(std::int32_t row) const;
   /// The innermost of the rows around `row`, itself included, whose name contains `text`; -1: none.
@@ -30,6 +32,7 @@ class HostWords {
  private:
   const RankRows& rank_;
   std::vector<std::int8_t> phases_;  // by host row: -1, or a Phase
+  bool has_autograd_ = false;
 };
 
 /// What a kernel of a copy between sharded and gathered layouts is called.

@@ -37,8 +37,8 @@ std::vector<Cut> optimizer_cuts(const RankRows& rank) {
       ends.push_back(row.end_ns);
   }
   std::vector<Cut> cuts;
-  if (ends.size() < 2) return cuts;
   std::int64_t begin = std::numeric_limits<std::int64_t>::min();
+  if (ends.size() == 1) return {{0, {begin, std::numeric_limits<std::int64_t>::max()}}};
   for (std::size_t i = 0; i < ends.size(); ++i) {
     cuts.push_back({static_cast<std::int64_t>(i), {begin, ends[i]}});
     begin = ends[i];

@@ -12,6 +12,7 @@
 #include "config/fields.h"
 #include "config/presets.h"
 #include "config/validate.h"
+#include "dialects/sayable.h"
 #include "schedule/training.h"
 
 namespace fsdpbench::foreign {
@@ -70,7 +71,7 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
     const bool ahead = forward.mode == Mode::explicit_ || forward.mode == Mode::ahead;
     if (facts.prefetch->forward && !ahead) forward = {Mode::explicit_, 1};
     if (!facts.prefetch->forward && ahead) forward = config::Prefetch{Mode::implicit};
-    if (!facts.prefetch->allows(config.fsdp)) {
+    if (facts.prefetch->backward != ToldPrefetch::Backward::unknown && !facts.prefetch->allows(config.fsdp)) {
       backward = config::Prefetch{facts.prefetch->backward == ToldPrefetch::Backward::none   ? Mode::none
                                   : facts.prefetch->backward == ToldPrefetch::Backward::post ? Mode::post
                                                                                              : Mode::pre};
@@ -128,23 +129,24 @@ class Matcher {
   bool units_;
 };
 
+using Mode = config::Prefetch::Mode;
+constexpr config::Prefetch kForwardPrefetches[] = {{Mode::none},         {Mode::implicit},     {Mode::explicit_, 1},
+                                                   {Mode::explicit_, 2}, {Mode::explicit_, 3}, {Mode::ahead, 1}};
+constexpr config::Prefetch kBackwardPrefetches[] = {{Mode::pre},          {Mode::post},         {Mode::none},
+                                                    {Mode::explicit_, 2}, {Mode::explicit_, 3}, {Mode::ahead, 1}};
+
 /// What is turned, one knob at a time, from the best preset on.
 std::vector<RunConfig> neighbours(const RunConfig& from) {
-  using Mode = config::Prefetch::Mode;
   std::vector<RunConfig> all;
   const auto add = [&](auto change) {
     RunConfig config = from;
     change(config);
     if (!(config == from)) all.push_back(std::move(config));
   };
-  for (const auto& forward :
-       {config::Prefetch{Mode::none}, config::Prefetch{Mode::implicit}, config::Prefetch{Mode::explicit_, 1},
-        config::Prefetch{Mode::explicit_, 2}, config::Prefetch{Mode::explicit_, 3}, config::Prefetch{Mode::ahead, 1}}) {
+  for (const config::Prefetch& forward : kForwardPrefetches) {
     add([&](RunConfig& c) { c.fsdp.forward_prefetch = forward; });
   }
-  for (const auto& backward :
-       {config::Prefetch{Mode::none}, config::Prefetch{Mode::post}, config::Prefetch{Mode::pre},
-        config::Prefetch{Mode::explicit_, 2}, config::Prefetch{Mode::explicit_, 3}, config::Prefetch{Mode::ahead, 1}}) {
+  for (const config::Prefetch& backward : kBackwardPrefetches) {
     add([&](RunConfig& c) { c.fsdp.backward_prefetch = backward; });
   }
   using Reshard = config::ReshardAfterForward::Mode;
@@ -240,6 +242,7 @@ bool ToldPrefetch::allows(const config::Fsdp& fsdp) const {
   using Mode = config::Prefetch::Mode;
   const bool ahead = fsdp.forward_prefetch.mode == Mode::explicit_ || fsdp.forward_prefetch.mode == Mode::ahead;
   if (ahead != forward) return false;
+  if (backward == Backward::unknown) return true;
   switch (fsdp.backward_prefetch.mode) {
     case Mode::post: return backward == Backward::post;
     case Mode::none:
@@ -284,6 +287,27 @@ config::Model model_of_sizes(const TrainingFacts& facts) {
     }
   }
   return model;
+}
+
+std::vector<config::Value> equal_values(const TrainingFacts& facts, const std::vector<LaunchToken>& order,
+                                        const ScheduleMatch& match, std::string_view key) {
+  const config::Field& field = *config::find_field(key);
+  const dialects::Dialect* system = dialects::dialect_of(match.config);
+  std::vector<config::Value> values{field.write(match.config)};
+  if (system == nullptr) return values;
+  const Matcher matcher(facts, order);
+  const dialects::Sayable sayable(*system, match.config, dialects::Fit::exact);
+  const bool forward = key == "fsdp.forward_prefetch";
+  for (const config::Prefetch& other : forward ? kForwardPrefetches : kBackwardPrefetches) {
+    RunConfig config = match.config;
+    (forward ? config.fsdp.forward_prefetch : config.fsdp.backward_prefetch) = other;
+    if (config == match.config) continue;
+    config::Value value = field.write(config);
+    const auto tried = matcher.attempt(std::move(config));
+    if (!tried || tried->difference.distance > match.distance || !sayable.says(key, value)) continue;
+    values.push_back(std::move(value));
+  }
+  return values;
 }
 
 ScheduleMatch match_schedule(const TrainingFacts& facts, const std::vector<LaunchToken>& order) {

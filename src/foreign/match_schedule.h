@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "config/spelling.h"
 #include "foreign/launch_order.h"
 
 namespace fsdpbench::foreign {
@@ -13,7 +14,8 @@ namespace fsdpbench::foreign {
 /// the nearest schedule may prefetch otherwise.
 struct ToldPrefetch {
   bool forward = false;  ///< units are gathered ahead in forward because the program was told so
-  enum class Backward : std::uint8_t { none, pre, post } backward = Backward::pre;
+  /// Unknown: too little is gathered in backward.
+  enum class Backward : std::uint8_t { unknown, none, pre, post } backward = Backward::unknown;
   bool allows(const config::Fsdp& fsdp) const;
 };
 
@@ -48,6 +50,11 @@ inline constexpr int kMostDeviations = 20;
 
 /// A model with so many blocks whose units have about so many elements; without sizes the default's.
 config::Model model_of_sizes(const TrainingFacts& facts);
+
+/// The values of a prefetching key that the system of `match` has and with which its schedule is no further from `order`:
+/// nothing tells them apart. The match's own is the first.
+std::vector<config::Value> equal_values(const TrainingFacts& facts, const std::vector<LaunchToken>& order,
+                                        const ScheduleMatch& match, std::string_view key);
 
 /// Tries the presets, and from the best of them one knob after the other. `order`: with units if they are sure. Throws
 /// ConfigError if no preset is possible with these facts.

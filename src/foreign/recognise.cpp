@@ -90,7 +90,8 @@ int group_ranks(const RankRows& rank, const std::vector<CollectiveUse>& uses, Pu
     if (use.purpose != purpose || (phase && use.phase != *phase)) continue;
     std::int64_t size = use.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(use.group)].size;
     const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
-    if (size <= 0 && facts >= 0) {  // what is gathered is so many times what a rank gives
+    const bool parts = use.kind == Communication::all_gather || use.kind == Communication::reduce_scatter;
+    if (size <= 0 && facts >= 0 && parts) {  // what is gathered is so many times what a rank gives
       const CollectiveFacts& told = rank.collectives[static_cast<std::size_t>(facts)];
       const std::int64_t part = std::min(told.elements_in, told.elements_out);
       if (part > 0) size = std::max(told.elements_in, told.elements_out) / part;
@@ -179,10 +180,76 @@ std::string order_line(const std::vector<LaunchToken>& order, std::size_t most =
   return line;
 }
 
-std::string setting_text(const config::RunConfig& config, std::string_view key) {
-  const config::Value value = config::find_field(key)->write(config);
+std::string value_text(const config::Value& value) {
   const std::string* text = std::get_if<std::string>(&value);
   return text != nullptr ? *text : config::to_toml(value);
+}
+
+std::string setting_text(const config::RunConfig& config, std::string_view key) {
+  return value_text(config::find_field(key)->write(config));
+}
+
+/// The size of the group whose description ends in one of `words`, as a DeviceMesh calls that of its dimension
+/// ("mesh_shard"); 0: none.
+int described_ranks(const RankRows& rank, std::initializer_list<std::string_view> words) {
+  for (const Group& group : rank.groups) {
+    for (const std::string_view word : words) {
+      const std::string_view description = group.description;
+      const bool is = description == word || (description.ends_with(word) &&
+                                              description[description.size() - word.size() - 1] == '_');
+      if (is && group.size > 0) return static_cast<int>(group.size);
+    }
+  }
+  return 0;
+}
+
+/// Sizes of collectives and of their groups, then descriptions of groups, then the number of ranks.
+void find_mesh(const JobTrace& job, const std::vector<CollectiveUse>& uses, Recognition& r) {
+  const RankRows& rank = job.ranks.front();
+  TrainingFacts& facts = r.facts;
+  const bool twice = std::ranges::any_of(uses, [](const auto& u) { return u.purpose == Purpose::replicas; });
+  const bool split = std::ranges::any_of(uses, [](const auto& u) { return u.purpose == Purpose::activations; });
+  const int world = rank.world_size.value_or(static_cast<int>(job.ranks.size()));
+  const auto first_of = [](std::initializer_list<int> told) {
+    const auto one = std::ranges::find_if(told, [](int ranks) { return ranks > 0; });
+    return one == told.end() ? 0 : *one;
+  };
+  const int gathers = group_ranks(rank, uses, Purpose::parameters, Phase::forward);
+  const int reduces = group_ranks(rank, uses, Purpose::gradients);
+  int shard = first_of({gathers > 1 ? gathers : 0, reduces > 1 ? reduces : 0, described_ranks(rank, {"shard", "fsdp"})});
+  int replicate = twice ? first_of({group_ranks(rank, uses, Purpose::replicas), described_ranks(rank, {"replicate"})})
+                        : 1;
+  const int tensor = split ? described_ranks(rank, {"tp", "tensor"}) : 1;
+  r.mesh_told = shard > 1;
+  if (shard <= 0 && replicate > 0 && tensor > 0 && world % (replicate * tensor) == 0) {
+    shard = world / (replicate * tensor);
+    r.mesh_told = shard > 1 && rank.world_size.has_value() && !rank.groups.empty();
+  }
+  if (shard > 1 && replicate <= 0 && tensor > 0 && world % (shard * tensor) == 0) replicate = world / (shard * tensor);
+  if (shard <= 0 || replicate <= 0) {  // two replicas at least where gradients are reduced twice
+    r.mesh_told = false;
+    replicate = twice && world % 2 == 0 ? 2 : 1;
+    shard = std::max(2, world / replicate);
+    if (twice) {
+      r.unknown.push_back("How many of the ranks are replicas: groups and sizes of collectives are not in the trace.");
+    }
+  }
+  facts.shard = shard;
+  facts.replicate = replicate;
+  facts.backward_shard = group_ranks(rank, uses, Purpose::parameters, Phase::backward);
+  // reshard_after_forward=N makes a mesh whose dimensions have no names, of which a job with replicas may have one, too.
+  if (facts.backward_shard <= 0 && !twice && !rank.groups.empty()) {
+    const int within = described_ranks(rank, {"mesh_dim_1"});
+    const bool may_be_within = std::ranges::any_of(rank.groups, [&](const Group& group) {
+      return group.size > 1 && group.size < shard && !group.description.starts_with("mesh_");
+    });
+    if (within > 1 && within < shard) {
+      facts.backward_shard = within;
+    } else if (!may_be_within) {
+      facts.backward_shard = shard;
+    }
+  }
+  r.backward_mesh_told = facts.backward_shard > 0;
 }
 
 void find_training_facts(const JobTrace& job, Recognition& r) {
@@ -201,22 +268,7 @@ void find_training_facts(const JobTrace& job, Recognition& r) {
     if (count >= most) facts.unit_elements = size;
     most = std::max(most, count);
   }
-  facts.shard = std::max(1, group_ranks(rank, uses, Purpose::parameters, Phase::forward));
-  const int reduced = group_ranks(rank, uses, Purpose::gradients);
-  if (facts.shard == 1 && reduced > 1) facts.shard = reduced;
-  facts.replicate = std::max(1, group_ranks(rank, uses, Purpose::replicas));
-  r.mesh_told = facts.shard > 1;
-  if (!r.mesh_told) {  // no sizes: the job's ranks, and two replicas at least where gradients are reduced twice
-    const int world = rank.world_size.value_or(static_cast<int>(job.ranks.size()));
-    const bool twice = std::ranges::any_of(uses, [](const auto& u) { return u.purpose == Purpose::replicas; });
-    facts.replicate = twice && world % 2 == 0 ? 2 : 1;
-    facts.shard = std::max(2, world / facts.replicate);
-    if (twice) {
-      r.unknown.push_back("How many of the ranks are replicas: groups and sizes of collectives are not in the trace.");
-    }
-  }
-  facts.backward_shard = group_ranks(rank, uses, Purpose::parameters, Phase::backward);
-  r.backward_mesh_told = facts.backward_shard > 0;
+  find_mesh(job, uses, r);
   int again = 0, forward = 0;
   bool root_again = false, first_reduces = false, first_replicates = false;
   std::int32_t gathers_on = -1, reduces_on = -1;
@@ -258,7 +310,13 @@ void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   }
   config::AllGatherLimit& limit = r.schedule->config.fsdp.all_gather_limit;
   Finding found{"all-gather limit", "", "", 0};
-  if (!words.limiter.empty() || (event_waits > 0 && limit.mode == Limit::fsdp1_queue)) {
+  const bool ranged = r.facts.prefetch.has_value();  // the engine's ranges are around all that is gathered
+  if (ranged && words.limiter.empty() && !r.engine->traces.limiter.empty()) {
+    limit = {Limit::unlimited, 0, 0};
+    found = {"all-gather limit", "", fmt::format("no range {}", r.engine->traces.limiter), 0.95};
+  } else if (ranged && limit.mode == Limit::fsdp2_event) {
+    found = {"all-gather limit", "", "this program has no other", 0.95};
+  } else if (!words.limiter.empty() || (event_waits > 0 && limit.mode == Limit::fsdp1_queue)) {
     found = {"all-gather limit", "",
              fmt::format("the host waits for {} events in a step{}", event_waits,
                          words.limiter.empty() ? "" : ", under " + words.limiter),
@@ -301,10 +359,10 @@ std::optional<ToldPrefetch> told_prefetch(const RankRows& rank, const HostWords&
     post += within(use, names.post_backward_prefetch);
   }
   constexpr int kFewest = 2;  // of one gather in backward nothing tells whether it could have been earlier
-  if (pre + post == 0 && backward < kFewest) return std::nullopt;
-  told.backward = post > 0  ? ToldPrefetch::Backward::post
-                  : pre > 0 ? ToldPrefetch::Backward::pre
-                            : ToldPrefetch::Backward::none;
+  told.backward = post > 0                ? ToldPrefetch::Backward::post
+                  : pre > 0             ? ToldPrefetch::Backward::pre
+                  : backward >= kFewest ? ToldPrefetch::Backward::none
+                                        : ToldPrefetch::Backward::unknown;
   return told;
 }
 
@@ -329,8 +387,19 @@ void find_reshard_group(Recognition& r, Finding& found) {
       "its groups are not in the trace.");
 }
 
-/// Blocks whose forward runs again in backward. Products are the same kernels in both, and so are many elementwise
-/// ones; but of all kernels that each block launches in forward, some only run again where its forward does.
+/// Functions whose derivative is another function, by words of their kernels: where one runs in backward, a forward runs
+/// again. Sums and products of elements run in both anyway.
+bool is_of_forward_alone(std::string_view name) {
+  std::string word(name);
+  std::ranges::transform(word, word.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  const auto has = [&](std::string_view part) { return word.find(part) != std::string::npos; };
+  static constexpr std::string_view kFunctions[] = {"gelu", "silu",      "layer_norm", "layernorm", "rms_norm",
+                                                    "rmsnorm", "softmax", "attention",  "flash_fwd", "fmha"};
+  return std::ranges::any_of(kFunctions, has) && !has("backward") && !has("bwd") && !has("grad");
+}
+
+/// Blocks whose forward runs again in backward: all functions of each block's forward that backward itself does not
+/// have, or, where no names tell those, all of its kernels. A checkpoint that stops early leaves out a block's last.
 void find_checkpointing(const RankRows& rank, const HostWords& words, const JobStep& step, int compute_stream,
                         Recognition& r) {
   struct Launches {
@@ -358,19 +427,29 @@ void find_checkpointing(const RankRows& rank, const HostWords& words, const JobS
                           fmt::format("{} forwards run again in backward", recomputed), 0.99});
     return;
   }
-  constexpr int kFewest = 3;
-  int names = 0, again = 0;
+  if (in_backward == 0) return;
+  struct Counted {
+    int names = 0, again = 0;
+  } telling, all;
   for (const auto& [name, launches] : by_name) {
-    if (launches.forward < std::max(2, r.facts.units)) continue;  // not of each block
-    ++names;
-    again += launches.backward * 2 >= launches.forward;
+    if (launches.forward < std::max(2, r.facts.units * r.facts.accumulate)) continue;  // not of each block
+    const int again = launches.backward * 2 >= launches.forward;
+    ++all.names;
+    all.again += again;
+    if (!is_of_forward_alone(rank.names[static_cast<std::size_t>(name)])) continue;
+    ++telling.names;
+    telling.again += again;
   }
-  if (in_backward == 0 || names < kFewest) return;
-  const bool all = again == names;
-  if (!all && again * 4 > names * 3) return;  // nobody knows
-  r.findings.push_back({"activation checkpointing", all ? "true" : "false",
-                        fmt::format("{} of {} kernels of each block's forward run in backward, too", again, names),
-                        all ? 0.9 : 0.8});
+  constexpr int kFewest = 3;
+  const bool tells = telling.names > 0;
+  const Counted& counted = tells ? telling : all;
+  if (!tells && (all.names < kFewest || (all.again < all.names && all.again * 4 > all.names * 3))) return;
+  if (tells && telling.again > 0 && telling.again < telling.names) return;  // some of each block
+  const bool checkpoints = counted.again == counted.names;
+  r.findings.push_back({"activation checkpointing", checkpoints ? "true" : "false",
+                        fmt::format("{} of {} {} of each block's forward run in backward, too", counted.again,
+                                    counted.names, tells ? "functions" : "kernels"),
+                        tells ? 0.95 : checkpoints ? 0.9 : 0.8});
 }
 
 void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
@@ -417,9 +496,22 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
     }
     if (std::string_view(what) == "reshard after forward") find_reshard_group(r, found);
     if (std::string_view(what).ends_with("prefetch")) {
+      const bool backward = std::string_view(what).starts_with("backward");
+      std::vector<std::string> values;
+      for (const config::Value& value : equal_values(r.facts, order, match, key)) values.push_back(value_text(value));
+      using Told = ToldPrefetch::Backward;
+      // Where a layer's input is also added to its output, the backward of the layer before it begins before its own
+      // has ended: then "post" is too late for every gather.
+      if (backward && r.facts.prefetch && r.facts.prefetch->backward == Told::none &&
+          !r.engine->traces.post_backward_prefetch.empty()) {
+        values = {"none", "post"};
+      }
+      found.value = fmt::format("{}", fmt::join(values, " or "));
       // Of the nearest schedule of an order that none has, the prefetching may be another one.
-      found.confidence = r.facts.prefetch ? std::min(sure, 0.95) : match.distance == 0 ? sure : std::min(sure, 0.6);
-      if (r.facts.prefetch) found.evidence = "ranges around what is gathered, and the schedule's depth";
+      const bool told = r.facts.prefetch && !(backward && r.facts.prefetch->backward == Told::unknown);
+      found.confidence = told ? std::min(sure, 0.95) : match.distance == 0 ? sure : std::min(sure, 0.6);
+      if (told) found.evidence = "ranges around what is gathered, and the schedule's depth";
+      if (values.size() > 1) found.evidence += "; they launch the same order here";
     }
     r.findings.push_back(found);
   }

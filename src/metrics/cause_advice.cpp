@@ -34,6 +34,8 @@ std::string advice(const CauseShare& share, const std::vector<Counterfactual>& k
       std::ranges::find_if(knobs, [&](const Counterfactual& k) { return k.advised && k.cause == share.cause; });
   if (knob != knobs.end()) return knob_sentence(*knob);
   if (!share.without || !share.without->advised) return {};
+  // Where no knob turns to the flat layout, it is there already, or the plan cannot have it.
+  if (share.cause == Cause::copy && std::ranges::find(knobs, Cause::copy, &Counterfactual::cause) == knobs.end()) return {};
   return without_sentence(share, std::string(kCauses[share.cause].settings));
 }
 

@@ -53,7 +53,7 @@ std::vector<Knob> knobs_of(const config::RunConfig& config) {
       c.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
     });
   }
-  if (fsdp.layout == config::Layout::per_param) {
+  if (fsdp.layout == config::Layout::per_param && config.mesh.expert == 1) {  // experts' groups have no flat layout
     add(Cause::copy, "fsdp.layout=flat", [](config::RunConfig& c) { c.fsdp.layout = config::Layout::flat; });
   }
   if (fsdp.strategy == config::Strategy::full_shard || fsdp.strategy == config::Strategy::hybrid_shard) {

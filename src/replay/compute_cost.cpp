@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "replay/op_work.h"
+
 namespace fsdpbench::replay {
 namespace {
 
@@ -73,14 +75,7 @@ double touched_bytes(const schedule::Schedule& schedule, const schedule::Op& op)
   if (const auto* w = std::get_if<schedule::Dequantize>(&op.work)) return quantized_bytes(schedule, *w);
   if (const auto* w = std::get_if<schedule::SumQuantized>(&op.work)) return quantized_bytes(schedule, *w);
   if (const auto* copy = std::get_if<schedule::LayoutCopy>(&op.work)) return copied_bytes(schedule, *copy);
-  double bytes = 0;
-  const schedule::Operands operands = op.operands();
-  for (const schedule::BufferList* list : {&operands.reads, &operands.writes}) {
-    for (const schedule::BufferId id : *list) {
-      bytes += static_cast<double>(schedule.buffers[static_cast<std::size_t>(id)].bytes);
-    }
-  }
-  return bytes;
+  return buffer_bytes(schedule, op);
 }
 
 double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const std::vector<plan::ModuleWork>& work,

@@ -13,6 +13,7 @@
 namespace fsdpbench::accept {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -101,7 +102,7 @@ TEST(Changes, OtherWorkIsNoChangeAndAChangeThatItCannotExplainIsOne) {
     };
     int worse = 0, found = 0;
     for (int gate = 0; gate < 100; ++gate) {
-      const std::vector<ResultFigures> before{one(100)}, same{one(100)}, broken{one(3)};
+      const std::vector<ResultFigures> before{one(100)}, same{one(100)}, broken{one(2)};
       worse += judge_changes(before, same).front().judgement.verdict == Verdict::fail ? 1 : 0;
       found += judge_changes(before, broken).front().judgement.verdict == Verdict::fail ? 1 : 0;
     }
@@ -112,31 +113,95 @@ TEST(Changes, OtherWorkIsNoChangeAndAChangeThatItCannotExplainIsOne) {
 
 TEST(Changes, MoreTimeIsWorse) {
   const std::vector<ResultFigures> all{result("a", {time_of("step", {10, 10.1, 9.9, 10, 10})})};
-  EXPECT_EQ(only(all, time_of("step", {12, 12.1, 11.9, 12, 12})).judgement.verdict, Verdict::fail);
-  EXPECT_TRUE(only(all, time_of("step", {8, 8.1, 7.9, 8, 8})).better);
+  EXPECT_EQ(only(all, time_of("step", {13, 13.1, 12.9, 13, 13})).judgement.verdict, Verdict::fail);
+  EXPECT_TRUE(only(all, time_of("step", {7, 7.1, 6.9, 7, 7})).better);
 }
 
 TEST(Changes, WhatIsSmallerThanTheThresholdIsNoNews) {
-  const std::vector<ResultFigures> all{result("a", {time_of("step", {10, 10, 10, 10})})};
+  std::vector<ResultFigures> all{result("a", {time_of("step", {10, 10, 10, 10})})};
+  all.front().measured_on = MeasuredOn::computed_clock;
   EXPECT_EQ(only(all, time_of("step", {10.3, 10.3, 10.3})).judgement.verdict, Verdict::pass);
   EXPECT_EQ(only(all, time_of("step", {10.3, 10.3, 10.3}), 0.01).judgement.verdict, Verdict::fail);
 }
 
-TEST(Changes, OneResultASideSaysWhatItSpeaksOf) {
-  const std::vector<ResultFigures> all{result("a", {time_of("step", {10, 11, 9, 10})})};
-  const Change c = only(all, time_of("step", {15, 16, 14, 15}));
-  EXPECT_EQ(c.evidence, ChangeEvidence::samples);
-  EXPECT_EQ(c.judgement.verdict, Verdict::fail);
-  EXPECT_THAT(c.judgement.sentence, HasSubstr("this speaks of these results only"));
+/// Steps of 10 ms, 200 of them, and the same `factor` times as long.
+Change against_one(MeasuredOn measured_on, double factor, std::size_t steps = 200,
+                   double threshold = kChangeThreshold) {
+  std::vector<double> before, after;
+  for (std::size_t i = 0; i < steps; ++i) before.push_back(i % 2 == 0 ? 9.99 : 10.01);
+  for (const double ms : before) after.push_back(factor * ms);
+  std::vector<ResultFigures> all{result("a", {time_of("step", before)})};
+  all.front().measured_on = measured_on;
+  return only(all, time_of("step", after), threshold);
+}
+
+TEST(Changes, OneEarlierResultCannotSayHowRunsScatter) {
+  for (const MeasuredOn on : {MeasuredOn::gpus, MeasuredOn::processors}) {
+    for (const double factor : {1.0, 1.05, 1.15}) {
+      const Change c = against_one(on, factor);
+      EXPECT_EQ(c.judgement.verdict, Verdict::inconclusive) << factor;
+      EXPECT_GT(c.at_most, 1.2 * factor);
+      EXPECT_THAT(c.judgement.sentence,
+                  HasSubstr("; one earlier result cannot say how runs scatter, so it is assumed that "
+                            "they may differ by a factor of 1.2; it may be worse by up to "));
+      EXPECT_THAT(c.judgement.sentence, HasSubstr("so 5 % cannot be excluded: add 2 more to the baseline"));
+    }
+    EXPECT_EQ(against_one(on, 1.3).judgement.verdict, Verdict::fail);
+    EXPECT_EQ(against_one(on, 1.0, 200, 0.25).judgement.verdict, Verdict::pass) << "25 % can be excluded";
+    EXPECT_TRUE(against_one(on, 0.7).better);
+    EXPECT_FALSE(against_one(on, 0.85).better);
+  }
+  EXPECT_EQ(against_one(MeasuredOn::gpus, 1.3).evidence, ChangeEvidence::samples);
+}
+
+TEST(Changes, TwoEarlierResultsNeedOneMore) {
+  const std::vector<ResultFigures> two{result("a", {time_of("step", {10, 10, 10})}),
+                                       result("b", {time_of("step", {10, 10, 10})})};
+  EXPECT_THAT(only(two, time_of("step", {10, 10, 10})).judgement.sentence,
+              AllOf(HasSubstr("2 earlier results cannot say"), HasSubstr("add 1 more to the baseline")));
+}
+
+TEST(Changes, OnAComputedClockOneResultDecides) {
+  EXPECT_EQ(against_one(MeasuredOn::computed_clock, 1.0).judgement.verdict, Verdict::pass);
+  const Change slow = against_one(MeasuredOn::computed_clock, 1.06);
+  EXPECT_EQ(slow.judgement.verdict, Verdict::fail);
+  EXPECT_THAT(slow.judgement.sentence, HasSubstr("on a computed clock results do not scatter"));
+}
+
+/// profiles/recorded/accept/2026-11-25-scatter.txt: pairs of unchanged runs differed by up to so much.
+TEST(Changes, NoRecordedPairOfUnchangedRunsIsWorse) {
+  EXPECT_GT(unseen_scatter(MeasuredOn::processors, 0.15), 1.74);
+  EXPECT_GT(unseen_scatter(MeasuredOn::processors, 2), 1.11);
+  EXPECT_DOUBLE_EQ(unseen_scatter(MeasuredOn::processors, 60), 1.2);
+  EXPECT_GT(unseen_scatter(MeasuredOn::processors, 0), 1.74) << "it is not known how long";
+  EXPECT_DOUBLE_EQ(unseen_scatter(MeasuredOn::gpus, 0.001), 1.2);
+  EXPECT_EQ(against_one(MeasuredOn::processors, 1.7, 15).judgement.verdict, Verdict::inconclusive) << "0.15 s of steps";
+  EXPECT_EQ(against_one(MeasuredOn::processors, 2.4, 15).judgement.verdict, Verdict::fail);
+}
+
+TEST(Changes, TheTrialsOfASweepShowHowRunsScatter) {
+  const auto sweep = [](std::vector<double> trials) {
+    MeasuredFigure f = time_of("step time of a cell", std::move(trials));
+    f.samples_are_runs = true;
+    return f;
+  };
+  const std::vector<ResultFigures> one{result("a", {sweep({100, 101, 99, 100.5, 99.5})})};
+  EXPECT_EQ(only(one, sweep({100, 100.2, 99.8})).judgement.verdict, Verdict::pass);
+  const Change slow = only(one, sweep({108, 108.2, 107.8}));
+  EXPECT_EQ(slow.judgement.verdict, Verdict::fail);
+  EXPECT_EQ(slow.evidence, ChangeEvidence::runs);
+  EXPECT_THAT(slow.judgement.sentence, HasSubstr("by 5 runs of one result"));
+  const std::vector<ResultFigures> few{result("a", {sweep({100, 101})})};
+  EXPECT_EQ(only(few, sweep({108, 108.2, 107.8})).judgement.verdict, Verdict::inconclusive);
 }
 
 TEST(Changes, IntervalsWithoutSamplesMustNotMeet) {
   MeasuredFigure before = rate("pairs", {}), near = before, far = before;
   before.value = {100, 95, 105, 20};
   near.value = {90, 84, 96, 20};
-  far.value = {85, 82, 88, 20};
+  far.value = {70, 68, 72, 20};
   const std::vector<ResultFigures> all{result("a", {before})};
-  EXPECT_EQ(only(all, near).judgement.verdict, Verdict::inconclusive) << "it may be 20 % worse";
+  EXPECT_EQ(only(all, near).judgement.verdict, Verdict::inconclusive);
   EXPECT_EQ(only(all, far).judgement.verdict, Verdict::fail);
   EXPECT_EQ(only(all, far).evidence, ChangeEvidence::intervals);
 }
@@ -281,13 +346,14 @@ struct Answers {
   int gates = 0, fail = 0, pass = 0;
 };
 
-Answers run_gates(int results, int gated, double between, double slower) {
+Answers run_gates(int results, int gated, double between, double slower, MeasuredOn measured_on = MeasuredOn::gpus) {
   std::mt19937_64 random(11);
   Answers answers;
   for (; answers.gates < 1000; ++answers.gates) {
     std::vector<ResultFigures> baseline, now;
     for (int k = 0; k < results; ++k) baseline.push_back(run_of(random, between, 0.0055));
     for (int k = 0; k < gated; ++k) now.push_back(run_of(random, between, 0.0055, slower));
+    for (ResultFigures& result : baseline) result.measured_on = measured_on;
     std::vector<Judgement> all;
     for (const Change& c : judge_changes(baseline, now)) all.push_back(c.judgement);
     const Verdict verdict = overall(all);
@@ -307,6 +373,17 @@ TEST(Changes, NeitherAnswerIsGivenByChance) {
         EXPECT_LE(worse.pass, worse.gates / 20) << results << " results, " << gated << " gated, " << between;
       }
     }
+  }
+}
+
+/// With fewer results than show how they scatter, for the scatter that was recorded.
+TEST(Changes, NeitherAnswerIsGivenByChanceAgainstOneResult) {
+  for (const int results : {1, 2}) {
+    for (const auto& [on, between] : {std::tuple{MeasuredOn::gpus, 0.03}, {MeasuredOn::processors, 0.05}}) {
+      EXPECT_LE(run_gates(results, 1, between, 1, on).fail, 20) << results << " results, " << between;
+      EXPECT_EQ(run_gates(results, 1, between, 1.05, on).pass, 0) << results << " results, " << between;
+    }
+    EXPECT_GE(run_gates(results, 1, 0.015, 1.3).fail, 950) << results << " results";
   }
 }
 

@@ -578,6 +578,14 @@ TEST(LostRanks, FailByNameInAllFiles) {
   EXPECT_TRUE(node_lists(report).pass.empty());
 }
 
+TEST(LostRanks, WhatOthersSaidMeanwhileIsEvidence) {
+  const AcceptanceReport report = judge_lost_ranks({}, 3, {}, {{.rank = 1, .host = "node7", .sentence = "rank 1 was killed"}},
+                                                   false, {"NCCL's RAS says: Rank 1 is silent."});
+  EXPECT_EQ(report.findings.front().evidence, "rank 1 was killed; NCCL's RAS says: Rank 1 is silent.");
+  const nlohmann::json j = acceptance_json(report, AcceptanceMeasurements{}, World{}, nlohmann::json());
+  EXPECT_EQ(j["meanwhile"], nlohmann::json({"NCCL's RAS says: Rank 1 is silent."}));
+}
+
 TEST(LostRanks, AHostWithoutDevicesFails) {
   const AcceptanceReport report = judge_no_devices({}, "node7", 8);
   EXPECT_EQ(report.verdict, accept::Verdict::fail);

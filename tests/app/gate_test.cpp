@@ -81,6 +81,8 @@ GatedResult stored(const json& content, const std::string& name = "r") {
 }
 
 Baseline baseline_of(const std::vector<GatedResult>& results) { return {"baselines/some.json", results}; }
+/// As many results as show how much they scatter: not at all.
+Baseline three_of(const json& content) { return baseline_of({stored(content), stored(content), stored(content)}); }
 
 TEST(GatedResultTest, ARunBringsItsStepsAndWhatIsCounted) {
   const GatedResult r = stored(run_json({10, 11, 12}), "monday");
@@ -271,7 +273,8 @@ TEST(FindBaseline, TheNearestOfAFolderOrAResultItself) {
 }
 
 TEST(Gate, ASlowerRunFailsAndAnEqualOnePasses) {
-  const Baseline before = baseline_of({stored(run_json({10, 10.1, 9.9, 10}))});
+  const Baseline before =
+      baseline_of({stored(run_json({10, 10.1, 9.9, 10})), stored(run_json({10.1})), stored(run_json({9.9}))});
   const GateReport same = judge_gate(before, {stored(run_json({10, 10, 10.1, 9.9}))}, OtherMachine::no, 0.05);
   EXPECT_EQ(same.exit_code(), static_cast<int>(ExitCode::ok)) << gate_table(same);
   const GateReport slow = judge_gate(before, {stored(run_json({12, 12, 12.1, 11.9}))}, OtherMachine::no, 0.05);
@@ -328,7 +331,7 @@ TEST(Gate, CollectivesThatWereNotCheckedPassNoGate) {
 TEST(Gate, AnotherMachineIsNotCompared) {
   World other = world_of();
   other.cpu = "another processor";
-  const Baseline before = baseline_of({stored(run_json({10, 10, 10}))});
+  const Baseline before = three_of(run_json({10, 10, 10}));
   const GatedResult now = stored(run_json({20, 20, 20}, other));
   const GateReport no = judge_gate(before, {now}, OtherMachine::software, 0.05);
   EXPECT_EQ(no.exit_code(), static_cast<int>(ExitCode::other_machine));
@@ -342,7 +345,7 @@ TEST(Gate, AnotherMachineIsNotCompared) {
 TEST(Gate, TwoVersionsAreComparedOnPurpose) {
   World newer = world_of();
   newer.libraries = {{"fmt", "10.0.0"}};
-  const Baseline before = baseline_of({stored(run_json({10, 10, 10}))});
+  const Baseline before = three_of(run_json({10, 10, 10}));
   const GatedResult now = stored(run_json({10, 10, 10}, newer));
   EXPECT_EQ(judge_gate(before, {now}, OtherMachine::no, 0.05).exit_code(), static_cast<int>(ExitCode::other_machine));
   const GateReport asked = judge_gate(before, {now}, OtherMachine::software, 0.05);
@@ -364,7 +367,7 @@ TEST(Gate, AcceptancesThatMeasuredOtherwiseAreNotCompared) {
   good["settings"] = {{"matrix", 1024},
                       {"memory_mib", 32},
                       {"config", {{"fsdp", {{"layout", "flat"}}}, {"train", {{"steps", 30}, {"seq_len", 16}}}}}};
-  const Baseline before = baseline_of({stored(good)});
+  const Baseline before = three_of(good);
   const auto code = [&](const json& now) {
     return judge_gate(before, {stored(now)}, OtherMachine::any, 0.05).exit_code();
   };
@@ -437,12 +440,12 @@ TEST(GatedResultTest, AVerdictThatWasChangedByHandIsNoBaseline) {
 
 TEST(Gate, AResultThatFailedByItselfPassesNoGate) {
   const GateReport r =
-      judge_gate(baseline_of({stored(accept_json(40))}), {stored(accept_json(40, "fail"))}, OtherMachine::no, 0.05);
+      judge_gate(three_of(accept_json(40)), {stored(accept_json(40, "fail"))}, OtherMachine::no, 0.05);
   EXPECT_EQ(r.verdict, Verdict::inconclusive);
   EXPECT_THAT(gate_markdown(r), HasSubstr("was not accepted"));
   GatedResult kept = stored(accept_json(40, "unrated"));
   kept.kept_anyway_because = "no reference";
-  EXPECT_EQ(judge_gate(baseline_of({kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
+  EXPECT_EQ(judge_gate(baseline_of({kept, kept, kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
             Verdict::pass);
 }
 

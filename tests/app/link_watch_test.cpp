@@ -6,11 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <filesystem>
 #include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "acceptance_cases.h"
 #include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/host_watch.h"
+#include "app/acceptance/kernel_log.h"
 #include "app/acceptance/node_lists.h"
 #include "support/temporary_folder.h"
 
@@ -102,6 +108,93 @@ TEST(HostLinks, ALinkThatWentDownMeanwhileFailsItsHost) {
   EXPECT_THAT(judge_host_links(hosts, before, {good.links(), good.links(), bad.links(), bad.links()}), SizeIs(2));
   HostLink was_down{.name = "eth1"}, came_up{.name = "eth1", .up = true, .gbit_per_s = 100, .downs = 1};
   EXPECT_EQ(judge_host_links({"a"}, {{was_down}}, {{came_up}}).front().verdict, Verdict::pass);
+}
+
+TEST(HostWatchTest, ALinkThatFellInTheMiddleFailsItsHostWithTheStage) {
+  const HostFolder host;
+  const TemporaryFolder logs;
+  const std::filesystem::path kmsg = logs.write("kmsg", "6,1,10,-;Linux version 6.8\n");
+  HostWatch watch({host.sys.path(), kmsg}, 0);
+  const std::vector<std::vector<HostLink>> before{host.links()};
+  watch.look();
+  EXPECT_THAT(watch.events(), IsEmpty());
+  host.set("class/net/eth0/operstate", "down");
+  host.set("class/infiniband/mlx5_2/ports/1/counters/symbol_error", "12");
+  (void)logs.write("kmsg", "6,1,10,-;Linux version 6.8\n4,2,30,-;NVRM: Xid (PCI:0000:3b:00): 79, fallen off the bus\n");
+  watch.look();
+  host.set("class/net/eth0/operstate", "up");
+  host.set("class/infiniband/mlx5_2/ports/1/counters/symbol_error", "13");
+  watch.look();
+  const nlohmann::json sent = to_json(watch.events());
+  std::vector<HostEvent> events = host_events_from_json(JsonPart(sent));
+  ASSERT_THAT(events, SizeIs(4));
+  EXPECT_EQ(events[0].part, "eth0");
+  EXPECT_EQ(events[0].what, "went down");
+  EXPECT_TRUE(events[0].fails);
+  EXPECT_EQ(events[1].what, "symbol_error") << "its first error; how many there are the counter has";
+  EXPECT_EQ(events[2].part, kKernelLogRule);
+  EXPECT_TRUE(events[2].fails);
+  EXPECT_EQ(events[3].what, "came up");
+  EXPECT_FALSE(events[3].fails);
+  EXPECT_EQ(events[0].time.size(), std::string("2026-11-25T14:03:07Z").size());
+
+  const std::string name = events[0].host;
+  events[0].at_s = 47.2;
+  events[0].time = "2026-11-25T14:03:07Z";
+  std::vector<Stage> stages(3);
+  for (const auto& [at, name_of_stage, began_s] : {std::tuple{0, "inventory", 1}, {1, "pairs", 40}, {2, "collectives", 60}}) {
+    stages[static_cast<std::size_t>(at)].name = name_of_stage;
+    stages[static_cast<std::size_t>(at)].began_s = began_s;
+  }
+  name_stages(events, stages, 2);
+  EXPECT_EQ(events[0].stage, "pairs");
+  // Before and after it is the same.
+  EXPECT_EQ(judge_host_links({name}, before, before).front().verdict, Verdict::pass);
+  const auto judged = judge_host_links({name}, before, before, events);
+  ASSERT_THAT(judged, SizeIs(1));
+  EXPECT_EQ(judged[0].verdict, Verdict::fail);
+  EXPECT_EQ(judged[0].sentence, "eth0 of " + name + " went down while it was measured (seen 47 s after the start, at "
+                                "2026-11-25T14:03:07Z, in the stage pairs)");
+  AcceptanceMeasurements m = measured({});
+  m.host_events = events;
+  const nlohmann::json written = acceptance_json(AcceptanceReport{}, m, World{}, nlohmann::json())["host_events"];
+  ASSERT_THAT(written, SizeIs(4));
+  EXPECT_EQ(written[0]["stage"], "pairs");
+}
+
+TEST(HostWatchTest, AKernelLineHasItsTime) {
+  const TemporaryFolder logs;
+  const std::string boot = "6,1,10,-;Linux version 6.8\n";
+  const std::filesystem::path kmsg = logs.write("kmsg", boot);
+  HostWatch watch({logs.path(), kmsg}, 0);
+  const KernelLog before = kernel_log(kmsg);
+  (void)logs.write("kmsg", boot + "4,2,30,-;mlx5_core 0000:3b:00.0 eth2: Link down\n");
+  watch.look();
+  std::vector<HostEvent> events = watch.events();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_FALSE(events[0].fails);
+  const auto judged = judge_kernel_logs({events[0].host}, {before}, {kernel_log(kmsg)}, events);
+  ASSERT_THAT(judged, SizeIs(1));
+  EXPECT_EQ(judged[0].verdict, Verdict::unrated);
+  EXPECT_THAT(judged[0].sentence, HasSubstr("eth2: Link down (seen 0 s after the start, at 20"));
+}
+
+/// The thread looks by itself: nobody else does here, and it is waited for.
+TEST(HostWatchTest, AThreadLooksAgainAndAgain) {
+  const HostFolder host;
+  HostWatch watch({host.sys.path(), host.sys.path() / "no-kmsg"}, 0.001);
+  host.set("class/net/eth0/operstate", "down");
+  while (watch.events().empty()) std::this_thread::yield();
+  EXPECT_EQ(watch.events().front().what, "went down");
+}
+
+TEST(HostLinks, ALinkThatIsGoneFailsItsHost) {
+  const HostFolder host;
+  const std::vector<std::vector<HostLink>> before{host.links()}, after{{before[0][0]}};
+  const auto judged = judge_host_links({"a"}, before, after);
+  ASSERT_THAT(judged, SizeIs(1));
+  EXPECT_EQ(judged[0].verdict, Verdict::fail);
+  EXPECT_EQ(judged[0].sentence, "mlx5_2 port 1 of a is gone since it was measured");
 }
 
 TEST(HostLinks, ALinkThatIsWorseThanThoseOfMostHostsIsTold) {

@@ -76,6 +76,8 @@ TEST_F(SweepReport, WhatDoesNotFitItsGpuIsMarked) {
   fits.trial->memory.reserved = 3 << 10;
   large.trial->memory.reserved = 5 << 10;
   fits.trial->device_bytes = large.trial->device_bytes = 4 << 10;
+  fits.trial->fits = true;
+  large.trial->fits = false;
   const json sweep = sweep_json(grid, {fits, large});
   EXPECT_EQ(sweep["cells"][1]["memory"]["device_bytes"], 4 << 10);
   const std::string table = sweep_table(sweep);
@@ -92,6 +94,8 @@ TEST_F(SweepReport, WhatFitsIsSaidByPyTorchsAllocatorWhereItWasAsked) {
   fits.trial->memory.reserved = 5 << 10;
   large.trial->memory.reserved = 3 << 10;
   fits.trial->device_bytes = large.trial->device_bytes = 4 << 10;
+  fits.trial->fits = true;
+  large.trial->fits = false;
   fits.trial->caching_allocator = {.peak_reserved = 4 << 10, .retries = 1};
   large.trial->caching_allocator = {.peak_reserved = 6 << 10, .retries = 2, .failures = 1};
   const std::string table = sweep_table(sweep_json(grid, {fits, large}));

@@ -148,6 +148,11 @@ TEST(Import, WhatIsExportedOfEachPresetComesBack) {
     config.fsdp.preset = preset;
     config.mesh.ranks = 8;
     config.train.accumulate = 2;
+    if (preset == "torchtitan-moe") {
+      config.model.experts = 8;
+      config.model.active_experts = 2;
+      config.mesh.expert = 4;
+    }
     config::validate(config);
     for (const auto& [system, file] : readable()) expect_back(system, config);
   }
@@ -187,6 +192,56 @@ TEST(Import, AModelAndDeepSpeedsSettingsAreOneProfile) {
   EXPECT_THAT(import.unread, Contains("zero_optimization.round_robin_gradients = true"));
   EXPECT_THAT(import.unread, Contains(HasSubstr("a global batch of 64")));
   EXPECT_EQ(import.unread.size(), 3U) << import.unread.front();
+}
+
+TEST(Import, ExpertsOfTransformersAndTheirRouters) {
+  const std::string size = R"("num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 32, "vocab_size": 99,)";
+  const auto read = [&](const std::string& rest) { return make_import({{"config.json", "{" + size + rest + "}"}}); };
+  const Import qwen = read(R"("model_type": "qwen3_moe", "moe_intermediate_size": 16, "num_experts": 8,
+    "num_experts_per_tok": 2, "norm_topk_prob": false, "decoder_sparse_step": 1, "router_aux_loss_coef": 0.5,
+    "output_router_logits": true)");
+  EXPECT_EQ(of(qwen, "model.experts"), number(8));
+  EXPECT_EQ(of(qwen, "model.active_experts"), number(2));
+  EXPECT_EQ(of(qwen, "model.router_normalize"), Value(false));
+  EXPECT_EQ(of(qwen, "model.router_aux_loss"), Value(0.5));
+  EXPECT_THAT(qwen.unread, ::testing::ElementsAre("the number of ranks: --ranks"));
+  // Without output_router_logits transformers adds no loss to balance them.
+  const Import mixtral = read(R"("model_type": "mixtral", "intermediate_size": 16, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "router_aux_loss_coef": 0.5)");
+  EXPECT_EQ(of(mixtral, "model.router_normalize"), Value(true));
+  EXPECT_EQ(of(mixtral, "model.router_score"), text("softmax"));
+  EXPECT_EQ(of(mixtral, "model.router_aux_loss"), text("(not set)"));
+  const Import deepseek = read(R"("model_type": "deepseek_v3", "moe_intermediate_size": 16, "n_routed_experts": 8,
+    "num_experts_per_tok": 2, "scoring_func": "sigmoid", "n_shared_experts": 1, "first_k_dense_replace": 1,
+    "kv_lora_rank": 8, "v_head_dim": 4, "num_key_value_heads": 32)");
+  EXPECT_EQ(of(deepseek, "model.router_score"), text("sigmoid"));
+  EXPECT_EQ(of(deepseek, "model.kv_heads"), number(2));
+  EXPECT_EQ(of(deepseek, "model.head_dim"), number(4));
+  EXPECT_THAT(deepseek.unread, Contains(HasSubstr("first_k_dense_replace = 1")));
+  EXPECT_THAT(deepseek.unread, Contains(HasSubstr("experts that all tokens see: 1")));
+  EXPECT_THAT(deepseek.unread, Contains(HasSubstr("kv_lora_rank = 8: latent attention")));
+}
+
+TEST(Import, TheTextOfAModelOfImagesIsRead) {
+  const Import import = make_import({{"config.json", R"({"model_type": "llama4", "vision_config": {"hidden_size": 7},
+    "text_config": {"model_type": "llama4_text", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4,
+    "num_local_experts": 8, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2}})"}});
+  EXPECT_EQ(of(import, "model.layers"), number(3));
+  EXPECT_EQ(of(import, "model.router_score"), text("sigmoid"));
+  EXPECT_THAT(import.unread, Contains(HasSubstr("interleave_moe_layer_step = 2")));
+  EXPECT_THAT(import.unread, Contains(HasSubstr("text_config")));
+}
+
+TEST(Import, ExpertParallelismOfTorchtitanAndMegatron) {
+  const std::string parallelism = "[parallelism]\ndata_parallel_shard_degree = 8\nexpert_parallel_degree = ";
+  const Import titan = make_import({{"job.toml", parallelism + "4\n"}});
+  EXPECT_EQ(of(titan, "mesh.expert"), number(4));
+  EXPECT_EQ(of(titan, "fsdp.preset"), text("torchtitan-moe"));
+  EXPECT_EQ(of(make_import({{"job.toml", parallelism + "1\n"}}), "fsdp.preset"), text("fsdp2"));
+  const Import megatron = make_import({{"run.sh", "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
+    "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4"}});
+  EXPECT_EQ(of(megatron, "mesh.expert"), number(4));
+  EXPECT_EQ(of(megatron, "model.router_score"), text("sigmoid"));
 }
 
 TEST(Import, TorchtitansArgumentsAreItsTomls) {
@@ -244,6 +299,7 @@ TEST(Import, FilesThatAreNoneOfTheseAreRefused) {
   };
   EXPECT_THAT(refused("{}"), HasSubstr("file: of no system that can be imported. Those are: Hugging Face"));
   EXPECT_THAT(refused("{\"model_type\": "), HasSubstr("file: no JSON"));
+  EXPECT_THAT(refused("{\"model_type\": \"clip\", \"hidden_size\": 4}"), HasSubstr("file: no num_hidden_layers"));
   EXPECT_THAT(refused("[mesh]\nranks = 4\n"), HasSubstr("of no system"));
   EXPECT_THAT(refused("[mesh\nranks = 4\n"), HasSubstr("file:1: no TOML"));
   EXPECT_THAT(refused("distributed_type: FSDP\nnothing\n"), HasSubstr("file:2: \"nothing\" is no \"key: value\""));

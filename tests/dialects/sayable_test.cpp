@@ -168,6 +168,13 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
        {"fsdp.preset: simplefsdp", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: per_param",
         "fsdp.forward_prefetch:", "fsdp.backward_prefetch:", "fsdp.all_gather_limit: unlimited", "fsdp.wrap: block",
         "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      // Without expert parallelism torchtitan does as fsdp2.
+      {"torchtitan-moe",
+       "torchtitan",
+       {"fsdp.preset:", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: per_param",
+        "fsdp.forward_prefetch: implicit explicit:1", "fsdp.backward_prefetch: pre explicit:1",
+        "fsdp.all_gather_limit: fsdp2_event", "fsdp.wrap: block", "fsdp.gather_quantization: none",
+        "fsdp.cpu_offload: none optimizer all"}},
       {"vescale",
        "vescale",
        {"fsdp.preset: vescale", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: flat",

@@ -53,7 +53,8 @@ class Recorded(Program):
     def test_every_engine_is_recorded(self) -> None:
         valid = re.search(r"fsdp\.preset = .*expected (.*)\.", self.error("explain", "scaling-base", "--set",
                                                                           "fsdp.preset=none"))
-        known = re.findall(r'"([^"]+)"', valid.group(1))
+        # The model of these sweeps has no experts, and torchtitan without them does as fsdp2.
+        known = [name for name in re.findall(r'"([^"]+)"', valid.group(1)) if name != "torchtitan-moe"]
         self.assertGreater(len(known), 10)
         for name in ("engines", "engines-emulated"):
             axes = tomllib.loads((program.SOURCE / f"profiles/sweeps/{name}.toml").read_text())["axes"]

@@ -90,6 +90,9 @@ class Simulate(unittest.TestCase):
         self.assertAlmostEqual(metrics["mfu_pct"], 100 * metrics["model_tflops_per_rank"] / metrics["peak_tflops"])
         self.assertEqual(metrics["peak_tflops"], 989)  # of bf16, dense
         self.assertEqual(a["memory"]["device_bytes"], 80 << 30)
+        self.assertIs(a["memory"]["fits"], True)
+        self.call("simulate", "job.toml", "--ranks", "1", "--out", "one", "-q")
+        self.assertIs(self.result("one")["memory"]["fits"], False)  # 8 G parameters of 16 bytes each
         a_rank = metrics["tokens_per_s"] / 16
         self.assertRegex(said, rf"tokens/s .* 95 % \d+ to \d+; a rank {a_rank:.4g}, ")
         self.assertIn(f"{metrics['mfu_pct']:.1f}", next(line for line in said.splitlines() if line.startswith("MFU")))

@@ -65,7 +65,7 @@ class Ras:
             self.heard.append(line)
             if line == b"CLIENT PROTOCOL 2\n":
                 stream.write(self.words)
-            elif line in (b"TIMEOUT 5\n", b"SET FORMAT json\n"):
+            elif line.startswith(b"TIMEOUT ") or line == b"SET FORMAT json\n":
                 stream.write(b"OK\n")
             elif line == b"STATUS\n":
                 stream.write(ras_answer(self.answers[min(self.asked, len(self.answers) - 1)]).encode())

@@ -42,7 +42,8 @@ TEST(Evidence, PrefetchingIsWhatRangesSay) {
       ASSERT_TRUE(found.schedule) << where;
       // Without gathers in backward nothing tells how they would be prefetched.
       const bool told = !truth[side].contains("fsdp.strategy");
-      EXPECT_EQ(found.facts.prefetch.has_value(), told) << where;
+      ASSERT_TRUE(found.facts.prefetch) << where;
+      EXPECT_EQ(found.facts.prefetch->backward != ToldPrefetch::Backward::unknown, told) << where;
       using Mode = config::Prefetch::Mode;
       const config::Fsdp& fsdp = found.schedule->config.fsdp;
       const auto& keys = truth[side];

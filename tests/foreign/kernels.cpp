@@ -73,6 +73,8 @@ void compute(const Dialect& dialect, const plan::ModuleWork& work, bool backward
     small(compiled ? "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0" : "aten::_fused_rms_norm",
           compiled
               ? "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0"
+          : backward
+              ? "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized<float, float>(int)"
               : "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, true>(int, float)",
           "FusedRmsNormBackward0");
   };

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "metrics/cause.h"
+#include "metrics/path_report.h"
 #include "support/cause_cases.h"
 #include "support/hand_run.h"
 #include "support/simulated_run.h"
@@ -109,6 +111,39 @@ TEST(CriticalPath, OfSimulatedRunsIsTheStepToTheNanosecond) {
       EXPECT_GT(sums.front().ns[PathKind::kernels] * 10, path.step.end - path.step.begin);
     }
   }
+}
+
+/// Means by rank add up to the mean step, the segments to the step that they are of, and the late rank has most of it.
+TEST(CriticalPath, IsReportedByRankAndSegment) {
+  config::RunConfig config = testing::tiny_decoder();
+  config.device.backend = config::BackendKind::virtual_;
+  config.emulate.compute_tflops = 0.001;
+  config.emulate.link_gb_per_s = 1;
+  config.inject.slow_rank = 2;
+  config.inject.slow_rank_factor = 2;
+  const SimulatedRun run(config);
+  const PathReport report = report_path(run.view, run.setup.plan);
+  double ms = 0, share_pct = 0, steps_ms = 0, segments_us = 0;
+  for (const PathRank& rank : report.ranks) {
+    ms += rank.ms;
+    share_pct += rank.share_pct;
+  }
+  std::vector<std::int64_t> numbers;
+  for (const StepRecords& step : run.view.steps()) {
+    steps_ms += static_cast<double>(step.slowest_ns()) / 1e6;
+    numbers.push_back(step.number());
+  }
+  EXPECT_THAT(numbers, ::testing::Contains(report.step));
+  for (const PathSegment& segment : report.segments) {
+    EXPECT_NEAR(segment.begin_us, segments_us, 1e-6);
+    segments_us += segment.us;
+  }
+  EXPECT_NEAR(ms, steps_ms / static_cast<double>(run.view.steps().size()), 1e-9);
+  EXPECT_NEAR(share_pct, 100, 1e-9);
+  EXPECT_NEAR(segments_us, 1e3 * ms, 1e-6);  // all steps are alike
+  EXPECT_EQ(report.ranks.front().rank, 2);
+  EXPECT_GT(report.ranks.front().share_pct, 50);
+  EXPECT_THAT(report.segments, ::testing::Contains(::testing::Field(&PathSegment::row, "backward blocks.2")));
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ def fsdp1(model, keys):
         limit_all_gathers=limit != "unlimited",
         mixed_precision=mixed,
         auto_wrap_policy=policy,
-        use_orig_params=True,
+        use_orig_params=keys.get("use_orig_params", True),
     )
     modules = FullyShardedDataParallel.fsdp_modules(result)
     for label, module in zip(["R"] + [str(i) for i in range(len(modules))], modules):

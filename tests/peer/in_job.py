@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import threading
 import time
 
 import torch
@@ -98,7 +99,7 @@ class AcceleratedJob(Job):
         self.accelerator = accelerate.Accelerator(cpu=True, fsdp_plugin=plugin,
                                                   gradient_accumulation_steps=self.spec["accumulate"])
         torch.manual_seed(1)
-        model = profiled.Model(self.spec["layers"])
+        model = profiled.Model(profiled.Block(profiled.WIDTH) for _ in range(self.spec["layers"]))
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.tokens = torch.randint(profiled.VOCABULARY, (8, 64), generator=torch.Generator().manual_seed(rank))
@@ -137,6 +138,9 @@ def work(rank, name, address, folder):
             profiler.step()
     if rank == 0:
         trace._finish(300)
+        for thread in threading.enumerate():
+            if thread.name == "fsdpbench-step":
+                thread.join(60)  # the other ranks' times come by the store
         pathlib.Path(folder, "said.json").write_text(json.dumps({"explanation": found[0], "lines": said}))
     engines.leave_job()
 

@@ -26,22 +26,24 @@ WARMUP = 3  # steps before the profiler's own
 
 
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.norm = nn.LayerNorm(WIDTH)
-        self.up = nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = nn.Linear(4 * WIDTH, WIDTH)
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
 
     def forward(self, x):
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
 
 
 class Model(nn.Module):
-    def __init__(self, layers):
+    """Takes its blocks, an iterable of modules that keep `width`, for some cases shard or wrap them one by one before."""
+
+    def __init__(self, blocks, width=WIDTH):
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(layers))
-        self.head = nn.Linear(WIDTH, VOCABULARY)
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.blocks = nn.ModuleList(blocks)
+        self.head = nn.Linear(width, VOCABULARY)
 
     def forward(self, tokens):
         x = self.embedding(tokens)
@@ -76,7 +78,7 @@ CASES = {
 
 def build(spec):
     torch.manual_seed(1)
-    model = Model(spec["layers"])
+    model = Model(Block(WIDTH) for _ in range(spec["layers"]))
     if spec["preset"] == "ddp":
         return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.2)
     keys = {"mesh.ranks": spec["ranks"], **spec["keys"]}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from .attachments import trace_attachments
+from .critical_path import path_table
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
 from .figures.collectives import FOLD_ABOVE, draw_collectives
@@ -40,8 +41,9 @@ def job_page(path: Path) -> Page:
     page.verdict = _verdict(job)
     page.first = [t for t in (_findings(found), _helps(job)) if t.rows]
     page.pictures = [_breakdown(job), _causes(job), _timeline(job, path.parent), _collectives(job), _steps(step)]
-    page.tables = [t for t in (_knobs(job), _critical_path(job), _kernels(job, "by_kind"), _kernels(job, "top"), _arrivals(job),
-                               _contention(job), _deviations(found), _unknown(found)) if t.rows]
+    page.tables = [t for t in (_knobs(job), path_table(job.child("critical_path")), _kernels(job, "by_kind"),
+                               _kernels(job, "top"), _arrivals(job), _contention(job), _deviations(found),
+                               _unknown(found)) if t.rows]
     page.traces = trace_attachments(path.parent)
     if found.has("schedule"):
         page.config = [("The schedule that it follows, in fsdpbench's keys",
@@ -291,18 +293,6 @@ def _kernels(job: Node, which: str) -> Table:
     return Table("Kernels that take most" if by_name else "Kernels by kind",
                  [*(["kernel"] if by_name else []), "kind", "launches a step", "a step", "of kernels"], rows,
                  note="" if by_name else "Each from its begin to its end; those that run at once count twice.")
-
-
-def _critical_path(job: Node) -> Table:
-    kinds = ("kernels", "collectives", "copies", "host", "waits", "unknown")
-    rows = []
-    for one in job.child("critical_path").children("ranks") if job.has("critical_path") else []:  # earlier files: none
-        times = one.child("kinds_ms")
-        rows.append([f"{one.required('rank'):.0f}", milliseconds(one.required("ms")), percent(one.required("share_pct")),
-                     *(milliseconds(times.required(kind)) if times.has(kind) else "" for kind in kinds)])
-    return Table("Critical path", ["rank", "a step", "of the step", *kinds], rows[:_MOST_ROWS],
-                 note="The chain that decided how long a step was, across ranks: it goes to the rank that arrives last at "
-                      "a collective. It is exactly the step.")
 
 
 def _arrivals(job: Node) -> Table:

@@ -150,14 +150,7 @@ class Memory:
     device: Optional[float] = None
     caching_allocated: Optional[float] = None  # under PyTorch's allocator, as the next two
     caching_reserved: Optional[float] = None
-    caching_failures: Optional[float] = None
-
-    @property
-    def fits(self) -> bool:
-        """True as well where nothing says what the device has."""
-        if self.caching_failures is not None:
-            return self.caching_failures == 0
-        return self.reserved is None or self.device is None or self.reserved <= self.device
+    fits: bool = True  # as well where nothing says what the device has
 
 
 @dataclass(frozen=True)
@@ -224,6 +217,7 @@ class Result:
     causes: List[Cause]
     causes_small_ms: Optional[float]
     exposed: List[ExposedInterval]
+    critical_path: Node  # without ranks if an earlier version wrote the file, or the run is not rated
     # The slowest rank's time of each measured step, in milliseconds.
     steps_ms: List[float] = field(default_factory=list)
     # Of the time without computation, what was jitter and of no cause.
@@ -323,6 +317,7 @@ def load_result(path: Path) -> Result:
         jitter_ms=root.child("jitter").number("stalled_ms"),
         exposed=[ExposedInterval(int(n.required("rank")), int(n.required("step")), n.required("begin_ms"),
                                  n.required("end_ms"), n.text("cause")) for n in root.children("exposed_intervals")],
+        critical_path=root.child("critical_path"),
         steps_ms=root.child("steps").numbers("slowest_rank_ms"),
         changed=([ChangedKey(n.text("key"), n.value.get("value"), n.value.get("default"))
                   for n in root.children("config_changed")] if root.has("config_changed") else None),
@@ -488,7 +483,7 @@ def read_memory(node: Node) -> Memory:
     return Memory(node.child("peak_bytes").number_map(), node.child("estimated_peak_bytes").number_map(), timeline,
                   peak, node.number("reserved_bytes"), node.number("device_bytes"),
                   caching.number("peak_allocated_bytes"), caching.number("peak_reserved_bytes"),
-                  caching.number("failures"))
+                  node.flag("fits", True))
 
 
 def _causes(node: Node) -> List[Cause]:

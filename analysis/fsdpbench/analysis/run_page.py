@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .attachments import trace_attachments
 from .checkpoints import checkpoints_table
+from .critical_path import path_table
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
 from .figures.collectives import FOLD_ABOVE, draw_collectives
@@ -42,6 +43,9 @@ def run_page(path: Path) -> Page:
     page.pictures = [_breakdown(result), _ranks(result), _causes(result), _timeline(result), _memory(result),
                      _collectives(result), _steps(result)]
     page.tables = [numbers_table(result.metrics, result.memory)]
+    path_rows = path_table(result.critical_path)
+    if path_rows.rows:
+        page.tables.append(path_rows)
     page.tables += [table for table in (gpu_table(result.gpus), topology_table(Node(result.path, "world", result.world))) if table]
     saved = checkpoints_table(result)
     if saved is not None:

@@ -388,6 +388,24 @@ const Fields<WatchedLink>& fields<WatchedLink>() {
 }
 
 template <>
+const Fields<HostEvent>& fields<HostEvent>() {
+  using E = HostEvent;
+  static const auto kAll = declare<E>(
+      "HostEvent", "What happened to a host while it was measured.", "app/acceptance/link_watch.h", [](Fields<E>& f) {
+        f("host", &E::host, "", "its name");
+        f("part", &E::part, "", "`eth0`, `mlx5_2 port 1`, `kernel log`");
+        f("what", &E::what, "",
+          "`went down`, `went down and came up again`, `came up`, `is gone`, the counter that rose for the first time, or the "
+          "line of the log");
+        f("fails", &E::fails, "", "whether its host fails for it");
+        f("at_s", &E::at_s, "s", "when it was seen, after the start; a look every second");
+        f("time", &E::time, "", "likewise by the clock of its host, UTC");
+        f("stage", &E::stage, "", "that was measured then", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
 const Fields<LadderRow>& fields<LadderRow>() {
   using L = LadderRow;
   static const auto kAll = declare<L>(
@@ -509,6 +527,10 @@ const Fields<A>& acceptance_fields() {
             "findings", [](const A& a) { return each<NamedFinding>(a.report.findings, a.report.cluster); }, "",
             "parts that are to blame, then those that were slow for a while");
         f(
+            "meanwhile", [](const A& a) { return a.report.meanwhile; }, "",
+            "when a rank was lost: what happened to the host of rank 0, and what NCCL's RAS said of the job",
+            {.when = When::if_any});
+        f(
             "device_rates_flops_per_s", [](const A& a) { return a.measured.device_rates; }, "FLOP/s",
             "rates of computation in each round, by rank");
         f(
@@ -531,6 +553,9 @@ const Fields<A>& acceptance_fields() {
             return watched_links(a.measured.hosts, a.measured.host_links_before, a.measured.host_links_after);
           },
           "", "links of the hosts, before and after", {.when = When::if_any});
+        f(
+            "host_events", [](const A& a) { return a.measured.host_events; }, "",
+            "what happened to links of hosts and in their kernels' logs meanwhile", {.when = When::if_any});
         f(
             "scales", [](const A& a) { return each<ScaleRow>(a.measured.scales.rows); }, "",
             "collectives of the most frequent unit, in groups of ranks");

@@ -350,11 +350,11 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
     report.judgements.push_back(std::move(judgement));
   }
   for (Judgement& judgement :
-       judge_host_links(measured.hosts, measured.host_links_before, measured.host_links_after)) {
+       judge_host_links(measured.hosts, measured.host_links_before, measured.host_links_after, measured.host_events)) {
     report.judgements.push_back(std::move(judgement));
   }
   for (Judgement& judgement :
-       judge_kernel_logs(measured.hosts, measured.kernel_logs_before, measured.kernel_logs_after)) {
+       judge_kernel_logs(measured.hosts, measured.kernel_logs_before, measured.kernel_logs_after, measured.host_events)) {
     report.judgements.push_back(std::move(judgement));
   }
   judge_devices(wanted, measured, report);

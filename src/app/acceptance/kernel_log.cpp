@@ -67,37 +67,46 @@ KernelTrouble kernel_trouble(std::string_view line) {
     if (has(lower, words)) return KernelTrouble::fails;
   }
   if (has(lower, "nvme") && has(lower, "timeout")) return KernelTrouble::told;
+  // "mlx5_core 0000:3b:00.0 eth2: Link down", "bnxt_en …: NIC Link is Down", "NETDEV WATCHDOG: eth0 …: transmit queue 0
+  // timed out"
+  if (has(lower, "link down") || has(lower, "link is down") || has(lower, "netdev watchdog"))
+    return KernelTrouble::told;
   if (has(lower, "out of memory: killed process")) return KernelTrouble::told;
   return KernelTrouble::none;
 }
 
-KernelLog kernel_log() {
+std::filesystem::path kmsg_file() {
   const char* const named = std::getenv("FSDPBENCH_KMSG");
-  return kernel_log(named == nullptr || *named == '\0' ? "/dev/kmsg" : named);
+  return named == nullptr || *named == '\0' ? "/dev/kmsg" : named;
 }
 
-KernelLog kernel_log(const std::filesystem::path& kmsg) {
-  KernelLog log;
-  const int file = ::open(kmsg.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0) {
-    log.unknown_because = std::strerror(errno);
-    return log;
-  }
+KernelLog kernel_log() { return kernel_log(kmsg_file()); }
+
+KernelLog kernel_log(const std::filesystem::path& kmsg) { return KernelLogReader(kmsg).read(); }
+
+KernelLogReader::KernelLogReader(const std::filesystem::path& kmsg)
+    : file_(::open(kmsg.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  if (file_ < 0) log_.unknown_because = std::strerror(errno);
+}
+
+KernelLogReader::~KernelLogReader() {
+  if (file_ >= 0) ::close(file_);
+}
+
+const KernelLog& KernelLogReader::read() {
   // The device gives a record per read; a plain file gives several, or a part of one.
-  std::string rest;
   std::array<char, 8192> buffer{};
-  for (;;) {
-    const ssize_t got = ::read(file, buffer.data(), buffer.size());
+  while (file_ >= 0) {
+    const ssize_t got = ::read(file_, buffer.data(), buffer.size());
     if (got < 0 && (errno == EPIPE || errno == EINTR)) continue;  // EPIPE: older records have been overwritten
-    if (got < 0 && errno != EAGAIN) log.unknown_because = std::strerror(errno);
+    if (got < 0 && errno != EAGAIN) log_.unknown_because = std::strerror(errno);
     if (got <= 0) break;
-    rest.append(buffer.data(), static_cast<std::size_t>(got));
-    for (std::size_t end = 0; (end = rest.find('\n')) != std::string::npos; rest.erase(0, end + 1)) {
-      if (rest.front() != ' ') add_record(std::string_view(rest).substr(0, end), log);
+    rest_.append(buffer.data(), static_cast<std::size_t>(got));
+    for (std::size_t end = 0; (end = rest_.find('\n')) != std::string::npos; rest_.erase(0, end + 1)) {
+      if (rest_.front() != ' ') add_record(std::string_view(rest_).substr(0, end), log_);
     }
   }
-  ::close(file);
-  return log;
+  return log_;
 }
 
 nlohmann::json to_json(const KernelLog& log) {
@@ -117,7 +126,7 @@ KernelLog kernel_log_from_json(const JsonPart& json) {
 }
 
 std::vector<Judgement> judge_kernel_logs(const std::vector<std::string>& hosts, const std::vector<KernelLog>& before,
-                                         const std::vector<KernelLog>& after) {
+                                         const std::vector<KernelLog>& after, const std::vector<HostEvent>& events) {
   std::map<std::string, std::size_t> first_rank;  // by host
   for (std::size_t rank = 0; rank < std::min({hosts.size(), before.size(), after.size()}); ++rank) {
     first_rank.try_emplace(hosts[rank], rank);
@@ -147,7 +156,7 @@ std::vector<Judgement> judge_kernel_logs(const std::vector<std::string>& hosts, 
     for (const auto& [number, line] : after[rank].lines) {
       if (number <= before[rank].last) continue;
       worst = std::max(worst, kernel_trouble(line));
-      said += (said.empty() ? "" : "; ") + line;
+      said += (said.empty() ? "" : "; ") + line + when_seen(events, host, kKernelLogRule, line);
     }
     if (worst == KernelTrouble::none) continue;
     add(worst == KernelTrouble::fails ? Verdict::fail : Verdict::unrated,

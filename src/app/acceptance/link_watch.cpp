@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 using accept::Judgement;
 using accept::Verdict;
 
-/// The first line; empty of a file that is not there, or that the kernel refuses to read, as the speed of a link that is
-/// down.
+/// The first line; empty of a file that is not there, or that the kernel refuses to read, as the speed of a link that
+/// is down.
 std::string first_line(const fs::path& file) {
   std::string line;
   std::getline(std::ifstream(file), line);
@@ -42,7 +42,8 @@ void add_errors(const fs::path& folder, std::initializer_list<const char*> names
 std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> all;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) all.push_back(at->path());
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    all.push_back(at->path());
   std::ranges::sort(all);
   return all;
 }
@@ -78,16 +79,28 @@ std::map<std::string, std::size_t> first_ranks(const std::vector<std::string>& h
   return all;
 }
 
+}  // namespace
+
+fs::path sys_folder() {
+  const char* const named = std::getenv("FSDPBENCH_SYS");
+  return named == nullptr || *named == '\0' ? "/sys" : named;
+}
+
+std::vector<HostLink> host_links() { return host_links(sys_folder()); }
+
 bool went_down(const HostLink& before, const HostLink& after) {
   const std::int64_t changes = after.downs - before.downs;
   return (before.up && (!after.up || changes > 0)) || changes > 1;  // one change of a link that was down: it came up
 }
 
-}  // namespace
-
-std::vector<HostLink> host_links() {
-  const char* const named = std::getenv("FSDPBENCH_SYS");
-  return host_links(named == nullptr || *named == '\0' ? "/sys" : named);
+std::string when_seen(const std::vector<HostEvent>& events, const std::string& host, const std::string& part,
+                      const std::string& what) {
+  const auto seen = std::ranges::find_if(events, [&](const HostEvent& event) {
+    return event.host == host && event.part == part && event.what.starts_with(what);
+  });
+  if (seen == events.end()) return {};
+  return fmt::format(" (seen {:.0f} s after the start, at {}{})", seen->at_s, seen->time,
+                     seen->stage.empty() ? "" : fmt::format(", in the stage {}", seen->stage));
 }
 
 std::vector<HostLink> host_links(const fs::path& sys) {
@@ -98,7 +111,8 @@ std::vector<HostLink> host_links(const fs::path& sys) {
     HostLink& link = links.emplace_back(HostLink{.name = entry.filename().string()});
     const std::string state = first_line(entry / "operstate");
     link.up = state == "up" || state == "unknown";  // some drivers do not say
-    if (const auto mbit = whole_in(entry / "speed"); mbit && *mbit > 0) link.gbit_per_s = static_cast<double>(*mbit) * 1e-3;
+    if (const auto mbit = whole_in(entry / "speed"); mbit && *mbit > 0)
+      link.gbit_per_s = static_cast<double>(*mbit) * 1e-3;
     link.downs = whole_in(entry / "carrier_changes").value_or(0);
     add_errors(entry / "statistics", {"rx_errors", "tx_errors", "rx_dropped"}, link);
   }
@@ -106,7 +120,7 @@ std::vector<HostLink> host_links(const fs::path& sys) {
     for (const fs::path& port : entries(adapter / "ports")) {
       HostLink& link = links.emplace_back(
           HostLink{.name = fmt::format("{} port {}", adapter.filename().string(), port.filename().string())});
-      link.up = first_line(port / "state").find("ACTIVE") != std::string::npos;                 // "4: ACTIVE"
+      link.up = first_line(port / "state").find("ACTIVE") != std::string::npos;   // "4: ACTIVE"
       link.gbit_per_s = std::strtod(first_line(port / "rate").c_str(), nullptr);  // "400 Gb/sec (4X NDR)"
       link.downs = whole_in(port / "counters/link_downed").value_or(0);
       add_errors(port / "counters", {"symbol_error", "port_rcv_errors"}, link);
@@ -155,7 +169,8 @@ std::vector<WatchedLink> watched_links(const std::vector<std::string>& hosts,
       watched.changes = std::max<std::int64_t>(0, link.downs - was->downs);
       for (const auto& [name, value] : link.errors) {
         const auto same = std::ranges::find(was->errors, name, &std::pair<std::string, std::int64_t>::first);
-        if (same != was->errors.end()) watched.more_errors.emplace_back(name, std::max<std::int64_t>(0, value - same->second));
+        if (same != was->errors.end())
+          watched.more_errors.emplace_back(name, std::max<std::int64_t>(0, value - same->second));
       }
     }
   }
@@ -164,7 +179,8 @@ std::vector<WatchedLink> watched_links(const std::vector<std::string>& hosts,
 
 std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
                                         const std::vector<std::vector<HostLink>>& before,
-                                        const std::vector<std::vector<HostLink>>& after) {
+                                        const std::vector<std::vector<HostLink>>& after,
+                                        const std::vector<HostEvent>& events) {
   const std::map<std::string, std::size_t> first_rank = first_ranks(hosts, before, after);
   std::map<std::string, Peers> peers;
   for (const auto& [host, rank] : first_rank) {
@@ -179,7 +195,11 @@ std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
   std::vector<Judgement> all;
   std::size_t links = 0;
   for (const auto& [host, rank] : first_rank) {
-    for (const HostLink& link : after[rank]) {
+    std::vector<HostLink> judged = after[rank];
+    for (const HostLink& was : before[rank]) {
+      if (link_named(after[rank], was.name) == nullptr) judged.push_back(HostLink{.name = was.name});
+    }
+    for (const HostLink& link : judged) {
       ++links;
       const auto add = [&, &host = host](Verdict verdict, const std::string& what) {
         Judgement& j = all.emplace_back(accept::judged(kHostLinkRule, fmt::format("{} of {}", link.name, host), verdict,
@@ -190,6 +210,11 @@ std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
           if (hosts[r] == host) j.ranks.push_back(static_cast<int>(r));
         }
       };
+      const auto seen = [&, &host = host](const std::string& what) { return when_seen(events, host, link.name, what); };
+      if (link_named(after[rank], link.name) == nullptr) {
+        add(Verdict::fail, "is gone since it was measured" + seen("is gone"));
+        continue;
+      }
       const Peers& of = peers[link.name];
       const HostLink* const was = link_named(before[rank], link.name);
       std::string told;
@@ -202,10 +227,12 @@ std::vector<Judgement> judge_host_links(const std::vector<std::string>& hosts,
         if (was == nullptr) break;
         const auto same = std::ranges::find(was->errors, name, &std::pair<std::string, std::int64_t>::first);
         if (same == was->errors.end() || value <= same->second) continue;
-        tell(fmt::format("counted {} more {} while it was measured", value - same->second, name));
+        tell(fmt::format("counted {} more {} while it was measured{}", value - same->second, name, seen(name)));
       }
-      if (was != nullptr && went_down(*was, link)) {
-        add(Verdict::fail, fmt::format("went down while it was measured{}{}", told.empty() ? "" : "; it ", told));
+      const std::string fell = seen("went down");
+      if (!fell.empty() || (was != nullptr && went_down(*was, link))) {
+        add(Verdict::fail,
+            fmt::format("went down while it was measured{}{}{}", fell, told.empty() ? "" : "; it ", told));
       } else if (!told.empty()) {
         add(Verdict::unrated, told);
       }

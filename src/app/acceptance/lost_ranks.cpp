@@ -24,7 +24,8 @@ AcceptanceReport failed(const config::Acceptance& wanted, int ranks, const std::
 }  // namespace
 
 AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, const std::vector<std::string>& hosts,
-                                  const std::vector<LostRank>& lost, bool on_processors) {
+                                  const std::vector<LostRank>& lost, bool on_processors,
+                                  const std::vector<std::string>& meanwhile) {
   AcceptanceReport report = failed(wanted, ranks, hosts);
   report.hosts.resize(static_cast<std::size_t>(ranks));
   for (const LostRank& one : lost) {
@@ -40,6 +41,10 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
     finding.element = {accept::Element::Kind::gpu, one.rank, 0};
     report.judgements.back().ranks = {one.rank};
     if (!one.host.empty()) report.hosts[static_cast<std::size_t>(one.rank)] = one.host;
+  }
+  report.meanwhile = meanwhile;
+  for (const std::string& sentence : meanwhile) {
+    if (!report.findings.empty()) report.findings.front().evidence += "; " + sentence;
   }
   report.judgements.push_back(accept::judged("stages", "all after that", Verdict::inconclusive,
                                              "they were not measured, because a rank was lost"));

@@ -58,6 +58,7 @@ struct AcceptanceMeasurements {
   std::vector<std::vector<HostLink>> host_links_after;   ///< likewise, when all was measured
   std::vector<KernelLog> kernel_logs_before;             ///< likewise
   std::vector<KernelLog> kernel_logs_after;
+  std::vector<HostEvent> host_events;           ///< what happened to them meanwhile, of each host in its order
   bool computes = true;                         ///< false: computation is emulated
   accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]

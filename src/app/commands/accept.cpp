@@ -20,11 +20,13 @@
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/gpu_watch.h"
+#include "app/acceptance/host_watch.h"
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/kernel_log.h"
 #include "app/acceptance/link_watch.h"
 #include "app/acceptance/lost_ranks.h"
 #include "app/acceptance/node_lists.h"
+#include "app/commands/ask_endpoint.h"
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
@@ -61,6 +63,7 @@ struct AcceptArguments {
   bool overwrite = false;
   bool full = false;   ///< more iterations, so that tails can be rated, and a soak
   std::string budget;  ///< of time, as duration_s() reads it; empty: 5 minutes, full 30
+  std::string ras;     ///< HOST:PORT of NCCL's RAS, or "off"; empty: where NCCL puts it, of GPUs only
   std::string limit;   ///< likewise: what still runs then is ended; empty: half as much again as the budget, and 2 min
 
   double budget_s() const { return budget.empty() ? (full ? 1800 : 300) : duration_s(budget); }
@@ -133,16 +136,33 @@ std::vector<double> standstills(Job& job) {
 struct HostsNow {
   std::vector<std::vector<HostLink>> links;
   std::vector<KernelLog> logs;
+  std::vector<HostEvent> events;  // of all hosts, since they were looked at before
 };
+
+/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off; absent: it is
+/// not asked. CPU ranks have no NCCL.
+std::optional<Endpoint> ras_of(const std::string& given, bool on_processors) {
+  const auto variable = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  if (given == "off" || (given.empty() && (on_processors || variable("NCCL_RAS_ENABLE") == "0"))) return std::nullopt;
+  if (!given.empty()) return read_endpoint("--ras", given, kRasPort);
+  const std::string named = variable("NCCL_RAS_ADDR");
+  return named.empty() ? Endpoint{"--ras", "localhost", kRasPort} : read_endpoint("NCCL_RAS_ADDR", named, kRasPort);
+}
 
 /// Links and kernel log of each rank's host as they are now. On rank 0, by rank. Collective.
 HostsNow state_of_hosts(Job& job) {
   HostsNow all;
-  const nlohmann::json mine{{"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}};
+  const std::vector<HostEvent> events = begin_or_end_watch(job.session().placement().local_rank == 0);
+  const nlohmann::json mine{
+      {"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}, {"events", to_json(events)}};
   for (const std::string& text : launch::gather(job.session().control(), "links", json_line(mine))) {
     const nlohmann::json theirs = parse_json(text);
     all.links.push_back(host_links_from_json(JsonPart(theirs).at("links")));
     all.logs.push_back(kernel_log_from_json(JsonPart(theirs).at("kernel_log")));
+    for (HostEvent& event : host_events_from_json(JsonPart(theirs).at("events"))) all.events.push_back(std::move(event));
   }
   return all;
 }
@@ -178,6 +198,7 @@ class Acceptance {
   }
 
   void measure() {
+    const double watch_began_s = clock_.spent_s();
     HostsNow before = look_at_hosts();
     measure_machine();
     measured_.host_links_before = std::move(before.links);
@@ -196,6 +217,8 @@ class Acceptance {
     measured_.kernel_logs_after = std::move(after.logs);
     clock_.end();
     measured_.stages = clock_.stages();
+    measured_.host_events = std::move(after.events);
+    name_stages(measured_.host_events, measured_.stages, watch_began_s);
   }
   const AcceptanceMeasurements& measured() const { return measured_; }
   /// Of the run; null: its steps were not measured.
@@ -218,7 +241,10 @@ class Acceptance {
 
   /// By rank; of threads of one process, which share a host, of the first.
   HostsNow look_at_hosts() {
-    if (job_ == nullptr) return {.links = {host_links()}, .logs = {kernel_log()}};
+    if (job_ == nullptr) {
+      std::vector<HostEvent> events = begin_or_end_watch(true);
+      return {.links = {host_links()}, .logs = {kernel_log()}, .events = std::move(events)};
+    }
     order_service(*job_, kAcceptanceService, {{"stage", kStageOfLinks}});
     return state_of_hosts(*job_);
   }
@@ -446,6 +472,19 @@ std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double l
   return lost;
 }
 
+/// What rank 0 heard of the job when a rank was lost, if it came to write that down; nobody can be asked any more.
+std::vector<std::string> told_by_rank_0(const std::filesystem::path& result) {
+  std::ifstream file(result);
+  const nlohmann::json written = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
+  const auto found = written.is_object() ? written.find("meanwhile") : written.end();
+  if (!written.is_object() || found == written.end() || !found->is_array()) return {};
+  std::vector<std::string> sentences;
+  for (const nlohmann::json& one : *found) {
+    if (one.is_string()) sentences.push_back(one.get<std::string>());
+  }
+  return sentences;
+}
+
 /// Without a launcher: starts the ranks itself, each a process, and sees to it that they end. Their rank 0 measures,
 /// prints and writes, as in any job.
 int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments, const Call& call,
@@ -457,6 +496,7 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   words.insert(words.end(), {"--budget", fmt::format("{}s", arguments.budget_s()), "--limit",
                              fmt::format("{}s", arguments.limit_s()), "--out", folder.string()});
   if (arguments.full) words.emplace_back("--full");
+  if (!arguments.ras.empty()) words.insert(words.end(), {"--ras", arguments.ras});
   if (arguments.overwrite) words.emplace_back("--overwrite");
   if (console().quiet()) words.emplace_back("--quiet");
   keep_what_is_done(true);
@@ -469,9 +509,10 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   if (std::ranges::count(ends, refused, &launch::RankEnd::code) > 0) return refused;
   const std::vector<LostRank> lost = lost_of(ends, limit_s);
   if (lost.empty()) return ends.front().code;
+  const std::vector<std::string> meanwhile = told_by_rank_0(folder / "result.json");
   const ResultFolder again(stem, folder.string(), OldResult::overwrite);
-  return report_lost(folder, judge_lost_ranks(wanted, ranks, {}, lost, on_processors(config)), config, call.command_line,
-                     ExitCode::rank_failed);
+  return report_lost(folder, judge_lost_ranks(wanted, ranks, {}, lost, on_processors(config), meanwhile), config,
+                     call.command_line, ExitCode::rank_failed);
 }
 
 /// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom, lists of nodes and worst_step.json.
@@ -516,27 +557,34 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     order_service(*job, kAcceptanceService, {{"stage", kStageOfNames}});
     nodes = names_of_nodes(*job);
   }
+  const std::optional<Endpoint> ras = ras_of(arguments.ras, on_processors(config));
+  constexpr double kRasOfLost_s = 4;  // the watch of the job ends this process 8 s after the loss
   std::once_flag once;
-  const auto report_once = [&](int rank, const std::string& why) {
+  const auto report_once = [&](int rank, const std::string& why, double patience_s) {
     std::call_once(once, [&] {
       const std::string host = rank < 0 ? "" : nodes.at(static_cast<std::size_t>(rank));
-      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}}, on_processors(config));
+      std::vector<std::string> meanwhile = told_of_this_host();
+      if (ras) {
+        for (std::string& said : ras_of_stopped_job(*ras, patience_s)) meanwhile.push_back(std::move(said));
+      }
+      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}},
+                                                       on_processors(config), meanwhile);
       report_lost(folder.path(), report, config, call.command_line, ExitCode::rank_failed);
     });
   };
   try {
     std::optional<TimeLimit> limit;
     if (job != nullptr) {
-      limit.emplace(*job, arguments.limit_s(), acceptance, [&](const std::string& why) { report_once(-1, why); });
+      limit.emplace(*job, arguments.limit_s(), acceptance, [&](const std::string& why) { report_once(-1, why, kRasPatience_s); });
     }
     acceptance.measure();
   } catch (const BackendError& error) {
     // What is lost shows in the data first, and in the channel a moment later.
     if (job == nullptr) {
-      report_once(0, error.what());
+      report_once(0, error.what(), kRasOfLost_s);
     } else if (job->watch().failure_code(1).value_or(kLost) == kLost) {  // else the user ended it, or a key is wrong
       const std::optional<launch::JobFailure> failure = job->channel().failure();
-      report_once(failure ? failure->rank : -1, failure ? failure->message : error.what());
+      report_once(failure ? failure->rank : -1, failure ? failure->message : error.what(), kRasOfLost_s);
     }
     throw;
   }
@@ -628,6 +676,9 @@ Command accept_command() {
                  "How long it may take, as in 90s or 5m; default: 5m, with --full 30m");
   command.option("--limit", &accept_it->limit, "TIME",
                  "When ranks that still run are ended, as a failure; default: 1.5 budgets and 2m");
+  command.option("--ras", &accept_it->ras, "HOST:PORT",
+                 "NCCL's RAS, asked about lost ranks; default: localhost:28028 on GPUs; off: nobody");
+  command.check = [accept_it] { (void)ras_of(accept_it->ras, true); };
   command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
   command.runs_ranks = true;
   command.body = [accept_it](const Call& call) { return accept_machine(*accept_it, call); };

@@ -3,17 +3,21 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <string_view>
 
+#include "app/console/json_text.h"
 #include "base/clean_text.h"
 #include "base/error.h"
 #include "base/read_input.h"
 #include "launch/addresses.h"
 #include "launch/socket.h"
+#include "watch/judge.h"
+#include "watch/sources.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -130,7 +134,9 @@ std::string ask_ras(const Endpoint& endpoint, double patience_s) {
   if (const std::string said = ras.line(); !said.starts_with("SERVER PROTOCOL ")) {
     ras.fail(fmt::format("what answers there is not NCCL's RAS: it says '{}'.", clean_text(said, kMostOfACell)));
   }
-  for (const std::string_view order : {"TIMEOUT 5\n", "SET FORMAT json\n"}) {
+  constexpr double kMostOfRas_s = 5;  // in which its processes answer each other
+  const std::string timeout = fmt::format("TIMEOUT {:.0f}\n", std::clamp(patience_s / 2, 1.0, kMostOfRas_s));
+  for (const std::string_view order : {std::string_view(timeout), std::string_view("SET FORMAT json\n")}) {
     ras.say(order);
     if (const std::string said = ras.line(); said != "OK") {
       ras.fail(fmt::format("RAS answers '{}' to '{}'; NCCL has JSON from 2.28.7 on.", clean_text(said, kMostOfACell),
@@ -139,6 +145,28 @@ std::string ask_ras(const Endpoint& endpoint, double patience_s) {
   }
   ras.say("STATUS\n");
   return ras.rest();
+}
+
+std::vector<std::string> ras_of_stopped_job(const Endpoint& endpoint, double patience_s) {
+  constexpr std::size_t kMostSentences = 8;
+  const std::string source = fmt::format("NCCL's RAS ({})", endpoint.name());
+  try {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    watch::JobView job;
+    const std::string why =
+        watch::Sources({}, parse_json)
+            .add_ras(job, ask_ras(endpoint, patience_s), std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+    if (!why.empty()) return {fmt::format("{} gave an answer that {}", source, why)};
+    const watch::Judgement judged = judge(job, job.newest_ns(), {.stopped = true});
+    std::vector<std::string> said;
+    for (const watch::Accusation& one : judged.all) {
+      if (said.size() < kMostSentences) said.push_back(fmt::format("{} says: {}", source, one.sentence));
+    }
+    if (said.empty()) said.push_back(fmt::format("{} names nobody: {}", source, judged.sentence));
+    return said;
+  } catch (const ConfigError& error) {
+    return {fmt::format("{} was not heard: {}", source, error.what())};
+  }
 }
 
 }  // namespace fsdpbench::app

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace fsdpbench::app {
 
@@ -20,5 +20,12 @@ Endpoint read_endpoint(const std::string& option, const std::string& text, int d
 /// seconds at most for all of it, and takes 64 MiB at most. Throws ConfigError with a sentence where nobody answers, or
 /// something else does.
 std::string ask_ras(const Endpoint& endpoint, double patience_s);
+
+inline constexpr int kRasPort = 28028;         ///< NCCL's default
+inline constexpr double kRasPatience_s = 15;  ///< RAS itself gives up after 10 s
+
+/// What RAS says of a job that goes on no more, for people: which ranks have not come or are gone, in which communicator;
+/// where it accuses nobody, why. Never throws: that it was not heard is a sentence, too.
+std::vector<std::string> ras_of_stopped_job(const Endpoint& endpoint, double patience_s);
 
 }  // namespace fsdpbench::app

@@ -129,7 +129,7 @@ void write_explanation(const ResultFolder& folder, const ExplainedJob& explained
 int explain_traces(const TraceExplainArguments& arguments) {
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}};
-  explained.explanation = foreign::explain(job, explained.recognition);
+  explained.explanation = foreign::explain(job, explained.recognition, foreign::Paths::found);
   foreign::advise(job, explained.recognition, explained.explanation);
   replay_knobs(explained);
   std::optional<ResultFolder> folder;

@@ -226,9 +226,6 @@ int code_of(watch::Verdict verdict) {
   return static_cast<int>(kCodes[verdict]);
 }
 
-constexpr int kRasPort = 28028;
-constexpr double kRasPatience_s = 15;  // RAS itself gives up after 10 s
-
 /// Asks once. Returns why nothing was added; empty: an answer was.
 std::string add_ras_answer_of(const Endpoint& endpoint, const watch::Sources& sources, watch::JobView& job) {
   try {

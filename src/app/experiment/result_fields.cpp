@@ -370,6 +370,8 @@ const Fields<Trial>& memory_fields() {
             "reserved_bytes", [](auto& t) -> auto& { return t.memory.reserved; }, "B", "memory that its pool reserved");
         f("estimated_peak_bytes", &Trial::estimated_memory, "B", "peak that the schedule predicts");
         f("device_bytes", &Trial::device_bytes, "B", "memory of the simulated GPU");
+        f("fits", &Trial::fits, "",
+          "whether the training fits into it: under PyTorch's allocator if that is known, else what its pool reserved");
         f("caching_allocator", &Trial::caching_allocator, "",
           "the same training's memory under PyTorch's allocator; only of simulations on a cluster");
       });

@@ -87,6 +87,10 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   trial.estimated_memory = p.memory;
   if (cell.gpu) trial.device_bytes = cell.gpu->memory_bytes;
   trial.caching_allocator = cell.caching_allocator;
+  if (trial.device_bytes) {
+    trial.fits = trial.caching_allocator ? trial.caching_allocator->failures == 0
+                                         : trial.memory.reserved <= *trial.device_bytes;
+  }
   trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
   trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
   if (!m.traces.front().steps.empty()) {

@@ -41,6 +41,7 @@ struct Trial {
   PoolStatistics memory;                        ///< of the rank that needed most
   PoolStatistics estimated_memory;              ///< from the schedule alone
   std::optional<std::int64_t> device_bytes;     ///< memory of the GPU that was simulated
+  std::optional<bool> fits;                     ///< into device_bytes, as far as is known
   std::optional<replay::CachingAllocator::Statistics> caching_allocator;  ///< Cell::caching_allocator
   PoolStatistics host_memory;       ///< pinned, of the rank that needed most; all 0 without offload
   engine::Measurement measurement;  ///< what the ranks recorded; empty in a trial that was read from a file

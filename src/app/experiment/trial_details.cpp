@@ -149,7 +149,10 @@ TrialDetails trial_details(const engine::Setup& setup, const Trial& trial) {
   details.phases = std::move(found.phases);
   details.units = std::move(found.units);
   add_collectives(std::move(found.collectives), trial, details);
-  if (metrics::why_not_rated(trial.fidelity).empty()) details.exposed_intervals = cause_intervals(trial);
+  if (metrics::why_not_rated(trial.fidelity).empty()) {
+    details.exposed_intervals = cause_intervals(trial);
+    details.path = metrics::report_path(run, setup.plan);
+  }
   details.steps = steps_of_ranks(run, setup.plan.groups.ranks());
   details.gpus = gpus_of(trial);
   details.timeline = timeline_of(run, *trial.causes);

@@ -13,6 +13,7 @@
 #include "engine/setup.h"
 #include "metrics/checkpoint_cost.h"
 #include "metrics/gpu_steps.h"
+#include "metrics/path_report.h"
 #include "metrics/run_details.h"
 
 namespace fsdpbench::app {
@@ -96,6 +97,7 @@ struct TrialDetails {
   std::vector<metrics::UnitTimes> units;
   std::vector<DetailedCollective> collectives;
   std::optional<std::vector<CauseInterval>> exposed_intervals;  ///< absent if the trial is not rated
+  std::optional<metrics::PathReport> path;                      ///< likewise
   StepsByRank steps;
   MemoryTimeline timeline;
   MemoryAtPeak peak_at;

@@ -185,6 +185,7 @@ void read_sweep_result(const JsonPart& j, const fs::path& file, GatedResult& res
     const auto found = trials.find(id);
     MeasuredFigure f =
         figure("step time of " + id, "ms", found == trials.end() ? std::vector<double>{} : found->second);
+    f.samples_are_runs = !f.samples.empty();
     if (f.samples.empty()) {
       f.value = {step.at("median").number(), step.at("ci_low").number(), step.at("ci_high").number(),
                  static_cast<int>(step.at("n").whole(1, kMostSamples))};
@@ -240,6 +241,15 @@ void check_figures(const std::vector<MeasuredFigure>& figures) {
   }
 }
 
+/// What the figures of `result` are of, once its name and its machine are known.
+void tell_figures(GatedResult& result) {
+  result.figures.name = result.name;
+  const std::string backend = result.machine.value("backend");
+  result.figures.measured_on = backend == "virtual" ? accept::MeasuredOn::computed_clock
+                               : backend == "cpu"   ? accept::MeasuredOn::processors
+                                                    : accept::MeasuredOn::gpus;
+}
+
 struct MoreOrLess {
   static json write(bool more) { return more ? "more" : "less"; }
   static void read(const JsonPart& j, bool& more) {
@@ -270,6 +280,8 @@ const Fields<MeasuredFigure>& fields<MeasuredFigure>() {
         f("counted", &F::counted, "", "it is the same whenever it is repeated, as bytes are", {.when = When::if_any});
         f("explains", &F::explains, "", "a part of another figure: by single numbers it decides nothing",
           {.when = When::if_any});
+        f("samples_are_runs", &F::samples_are_runs, "", "each sample is a run of its own, as the trials of a sweep are",
+          {.when = When::if_any});
         f("samples", &F::samples, "", "repetitions within the result, in `unit`", {.when = When::if_any});
       });
   return kAll;
@@ -288,15 +300,14 @@ const Fields<GatedResult>& fields<GatedResult>() {
         f("measured", &R::measured, "", "what was measured, by key: only results with the same can be compared");
         f(
             "figures", [](auto& r) -> auto& { return r.figures.figures; }, "", "what was found");
-        f(
-            "others_share", [](auto& r) -> auto& { return r.figures.others_share; }, "",
-            "share of the processors that other programs took, as a fraction; of CPU ranks, from 0.1 on",
-            {.when = When::if_any});
+        f("others_share", [](auto& r) -> auto& { return r.figures.others_share; }, "",
+          "share of the processors that other programs took, as a fraction; of CPU ranks, from 0.1 on",
+          {.when = When::if_any});
         f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
           {.when = When::if_any});
         f("kept_anyway_because", &R::kept_anyway_because, "", "a person's reason to keep it all the same",
           {.when = When::if_any});
-        f.then([](const JsonPart&, R& r) { r.figures.name = r.name; });
+        f.then([](const JsonPart&, R& r) { tell_figures(r); });
       });
   return kAll;
 }
@@ -326,7 +337,6 @@ GatedResult read_gated_result(const std::string& given) {
   const JsonPart j(file.content);
   GatedResult result;
   result.name = name_of_result(file.path);
-  result.figures.name = result.name;
   result.kind = to_string(file.kind);
   try {
     switch (file.kind) {
@@ -337,6 +347,7 @@ GatedResult read_gated_result(const std::string& given) {
     }
     check_figures(result.figures.figures);
     result.machine = MachinePrint::of_world(j.at("world"));
+    tell_figures(result);
     result.date = j.at("world").text("date", "");
     if (result.kind == to_string(ResultKind::acceptance) && result.machine.value("backend") == "cpu") {
       const double share = j.has("others_share") ? j.at("others_share").number() : 0;  // older results do not say it

@@ -387,10 +387,8 @@ Expectation expect(const Cell& cell, const Trial& trial, const std::optional<Mea
   e.tokens_per_s = over_step(e.step_ms, tokens_of_rank(cell.setup.config) * 1e3);
   if (trial.flops && trial.flops->mfu_pct) e.mfu_pct = over_step(e.step_ms, *trial.flops->mfu_pct * e.step_ms.value);
   e.peak_bytes = trial.memory.peak_occupied_total;
-  if (trial.caching_allocator) {
-    e.peak_bytes = trial.caching_allocator->peak_reserved;
-    e.fits = trial.caching_allocator->failures == 0;
-  }
+  if (trial.caching_allocator) e.peak_bytes = trial.caching_allocator->peak_reserved;
+  e.fits = trial.fits.value_or(true);
   e.device_bytes = trial.device_bytes;
   if (!cell.setup.config.simulate.cluster.empty()) {
     e.published = nearest_published(cell.setup, config::load_cluster(cell.setup.config.simulate.cluster));

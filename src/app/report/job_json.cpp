@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "app/experiment/path_fields.h"
 #include "app/experiment/result_fields.h"
-#include "app/report/job_path_json.h"
 #include "base/enum_table.h"
 #include "config/write.h"
 #include "metrics/cause.h"
@@ -570,7 +570,9 @@ const Fields<ExplainedJob>& job_fields() {
         f.object(
             "kernels", [](const E& e) -> const auto& { return e.explanation; }, kernel_fields(),
             "kernels by kind, and those that take most time");
-        f.part("critical_path", path_fields(), [](const E& e) { return !e.explanation.path.empty(); });
+        f(
+            "critical_path", [](const E& e) { return path_of_job(e); }, "",
+            "the chain of work that decided how long steps were");
         f(
             "contention", [](const E& e) -> const auto& { return e.explanation.contention; }, "",
             "kernels that run slower beside collectives, those that lose most time first");

@@ -10,11 +10,11 @@
 
 #include "app/console/table.h"
 #include "app/report/cause_table.h"
+#include "app/report/path_table.h"
 #include "base/enum_table.h"
 #include "foreign/advice.h"
 #include "metrics/cause_advice.h"
 #include "metrics/cause_report.h"
-#include "metrics/critical_path.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -110,41 +110,16 @@ std::string where_time_went(const ExplainedJob& e) {
   return text + overlap_by_both(x);
 }
 
-/// What decided how long steps were, by rank and kind: a row adds up to its rank's, the rows to the step.
-std::string critical_path(const ExplainedJob& e) {
-  const Explanation& x = e.explanation;
-  if (x.path.empty()) return {};
-  const auto steps = static_cast<double>(x.steps_ms.size());
-  EnumTable<metrics::PathKind, std::int64_t> sums;
-  std::int64_t all_ns = 0;
-  for (const metrics::PathOfRank& rank : x.path) {
-    for (const metrics::PathKind kind : kEnumerators<metrics::PathKind>) sums[kind] += rank.ns[kind];
-    all_ns += rank.all();
+/// The number of the step that `path` is of.
+std::int64_t step_of_path(const ExplainedJob& e, const metrics::CriticalPath& path) {
+  const auto place = static_cast<std::size_t>(path.place);
+  const auto& steps = e.explanation.ranks[place].steps;
+  const auto& cut = e.recognition.ranks[place].cut.steps;
+  const std::int64_t begin = path.step.begin - e.explanation.ranks[place].clock_offset_ns;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    if (cut[s].window.begin == begin) return steps[s].number;
   }
-  Table table;
-  table.title = "Critical path: what decided how long a step was";
-  table.header = {"rank", "ms a step", "of the step"};
-  for (const metrics::PathKind kind : kEnumerators<metrics::PathKind>) {
-    if (sums[kind] > 0) table.header.emplace_back(to_string(kind));
-  }
-  const auto add_row = [&](std::string rank, const EnumTable<metrics::PathKind, std::int64_t>& ns, std::int64_t all) {
-    const auto share = [&](std::int64_t of) {
-      return percent_of(static_cast<double>(of), static_cast<double>(all_ns));
-    };
-    std::vector<std::string> row{std::move(rank), job_ms(static_cast<double>(all) / 1e6 / steps), share(all)};
-    for (const metrics::PathKind kind : kEnumerators<metrics::PathKind>) {
-      if (sums[kind] > 0) row.push_back(share(ns[kind]));
-    }
-    table.rows.push_back(std::move(row));
-  };
-  for (const metrics::PathOfRank& rank : x.path) {
-    if (table.rows.size() == kMostJobRows) break;
-    add_row(std::to_string(e.job.ranks[static_cast<std::size_t>(rank.place)].rank), rank.ns, rank.all());
-  }
-  if (x.path.size() > 1) add_row("all", sums, all_ns);
-  std::string text = "\n" + format_table(table);
-  if (x.path.size() > kMostJobRows) text += fmt::format("and {} ranks more\n", x.path.size() - kMostJobRows);
-  return text;
+  return steps.front().number;
 }
 
 /// Kernels by kind, and those that take most.
@@ -281,12 +256,26 @@ std::string headline(const ExplainedJob& e) {
                             most.advice);
 }
 
+std::optional<metrics::PathReport> path_of_job(const ExplainedJob& e) {
+  const foreign::Explanation& x = e.explanation;
+  if (x.path.empty()) return std::nullopt;
+  const auto rows = [&](int place) -> const foreign::RankRows& { return e.job.ranks[static_cast<std::size_t>(place)]; };
+  return metrics::report_path(
+      x.path, x.steps_ms.size(), x.median_path, step_of_path(e, x.median_path),
+      [&](int place) { return rows(place).rank; },
+      [&](int place, int op) {
+        const foreign::DeviceRow& row = rows(place).device[static_cast<std::size_t>(op)];
+        return rows(place).names[static_cast<std::size_t>(row.name)];
+      });
+}
+
 std::string job_report(const ExplainedJob& e) {
   std::string text = what_it_is(e);
   if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
   if (e.explanation.mean_step_ms > 0) {
-    text += "\n" + where_time_went(e) + critical_path(e) + why_stalled(e) + most_exposed(e) + how_far_apart(e) +
-            where_kernels_went(e) + contention(e);
+    const std::optional<metrics::PathReport> path = path_of_job(e);
+    text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path, kDecimals) : "") + why_stalled(e) +
+            most_exposed(e) + how_far_apart(e) + where_kernels_went(e) + contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());

@@ -10,6 +10,7 @@
 #include "foreign/kernel_times.h"
 #include "foreign/recognise.h"
 #include "metrics/counterfactual.h"
+#include "metrics/path_report.h"
 
 namespace fsdpbench::app {
 
@@ -46,5 +47,8 @@ std::string headline(const ExplainedJob& explained);
 /// For people: what the job is and how that was found out, where a step's time went, what was exposed most and why,
 /// what would help, what nothing tells.
 std::string job_report(const ExplainedJob& explained);
+
+/// The critical path of a job; absent where it has no step of all ranks, or the path was not asked for.
+std::optional<metrics::PathReport> path_of_job(const ExplainedJob& explained);
 
 }  // namespace fsdpbench::app

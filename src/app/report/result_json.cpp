@@ -583,6 +583,9 @@ const Fields<RunFile>& run_fields() {
                        "exposed_intervals", [](const R& r) { return r.details.exposed_intervals; }, "",
                        "when each cause held computation up, in one step of median length");
                    f(
+                       "critical_path", [](const R& r) { return r.details.path; }, "",
+                       "the chain of work that decided how long steps were; absent where `causes` is");
+                   f(
                        "simulation", [](const R& r) { return has_steps(r) ? r.trial.spread : std::nullopt; }, "",
                        "how steps scatter; only in simulations with jitter");
                    f(

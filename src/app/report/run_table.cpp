@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "app/report/reach.h"
 #include "app/report/trace_files.h"
 #include "base/bytes.h"
+#include "config/load.h"
 #include "config/spelling.h"
 #include "metrics/caveats.h"
 #include "metrics/checkpoint_cost.h"
@@ -138,7 +140,8 @@ std::string causes_table(const metrics::CauseReport& report, const Trial& trial)
     text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", metrics::to_string(c.cause), c.ms);
   }
   text += fmt::format("{} small {:.2f} ms", report.causes.empty() ? "" : ",", report.small_ms);
-  if (report.jitter) text += fmt::format(", jitter {:.2f} ms", report.jitter->stalled_ms);
+  const double jitter_ms = report.jitter ? report.jitter->stalled_ms : 0;
+  if (std::abs(jitter_ms) >= 0.005) text += fmt::format(", jitter {:.2f} ms", jitter_ms);  // else it prints as 0.00
   text += "\n";
   if (!report.no_typical_because.empty()) {
     text += fmt::format("of the measured steps, jitter and all, for there is no typical step: {}\n",
@@ -189,13 +192,20 @@ std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
                      m.step_ms.n, warmup + steps);
 }
 
+/// The name of the model's file; of a model as wide as no file has it, what it is.
+std::string model_text(const config::RunConfig& c) {
+  const config::Model& named = config::presets_of(c).model;
+  if (named.kind == c.model.kind && named.width == c.model.width) return c.model.preset;
+  return fmt::format("{} of {} layers, width {}", config::to_string(c.model.kind), c.model.layers, c.model.width);
+}
+
 }  // namespace
 
 std::string run_headline(const engine::Setup& p) {
   const config::RunConfig& c = p.config;
   const plan::Mesh& mesh = p.plan.mesh;
   return fmt::format(
-      "{}: {} parameters in {} units, {} ranks ({} shards x {} replicas{}), {}, {}; {}", c.model.preset,
+      "{}: {} parameters in {} units, {} ranks ({} shards x {} replicas{}), {}, {}; {}", model_text(c),
       format_count(p.plan.shapes.parameter_count()), p.plan.units.size(), mesh.ranks(), mesh.shard, mesh.replicate,
       mesh.tensor == 1
           ? ""

@@ -265,16 +265,13 @@ namespace {
 /// Empty: it fits, or nothing says what the device has.
 std::string why_it_does_not_fit(const json& cell) {
   const json memory = cell.value("memory", json::object());
-  if (!memory.contains("device_bytes")) return "";
+  if (memory.value("fits", true)) return "";
   const auto has = memory["device_bytes"].get<std::int64_t>();
   auto reserved = memory["reserved_bytes"].get<std::int64_t>();
-  bool fits = reserved <= has;
   if (memory.contains("caching_allocator")) {
-    const json& allocator = memory["caching_allocator"];
-    reserved = allocator["peak_reserved_bytes"].get<std::int64_t>();
-    fits = allocator["failures"] == 0;
+    reserved = memory["caching_allocator"]["peak_reserved_bytes"].get<std::int64_t>();
   }
-  return fits ? "" : fmt::format("does not fit: {} reserved of {}", format_bytes(reserved), format_bytes(has));
+  return fmt::format("does not fit: {} reserved of {}", format_bytes(reserved), format_bytes(has));
 }
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : json_line(value); }

@@ -21,7 +21,7 @@ struct MatmulShape {
   bool operator==(const MatmulShape&) const = default;
 };
 
-/// Of a product whose strides are written out (Gemm::with_strides()).
+/// For a product whose strides are written out (Gemm::with_strides()).
 inline MatmulShape matmul_shape(const Gemm& gemm) {
   return {.m = gemm.m,
           .n = gemm.n,

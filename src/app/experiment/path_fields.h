@@ -1,0 +1,12 @@
+#pragma once
+
+#include "app/console/json_fields.h"
+#include "metrics/path_report.h"
+
+namespace fsdpbench::app {
+
+/// "critical_path" of a run's result and of an explained trace.
+template <>
+const Fields<metrics::PathReport>& fields<metrics::PathReport>();
+
+}  // namespace fsdpbench::app

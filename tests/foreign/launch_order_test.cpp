@@ -1,0 +1,51 @@
+#include "foreign/launch_order.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "support/engine_orders.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+std::string words(const std::vector<LaunchToken>& tokens) {
+  std::string text;
+  for (const LaunchToken& token : tokens) {
+    if (token.what != LaunchToken::What::computation) text += (text.empty() ? "" : " ") + token_name(token);
+  }
+  return text;
+}
+
+std::string words_of(const testing::ScheduleCase& c) { return words(launch_order(c.schedules.steady(), true, true)); }
+
+/// As the schedule prints them, but for the marks of prefetching and of backward.
+std::string collectives(const testing::ScheduleCase& c) {
+  std::istringstream printed(schedule::collective_order(c.plan, c.schedules.steady()));
+  std::string text, word;
+  while (printed >> word) {
+    if (word == "|") continue;
+    if (word.back() == '*') word.pop_back();
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+TEST(LaunchOrder, OfAScheduleHasItsCollectives) {
+  for (const char* preset : {"fsdp1", "fsdp2"}) {
+    const testing::ScheduleCase c = testing::make_case(schedule::sized(preset, 100));
+    EXPECT_EQ(words_of(c), collectives(c)) << preset;
+  }
+}
+
+TEST(LaunchOrder, QuantisedGradientsAreExchanges) {
+  config::RunConfig config = schedule::sized("deepspeed-zeropp", 400);
+  config.fsdp.reshard_after_forward.group = config.fsdp.reduce_within = 2;
+  const testing::ScheduleCase c = testing::make_case(config);
+  EXPECT_NE(words_of(c).find("A2A3 A2A3"), std::string::npos);
+  EXPECT_EQ(words_of(c), collectives(c));
+}
+
+}  // namespace
+}  // namespace fsdpbench::foreign
