@@ -122,7 +122,8 @@ class Published(unittest.TestCase):
     def test_a_row_that_cannot_be_read_is_named(self) -> None:
         text = (SOURCE / "profiles/published/training.csv").read_text(encoding="utf-8")
         (self.folder / "t.csv").write_text(text.replace(",every:2,", ",sometimes,", 1), encoding="utf-8")
-        self.assertIn("checkpointing = sometimes is not valid; expected none, all, every:N or share:X",
+        self.assertIn("checkpointing = sometimes is not valid; expected none, all, every:N, share:X or "
+                      "keeps:OUTPUTS",
                       self.call("--training", "t.csv", code=BAD_INPUT).stderr)
 
 
