@@ -40,6 +40,13 @@ AccuracyRows rows_of(const Predictions& all, double Prediction::*predicted,
   return result;
 }
 
+/// Of 95 %, of the next source's row: measured over predicted time.
+replay::Bounds interval_of(const AccuracyRows& rows) {
+  const int sources = rows.distinct_sources();
+  return {replay::quantile_of_next(rows.time_ratios, sources, 0.025),
+          replay::quantile_of_next(rows.time_ratios, sources, 0.975)};
+}
+
 }  // namespace
 
 config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& training) {
@@ -73,22 +80,20 @@ void print_coverage(const config::Accuracy& accuracy) {
   for (const ErrorKind kind : kEnumerators<ErrorKind>) {
     const AccuracyRows& rows = accuracy.rows[kind];
     int inside = 0;
-    std::vector<std::string> sources = rows.sources;
-    std::ranges::sort(sources);
-    const auto again = std::ranges::unique(sources);
     for (std::size_t i = 0; i < rows.time_ratios.size(); ++i) {
-      std::vector<double> others;
+      AccuracyRows others;
       for (std::size_t k = 0; k < rows.time_ratios.size(); ++k) {
-        if (rows.sources[k] != rows.sources[i]) others.push_back(rows.time_ratios[k]);
+        if (rows.sources[k] == rows.sources[i]) continue;
+        others.time_ratios.push_back(rows.time_ratios[k]);
+        others.sources.push_back(rows.sources[k]);
       }
-      if (others.empty()) continue;
-      inside += rows.time_ratios[i] >= replay::quantile_of_next(others, 0.025) &&
-                rows.time_ratios[i] <= replay::quantile_of_next(others, 0.975);
+      if (others.sources.empty()) continue;
+      const replay::Bounds bounds = interval_of(others);
+      inside += rows.time_ratios[i] >= bounds.low && rows.time_ratios[i] <= bounds.high;
     }
+    const replay::Bounds all = interval_of(rows);
     fmt::print("{:<16} {:>5} {:>8} {:>20} {:>6.1f} %\n", to_string(kind), rows.time_ratios.size(),
-               again.begin() - sources.begin(),
-               fmt::format("{:.3f} to {:.3f}", replay::quantile_of_next(rows.time_ratios, 0.025),
-                           replay::quantile_of_next(rows.time_ratios, 0.975)),
+               rows.distinct_sources(), fmt::format("{:.3f} to {:.3f}", all.low, all.high),
                100.0 * inside / static_cast<double>(rows.time_ratios.size()));
   }
 }

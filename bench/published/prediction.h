@@ -20,7 +20,7 @@ struct Prediction {
   double predicted = 0;
   double typical = 0;         ///< of a training: predicted by replay::kTypicalEfficiency
   double by_gpu = 0;          ///< by what other frameworks of other sources reach on its GPU; 0: there are none
-  bool by_framework = false;  ///< predicted by what others of its framework reach there
+  bool by_framework = false;  ///< predicted by what other sources of its framework reach there
   double tokens = 0;          ///< of a training: a rank and microbatch
   int nodes = 1;              ///< of a collective
   std::string how;            ///< what the model took: an algorithm, a limit
@@ -50,7 +50,8 @@ struct Trainings {
 };
 
 /// Tokens a second and rank. A row whose `calibrates` is efficiency says something of what its framework reaches on its
-/// GPU; a row is predicted by the median of all others that do. Throws ConfigError that names the line.
+/// GPU; a row is predicted by the median of those of its group that other sources have. Throws ConfigError that names
+/// the line.
 Trainings predict_training(const std::string& path);
 
 /// How far published times lie from predicted ones.

@@ -70,7 +70,8 @@ struct Told {
   }
 };
 
-/// What rows say that calibrate. A row is predicted by others, never by itself.
+/// What rows say that calibrate. A row is predicted by other sources, never by its own: rows of one source err
+/// together.
 class Efficiencies {
  public:
   void add(Told told) { told_.push_back(std::move(told)); }
@@ -155,11 +156,11 @@ Trainings predict_training(const std::string& path) {
     p.tokens = row.number("batch") * row.number("seq_len");
     p.typical = training.tokens_per_second(replay::kTypicalEfficiency);
     const std::optional<double> by_framework =
-        efficiencies.median([&](const Told& t) { return t.same_group(own) && t.id != own.id; });
+        efficiencies.median([&](const Told& t) { return t.same_group(own) && t.source != own.source; });
     const std::optional<double> by_gpu = efficiencies.of_others(own);
     if (by_gpu) p.by_gpu = training.tokens_per_second(*by_gpu);
     p.by_framework = by_framework.has_value();
-    // The only row of its group is predicted by less, and is no measure of how well groups predict.
+    // A row of its group's only source is predicted by less, and is no measure of how well groups predict.
     const double used = by_framework.value_or(by_gpu.value_or(replay::kTypicalEfficiency));
     p.predicted = training.tokens_per_second(used);
     p.how = fmt::format("efficiency {:.3f}{}", used,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "base/median.h"
@@ -74,6 +75,10 @@ std::string words(const KnownEfficiency& e) {
 std::string_view to_string(ErrorKind kind) {
   constexpr EnumNames<ErrorKind> kNames{"framework", "gpu", "typical", "in_node", "between_nodes", "small"};
   return kNames[kind];
+}
+
+int AccuracyRows::distinct_sources() const {
+  return static_cast<int>(std::set<std::string>(sources.begin(), sources.end()).size());
 }
 
 double median_efficiency(const std::vector<double>& efficiencies) {

@@ -18,6 +18,8 @@ struct AccuracyRows {
   int least_ranks = 1, most_ranks = 1;
   double least_bytes = 0, most_bytes = 0;    ///< of collectives
   double least_tokens = 0, most_tokens = 0;  ///< of trainings: a rank and microbatch
+
+  int distinct_sources() const;
 };
 
 /// Kinds of errors, each with rows of its own.

@@ -14,7 +14,7 @@
 namespace fsdpbench::config {
 namespace {
 
-/// none; all; every:N, of every N-th block; share:X, that part of all blocks.
+/// none; all; every:N, of every N-th block; share:X, that part of all blocks; keeps:OUTPUTS, all but those of them.
 void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
   const std::string& text = row.text("checkpointing");
   if (text == "none") return;
@@ -22,11 +22,17 @@ void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
   if (text == "all") return;
   const std::size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon);
-  if (colon == std::string::npos || (kind != "every" && kind != "share")) {
+  const std::string key = kind == "every"   ? "fsdp.checkpoint_every="
+                          : kind == "share" ? "fsdp.recompute_share="
+                          : kind == "keeps" ? "fsdp.checkpoint_keeps="
+                                            : "";
+  if (colon == std::string::npos || key.empty()) {
     throw ConfigError(
-        fmt::format("{}: checkpointing = {} is not valid; expected none, all, every:N or share:X.", row.place, text));
+        fmt::format("{}: checkpointing = {} is not valid; expected none, all, every:N, share:X or "
+                    "keeps:OUTPUTS.",
+                    row.place, text));
   }
-  settings.push_back((kind == "every" ? "fsdp.checkpoint_every=" : "fsdp.recompute_share=") + text.substr(colon + 1));
+  settings.push_back(key + text.substr(colon + 1));
 }
 
 std::vector<std::string> settings_of(const CsvRow& row) {

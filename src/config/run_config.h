@@ -44,6 +44,13 @@ enum class GradientScaling : std::uint8_t {
   sum,              ///< the collective sums, the shard is divided after it (FSDP2 force_sum_reduction)
   pre_post_divide,  ///< divided by a power of two before and by the rest after (FSDP1)
 };
+/// Outputs of a block's operators that its recomputation need not compute again.
+enum class CheckpointKeeps : std::uint8_t {
+  nothing,               ///< only the block's input is kept
+  attention,             ///< attention's output and the logarithms of its sums
+  every_second_product,  ///< that, and the 1st, 3rd, 5th, ... product's output (torchtitan's selective "op")
+  products,              ///< attention's and all products' outputs (PyTorch's list of compute-intensive operators)
+};
 
 /// The collective that a gradient's shard comes from.
 enum class ReduceBy : std::uint8_t {
@@ -233,8 +240,9 @@ struct Fsdp {
   bool activation_checkpointing = false;  ///< keep only each block's input, recompute in backward
   std::int64_t checkpoint_every = 1;      ///< with it: only every so many-th block
   double recompute_share = 1.0;           ///< with it, simulated: part of a block that is recomputed, the rest is kept
-  bool fp8_products = false;              ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
-  std::int64_t shard_threshold = 0;       ///< parameters of fewer elements stay replicated
+  CheckpointKeeps checkpoint_keeps = CheckpointKeeps::nothing;  ///< with it, simulated: outputs that are kept
+  bool fp8_products = false;         ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
+  std::int64_t shard_threshold = 0;  ///< parameters of fewer elements stay replicated
 
   // What engines other than PyTorch's do; elements are those of unsharded units.
   std::int64_t max_live_parameters = 0;    ///< no rate prefetch while so many are gathered; 0: no limit

@@ -73,6 +73,10 @@ struct Names<GradientScaling> {
   static constexpr EnumNames<GradientScaling> kAll{"average", "sum", "pre_post_divide"};
 };
 template <>
+struct Names<CheckpointKeeps> {
+  static constexpr EnumNames<CheckpointKeeps> kAll{"nothing", "attention", "every_second_product", "products"};
+};
+template <>
 struct Names<ReduceBy> {
   static constexpr EnumNames<ReduceBy> kAll{"reduce_scatter", "all_reduce"};
 };

@@ -157,13 +157,30 @@ void check_sequence(const RunConfig& config) {
           model.learned_positions);
 }
 
-void check_checkpointing(const Fsdp& fsdp, ModelKind kind, Notes& notes) {
+void check_checkpointing(const RunConfig& config, Notes& notes) {
+  const Fsdp& fsdp = config.fsdp;
   if (fsdp.activation_checkpointing) {
-    if (kind == ModelKind::mlp) {
+    if (fsdp.checkpoint_keeps != CheckpointKeeps::nothing) {
+      const std::string_view keeps = to_string(fsdp.checkpoint_keeps);
+      require(
+          fsdp.recompute_share == 1.0,
+          "fsdp.checkpoint_keeps = \"{}\" does not go with fsdp.recompute_share = {}: each says what is recomputed; "
+          "expected 1.0.",
+          keeps, fsdp.recompute_share);
+      require(
+          config.mesh.tensor == 1 && config.mesh.expert == 1,
+          "fsdp.checkpoint_keeps = \"{}\" does not go with mesh.tensor = {} and mesh.expert = {}: which exchanges a "
+          "recomputation then repeats is not modelled; expected 1 and 1.",
+          keeps, config.mesh.tensor, config.mesh.expert);
+    }
+    if (config.model.kind == ModelKind::mlp) {
       notes.push_back(
           "fsdp.activation_checkpointing has no effect: layers of model.kind = \"mlp\" keep nothing but their input.");
     }
     return;
+  }
+  if (fsdp.checkpoint_keeps != CheckpointKeeps::nothing) {
+    notes.push_back("fsdp.checkpoint_keeps has no effect: fsdp.activation_checkpointing is false.");
   }
   if (fsdp.checkpoint_every != 1) {
     notes.push_back("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.");
@@ -547,7 +564,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_model(config.model, notes);
   check_tensor(config);
   check_sequence(config);
-  check_checkpointing(config.fsdp, config.model.kind, notes);
+  check_checkpointing(config, notes);
   settle_mesh(config, notes);
   check_expert(config, notes);
   check_reshard(config, notes);

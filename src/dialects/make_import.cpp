@@ -109,7 +109,7 @@ void read_torchtitan(Source& s, const ImportKnown& known) {
     if (std::from_chars(option.data(), option.data() + option.size(), every).ec == std::errc() && every > 0) {
       s.put("fsdp.checkpoint_every", every);
     } else {
-      s.unread("activation_checkpoint.mode = selective: which operations are kept; say it as fsdp.recompute_share");
+      s.put("fsdp.checkpoint_keeps", "every_second_product");
     }
   } else if (!mode) {
     s.unread("activation_checkpoint.mode is not said, and differs by version of torchtitan");
@@ -417,7 +417,8 @@ void read_megatron(Source& s, const ImportKnown& known) {
     const std::string method = s.text("recompute-method").value_or("uniform");
     const std::int64_t count = s.integer("recompute-num-layers").value_or(1);
     s.put("fsdp.activation_checkpointing", true);
-    if (*granularity != "full") s.unread("--recompute-granularity selective: say it as fsdp.recompute_share");
+    if (*granularity != "full")
+      s.unread("--recompute-granularity selective: say it as fsdp.checkpoint_keeps or fsdp.recompute_share");
     if (method == "block" && blocks && count > 0 && count < *blocks)
       s.put("fsdp.checkpoint_every", (*blocks + count - 1) / count);
     if (method == "uniform" && count > 1)

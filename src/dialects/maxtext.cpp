@@ -126,6 +126,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.activation_checkpointing", checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
     {"fsdp.recompute_share", nullptr, "remat_policy chooses what is kept by name"},
+    {"fsdp.checkpoint_keeps", nullptr, "remat_policy chooses what is kept by name"},
     {"fsdp.reduce_lane", nullptr, "gathers and reductions take turns: collectives that share devices never overlap"},
     {"fsdp.reduce_lag", reduce_lag},
 });

@@ -97,6 +97,16 @@ Said checkpoint_every(const ExportSource& s) {
                              s.fsdp().checkpoint_every, s.fsdp().checkpoint_every));
 }
 
+Said checkpoint_keeps(const ExportSource& s) {
+  using config::CheckpointKeeps;
+  const config::Fsdp& fsdp = s.fsdp();
+  if (!fsdp.activation_checkpointing || fsdp.checkpoint_keeps == CheckpointKeeps::nothing) return same();
+  if (fsdp.checkpoint_keeps == CheckpointKeeps::every_second_product && fsdp.checkpoint_every == 1) {
+    return written("selective_ac_option = \"op\"");
+  }
+  return lost("selective_ac_option is one of \"op\", which keeps every second product and attention, and a number");
+}
+
 Said register_buffers(const ExportSource& s) {
   switch (s.config.nccl.register_buffers) {
     case config::NcclRegister::none: return same();
@@ -156,6 +166,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.gradient_scaling", gradient_scaling},
     {"fsdp.activation_checkpointing", checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
+    {"fsdp.checkpoint_keeps", checkpoint_keeps},
     {"fsdp.cpu_offload", cpu_offload},
     {"nccl.register_buffers", register_buffers},
 });
@@ -186,6 +197,8 @@ data_parallel_shard_degree = {}
                                  s.config.mesh.shard, expert, reshard_setting(s));
   if (!fsdp.activation_checkpointing) {
     text += "mode = \"none\"\n";
+  } else if (fsdp.checkpoint_every == 1 && fsdp.checkpoint_keeps == config::CheckpointKeeps::every_second_product) {
+    text += "mode = \"selective\"\nselective_ac_option = \"op\"\n";
   } else if (fsdp.checkpoint_every == 1) {
     text += "mode = \"full\"\n";
   } else {
@@ -213,7 +226,11 @@ std::string arguments(const ExportSource& s) {
   if (s.config.mesh.expert > 1) {
     text += fmt::format("--parallelism.expert_parallel_degree={}\n", s.config.mesh.expert);
   }
-  return text + fmt::format("activation_checkpoint:{}\n", s.fsdp().activation_checkpointing ? "full" : "none");
+  const config::Fsdp& fsdp = s.fsdp();
+  const bool selective = fsdp.checkpoint_keeps == config::CheckpointKeeps::every_second_product;
+  return text + fmt::format("activation_checkpoint:{}\n", !fsdp.activation_checkpointing ? "none"
+                                                          : selective                    ? "selective"
+                                                                                         : "full");
 }
 
 std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::string>& notes) {

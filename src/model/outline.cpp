@@ -39,6 +39,9 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
   if (const std::string_view key = key_without_kernels(config.model); !key.empty()) return key;
   if (config.mesh.expert > 1) return "mesh.expert";
   if (config.fsdp.activation_checkpointing && config.fsdp.recompute_share < 1) return "fsdp.recompute_share";
+  if (config.fsdp.activation_checkpointing && config.fsdp.checkpoint_keeps != config::CheckpointKeeps::nothing) {
+    return "fsdp.checkpoint_keeps";
+  }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
   if (config.model.experts > 0 && config.device.backend == config::BackendKind::cuda) return "model.experts";
   return {};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/bytes.h"
+
 namespace fsdpbench::plan {
 namespace {
 
@@ -17,8 +19,8 @@ ModuleWork work_of(ModuleKind kind) {
 class DecoderWork {
  public:
   DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len, int token_ranks,
-              const ExpertSplit& split)
-      : m_(model), seq_len_(seq_len), rows_(batch * seq_len), token_ranks_(token_ranks), split_(split) {}
+              const ExpertSplit& split, config::CheckpointKeeps keeps)
+      : m_(model), seq_len_(seq_len), rows_(batch * seq_len), token_ranks_(token_ranks), split_(split), keeps_(keeps) {}
 
   ModuleWork embedding() const {
     ModuleWork work = work_of(ModuleKind::embedding);
@@ -54,6 +56,7 @@ class DecoderWork {
     work.products.push_back({each, m_.width, m_.ffn_width, visited});
     work.kept_products = m_.experts > 0 ? 0 : 1;  // the router's gradient wants what the experts gave
     work.attention = {rows_, seq_len_, m_.heads, m_.head_size(), m_.window_of(layer)};
+    keep_outputs(work);
 
     const auto q = static_cast<double>(queries), k = static_cast<double>(keys);
     const double f = static_cast<double>(m_.ffn_width) * static_cast<double>(active) * split_.imbalance;
@@ -100,6 +103,23 @@ class DecoderWork {
   }
 
  private:
+  /// PyTorch's list of operators names plain products (aten.mm) and not the grouped ones of experts; torchtitan counts
+  /// the plain ones in the order of the forward and recomputes every second, and always the router's.
+  void keep_outputs(ModuleWork& work) const {
+    using config::CheckpointKeeps;
+    work.attention.kept = keeps_ != CheckpointKeeps::nothing;
+    std::int64_t before = 0;
+    for (std::size_t i = 0; i < work.products.size(); ++i) {
+      Product& product = work.products[i];
+      if (m_.experts > 0 && i > static_cast<std::size_t>(work.projections)) break;
+      if (keeps_ == CheckpointKeeps::products) product.kept = product.count;
+      if (keeps_ == CheckpointKeeps::every_second_product) {
+        product.kept = (before + product.count + 1) / 2 - (before + 1) / 2;
+      }
+      before += product.count;
+    }
+  }
+
   double width() const { return static_cast<double>(m_.width); }
   double stream() const { return width() / token_ranks_; }  // between layers, where ranks may share the tokens
   double rows() const { return static_cast<double>(rows_); }
@@ -109,6 +129,7 @@ class DecoderWork {
   std::int64_t rows_;
   int token_ranks_;
   ExpertSplit split_;
+  config::CheckpointKeeps keeps_;
 };
 
 std::vector<ModuleWork> mlp_work(const config::Model& m, std::int64_t rows) {
@@ -150,9 +171,9 @@ double ModuleWork::forward_flops() const {
 }
 
 double ModuleWork::recompute_flops() const {
-  double flops = attention.flops();
+  double flops = attention.kept ? 0 : attention.flops();
   for (std::size_t i = 0; i + static_cast<std::size_t>(kept_products) < products.size(); ++i)
-    flops += products[i].flops();
+    flops += products[i].recomputed().flops();
   return flops;
 }
 
@@ -206,14 +227,41 @@ std::vector<double> BlockFlops::backward_parts(bool by_tokens) const {
 }
 
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
-                                    int token_ranks, const ExpertSplit& experts) {
+                                    int token_ranks, const ExpertSplit& experts, config::CheckpointKeeps keeps) {
   if (model.kind == config::ModelKind::mlp) return mlp_work(model, batch * seq_len);
-  const DecoderWork decoder(model, batch, seq_len, token_ranks, experts);
+  const DecoderWork decoder(model, batch, seq_len, token_ranks, experts, keeps);
   std::vector<ModuleWork> all{decoder.embedding()};
   for (std::int64_t i = 0; i < model.layers; ++i) all.push_back(decoder.block(i));
   all.push_back(decoder.head());
   for (ModuleWork& work : all) work.by_tokens = token_ranks > 1;
   return all;
+}
+
+void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>& sizes) {
+  const config::Fsdp& fsdp = config.fsdp;
+  if (!fsdp.activation_checkpointing || fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing) return;
+  const std::vector<ModuleWork> all =
+      module_work(config.model, config.train.batch_per_rank, config.train.seq_len, 1, {}, fsdp.checkpoint_keeps);
+  const std::int64_t element = size_of(fsdp.param_dtype);
+  for (std::size_t module = 0; module < all.size(); ++module) {
+    const ModuleWork& work = all[module];
+    if (work.kind != ModuleKind::block) continue;
+    const AttentionWork& attention = work.attention;
+    const std::int64_t sums = checked_product(attention.rows, attention.heads, size_of(DType::f32));
+    std::int64_t kept = checked_product(attention.rows, attention.heads * attention.head_dim, element) + sums,
+                 saved = kept;
+    for (std::size_t i = 0; i < work.products.size(); ++i) {
+      const Product& product = work.products[i];
+      const std::int64_t bytes = checked_product(product.m, product.n * product.kept, element);
+      kept += bytes;
+      // What only goes into a residual sum is no operand of backward.
+      const bool summed = i == static_cast<std::size_t>(work.projections) || i + 1 == work.products.size();
+      if (!summed) saved += bytes;
+    }
+    sizes[module].kept_output_bytes = kept;
+    sizes[module].kept_saved_bytes = saved;
+    sizes[module].recompute_flops = work.recompute_flops();
+  }
 }
 
 }  // namespace fsdpbench::plan

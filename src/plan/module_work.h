@@ -15,9 +15,12 @@ struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t count = 1;
   std::int64_t launches = 1;  ///< the products of experts are grouped: so many kernels do them all
+  std::int64_t kept = 0;      ///< of `count`: their outputs are kept where the module is recomputed
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(count);
   }
+  /// What a recomputation does of them. Those of which outputs are kept are not grouped: each has its own launch.
+  Product recomputed() const { return {m, n, k, count - kept, launches - kept}; }
   Product input_gradient() const { return {m, k, n, count, launches}; }
   Product weight_gradient() const { return {n, k, m, count, launches}; }
 };
@@ -29,6 +32,7 @@ struct AttentionWork {
   std::int64_t heads = 0;    ///< of queries; 0: no attention here
   std::int64_t head_dim = 0;
   std::int64_t window = 0;  ///< tokens back, 0: all
+  bool kept = false;        ///< its output is kept where the module is recomputed
   /// Tokens that a token attends to, on average, as integrals: s/2 without a window, w - w*w/(2s) with one of w < s.
   double mean_span() const;
   /// FLOPs of the forward: its two products over the scores that count. The backward has five of them.
@@ -86,8 +90,13 @@ struct ModuleWork {
 
 /// The work of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1).
 /// Experts are taken to be visited equally often. `token_ranks`: so many ranks share the norms and residual sums, token
-/// by token. `experts`: of the busiest rank among those that split the experts.
+/// by token. `experts`: of the busiest rank among those that split the experts. `keeps`: of checkpointed blocks.
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
-                                    int token_ranks = 1, const ExpertSplit& experts = {});
+                                    int token_ranks = 1, const ExpertSplit& experts = {},
+                                    config::CheckpointKeeps keeps = config::CheckpointKeeps::nothing);
+
+/// Tells the blocks' sizes what fsdp.checkpoint_keeps of `config` keeps of them, and what their recomputation is then.
+/// `sizes`: by module, of the same configuration.
+void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>& sizes);
 
 }  // namespace fsdpbench::plan

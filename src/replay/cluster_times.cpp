@@ -73,7 +73,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const std::vector<plan::ModuleWork> work =
       plan::module_work(plan::tensor_part(config.model, plan.mesh.tensor), config.train.batch_per_rank,
                         decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
-                        plan::expert_split(config.mesh));
+                        plan::expert_split(config.mesh), config.fsdp.checkpoint_keeps);
   const DType dtype = config.fsdp.param_dtype;
   const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products);
   OpTimes times;

@@ -177,7 +177,8 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   const bool fp8 = fp8_ && work.kind == plan::ModuleKind::block;
   const std::size_t skipped = pass == Pass::recompute ? static_cast<std::size_t>(work.kept_products) : 0;
   for (std::size_t i = 0; i + skipped < work.products.size(); ++i) {
-    const plan::Product& p = work.products[i];
+    const plan::Product p = pass == Pass::recompute ? work.products[i].recomputed() : work.products[i];
+    if (p.count == 0) continue;
     if (!backward) kernels.add(product_seconds(p, fp8, beside), p.launches);
     if (backward && work.input_gradient) kernels.add(product_seconds(p.input_gradient(), fp8, beside), p.launches);
     if (backward) kernels.add(product_seconds(p.weight_gradient(), fp8, beside), p.launches);
@@ -189,7 +190,8 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
       kernels.add(stream_seconds(casts * static_cast<double>(p.count) * (element_ + 1), beside), 2 * p.launches);
     }
   }
-  if (work.attention.heads > 0) kernels.add(attention_seconds(work.attention, backward, beside), 1);
+  const bool kept = pass == Pass::recompute && work.attention.kept;
+  if (work.attention.heads > 0 && !kept) kernels.add(attention_seconds(work.attention, backward, beside), 1);
   const plan::Passes& passes = backward ? work.backward : work.forward;
   const bool fused = framework_.compiled || (framework_.fused_loss && work.kind == plan::ModuleKind::head);
   const double elements = (fused ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0);

@@ -166,7 +166,7 @@ class MeasuredSlowdown {
     const bool decoder = config.model.kind == config::ModelKind::decoder;
     for (const plan::ModuleWork& work : plan::module_work(
              plan::tensor_part(config.model, static_cast<int>(config.mesh.tensor)), config.train.batch_per_rank,
-             decoder ? config.train.seq_len : 1, 1, plan::expert_split(config.mesh))) {
+             decoder ? config.train.seq_len : 1, 1, plan::expert_split(config.mesh), config.fsdp.checkpoint_keeps)) {
       modules_.push_back(products_of(work));
     }
   }
@@ -208,7 +208,8 @@ class MeasuredSlowdown {
     for (std::size_t i = 0; i < work.products.size(); ++i) {
       const plan::Product& product = work.products[i];
       add(all.forward, product);
-      if (i + static_cast<std::size_t>(work.kept_products) < work.products.size()) add(all.recompute, product);
+      if (i + static_cast<std::size_t>(work.kept_products) < work.products.size())
+        add(all.recompute, product.recomputed());
       if (work.input_gradient) add(all.backward, product.input_gradient());
       add(all.backward, product.weight_gradient());
     }

@@ -27,22 +27,21 @@ Bounds interval_around(double predicted, double walked, const std::vector<double
   return {std::max(0.0, middle - half), middle + half};
 }
 
-double quantile_of_next(const std::vector<double>& ascending, double p) {
+double quantile_of_next(const std::vector<double>& ascending, int sources, double p) {
   const auto n = static_cast<double>(ascending.size());
   if (ascending.size() == 1) return ascending.front();
-  const double rank = p * (n + 1) - 1;  // of the first value: 0
-  if (rank >= 0 && rank <= n - 1) {
-    const auto below = std::min(static_cast<std::size_t>(rank), ascending.size() - 2);
-    const double part = rank - static_cast<double>(below);
-    return std::exp(std::lerp(std::log(ascending[below]), std::log(ascending[below + 1]), part));
-  }
+  const double rank = std::clamp(p * (n + 1) - 1, 0.0, n - 1);  // of the first value: 0
+  const auto below = std::min(static_cast<std::size_t>(rank), ascending.size() - 2);
+  const double part = rank - static_cast<double>(below);
+  const double ranked = std::exp(std::lerp(std::log(ascending[below]), std::log(ascending[below + 1]), part));
+  const double source_rank = p * (sources + 1);  // of the first source: 1
+  if (sources == 1 || (source_rank >= 1 && source_rank <= sources)) return ranked;
   double mean = 0, squares = 0;
   for (const double value : ascending) mean += std::log(value) / n;
   for (const double value : ascending) squares += (std::log(value) - mean) * (std::log(value) - mean);
-  const double reach = student_quantile(std::min(p, 1 - p), static_cast<int>(ascending.size()) - 1) *
-                       std::sqrt(squares / (n - 1) * (1 + 1 / n));
-  return p < 0.5 ? std::min(ascending.front(), std::exp(mean - reach))
-                 : std::max(ascending.back(), std::exp(mean + reach));
+  const double reach =
+      student_quantile(std::min(p, 1 - p), sources - 1) * std::sqrt(squares / (n - 1) * (1 + 1.0 / sources));
+  return p < 0.5 ? std::min(ranked, std::exp(mean - reach)) : std::max(ranked, std::exp(mean + reach));
 }
 
 double next_within(const std::vector<double>& values) {

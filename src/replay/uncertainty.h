@@ -49,10 +49,12 @@ struct Bounds {
 Bounds interval_around(double predicted, double walked, const std::vector<double>& draws, double miss);
 
 /// What the next of such values stays below with probability `p` in (0, 1): the value of rank p (n + 1) of n, straight
-/// in logarithms between. Beyond the first and the last rank, where n is too small for p, the further of the outermost
-/// value and Student's bound for the next of values that scatter in their logarithms. `ascending`: at least one, above
-/// 0.
-double quantile_of_next(const std::vector<double>& ascending, double p);
+/// in logarithms between. Values of one source err together, so that `sources` of them count as independent: where they
+/// are too few for p, which lies before the first or behind the last of p (sources + 1) ranks, it is the further of
+/// that value (beyond the n ranks the outermost) and Student's bound for the next of values that scatter in their
+/// logarithms, with sources - 1 degrees of freedom. `ascending`: at least one, above 0. `sources`: in [1, n]; 1 gives
+/// no such bound.
+double quantile_of_next(const std::vector<double>& ascending, int sources, double p);
 
 /// Half the width of a 95 % interval of the next of such values, whose mean is known to be 0: their root mean square
 /// times Student's quantile for as many. At least one.

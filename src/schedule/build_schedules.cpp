@@ -65,6 +65,8 @@ class StepWalk {
   int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
   bool checkpointed(int module) const;
   /// Of what a checkpointed module saves: that which is not recomputed.
+  std::int64_t not_recomputed_bytes(int module) const;
+  /// All that it keeps from forward to backward beside its input.
   std::int64_t kept_bytes(int module) const;
   BufferId output_before(int module) const {
     return module > 0 ? boundary_[static_cast<std::size_t>(module) - 1] : kNoBuffer;
@@ -139,10 +141,18 @@ bool StepWalk::checkpointed(int module) const {
          shape.index % fsdp.checkpoint_every == 0;
 }
 
-std::int64_t StepWalk::kept_bytes(int module) const {
+std::int64_t StepWalk::not_recomputed_bytes(int module) const {
   if (!checkpointed(module)) return 0;
+  if (builder_.policy.fsdp.checkpoint_keeps != config::CheckpointKeeps::nothing) return sizes(module).kept_saved_bytes;
   const double share = 1.0 - builder_.policy.fsdp.recompute_share;
   return std::llround(share * static_cast<double>(sizes(module).saved_bytes));
+}
+
+std::int64_t StepWalk::kept_bytes(int module) const {
+  if (!checkpointed(module) || builder_.policy.fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing) {
+    return not_recomputed_bytes(module);
+  }
+  return sizes(module).kept_output_bytes;
 }
 
 /// Room for what a pass's parts exchange; kNoBuffer if nothing is, or it fits into `there` bytes that are at hand.
@@ -238,9 +248,9 @@ void StepWalk::forward_module(int module) {
   const bool recomputes = checkpointed(module);
   const bool last = module + 1 == module_count();
 
-  const std::int64_t kept_bytes = this->kept_bytes(module);
-  const BufferId kept = new_activation(BufferRole::saved, dtype, kept_bytes, module);
-  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - kept_bytes, module);
+  const BufferId kept = new_activation(BufferRole::saved, dtype, kept_bytes(module), module);
+  const BufferId saved =
+      new_activation(BufferRole::saved, dtype, size.saved_bytes - not_recomputed_bytes(module), module);
   const BufferId output = new_activation(BufferRole::boundary, dtype, size.output_bytes, module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
   const BufferId exchange = new_exchange(size.forward_parts, module, size.output_bytes);
@@ -323,7 +333,8 @@ void StepWalk::recompute(int module) {
   const int u = unit_of(module);
   const plan::ModuleSizes& size = sizes(module);
   const DType dtype = builder_.plan.param_dtype;
-  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - kept_bytes(module), module);
+  const BufferId saved =
+      new_activation(BufferRole::saved, dtype, size.saved_bytes - not_recomputed_bytes(module), module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
   const BufferId exchange = new_exchange(size.recompute_parts, module);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);

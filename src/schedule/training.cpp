@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "plan/module_work.h"
 #include "schedule/build_schedules.h"
 
 namespace fsdpbench::schedule {
@@ -50,6 +51,7 @@ Training Training::steady() const {
 Training make_training(const config::RunConfig& config, const SizesOf& sizes) {
   Training training{config, plan::make_plan(config), {}, {}, {}};
   training.sizes = sizes(training.plan);
+  plan::set_kept_outputs(config, training.sizes);
   training.policy = make_policy(config);
   training.schedules = build_schedules(training.plan, training.policy, training.sizes);
   return training;

@@ -390,6 +390,24 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
   EXPECT_THAT(check([](RunConfig& c) { c.fsdp.recompute_share = 0.5, c.fsdp.checkpoint_every = 2; }).notes,
               ElementsAre("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.",
                           "fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false."));
+  EXPECT_THAT(check([](RunConfig& c) { c.fsdp.checkpoint_keeps = CheckpointKeeps::products; }).notes,
+              ElementsAre("fsdp.checkpoint_keeps has no effect: fsdp.activation_checkpointing is false."));
+}
+
+TEST(Validate, WhatARecomputationKeepsIsSaidOnceAndForWholeLayers) {
+  const auto keeps = [](RunConfig& c) {
+    c.fsdp.activation_checkpointing = true;
+    c.fsdp.checkpoint_keeps = CheckpointKeeps::every_second_product;
+  };
+  EXPECT_THAT(check(keeps).notes, ElementsAre());
+  EXPECT_EQ(
+      error([&](RunConfig& c) { keeps(c), c.fsdp.recompute_share = 0.5; }),
+      "fsdp.checkpoint_keeps = \"every_second_product\" does not go with fsdp.recompute_share = 0.5: each says what "
+      "is recomputed; expected 1.0.");
+  EXPECT_EQ(
+      error([&](RunConfig& c) { keeps(c), c.mesh.tensor = 2; }),
+      "fsdp.checkpoint_keeps = \"every_second_product\" does not go with mesh.tensor = 2 and mesh.expert = 1: which "
+      "exchanges a recomputation then repeats is not modelled; expected 1 and 1.");
 }
 
 TEST(Validate, CastsInTheOptimizerAreForShardsInALowerDtypeOnTheDevice) {

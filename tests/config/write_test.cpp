@@ -48,6 +48,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("fsdp1"),
                                       std::string("gpt2-124m"),
                                       std::string("no_sync"),
+                                      std::string("attention"),
                                       std::string("sum"),
                                       std::string("no_shard"),
                                       std::string("copy"),

@@ -114,6 +114,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.activation_checkpointing", {{"fsdp.activation_checkpointing", false}}},
       {"fsdp.checkpoint_every", {{"fsdp.checkpoint_every", number(2)}}},
       {"fsdp.recompute_share", {{"fsdp.recompute_share", 0.5}}},
+      {"fsdp.checkpoint_keeps", {{"fsdp.checkpoint_keeps", text("every_second_product")}}},
       {"fsdp.fp8_products", {{"fsdp.fp8_products", true}}},
       {"fsdp.shard_threshold", {{"fsdp.shard_threshold", number(1000)}}},
       {"fsdp.max_live_parameters", {{"fsdp.max_live_parameters", number(12345)}}},

@@ -263,6 +263,21 @@ TEST(Import, TorchtitansArgumentsAreItsTomls) {
   EXPECT_EQ(of(of_file, "mesh.ranks"), number(8));
 }
 
+TEST(Import, TorchtitansSelectiveCheckpointingKeepsEverySecondProduct) {
+  const auto import_of = [](const std::string& option) {
+    return make_import({{"job.toml",
+                         "[training]\nlocal_batch_size = 2\nseq_len = 8192\n[parallelism]\n"
+                         "data_parallel_shard_degree = 4\n[activation_checkpoint]\nmode = \"selective\"\n" +
+                             option}});
+  };
+  const Import by_operator = import_of("selective_ac_option = \"op\"\n"),
+               by_block = import_of("selective_ac_option = \"2\"\n");
+  EXPECT_EQ(of(by_operator, "fsdp.checkpoint_keeps"), text("every_second_product"));
+  EXPECT_EQ(of(import_of(""), "fsdp.checkpoint_keeps"), text("every_second_product")) << "its default";
+  EXPECT_EQ(of(by_block, "fsdp.checkpoint_every"), number(2));
+  EXPECT_EQ(of(by_block, "fsdp.checkpoint_keeps"), text("(not set)"));
+}
+
 TEST(Import, AcceleratesYamlWithQuotesListsAndComments) {
   const Import import = make_import({{"a.yaml",
                                       "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP # x\nfsdp_config:\n"

@@ -73,6 +73,10 @@ TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
   EXPECT_EQ(model::key_without_kernels(config), "") << "nothing is recomputed";
   config.fsdp.activation_checkpointing = true;
   EXPECT_EQ(model::key_without_kernels(config), "fsdp.recompute_share");
+  config.fsdp.recompute_share = 1;
+  EXPECT_EQ(model::key_without_kernels(config), "");
+  config.fsdp.checkpoint_keeps = config::CheckpointKeeps::attention;
+  EXPECT_EQ(model::key_without_kernels(config), "fsdp.checkpoint_keeps");
   config = {};
   config.model = with_experts(config.model);
   EXPECT_EQ(model::key_without_kernels(config), "") << "the processors have kernels for experts";

@@ -46,6 +46,44 @@ TEST(ModuleWork, APlainFeedForwardHasTwoMatricesOfThree) {
   EXPECT_GT(three.forward.eager, two.forward.eager);
 }
 
+/// Llama 3 8B's block on 8192 tokens, of which torchtitan's selective "op" keeps the outputs of the products to queries
+/// (1st) and values (3rd), to the gate (5th) and back (7th), and attention's.
+TEST(ModuleWork, EverySecondProductIsKeptAndTheOthersAreRecomputed) {
+  using config::CheckpointKeeps;
+  config::RunConfig c;
+  c.model.layers = 1;
+  c.model.width = 4096;
+  c.model.heads = 32;
+  c.model.kv_heads = 8;
+  c.model.ffn_width = 14336;
+  c.train.batch_per_rank = 1;
+  c.train.seq_len = 8192;
+  c.fsdp.param_dtype = DType::bf16;
+  c.fsdp.activation_checkpointing = true;
+  const auto sizes_of = [&](CheckpointKeeps keeps) {
+    c.fsdp.checkpoint_keeps = keeps;
+    std::vector<ModuleSizes> sizes(3);
+    set_kept_outputs(c, sizes);
+    return sizes[1];
+  };
+  const std::int64_t wide = 8192 * 14336 * 2, full = 8192 * 4096 * 2, narrow = 8192 * 1024 * 2, sums = 8192 * 32 * 4;
+  const double product = 2.0 * 8192 * 4096;
+  EXPECT_EQ(sizes_of(CheckpointKeeps::nothing).kept_output_bytes, 0);
+  EXPECT_EQ(sizes_of(CheckpointKeeps::attention).kept_output_bytes, full + sums);
+  const ModuleSizes second = sizes_of(CheckpointKeeps::every_second_product);
+  EXPECT_EQ(second.kept_output_bytes, full + sums + full + narrow + wide + full);
+  EXPECT_EQ(second.kept_saved_bytes, second.kept_output_bytes - full) << "what returns is added to the stream at once";
+  EXPECT_DOUBLE_EQ(second.recompute_flops, product * (1024 + 4096 + 14336)) << "keys, after attention, the second wide";
+  const ModuleSizes products = sizes_of(CheckpointKeeps::products);
+  EXPECT_EQ(products.kept_output_bytes, full + sums + full + 2 * narrow + full + 2 * wide + full);
+  EXPECT_EQ(products.kept_saved_bytes, products.kept_output_bytes - 2 * full);
+  EXPECT_EQ(products.recompute_flops, 0);
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  EXPECT_EQ(sizes_of(CheckpointKeeps::products).kept_output_bytes, full + sums + full + 2 * narrow + full)
+      << "neither the router nor the experts";
+}
+
 TEST(ModuleWork, JoinedProjectionsAreFewerProductsOfAsManyFlops) {
   config::Model separate;
   for (const bool experts : {false, true}) {

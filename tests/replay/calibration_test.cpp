@@ -135,14 +135,18 @@ TEST(Uncertainty, IndependentErrorsOfAnIntervalAddInSquares) {
   // Of 39 values the 95 % interval of the next one is the first to the last; of fewer it reaches beyond them.
   std::vector<double> values;
   for (int i = 1; i <= 39; ++i) values.push_back(i);
-  EXPECT_DOUBLE_EQ(quantile_of_next(values, 1 / 40.0), 1);
-  EXPECT_DOUBLE_EQ(quantile_of_next(values, 39 / 40.0), 39);
-  EXPECT_DOUBLE_EQ(quantile_of_next(values, 0.5), 20);
-  EXPECT_DOUBLE_EQ(quantile_of_next({1, 4, 9}, 3 / 8.0), 2);  // straight in logarithms
+  EXPECT_DOUBLE_EQ(quantile_of_next(values, 39, 1 / 40.0), 1);
+  EXPECT_DOUBLE_EQ(quantile_of_next(values, 39, 39 / 40.0), 39);
+  EXPECT_DOUBLE_EQ(quantile_of_next(values, 39, 0.5), 20);
+  EXPECT_DOUBLE_EQ(quantile_of_next({1, 4, 9}, 3, 3 / 8.0), 2);  // straight in logarithms
   const double scatter = std::log(4.0) * std::sqrt(1 + 1 / 3.0);
-  EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 0.975), std::exp(4.303 * scatter), 1) << "Student";
-  EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 0.025) * quantile_of_next({0.25, 1, 4}, 0.975), 1, 1e-9);
-  EXPECT_EQ(quantile_of_next({1.5}, 0.025), 1.5);
+  EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 3, 0.975), std::exp(4.303 * scatter), 1) << "Student";
+  EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 3, 0.025) * quantile_of_next({0.25, 1, 4}, 3, 0.975), 1, 1e-9);
+  EXPECT_EQ(quantile_of_next({1.5}, 1, 0.025), 1.5);
+  // Values of one source err together: twice the same three are no surer than one Student's bound of three.
+  const double twice = std::log(4.0) * std::sqrt(4 / 5.0 * (1 + 1 / 3.0));
+  EXPECT_NEAR(quantile_of_next({0.25, 0.25, 1, 1, 4, 4}, 3, 0.975), std::exp(4.303 * twice), 1);
+  EXPECT_EQ(quantile_of_next({0.25, 0.25, 1, 1, 4, 4}, 1, 0.975), 4) << "one source tells no scatter";
   EXPECT_NEAR(next_within({-0.02}), 12.706 * 0.02, 1e-5);
   EXPECT_NEAR(next_within(std::vector<double>(1000, 0.5)), 1.962 * 0.5, 1e-3);
 }

@@ -83,6 +83,16 @@ TEST(ClusterTimes, FrameworksAndCheckpointing) {
   c.fsdp.checkpoint_every = 1;
   c.fsdp.recompute_share = 0.5;
   EXPECT_NEAR(step_ns(c, h100), half, 0.05 * eager);
+  c.fsdp.recompute_share = 1;
+  double more = all;
+  for (const auto keeps : {config::CheckpointKeeps::attention, config::CheckpointKeeps::every_second_product,
+                           config::CheckpointKeeps::products}) {
+    c.fsdp.checkpoint_keeps = keeps;
+    EXPECT_LT(step_ns(c, h100), more);
+    more = step_ns(c, h100);
+  }
+  EXPECT_GT(more, eager) << "what only moves bytes is computed again";
+  c.fsdp.checkpoint_keeps = config::CheckpointKeeps::nothing;
   config::RunConfig fp8 = llama_like(8);
   fp8.fsdp.fp8_products = true;
   EXPECT_LT(step_ns(fp8, h100), eager);

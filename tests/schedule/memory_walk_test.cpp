@@ -40,6 +40,27 @@ TEST(MemoryWalk, SelectiveCheckpointingKeepsItsShare) {
   EXPECT_LT(activations(true, 1, 2), none);
 }
 
+TEST(MemoryWalk, KeptOutputsLiveFromForwardToBackward) {
+  config::RunConfig c = testing::decoder_config(8, 2);
+  const auto activations = [&](config::CheckpointKeeps keeps) {
+    c.fsdp.checkpoint_keeps = keeps;
+    const testing::ScheduleCase made = testing::make_case(c);
+    return std::pair(memory_walk(made.schedules, 2).peak_occupied[index_of(MemoryCategory::activations)],
+                     made.sizes[1].kept_output_bytes);
+  };
+  const std::int64_t saved = activations(config::CheckpointKeeps::nothing).first;
+  c.fsdp.activation_checkpointing = true;
+  std::int64_t less = activations(config::CheckpointKeeps::nothing).first;
+  for (const auto keeps : {config::CheckpointKeeps::attention, config::CheckpointKeeps::every_second_product,
+                           config::CheckpointKeeps::products}) {
+    const auto [peak, kept] = activations(keeps);
+    EXPECT_GT(peak, less);
+    EXPECT_GE(peak, 7 * kept) << "of seven blocks while the eighth is computed";
+    less = peak;
+  }
+  EXPECT_GT(less, saved) << "outputs that only go into a sum are kept, though backward does not need them";
+}
+
 TEST(MemoryWalk, StrictLimitsDifferByExactlyOneUnit) {
   for (config::Layout layout : {config::Layout::flat, config::Layout::per_param}) {
     std::vector<std::int64_t> peaks;

@@ -47,7 +47,7 @@ def read(model: nn.Module, optimizer: Optional[torch.optim.Optimizer] = None) ->
     seen["head"] = _head(model, seen)
     seen["checkpointed"], selective = _checkpointed(model, seen["blocks"])
     if selective:
-        seen["unread"].append("selective activation checkpointing: which operations are kept is a function; say it as fsdp.recompute_share")
+        seen["unread"].append("selective activation checkpointing: which operations are kept is a function; say it as fsdp.checkpoint_keeps")
     seen["compiled"] = any(getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
                            for module in model.modules())
     seen["facts"] = _facts(model, blocks[0][1] if blocks else None)

@@ -44,10 +44,12 @@ constexpr double kBeyondRows = 2;
 
 /// The quantiles of the rows' errors, in an order that is another one for each kind: kinds err for themselves.
 /// `power`: of each ratio.
-std::vector<double> draws_of(const std::vector<double>& ratios, ErrorKind kind, double power) {
+std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, double power) {
+  const int sources = rows.distinct_sources();
   std::vector<double> draws;
   for (int draw = 1; draw <= replay::Uncertainty::kDraws; ++draw) {
-    draws.push_back(std::pow(replay::quantile_of_next(ratios, draw / (replay::Uncertainty::kDraws + 1.0)), power));
+    const double p = draw / (replay::Uncertainty::kDraws + 1.0);
+    draws.push_back(std::pow(replay::quantile_of_next(rows.time_ratios, sources, p), power));
   }
   replay::Sequence random(static_cast<std::uint64_t>(kind) + 1);
   for (std::size_t left = draws.size(); left > 1; --left) std::swap(draws[left - 1], draws[random.below(left)]);
@@ -77,7 +79,7 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
       const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens);
       source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
       std::vector<double>& draws = uncertainty.ratios[static_cast<std::size_t>(source.back())];
-      if (draws.empty()) draws = draws_of(accuracy.rows[kind].time_ratios, kind, known ? 1 : kBeyondRows);
+      if (draws.empty()) draws = draws_of(accuracy.rows[kind], kind, known ? 1 : kBeyondRows);
       if (&schedule != &training.schedules.steady()) continue;
       ++uncertainty.reach[known ? replay::Reach::interpolated : replay::Reach::extrapolated];
     }

@@ -34,8 +34,8 @@ constexpr std::array<std::string_view, 10> kOtherRun{"model.",
                                                      "mesh.expert_imbalance",
                                                      "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
-constexpr std::array<std::string_view, 4> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
-                                                        "fsdp.recompute_share"};
+constexpr std::array<std::string_view, 5> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
+                                                        "fsdp.recompute_share", "fsdp.checkpoint_keeps"};
 constexpr std::array<std::string_view, 15> kNoEffect{"train.steps",
                                                      "train.warmup",
                                                      "train.seed",

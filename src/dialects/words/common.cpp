@@ -44,8 +44,8 @@ const Words& common_words() {
       {"fsdp.cpu_offload", "true", kOffload},
       {"fsdp.cpu_offload", "false", kOffload},
       {"fsdp.activation_checkpointing", "selective",
-       "fsdp.checkpoint_every = 2 checkpoints every second block; fsdp.recompute_share = 0.5 recomputes a part of each "
-       "block (simulated only)."},
+       "fsdp.checkpoint_every = 2 checkpoints every second block; fsdp.checkpoint_keeps says which operators' outputs "
+       "are kept (simulated only)."},
       {"fsdp.wrap", "blocks", "\"blocks:K\" makes a unit of K blocks."},
       {"train.optimizer", "adam", "Adam is \"adamw\" with train.weight_decay = 0."},
       {"device.backend", "nccl", "NCCL is what device.backend = \"cuda\" communicates with."},
