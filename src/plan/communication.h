@@ -38,6 +38,10 @@ struct Regathers {
 /// all_to_all.
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again);
 
+/// With mesh.expert above 1, the most bytes that a rank may send in all-to-alls of a step of a training, where the data
+/// say which rows go where: all its own rows leave it, and all that may come go back.
+double most_expert_bytes(const config::RunConfig& config);
+
 /// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.
 double data_parallel_volume(const Plan& plan, const config::RunConfig& config);

@@ -6,11 +6,20 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/error.h"
+#include "metrics/identity_checks.h"
+#include "plan/communication.h"
 #include "schedule/check_schedules.h"
+#include "schedule/fetch_trace.h"
 #include "support/golden.h"
 #include "support/golden_tokens.h"
+#include "support/resumed_run.h"
+#include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -148,6 +157,58 @@ TEST(ExpertTraining, HasRoomForAnyRouting) {
   EXPECT_EQ(rows.own, 48);
   EXPECT_EQ(rows.arrived, 96);
   EXPECT_EQ(plan::RowExchange(split_mixture(6, 6).model, 24, 6, DType::f32).arrived, 6 * 24) << "one expert a rank";
+}
+
+TEST(ExpertTraining, SendsNoMoreThanTheFormulaAllows) {
+  for (const bool checkpointing : {false, true}) {
+    const RunConfig c = testing::settled(split_mixture(2, 2, [&](RunConfig& config) {
+      config.fsdp.activation_checkpointing = checkpointing;
+      config.model.active_experts = 6;  // each token visits all, so that a rank sends as many rows as it has experts for
+    }));
+    // 24 tokens of 24 floats: 72 rows leave a rank, and those that came go back; the numbers of 3 experts.
+    const std::int64_t passes = 3 * (checkpointing ? 3 : 2), bytes = passes * 2 * 72 * 24 * 4 + (passes - 3) * 3 * 4;
+    const engine::Setup setup = set_up(c);
+    const Measurement measured = testing::run_tiny(c);
+    for (const backend::WireBytes& sent : measured.wire_bytes) {
+      EXPECT_EQ(sent[static_cast<std::size_t>(backend::Collective::all_to_all)], c.train.steps * bytes);
+    }
+    plan::CommunicationVolume counted =
+        plan::communication_volume(setup.plan, c, schedule::regathers(setup.policy, setup.plan));
+    // The most is more: all rows of a rank may visit the other's experts.
+    EXPECT_EQ(plan::most_expert_bytes(c), passes * (144 + 72) * 24 * 4 + (passes - 3) * 3 * 4);
+    counted.all_to_all = plan::most_expert_bytes(c);
+    const plan::CommunicationVolume formula = counted;
+    EXPECT_NO_THROW(metrics::check_wire_bytes(formula, std::span(&counted, 1), setup.plan, c));
+    counted.all_to_all += 1;
+    EXPECT_THROW(metrics::check_wire_bytes(formula, std::span(&counted, 1), setup.plan, c), Error);
+  }
+}
+
+TEST(ExpertTraining, GoesOnFromACheckpointOfAnySplit) {
+  const auto training = [](std::int64_t ranks, std::int64_t expert) {
+    return split_mixture(ranks, expert, [&](RunConfig& c) {
+      c.train.optimizer = Optimizer::adamw;
+      c.train.learning_rate = 1e-3;
+      c.train.steps = 5;
+      c.train.batch_per_rank = 12 / ranks;
+      c.model.router_aux_loss = 0;  // of a rank's tokens, which are others on other meshes
+    });
+  };
+  const std::vector<std::pair<std::int64_t, std::int64_t>> meshes{{4, 2}, {3, 3}, {2, 1}};
+  for (const auto& [ranks, expert] : meshes) {
+    const TemporaryFolder folder;
+    const auto step = testing::checkpoint_after(2, training(ranks, expert), folder);
+    for (const auto& [then_ranks, then_expert] : meshes) {
+      SCOPED_TRACE(::testing::Message() << expert << " of " << ranks << ", then " << then_expert << " of " << then_ranks);
+      const Measurement rest = testing::resumed(training(then_ranks, then_expert), step);
+      const Measurement whole = testing::run_tiny(training(then_ranks, then_expert));
+      if (ranks == then_ranks && expert == then_expert) {
+        EXPECT_EQ(rest.parameters_digest, whole.parameters_digest);
+      }
+      ASSERT_EQ(rest.losses.size(), 3U);
+      for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(rest.losses[i], whole.losses[i + 2], 1e-4);
+    }
+  }
 }
 
 /// Every rank gets the whole batch of a step: the loss that asks for balanced experts is one batch's, and no sum of
