@@ -163,7 +163,8 @@ TEST(ExpertTraining, SendsNoMoreThanTheFormulaAllows) {
   for (const bool checkpointing : {false, true}) {
     const RunConfig c = testing::settled(split_mixture(2, 2, [&](RunConfig& config) {
       config.fsdp.activation_checkpointing = checkpointing;
-      config.model.active_experts = 6;  // each token visits all, so that a rank sends as many rows as it has experts for
+      config.model.active_experts =
+          6;  // each token visits all, so that a rank sends as many rows as it has experts for
     }));
     // 24 tokens of 24 floats: 72 rows leave a rank, and those that came go back; the numbers of 3 experts.
     const std::int64_t passes = 3 * (checkpointing ? 3 : 2), bytes = passes * 2 * 72 * 24 * 4 + (passes - 3) * 3 * 4;
@@ -199,7 +200,8 @@ TEST(ExpertTraining, GoesOnFromACheckpointOfAnySplit) {
     const TemporaryFolder folder;
     const auto step = testing::checkpoint_after(2, training(ranks, expert), folder);
     for (const auto& [then_ranks, then_expert] : meshes) {
-      SCOPED_TRACE(::testing::Message() << expert << " of " << ranks << ", then " << then_expert << " of " << then_ranks);
+      SCOPED_TRACE(::testing::Message() << expert << " of " << ranks << ", then " << then_expert << " of "
+                                        << then_ranks);
       const Measurement rest = testing::resumed(training(then_ranks, then_expert), step);
       const Measurement whole = testing::run_tiny(training(then_ranks, then_expert));
       if (ranks == then_ranks && expert == then_expert) {
