@@ -11,8 +11,6 @@ namespace fsdpbench::metrics {
 void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const plan::CommunicationVolume> counted,
                       const plan::Plan& plan, const config::RunConfig& config) {
   const double rounding = static_cast<double>(4 * plan.units.size()) * static_cast<double>(config.train.accumulate) + 1;
-  // A computed clock takes experts to be visited equally often, or as mesh.expert_imbalance says.
-  const bool rows_follow_the_data = config.mesh.expert > 1 && config.device.backend == config::BackendKind::cpu;
   for (std::size_t rank = 0; rank < counted.size(); ++rank) {
     const auto check = [&](const char* kind, double bytes, double formula, double allowed) {
       if (std::abs(bytes - formula) <= allowed) return;
@@ -24,7 +22,7 @@ void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const
     };
     check("all_gather", counted[rank].all_gather, expected.all_gather, 0.5);
     check("reduce_scatter", counted[rank].reduce_scatter, expected.reduce_scatter, 0.5);
-    if (!rows_follow_the_data) {
+    if (!plan::rows_follow_the_data(config)) {
       check("all_to_all", counted[rank].all_to_all, expected.all_to_all, 0.5);
     } else if (const double most = plan::most_expert_bytes(config); counted[rank].all_to_all > most + 0.5) {
       throw Error(fmt::format("rank {}: all_to_all moved {} bytes a step where {} are the most that can; these "

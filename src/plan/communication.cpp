@@ -113,6 +113,10 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
   return volume;
 }
 
+bool rows_follow_the_data(const config::RunConfig& config) {
+  return config.mesh.expert > 1 && config.device.backend == config::BackendKind::cpu;
+}
+
 double most_expert_bytes(const config::RunConfig& config) {
   const config::Model& model = config.model;
   const std::int64_t ranks = config.mesh.expert, layers = model.layers;
