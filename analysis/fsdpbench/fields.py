@@ -281,7 +281,7 @@ class WireBytes(Record):
     all_gather: int = field("whole number", "", "B", "by all-gathers")
     reduce_scatter: int = field("whole number", "", "B", "by reduce-scatters")
     all_reduce: int = field("whole number", "", "B", "by all-reduces")
-    all_to_all: Optional[int] = field("whole number", "", "B", "by exchanges of quantised gradients")
+    all_to_all: Optional[int] = field("whole number", "", "B", "by exchanges of quantised gradients, or of rows of experts")
 
 
 class Cause(Record):

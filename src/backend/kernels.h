@@ -139,6 +139,7 @@ struct SwigluCall {
   const std::byte* gate = nullptr;
   const std::byte* up = nullptr;
   std::byte* y = nullptr;
+  const std::int32_t* used = nullptr;  ///< how many of the rows count, device memory: others may be left out; null: all
 
   /// The stride written out.
   std::int64_t row() const { return stride > 0 ? stride : shape.width; }
@@ -152,6 +153,7 @@ struct SwigluBackwardCall {
   std::byte* d_gate = nullptr;  ///< overwritten, like d_up
   std::byte* d_up = nullptr;
   std::byte* y = nullptr;  ///< gets what swiglu gives, as in RmsNormBackwardCall; may be d_y
+  const std::int32_t* used = nullptr;  ///< as SwigluCall's
 
   std::int64_t row() const { return stride > 0 ? stride : shape.width; }
 };
@@ -217,8 +219,9 @@ struct DispatchCall {
   Routing routing;
   std::int64_t width = 0;
   DType dtype = DType::f32;
-  const std::byte* x = nullptr;  ///< of tokens
-  std::byte* y = nullptr;        ///< of experts
+  const std::byte* x = nullptr;    ///< of tokens
+  std::byte* y = nullptr;          ///< of experts
+  std::int32_t* visits = nullptr;  ///< [experts]: gets the rows of each; null: nobody asks
 };
 struct CombineCall {
   Routing routing;
@@ -237,6 +240,21 @@ struct CombineBackwardCall {
   const std::byte* x = nullptr;    ///< as combine had it
   std::byte* d_x = nullptr;        ///< of experts; overwritten
   float* d_weight = nullptr;       ///< [rows, active]; overwritten
+  std::int32_t* visits = nullptr;  ///< as DispatchCall's
+};
+/// Rows that ranks have sent to this rank's experts: `visits` says how many each rank sends to each expert. In
+/// `by_rank` they lie as they came, by rank and those of a rank by expert; in `by_expert` by expert and those of an
+/// expert by rank.
+struct RegroupCall {
+  std::int64_t ranks = 0;
+  std::int64_t experts = 0;              ///< of this rank
+  const std::int32_t* visits = nullptr;  ///< [ranks, experts]
+  std::int32_t* first = nullptr;         ///< [experts + 1]: gets where each expert's rows begin, as in GroupedGemm
+  std::int64_t width = 0;
+  DType dtype = DType::f32;
+  std::byte* by_rank = nullptr;
+  std::byte* by_expert = nullptr;
+  bool back = false;  ///< from by_expert to by_rank; false: the other way
 };
 
 /// The rows that one rank has of a table, or the columns of logits, of `whole` tokens: [first, first + count).
@@ -361,6 +379,8 @@ class Kernels {
   virtual void combine(const CombineCall& call) = 0;
   /// d_x[place] = weight * d_y[token], d_weight = d_y[token] . x[place].
   virtual void combine_backward(const CombineBackwardCall& call) = 0;
+  /// Brings rows into the order in which experts work on them, or back.
+  virtual void regroup(const RegroupCall& call) = 0;
 
   virtual void embedding(const EmbeddingCall& call) = 0;
   virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;

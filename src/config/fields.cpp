@@ -160,8 +160,8 @@ std::vector<Field> make_fields() {
   mesh("replicate", &Mesh::replicate, integer(0, 1 << 20), "groups that hold equal shards; 0: ranks / shard / tensor");
   mesh("tensor", &Mesh::tensor, integer(1, 4096), "decoder: neighbouring ranks that split each layer (tensor parallelism), by heads, feed-forward width and vocabulary");
   mesh("sequence_parallel", &Mesh::sequence_parallel, boolean(), "mesh.tensor above 1: each of these ranks has a part of the tokens in norms, residuals and kept activations (Megatron's sequence parallelism)");
-  mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism), simulated only; each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
-  mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
+  mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism), trained on the cpu backend, else simulated; each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
+  mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1, simulated: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
 
   Table<Train> train(all, "train", &RunConfig::train);

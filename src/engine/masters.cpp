@@ -41,10 +41,10 @@ void for_each_run(const plan::ParameterShape& shape, int part, std::int64_t begi
 
 /// `fill`, which knows whole parameters, asked for elements of this rank's part.
 model::FillParameter of_part(const model::FillParameter& fill, const plan::Plan& plan, int rank) {
-  if (!fill || plan.mesh.tensor == 1) return fill;
-  const int part = plan.groups.index(plan::Group::tensor, rank);
-  return [&fill, &plan, part](int parameter, std::int64_t begin, std::span<float> out) {
+  if (!fill || (plan.mesh.tensor == 1 && plan.mesh.expert == 1)) return fill;
+  return [&fill, &plan, rank](int parameter, std::int64_t begin, std::span<float> out) {
     const plan::ParameterShape& shape = plan.shapes.parameters[static_cast<std::size_t>(parameter)];
+    const int part = plan.groups.index(plan.group_of_parts(shape), rank);
     for_each_run(shape, part, begin, std::ssize(out), [&](std::int64_t at, std::int64_t whole, std::int64_t count) {
       fill(parameter, whole, out.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(count)));
     });
@@ -105,7 +105,6 @@ class Collection {
         plan_(plan),
         buffers_(buffers),
         communicators_(communicators),
-        shard_index_(plan.groups.index(plan::Group::shard, context.rank)),
         staging_(staging),
         take_(take) {
     const auto allocate = [&](std::int64_t bytes) {
@@ -171,17 +170,20 @@ class Collection {
     }
     window_ = {};
     std::byte* master = buffers_.persistent(BufferRole::master_shard, first.unit);
+    const plan::Group group = group_of(first.unit);
+    const int shard_index = plan_.groups.index(group, context_.rank);
     for (const Part& part : parts) {
       for (std::int64_t done = 0; done < part.piece.count; done += Masters::kPieceNumel) {
         const ShardPiece some{part.piece.parameter, part.piece.parameter_offset + done, part.piece.shard_offset + done,
                               std::min(Masters::kPieceNumel, part.piece.count - done)};
-        std::byte* buffer = part.shard == shard_index_ ? master + some.shard_offset * kBytes : arrived_;
-        communicators_.of(plan::Group::shard)
-            .broadcast(Lane::compute, buffer, some.count, DType::f32, part.shard, nullptr);
+        std::byte* buffer = part.shard == shard_index ? master + some.shard_offset * kBytes : arrived_;
+        communicators_.of(group).broadcast(Lane::compute, buffer, some.count, DType::f32, part.shard, nullptr);
         show(some, buffer);
       }
     }
   }
+
+  plan::Group group_of(int unit) const { return plan_.units[static_cast<std::size_t>(unit)].group; }
 
   /// Whether all parts lie in the window, which moves onto them if they fit into it.
   bool gather(const std::vector<Part>& parts, const ShardLayout& layout) {
@@ -197,7 +199,7 @@ class Collection {
     if (end - begin > most) return false;
     if (layout.shard_numel <= most) begin = 0;
     window_ = {unit, begin, std::min(layout.shard_numel, begin + most)};
-    communicators_.of(plan::Group::shard)
+    communicators_.of(group_of(unit))
         .all_gather(Lane::compute, buffers_.persistent(BufferRole::master_shard, unit) + begin * kBytes, arrived_,
                     window_.end - window_.begin, DType::f32, nullptr);
     return true;
@@ -217,7 +219,7 @@ class Collection {
     const std::int64_t most = joined_bytes(plan_) / kBytes / shape.parts;
     for (std::int64_t done = 0; done < piece.count; done += most) {
       const std::int64_t count = std::min(most, piece.count - done);
-      communicators_.of(plan::Group::tensor)
+      communicators_.of(plan_.group_of_parts(shape))
           .all_gather(Lane::compute, memory + done * kBytes, joined_, count, DType::f32, nullptr);
       if (context_.rank != 0) continue;
       for (int part = 0; part < shape.parts; ++part) {
@@ -258,7 +260,6 @@ class Collection {
   const plan::Plan& plan_;
   const BufferTable& buffers_;
   Communicators& communicators_;
-  const int shard_index_;
   const std::span<float> staging_;
   const TakeParameter& take_;
   std::vector<std::vector<Part>> parts_;  // by parameter; in the order of its elements
@@ -298,12 +299,12 @@ std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
 
 void Masters::initialize(const model::FillParameter& fill, int threads, const Moments& moments) {
   staging_.resize(static_cast<std::size_t>(staging_bytes(plan_) / kBytes));
-  const int index = plan_.groups.index(plan::Group::shard, context_.rank);
   const model::FillParameter parameters = of_part(fill, plan_, context_.rank),
                              first = of_part(moments.first, plan_, context_.rank),
                              second = of_part(moments.second, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
+    const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
     const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
     for (const State state : kEnumerators<State>) {
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
@@ -351,14 +352,15 @@ void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std
 
 std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool with_replicated) const {
   std::vector<Piece> all;
-  const int index = plan_.groups.index(plan::Group::shard, context_.rank);
-  const int part = plan_.groups.index(plan::Group::tensor, context_.rank);
+  const bool first_of_layers = plan_.groups.index(plan::Group::tensor, context_.rank) == 0;
   const auto add = [&](State state, BufferRole role, int unit, const std::vector<ShardPiece>& pieces) {
     const std::byte* memory = buffers_.persistent(role, unit);
     const schedule::Buffer* buffer = buffers_.persistent_info(role, unit);
     for (const ShardPiece& piece : pieces) {
-      const bool split = plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)].parts > 1;
-      if (piece.count == 0 || (!split && part > 0)) continue;
+      const plan::ParameterShape& shape = plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)];
+      const bool split = shape.parts > 1;
+      if (piece.count == 0 || (!split && !first_of_layers)) continue;
+      const int part = plan_.groups.index(plan_.group_of_parts(shape), context_.rank);
       all.push_back({{state, piece.parameter, split ? part : 0, piece.parameter_offset, piece.count},
                      memory + piece.shard_offset * kBytes,
                      buffer->space});
@@ -367,6 +369,7 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
   for (const State state : states) {
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
       const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
+      const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
       add(state, kShardRoles[state], u, layout.pieces(index));
       if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
     }

@@ -15,6 +15,10 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     : config_(config), plan_(plan), model_(model), batches_(batches), rank_(rank) {
   places_.resize(plan.shapes.parameters.size());
   runs_.resize(plan.units.size());
+  if (plan.mesh.expert > 1) {
+    exchange_ = plan::RowExchange(config.model, config.train.batch_per_rank * config.train.seq_len, plan.mesh.expert,
+                                  plan.param_dtype);
+  }
   tensor_ = {plan.groups.index(Group::tensor, rank), plan.mesh.tensor};
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const plan::Unit& unit = plan.units[u];
@@ -56,7 +60,7 @@ class OpRunner::Resolve {
   }
 
   void operator()(const schedule::Forward& work) const {
-    point_at_parameters(work.parameters, work.replicated);
+    point_at_parameters(work);
     model::ModuleCall& call = slot_.call = {};
     call.parameters = slot_.parameters;
     call.batch = {at(work.batch_inputs).memory, at(work.batch_targets).memory};
@@ -72,10 +76,13 @@ class OpRunner::Resolve {
   }
 
   void operator()(const schedule::Backward& work) const {
-    point_at_parameters(work.parameters, work.replicated);
+    point_at_parameters(work);
     slot_.gradients.clear();
     for_each_parameter([&](const Place& place) {
-      slot_.gradients.push_back(place_in(place.replicated ? work.gradients_replicated : work.gradients, place));
+      const BufferId buffer = of_experts(place)  ? work.gradients_experts
+                              : place.replicated ? work.gradients_replicated
+                                                 : work.gradients;
+      slot_.gradients.push_back(place_in(buffer, place));
     });
     model::ModuleCall& call = slot_.call = {};
     call.parameters = slot_.parameters;
@@ -107,7 +114,7 @@ class OpRunner::Resolve {
 
   void operator()(const schedule::LayoutCopy& work) const {
     from_to(work.from, work.to);
-    const bool over_shards = work.over == Group::shard;
+    const bool over_shards = work.over != Group::reshard;
     const UnitRuns& unit = runner_.runs_[static_cast<std::size_t>(op_.unit)];
     const LayoutRuns& runs = over_shards ? unit.over_shard_group : unit.over_reshard_group;
     if (work.stride > 0 && op_.kind != OpKind::copy_in) return through_bucket(work);
@@ -150,7 +157,9 @@ class OpRunner::Resolve {
     const std::int64_t first = work.offset + runner_.plan_.groups.index(Group::shard, runner_.rank_) * work.stride;
     slot_.from = slot_.from.after(first);
   }
-  void operator()(const schedule::Collective& work) const { from_to(work.input, work.output); }
+  void operator()(const schedule::Collective& work) const {
+    op_.exchanges_rows() ? rows_of_experts(work) : from_to(work.input, work.output);
+  }
   void operator()(const schedule::SumOfSquares& work) const {
     from_to(work.gradient, work.sum);
     slot_.squares.clear();
@@ -207,11 +216,35 @@ class OpRunner::Resolve {
     const backend::Elements whole = at(buffer);
     return whole.after(place.offset).memory;
   }
-  void point_at_parameters(BufferId sharded, BufferId replicated) const {
+  bool of_experts(const Place& place) const {
+    return runner_.plan_.units[static_cast<std::size_t>(place.unit)].is_experts();
+  }
+  template <class Pass>
+  void point_at_parameters(const Pass& work) const {
     slot_.parameters.clear();
     for_each_parameter([&](const Place& place) {
-      slot_.parameters.push_back(place_in(place.replicated ? replicated : sharded, place));
+      const BufferId buffer = of_experts(place) ? work.experts : place.replicated ? work.replicated : work.parameters;
+      slot_.parameters.push_back(place_in(buffer, place));
     });
+  }
+  /// Where in a pass's exchange rows, or their numbers, go from and to.
+  void rows_of_experts(const schedule::Collective& work) const {
+    const plan::RowExchange& rows = runner_.exchange_;
+    const backend::Elements all = at(work.input);
+    const bool combines = op_.kind == OpKind::expert_combine;
+    std::byte* const own_visits = all.memory + rows.own_visits_at();
+    std::byte* const arrived_visits = all.memory + rows.arrived_visits_at();
+    if (op_.kind == OpKind::expert_counts) {
+      slot_.from = {own_visits, work.dtype};
+      slot_.to = {arrived_visits, work.dtype};
+      return;
+    }
+    slot_.from = {all.memory + (combines ? rows.arrived_at() : 0), work.dtype};
+    slot_.to = {all.memory + (combines ? 0 : rows.arrived_at()), work.dtype};
+    slot_.rows = {.pieces = static_cast<int>(rows.experts_of_a_rank()),
+                  .sent = reinterpret_cast<const std::int32_t*>(combines ? arrived_visits : own_visits),
+                  .received = reinterpret_cast<std::int32_t*>(combines ? own_visits : arrived_visits),
+                  .room = combines ? rows.own : rows.arrived};
   }
 
   const OpRunner& runner_;
@@ -387,9 +420,18 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
       group.reduce_scatter(op.lane, from, output, work->count, work->dtype, work->scale, stamp);
       return;
     }
-    case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine:
+      group.enqueue(op.lane,
+                    {.kind = backend::Collective::all_to_all,
+                     .input = from,
+                     .output = to,
+                     .count = exchange_.width,
+                     .dtype = work->dtype,
+                     .parts = slot.rows},
+                    stamp);
+      return;
+    case OpKind::expert_counts:
     case OpKind::all_to_all: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;

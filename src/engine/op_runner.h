@@ -26,6 +26,7 @@ struct OpSlot {
   const std::vector<backend::CopyRun>* runs = nullptr;             // copies by layout, but for copy_in:
   std::vector<backend::CopyRun> bucket_runs;         // the same into or out of a bucket, or out of quantised parts
   backend::QuantizedParts parts;                     // dequantize, sum_quantized
+  backend::UnequalParts rows;                        // expert_dispatch, expert_combine
   std::int64_t count = 0;                            // copy_in: elements
   std::vector<std::byte> host_inputs, host_targets;  // load_batch
   model::ModuleCall call;                            // forward, recompute, backward
@@ -87,6 +88,7 @@ class OpRunner {
   const BatchSource& batches_;
   int rank_;
   model::TensorPlace tensor_;
+  plan::RowExchange exchange_;  // mesh.expert
   TrainingPosition start_;
   std::vector<Place> places_;   // by parameter
   std::vector<UnitRuns> runs_;  // by unit

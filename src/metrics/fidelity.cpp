@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "metrics/step_breakdown.h"
+#include "plan/communication.h"
 #include "replay/collective_message.h"
 #include "replay/emulated_times.h"
 
@@ -100,6 +101,9 @@ class Model {
     for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
       const schedule::Op& op = step.schedule().ops[i];
       if (!op.is_collective()) continue;
+      // Its op says what experts that are visited equally often would get.
+      const bool rows = op.exchanges_rows() && op.kind != schedule::OpKind::expert_counts;
+      if (rows && plan::rows_follow_the_data(config_)) continue;
       const replay::CollectiveMessage message = replay::message_of(op, groups_);
       for (int rank = 0; rank < step.ranks(); ++rank) {
         const plan::Members peers = groups_.members(op.group(), rank);

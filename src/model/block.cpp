@@ -5,17 +5,21 @@
 
 namespace fsdpbench::model {
 
-Block::Block(const config::Model& model, BatchShape batch, TensorSplit split)
-    : model_(model), batch_(batch), split_(split), stream_(model, batch, split) {
+Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, const plan::ExpertSplit& experts_split)
+    : model_(model), batch_(batch), split_(split), experts_(experts_split), stream_(model, batch, split) {
   const std::int64_t rows = batch.rows();
   const std::int64_t head_dim = model.head_size(), queries = model.heads * head_dim, keys = model.kv_heads * head_dim;
   const DType dtype = batch.dtype, gradients = batch.gradient_dtype;
   qkv_ = {rows, model.width, {queries, keys, keys}, dtype, gradients, model.fused_projections};
-  const std::int64_t experts = model.experts, visits = experts > 0 ? checked_product(rows, model.active_experts) : rows;
-  gate_up_ = {visits, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections,
-              experts};
+  const std::int64_t experts = model.experts;
+  std::int64_t visits = experts > 0 ? checked_product(rows, model.active_experts) : rows, here = experts;
+  if (experts_.ranks > 1) {
+    exchange_ = plan::RowExchange(model, rows, experts_.ranks, dtype);
+    visits = exchange_.arrived, here = exchange_.experts_of_a_rank();
+  }
+  gate_up_ = {visits, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections, here};
   output_ = {rows, queries, model.width, dtype, gradients};
-  contract_ = {visits, model.ffn_width, model.width, dtype, gradients, model.width, experts};
+  contract_ = {visits, model.ffn_width, model.width, dtype, gradients, model.width, here};
   router_ = {rows, model.width, experts, dtype, gradients};
   routing_ = {.rows = rows,
               .experts = experts,
@@ -46,11 +50,12 @@ Block::Saved Block::carve_saved(std::byte* memory) const {
   if (model_.experts > 0) {
     s.logits = arena.take(router_.output_bytes());
     s.routing = routing_;
-    s.routing.expert = arena.take_array<std::int32_t>(contract_.rows);
-    s.routing.place = arena.take_array<std::int32_t>(contract_.rows);
-    s.routing.weight = arena.take_array<float>(contract_.rows);
+    s.routing.expert = arena.take_array<std::int32_t>(own_visits());
+    s.routing.place = arena.take_array<std::int32_t>(own_visits());
+    s.routing.weight = arena.take_array<float>(own_visits());
     s.routing.first = arena.take_array<std::int32_t>(model_.experts + 1);
-    s.routed = arena.take(contract_.output_bytes());
+    s.routed = arena.take(checked_product(own_visits(), model_.width, size_of(batch_.dtype)));
+    if (experts_.ranks > 1) s.arrived = arena.take(contract_.output_bytes());
   }
   s.bytes = arena.bytes();
   return s;
@@ -65,6 +70,7 @@ Block::ForwardWorkspace Block::carve_forward(std::byte* memory) const {
   arena.rewind(shared);
   w.product = arena.take(contract_.input_bytes());
   if (model_.experts > 0) w.routed = arena.take(contract_.output_bytes());
+  if (experts_.ranks > 1) w.first = arena.take_array<std::int32_t>(contract_.experts + 1);
   w.bytes = arena.bytes();
   return w;
 }
@@ -81,7 +87,8 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
     w.routed = arena.take(contract_.output_bytes());
     w.d_routed = arena.take(contract_.output_bytes());
     w.d_logits = arena.take(router_.output_bytes());
-    w.d_weight = arena.take_array<float>(contract_.rows);
+    w.d_weight = arena.take_array<float>(own_visits());
+    if (experts_.ranks > 1) w.first = arena.take_array<std::int32_t>(contract_.experts + 1);
   }
   arena.rewind(shared);
   w.d_attended = arena.take(output_.input_bytes());
@@ -104,12 +111,25 @@ plan::ModuleSizes Block::sizes() const {
   sizes.forward_flops = products + attention;
   sizes.recompute_flops = sizes.forward_flops - (model_.experts > 0 ? 0 : contract_.flops());
   sizes.backward_flops = 2 * products + 2.5 * attention;
+  if (experts_.ranks > 1) set_parts_by_experts(sizes);
   if (split_.ranks > 1) {
     const double projections = qkv_.flops(), output = output_.flops(), expand = gate_up_.flops();
     set_block_parts(model_, batch_, split_, {projections, attention + output, expand, contract_.flops()},
                     {2 * projections, 2.5 * attention + 2 * output, 2 * expand, 2 * contract_.flops()}, sizes);
   }
   return sizes;
+}
+
+/// What is computed is said for experts that are visited equally often; there is room for any other routing.
+void Block::set_parts_by_experts(plan::ModuleSizes& sizes) const {
+  const plan::ModuleWork work = plan::module_work(model_, batch_.batch, batch_.seq_len, 1, experts_)[1];
+  sizes.forward_flops = work.forward_flops();
+  sizes.recompute_flops = work.recompute_flops();
+  sizes.backward_flops = work.backward_flops();
+  set_expert_parts(model_, batch_, experts_, own_visits(), work, sizes);
+  for (auto* parts : {&sizes.forward_parts, &sizes.recompute_parts, &sizes.backward_parts}) {
+    for (plan::ModulePart& part : *parts) part.room = part.of_experts() ? exchange_.bytes() : 0;
+  }
 }
 
 void Block::norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y,
@@ -130,6 +150,7 @@ void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
   const ForwardWorkspace work = carve_forward(call.workspace);
   if (split_.tokens) return forward_by_tokens(kernels, call, saved, work);
+  if (experts_.ranks > 1) return forward_by_experts(kernels, call, saved, work);
   const bool whole = split_.ranks == 1;  // the products add the residuals
   if (call.runs(0)) {
     norm(kernels, call.input, call.parameters[at_.norm1], work.normed, saved.rstd1);
@@ -197,24 +218,81 @@ void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, cons
 /// The feed-forward of experts, from `normed` in the workspace to the block's output.
 void Block::experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                     const ForwardWorkspace& work) const {
-  const auto& p = call.parameters;
   const backend::Routing& routing = saved.routing;
-  router_.forward(kernels, work.normed, p[at_.router], saved.logits);
-  kernels.route({.routing = routing, .dtype = batch_.dtype, .logits = saved.logits});
+  route(kernels, call, saved, work);
   kernels.dispatch(
       {.routing = routing, .width = model_.width, .dtype = batch_.dtype, .x = work.normed, .y = work.routed});
-  gate_up_.forward(kernels, work.routed, p.subspan(at_.gate_up), saved.gate_up, routing.first);
+  apply_experts(kernels, call, saved, work, work.routed, saved.routed, routing.first);
+  if (call.output != nullptr) combine(kernels, call, saved, saved.routed);
+}
+
+/// See [Note: parts by experts] in model.h.
+void Block::forward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                               const ForwardWorkspace& work) const {
+  switch (call.part) {
+    case 0:
+      norm(kernels, call.input, call.parameters[at_.norm1], work.normed, saved.rstd1);
+      attention(kernels, call, saved, work, work.normed, saved.h, call.input);
+      norm(kernels, saved.h, call.parameters[at_.norm2], work.normed, saved.rstd2);
+      route(kernels, call, saved, work);
+      return kernels.dispatch({.routing = saved.routing,
+                               .width = model_.width,
+                               .dtype = batch_.dtype,
+                               .x = work.normed,
+                               .y = call.exchange,
+                               .visits = visits_in(call)});
+    case 1:
+      regroup(kernels, call, work.first, saved.arrived, false);
+      apply_experts(kernels, call, saved, work, saved.arrived, work.routed, work.first);
+      return regroup(kernels, call, work.first, work.routed, true);
+    default:
+      kernels.cast({call.exchange, batch_.dtype}, {saved.routed, batch_.dtype}, own_visits() * model_.width, 1.0F);
+      if (call.output != nullptr) combine(kernels, call, saved, saved.routed);
+  }
+}
+
+/// Between the rows that came in the exchange and `by_expert`.
+void Block::regroup(backend::Kernels& kernels, const ModuleCall& call, std::int32_t* first, std::byte* by_expert,
+                    bool back) const {
+  kernels.regroup({.ranks = exchange_.ranks,
+                   .experts = exchange_.experts_of_a_rank(),
+                   .visits = reinterpret_cast<const std::int32_t*>(call.exchange + exchange_.arrived_visits_at()),
+                   .first = first,
+                   .width = model_.width,
+                   .dtype = batch_.dtype,
+                   .by_rank = call.exchange + exchange_.arrived_at(),
+                   .by_expert = by_expert,
+                   .back = back});
+}
+
+/// Whom tokens visit, from `normed` in the workspace.
+void Block::route(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                  const ForwardWorkspace& work) const {
+  router_.forward(kernels, work.normed, call.parameters[at_.router], saved.logits);
+  kernels.route({.routing = saved.routing, .dtype = batch_.dtype, .logits = saved.logits});
+}
+
+/// What experts make of rows x, sorted by expert as `first` says.
+void Block::apply_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                          const ForwardWorkspace& work, const std::byte* x, std::byte* y,
+                          const std::int32_t* first) const {
+  const auto& p = call.parameters;
+  gate_up_.forward(kernels, x, p.subspan(at_.gate_up), saved.gate_up, first);
   kernels.swiglu({.shape = {contract_.rows, model_.ffn_width, batch_.dtype},
                   .stride = gate_up_.stride(0),
                   .gate = saved.gate_up[0],
                   .up = saved.gate_up[1],
-                  .y = work.product});
-  contract_.forward(kernels, work.product, p[at_.down], saved.routed, nullptr, routing.first);
-  if (call.output == nullptr) return;  // recomputation
-  kernels.combine({.routing = routing,
+                  .y = work.product,
+                  .used = first + contract_.experts});
+  contract_.forward(kernels, work.product, p[at_.down], y, nullptr, first);
+}
+
+void Block::combine(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                    const std::byte* routed) const {
+  kernels.combine({.routing = saved.routing,
                    .width = model_.width,
                    .dtype = batch_.dtype,
-                   .x = saved.routed,
+                   .x = routed,
                    .residual = saved.h,
                    .y = call.output});
 }
@@ -223,6 +301,7 @@ void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
   const BackwardWorkspace work = carve_backward(call.workspace);
   if (split_.tokens) return backward_by_tokens(kernels, call, saved, work);
+  if (experts_.ranks > 1) return backward_by_experts(kernels, call, saved, work);
   if (split_.ranks == 1) return backward_whole(kernels, call, saved, work);
   std::byte* const d_normed = call.exchange;
   if (call.runs(0)) {
@@ -250,6 +329,11 @@ void Block::backward_whole(backend::Kernels& kernels, const ModuleCall& call, co
     norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
     gate_up_.weight_gradient(kernels, work.d_gate_up, work.normed, call.gradients.subspan(at_.gate_up));
   }
+  attention_half_backward(kernels, call, saved, work);
+}
+
+void Block::attention_half_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                                    const BackwardWorkspace& work) const {
   attention_backward(kernels, call, saved, work, call.d_stream);
   qkv_.input_gradient(kernels, work.d_qkv, call.parameters.subspan(at_.qkv), work.d_normed);
   norm_backward(kernels, call, at_.norm1, work.d_normed, call.input, saved.rstd1, work.normed);
@@ -273,24 +357,59 @@ void Block::experts_backward(backend::Kernels& kernels, const ModuleCall& call, 
   swiglu_backward(kernels, saved, work);
   contract_.weight_gradient(kernels, work.routed, work.d_product, call.gradients[at_.down], routing.first);
   gate_up_.input_gradient(kernels, work.d_gate_up, p.subspan(at_.gate_up), work.d_routed, routing.first);
-  kernels.route_backward({.routing = routing,
+  router_backward(kernels, call, saved, work, work.d_routed);
+  kernels.dispatch(
+      {.routing = routing, .width = model_.width, .dtype = batch_.dtype, .x = work.normed, .y = work.routed});
+  gate_up_.weight_gradient(kernels, work.d_gate_up, work.routed, call.gradients.subspan(at_.gate_up), routing.first);
+}
+
+/// From the gradients of the rows that experts got to d_h, through the router and the norm before it, whose output is
+/// then in the workspace.
+void Block::router_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                            const BackwardWorkspace& work, const std::byte* d_routed) const {
+  kernels.route_backward({.routing = saved.routing,
                           .dtype = batch_.dtype,
                           .logits = saved.logits,
                           .d_weight = work.d_weight,
                           .balance = balance_ * call.loss_scale,
                           .d_logits = work.d_logits});
-  kernels.combine({.routing = routing,
+  kernels.combine({.routing = saved.routing,
                    .width = model_.width,
                    .dtype = batch_.dtype,
                    .weighted = false,
-                   .x = work.d_routed,
+                   .x = d_routed,
                    .y = work.d_normed});
-  router_.input_gradient(kernels, work.d_logits, p[at_.router], work.d_normed, true);
+  router_.input_gradient(kernels, work.d_logits, call.parameters[at_.router], work.d_normed, true);
   norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
   router_.weight_gradient(kernels, work.d_logits, work.normed, call.gradients[at_.router]);
-  kernels.dispatch(
-      {.routing = routing, .width = model_.width, .dtype = batch_.dtype, .x = work.normed, .y = work.routed});
-  gate_up_.weight_gradient(kernels, work.d_gate_up, work.routed, call.gradients.subspan(at_.gate_up), routing.first);
+}
+
+/// See [Note: parts by experts] in model.h.
+void Block::backward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                                const BackwardWorkspace& work) const {
+  const auto& p = call.parameters;
+  switch (call.part) {
+    case 0:
+      return kernels.combine_backward({.routing = saved.routing,
+                                       .width = model_.width,
+                                       .dtype = batch_.dtype,
+                                       .d_y = call.d_stream,
+                                       .x = saved.routed,
+                                       .d_x = call.exchange,
+                                       .d_weight = work.d_weight,
+                                       .visits = visits_in(call)});
+    case 1:
+      regroup(kernels, call, work.first, work.routed, false);
+      contract_.input_gradient(kernels, work.routed, p[at_.down], work.d_product, false, work.first);
+      swiglu_backward(kernels, saved, work, work.first + contract_.experts);
+      contract_.weight_gradient(kernels, work.routed, work.d_product, call.gradients[at_.down], work.first);
+      gate_up_.input_gradient(kernels, work.d_gate_up, p.subspan(at_.gate_up), work.d_routed, work.first);
+      gate_up_.weight_gradient(kernels, work.d_gate_up, saved.arrived, call.gradients.subspan(at_.gate_up), work.first);
+      return regroup(kernels, call, work.first, work.d_routed, true);
+    default:
+      router_backward(kernels, call, saved, work, call.exchange);
+      attention_half_backward(kernels, call, saved, work);
+  }
 }
 
 /// See [Note: parts by tokens] in model.h.
@@ -347,7 +466,8 @@ void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& ca
 }
 
 /// From the gradient of the product, which it replaces by the product.
-void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work) const {
+void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work,
+                            const std::int32_t* used) const {
   kernels.swiglu_backward({.shape = {contract_.rows, model_.ffn_width, batch_.dtype},
                            .stride = gate_up_.stride(0),
                            .d_y = work.d_product,
@@ -355,7 +475,8 @@ void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const
                            .up = saved.gate_up[1],
                            .d_gate = work.d_gate_up[0],
                            .d_up = work.d_gate_up[1],
-                           .y = work.d_product});
+                           .y = work.d_product,
+                           .used = used});
 }
 
 /// From those to the gradient of the norm before, which may take its place.

@@ -17,7 +17,9 @@ namespace fsdpbench::model {
 /// With model.experts the feed-forward of a token is that of the experts it visits, each times its weight, summed:
 /// router n2 says which and with what weight, and the rows of all visits lie sorted by expert (backend::Routing), where
 /// each expert's products find theirs. As many rows as ever, whoever is visited: all sizes are known beforehand. Saved
-/// are then also the router's logits, the routing, and what the experts gave, which the weights' gradients need.
+/// are then also the router's logits, the routing, and what the experts gave, which the weights' gradients need. If
+/// ranks split the experts, rows come from other ranks, too: then there is room for as many as ever may
+/// (plan::RowExchange).
 ///
 /// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
 /// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is
@@ -25,7 +27,8 @@ namespace fsdpbench::model {
 class Block {
  public:
   /// `model`: of one of the ranks that split the block (plan::tensor_part).
-  Block(const config::Model& model, BatchShape batch, TensorSplit split = {});
+  /// `experts`: how ranks split its experts (see [Note: parts by experts] in model.h); not where they split layers.
+  Block(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {});
 
   /// As Model::sizes(), forward() and backward(), for one block.
   plan::ModuleSizes sizes() const;
@@ -43,12 +46,14 @@ class Block {
     Maps2 gate_up;
     float *rstd1, *rstd2, *log_sum_exp;
     std::byte *logits, *routed;  // experts: [rows, experts], [rows * active, width]
+    std::byte* arrived;          // split experts: the rows that came to them, by expert
     backend::Routing routing;
   };
   struct ForwardWorkspace {
     std::int64_t bytes;
     std::byte *normed, *scratch, *product;  // scratch and product share memory; split by tokens: no normed
-    std::byte* routed;                      // experts, beside the product: normed in their order
+    std::byte* routed;                      // experts, beside the product: normed in their order, or what they give
+    std::int32_t* first;                    // split experts: which of the rows that came are whose
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
@@ -57,13 +62,21 @@ class Block {
     Maps2 d_gate_up;
     std::byte *routed, *d_routed, *d_logits;  // experts, beside these
     float* d_weight;
+    std::int32_t* first;              // split experts, as in forward
     std::byte *d_attended, *scratch;  // attention half, in the same memory
     Maps3 d_qkv;
   };
   Saved carve_saved(std::byte* memory) const;
+  /// Rows with which this rank's tokens visit experts.
+  std::int64_t own_visits() const { return routing_.rows * routing_.active; }
   ForwardWorkspace carve_forward(std::byte* memory) const;
   BackwardWorkspace carve_backward(std::byte* memory) const;
 
+  /// Where a pass tells the others how many of this rank's rows each expert gets.
+  std::int32_t* visits_in(const ModuleCall& call) const {
+    return reinterpret_cast<std::int32_t*>(call.exchange + exchange_.own_visits_at());
+  }
+  void set_parts_by_experts(plan::ModuleSizes& sizes) const;
   void forward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                          const ForwardWorkspace& work) const;
   void backward_whole(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
@@ -78,9 +91,24 @@ class Block {
                const ForwardWorkspace& work) const;
   void experts_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                         const BackwardWorkspace& work) const;
+  void forward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                          const ForwardWorkspace& work) const;
+  void backward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                           const BackwardWorkspace& work) const;
+  void route(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work) const;
+  void apply_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                     const ForwardWorkspace& work, const std::byte* x, std::byte* y, const std::int32_t* first) const;
+  void combine(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const std::byte* routed) const;
+  void router_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                       const BackwardWorkspace& work, const std::byte* d_routed) const;
+  void attention_half_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                               const BackwardWorkspace& work) const;
+  void regroup(backend::Kernels& kernels, const ModuleCall& call, std::int32_t* first, std::byte* by_expert,
+               bool back) const;
   void contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                             const BackwardWorkspace& work, const std::byte* d_y) const;
-  void swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work) const;
+  void swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work,
+                       const std::int32_t* used = nullptr) const;
   void expansion_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
                           const std::byte* normed, std::byte* d_normed) const;
   void attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
@@ -95,6 +123,8 @@ class Block {
   config::Model model_;
   BatchShape batch_;
   TensorSplit split_;
+  plan::ExpertSplit experts_;
+  plan::RowExchange exchange_;
   Stream stream_;
   MapsOfOneInput<3> qkv_;
   MapsOfOneInput<2> gate_up_;

@@ -15,12 +15,12 @@ backend::VocabularyPart Decoder::vocabulary_of(const ModuleCall& call) const {
   return {call.tensor.index * model_.vocab, model_.vocab, call.tensor.ranks * model_.vocab};
 }
 
-Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split)
+Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split, const plan::ExpertSplit& experts)
     : model_(model),
       batch_(batch),
       split_(split),
       stream_(model, batch, split),
-      block_(model, batch, split),
+      block_(model, batch, split, experts),
       logits_{batch.rows(), model.width,          model.vocab,
               batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)} {}
 

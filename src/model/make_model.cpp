@@ -21,7 +21,12 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
   const BatchShape batch{config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype,
                          config.fsdp.gradient_dtype()};
   if (config.mesh.expert > 1) {
-    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config.mesh));
+    plan::ExpertSplit experts = plan::expert_split(config.mesh);
+    if (!key_without_kernels(config).empty()) {
+      return std::make_unique<Outline>(config.model, batch, TensorSplit(), experts);
+    }
+    experts.imbalance = 1;  // the data say who is busy
+    return std::make_unique<Decoder>(config.model, batch, TensorSplit(), experts);
   }
   return make_model(config.model, shapes, batch, {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
 }

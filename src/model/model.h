@@ -92,6 +92,14 @@ struct ModuleCall {
 ///   head, forward: norm, gather | logits, terms gathered | loss; backward: norm, gather | down to it, scatter | the
 ///   norm, sum of its gradient | which is put where it belongs.
 
+/// [Note: parts by experts]
+/// Ranks that split the experts of a block (mesh.expert) send rows to the experts that tokens visit, and get them back.
+/// `exchange` is a plan::RowExchange: a dispatch sends its own rows, and those that come lie behind them; a combine
+/// goes the other way.
+///   block, forward and recomputed: attention, router, own rows by expert, dispatch | rows by expert and rank, experts,
+///   rows as they came, combine | kept for backward, weighted sum.
+///   block, backward: gradients of what came back, dispatch | experts, combine | router, its norm, attention.
+
 /// The arithmetic of a model, written once against the device's kernels. Stateless and thread-safe: everything a
 /// call touches is in its ModuleCall.
 ///

@@ -35,9 +35,22 @@ std::string_view key_without_kernels(const config::Model& model) {
   return {};
 }
 
+std::string why_experts_are_not_split(const config::RunConfig& config) {
+  if (config.mesh.expert == 1) return {};
+  if (config.device.backend == config::BackendKind::cuda) return "only CPU ranks exchange rows of experts";
+  if (config.device.backend == config::BackendKind::virtual_) return "nothing runs on a computed clock";
+  if (config.emulate.compute_tflops) {
+    return "with emulate.compute_tflops nothing is computed that says where rows go";
+  }
+  if (config.mesh.shard <= config.model.experts) return {};
+  return fmt::format(
+      "mesh.shard = {} is more than model.experts = {}, and then parameters of experts are split along dimension 1",
+      config.mesh.shard, config.model.experts);
+}
+
 std::string_view key_without_kernels(const config::RunConfig& config) {
   if (const std::string_view key = key_without_kernels(config.model); !key.empty()) return key;
-  if (config.mesh.expert > 1) return "mesh.expert";
+  if (!why_experts_are_not_split(config).empty()) return "mesh.expert";
   if (config.fsdp.activation_checkpointing && config.fsdp.recompute_share < 1) return "fsdp.recompute_share";
   if (config.fsdp.activation_checkpointing && config.fsdp.checkpoint_keeps != config::CheckpointKeeps::nothing) {
     return "fsdp.checkpoint_keeps";
@@ -57,7 +70,9 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
     all[i].backward_flops = work[i].backward_flops();
     if (work[i].kind == plan::ModuleKind::block) all[i].recompute_flops = work[i].recompute_flops();
     if (split_.ranks > 1) set_parts(work[i], all[i]);
-    if (work[i].by_experts) set_expert_parts(work[i], all[i]);
+    if (!work[i].by_experts) continue;
+    const std::int64_t rows = routed(model_.width) / (model_.width * size_of(batch_.dtype));
+    set_expert_parts(model_, batch_, experts_, rows, work[i], all[i]);
   }
   return all;
 }
@@ -77,29 +92,6 @@ std::int64_t Outline::routed(std::int64_t features) const {
   if (experts_.ranks == 1) return tensor(visits * features);
   const auto rows = std::llround(std::ceil(static_cast<double>(batch_.rows() * visits) * experts_.imbalance));
   return checked_product(rows, features, size_of(batch_.dtype));
-}
-
-/// Tokens are routed, their rows go to the experts, and what these made of them comes back and is added up: the same in
-/// a recomputation, whose backward wants it all. In backward the gradients of what came back go to the experts, and
-/// those of what was sent come from them.
-void Outline::set_expert_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const {
-  using Exchange = plan::ModulePart::Exchange;
-  using Pass = plan::ModuleWork::Pass;
-  const std::int64_t ranks = experts_.ranks, row = model_.width * size_of(batch_.dtype);
-  const std::int64_t rows = routed(model_.width) / row;
-  const plan::ModulePart dispatch{0, Exchange::dispatch, (rows + ranks - 1) / ranks * model_.width, batch_.dtype},
-      combine{0, Exchange::combine, dispatch.count, batch_.dtype}, none;
-  const auto parts = [&](Pass pass) {
-    const bool back = pass == Pass::backward;
-    std::vector<plan::ModulePart> all{dispatch, combine, none};
-    const std::vector<double> flops = work.block_flops(pass).expert_parts(back);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i].flops = flops[i];
-    if (experts_.told && !back) all.front().told = model_.experts / ranks;
-    return all;
-  };
-  sizes.forward_parts = parts(Pass::forward);
-  sizes.recompute_parts = parts(Pass::recompute);
-  sizes.backward_parts = parts(Pass::backward);
 }
 
 plan::ModuleSizes Outline::embedding() const {

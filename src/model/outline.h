@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace fsdpbench::model {
 std::string_view key_without_kernels(const config::RunConfig& config);
 /// The same for the model alone.
 std::string_view key_without_kernels(const config::Model& model);
+/// Why ranks that split experts (mesh.expert) are only simulated; empty if they train, or if no ranks do.
+std::string why_experts_are_not_split(const config::RunConfig& config);
 
 /// A decoder of any kind as far as its sizes go: what its modules would keep, need and compute, counted as Decoder
 /// counts them (of models that both know, to the byte). It cannot run: forward and backward throw ConfigError.
@@ -48,7 +51,6 @@ class Outline final : public Model {
 
   /// Of `features` each of the rows that come to this rank's experts.
   std::int64_t routed(std::int64_t features) const;
-  void set_expert_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const;
   void set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const;
 
   config::Model model_;

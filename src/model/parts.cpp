@@ -79,4 +79,21 @@ void set_head_parts(const config::Model& model, BatchShape batch, TensorSplit sp
   sizes.backward_parts = parts({0, backward, 0, 0}, {x.gather, x.sum, x.of_norm, x.none});
 }
 
+void set_expert_parts(const config::Model& model, BatchShape batch, const plan::ExpertSplit& experts, std::int64_t rows,
+                      const plan::ModuleWork& work, plan::ModuleSizes& sizes) {
+  using Exchange = ModulePart::Exchange;
+  using Pass = plan::ModuleWork::Pass;
+  const ModulePart dispatch{0, Exchange::dispatch, ceil_div(rows, experts.ranks) * model.width, batch.dtype},
+      combine{0, Exchange::combine, dispatch.count, batch.dtype}, none;
+  const auto of_pass = [&](Pass pass) {
+    const bool back = pass == Pass::backward;
+    std::vector<ModulePart> all = parts(work.block_flops(pass).expert_parts(back), {dispatch, combine, none});
+    if (experts.told && !back) all.front().told = model.experts / experts.ranks;
+    return all;
+  };
+  sizes.forward_parts = of_pass(Pass::forward);
+  sizes.recompute_parts = of_pass(Pass::recompute);
+  sizes.backward_parts = of_pass(Pass::backward);
+}
+
 }  // namespace fsdpbench::model

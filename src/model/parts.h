@@ -37,6 +37,13 @@ struct Stream {
 /// it, and the target's logit.
 inline std::int64_t loss_terms(BatchShape batch) { return 3 * batch.rows(); }
 
+/// Fill in the parts of the passes of a block whose experts ranks split: `rows` are those of the busiest of them.
+/// Tokens are routed, their rows go to the experts, and what these made of them comes back and is added up: the same in
+/// a recomputation, whose backward wants it all. In backward the gradients of what came back go to the experts, and
+/// those of what was sent come from them.
+void set_expert_parts(const config::Model& model, BatchShape batch, const plan::ExpertSplit& experts, std::int64_t rows,
+                      const plan::ModuleWork& work, plan::ModuleSizes& sizes);
+
 /// Fill in the parts of the passes of a block, of the embedding, and of the head, whose FLOPs are in `sizes`.
 void set_block_parts(const config::Model& model, BatchShape batch, TensorSplit split, const plan::BlockFlops& forward,
                      const plan::BlockFlops& backward, plan::ModuleSizes& sizes);

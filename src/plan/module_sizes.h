@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/dtype.h"
 #include "config/run_config.h"
 
@@ -21,6 +23,42 @@ inline ExpertSplit expert_split(const config::Mesh& mesh) {
   return {static_cast<int>(mesh.expert), mesh.expert_imbalance, mesh.expert_sync};
 }
 
+/// What ranks that split the experts of a block exchange in a training, and where it lies in the buffer of one pass:
+/// the rows with which this rank's tokens visit experts, as kernels::dispatch sorts them; room for those that come to
+/// this rank's experts, by rank and expert; and both their numbers, [ranks, experts of a rank] i32. Whomever tokens
+/// visit, it has room: a token visits no expert twice, so that each rank sends at most min(active, experts of a rank)
+/// rows a token to another.
+struct RowExchange {
+  std::int64_t ranks = 1;
+  std::int64_t experts = 0;  ///< of the block
+  std::int64_t own = 0;      ///< rows of this rank's tokens
+  std::int64_t arrived = 0;  ///< at most, rows for its experts
+  std::int64_t width = 0;    ///< elements of a row
+  DType dtype = DType::f32;
+
+  RowExchange() = default;
+  RowExchange(const config::Model& model, std::int64_t tokens, std::int64_t expert_ranks, DType type)
+      : ranks(expert_ranks),
+        experts(model.experts),
+        own(checked_product(tokens, model.active_experts)),
+        arrived(checked_product(expert_ranks, tokens, std::min(model.active_experts, experts_of_a_rank()))),
+        width(model.width),
+        dtype(type) {}
+
+  std::int64_t experts_of_a_rank() const { return experts / ranks; }
+  // Bytes from the buffer's begin; that of the own rows is 0.
+  std::int64_t arrived_at() const { return bytes_of(own); }
+  std::int64_t own_visits_at() const { return checked_sum(arrived_at(), bytes_of(arrived)); }
+  std::int64_t arrived_visits_at() const { return checked_sum(own_visits_at(), round_up(experts * 4, kAlignment)); }
+  std::int64_t bytes() const { return checked_sum(arrived_visits_at(), round_up(experts * 4, kAlignment)); }
+
+ private:
+  static constexpr std::int64_t kAlignment = 64;
+  std::int64_t bytes_of(std::int64_t rows) const {
+    return round_up(checked_product(rows, width, size_of(dtype)), kAlignment);
+  }
+};
+
 /// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
 struct ModulePart {
   enum class Exchange : std::uint8_t {
@@ -38,12 +76,13 @@ struct ModulePart {
   /// Before rows are dispatched: how many numbers of rows each rank tells each other, which the host waits for; 0:
   /// none.
   std::int64_t told = 0;
+  std::int64_t room = 0;  ///< rows of experts in a training: bytes of the buffer, which no routing exceeds; 0: `count`s
 
   /// Rows go to experts, or come back from them.
   bool of_experts() const { return exchange == Exchange::dispatch || exchange == Exchange::combine; }
   /// Bytes of the buffer that is exchanged among `ranks`. Of rows of experts: those that are sent and those that come.
   std::int64_t bytes(int ranks) const {
-    if (of_experts()) return count * size_of(dtype) * ranks * 2;
+    if (of_experts()) return room > 0 ? room : count * size_of(dtype) * ranks * 2;
     return count * size_of(dtype) * (exchange == Exchange::gather || exchange == Exchange::scatter ? ranks : 1);
   }
 };

@@ -51,6 +51,10 @@ struct Plan {
 
   /// Masters are used for computing as they are: nothing to gather, cast or free.
   bool resident() const { return mesh.shard == 1 && param_dtype == DType::f32 && !copies_alone; }
+  /// Whose ranks have the parts of a parameter that is split.
+  Group group_of_parts(const ParameterShape& shape) const {
+    return mesh.expert > 1 && shape.of_experts ? Group::expert : Group::tensor;
+  }
   /// Units are made whole for a while, and freed.
   bool shares_units() const { return mesh.shard > 1 || copies_alone; }
 };

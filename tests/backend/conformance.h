@@ -143,9 +143,8 @@ inline Stamp stamps_cover_delays(Device& device, Lane lane) {
 }
 
 TEST_P(DeviceConformance, StampsCoverTheirOpsAndFollowTheLane) {
-  run(GetParam(), 1, [](RankContext& rank) {
-    EXPECT_EQ(stamps_cover_delays(rank.device, Lane::compute).peers_arrived_ns, 0);
-  });
+  run(GetParam(), 1,
+      [](RankContext& rank) { EXPECT_EQ(stamps_cover_delays(rank.device, Lane::compute).peers_arrived_ns, 0); });
 }
 
 TEST_P(DeviceConformance, AFreedBlockIsReusedBySameLaneAtOnceByAnotherOnceOrdered) {
@@ -278,6 +277,97 @@ TEST_P(ExchangeConformance, EachRankGetsTheMessageOfTheOneBefore) {
     EXPECT_EQ(get<float>(rank.device, output, count), values_of<float>((rank.rank + size - 1) % size, 0, count));
     EXPECT_EQ(rank.world.wire_bytes(), (WireBytes{0, 0, 0, 0, 0, size > 1 ? count * 4 : 0}));
   });
+}
+
+/// Only the CPU backend has parts of any length.
+class UnequalPartsConformance : public BackendConformance<MakeBackend> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnequalPartsConformance);
+
+/// One rank's side of an all-to-all whose parts are made of two pieces. Rank `from` sends (from + to + piece) % 3 rows
+/// of `width` floats: some pieces and, with two ranks, whole parts are empty.
+struct UnequalExchange {
+  static constexpr int kPieces = 2;
+  std::int64_t width = 0;
+  int size = 0;
+
+  static std::int32_t rows(int from, int to, int piece) {
+    return piece > 0 && from == to ? 0 : (from + to + piece) % 3;
+  }
+  std::vector<std::int32_t> lengths(const std::function<std::int32_t(int other, int piece)>& rows) const {
+    std::vector<std::int32_t> all;
+    for (int other = 0; other < size; ++other) {
+      for (int piece = 0; piece < kPieces; ++piece) all.push_back(rows(other, piece));
+    }
+    return all;
+  }
+  /// What rank `from` sends to rank `to`: its own number, the other's, and then those of the elements.
+  std::vector<float> part(int from, int to) const {
+    std::vector<float> values;
+    const std::int64_t count = (rows(from, to, 0) + rows(from, to, 1)) * width;
+    for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>((from * 10 + to) * 1000 + i));
+    return values;
+  }
+};
+
+TEST_P(UnequalPartsConformance, EachRankGetsWhatTheOthersSendToItAndItsLengths) {
+  for (const int ranks : {1, 2, 4}) {
+    run(GetParam(), ranks, [](RankContext& rank) {
+      const UnequalExchange x{.width = 5, .size = rank.world.size()};
+      std::vector<float> sent, expected;
+      for (int other = 0; other < x.size; ++other) {
+        const std::vector<float> to = x.part(rank.rank, other), from = x.part(other, rank.rank);
+        sent.insert(sent.end(), to.begin(), to.end());
+        expected.insert(expected.end(), from.begin(), from.end());
+      }
+      const auto lengths = x.lengths([&](int to, int piece) { return x.rows(rank.rank, to, piece); });
+      const auto arrived = x.lengths([&](int from, int piece) { return x.rows(from, rank.rank, piece); });
+      const auto most = static_cast<std::int64_t>(x.size * 4);
+      std::byte* input = put(rank.device, sent);
+      std::byte* output = reserve<float>(rank.device, most * x.width);
+      auto* const sends = reinterpret_cast<std::int32_t*>(put(rank.device, lengths));
+      auto* const gets = reinterpret_cast<std::int32_t*>(reserve<std::int32_t>(rank.device, std::ssize(lengths)));
+      const auto exchange = [&](std::byte* from, std::byte* to, std::int32_t* these, std::int32_t* those) {
+        const UnequalParts parts{.pieces = x.kPieces, .sent = these, .received = those, .room = most};
+        rank.world.enqueue(
+            Lane::reduce_scatter,
+            {.kind = Collective::all_to_all, .input = from, .output = to, .count = x.width, .parts = parts}, nullptr);
+      };
+      exchange(input, output, sends, gets);
+      EXPECT_EQ(get<float>(rank.device, output, std::ssize(expected)), expected);
+      EXPECT_EQ(get<std::int32_t>(rank.device, reinterpret_cast<std::byte*>(gets), std::ssize(arrived)), arrived);
+      const auto own = std::ssize(x.part(rank.rank, rank.rank));
+      EXPECT_EQ(rank.world.wire_bytes(), (WireBytes{0, 0, 0, 0, (std::ssize(sent) - own) * 4}));
+      exchange(output, input, gets, sends);  // and the way back brings everything home
+      EXPECT_EQ(get<float>(rank.device, input, std::ssize(sent)), sent);
+    });
+  }
+}
+
+TEST_P(UnequalPartsConformance, WhatCannotBeIsAnError) {
+  const auto failure = [&](std::int64_t room, std::int32_t length, int pieces_of_rank_1) {
+    BackendOptions options;
+    options.ranks = 2;
+    return failure_of(GetParam(), options, [=](RankContext& rank) {
+      const std::vector<std::int32_t> lengths(4, rank.rank == 1 ? length : 1);
+      auto* const sends = reinterpret_cast<std::int32_t*>(put(rank.device, lengths));
+      auto* const gets = reinterpret_cast<std::int32_t*>(reserve<std::int32_t>(rank.device, 4));
+      const UnequalParts parts{
+          .pieces = rank.rank == 1 ? pieces_of_rank_1 : 2, .sent = sends, .received = gets, .room = room};
+      rank.world.enqueue(Lane::reduce_scatter,
+                         {.kind = Collective::all_to_all,
+                          .input = reserve<float>(rank.device, 64),
+                          .output = reserve<float>(rank.device, 64),
+                          .count = 4,
+                          .parts = parts},
+                         nullptr);
+      rank.device.synchronize();
+    });
+  };
+  EXPECT_THAT(failure(3, 1, 2), ::testing::HasSubstr("4 rows come to rank "));
+  EXPECT_THAT(failure(3, 1, 2), ::testing::HasSubstr(" of its group by all_to_all, which has room for 3"));
+  EXPECT_THAT(failure(4, -1, 2), ::testing::HasSubstr("all_to_all sends -1 rows to rank 0 of its group"));
+  EXPECT_THAT(failure(4, 1, 1), ::testing::HasSubstr("different collectives"));
+  EXPECT_EQ(failure(4, 1, 2), "(nothing was thrown)");
 }
 
 class CommunicatorConformance : public BackendConformance<MakeBackend> {};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "support/golden.h"
+#include "support/golden_tokens.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -14,30 +15,6 @@ using namespace config;  // NOLINT: nothing here but settings
 
 constexpr double kLossTolerance = 3e-6;       // relative
 constexpr double kParameterTolerance = 1e-5;  // absolute, see tests/golden/README.md
-
-class GoldenTokens : public BatchSource {
- public:
-  explicit GoldenTokens(const testing::GoldenDecoder& golden) {
-    const Train train = golden.train();
-    for (std::int64_t step = 0; step < train.steps; ++step) {
-      inputs_.push_back(golden.inputs(step));
-      targets_.push_back(golden.targets(step));
-    }
-    batch_ = train.batch_per_rank;
-    seq_ = train.seq_len;
-  }
-  void tokens(std::int64_t sample, std::span<std::int32_t> out) const override {
-    const auto step = static_cast<std::size_t>(sample / batch_);
-    const std::int64_t first = sample % batch_ * seq_;
-    std::copy_n(inputs_[step].begin() + first, seq_, out.begin());
-    out.back() = targets_[step][static_cast<std::size_t>(first + seq_ - 1)];
-  }
-  void features(std::int64_t, std::span<float>, std::span<float>) const override {}
-
- private:
-  std::vector<std::vector<std::int32_t>> inputs_, targets_;
-  std::int64_t batch_ = 0, seq_ = 0;
-};
 
 TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
   for (bool tied : {false, true}) {
@@ -61,7 +38,7 @@ TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
             golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
         std::copy_n(all.begin() + begin, out.size(), out.begin());
       };
-      const Measurement result = run(*backend::cpu::make_cpu_backend(), p, GoldenTokens(golden), hooks);
+      const Measurement result = run(*backend::cpu::make_cpu_backend(), p, testing::GoldenTokens(golden), hooks);
       const std::vector<float> losses = golden.losses();
       ASSERT_EQ(result.losses.size(), losses.size());
       for (std::size_t i = 0; i < losses.size(); ++i) {

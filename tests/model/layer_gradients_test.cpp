@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "backend/attention_scratch.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
@@ -295,6 +296,47 @@ TEST_F(LayerGradients, RowsOfExperts) {
     kernels_->dispatch({.routing = r.routing, .width = kWidth, .x = bytes(tokens), .y = bytes(at_experts)});
     return weighted_sum(at_experts, of_experts);
   });
+}
+
+TEST_F(LayerGradients, RowsThatRanksSendAreRegroupedByExpertAndBack) {
+  constexpr std::int64_t kWidth = 3;
+  // Rank 0 sends 2, 0 and 1 rows to the three experts, rank 1 sends 1, 0 and 2.
+  const std::vector<std::int32_t> visits{2, 0, 1, 1, 0, 2};
+  std::vector<std::int32_t> first(4);
+  const Floats came = random_values(6 * kWidth, 1);
+  const Floats unused(2 * kWidth, 7.0F);  // there is room for more than came
+  Floats by_rank = came, by_expert(came.size());
+  by_rank.insert(by_rank.end(), unused.begin(), unused.end());
+  by_expert.insert(by_expert.end(), unused.begin(), unused.end());
+  const auto regroup = [&](bool back) {
+    kernels_->regroup({.ranks = 2,
+                       .experts = 3,
+                       .visits = visits.data(),
+                       .first = first.data(),
+                       .width = kWidth,
+                       .by_rank = bytes(by_rank),
+                       .by_expert = bytes(by_expert),
+                       .back = back});
+  };
+  regroup(false);
+  EXPECT_EQ(first, (std::vector<std::int32_t>{0, 3, 3, 6}));
+  std::size_t place = 0;
+  for (const std::size_t row : {0, 1, 3, 2, 4, 5, 6, 7}) {
+    for (std::size_t j = 0; j < kWidth; ++j) EXPECT_EQ(by_expert[place * kWidth + j], by_rank[row * kWidth + j]) << row;
+    ++place;
+  }
+  const Floats before = std::exchange(by_rank, Floats(by_rank.size()));
+  regroup(true);
+  EXPECT_EQ(Floats(by_rank.begin(), by_rank.begin() + std::ssize(came)), came);
+}
+
+TEST_F(LayerGradients, OnlyTheRowsThatAreUsedGoThroughSwiglu) {
+  constexpr std::int64_t kWidth = 4;
+  const std::int32_t used = 2;
+  Floats gate = random_values(3 * kWidth, 1), up = random_values(3 * kWidth, 2), y(3 * kWidth, 9.0F), whole(3 * kWidth);
+  kernels_->swiglu({.shape = {3, kWidth}, .gate = bytes(gate), .up = bytes(up), .y = bytes(whole)});
+  kernels_->swiglu({.shape = {3, kWidth}, .gate = bytes(gate), .up = bytes(up), .y = bytes(y), .used = &used});
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], i < 2 * kWidth ? whole[i] : 9.0F) << i;
 }
 
 TEST_F(LayerGradients, TiesGoToTheLowerExpertAndRowsOfAnExpertAreInTheOrderOfTokens) {

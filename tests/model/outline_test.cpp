@@ -84,6 +84,28 @@ TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
   EXPECT_EQ(model::key_without_kernels(config), "model.experts");
 }
 
+TEST(Outline, SaysWhereExpertsThatRanksSplitAreOnlySimulated) {
+  config::RunConfig config;
+  config.model = with_experts(config.model);
+  EXPECT_EQ(model::why_experts_are_not_split(config), "");
+  config.mesh.shard = config.mesh.expert = 5;
+  EXPECT_EQ(model::key_without_kernels(config), "");
+  EXPECT_EQ(model::why_experts_are_not_split(config), "");
+  config.mesh.shard = 10;
+  EXPECT_EQ(model::key_without_kernels(config), "mesh.expert");
+  EXPECT_EQ(
+      model::why_experts_are_not_split(config),
+      "mesh.shard = 10 is more than model.experts = 5, and then parameters of experts are split along dimension 1");
+  config.mesh.shard = 5;
+  config.emulate.compute_tflops = 1;
+  EXPECT_EQ(model::why_experts_are_not_split(config),
+            "with emulate.compute_tflops nothing is computed that says where rows go");
+  config.emulate.compute_tflops.reset();
+  config.device.backend = config::BackendKind::cuda;
+  EXPECT_EQ(model::why_experts_are_not_split(config), "only CPU ranks exchange rows of experts");
+  EXPECT_EQ(model::key_without_kernels(config), "mesh.expert");
+}
+
 TEST(Outline, SizesThatNoIntegerHoldsAreSaid) {
   config::Model model = small_decoder(1, false);
   model.feed_forward = config::FeedForward::plain;

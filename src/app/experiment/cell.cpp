@@ -37,6 +37,13 @@ void check_kernels(const config::RunConfig& config) {
       config.device.backend == config::BackendKind::cpu || config.device.backend == config::BackendKind::cuda;
   const std::string_view key = real ? model::key_without_kernels(config) : std::string_view();
   if (key.empty()) return;
+  if (key == "mesh.expert") {
+    throw ConfigError(
+        fmt::format("mesh.expert = {} cannot be trained here: {}. `fsdpbench simulate` predicts its step, `fsdpbench "
+                    "explain` shows "
+                    "its schedule and memory",
+                    config.mesh.expert, model::why_experts_are_not_split(config)));
+  }
   throw ConfigError(fmt::format(
       "There are no kernels for {} = {}: it cannot be trained here. `fsdpbench simulate` predicts its step, `fsdpbench "
       "explain` shows its schedule and memory",

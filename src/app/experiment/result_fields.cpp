@@ -127,8 +127,8 @@ const Fields<CommunicationVolume>& fields<CommunicationVolume>() {
         f.operator()<WholeBytes>("reduce_scatter", &V::reduce_scatter, "B", "by reduce-scatters",
                                  {.check = check_not_negative});
         f.operator()<WholeBytes>("all_reduce", &V::all_reduce, "B", "by all-reduces", {.check = check_not_negative});
-        f.operator()<WholeBytes>("all_to_all", &V::all_to_all, "B", "by exchanges of quantised gradients",
-                                 {.when = When::later});
+        f.operator()<WholeBytes>("all_to_all", &V::all_to_all, "B",
+                                 "by exchanges of quantised gradients, or of rows of experts", {.when = When::later});
       });
   return kAll;
 }

@@ -289,8 +289,11 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     if (m.bound_ratio) {
       row("step / bound", fmt::format("{:.3f}", *m.bound_ratio), "", "bound: the schedule with the measured op times");
     }
-    const plan::CommunicationVolume& v = trial.expected_wire;
-    row("on the wire", fmt::format("{:.3f}", v.total() / 1e6), "MB", "a rank and step; counted, equal to the formula");
+    const bool by_data = plan::rows_follow_the_data(c);
+    const plan::CommunicationVolume& v = by_data ? trial.wire : trial.expected_wire;
+    row("on the wire", fmt::format("{:.3f}", v.total() / 1e6), "MB",
+        by_data ? "rank 0 a step; counted: tokens say how many rows go to which rank's experts"
+                : "a rank and step; counted, equal to the formula");
   } else {
     row("step time", "-", "", "no measured step was completed");
   }

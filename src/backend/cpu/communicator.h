@@ -21,7 +21,7 @@ class CpuCommunicator : public Communicator {
   void enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int color, int key) override;
-  const WireBytes& wire_bytes() const override { return wire_bytes_; }
+  const WireBytes& wire_bytes() const override;
 
  private:
   /// Lets one collective after the other pass, in the order of their numbers. Shared with the queued collectives.
@@ -32,7 +32,8 @@ class CpuCommunicator : public Communicator {
   int rank_;
   std::int64_t issued_ = 0;
   std::shared_ptr<Turnstile> turnstile_;
-  WireBytes wire_bytes_{};
+  WireBytes wire_bytes_{};    // of all but unequal parts
+  mutable WireBytes told_{};  // what wire_bytes() has returned
 };
 
 }  // namespace fsdpbench::backend::cpu

@@ -37,6 +37,7 @@ class EmulatedKernels : public Kernels {
   void dispatch(const DispatchCall&) override {}
   void combine(const CombineCall&) override {}
   void combine_backward(const CombineBackwardCall&) override {}
+  void regroup(const RegroupCall&) override {}
   void embedding(const EmbeddingCall&) override {}
   void embedding_backward(const EmbeddingBackwardCall&) override {}
   void cross_entropy(const CrossEntropyCall&) override {}

@@ -18,9 +18,11 @@ struct Words {
   enum class Purpose : std::int32_t { collective, barrier, split, end, silence };  ///< silence: it has said nothing yet
 
   Purpose purpose = Purpose::end;
-  CollectiveCall call;   ///< of a collective, without addresses
+  CollectiveCall call;        ///< of a collective, without addresses
   std::int64_t input_at = 0;  ///< its buffers in the caller's device memory; -1: they lie elsewhere
   std::int64_t output_at = 0;
+  std::int64_t lengths_at = 0;              ///< of unequal parts, as the buffers
+  std::int64_t link_bytes = 0;              ///< that it puts on its link
   std::int64_t now_ns = 0;                  ///< when it came
   std::int32_t flow_count = 0;              ///< of `flows`
   std::array<FlowState, kLaneCount> flows;  ///< on its emulated link: each lane can have one transfer under way

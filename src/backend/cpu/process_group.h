@@ -51,6 +51,7 @@ class ProcessGroup : public Group {
   void pass_on(const CollectiveCall& call);
   void broadcast(const CollectiveCall& call);
   void exchange_slices(const CollectiveCall& call);
+  void exchange_parts(const CollectiveCall& call);
   void reduce_slices(const CollectiveCall& call, const Slices& slices, std::byte* output);
   void gather_slices(std::byte* buffer, const Slices& slices, std::int64_t element_bytes);
 

@@ -57,6 +57,7 @@ class CpuKernels : public Kernels {
   void dispatch(const DispatchCall& call) override { cpu::dispatch(call); }
   void combine(const CombineCall& call) override { cpu::combine(call); }
   void combine_backward(const CombineBackwardCall& call) override { cpu::combine_backward(call); }
+  void regroup(const RegroupCall& call) override { cpu::regroup(call); }
   void embedding(const EmbeddingCall& call) override { embedding_.forward(call); }
   void embedding_backward(const EmbeddingBackwardCall& call) override { embedding_.backward(call); }
   void cross_entropy(const CrossEntropyCall& call) override { cpu::cross_entropy(call, scratch_); }

@@ -59,6 +59,10 @@ void place_rows(const Routing& routing) {
   }
 }
 
+void count_visits(const Routing& routing, std::int32_t* visits) {
+  if (visits != nullptr) std::adjacent_difference(routing.first + 1, routing.first + routing.experts + 1, visits);
+}
+
 }  // namespace
 
 void route(const RouteCall& call) {
@@ -124,6 +128,7 @@ void dispatch(const DispatchCall& call) {
   for (std::int64_t i = 0; i < r.rows * r.active; ++i) {
     std::memcpy(call.y + r.place[i] * bytes, call.x + i / r.active * bytes, static_cast<std::size_t>(bytes));
   }
+  count_visits(r, call.visits);
 }
 
 void combine(const CombineCall& call) {
@@ -160,6 +165,27 @@ void combine_backward(const CombineBackwardCall& call) {
       for (std::size_t j = 0; j < width; ++j) store(d_x[j], r.weight[i] * load(d_y[j]));
     }
   });
+  count_visits(r, call.visits);
+}
+
+void regroup(const RegroupCall& call) {
+  const std::int64_t row = call.width * size_of(call.dtype);
+  call.first[0] = 0;
+  for (std::int64_t e = 0; e < call.experts; ++e) {
+    std::int32_t rows = 0;
+    for (std::int64_t rank = 0; rank < call.ranks; ++rank) rows += call.visits[rank * call.experts + e];
+    call.first[e + 1] = call.first[e] + rows;
+  }
+  std::vector<std::int32_t> next(call.first, call.first + call.experts);
+  std::byte* piece = call.by_rank;
+  for (std::int64_t i = 0; i < call.ranks * call.experts; ++i) {
+    const std::int64_t bytes = call.visits[i] * row;
+    std::int32_t& begin = next[static_cast<std::size_t>(i % call.experts)];
+    std::byte* const place = call.by_expert + begin * row;
+    if (bytes > 0) std::memcpy(call.back ? piece : place, call.back ? place : piece, static_cast<std::size_t>(bytes));
+    begin += call.visits[i];
+    piece += bytes;
+  }
 }
 
 /// The rows of an expert differ from step to step, and Matmul prepares each shape that it meets. So rows are multiplied

@@ -14,6 +14,7 @@ void route_backward(const RouteBackwardCall& call);
 void dispatch(const DispatchCall& call);
 void combine(const CombineCall& call);
 void combine_backward(const CombineBackwardCall& call);
+void regroup(const RegroupCall& call);
 /// `sums` is scratch kept by the caller.
 void grouped_gemm(Matmul& matmul, const GroupedGemm& gemm, std::vector<float>& sums);
 

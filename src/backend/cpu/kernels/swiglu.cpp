@@ -1,5 +1,7 @@
 #include "backend/cpu/kernels/swiglu.h"
 
+#include <algorithm>
+
 #include "backend/cpu/kernels/element.h"
 #include "backend/cpu/kernels/vector_math.h"
 
@@ -35,7 +37,8 @@ void backward(T* __restrict d_y, const T* __restrict gate, const T* __restrict u
 /// One long row if all rows touch.
 template <class Call>
 RowShape of_touching_rows(const Call& call) {
-  const RowShape& s = call.shape;
+  RowShape s = call.shape;
+  if (call.used != nullptr) s.rows = std::min<std::int64_t>(s.rows, *call.used);
   return call.row() == s.width ? RowShape{1, s.rows * s.width, s.dtype} : s;
 }
 

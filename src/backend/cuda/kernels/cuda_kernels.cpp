@@ -62,6 +62,7 @@ class CudaKernels final : public StreamKernels {
   void dispatch(const DispatchCall&) override { no_experts(); }
   void combine(const CombineCall&) override { no_experts(); }
   void combine_backward(const CombineBackwardCall&) override { no_experts(); }
+  void regroup(const RegroupCall&) override { no_experts(); }
   void embedding(const EmbeddingCall& call) override { cuda::embedding(stream_, call); }
   void embedding_backward(const EmbeddingBackwardCall& call) override {
     cuda::embedding_backward(stream_, call, scratch_);

@@ -53,6 +53,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 void NcclCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
   check_root(call, size());
+  check_equal_parts(call);
   const auto count = static_cast<std::size_t>(call.count);
   const ncclDataType_t type = nccl_type(call.dtype);
   NcclComm::Launch launch;

@@ -12,6 +12,7 @@ namespace fsdpbench::backend::cuda {
 
 void SoloCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
   check_root(call, 1);
+  check_equal_parts(call);
   if (call.scale != 1.0F && call.dtype != DType::f32 && call.dtype != DType::bf16) {
     throw std::logic_error("Communicator: only sums of fp32 and bf16 are scaled");
   }
