@@ -1109,6 +1109,8 @@ class JobCollective(Record):
     bytes: Optional[int] = field("whole number", "", "B", "of a message")
     group_size: Optional[int] = field("whole number", "", "", "number of ranks that take part")
     busbw_gb_per_s: Optional[float] = field("number", "", "GB/s", "of the transfer, as nccl-tests defines it")
+    link_gb_per_s: Optional[float] = field("number", "", "GB/s", "bus bandwidth that the cluster's link has at most; absent without a cluster")
+    link_share_pct: Optional[float] = field("number", "", "%", "share of it; absent if it would be above 100")
     arrival: Optional[JobArrival] = field("object", "JobArrival", "", "how far apart ranks arrive; absent where no collective has the rows of all its ranks")
 
 
@@ -1128,6 +1130,7 @@ class JobKernelTimes(Record):
     total_ms: float = field("number", "", "ms", "time of all kernels in all steps of all ranks, from begin to end of each; those that run at once count twice")
     by_kind: Records[JobKernels] = field("list of object", "JobKernels", "", "by kind, the most time first; they add up to `total_ms`")
     top: Records[JobKernels] = field("list of object", "JobKernels", "", "by name, the most time first; at most ten")
+    products: Records[JobProducts] = field("list of object", "JobProducts", "", "matrix products by dtype, the most time first")
 
 
 class JobKernels(Record):
@@ -1140,6 +1143,17 @@ class JobKernels(Record):
     a_step: float = field("number", "", "", "launches, mean over ranks and steps")
     ms: float = field("number", "", "ms", "time, mean over ranks and steps")
     share_pct: float = field("number", "", "%", "share of the time of all kernels")
+
+
+class JobProducts(Record):
+    """Matrix products of one dtype, where the trace has the shapes (`record_shapes`)."""
+
+    dtype: str = field("text", "", "", "of the first matrix, as PyTorch calls it")
+    a_step: float = field("number", "", "", "products, mean over ranks and steps")
+    ms: float = field("number", "", "ms", "time of the kernels that were launched for them, mean over ranks and steps")
+    tflop_per_s: float = field("number", "", "TFLOP/s", "2 m n k of each ÷ that time")
+    peak_tflops: Optional[float] = field("number", "", "TFLOP/s", "dense peak of the cluster's GPU; for `float` that of TF32 where there is one; absent without a cluster")
+    share_pct: Optional[float] = field("number", "", "%", "share of it; absent if it would be above 100")
 
 
 class Contention(Record):

@@ -84,6 +84,16 @@ class JobPageTest(FolderTest):
         for words in (*titles, "my_&lt;gemm&gt;", "rank 1 (75\N{NO-BREAK SPACE}%)"):
             self.assertIn(words, page)
 
+    def test_has_matrix_products_beside_the_peak_of_a_cluster(self) -> None:
+        product = {"dtype": "c10::BFloat16", "a_step": 22, "ms": 4, "tflop_per_s": 501.5}
+        page = self.page(kernels={"total_ms": 8, "by_kind": [], "top": [], "products": [
+            {**product, "peak_tflops": 989, "share_pct": 50.7}]})
+        for words in ("Matrix products by dtype", "c10::BFloat16", ">502<", ">989<"):
+            self.assertIn(words, page)
+        page = self.page(kernels={"total_ms": 8, "by_kind": [], "top": [], "products": [product]})
+        self.assertIn("Matrix products by dtype", page)
+        self.assertNotIn(">989<", page)
+
     def test_what_the_program_has_no_word_for_is_not_advised_first(self) -> None:
         verdict = self.page().split('class="verdict"')[1].split("</section>")[0]
         self.assertIn("auto_wrap_policy", verdict)

@@ -293,9 +293,11 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
           sum.row.purpose = use.purpose;
           sum.row.bytes = use.bytes;
           if (use.unit >= 0) sum.row.unit = found.table.units[static_cast<std::size_t>(use.unit)].label;
-          if (use.group >= 0)
-            sum.row.ranks =
-                static_cast<int>(std::max<std::int64_t>(0, rank.groups[static_cast<std::size_t>(use.group)].size));
+          if (use.group >= 0) {
+            const Group& group = rank.groups[static_cast<std::size_t>(use.group)];
+            sum.row.ranks = static_cast<int>(std::max<std::int64_t>(0, group.size));
+            sum.row.group = group.ranks;
+          }
         }
         ++sum.times;
         sum.ns += row.end_ns - row.begin_ns;

@@ -57,8 +57,10 @@ struct ExplainedCollective {
   int ranks = 0;            ///< of its group; 0: not told
   double times = 0;         ///< a step
   double time_ms = 0, waited_ms = 0, exposed_ms = 0;
-  std::optional<double> busbw_gb_s;    ///< of the transfer without waiting, as nccl-tests; absent without size or group
-  std::optional<ArrivalSkew> arrival;  ///< absent where no collective has the rows of all its ranks
+  std::optional<double> busbw_gb_s;  ///< of the transfer without waiting, as nccl-tests; absent without size or group
+  std::vector<int> group;            ///< its ranks; empty: not told
+  std::optional<double> link_gb_s, link_share_pct;  ///< of the cluster that was named; no share above 100
+  std::optional<ArrivalSkew> arrival;               ///< absent where no collective has the rows of all its ranks
   CauseMs causes_ms;
   metrics::Cause worst = metrics::Cause::unknown;  ///< the cause that has most of exposed_ms
 };

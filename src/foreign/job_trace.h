@@ -72,7 +72,14 @@ struct HostRow {
   std::int32_t name = 0;         ///< into RankRows::names
   std::int32_t parent = -1;      ///< into RankRows::host: the row of the same thread that encloses it most closely
   std::int32_t collective = -1;  ///< into RankRows::collectives: record_param_comms
+  std::int32_t product = -1;     ///< into RankRows::products
   HostWork kind = HostWork::op;
+};
+
+/// A matrix product that the host asked for, where its row has the shapes (record_shapes).
+struct Product {
+  std::int64_t flops = 0;  ///< 2 m n k, and so for each of a batch
+  std::string dtype;       ///< of its first matrix, as the file has it: "c10::BFloat16", "float"
 };
 
 /// A stream waits for another (cuda_sync's "Stream Wait Event"), from the moment that the host asked for it.
@@ -116,6 +123,7 @@ struct RankRows {
   std::vector<std::int64_t> threads;  ///< their ids
   std::vector<Group> groups;
   std::vector<CollectiveFacts> collectives;
+  std::vector<Product> products;
   std::vector<DeviceRow> device;
   std::vector<HostRow> host;
   std::vector<StreamWait> waits;

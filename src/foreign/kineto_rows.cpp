@@ -72,6 +72,48 @@ std::vector<std::int64_t> elements_of(std::string_view dims) {
   return elements;
 }
 
+/// The shapes of the tensors among the arguments: "[[2, 3], [], 4]" has {2, 3} and {}.
+std::vector<std::vector<std::int64_t>> shapes_of(std::string_view dims) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  std::vector<std::vector<std::int64_t>> shapes;
+  int depth = 0;
+  for (std::size_t at = 0; at < dims.size();) {
+    if (dims[at] == '[' && ++depth == 2) shapes.emplace_back();
+    if (dims[at] == ']') --depth;
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(dims.data() + at, dims.data() + dims.size(), number);
+    if (error != std::errc{}) {
+      ++at;
+      continue;
+    }
+    if (number < 0 || number > kMost) return {};
+    if (depth == 2) shapes.back().push_back(number);
+    at = static_cast<std::size_t>(end - dims.data());
+  }
+  return shapes;
+}
+
+/// Which argument of an op is the first of the two matrices that it multiplies; -1: it multiplies none itself.
+int first_matrix_of(std::string_view name) {
+  for (const std::string_view op : {"aten::mm", "aten::bmm", "aten::_scaled_mm"}) {
+    if (name == op) return 0;
+  }
+  for (const std::string_view op : {"aten::addmm", "aten::baddbmm", "aten::_addmm_activation"}) {
+    if (name == op) return 1;
+  }
+  return -1;
+}
+
+/// 2 m n k, times the batch; -1: these are no matrices that can be multiplied.
+std::int64_t flops_of(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+  constexpr double kMost = 9e18;
+  if (a.size() != b.size() || a.size() < 2 || a.size() > 3 || a.back() != b[b.size() - 2]) return -1;
+  if (a.size() == 3 && a[0] != b[0]) return -1;
+  double flops = 2.0 * static_cast<double>(b.back());
+  for (const std::int64_t one : a) flops *= static_cast<double>(one);
+  return flops > 0 && flops < kMost ? static_cast<std::int64_t>(flops) : -1;
+}
+
 /// The first word of a list of texts: ["float", "float", "Scalar"].
 std::string first_text(std::string_view list) {
   const std::size_t begin = list.find('"');
@@ -181,6 +223,7 @@ void KinetoRows::host_row(const ParsedEvent& event, RowKind kind, std::string_vi
     default:
       host.row.kind = HostWork::op;
       host.row.collective = collective(event);
+      host.row.product = product(event, name);
       if (host.row.collective < 0) host.row.collective = collective_by_dims(event, communication_of_op(name));
   }
   host_.push_back(host);
@@ -271,6 +314,22 @@ std::int32_t KinetoRows::collective_by_dims(const ParsedEvent& event, std::optio
   }
   rows_.collectives.push_back(std::move(facts));
   return static_cast<std::int32_t>(rows_.collectives.size()) - 1;
+}
+
+std::int32_t KinetoRows::product(const ParsedEvent& event, std::string_view name) {
+  const int first = first_matrix_of(name);
+  const Value* const dims = first >= 0 ? event.arg(kInputDims) : nullptr;
+  if (dims == nullptr || !dims->is_list()) return -1;
+  const auto shapes = shapes_of(dims->text);
+  const auto place = static_cast<std::size_t>(first);
+  if (shapes.size() < place + 2) return -1;
+  Product found{flops_of(shapes[place], shapes[place + 1]), {}};
+  if (found.flops <= 0) return -1;
+  if (const Value* const type = event.arg(kInputType); type != nullptr && type->is_list()) {
+    found.dtype = clean_text(first_text(type->text), 40);
+  }
+  rows_.products.push_back(std::move(found));
+  return static_cast<std::int32_t>(rows_.products.size()) - 1;
 }
 
 std::int32_t KinetoRows::group(const ParsedEvent& event) {

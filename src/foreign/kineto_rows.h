@@ -60,6 +60,7 @@ class KinetoRows {
   void memory(const trace::ParsedEvent& event);
   std::int32_t collective(const trace::ParsedEvent& event);
   std::int32_t collective_by_dims(const trace::ParsedEvent& event, std::optional<Communication> kind);
+  std::int32_t product(const trace::ParsedEvent& event, std::string_view name);
   std::int32_t group(const trace::ParsedEvent& event);
   std::int32_t thread(const trace::ParsedEvent& event);
   std::int32_t stream(std::int64_t device, std::int64_t id);

@@ -5,35 +5,10 @@
 #include <algorithm>
 #include <map>
 
+#include "base/xid.h"
+
 namespace fsdpbench::metrics {
 namespace {
-
-/// What NVIDIA's list of Xids says of those that a training meets; empty: not among them.
-std::string_view meaning_of(std::uint64_t xid) {
-  switch (xid) {
-    case 13: return "graphics engine exception";
-    case 31: return "memory page fault";
-    case 43: return "GPU stopped processing";
-    case 45: return "work removed after another error";
-    case 48: return "uncorrected memory error";
-    case 63: return "row remapping recorded";
-    case 64: return "row remapping failed";
-    case 74: return "NVLink error";
-    case 79: return "the GPU has fallen off the bus";
-    case 92: return "many corrected memory errors";
-    case 94: return "contained memory error";
-    case 95: return "uncontained memory error";
-    case 119: return "no answer from the GPU's system processor";
-    case 149: return "NVLink error of the network";
-    default: return "";
-  }
-}
-
-std::string xid_text(std::uint64_t code, int times) {
-  const std::string_view meaning = meaning_of(code);
-  return fmt::format("Xid {}{}{}", code, meaning.empty() ? "" : fmt::format(" ({})", meaning),
-                     times > 1 ? fmt::format(" {} times", times) : "");
-}
 
 /// The narrowest while it was watched.
 std::optional<std::int32_t> width_of(const GpuHealth& health) {

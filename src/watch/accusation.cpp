@@ -5,8 +5,8 @@
 namespace fsdpbench::watch {
 
 std::string_view to_string(Verdict verdict) {
-  static constexpr EnumNames<Verdict> kVerdicts{"mismatch",          "hang",    "silent", "late rank",
-                                                "slow communicator", "unknown", "clean"};
+  static constexpr EnumNames<Verdict> kVerdicts{"mismatch",          "hang",        "silent",  "late rank",
+                                                "slow communicator", "GPU trouble", "unknown", "clean"};
   return kVerdicts[verdict];
 }
 

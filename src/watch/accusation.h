@@ -8,8 +8,8 @@
 namespace fsdpbench::watch {
 
 /// In the order of what is said first.
-enum class Verdict : std::uint8_t { mismatch, hang, silent, late_rank, slow_communicator, unknown, clean };
-/// "mismatch", "hang", "silent", "late rank", "slow communicator", "unknown", "clean"
+enum class Verdict : std::uint8_t { mismatch, hang, silent, late_rank, slow_communicator, gpu, unknown, clean };
+/// "mismatch", "hang", "silent", "late rank", "slow communicator", "GPU trouble", "unknown", "clean"
 std::string_view to_string(Verdict verdict);
 
 /// One thing that is wrong, with what it rests on.
@@ -21,6 +21,8 @@ struct Accusation {
   std::int64_t since_ns = -1;  ///< Unix time; -1: not known
   double share = 0;            ///< late rank: of the time, that the others wait for it
   double share_low = 0, share_high = 0;
+  std::string host{}, gpu{};  ///< GPU trouble: "node-2", "GPU 3"
+  std::string trouble{};      ///< "throttled", "Xid 79", "idle", "NVLink errors"
   std::string sentence{};
 };
 

@@ -40,6 +40,9 @@ std::int64_t JobView::newest_ns() const {
     }
   }
   for (const auto& [rank, view] : ranks) newest = std::max(newest, view.heard.newest_ns());
+  for (const auto& [key, gpu] : gpus) {
+    if (!gpu.looks.empty()) newest = std::max(newest, gpu.looks.back().time_ns);
+  }
   return newest;
 }
 

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "base/gpu_health.h"
 
 namespace fsdpbench::watch {
 
@@ -94,12 +99,45 @@ struct RankView {
   std::deque<Step> steps;  ///< the newest ones
 };
 
+/// A GPU as its exporter told it at one moment. What it did not tell is absent.
+struct GpuLook {
+  std::int64_t time_ns = 0;
+  std::optional<double> clock_mhz;  ///< of its multiprocessors
+  std::optional<double> busy;       ///< of the time, while some kernel ran; 0 to 1
+  ClockLimits limits = 0;           ///< what held its clocks down, as bits
+  std::vector<std::string> held{};  ///< and by counters of time that have grown since the look before: "thermal limit"
+  std::int64_t recoveries = 0;      ///< of its NVLinks, since the look before
+  std::int64_t link_errors = 0;     ///< replays and wrong checksums of its NVLinks, since the look before
+};
+
+/// An Xid that a GPU reported while it was watched.
+struct WatchedXid {
+  std::int64_t times = 0;
+  std::int64_t since_ns = -1;  ///< the first look that told it
+};
+
+struct WatchedGpu {
+  std::string host, name, model, bus;  ///< "node-2", "GPU 3", "NVIDIA H200", "00000000:83:00.0"; empty: not told
+  std::deque<GpuLook> looks;           ///< the newest ones
+  std::map<std::uint64_t, WatchedXid> xids;
+  std::set<std::uint64_t> earlier_xids;    ///< that were there at the first look already
+  std::map<std::string, double> counters;  ///< of its last look, by series
+};
+
+/// What an exporter answered last.
+struct LastScrape {
+  std::size_t hash = 0;
+  std::int64_t time_ns = -1;
+};
+
 /// All that the sources have told so far, of whatever kind.
 struct JobView {
   std::map<std::string, Communicator> communicators;  ///< by source and name
   std::map<int, RankView> ranks;                      ///< by global rank, where the source tells those
   int world = 0;                                      ///< ranks of the job; 0: not told
   std::int64_t counted_ns = -1;                       ///< the newest look of NCCL's RAS; -1: none
+  std::map<std::string, WatchedGpu> gpus;             ///< by host, number and UUID
+  std::map<std::string, LastScrape> scrapes;          ///< by endpoint or file
   std::vector<std::string> notes;                     ///< what could not be read, for people
 
   std::int64_t newest_ns() const;  ///< the latest time that any record has; -1: none has one
@@ -108,6 +146,7 @@ struct JobView {
 /// What a member keeps: enough for a window of the judge, not the job's history.
 inline constexpr std::size_t kMostOperations = 2'000;
 inline constexpr std::size_t kMostSteps = 2'000;
+inline constexpr std::size_t kMostGpuLooks = 720;
 
 /// Adds an operation, or replaces what was told of it before.
 void add_operation(Member& member, Operation operation);

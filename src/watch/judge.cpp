@@ -14,6 +14,7 @@
 #include "metrics/late_ranks.h"
 #include "metrics/statistics.h"
 #include "watch/judge_counts.h"
+#include "watch/judge_gpus.h"
 #include "watch/rank_words.h"
 
 namespace fsdpbench::watch {
@@ -121,6 +122,7 @@ class Judge {
     add_counts();
     find_late_ranks();
     find_slow_communicators();
+    add_gpus();
     std::ranges::stable_sort(found_.all, {}, &Accusation::verdict);
     sum_up();
     return std::move(found_);
@@ -285,6 +287,48 @@ class Judge {
     for (Accusation& one : counts.all) accuse(std::move(one));
     found_.notes.insert(found_.notes.end(), counts.notes.begin(), counts.notes.end());
     late_unknown_.insert(counts.unknown.begin(), counts.unknown.end());
+  }
+
+  /// Host of a rank that is named; empty: its source does not tell global ranks, or no source tells the host.
+  std::string host_of(const Accusation& one, int rank) const {
+    const bool is_global =
+        one.communicator.empty() || std::ranges::any_of(job_.communicators, [&](const auto& communicator) {
+          return communicator.second.name == one.communicator && communicator.second.source == "flight recorder";
+        });
+    const auto view = job_.ranks.find(rank);
+    return is_global && view != job_.ranks.end() ? view->second.host : std::string();
+  }
+
+  void add_gpus() {
+    GpuFindings gpus = judge_gpus(job_, options_);
+    found_.notes.insert(found_.notes.end(), gpus.notes.begin(), gpus.notes.end());
+    if (job_.communicators.empty() && job_.ranks.empty() && !gpus.unknown.empty()) late_unknown_.insert(gpus.unknown);
+    constexpr int kMostOfAHost = 2;
+    const std::size_t others = found_.all.size();
+    std::vector<std::string> also(gpus.all.size());
+    for (std::size_t i = 0; i < others; ++i) {
+      Accusation& one = found_.all[i];
+      int told = 0;
+      for (std::size_t g = 0; g < gpus.all.size() && told < kMostOfAHost; ++g) {
+        const auto rank =
+            std::ranges::find_if(one.ranks, [&](int own) { return is_same_host(host_of(one, own), gpus.all[g].host); });
+        if (rank == one.ranks.end()) continue;
+        ++told;
+        one.sentence += fmt::format(" On the host of rank {}: {}", *rank, gpus.all[g].sentence);
+        if (also[g].empty()) also[g] = fmt::format(" Rank {} ({}) runs on this host.", *rank, to_string(one.verdict));
+      }
+    }
+    for (std::size_t g = 0; g < gpus.all.size(); ++g) {
+      std::vector<int> there;
+      for (const auto& [rank, view] : job_.ranks) {
+        if (is_same_host(view.host, gpus.all[g].host)) there.push_back(rank);
+      }
+      if (also[g].empty() && !there.empty()) {
+        also[g] = fmt::format(" {} {} on this host.", capital(ranks_text(there)), there.size() == 1 ? "runs" : "run");
+      }
+      gpus.all[g].sentence += also[g];
+      accuse(std::move(gpus.all[g]));
+    }
   }
 
   /// How late each rank of a communicator came to one collective.
@@ -557,7 +601,7 @@ class Judge {
     if (!found_.all.empty()) {
       found_.verdict = found_.all.front().verdict;
       found_.sentence = found_.all.front().sentence;
-    } else if (job_.communicators.empty() && job_.ranks.empty()) {
+    } else if (job_.communicators.empty() && job_.ranks.empty() && job_.gpus.empty()) {
       found_.sentence = "Nothing was read yet.";
     } else if (unknown_) {
       found_.sentence = found_.notes.front();
@@ -565,7 +609,9 @@ class Judge {
       found_.sentence = late_unknown_.empty() ? "There is not enough to say anything." : *late_unknown_.begin();
     } else {
       found_.verdict = Verdict::clean;
-      found_.sentence = "No rank is late, no communicator is slow and nothing hangs.";
+      found_.sentence = job_.gpus.empty()
+                            ? "No rank is late, no communicator is slow and nothing hangs."
+                            : "No rank is late, no communicator is slow, nothing hangs and no GPU has trouble.";
     }
     for (const std::string& note : late_unknown_) {
       if (note != found_.sentence) found_.notes.push_back(note);

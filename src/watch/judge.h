@@ -30,7 +30,8 @@ struct Judgement {
 /// the interval is above kLeastShare of the time. Windows of three lengths end now, since a rank may be late once a
 /// step only. Clocks of hosts differ: where ranks are not known to share one, what a rank is always late by counts as
 /// its clock's. *Slow communicator*: its collectives take longer than those of its siblings, of equal name, bytes,
-/// ranks and nodes, each as its last rank saw it, which waits for nobody. Everything else is unknown, or clean if all
+/// ranks and nodes, each as its last rank saw it, which waits for nobody. *GPU trouble*: judge_gpus.h; what is
+/// found on the host of a rank that is named is said with it. Everything else is unknown, or clean if all
 /// that was needed was there.
 Judgement judge(const JobView& job, std::int64_t now_ns, const JudgeOptions& options = {});
 

@@ -15,6 +15,7 @@
 #include "base/paths.h"
 #include "base/read_input.h"
 #include "watch/flight_recorder.h"
+#include "watch/gpu_metrics.h"
 #include "watch/inspector.h"
 #include "watch/plain_pickle.h"
 #include "watch/ras.h"
@@ -29,8 +30,8 @@ using nlohmann::json;
 constexpr std::size_t kPiece = std::size_t{4} << 20;
 constexpr std::size_t kMostFiles = 100'000;
 constexpr const char* kExpected =
-    "expected dumps of PyTorch's flight recorder, lines of NCCL's Inspector, answers of its RAS in JSON, or what "
-    "fsdpbench.torch writes";
+    "expected dumps of PyTorch's flight recorder, lines of NCCL's Inspector, answers of its RAS in JSON, metrics of "
+    "GPUs as dcgm-exporter or nvidia_gpu_exporter answer them, or what fsdpbench.torch writes";
 
 /// Answers are printed over many lines: only their first brace is at the beginning of a line. One that was cut short
 /// ends where the next begins.
@@ -139,7 +140,7 @@ void Sources::read(JobView& job, std::int64_t now_ns, bool once, const std::func
   }
   used_ = 0;
   for (const auto& [path, file] : files_) {
-    if (file.kind == Kind::dump || file.lines > file.bad_lines) ++used_;
+    if (file.kind == Kind::dump || file.kind == Kind::gpus || file.lines > file.bad_lines) ++used_;
     if (file.bad_lines > 0) {
       const char* what = file.kind == Kind::answers ? "answer" : "line";
       job.notes.push_back(fmt::format("{}: {} of {} {}s are left out; the first, {} {}, {}", path, file.bad_lines,
@@ -185,6 +186,10 @@ void Sources::read_file(const std::string& path, File& file, JobView& job, std::
     file.why.clear();
     return read_answers(path, file, job, once, stop);
   }
+  if (may_be_gpu_metrics(beginning)) {
+    if (read_gpus(path, file, job, once)) file.kind = Kind::gpus;
+    return;
+  }
   const bool was_dump = file.kind == Kind::dump;
   if (read_dump(path, file, job, first_time_ ? -1 : now_ns)) {
     file.kind = Kind::dump;
@@ -193,6 +198,16 @@ void Sources::read_file(const std::string& path, File& file, JobView& job, std::
     file.kind = Kind::other;  // read again once it changes: it may be written at this moment
     if (once && file.is_named) throw ConfigError(file.why);
   }
+}
+
+/// A file that is replaced each time; its time is that of its last change.
+bool Sources::read_gpus(const std::string& path, File& file, JobView& job, bool once) {
+  std::string text = read_input(path, kMostOfAResult, kExpected);
+  // A line without its end is being written.
+  if (!once) text.resize(text.rfind('\n') + 1);
+  file.why = add_gpu_metrics(job, text, path, fs::path(path).stem().string(), file.changed_ns);
+  if (!file.why.empty()) file.why = fmt::format("{}: {}", path, file.why);
+  return file.why.empty();
 }
 
 bool Sources::read_dump(const std::string& path, File& file, JobView& job, std::int64_t seen_ns) {

@@ -16,7 +16,8 @@ namespace fsdpbench::watch {
 using ParseJson = std::function<nlohmann::json(std::string_view)>;
 
 /// The files that are watched, read as they grow. What a file is shows its content: a dump of the flight recorder
-/// (pickle or JSON), lines of NCCL's Inspector, answers of its RAS one after another, lines of fsdpbench.torch.step().
+/// (pickle or JSON), lines of NCCL's Inspector, answers of its RAS one after another, lines of fsdpbench.torch.step(),
+/// an answer of an exporter of GPU metrics.
 class Sources {
  public:
   /// `paths`: files, or folders of which every file is read that is one of these. Throws ConfigError if one is not
@@ -34,7 +35,7 @@ class Sources {
   int files() const { return used_; }  ///< of which something was read
 
  private:
-  enum class Kind : std::uint8_t { unknown, dump, lines, answers, other };
+  enum class Kind : std::uint8_t { unknown, dump, lines, answers, gpus, other };
   struct File {
     Kind kind = Kind::unknown;
     std::int64_t offset = 0, size = -1, changed_ns = -1;
@@ -46,6 +47,7 @@ class Sources {
   std::vector<std::string> list(bool once);
   void read_file(const std::string& path, File& file, JobView& job, std::int64_t now_ns, bool once,
                  const std::function<bool()>& stop);
+  bool read_gpus(const std::string& path, File& file, JobView& job, bool once);
   bool read_dump(const std::string& path, File& file, JobView& job, std::int64_t seen_ns);
   void read_lines(const std::string& path, File& file, JobView& job, bool once, const std::function<bool()>& stop);
   void read_answers(const std::string& path, File& file, JobView& job, bool once, const std::function<bool()>& stop);

@@ -23,6 +23,51 @@ class TraceExplain(Program):
         self.call("run", self.profile, *sets(*RUN, *more), "--out", out, "-q")
         return json.loads((self.folder / out / "result.json").read_text())
 
+    def test_roofs_of_a_cluster(self) -> None:
+        """A product of 2 TFLOP in 4 ms beside a gather of 1 GB, and one of which the file has no shapes."""
+        def event(category: str, name: str, tid: int, ts: float, dur: float, **args) -> dict:
+            return {"ph": "X", "cat": category, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+        shapes = {"Input Dims": [[10000], [10000, 10000], [10000, 10000], [], []],
+                  "Input type": ["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar"]}
+        trace = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}],
+                 "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 8, "pg_config": [
+                     {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": list(range(8))}]},
+                 "baseTimeNanoseconds": 1_000_000_000, "traceEvents": [
+            event("user_annotation", "ProfilerStep#4", 11, 0, 20000),
+            event("cpu_op", "record_param_comms", 11, 10, 30, **{
+                "External id": 5, "Collective name": "_allgather_base", "In msg nelems": 62_500_000, "Out msg nelems": 500_000_000,
+                "Group size": 8, "dtype": "BFloat16", "Process Group Name": "0", "Seq": 17}),
+            event("cuda_runtime", "cudaLaunchKernelExC", 11, 20, 5, correlation=102),
+            event("cpu_op", "aten::linear", 11, 60, 40),
+            event("cpu_op", "aten::addmm", 11, 70, 20, **shapes), event("cuda_runtime", "cudaLaunchKernel", 11, 80, 5, correlation=103),
+            event("cpu_op", "aten::mm", 11, 110, 20), event("cuda_runtime", "cudaLaunchKernel", 11, 115, 5, correlation=104),
+            event("kernel", "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 24, 150, 5000, device=0, stream=24,
+                  correlation=102, **{"External id": 5}),
+            event("kernel", "nvjet_hsh_128x128", 7, 200, 4000, device=0, stream=7, correlation=103),
+            event("kernel", "nvjet_hsh_128x128", 7, 6000, 1000, device=0, stream=7, correlation=104)]}
+        (self.folder / "rank_0.json").write_text(json.dumps(trace))
+
+        def ask(*words: str) -> tuple[dict, dict, list[str]]:
+            answer = json.loads(self.call("trace", "explain", "rank_0.json", "--json", *words).stdout)
+            return answer["kernels"]["products"], answer["collectives"][0], json.dumps(answer)
+
+        (product,), gather, _ = ask("--cluster", "dgx-h100")
+        self.assertEqual((product["dtype"], product["a_step"], product["ms"]), ("c10::BFloat16", 1, 4))
+        self.assertAlmostEqual(product["tflop_per_s"], 500)
+        self.assertAlmostEqual(product["share_pct"], 100 * 500 / product["peak_tflops"])
+        self.assertAlmostEqual(gather["busbw_gb_per_s"], 1e9 * 7 / 8 / 5e-3 / 1e9)
+        self.assertAlmostEqual(gather["link_share_pct"], 100 * gather["busbw_gb_per_s"] / gather["link_gb_per_s"])
+        (product,), gather, _ = ask()
+        self.assertNotIn("share_pct", product)
+        self.assertNotIn("link_gb_per_s", gather)
+        # More than is possible: the GPU is another one.
+        (product,), _, text = ask("--cluster", "dgx-a100")
+        self.assertNotIn("share_pct", product)
+        self.assertIn("the trace is of NVIDIA H100 80GB HBM3, and dgx-a100 has", text)
+        self.assertIn("Matrix products by dtype", self.call("trace", "explain", "rank_0.json").stdout)
+        self.assertIn("dgx-h100", self.call("trace", "explain", "rank_0.json", "--cluster", "nowhere", code=BAD_INPUT).stderr)
+
     def test_the_numbers_of_our_own_run(self) -> None:
         result = self.simulate("out")
         answer = json.loads(self.call("trace", "explain", "out/trace", "--json").stdout)

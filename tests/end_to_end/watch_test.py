@@ -5,6 +5,7 @@
 """
 
 import fcntl
+import http.server
 import io
 import json
 import os
@@ -20,6 +21,7 @@ import sys
 import tarfile
 import termios
 import threading
+import time
 from pathlib import Path
 
 import program
@@ -81,6 +83,63 @@ class Ras:
         self.socket.close()
 
 
+def dcgm_text(host: str, clocks: list[int], xids: dict[int, int] | None = None) -> str:
+    """As internal/pkg/rendermetrics/render_metrics.go of dcgm-exporter writes it."""
+    lines = []
+    for name, values in (("DCGM_FI_DEV_SM_CLOCK", clocks), ("DCGM_FI_DEV_GPU_UTIL", [98] * len(clocks)),
+                         ("DCGM_FI_DEV_XID_ERRORS", [(xids or {}).get(i, 0) for i in range(len(clocks))])):
+        lines += [f"# HELP {name} Something.", f"# TYPE {name} gauge"]
+        lines += [f'{name}{{gpu="{i}",UUID="GPU-{host}-{i}",pci_bus_id="00000000:0{i}:00.0",device="nvidia{i}",'
+                  f'modelName="NVIDIA H100 80GB HBM3",hostname="{host}",DCGM_FI_DRIVER_VERSION="590.48.01"}} {value}'
+                  for i, value in enumerate(values)]
+    return "\n".join(lines) + "\n"
+
+
+def nvidia_smi_text(clocks: list[int], xids: dict[int, int] | None = None) -> str:
+    """As nvidia_gpu_exporter writes it (docs/METRICS.md of it)."""
+    lines = ["# HELP go_goroutines Number.", "# TYPE go_goroutines gauge", "go_goroutines 9"]
+    for i, clock in enumerate(clocks):
+        own = f'uuid="1111-{i}"'
+        lines += [f"nvidia_smi_clocks_current_sm_clock_hz{{{own}}} {clock}e+06", f"nvidia_smi_utilization_gpu_ratio{{{own}}} 0.97",
+                  f'nvidia_smi_gpu_info{{index="{i}",name="NVIDIA H200",pci_bus_id="00000000:0{i}:00.0",{own}}} 1']
+        if i in (xids or {}):
+            lines.append(f'nvidia_smi_xid_errors_total{{{own},xid="{xids[i]}"}} 1')
+    return "\n".join(lines) + "\n"
+
+
+class Exporter:
+    """An exporter of GPU metrics on loopback: `answers` one after another, the last one again and again. Bytes are said as they
+    are."""
+
+    def __init__(self, *answers: str | bytes):
+        exporter = self
+        self.asked: list[str] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                answer = answers[min(len(exporter.asked), len(answers) - 1)]
+                exporter.asked.append(self.path)
+                if isinstance(answer, bytes):
+                    self.wfile.write(answer)
+                    return
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.name = f"127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
 def ras_answer(counts: list[int | None], timestamp: str = "2025-12-19 13:06:53") -> str:
     present, missing = [], []
     for rank, count in enumerate(counts):
@@ -134,13 +193,81 @@ class Watch(Program):
             done = self.watch("--ras", name, "--once")
             self.assertEqual(done.returncode, BAD_INPUT, done.stdout + done.stderr)
             self.assertIn(sentence, done.stderr)
-        self.assertIn("watch needs a SOURCE or --ras", self.watch("--once").stderr)
+        self.assertIn("watch needs a SOURCE, --ras", self.watch("--once").stderr)
         # While a job has not begun, it is waited for.
         process = self.start("watch", "--ras", nobody, "--every", "0.1", "--json")
         self.assertIn("nobody answers there", json.loads(process.stdout.readline())["notes"][-1])
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, INTERRUPTED)
+
+    def exporter(self, *answers: str | bytes) -> Exporter:
+        server = Exporter(*answers)
+        self.addCleanup(server.close)
+        return server
+
+    def test_exporters_of_gpu_metrics_are_asked_again_and_again(self) -> None:
+        one = self.exporter(dcgm_text("node-1", [1980] * 4), dcgm_text("node-1", [1980] * 4, {2: 79}))
+        other = self.exporter(nvidia_smi_text([1970] * 4), nvidia_smi_text([1975] * 4, {1: 31}))
+        process = self.start("watch", "--exporter", one.name, "--exporter", other.name, "--every", "0.2", "--metrics", "gpus.prom")
+        self.assertTrue(process.stdout.readline().startswith("unknown: It is not known who comes last: exporters"))
+        said = process.stdout.readline()
+        self.assertIn("GPU trouble: GPU ", said)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        self.assertEqual((one.asked, other.asked), (["/metrics"] * 2, ["/metrics"] * 2))
+        # Where an exporter does not tell its host, it is that which was asked.
+        metrics = (self.folder / "gpus.prom").read_text()
+        self.assertIn('fsdpbench_watch_gpu{host="node-1",gpu="GPU 2",trouble="Xid 79"} 1\n', metrics)
+        self.assertIn(f'fsdpbench_watch_gpu{{host="{socket.gethostname()}",gpu="GPU 1",trouble="Xid 31"}} 1\n', metrics)
+        self.assertIn('fsdpbench_watch_verdict{verdict="GPU trouble"} 1\n', metrics)
+
+    def test_an_exporter_that_is_none_is_named(self) -> None:
+        for answer, sentence in ((b"HTTP/1.1 404 Not Found\r\n\r\n", "GET /metrics is answered with 'HTTP/1.1 404 Not Found'"),
+                                 (b"SSH-2.0-OpenSSH\r\n", "does not speak HTTP: it says 'SSH-2.0-OpenSSH'"), (b"", "does not speak HTTP"),
+                                 (b"HTTP/1.0 200 OK\r\nContent-Length: 90\r\n\r\nDCGM_FI_DEV_SM_CLOCK", "before the whole answer had come"),
+                                 (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "the answer is encoded"),
+                                 ("up 1\n", "has no series of dcgm-exporter or nvidia_gpu_exporter")):
+            done = self.watch("--exporter", self.exporter(answer).name, "--once")
+            self.assertEqual(done.returncode, BAD_INPUT, done.stdout + done.stderr)
+            self.assertIn(sentence, done.stderr)
+        self.assertIn("expected HOST, HOST:PORT", self.watch("--exporter", "a b", "--once").stderr)
+
+    def test_files_of_gpu_metrics_and_the_ranks_of_their_hosts(self) -> None:
+        folder = Path(self.recorded("late", "gpus"))
+        host = json.loads((folder / "steps_2.jsonl").read_text().splitlines()[0])["host"]
+        newest = 1 + max(json.loads(path.read_text().splitlines()[-1])["ended_ns"] for path in folder.glob("steps_*.jsonl")) // 10**9
+
+        def look(number: int) -> None:
+            path = folder / "node.tmp"
+            path.write_text(dcgm_text(host, [1980 + number, 1960, 1000, 1975]))
+            os.utime(path, (newest + 5 * number, newest + 5 * number))
+            path.replace(folder / "node.prom")
+
+        look(0)
+        code, said = self.once("gpus")
+        self.assertEqual((code, said["verdict"], said["gpus"]), (SLOW, "late rank", 4), said)
+        self.assertIn("is busy at 1000 MHz, where its peers are at 1975; further looks tell whether that lasts", " ".join(said["notes"]))
+        process = self.start("watch", "gpus", "--every", "0.05", "--json", "--metrics", "watch.prom")
+        for number in range(1, 3):  # each look is waited for, by the time that it has
+            while f"fsdpbench_watch_newest_seconds {newest + 5 * (number - 1)}." not in self.text("watch.prom"):
+                time.sleep(0.02)
+            look(number)
+        for line in process.stdout:
+            said = json.loads(line)
+            if len(said["accusations"]) == 3:
+                break
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+        late, _, gpu = said["accusations"]
+        self.assertEqual((said["verdict"], late["ranks"], gpu["verdict"]), ("late rank", [2], "GPU trouble"))
+        self.assertEqual((gpu["host"], gpu["gpu"], gpu["trouble"]), (host, "GPU 2", "throttled"))
+        self.assertIn("On the host of rank 2: GPU 2 (00000000:02:00.0) of", late["sentence"])
+        self.assertIn("Rank 2 (late rank) runs on this host.", gpu["sentence"])
+
+    def text(self, name: str) -> str:
+        return (self.folder / name).read_text() if (self.folder / name).exists() else ""
 
     def recorded(self, case: str, folder: str = "") -> str:
         place = self.folder / (folder or case)

@@ -5,7 +5,8 @@ explain` tells what was set in them.
     jobs.py FOLDER --score PROGRAM    asks `PROGRAM trace explain` of each rank 0, and counts right answers by confidence
 
 Rules were mended with the jobs of the default seed; --seed gives others, on which nothing was. A process that has imported
-PyTorch once forks each job's ranks: importing takes longer than a job does.
+PyTorch once forks each job's ranks: importing takes longer than a job does. stored_jobs.py keeps
+those of seed 20261126 in recorded/.
 """
 
 import argparse
@@ -15,7 +16,6 @@ import json
 import multiprocessing
 import os
 import random
-import subprocess
 import tempfile
 import time
 
@@ -32,6 +32,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 import engines
 import grid
 import profiled
+import stored_jobs
 
 SEED = 20261125
 SYSTEMS = {"fsdp2": 84, "fsdp1": 72, "ddp": 18, "zero1": 12, "tensor": 10, "fsdp2-tensor": 16, "alone": 6,
@@ -240,70 +241,6 @@ def record_job(job, folder):
     return all(rank.exitcode == 0 for rank in ranks)
 
 
-def what_was_set(job):
-    """The right answers by what is asked, as `trace explain` words them."""
-    keys, system = job["keys"], job["system"]
-    strategy = keys.get("fsdp.strategy", "full_shard")
-    kinds = {"ddp": "data_parallel", "zero1": "sharded_optimizer", "tensor": "model_parallel", "alone": "single",
-             "inference": "inference"}
-    kind = "data_parallel" if strategy == "no_shard" else kinds.get(system, "sharded")
-    right = {"job": kind, "steps": str(job["steps"]), "accumulation": str(keys.get("train.accumulate", 1)),
-             "activation checkpointing": str(bool(job.get("checkpointing"))).lower()}
-    if kind != "sharded":
-        return right
-    layers = (job["layers"] + 1) // 2 if keys.get("fsdp.wrap") == "blocks:2" else job["layers"]
-    hybrid = strategy.startswith("hybrid")
-    shards = 2 if hybrid or system == "fsdp2-tensor" else job["ranks"]
-    reshard = False if strategy.endswith("grad_op") else keys.get("fsdp.reshard_after_forward", "auto")
-    forward = keys.get("fsdp.forward_prefetch", "implicit")
-    if job.get("prefetch_blocks_alone") and layers == 1:  # there is none to prefetch
-        forward = "implicit"
-    flat = system == "fsdp1"
-    return right | {
-        "units": f"{layers} and the root", "mesh": f"{shards} shards x {2 if hybrid else 1} replicas",
-        "schedule": "fsdp1" if flat else "fsdp2", "layout": "flat" if flat else "per_param",
-        "reshard after forward": str(reshard).lower(),
-        "strategy": ("hybrid_" if hybrid else "") + ("shard_grad_op" if reshard is False else
-                                                     "shard" if hybrid else "full_shard"),
-        "forward prefetch": str(forward), "backward prefetch": str(keys.get("fsdp.backward_prefetch", "pre")),
-        "all-gather limit": keys.get("fsdp.all_gather_limit", "fsdp1_queue:2") if flat else "fsdp2_event"}
-
-
-def in_one_word(what, value, answers):
-    """Two values that are one setting: a depth of 1 backward is "pre", and a strategy says what "auto" means."""
-    value = value.removeprefix("explicit:") if what.endswith("prefetch") else value
-    if what == "backward prefetch" and value == "1":
-        return "pre"
-    if what == "reshard after forward" and value == "auto" and answers["strategy"]["value"].endswith("grad_op"):
-        return "false"
-    return value
-
-
-def score(folder, program):
-    """Prints how many answers are right, by stated confidence and by what is asked. "A or B" is right if either is."""
-    said = []  # what is asked, confidence, whether it is right
-    for place in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, place, "set.json")) as file:
-            right = what_was_set(json.load(file))
-        done = subprocess.run([program, "trace", "explain", os.path.join(folder, place, "rank_0.json.gz"), "--json"],
-                              capture_output=True, check=True)
-        answers = {one["what"]: one for one in json.loads(done.stdout)["recognition"]["findings"]}
-        for what, one in answers.items():
-            if what in ("order", "device"):  # of these nothing was set
-                continue
-            values = [in_one_word(what, value, answers) for value in one["value"].split(" or ")]
-            is_right = what in right and in_one_word(what, right[what], answers) in values
-            said.append((what, one["confidence"], is_right))
-            if not is_right:
-                print(f"{place}: {what} is said to be {one['value']} ({one['confidence']}), and is {right.get(what)}")
-    for low, high in ((0, 0.5), (0.5, 0.8), (0.8, 0.9), (0.9, 0.95), (0.95, 1.01)):
-        some = [is_right for _, confidence, is_right in said if low <= confidence < high]
-        print(f"confidence from {low}: {sum(some)} of {len(some)} right")
-    for what in sorted({one[0] for one in said}):
-        some = [is_right for other, confidence, is_right in said if other == what and confidence >= 0.9]
-        print(f"{what}, from 0.9: {sum(some)} of {len(some)} right")
-
-
 def main():
     parser = argparse.ArgumentParser(description="Traces of small jobs, with what was set in them.")
     parser.add_argument("raw", metavar="FOLDER", help="the traces, as the profiler wrote them")
@@ -312,7 +249,7 @@ def main():
     parser.add_argument("--score", metavar="PROGRAM")
     arguments = parser.parse_args()
     if arguments.score:
-        return score(arguments.raw, arguments.score)
+        return stored_jobs.score(stored_jobs.recorded(arguments.raw), arguments.score)
     failed = 0
     for number, job in enumerate(jobs(arguments.seed)):
         if arguments.only and number not in arguments.only:

@@ -42,7 +42,7 @@ def job_page(path: Path) -> Page:
     page.first = [t for t in (_findings(found), _helps(job)) if t.rows]
     page.pictures = [_breakdown(job), _causes(job), _timeline(job, path.parent), _collectives(job), _steps(step)]
     page.tables = [t for t in (_knobs(job), path_table(job.child("critical_path")), _kernels(job, "by_kind"),
-                               _kernels(job, "top"), _arrivals(job), _contention(job), _deviations(found),
+                               _kernels(job, "top"), _products(job), _arrivals(job), _contention(job), _deviations(found),
                                _unknown(found)) if t.rows]
     page.traces = trace_attachments(path.parent)
     if found.has("schedule"):
@@ -293,6 +293,17 @@ def _kernels(job: Node, which: str) -> Table:
     return Table("Kernels that take most" if by_name else "Kernels by kind",
                  [*(["kernel"] if by_name else []), "kind", "launches a step", "a step", "of kernels"], rows,
                  note="" if by_name else "Each from its begin to its end; those that run at once count twice.")
+
+
+def _products(job: Node) -> Table:
+    rows = []
+    for one in job.child("kernels").children("products") if job.has("kernels") else []:
+        peak, share = one.number("peak_tflops"), one.number("share_pct")
+        rows.append([clean(one.text("dtype"), 40) or "–", f"{one.required('a_step'):.3g}", milliseconds(one.required("ms")),
+                     f"{one.required('tflop_per_s'):.3g}", f"{peak:.4g}" if peak is not None else "–",
+                     percent(share) if share is not None else "–"])
+    return Table("Matrix products by dtype", ["dtype", "a step", "time a step", "TFLOP/s", "peak", "of peak"], rows,
+                 note="The peak is that of the cluster that --cluster names.")
 
 
 def _arrivals(job: Node) -> Table:

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clean_text.h"
+#include "base/xid.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -55,8 +56,8 @@ KernelTrouble kernel_trouble(std::string_view line) {
   const bool severe = (has(lower, "uncorrect") || has(lower, "fatal")) && !has(lower, "non-fatal");
   if (has(lower, "sxid (")) return has(lower, "non-fatal") ? KernelTrouble::told : KernelTrouble::fails;
   if (has(lower, "xid (")) {
-    constexpr std::array kOfPrograms{13, 31, 43, 45};
-    return std::ranges::count(kOfPrograms, xid_of(lower)) > 0 ? KernelTrouble::told : KernelTrouble::fails;
+    const int xid = xid_of(lower);
+    return xid >= 0 && is_xid_of_programs(static_cast<std::uint64_t>(xid)) ? KernelTrouble::told : KernelTrouble::fails;
   }
   if (has(lower, "[hardware error]") || has(lower, "machine check") || has(lower, "aer: ")) {
     const bool reports = has(lower, "error") || has(lower, "machine check event");  // not "AER: enabled with IRQ 27"

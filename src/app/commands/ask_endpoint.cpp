@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <string_view>
+#include <thread>
 
 #include "app/console/json_text.h"
 #include "base/clean_text.h"
@@ -21,6 +25,8 @@
 
 namespace fsdpbench::app {
 namespace {
+
+constexpr std::size_t kMostOfAStatus = 256;
 
 /// One connection, of which everything together has so much time.
 class Conversation {
@@ -147,15 +153,64 @@ std::string ask_ras(const Endpoint& endpoint, double patience_s) {
   return ras.rest();
 }
 
+std::string ask_metrics(const Endpoint& endpoint, double patience_s) {
+  Conversation exporter(endpoint, patience_s);
+  exporter.say(fmt::format("GET /metrics HTTP/1.0\r\nHost: {}\r\nAccept: text/plain\r\nConnection: close\r\n\r\n",
+                           endpoint.name()));
+  std::string answer = exporter.rest();
+  std::size_t end = answer.find("\r\n\r\n");
+  const std::string status = answer.substr(0, std::min(answer.find_first_of("\r\n"), kMostOfAStatus));
+  if (!status.starts_with("HTTP/1.") || end == std::string::npos) {
+    exporter.fail(
+        fmt::format("what answers there does not speak HTTP: it says '{}'.", clean_text(status, kMostOfACell)));
+  }
+  if (status.find(" 200") == std::string::npos) {
+    exporter.fail(fmt::format("GET /metrics is answered with '{}'.", clean_text(status, kMostOfACell)));
+  }
+  std::string head = answer.substr(0, end);
+  std::ranges::transform(head, head.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  answer.erase(0, end + 4);
+  if (head.find("\r\ntransfer-encoding:") != std::string::npos ||
+      head.find("\r\ncontent-encoding:") != std::string::npos) {
+    exporter.fail("the answer is encoded, which was not asked for.");
+  }
+  constexpr std::string_view kLength = "\r\ncontent-length:";
+  if (const std::size_t at = head.find(kLength); at != std::string::npos) {
+    const auto length = std::strtoull(head.c_str() + at + kLength.size(), nullptr, 10);
+    if (length != answer.size()) exporter.fail("the connection was closed before the whole answer had come.");
+  }
+  return answer;
+}
+
+std::vector<MetricsAnswer> ask_metrics(const std::vector<Endpoint>& endpoints, double patience_s) {
+  constexpr std::size_t kAtOnce = 32;
+  std::vector<MetricsAnswer> answers(endpoints.size());
+  std::atomic<std::size_t> next = 0;
+  const auto ask = [&] {
+    for (std::size_t i = next++; i < endpoints.size(); i = next++) {
+      try {
+        answers[i].text = ask_metrics(endpoints[i], patience_s);
+      } catch (const ConfigError& error) {
+        answers[i].why = error.what();
+      }
+    }
+  };
+  std::vector<std::jthread> askers;
+  for (std::size_t i = 1; i < std::min(endpoints.size(), kAtOnce); ++i) askers.emplace_back(ask);
+  ask();
+  askers.clear();  // joins them
+  return answers;
+}
+
 std::vector<std::string> ras_of_stopped_job(const Endpoint& endpoint, double patience_s) {
   constexpr std::size_t kMostSentences = 8;
   const std::string source = fmt::format("NCCL's RAS ({})", endpoint.name());
   try {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     watch::JobView job;
-    const std::string why =
-        watch::Sources({}, parse_json)
-            .add_ras(job, ask_ras(endpoint, patience_s), std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+    const std::string why = watch::Sources({}, parse_json)
+                                .add_ras(job, ask_ras(endpoint, patience_s),
+                                         std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
     if (!why.empty()) return {fmt::format("{} gave an answer that {}", source, why)};
     const watch::Judgement judged = judge(job, job.newest_ns(), {.stopped = true});
     std::vector<std::string> said;

@@ -15,8 +15,10 @@
 #include "app/report/job_report.h"
 #include "app/report/report_page.h"
 #include "app/report/result_folder.h"
+#include "app/report/roofs.h"
 #include "app/report/traced_gain.h"
 #include "base/error.h"
+#include "config/cluster.h"
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/validate.h"
@@ -37,7 +39,8 @@ struct TraceExplainArguments {
   std::vector<std::string> traces;  ///< files and folders
   std::string out;                  ///< empty: nothing is written
   bool overwrite = false;
-  bool json = false;  ///< print what explain.json would hold
+  std::string cluster;  ///< whose links and GPUs are the roofs; empty: none
+  bool json = false;    ///< print what explain.json would hold
 };
 
 /// What is to be said of a setting to the system that the trace is of; nothing where it is none that is known.
@@ -127,9 +130,12 @@ void write_explanation(const ResultFolder& folder, const ExplainedJob& explained
 /// Reads the traces of a job, says what it is, why its communication is exposed and what would help. Returns
 /// ExitCode::ok; throws ConfigError for files that are no traces.
 int explain_traces(const TraceExplainArguments& arguments) {
+  std::optional<config::Cluster> cluster;
+  if (!arguments.cluster.empty()) cluster = config::load_cluster(arguments.cluster);
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}};
   explained.explanation = foreign::explain(job, explained.recognition, foreign::Paths::found);
+  if (cluster) add_roofs(*cluster, job, explained.explanation);
   foreign::advise(job, explained.recognition, explained.explanation);
   replay_knobs(explained);
   std::optional<ResultFolder> folder;
@@ -159,9 +165,10 @@ Files in DIR
   trace.json          all ranks on one timeline, with why nothing was computed, for ui.perfetto.dev
 
 Examples
-  fsdpbench trace explain traces/
+  fsdpbench trace explain traces/ --cluster dgx-h100
   fsdpbench trace explain rank0.pt.trace.json.gz rank1.pt.trace.json.gz --out explained
-Worth recording: schedule(wait=2, warmup=2, active=3) gives whole steps; with_stack and record_shapes are not needed.
+Worth recording: schedule(wait=2, warmup=2, active=3) gives whole steps; with_stack is not needed, and record_shapes
+only for the FLOP/s of matrix products.
 
 Exit codes: 0 explained, 2 a file that cannot be read or is no trace, 6 times that do not add up.
 )";
@@ -174,6 +181,8 @@ Command trace_explain_command() {
                   kTraceExplainHelp);
   command.argument("TRACE", &explain_it->traces,
                    "Traces of torch.profiler, nsys or this program, one per rank; or folders");
+  command.option("--cluster", &explain_it->cluster, "NAME",
+                 "Compare with its links and GPUs: a file in profiles/clusters, or a path");
   command.flag("--json", explain_it->json, "Print the content of explain.json instead of the tables");
   command.out(explain_it->out, explain_it->overwrite,
               "Folder for explain.json, trace.json and report/; default: nothing is written");

@@ -17,6 +17,7 @@
 #include "app/report/result_folder.h"
 #include "base/enum_table.h"
 #include "base/error.h"
+#include "watch/gpu_metrics.h"
 #include "watch/judge.h"
 #include "watch/sources.h"
 
@@ -33,7 +34,8 @@ struct WatchArguments {
   bool stopped = false;
   bool json = false;
   std::string metrics;
-  std::string ras;  ///< HOST:PORT; empty: it is not asked
+  std::string ras;                     ///< HOST:PORT; empty: it is not asked
+  std::vector<std::string> exporters;  ///< HOST or HOST:PORT
 };
 
 constexpr std::size_t kMostRows = 24;
@@ -115,6 +117,31 @@ std::string communicators_table(const watch::JobView& job, const watch::Judgemen
   return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} communicators more\n", left) : "");
 }
 
+std::string gpus_table(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
+  Table table;
+  table.title = "GPUs";
+  table.header = {"host", "gpu", "model", "heard s ago", "MHz", "busy %", ""};
+  std::size_t left = 0;
+  for (const auto& [key, gpu] : job.gpus) {
+    if (gpu.looks.empty()) continue;
+    std::string troubles;
+    for (const watch::Accusation& one : judgement.all) {
+      if (one.verdict != watch::Verdict::gpu || one.host != gpu.host || one.gpu != gpu.name) continue;
+      troubles += (troubles.empty() ? "" : ", ") + one.trouble;
+    }
+    if (table.rows.size() >= kMostRows && troubles.empty()) {
+      ++left;
+      continue;
+    }
+    const watch::GpuLook& look = gpu.looks.back();
+    table.rows.push_back({gpu.host, gpu.name, gpu.model.empty() ? "-" : gpu.model, ago_text(look.time_ns, now_ns),
+                          look.clock_mhz ? fmt::format("{:.0f}", *look.clock_mhz) : "-",
+                          look.busy ? fmt::format("{:.0f}", 100 * *look.busy) : "-", troubles});
+  }
+  if (table.rows.empty()) return "";
+  return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} GPUs more\n", left) : "");
+}
+
 /// Sentences in lines of at most so many columns: a picture that is drawn anew has no line that is longer.
 std::string folded(const std::string& text, std::size_t columns) {
   if (columns == 0) return text;
@@ -144,7 +171,8 @@ std::string watch_text(const watch::JobView& job, const watch::Judgement& judgem
   for (std::size_t i = 1; i < judgement.all.size() && i < kMostRows; ++i) {
     text += text_line(fmt::format("- {}: {}", to_string(judgement.all[i].verdict), judgement.all[i].sentence));
   }
-  text = folded(text, columns) + ranks_table(job, judgement, now_ns) + communicators_table(job, judgement);
+  text = folded(text, columns) + ranks_table(job, judgement, now_ns) + communicators_table(job, judgement) +
+         gpus_table(job, judgement, now_ns);
   std::string notes;
   for (const auto* all : {&judgement.notes, &job.notes}) {
     for (const std::string& note : *all) {
@@ -162,11 +190,17 @@ nlohmann::json watch_json(const watch::JobView& job, const watch::Judgement& jud
                      {"accusations", nlohmann::json::array()},
                      {"communicators", job.communicators.size()},
                      {"ranks", job.ranks.size()},
+                     {"gpus", job.gpus.size()},
                      {"notes", judgement.notes}};
   if (now_ns >= 0) out["as_of_ns"] = now_ns;
   for (const watch::Accusation& one : judgement.all) {
     nlohmann::json accusation{{"verdict", to_string(one.verdict)}, {"ranks", one.ranks}, {"sentence", one.sentence}};
     if (!one.communicator.empty()) accusation["communicator"] = one.communicator;
+    if (!one.gpu.empty()) {
+      accusation["host"] = one.host;
+      accusation["gpu"] = one.gpu;
+      accusation["trouble"] = one.trouble;
+    }
     if (one.sequence >= 0) accusation["sequence"] = one.sequence;
     if (one.since_ns >= 0) accusation["since_ns"] = one.since_ns;
     if (one.share > 0) {
@@ -192,8 +226,13 @@ std::string watch_metrics(const watch::JobView& job, const watch::Judgement& jud
   text +=
       "# HELP fsdpbench_watch_accused 1 for a rank, or a communicator without a rank, and what is said of it.\n"
       "# TYPE fsdpbench_watch_accused gauge\n";
-  std::string shares;
+  std::string shares, gpus;
   for (const watch::Accusation& one : judgement.all) {
+    if (one.verdict == watch::Verdict::gpu) {
+      gpus += fmt::format("fsdpbench_watch_gpu{{host=\"{}\",gpu=\"{}\",trouble=\"{}\"}} 1\n",
+                          prometheus_label(one.host), prometheus_label(one.gpu), prometheus_label(one.trouble));
+      continue;
+    }
     std::vector<std::string> ranks;
     for (const int rank : one.ranks) ranks.push_back(fmt::format("{}", rank));
     if (ranks.empty()) ranks.emplace_back();
@@ -210,6 +249,12 @@ std::string watch_metrics(const watch::JobView& job, const watch::Judgement& jud
         "# TYPE fsdpbench_watch_late_share gauge\n" +
         shares;
   }
+  if (!gpus.empty()) {
+    text +=
+        "# HELP fsdpbench_watch_gpu 1 for a GPU and what its exporter tells of it.\n"
+        "# TYPE fsdpbench_watch_gpu gauge\n" +
+        gpus;
+  }
   if (const std::int64_t newest_ns = job.newest_ns(); newest_ns >= 0 && now_ns >= 0) {
     text += fmt::format(
         "# HELP fsdpbench_watch_newest_seconds Unix time of the newest record.\n"
@@ -221,8 +266,8 @@ std::string watch_metrics(const watch::JobView& job, const watch::Judgement& jud
 
 int code_of(watch::Verdict verdict) {
   static constexpr EnumTable<watch::Verdict, ExitCode> kCodes{
-      ExitCode::rank_failed, ExitCode::rank_failed,  ExitCode::rank_failed, ExitCode::below_floor,
-      ExitCode::below_floor, ExitCode::inconclusive, ExitCode::ok};
+      ExitCode::rank_failed, ExitCode::rank_failed, ExitCode::rank_failed,  ExitCode::below_floor,
+      ExitCode::below_floor, ExitCode::below_floor, ExitCode::inconclusive, ExitCode::ok};
   return static_cast<int>(kCodes[verdict]);
 }
 
@@ -236,6 +281,49 @@ std::string add_ras_answer_of(const Endpoint& endpoint, const watch::Sources& so
   }
 }
 
+/// The exporters of GPU metrics, asked again and again. To ask nvidia_gpu_exporter takes it a run of nvidia-smi: so not
+/// at each look.
+class Exporters {
+ public:
+  explicit Exporters(const std::vector<std::string>& names) {
+    for (const std::string& name : names) endpoints_.push_back(read_endpoint("--exporter", name, kDcgmPort));
+  }
+
+  /// Asks if it is time to, and notes who does not answer. `once`: that is an error.
+  void read(watch::JobView& job, bool once) {
+    if (endpoints_.empty()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= next_) {
+      next_ = now + kLeast;
+      silent_.clear();
+      const std::vector<MetricsAnswer> answers = ask_metrics(endpoints_, kMetricsPatience_s);
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        const std::string why = answers[i].why.empty()
+                                    ? watch::add_gpu_metrics(job, answers[i].text, endpoints_[i].name(),
+                                                             host_of(endpoints_[i]), watcher_now_ns())
+                                    : answers[i].why;
+        if (why.empty()) continue;
+        silent_.push_back(
+            answers[i].why.empty() ? fmt::format("--exporter {}: the answer {}", endpoints_[i].name(), why) : why);
+        if (once) throw ConfigError(silent_.back());
+      }
+    }
+    job.notes.insert(job.notes.end(), silent_.begin(), silent_.end());
+  }
+
+ private:
+  /// Whose GPUs an exporter tells of where it does not say so.
+  static std::string host_of(const Endpoint& endpoint) {
+    const bool is_here = endpoint.host == "localhost" || endpoint.host == "::1" || endpoint.host.starts_with("127.");
+    return is_here ? launch::host_name() : endpoint.host;
+  }
+
+  static constexpr std::chrono::seconds kLeast{5};
+  std::vector<Endpoint> endpoints_;
+  std::chrono::steady_clock::time_point next_{};
+  std::vector<std::string> silent_;
+};
+
 /// Watches until it is interrupted or the time is over; returns the code of the last verdict.
 int watch_job(const WatchArguments& arguments) {
   watch::Sources sources(arguments.sources, parse_json);
@@ -243,6 +331,7 @@ int watch_job(const WatchArguments& arguments) {
   const watch::JudgeOptions options{static_cast<std::int64_t>(arguments.hang_s * 1e9), arguments.stopped};
   const bool draws = !arguments.json && terminal_columns(stdout) > 0 && !arguments.once;
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.for_s);
+  Exporters exporters(arguments.exporters);
   std::string said;
   for (;;) {
     sources.read(job, watcher_now_ns(), arguments.once, [] { return false; });
@@ -251,6 +340,7 @@ int watch_job(const WatchArguments& arguments) {
       if (!why.empty() && arguments.once) throw ConfigError(why);
       if (!why.empty()) job.notes.push_back(why);
     }
+    exporters.read(job, arguments.once);
     const std::int64_t now_ns = arguments.once ? job.newest_ns() : std::max(watcher_now_ns(), job.newest_ns());
     const watch::Judgement judgement = judge(job, now_ns, options);
     if (!arguments.metrics.empty()) write_file(arguments.metrics, watch_metrics(job, judgement, now_ns));
@@ -263,7 +353,8 @@ int watch_job(const WatchArguments& arguments) {
     const std::string now_said = fmt::format("{} {}", to_string(judgement.verdict), [&] {
       std::string whom;
       for (const watch::Accusation& one : judgement.all) {
-        whom += fmt::format("{} {} {} ", to_string(one.verdict), one.communicator, one.sequence);
+        whom += fmt::format("{} {} {} {} {} {} ", to_string(one.verdict), one.communicator, one.sequence, one.host,
+                            one.gpu, one.trouble);
         for (const int rank : one.ranks) whom += fmt::format("{} ", rank);
       }
       return whom;
@@ -286,6 +377,7 @@ constexpr const char* kWatchHelp =
   NCCL Inspector   the .log files of its profiler plugin, as they grow
   NCCL RAS         answers of ncclras -f json, one after another; --ras asks it directly
   step handler     what fsdpbench.torch.step() writes where FSDPBENCH_WATCH names a folder: both, and signs of life
+  GPU metrics      answers of dcgm-exporter or nvidia_gpu_exporter, a file per host; --exporter asks them directly
 No profiler runs, and the job is sent nothing but the questions of --ras. A rank is called late, silent or hanging by
 evidence that is named; where there is too little, the verdict is unknown. docs/watch.md has the rules.
 
@@ -296,9 +388,10 @@ Examples
   fsdpbench watch nccl-inspector-4711 --metrics /var/lib/node_exporter/fsdpbench-watch.prom
   fsdpbench watch /tmp/nccl_trace --once --stopped
   fsdpbench watch --ras node-7
+  fsdpbench watch /shared/watch --exporter node-7 --exporter node-8:9835
 
 Exit codes: 0 clean, 2 a source that cannot be read, 4 metrics that cannot be written, 5 a hang, a silent rank or a
-mismatch, 10 a late rank or slow communicator, 11 not enough to say.
+mismatch, 10 a late rank, a slow communicator or trouble with a GPU, 11 not enough to say.
 )";
 
 }  // namespace
@@ -318,8 +411,14 @@ Command watch_command() {
   command.flag("--json", watched->json, "Print JSON: one object, or one line per change");
   command.option("--metrics", &watched->metrics, "FILE", "Write metrics for Prometheus there at each look");
   command.option("--ras", &watched->ras, "HOST:PORT", "Ask NCCL's RAS at each look; :PORT may be left out, 28028");
+  command
+      .option("--exporter", &watched->exporters, "HOST:PORT",
+              "Ask this exporter of GPU metrics every 5 s; may be repeated; :PORT may be left out, 9400")
+      .repeated();
   command.check = [watched] {
-    if (watched->sources.empty() && watched->ras.empty()) throw ConfigError("watch needs a SOURCE or --ras HOST:PORT.");
+    if (watched->sources.empty() && watched->ras.empty() && watched->exporters.empty())
+      throw ConfigError("watch needs a SOURCE, --ras HOST:PORT or --exporter HOST:PORT.");
+    (void)Exporters(watched->exporters);
     if (!watched->ras.empty()) (void)read_endpoint("--ras", watched->ras, kRasPort);
     if (!(watched->every_s >= 0.05 && watched->every_s <= 3600))
       throw ConfigError("--every must be from 0.05 to 3600 seconds.");

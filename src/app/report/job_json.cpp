@@ -431,9 +431,38 @@ const Fields<foreign::ExplainedCollective>& fields<foreign::ExplainedCollective>
                    f("bytes", &C::bytes, "B", "of a message", {.when = When::if_known});
                    f("group_size", &C::ranks, "", "number of ranks that take part", {.when = When::if_any});
                    f("busbw_gb_per_s", &C::busbw_gb_s, "GB/s", "of the transfer, as nccl-tests defines it");
+                   f("link_gb_per_s", &C::link_gb_s, "GB/s",
+                     "bus bandwidth that the cluster's link has at most; absent without a cluster");
+                   f("link_share_pct", &C::link_share_pct, "%", "share of it; absent if it would be above 100");
                    f("arrival", &C::arrival, "",
                      "how far apart ranks arrive; absent where no collective has the rows of all its ranks");
                  });
+  return kAll;
+}
+
+template <>
+const Fields<ProductsOfJob>& fields<ProductsOfJob>() {
+  using P = ProductsOfJob;
+  static const auto kAll = declare<P>(
+      "JobProducts", "Matrix products of one dtype, where the trace has the shapes (`record_shapes`).",
+      "foreign/kernel_times.h", [](Fields<P>& f) {
+        f(
+            "dtype", [](const P& p) { return p.sum.dtype; }, "", "of the first matrix, as PyTorch calls it");
+        f(
+            "a_step", [](const P& p) { return static_cast<double>(p.sum.products) / p.steps; }, "",
+            "products, mean over ranks and steps");
+        f(
+            "ms", [](const P& p) { return ms_of_job(p.sum.ns) / p.steps; }, "ms",
+            "time of the kernels that were launched for them, mean over ranks and steps");
+        f(
+            "tflop_per_s", [](const P& p) { return p.sum.tflop_per_s(); }, "TFLOP/s", "2 m n k of each ÷ that time");
+        f(
+            "peak_tflops", [](const P& p) { return p.sum.peak_tflops; }, "TFLOP/s",
+            "dense peak of the cluster's GPU; for `float` that of TF32 where there is one; absent without a cluster");
+        f(
+            "share_pct", [](const P& p) { return p.sum.share_pct; }, "%",
+            "share of it; absent if it would be above 100");
+      });
   return kAll;
 }
 
@@ -526,6 +555,15 @@ const Fields<foreign::Explanation>& kernel_fields() {
         f(
             "top", [](const X& x) { return kernels_of_job(x.kernels.top, x); }, "",
             "by name, the most time first; at most ten");
+        f("products",
+          [](const X& x) {
+            std::vector<ProductsOfJob> all;
+            for (const foreign::ProductSum& sum : x.kernels.products) {
+              all.push_back({sum, static_cast<double>(x.rank_steps)});
+            }
+            return all;
+          },
+          "", "matrix products by dtype, the most time first", {.when = When::if_any});
       });
   return kAll;
 }

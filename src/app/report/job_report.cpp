@@ -146,7 +146,19 @@ std::string where_kernels_went(const ExplainedJob& e) {
     cells(sum,
           top.rows.emplace_back(std::vector<std::string>{short_kernel(sum.name), std::string(to_string(sum.kind))}));
   }
-  return "\n" + format_table(kinds) + "\n" + format_table(top);
+  Table products;
+  products.title = "Matrix products by dtype";
+  products.header = {"dtype", "a step", "ms a step", "TFLOP/s", "peak", "of peak"};
+  const auto steps = static_cast<double>(x.rank_steps);
+  for (const foreign::ProductSum& sum : x.kernels.products) {
+    products.rows.push_back(
+        {sum.dtype.empty() ? "–" : sum.dtype, fmt::format("{:.3g}", static_cast<double>(sum.products) / steps),
+         job_ms(static_cast<double>(sum.ns) / 1e6 / steps), fmt::format("{:.3g}", sum.tflop_per_s()),
+         sum.peak_tflops ? fmt::format("{:.4g}", *sum.peak_tflops) : "–",
+         sum.share_pct ? fmt::format("{:.1f} %", *sum.share_pct) : "–"});
+  }
+  return "\n" + format_table(kinds) + "\n" + format_table(top) +
+         (products.rows.empty() ? "" : "\n" + format_table(products));
 }
 
 /// The collectives at which ranks arrive furthest apart.
@@ -194,13 +206,21 @@ std::string why_stalled(const ExplainedJob& e) {
 std::string most_exposed(const ExplainedJob& e) {
   Table table;
   table.title = "Most exposed collectives";
-  table.header = {"collective", "unit", "phase", "a step", "takes", "waits", "exposed", "bus GB/s", "cause"};
+  table.header = {"collective", "unit", "phase", "a step", "takes", "waits", "exposed", "bus GB/s"};
+  // Only beside a cluster.
+  const bool has_roof =
+      std::ranges::any_of(e.explanation.collectives, [](const auto& one) { return one.link_gb_s.has_value(); });
+  if (has_roof) table.header.emplace_back("of link");
+  table.header.emplace_back("cause");
   for (const ExplainedCollective& one : e.explanation.collectives) {
     if (table.rows.size() == kMostJobRows || one.exposed_ms <= 0) break;
     table.rows.push_back({one.kind, one.unit, one.phase, fmt::format("{:.3g}", one.times), job_ms(one.time_ms),
                           e.job.ranks.size() > 1 ? job_ms(one.waited_ms) : "–", job_ms(one.exposed_ms),
-                          one.busbw_gb_s ? fmt::format("{:.1f}", *one.busbw_gb_s) : "-",
-                          std::string(to_string(one.worst))});
+                          one.busbw_gb_s ? fmt::format("{:.1f}", *one.busbw_gb_s) : "-"});
+    if (has_roof) {
+      table.rows.back().push_back(one.link_share_pct ? fmt::format("{:.1f} %", *one.link_share_pct) : "–");
+    }
+    table.rows.back().emplace_back(to_string(one.worst));
   }
   if (table.rows.empty()) return {};
   return "\n" + format_table(table) + "takes, waits and exposed: ms a step\n";

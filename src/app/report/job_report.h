@@ -40,6 +40,12 @@ struct KernelsOfJob {
   double share_pct = 0;       ///< of the time of all kernels
 };
 
+/// Matrix products of one dtype. `steps`: of all ranks.
+struct ProductsOfJob {
+  const foreign::ProductSum& sum;
+  double steps = 0;
+};
+
 /// One or two sentences: the setting of the job's own that gains more than is in doubt, or that none does, and what
 /// would help.
 std::string headline(const ExplainedJob& explained);
