@@ -23,6 +23,7 @@ namespace {
 }  // namespace
 
 std::string_view key_without_kernels(const config::Model& model) {
+  if (model.freezes()) return model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   if (model.kind != config::ModelKind::decoder) return {};
   if (model.feed_forward != config::FeedForward::gated) return "model.feed_forward";
   if (model.norm != config::Norm::rms) return "model.norm";
