@@ -110,6 +110,10 @@ struct Model {
   std::int64_t full_attention_every = 0;  ///< every so many-th block has no window; 0: all have it
   /// Some parameters are frozen: they have no gradients. With adapters nothing but these trains.
   bool freezes() const { return lora_rank > 0 || trainable.mode != Trainable::Mode::all; }
+  /// No gradient goes below this block (mlp: linear layer).
+  std::int64_t first_trained() const { return trainable.mode == Trainable::Mode::all ? 0 : trainable.first; }
+  /// Block `index` has adapters, and is the first one that trains: nobody wants the gradient of its input.
+  bool input_is_frozen(std::int64_t index) const { return lora_rank > 0 && index == first_trained(); }
   /// Inner size of the adapters of block `index`; 0: it has none.
   std::int64_t adapter_rank(std::int64_t index) const { return trainable.has_block(index) ? lora_rank : 0; }
   /// Block `index` trains whole.
