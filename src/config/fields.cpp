@@ -151,6 +151,10 @@ std::vector<Field> make_fields() {
   model("router_normalize", &Model::router_normalize, boolean(), "model.experts: a token's weights are divided by their sum (norm_topk_prob of transformers)");
   model("router_aux_loss", &Model::router_aux_loss, number(0, 1000), "model.experts: factor of the loss that asks for balanced experts (router_aux_loss_coef of transformers), of which only the gradient is computed");
 
+  model("trainable", &Model::trainable, anything<Trainable>("\"all\", or \"blocks:FIRST-LAST\""), "whose parameters train: all; or those of these blocks (mlp: linear layers), counted from 0: then all others, embedding and head are frozen");
+  model("lora_rank", &Model::lora_rank, integer(0, 1 << 16), "decoder: low-rank adapters of this rank (LoRA) beside every matrix product of the trainable blocks: only these train; 0: no adapters");
+  model("lora_alpha", &Model::lora_alpha, number(kLeastFloat, 1e6), "model.lora_rank: what an adapter adds is multiplied by lora_alpha / lora_rank");
+
   Table<Data> data(all, "data", &RunConfig::data);
   data("path", &Data::path, anything<std::string>("the path of a file or folder as a string"), "text to train on, read as bytes; empty: this project's own sources and docs, or where they are not installed, its profiles");
 

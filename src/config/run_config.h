@@ -69,6 +69,19 @@ enum class FreeLane : std::uint8_t {
   all_gather,  ///< the gathers' lane waits for what used them: no later gather begins before
 };
 
+/// Whose parameters train; what they are in a block, model.lora_rank says.
+struct Trainable {
+  enum class Mode : std::uint8_t {
+    all,
+    blocks,  ///< those from `first` to `last` (mlp: linear layers); all else is frozen
+  };
+  Mode mode = Mode::all;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  bool has_block(std::int64_t index) const { return mode == Mode::all || (first <= index && index <= last); }
+  bool operator==(const Trainable&) const = default;
+};
+
 struct Model {
   std::string preset = "quickstart";  ///< a file stem under profiles/models, whose values are the defaults below
   ModelKind kind = ModelKind::decoder;
@@ -89,6 +102,9 @@ struct Model {
   RouterScore router_score = RouterScore::softmax;
   bool router_normalize = true;  ///< a token's weights are divided by their sum
   double router_aux_loss = 0;    ///< factor of the loss that asks for balanced experts, the mean over blocks
+  Trainable trainable;
+  std::int64_t lora_rank = 0;  ///< decoder: inner size of the adapters beside a block's products; 0: none
+  double lora_alpha = 16;      ///< what they add is times lora_alpha / lora_rank
   // Decoders other than Llama: there are no kernels for these, so they are simulated, not trained.
   std::int64_t head_dim = 0;  ///< size of a head; 0: width / heads
   FeedForward feed_forward = FeedForward::gated;
@@ -99,6 +115,16 @@ struct Model {
   bool attention_sinks = false;           ///< a learned logit a head beside its scores
   std::int64_t attention_window = 0;      ///< tokens back that a token attends to, itself included; 0: all
   std::int64_t full_attention_every = 0;  ///< every so many-th block has no window; 0: all have it
+  /// Some parameters are frozen: they have no gradients. With adapters nothing but these trains.
+  bool freezes() const { return lora_rank > 0 || trainable.mode != Trainable::Mode::all; }
+  /// No gradient goes below this block (mlp: linear layer).
+  std::int64_t first_trained() const { return trainable.mode == Trainable::Mode::all ? 0 : trainable.first; }
+  /// Block `index` has adapters, and is the first one that trains: nobody wants the gradient of its input.
+  bool input_is_frozen(std::int64_t index) const { return lora_rank > 0 && index == first_trained(); }
+  /// Inner size of the adapters of block `index`; 0: it has none.
+  std::int64_t adapter_rank(std::int64_t index) const { return trainable.has_block(index) ? lora_rank : 0; }
+  /// Block `index` trains whole.
+  bool trains_weights(std::int64_t index) const { return lora_rank == 0 && trainable.has_block(index); }
   /// Size of one head.
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : width / heads; }
   /// Tokens back that block `layer` attends to at most; 0: all.

@@ -136,6 +136,11 @@ Value encode(const Wrap& value) {
   return std::string("model");
 }
 
+Value encode(const Trainable& value) {
+  if (value.mode == Trainable::Mode::all) return std::string("all");
+  return fmt::format("blocks:{}-{}", value.first, value.last);
+}
+
 Value encode(const Quantization& value) {
   if (!value.on()) return std::string("none");
   return fmt::format("{}{}:{}", value.fp8 ? "fp" : "int", value.bits, value.block);
@@ -275,6 +280,24 @@ bool decode(const Value& value, Wrap& out) {
   } else {
     return false;
   }
+  out = read;
+  return true;
+}
+
+bool decode(const Value& value, Trainable& out) {
+  if (is_text(value, "all")) {
+    out = {};
+    return true;
+  }
+  constexpr std::string_view kBlocks = "blocks:";
+  const std::string* text = text_of(value);
+  if (text == nullptr || !text->starts_with(kBlocks)) return false;
+  Trainable read{.mode = Trainable::Mode::blocks};
+  const char* const end = text->data() + text->size();
+  const auto [dash, first] = std::from_chars(text->data() + kBlocks.size(), end, read.first);
+  if (first != std::errc() || dash == end || *dash != '-') return false;
+  const auto [stop, last] = std::from_chars(dash + 1, end, read.last);
+  if (last != std::errc() || stop != end || read.first < 0 || read.last < read.first) return false;
   out = read;
   return true;
 }

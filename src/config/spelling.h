@@ -182,6 +182,7 @@ Value encode(const Prefetch& value);
 Value encode(const AllGatherLimit& value);
 Value encode(const ReshardAfterForward& value);
 Value encode(const Wrap& value);
+Value encode(const Trainable& value);
 Value encode(const Quantization& value);  ///< "none", "int8:2048", "fp8:128"
 
 bool decode(const Value& value, bool& out);
@@ -196,6 +197,7 @@ bool decode(const Value& value, Prefetch& out);
 bool decode(const Value& value, AllGatherLimit& out);
 bool decode(const Value& value, ReshardAfterForward& out);
 bool decode(const Value& value, Wrap& out);
+bool decode(const Value& value, Trainable& out);
 bool decode(const Value& value, Quantization& out);
 
 }  // namespace fsdpbench::config

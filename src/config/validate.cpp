@@ -84,6 +84,57 @@ void check_tensor(const RunConfig& config) {
           model.experts);
 }
 
+/// Frozen parameters. What is refused has no order recorded in PyTorch.
+void check_frozen(const RunConfig& config, Notes& notes) {
+  const Model& model = config.model;
+  const Fsdp& fsdp = config.fsdp;
+  if (!model.freezes()) return;
+  const bool decoder = model.kind == ModelKind::decoder;
+  require(model.trainable.last < model.layers,
+          "model.trainable = {} names a block that is not there; expected up to {}.", to_toml(encode(model.trainable)),
+          model.layers - 1);
+  require(decoder || model.lora_rank == 0, "model.lora_rank = {} needs model.kind = \"decoder\": it is \"{}\".",
+          model.lora_rank, to_string(model.kind));
+  require(model.experts == 0 || model.lora_rank == 0,
+          "model.lora_rank = {} does not go with model.experts = {}: experts have no adapters here.", model.lora_rank,
+          model.experts);
+  const char* const key = model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
+  const auto without = [&](bool given, const char* other, const auto& value, std::string_view expected) {
+    require(!given, "{} freezes parameters, which does not go with {} = {}; expected {}.", key, other,
+            to_toml(encode(value)), expected);
+  };
+  without(config.mesh.tensor > 1, "mesh.tensor", config.mesh.tensor, "1");
+  without(config.mesh.expert > 1, "mesh.expert", config.mesh.expert, "1");
+  const auto of_other_engines = [](const Prefetch& p) {
+    return p.mode == Prefetch::Mode::ahead || p.mode == Prefetch::Mode::window || p.mode == Prefetch::Mode::rate;
+  };
+  without(of_other_engines(fsdp.forward_prefetch), "fsdp.forward_prefetch", fsdp.forward_prefetch,
+          "\"implicit\", \"none\" or a depth");
+  without(of_other_engines(fsdp.backward_prefetch), "fsdp.backward_prefetch", fsdp.backward_prefetch,
+          "\"pre\", \"post\", \"none\" or a depth");
+  without(fsdp.backward_prefetch.mode == Prefetch::Mode::post && !fsdp.gradients_after_views, "fsdp.backward_prefetch",
+          fsdp.backward_prefetch, "another than FSDP1's, as fsdp.gradients_after_views is off");
+  // Whether such a limit lets a gather through that is never used, the closed form of the bytes sent cannot tell.
+  const AllGatherLimit::Mode limit = fsdp.all_gather_limit.mode;
+  const bool counts = limit == AllGatherLimit::Mode::strict || limit == AllGatherLimit::Mode::bytes ||
+                      limit == AllGatherLimit::Mode::buffers;
+  without(counts && !fsdp.gradients_after_views, "fsdp.all_gather_limit", fsdp.all_gather_limit,
+          "\"unlimited\", \"fsdp1_queue:N\" or \"fsdp2_event\"");
+  without(fsdp.reduce_bucket > 0, "fsdp.reduce_bucket", fsdp.reduce_bucket, "0");
+  without(fsdp.reduce_by == ReduceBy::all_reduce, "fsdp.reduce_by", fsdp.reduce_by, "\"reduce_scatter\"");
+  without(fsdp.reduce_lag > 0, "fsdp.reduce_lag", fsdp.reduce_lag, "0");
+  without(!config.checkpoint.folder.empty(), "checkpoint.folder", config.checkpoint.folder, "none");
+  // One flat parameter has one gradient, of its frozen parts too, and parts of a rank's shard would have no moments.
+  const bool mixes = model.lora_rank > 0 || fsdp.wrap.mode != Wrap::Mode::block;
+  require(fsdp.layout == Layout::per_param || !mixes,
+          "{} freezes parts of a unit, which needs fsdp.layout = \"per_param\" (FSDP2): in one flat parameter all or "
+          "nothing trains.",
+          key);
+  if (model.lora_rank == 0 && model.lora_alpha != Model().lora_alpha) {
+    notes.push_back("model.lora_alpha has no effect: model.lora_rank is 0.");
+  }
+}
+
 /// Experts are split over neighbours of a shard group, as torchtitan does over FSDP2. After the mesh is settled.
 void check_expert(const RunConfig& config, Notes& notes) {
   const Mesh& mesh = config.mesh;
@@ -567,6 +618,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_checkpointing(config, notes);
   settle_mesh(config, notes);
   check_expert(config, notes);
+  check_frozen(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);
   settle_batch(config, notes);

@@ -64,6 +64,21 @@ std::string model_line(const config::RunConfig& config) {
       count(train.accumulate, "microbatch", "microbatches"));
 }
 
+/// Whose parameters train is not a system's setting: the model that it gets brings that along. Empty: all do.
+std::string frozen_line(const config::Model& model) {
+  if (!model.freezes()) return "";
+  const bool all = model.trainable.mode == config::Trainable::Mode::all;
+  const std::string blocks =
+      all ? "all blocks" : fmt::format("blocks {} to {}", model.trainable.first, model.trainable.last);
+  if (model.lora_rank == 0) {
+    return fmt::format("Only {} train: call requires_grad_(False) on all else before the model is wrapped.", blocks);
+  }
+  return fmt::format(
+      "Only adapters train, beside every linear layer of {}: wrap peft's get_peft_model(model, LoraConfig(r={}, "
+      "lora_alpha={}, target_modules=...)).",
+      blocks, model.lora_rank, model.lora_alpha);
+}
+
 void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, std::string_view title) {
   const std::vector<KeyFate> keys = made.with(fate);
   if (keys.empty()) return;
@@ -75,6 +90,7 @@ void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, s
 std::vector<std::string> notes_of(const Dialect& target, const ExportSource& source, const Export& made) {
   std::vector<std::string> lines{fmt::format("Settings for {}, written by fsdpbench export.", target.system),
                                  model_line(source.config)};
+  if (std::string frozen = frozen_line(source.config.model); !frozen.empty()) lines.push_back(std::move(frozen));
   add_notes(lines, made, Fate::lost, "No word for these here; what it does instead:");
   add_notes(lines, made, Fate::roughly, "Near, not the same:");
   add_notes(lines, made, Fate::yours, "For your training script, launcher or environment:");

@@ -269,6 +269,12 @@ class Collection {
   Window window_;
 };
 
+/// Where a unit's state lies in a shard: what is frozen has no moments.
+const ShardLayout& layout_of(const plan::Plan& plan, int unit, State state) {
+  const plan::Unit& u = plan.units[static_cast<std::size_t>(unit)];
+  return state == State::parameter ? u.layout : u.gradient_layout;
+}
+
 }  // namespace
 
 std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
@@ -303,10 +309,10 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
                              first = of_part(moments.first, plan_, context_.rank),
                              second = of_part(moments.second, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-    const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
     const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
     const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
     for (const State state : kEnumerators<State>) {
+      const ShardLayout& layout = layout_of(plan_, u, state);
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
       if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr;
@@ -368,8 +374,8 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
   };
   for (const State state : states) {
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-      const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
       const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
+      const ShardLayout& layout = layout_of(plan_, u, state);
       add(state, kShardRoles[state], u, layout.pieces(index));
       if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
     }

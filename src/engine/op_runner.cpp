@@ -24,16 +24,18 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     const plan::Unit& unit = plan.units[u];
     for (bool replicated : {false, true}) {
       for (const plan::ParameterPlacement& p : replicated ? unit.layout.replicated : unit.layout.sharded) {
-        places_[static_cast<std::size_t>(p.parameter)] = {static_cast<int>(u), replicated, p.unsharded_offset};
+        const bool frozen = plan.shapes.parameters[static_cast<std::size_t>(p.parameter)].frozen;
+        places_[static_cast<std::size_t>(p.parameter)] = {static_cast<int>(u), replicated, frozen, p.unsharded_offset};
       }
     }
     UnitRuns& runs = runs_[u];
-    runs.gaps_replicated = gaps_between(unit.layout.replicated, unit.layout.replicated_numel);
+    const plan::ShardLayout& gradients = unit.gradient_layout;
+    runs.gaps_replicated = gaps_between(gradients.replicated, gradients.replicated_numel);
     if (unit.layout.views()) {
-      runs.gaps = gaps_between(unit.layout.sharded, unit.layout.unsharded_numel);
+      runs.gaps = gaps_between(gradients.sharded, gradients.unsharded_numel);
     } else {
       runs.over_shard_group.copy_out = copy_out_runs(unit.layout);
-      runs.over_shard_group.reduce_copy_in = reduce_copy_in_runs(unit.layout);
+      runs.over_shard_group.reduce_copy_in = reduce_copy_in_runs(gradients);
     }
     if (!unit.group_layout.empty()) {
       const plan::ShardLayout& group = unit.group_layout.front();
@@ -82,7 +84,7 @@ class OpRunner::Resolve {
       const BufferId buffer = of_experts(place)  ? work.gradients_experts
                               : place.replicated ? work.gradients_replicated
                                                  : work.gradients;
-      slot_.gradients.push_back(place_in(buffer, place));
+      slot_.gradients.push_back(place.frozen ? nullptr : place_in(buffer, place));
     });
     model::ModuleCall& call = slot_.call = {};
     call.parameters = slot_.parameters;
@@ -191,12 +193,13 @@ class OpRunner::Resolve {
     const plan::Unit& unit = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
     const plan::ShardLayout& layout = work.over == Group::shard ? unit.layout : unit.group_layout.front();
     const InBucket in{work.offset, work.stride};
-    slot_.bucket_runs = op_.kind == OpKind::copy_out ? copy_out_runs(layout, in) : reduce_copy_in_runs(layout, in);
+    slot_.bucket_runs =
+        op_.kind == OpKind::copy_out ? copy_out_runs(layout, in) : reduce_copy_in_runs(unit.gradient_layout, in);
     slot_.runs = &slot_.bucket_runs;
   }
   /// Piece by piece, since what each rank of the tensor group has whole is counted once; padding is in no piece.
   void count_parts(const schedule::SumOfSquares& work) const {
-    const plan::ShardLayout& layout = runner_.plan_.units[static_cast<std::size_t>(op_.unit)].layout;
+    const plan::ShardLayout& layout = runner_.plan_.units[static_cast<std::size_t>(op_.unit)].gradient_layout;
     const int index = runner_.plan_.groups.index(Group::shard, runner_.rank_);
     slot_.squares.push_back({0, 0, work.factor});  // a rank may have nothing
     for (const plan::ShardPiece& piece : work.replicated ? layout.replicated_pieces() : layout.pieces(index)) {

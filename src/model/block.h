@@ -1,7 +1,12 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <vector>
+
 #include "backend/kernels.h"
 #include "config/run_config.h"
+#include "model/adapter.h"
 #include "model/linear_map.h"
 #include "model/model.h"
 #include "model/parts.h"
@@ -21,14 +26,20 @@ namespace fsdpbench::model {
 /// ranks split the experts, rows come from other ranks, too: then there is room for as many as ever may
 /// (plan::RowExchange).
 ///
+/// With model.lora_rank each product but those of experts has an adapter beside it (adapter.h), whose parameters come
+/// behind all others, in the order of the products. Saved is then also what lies between an adapter's two products.
+/// A frozen parameter's gradient is null, and is not computed. Below the block's own adapters nothing trains if it is
+/// the first one that does: the gradient of its input is then not computed either.
+///
 /// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
 /// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is
 /// computed again in backward.
 class Block {
  public:
-  /// `model`: of one of the ranks that split the block (plan::tensor_part).
+  /// Block `layer`. `model`: of one of the ranks that split the block (plan::tensor_part).
   /// `experts`: how ranks split its experts (see [Note: parts by experts] in model.h); not where they split layers.
-  Block(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {});
+  Block(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {},
+        std::int64_t layer = 0);
 
   /// As Model::sizes(), forward() and backward(), for one block.
   plan::ModuleSizes sizes() const;
@@ -48,6 +59,7 @@ class Block {
     std::byte *logits, *routed;  // experts: [rows, experts], [rows * active, width]
     std::byte* arrived;          // split experts: the rows that came to them, by expert
     backend::Routing routing;
+    std::array<std::byte*, 7> inner;  // by adapter
   };
   struct ForwardWorkspace {
     std::int64_t bytes;
@@ -57,8 +69,9 @@ class Block {
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
-    std::byte *normed, *d_normed;  // what is exchanged is not here
-    std::byte* d_product;          // feed-forward half; the product takes its place
+    std::byte *normed, *d_normed;       // what is exchanged is not here
+    std::array<std::byte*, 3> d_inner;  // of the adapters of one input
+    std::byte* d_product;               // feed-forward half; the product takes its place
     Maps2 d_gate_up;
     std::byte *routed, *d_routed, *d_logits;  // experts, beside these
     float* d_weight;
@@ -115,6 +128,24 @@ class Block {
                           const BackwardWorkspace& work, const std::byte* d_h) const;
   void projections_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
                             const std::byte* normed, std::byte* d_normed) const;
+  void adapt(backend::Kernels& kernels, const ModuleCall& call, std::size_t adapter, const Saved& saved,
+             const std::byte* x, std::byte* y, bool only_saves = false) const;
+  /// From d_y of `d_y.size()` adapters of one input, of which `first` is the first one, to their gradients but down's;
+  /// d_x gets what comes through them, if somebody wants it. Down's follow once that input is there.
+  void adapters_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t first,
+                         std::span<std::byte* const> d_y, const Saved& saved, const BackwardWorkspace& work,
+                         std::byte* d_x, bool wants_input = true) const;
+  void adapters_backward_down(backend::Kernels& kernels, const ModuleCall& call, std::size_t first, std::size_t count,
+                              const BackwardWorkspace& work, const std::byte* x) const;
+  std::span<const std::byte* const> weights_of(const ModuleCall& call, std::size_t adapter) const {
+    return call.parameters.subspan(at_.adapters + 2 * adapter, 2);
+  }
+  std::span<std::byte* const> gradients_of(const ModuleCall& call, std::size_t adapter) const {
+    return call.gradients.subspan(at_.adapters + 2 * adapter, 2);
+  }
+  bool adapts() const { return !adapters_.empty(); }
+  /// Of `maps` products of one input those that have outputs of their own.
+  std::size_t of_input(std::size_t maps) const { return model_.fused_projections ? 1 : maps; }
   void norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight, const std::byte* d_normed,
                      const std::byte* x, const float* rstd, std::byte* normed = nullptr) const;
   void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
@@ -135,7 +166,14 @@ class Block {
   backend::AttentionShape attention_;
   struct Parameters {
     std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, router = 0, gate_up = 0, down = 0;  // the first of each
+    std::size_t adapters = 0;
   } at_;
+  std::vector<Adapter> adapters_;  // in the order of the products; none if there are none
+  struct Adapters {
+    std::size_t qkv = 0, output = 0, gate_up = 0, down = 0;  // the first of each
+  } adapter_;
+  bool trains_ = true;         // its own weights do
+  bool input_frozen_ = false;  // nobody wants the gradient of its input
 };
 
 }  // namespace fsdpbench::model

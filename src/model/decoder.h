@@ -58,7 +58,10 @@ class Decoder final : public Model {
   BatchShape batch_;
   TensorSplit split_;
   Stream stream_;
-  Block block_;  // all blocks are equal: one object serves them
+  std::vector<Block> blocks_;  // all are equal unless some of them are frozen: then one object serves them
+  const Block& block(int module) const {
+    return blocks_[blocks_.size() == 1 ? 0 : static_cast<std::size_t>(module) - 1];
+  }
   LinearMap logits_;
 };
 

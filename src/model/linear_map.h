@@ -68,9 +68,10 @@ struct LinearMap {
               .beta = add ? 1.0F : 0.0F,
               .a_stride = out_stride});
   }
-  /// d_w = d_y^T * x.
+  /// d_w = d_y^T * x; nothing if d_w is null: the weight is frozen.
   void weight_gradient(backend::Kernels& kernels, const std::byte* d_y, const std::byte* x, std::byte* d_w,
                        const std::int32_t* first = nullptr) const {
+    if (d_w == nullptr) return;
     multiply(kernels, first,
              {.a = d_y,
               .b = x,
@@ -107,6 +108,7 @@ class MapsOfOneInput {
     for (const std::int64_t out : outs) products_.push_back({rows, in, out, dtype, gradient_dtype, out, experts});
   }
 
+  const std::vector<LinearMap>& products() const { return products_; }
   /// Weights, of which a module has one for each product, in their order.
   std::size_t weights() const { return products_.size(); }
   /// Elements from one row of output `map` to the next; of a gradient's, too.

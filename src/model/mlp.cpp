@@ -33,7 +33,8 @@ std::vector<plan::ModuleSizes> Mlp::sizes() const {
     s.forward_workspace_bytes = carve_workspace(nullptr, layer, false).bytes;
     s.backward_workspace_bytes = carve_workspace(nullptr, layer, true).bytes;
     s.forward_flops = map(layer).flops();
-    s.backward_flops = (layer == 0 ? 1 : 2) * map(layer).flops();  // nobody wants the gradient of the batch
+    const int products = (model_.trains_weights(layer) ? 1 : 0) + (wants_input_gradient(layer) ? 1 : 0);
+    s.backward_flops = products * map(layer).flops();
     sizes.push_back(s);
   }
   sizes.front().batch_input_bytes = batch_.rows() * model_.in_features * size_of(DType::f32);
@@ -79,10 +80,12 @@ void Mlp::backward(int module, backend::Kernels& kernels, const ModuleCall& call
   }
   const LinearMap linear = map(module);
   const Workspace work = carve_workspace(call.workspace, module, true);
-  linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kLayerWeight]);
-  kernels.bias_backward({linear.rows, linear.out, batch_.dtype}, call.d_stream,
-                        {call.gradients[kLayerBias], batch_.gradient_dtype});
-  if (module == 0) return;
+  if (model_.trains_weights(module)) {
+    linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kLayerWeight]);
+    kernels.bias_backward({linear.rows, linear.out, batch_.dtype}, call.d_stream,
+                          {call.gradients[kLayerBias], batch_.gradient_dtype});
+  }
+  if (!wants_input_gradient(module)) return;
   linear.input_gradient(kernels, call.d_stream, call.parameters[kLayerWeight], work.d_x);
   kernels.relu_backward(work.d_x, call.input, call.d_stream, linear.rows * linear.in, batch_.dtype);
 }

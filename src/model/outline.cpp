@@ -56,13 +56,16 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
     return "fsdp.checkpoint_keeps";
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
+  if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
+    return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
+  }
   if (config.model.experts > 0 && config.device.backend == config::BackendKind::cuda) return "model.experts";
   return {};
 }
 
 std::vector<plan::ModuleSizes> Outline::sizes() const {
   std::vector<plan::ModuleSizes> all{embedding()};
-  all.insert(all.end(), static_cast<std::size_t>(model_.layers), block());
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer) all.push_back(block(layer));
   all.push_back(head());
   const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len, 1, experts_);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -102,7 +105,7 @@ plan::ModuleSizes Outline::embedding() const {
   return sizes;
 }
 
-plan::ModuleSizes Outline::block() const {
+plan::ModuleSizes Outline::block(std::int64_t layer) const {
   const std::int64_t queries = model_.heads * model_.head_size(), keys = model_.kv_heads * model_.head_size();
   const std::int64_t visits = std::max<std::int64_t>(model_.active_experts, 1);
   const bool gated = model_.feed_forward == config::FeedForward::gated;
@@ -144,6 +147,9 @@ plan::ModuleSizes Outline::block() const {
     saved.take(routed_rows);
     if (apart) saved.take(rows_here);  // what came from other ranks: the experts' input
   }
+  const std::int64_t rank = model_.adapter_rank(layer);
+  const int adapters = (joined ? 1 : 3) + 1 + (gated && !joined ? 2 : 1) + 1;
+  for (int i = 0; i < adapters && rank > 0; ++i) saved.take(tensor(rank));  // between an adapter's two products
   sizes.saved_bytes = saved.bytes();
 
   Arena forward;
@@ -159,6 +165,7 @@ plan::ModuleSizes Outline::block() const {
   Arena backward;
   if (!split_.tokens) backward.take(tensor(model_.width));
   if (split_.ranks == 1) backward.take(tensor(model_.width));
+  for (int i = 0; i < (joined ? 1 : 3) && rank > 0; ++i) backward.take(tensor(rank));
   shared = backward.mark();
   take_expanded(backward);
   backward.take(inner);

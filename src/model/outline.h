@@ -34,7 +34,7 @@ class Outline final : public Model {
 
  private:
   plan::ModuleSizes embedding() const;
-  plan::ModuleSizes block() const;
+  plan::ModuleSizes block(std::int64_t layer) const;
   plan::ModuleSizes head() const;
   /// Bytes of a tensor of `features` a token, of a statistic, and of one of a norm. Throw ResourceError if that is more
   /// than 8 EiB.

@@ -79,7 +79,6 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const ShardLayout& layout = plan.units[u].layout;
     const int shard = layout.shards;
-    const std::int64_t gathered = layout.sharded.empty() ? 0 : layout.gathered_numel();
     // Kept after backward, a unit is gathered for the first forward only.
     const bool kept = !config.fsdp.reshard_after_backward || plan.units[u].stays_gathered ||
                       (config.fsdp.keep_unreduced && mode == AccumulateMode::no_sync && !reshards_any);
@@ -90,21 +89,23 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
       const ShardLayout& kept_in = plan.units[u].group_layout.empty() ? layout : plan.units[u].group_layout.front();
       volume.all_gather += micros * sharded_bytes(kept_in, plan.param_dtype, config.fsdp.gather_quantization);
     }
+    const ShardLayout& trained = plan.units[u].gradient_layout;
+    const std::int64_t reduced = trained.sharded.empty() ? 0 : trained.gathered_numel();
     if (config.fsdp.reduce_by == config::ReduceBy::all_reduce && shard > 1) {
       volume.all_reduce +=
-          reductions * 2 * (ring(gathered, plan.reduce_dtype, shard) + ring(gathered, plan.reduce_dtype, replicate));
+          reductions * 2 * (ring(reduced, plan.reduce_dtype, shard) + ring(reduced, plan.reduce_dtype, replicate));
     } else {
       if (!config.fsdp.reduce_quantization.on()) {
-        volume.reduce_scatter += reductions * ring(gathered, plan.reduce_dtype, shard);
+        volume.reduce_scatter += reductions * ring(reduced, plan.reduce_dtype, shard);
       } else {
-        volume.all_to_all += reductions * sharded_bytes(layout, plan.reduce_dtype, config.fsdp.reduce_quantization);
+        volume.all_to_all += reductions * sharded_bytes(trained, plan.reduce_dtype, config.fsdp.reduce_quantization);
       }
       volume.all_reduce +=
-          across * 2 * ring(layout.sharded.empty() ? 0 : layout.shard_numel, plan.reduce_dtype, replicate);
+          across * 2 * ring(trained.sharded.empty() ? 0 : trained.shard_numel, plan.reduce_dtype, replicate);
     }
     volume.all_reduce += reductions * 2 *
-                         (ring(layout.replicated_numel, plan.reduce_dtype, shard) +
-                          ring(layout.replicated_numel, plan.reduce_dtype, replicate));
+                         (ring(trained.replicated_numel, plan.reduce_dtype, shard) +
+                          ring(trained.replicated_numel, plan.reduce_dtype, replicate));
   }
   const int tensor = plan.mesh.tensor;
   if (config.train.clip_norm > 0) volume.all_gather += 8.0 * ((plan.mesh.shard - 1) + (tensor - 1) * plan.mesh.shard);

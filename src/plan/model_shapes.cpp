@@ -50,6 +50,19 @@ class Shapes {
     result_.modules[static_cast<std::size_t>(module)].parameters.push_back(parameter);
   }
   int parameter_count() const { return static_cast<int>(result_.parameters.size()); }
+  /// Adapters beside the matrix `name`. Their numbers are apart: those of all others are what they are without.
+  void add_adapters(int module, const std::string& name, std::int64_t rank) {
+    const std::string whole = result_.modules[static_cast<std::size_t>(module)].name + "." + name;
+    const auto of = std::ranges::find(result_.parameters, whole, &ParameterShape::name);
+    const std::int64_t out = of->shape[0], in = of->shape[1];
+    const int number = std::exchange(number_, adapter_number_);
+    // The variance of PEFT's kaiming_uniform_(a=sqrt(5)).
+    const auto deviation = static_cast<float>(1 / std::sqrt(3.0 * static_cast<double>(in)));
+    add_parameter(module, name + ".lora_down", {rank, in}, Initialization::normal, deviation);
+    add_parameter(module, name + ".lora_up", {out, rank}, Initialization::zeros);
+    for (int i = 1; i <= 2; ++i) (result_.parameters.end() - i)->adapter = true;
+    adapter_number_ = std::exchange(number_, number);
+  }
   /// All parameters from `first` on have a row per expert.
   void mark_experts(int first) {
     for (auto p = result_.parameters.begin() + first; p != result_.parameters.end(); ++p) p->of_experts = true;
@@ -59,6 +72,7 @@ class Shapes {
  private:
   ModelShapes result_;
   int number_ = 0;
+  int adapter_number_ = 1 << 24;
 };
 
 /// The parameters of one decoder, module by module.
@@ -76,6 +90,7 @@ class DecoderShapes {
       attention();
       norm("norm2");
       feed_forward();
+      adapters(m_.adapter_rank(i));
     }
     module_ = shapes_.add_module("head", ModuleKind::head, 0);
     norm("norm");
@@ -146,6 +161,18 @@ class DecoderShapes {
     if (m_.experts > 0) shapes_.mark_experts(first);
   }
 
+  void adapters(std::int64_t rank) {
+    if (rank == 0) return;
+    const bool joined = m_.fused_projections, gated = m_.feed_forward == config::FeedForward::gated;
+    std::vector<std::string> products{"wq", "wk", "wv"};
+    if (joined) products = {"wqkv"};
+    products.emplace_back("wo");
+    if (gated && !joined) products.emplace_back("w_gate");
+    products.emplace_back(gated && joined ? "w_gate_up" : "w_up");
+    products.emplace_back("w_down");
+    for (const std::string& name : products) shapes_.add_adapters(module_, name, rank);
+  }
+
   const config::Model& m_;
   Shapes shapes_;
   int module_ = 0;
@@ -167,7 +194,31 @@ ModelShapes mlp_shapes(const config::Model& m) {
   return shapes.take();
 }
 
+/// Marks what does not train.
+void freeze(const config::Model& model, ModelShapes& shapes) {
+  if (!model.freezes()) return;
+  for (ParameterShape& parameter : shapes.parameters) {
+    const ModuleShape& module = shapes.modules[static_cast<std::size_t>(parameter.module)];
+    const bool of_block = module.kind == ModuleKind::block || module.kind == ModuleKind::linear;
+    parameter.frozen = !of_block || !(parameter.adapter || model.trains_weights(module.index));
+  }
+}
+
 }  // namespace
+
+std::int64_t ModelShapes::trained_count() const {
+  std::int64_t count = 0;
+  for (const ParameterShape& parameter : parameters) count += parameter.frozen ? 0 : parameter.numel();
+  return count;
+}
+
+int ModelShapes::first_trained() const {
+  int first = static_cast<int>(modules.size());
+  for (const ParameterShape& parameter : parameters) {
+    if (!parameter.frozen) first = std::min(first, parameter.module);
+  }
+  return first;
+}
 
 std::int64_t ModelShapes::parameter_count() const {
   std::int64_t count = 0;
@@ -241,8 +292,8 @@ config::Model tensor_part(const config::Model& model, int tensor) {
 }
 
 ModelShapes model_shapes(const config::Model& model, int tensor, int expert) {
-  if (model.kind == config::ModelKind::mlp) return mlp_shapes(model);
-  ModelShapes whole = DecoderShapes(model).shapes();
+  ModelShapes whole = model.kind == config::ModelKind::mlp ? mlp_shapes(model) : DecoderShapes(model).shapes();
+  freeze(model, whole);
   for (ParameterShape& parameter : whole.parameters) {
     if (expert == 1 || !parameter.of_experts) continue;
     parameter.shape.front() /= expert;

@@ -42,6 +42,8 @@ struct ParameterShape {
   /// rows of each of them. Empty: nothing is joined here.
   std::vector<JoinedRows> joined{};
   bool of_experts = false;  ///< dimension 0 counts the experts of a block
+  bool adapter = false;     ///< of model.lora_rank
+  bool frozen = false;      ///< has no gradient
 
   /// Elements of the part.
   std::int64_t numel() const {
@@ -96,6 +98,9 @@ struct ModelShapes {
   std::vector<ParameterShape> parameters;
   std::int64_t parameter_count() const;  ///< of the whole model
   std::int64_t part_count() const;       ///< of one tensor rank
+  std::int64_t trained_count() const;    ///< of those, what is not frozen
+  /// The first module that has a parameter which trains: no gradient goes below it.
+  int first_trained() const;
 };
 
 /// Decoder blocks own, in this order: norm1 [D], wq [H*hd, D], wk [K*hd, D], wv [K*hd, D], wo [D, H*hd],
@@ -109,6 +114,9 @@ struct ModelShapes {
 ///
 /// With model.fused_projections wqkv [(H + 2 K)*hd, D] is in the place of wq, wk and wv, and w_gate_up [2 F, D] in that
 /// of w_gate and w_up: their rows one after another (of experts, each expert's). Initial values are theirs.
+///
+/// With model.lora_rank = r a block has two adapters behind all else for each of its products, in their order: down [r,
+/// in], normal, and up [out, r], zero: at first nothing is added.
 ///
 /// Each of `tensor` ranks has a part, split as in Megatron: rows of embedding, head, wq, wk, wv, w_gate and w_up with
 /// their biases, columns of wo and w_down; all else whole. Each of these sizes must divide.

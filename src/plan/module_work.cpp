@@ -28,6 +28,7 @@ class DecoderWork {
     work.forward = {(2 * width() + positions) * rows(), (2 * width() + positions / 3) * rows(), 2, 1};
     work.backward = {(2 * width() + positions / 3) * rows(), (2 * width() + positions / 3) * rows(), 3, 3};
     work.table_elements = static_cast<double>(m_.vocab + m_.learned_positions) * width();
+    work.has_backward = !m_.freezes();
     return work;
   }
 
@@ -89,12 +90,14 @@ class DecoderWork {
                                     biases + 2 * routing);
     work.backward.eager_kernels = 2 * work.forward.eager_kernels + (m_.bias ? 6 : 0);
     work.backward.fused_kernels = 2 * work.forward.fused_kernels + (m_.bias ? 6 : 0);
+    freeze(layer, work);
     return work;
   }
 
   ModuleWork head() const {
     ModuleWork work = work_of(ModuleKind::head);
     work.products = {{rows_, m_.vocab, m_.width}};
+    work.products.front().trains = !m_.freezes();
     const auto v = static_cast<double>(m_.vocab);
     // Logits to fp32, their log-softmax, and back: 14 and 22 bytes a logit; fused 6 and 6.
     work.forward = {rows() * (2 * stream() + 7 * v), rows() * (2 * stream() + 3 * v), 5, 3};
@@ -120,6 +123,35 @@ class DecoderWork {
     }
   }
 
+  /// What does not train, and the adapters that do. Theirs are elements as in PEFT's LoRA layer: its output times a
+  /// factor and added to the product's, in backward the same factor, and the sum of two gradients of one input.
+  void freeze(std::int64_t layer, ModuleWork& work) const {
+    work.has_backward = layer >= m_.first_trained();
+    for (Product& product : work.products) product.trains = m_.trains_weights(layer);
+    const std::int64_t rank = m_.adapter_rank(layer);
+    if (rank == 0) return;
+    for (std::size_t i = 0; i < work.products.size(); ++i) {
+      Product& product = work.products[i];
+      product.input_trains = static_cast<int>(i) >= work.projections || !m_.input_is_frozen(layer);
+      Product down{product.m, rank, product.k, product.count, product.launches};
+      down.input_trains = product.input_trains;
+      work.adapters.push_back(down);
+      work.adapters.push_back({product.m, product.n, rank, product.count, product.launches});
+      const auto count = static_cast<double>(product.count), m = static_cast<double>(product.m);
+      const double out = count * m * static_cast<double>(product.n);
+      const double in = product.input_trains ? count * m * static_cast<double>(product.k) : 0;
+      const int kernels = static_cast<int>(product.launches);
+      work.forward.eager += 5 * out;
+      work.forward.fused += 3 * out;
+      work.forward.eager_kernels += 2 * kernels;
+      work.forward.fused_kernels += kernels;
+      work.backward.eager += 2 * out + 3 * in;
+      work.backward.fused += 2 * out + 3 * in;
+      work.backward.eager_kernels += 2 * kernels;
+      work.backward.fused_kernels += 2 * kernels;
+    }
+  }
+
   double width() const { return static_cast<double>(m_.width); }
   double stream() const { return width() / token_ranks_; }  // between layers, where ranks may share the tokens
   double rows() const { return static_cast<double>(rows_); }
@@ -139,7 +171,9 @@ std::vector<ModuleWork> mlp_work(const config::Model& m, std::int64_t rows) {
     ModuleWork work = work_of(ModuleKind::linear);
     work.products = {{rows, out, in}};
     work.kept_products = 1;
-    work.input_gradient = i > 0;
+    work.has_backward = i >= m.first_trained();
+    work.products.front().trains = m.trains_weights(i);
+    work.products.front().input_trains = i > m.first_trained();  // nobody wants the gradient of the batch
     const double relu = 2.0 * static_cast<double>(rows * in), bias = 2.0 * static_cast<double>(rows * out);
     work.forward = {relu + bias, relu, 2, 1};
     work.backward = {relu * 1.5 + bias, relu * 1.5 + bias, 2, 2};
@@ -164,22 +198,41 @@ double AttentionWork::flops() const {
   return 4.0 * static_cast<double>(rows) * mean_span() * static_cast<double>(heads * head_dim);
 }
 
+std::vector<Product> Product::backward() const {
+  std::vector<Product> wanted;
+  if (input_trains) wanted.push_back(input_gradient());
+  if (trains) wanted.push_back(weight_gradient());
+  return wanted;
+}
+
+std::vector<Product> ModuleWork::products_of(Pass pass) const {
+  std::vector<Product> all = products;
+  if (pass == Pass::recompute) {
+    all.resize(all.size() - static_cast<std::size_t>(kept_products));
+    for (Product& product : all) product = product.recomputed();
+  }
+  all.insert(all.end(), adapters.begin(), adapters.end() - (pass == Pass::recompute && !adapters.empty() ? 1 : 0));
+  return all;
+}
+
 double ModuleWork::forward_flops() const {
   double flops = attention.flops();
-  for (const Product& product : products) flops += product.flops();
+  for (const Product& product : products_of(Pass::forward)) flops += product.flops();
   return flops;
 }
 
 double ModuleWork::recompute_flops() const {
   double flops = attention.kept ? 0 : attention.flops();
-  for (std::size_t i = 0; i + static_cast<std::size_t>(kept_products) < products.size(); ++i)
-    flops += products[i].recomputed().flops();
+  for (const Product& product : products_of(Pass::recompute)) flops += product.flops();
   return flops;
 }
 
 double ModuleWork::backward_flops() const {
+  if (!has_backward) return 0;
   double flops = 2.5 * attention.flops();
-  for (const Product& product : products) flops += (input_gradient ? 2 : 1) * product.flops();
+  for (const Product& product : products_of(Pass::backward)) {
+    for (const Product& gradient : product.backward()) flops += gradient.flops();
+  }
   return flops;
 }
 

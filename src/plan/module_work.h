@@ -9,13 +9,15 @@
 
 namespace fsdpbench::plan {
 
-/// `count` equal matrix products of a module's forward: [m, k] times [k, n] each. Its backward has two for each:
+/// `count` equal matrix products of a module's forward: [m, k] times [k, n] each. Its backward has up to two for each:
 /// [m, n] times [n, k] for the input's gradient, [n, m] times [m, k] for the weight's.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t count = 1;
   std::int64_t launches = 1;  ///< the products of experts are grouped: so many kernels do them all
   std::int64_t kept = 0;      ///< of `count`: their outputs are kept where the module is recomputed
+  bool trains = true;         ///< the weight's gradient is wanted
+  bool input_trains = true;   ///< the input's gradient is wanted
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(count);
   }
@@ -23,6 +25,8 @@ struct Product {
   Product recomputed() const { return {m, n, k, count - kept, launches - kept}; }
   Product input_gradient() const { return {m, k, n, count, launches}; }
   Product weight_gradient() const { return {n, k, m, count, launches}; }
+  /// Those of the two that are wanted.
+  std::vector<Product> backward() const;
 };
 
 /// Causal attention of one microbatch.
@@ -68,9 +72,11 @@ struct BlockFlops {
 struct ModuleWork {
   ModuleKind kind = ModuleKind::block;
   std::vector<Product> products;
-  int projections = 0;         ///< of the first ones: to queries, keys and values
-  int kept_products = 0;       ///< of the last ones: not needed again when the forward is recomputed
-  bool input_gradient = true;  ///< false: the first module of an mlp, nobody wants the gradient of the batch
+  int projections = 0;    ///< of the first ones: to queries, keys and values
+  int kept_products = 0;  ///< of the last ones: not needed again when the forward is recomputed
+  /// Of model.lora_rank: two for each product, down and up. The last one is not needed again.
+  std::vector<Product> adapters;
+  bool has_backward = true;  ///< false: no gradient comes here, as nothing before trains
   AttentionWork attention;
   Passes forward, backward;
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
@@ -82,6 +88,8 @@ struct ModuleWork {
   double backward_flops() const;
 
   enum class Pass : std::uint8_t { forward, recompute, backward };
+  /// The forward's products that pass `pass` does, or that its own follow from: adapters come last.
+  std::vector<Product> products_of(Pass pass) const;
   /// FLOPs of a block.
   BlockFlops block_flops(Pass pass) const;
   /// What of a pass's arithmetic falls to part `part` of it (module_sizes.h); 1 if it is not in parts (-1).

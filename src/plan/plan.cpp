@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fsdpbench::plan {
@@ -56,6 +57,15 @@ Plan make_plan(const config::RunConfig& config) {
       unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
                                       config.fsdp.shard_threshold, plan.copies_alone, config.fsdp.unit_padding_pct);
       ++plan.with_modules;
+    }
+    unit.gradient_layout = unit.layout;
+    const auto frozen = [&](int p) { return plan.shapes.parameters[static_cast<std::size_t>(p)].frozen; };
+    if (std::ranges::any_of(members.parameters, frozen)) {
+      std::vector<int> trained = members.parameters;
+      std::erase_if(trained, frozen);
+      unit.gradient_layout =
+          make_shard_layout(plan.shapes, trained, config.fsdp.layout, plan.mesh.shard, config.fsdp.shard_threshold,
+                            plan.copies_alone, config.fsdp.unit_padding_pct);
     }
     if (fewer) unit.group_layout.push_back(regroup(unit.layout, plan.groups.size(Group::reshard)));
     unit.stays_gathered =

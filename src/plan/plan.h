@@ -16,6 +16,9 @@ namespace fsdpbench::plan {
 struct Unit {
   UnitMembers members;
   ShardLayout layout;
+  /// Of gradients, and of all that follows from them: `layout` without what is frozen, whose places come last there, so
+  /// that this is the beginning of it. A flat unit trains as a whole, or has no gradients.
+  ShardLayout gradient_layout;
   /// Split into fewer, larger parts between forward and backward (reshard_after_forward = n); empty otherwise.
   std::vector<ShardLayout> group_layout;  // zero or one
 
@@ -32,6 +35,7 @@ struct Unit {
   bool has_sharded() const { return !layout.sharded.empty(); }
   bool has_replicated() const { return !layout.replicated.empty(); }
   bool has_parameters() const { return has_sharded() || has_replicated(); }
+  bool has_gradients() const { return !gradient_layout.sharded.empty() || !gradient_layout.replicated.empty(); }
 };
 
 /// Who owns which bytes. Unit 0 is the root.

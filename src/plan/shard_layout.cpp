@@ -76,7 +76,10 @@ ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>&
   result.layout = layout;
   result.shards = shards;
   result.copied = copied;
-  for (int index : parameters) {
+  std::vector<int> ordered = parameters;
+  std::ranges::stable_partition(ordered,
+                                [&](int index) { return !shapes.parameters[static_cast<std::size_t>(index)].frozen; });
+  for (int index : ordered) {
     const ParameterShape& shape = shapes.parameters[static_cast<std::size_t>(index)];
     ParameterPlacement placement;
     placement.parameter = index;

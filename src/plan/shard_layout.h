@@ -64,10 +64,10 @@ struct ShardLayout {
   std::vector<ShardPiece> replicated_pieces() const;
 };
 
-/// Splits `parameters` (indices into shapes) over `shards` ranks; those of fewer than `replicate_below` elements
-/// stay replicated. `copied`: per_param is copied out even of one shard. `dimension`: which one per_param splits
-/// (FSDP2's Shard(1) for experts where there are more ranks than experts); of another than 0 the placements count rows
-/// of that dimension, and pieces() has the right counts but not the right offsets.
+/// Splits `parameters` (indices into shapes) over `shards` ranks, frozen ones behind all others; those of fewer than
+/// `replicate_below` elements stay replicated. `copied`: per_param is copied out even of one shard. `dimension`: which
+/// one per_param splits (FSDP2's Shard(1) for experts where there are more ranks than experts); of another than 0 the
+/// placements count rows of that dimension, and pieces() has the right counts but not the right offsets.
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
                               int shards, std::int64_t replicate_below, bool copied = false, double padding_pct = 0,
                               int dimension = 0);

@@ -174,14 +174,18 @@ double ComputeCost::update_seconds(double bytes, const Beside& beside) const {
 ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const {
   Kernels kernels;
   const bool backward = pass == Pass::backward;
-  const bool fp8 = fp8_ && work.kind == plan::ModuleKind::block;
-  const std::size_t skipped = pass == Pass::recompute ? static_cast<std::size_t>(work.kept_products) : 0;
-  for (std::size_t i = 0; i + skipped < work.products.size(); ++i) {
-    const plan::Product p = pass == Pass::recompute ? work.products[i].recomputed() : work.products[i];
-    if (p.count == 0) continue;
+  using OfWork = plan::ModuleWork::Pass;
+  const std::vector<plan::Product> products = work.products_of(pass == Pass::recompute ? OfWork::recompute
+                                                               : backward              ? OfWork::backward
+                                                                                       : OfWork::forward);
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const plan::Product& p = products[i];
+    if (p.count == 0) continue;  // all outputs are kept
+    const bool fp8 = fp8_ && work.kind == plan::ModuleKind::block && i < work.products.size();  // not of adapters
     if (!backward) kernels.add(product_seconds(p, fp8, beside), p.launches);
-    if (backward && work.input_gradient) kernels.add(product_seconds(p.input_gradient(), fp8, beside), p.launches);
-    if (backward) kernels.add(product_seconds(p.weight_gradient(), fp8, beside), p.launches);
+    for (const plan::Product& gradient : backward ? p.backward() : std::vector<plan::Product>()) {
+      kernels.add(product_seconds(gradient, fp8, beside), p.launches);
+    }
     // Operands to fp8, once in forward and again, transposed, in backward: read in the compute dtype, written as bytes.
     if (fp8) {
       const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);

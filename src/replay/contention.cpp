@@ -205,13 +205,11 @@ class MeasuredSlowdown {
     const auto add = [](std::vector<Weighted>& pass, const plan::Product& product) {
       pass.push_back({log_shape(product.m, product.n, product.k), product.flops()});
     };
-    for (std::size_t i = 0; i < work.products.size(); ++i) {
-      const plan::Product& product = work.products[i];
-      add(all.forward, product);
-      if (i + static_cast<std::size_t>(work.kept_products) < work.products.size())
-        add(all.recompute, product.recomputed());
-      if (work.input_gradient) add(all.backward, product.input_gradient());
-      add(all.backward, product.weight_gradient());
+    using Pass = plan::ModuleWork::Pass;
+    for (const plan::Product& product : work.products_of(Pass::forward)) add(all.forward, product);
+    for (const plan::Product& product : work.products_of(Pass::recompute)) add(all.recompute, product);
+    for (const plan::Product& product : work.products_of(Pass::backward)) {
+      for (const plan::Product& gradient : product.backward()) add(all.backward, gradient);
     }
     return all;
   }

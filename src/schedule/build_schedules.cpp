@@ -53,6 +53,8 @@ class StepWalk {
   BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0);
   void end_backward();
   void post_backward(int unit, bool last_micro);
+  void complete(int module, bool last_micro);
+  void complete_rest(bool last_micro);
   void optimizer();
   void reduce_those_due(int lag, bool last_micro);
   /// DeepSpeed's hook that frees a module hangs on the gradient of its input: the root's, tokens, has none, so that its
@@ -62,6 +64,8 @@ class StepWalk {
   int unit_of(int module) const { return builder_.plan.unit_of_module[static_cast<std::size_t>(module)]; }
   const plan::Unit& unit(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
   const plan::ModuleSizes& sizes(int module) const { return builder_.sizes[static_cast<std::size_t>(module)]; }
+  /// FSDP1's hooks, which hang on what autograd computes; else FSDP2's.
+  bool hooks_on_views() const { return builder_.policy.fsdp.gradients_after_views; }
   int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
   bool checkpointed(int module) const;
   /// Of what a checkpointed module saves: that which is not recomputed.
@@ -85,6 +89,9 @@ class StepWalk {
   TensorExchanges exchanges_;
 
   bool stays_gathered_ = false;  // survives the step
+  int first_trained_;            // module; those before it have no backward
+  bool freezes_;                 // some parameters have no gradients
+  std::vector<int> pending_;     // frozen units whose backward is over and whose hook comes later
   std::deque<int> unreduced_;    // units whose reductions are put off (fsdp.reduce_lag), oldest first
 
   // Buffers of the current microbatch.
@@ -104,7 +111,9 @@ StepWalk::StepWalk(StepBuilder& builder)
       prefetcher_(builder, gatherer_),
       reducer_(builder),
       updates_(builder),
-      exchanges_(builder) {}
+      exchanges_(builder),
+      first_trained_(builder.plan.shapes.first_trained()),
+      freezes_(std::ranges::any_of(builder.plan.shapes.parameters, &plan::ParameterShape::frozen)) {}
 
 void StepWalk::walk() {
   builder_.begin_step();
@@ -245,31 +254,35 @@ void StepWalk::forward_module(int module) {
   const int u = unit_of(module);
   const plan::ModuleSizes& size = sizes(module);
   const DType dtype = builder_.plan.param_dtype;
-  const bool recomputes = checkpointed(module);
+  // Where no gradient goes nothing is saved, and the input is not wanted again.
+  const bool ends_here = module < first_trained_;
+  const bool recomputes = checkpointed(module) || ends_here;
   const bool last = module + 1 == module_count();
 
-  const BufferId kept = new_activation(BufferRole::saved, dtype, kept_bytes(module), module);
-  const BufferId saved =
-      new_activation(BufferRole::saved, dtype, size.saved_bytes - not_recomputed_bytes(module), module);
+  const std::int64_t kept_bytes = ends_here ? 0 : this->kept_bytes(module);
+  const std::int64_t not_recomputed = ends_here ? 0 : not_recomputed_bytes(module);
+  const BufferId kept = new_activation(BufferRole::saved, dtype, kept_bytes, module);
+  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - not_recomputed, module);
   const BufferId output = new_activation(BufferRole::boundary, dtype, size.output_bytes, module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
   const BufferId exchange = new_exchange(size.forward_parts, module, size.output_bytes);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
 
-  append_pass(OpKind::forward, module, size.forward_parts,
-              Forward{.parameters = parameters.sharded,
-                      .replicated = parameters.replicated,
-                      .experts = experts_parameters(u),
-                      .input = output_before(module),
-                      .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
-                      .batch_targets = last ? targets_ : kNoBuffer,
-                      .saved = saved,
-                      .output = output,
-                      .workspace = workspace,
-                      .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer,
-                      .exchange = exchange},
-              {.allocates = {kept, saved, output, workspace, exchange},
-               .frees = {workspace, exchange, recomputes ? saved : kNoBuffer}});
+  append_pass(
+      OpKind::forward, module, size.forward_parts,
+      Forward{.parameters = parameters.sharded,
+              .replicated = parameters.replicated,
+              .experts = experts_parameters(u),
+              .input = output_before(module),
+              .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
+              .batch_targets = last ? targets_ : kNoBuffer,
+              .saved = saved,
+              .output = output,
+              .workspace = workspace,
+              .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer,
+              .exchange = exchange},
+      {.allocates = {kept, saved, output, workspace, exchange},
+       .frees = {workspace, exchange, recomputes ? saved : kNoBuffer, ends_here ? output_before(module) : kNoBuffer}});
   kept_[static_cast<std::size_t>(module)] = kept;
   saved_[static_cast<std::size_t>(module)] = recomputes ? kNoBuffer : saved;
   boundary_[static_cast<std::size_t>(module)] = output;
@@ -292,17 +305,19 @@ void StepWalk::backward(bool last_micro) {
 
   prefetcher_.begin_backward();
   prefetcher_.enter(kRoot, 0);
-  for (int module = module_count() - 1; module >= 0; --module) {
+  for (int module = module_count() - 1; module >= first_trained_; --module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
     if (u != kRoot && module == members.back()) {
       prefetcher_.enter(u, module);
+      for (const int before : std::exchange(pending_, {})) post_backward(before, last_micro);
       reduce_those_due(builder_.policy.fsdp.reduce_lag, last_micro);
     }
     if (checkpointed(module)) recompute(module);
     backward_module(module);
-    for (int complete : prefetcher_.complete_after(module)) post_backward(complete, last_micro);
+    complete(module, last_micro);
   }
+  if (freezes_) complete_rest(last_micro);
   prefetcher_.end_backward();
   // DeepSpeed's stage 1 goes through its parameters, whatever the order of their gradients.
   if (builder_.policy.fsdp.reduce_bucket > 0) std::ranges::sort(unreduced_);
@@ -310,6 +325,38 @@ void StepWalk::backward(bool last_micro) {
   reducer_.end_backward();
   if (frees_root_last() && reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(kRoot, false);
   if (!last_micro) end_backward();
+}
+
+/// The hooks of units whose backward is over with that of `module`. With frozen parameters:
+///
+/// FSDP2's hook hangs on a unit's inputs; where these need no gradient it comes when all of backward is over. FSDP1's
+/// hangs on a unit's gradient; a frozen unit has another one, on its inputs, which comes behind the hook that gathers
+/// the unit before it, and none where these need no gradient.
+void StepWalk::complete(int module, bool last_micro) {
+  for (const int u : prefetcher_.complete_after(module)) {
+    const bool reached = !unit(u).members.modules.empty() && unit(u).members.modules.front() > first_trained_;
+    if (!freezes_ || (hooks_on_views() ? unit(u).has_gradients() : reached)) post_backward(u, last_micro);
+  }
+  if (!freezes_ || !hooks_on_views()) return;
+  const int u = unit_of(module);
+  if (u != kRoot && module == unit(u).members.modules.front() && !unit(u).has_gradients()) pending_.push_back(u);
+}
+
+void StepWalk::complete_rest(bool last_micro) {
+  if (hooks_on_views()) {
+    for (int module = first_trained_ - 1; module >= 0; --module) {
+      for (const int u : prefetcher_.complete_after(module)) {
+        if (unit(u).has_gradients()) post_backward(u, last_micro);
+      }
+    }
+    if (!reshards_after_backward(builder_.policy, last_micro)) return;
+    for (int u = 0; u < static_cast<int>(builder_.plan.units.size()); ++u) gatherer_.reshard(u, false);
+    return;
+  }
+  for (int u = 0; u < static_cast<int>(builder_.plan.units.size()); ++u) {
+    const std::vector<int>& members = unit(u).members.modules;
+    if (members.empty() || members.front() <= first_trained_) post_backward(u, last_micro);
+  }
 }
 
 /// All but the last `lag` - 1 of the units whose backward is over; 0: all.
@@ -323,6 +370,7 @@ void StepWalk::reduce_those_due(int lag, bool last_micro) {
 // The next microbatch's gathers start after this, too: in PyTorch each forward of the root lets their streams wait.
 void StepWalk::end_backward() {
   if (builder_.policy.fsdp.wait_each_backward) reducer_.wait_for_all();
+  if (builder_.policy.fsdp.wait_each_backward && freezes_) gatherer_.discard_unused();
   builder_.append(OpKind::end_backward, {});
   const EventId ended = builder_.record(EventRole::backward_ended, -1);
   builder_.wait(Lane::copy, ended, WaitReason::limit);
@@ -381,7 +429,7 @@ void StepWalk::backward_module(int module) {
   if (gradients.fresh)
     lifetimes.allocates.insert(lifetimes.allocates.begin(), {gradients.sharded, gradients.replicated});
   if (of_experts.fresh) lifetimes.allocates.push_back(of_experts.sharded);
-  if (first) lifetimes.frees.insert(lifetimes.frees.end(), {d_stream_, inputs_, targets_});
+  if (module == first_trained_) lifetimes.frees.insert(lifetimes.frees.end(), {d_stream_, inputs_, targets_});
   append_pass(OpKind::backward, module, size.backward_parts, work, std::move(lifetimes));
 }
 
@@ -391,7 +439,11 @@ void StepWalk::post_backward(int u, bool last_micro) {
   // A bucket takes gradients over as they become complete, which is before the unit's hook frees its parameters.
   if (fsdp.reduce_bucket > 0 && fsdp.reduce_lag == 0) reducer_.reduce(u, last_micro);
   const bool later = u == kRoot && frees_root_last();
-  if (!later && reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(u, false);
+  // What a prefetch brought below the first unit that trains nobody has waited for: it is dropped with the rest.
+  const bool unused = freezes_ && !gatherer_.is_whole(u);
+  if (!later && reshards_after_backward(builder_.policy, last_micro)) {
+    unused ? gatherer_.reshard_group_shard(u) : gatherer_.reshard(u, false);
+  }
   prefetcher_.leave_backward(u);
   if (fsdp.reduce_lag > 0) {
     unreduced_.push_back(u);

@@ -102,18 +102,39 @@ std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& pl
   return gathers;
 }
 
+namespace {
+
+/// The first unit that a backward gathers again. Below the first unit that trains only prefetches bring any, which go
+/// by the order of forward alone (FSDP2).
+int first_regathered(const Policy& policy, const plan::Plan& plan) {
+  using Mode = config::Prefetch::Mode;
+  const int first = plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())];
+  const config::Prefetch& prefetch = policy.fsdp.backward_prefetch;
+  if (policy.fsdp.gradients_after_views) return first;
+  if (prefetch.mode == Mode::pre) return first - 1;
+  return prefetch.mode == Mode::explicit_ ? first - prefetch.depth : first;
+}
+
+}  // namespace
+
 plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
   plan::Regathers result;
   const std::vector<int> gathers = gathers_a_microbatch(policy, plan);
   std::ranges::transform(gathers, std::back_inserter(result.for_backward), [](int n) { return n > 1; });
+  const int first = first_regathered(policy, plan);
+  for (int u = plan::Plan::kRoot + 1; u < std::min(first, plan.with_modules); ++u) {
+    result.for_backward[static_cast<std::size_t>(u)] = false;
+  }
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     if (const int of = plan.units[u].members.experts_of; of >= 0) {
       result.for_backward[u] = result.for_backward[static_cast<std::size_t>(of)];
     }
   }
   const int last = plan.with_modules - 1;
-  if (policy.accumulate > 1 && last > plan::Plan::kRoot + 1 && prefetches_across_microbatches(policy, plan) &&
-      !plan.units[static_cast<std::size_t>(last)].stays_gathered) {
+  const bool reaches_first_unit =
+      plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())] <= plan::Plan::kRoot + 1;
+  if (policy.accumulate > 1 && last > plan::Plan::kRoot + 1 && reaches_first_unit &&
+      prefetches_across_microbatches(policy, plan) && !plan.units[static_cast<std::size_t>(last)].stays_gathered) {
     result.left_over = last;
   }
   return result;

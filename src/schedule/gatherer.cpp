@@ -380,6 +380,18 @@ void Gatherer::reshard(int unit, bool keep_group) {
   s = after;
 }
 
+void Gatherer::reshard_group_shard(int unit) {
+  State& s = state(unit);
+  if (s.group_shard == kNoBuffer || builder_.policy.fsdp.keep_group_shard) return;
+  const bool copied = !quantized_ && !unit_of(unit).layout.views();  // of which only the copy reads it
+  if (s.issued) {
+    builder_.wait(Lane::compute, copied ? builder_.event(EventRole::copied_in, unit) : s.ready, WaitReason::reuse);
+  }
+  builder_.append(OpKind::reshard, {.lane = Lane::compute, .unit = unit}, {},
+                  {.frees = {std::exchange(s.group_shard, kNoBuffer)}});
+  builder_.record(EventRole::freed, unit);
+}
+
 void Gatherer::discard_unused() {
   for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
     State& s = state(u);

@@ -70,6 +70,10 @@ class Gatherer {
   void wait_for_unshard(int unit);
   /// Frees the parameters after the compute lane's last op. `keep_group`: keep a part for the group gather.
   void reshard(int unit, bool keep_group);
+  /// Frees the part kept for the group gather, whether or not that gather was issued: nobody waits for it any more.
+  void reshard_group_shard(int unit);
+  /// What was gathered of it has been waited for.
+  bool is_whole(int unit) const { return states_[static_cast<std::size_t>(unit)].waited; }
   /// Frees what was gathered and never waited for. The step's backward is over.
   void discard_unused();
   /// Frees an all-gather output that is still held when the forward ends.

@@ -7,7 +7,7 @@ void GradientExchange::append(const Gradients& gradients) {
   const plan::Groups& groups = builder_.plan.groups;
   const int within = groups.size(Group::reduce_within), across = groups.size(Group::reduce_across);
   const Quantization format = builder_.policy.fsdp.reduce_quantization;
-  const std::int64_t count = builder_.plan.units[static_cast<std::size_t>(unit)].layout.shard_numel;
+  const std::int64_t count = builder_.plan.units[static_cast<std::size_t>(unit)].gradient_layout.shard_numel;
   const std::int64_t part = format.bytes(count);
 
   BufferId message = new_message(unit, part * within * across);

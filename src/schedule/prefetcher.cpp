@@ -142,7 +142,13 @@ void Prefetcher::unshard_for_backward(int u) {
 void Prefetcher::prefetch_before(int u, int depth) {
   // Post-forward order: 1, 2, …, n, root. What comes before the root is the last unit.
   const int from = u == kRoot ? with_modules() : u;
-  for (int target = from - 1; target > kRoot && target >= from - depth; --target) {
+  // Below the first unit that trains no hook asks for parameters. FSDP1 knows it, since outputs there need no gradient;
+  // FSDP2 goes by the order of forward alone.
+  const plan::Plan& plan = builder_.plan;
+  const int first = builder_.policy.fsdp.gradients_after_views
+                        ? plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())]
+                        : kRoot;
+  for (int target = from - 1; target > kRoot && target >= std::max(first, from - depth); --target) {
     if (!used_in_backward_[static_cast<std::size_t>(target)]) unshard_for_backward(target);
   }
 }

@@ -85,6 +85,9 @@ void Reducer::add_to(BufferId& sum, Flow& flow, OpKind kind, BufferRole role, fl
 void Reducer::reduce(int unit, bool last_micro) {
   builder_.append(OpKind::post_backward, {.unit = unit});
   const EventId backward_done = builder_.record(EventRole::backward_done, unit);
+  // FSDP2 waits for earlier reductions before it looks whether a unit has gradients.
+  const bool only_adds_up = builder_.policy.accumulate_mode == AccumulateMode::no_sync && !last_micro;
+  if (!builder_.plan.units[static_cast<std::size_t>(unit)].has_gradients() && !only_adds_up) inputs_.make_room(true);
   for (bool replicated : {false, true}) {
     State& s = state(unit, replicated);
     if (s.unsharded == kNoBuffer) continue;

@@ -44,7 +44,7 @@ class Reducer {
     bool fresh = false;  ///< made just now: the op must allocate them
   };
   Gradients gradients(int unit);
-  /// The unit's backward is complete: reduce, or only add up (accumulate_mode).
+  /// The unit's backward is complete: reduce, or only add up (accumulate_mode). Of a frozen unit there is nothing.
   void reduce(int unit, bool last_micro);
   /// Backward is over: what waits in a bucket is reduced. With fsdp.reductions_in_flight the host waits for it.
   void end_backward();
@@ -95,7 +95,9 @@ class Reducer {
   const State& state(int unit, bool replicated) const {
     return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)];
   }
-  const plan::ShardLayout& layout(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)].layout; }
+  const plan::ShardLayout& layout(int unit) const {
+    return builder_.plan.units[static_cast<std::size_t>(unit)].gradient_layout;
+  }
   std::int64_t numel(int unit, bool replicated) const {
     return replicated ? layout(unit).replicated_numel : layout(unit).unsharded_numel;
   }

@@ -38,10 +38,13 @@ void StepBuilder::add_persistent_buffers() {
       add(BufferRole::replicated_parameters, plan.param_dtype, layout.replicated_numel * size_of(plan.param_dtype), u);
     }
     if (adamw) {
-      add(BufferRole::first_moment, DType::f32, shard, u, space);
-      add(BufferRole::second_moment, DType::f32, shard, u, space);
-      add(BufferRole::first_moment_replicated, DType::f32, replicated, u);
-      add(BufferRole::second_moment_replicated, DType::f32, replicated, u);
+      const plan::ShardLayout& trained = plan.units[static_cast<std::size_t>(u)].gradient_layout;
+      for (const BufferRole moment : {BufferRole::first_moment, BufferRole::second_moment}) {
+        add(moment, DType::f32, trained.shard_numel * 4, u, space);
+      }
+      for (const BufferRole moment : {BufferRole::first_moment_replicated, BufferRole::second_moment_replicated}) {
+        add(moment, DType::f32, trained.replicated_numel * 4, u);
+      }
     }
     if (plan.units[static_cast<std::size_t>(u)].stays_gathered) {
       add(BufferRole::unsharded, plan.param_dtype, layout.unsharded_numel * size_of(plan.param_dtype), u);

@@ -450,6 +450,30 @@ TEST(Validate, OffloadNeedsHostMemoryAndAWayThere) {
   EXPECT_THAT(check([&](RunConfig& c) { simulated(c), c.emulate.pcie_gb_per_s = 50; }).notes, IsEmpty());
 }
 
+TEST(Validate, FrozenParametersGoWithWhatPyTorchRecorded) {
+  const auto frozen = [](const std::function<void(RunConfig&)>& change) {
+    return error([&](RunConfig& c) {
+      c.model.layers = 3;
+      c.model.trainable = {Trainable::Mode::blocks, 1, 2};
+      change(c);
+    });
+  };
+  EXPECT_THAT(check([](RunConfig& c) { c.model.trainable = {Trainable::Mode::blocks, 1, 1}; }).notes, IsEmpty());
+  EXPECT_THAT(frozen([](RunConfig& c) { c.model.trainable.last = 3; }),
+              HasSubstr("model.trainable = \"blocks:1-3\" names a block that is not there; expected up to 2."));
+  EXPECT_THAT(frozen([](RunConfig& c) {
+                c.fsdp.backward_prefetch = {Prefetch::Mode::ahead, 2};
+              }),
+              HasSubstr("model.trainable freezes parameters, which does not go with fsdp.backward_prefetch = "
+                        "\"ahead:2\"; expected"));
+  EXPECT_THAT(frozen([](RunConfig& c) { c.checkpoint.folder = "saved"; }), HasSubstr("checkpoint.folder = \"saved\""));
+  EXPECT_THAT(frozen([](RunConfig& c) {
+                c.model.lora_rank = 4;
+                c.fsdp.layout = Layout::flat;
+              }),
+              HasSubstr("model.lora_rank freezes parts of a unit, which needs fsdp.layout = \"per_param\""));
+}
+
 TEST(Validate, QuantisedNumbersNeedSomebodyToSendThem) {
   const auto validated = [](const RunConfig& c) { return check([&](RunConfig& checked) { checked = c; }).notes; };
   const auto refusal = [](const RunConfig& c) { return error([&](RunConfig& checked) { checked = c; }); };

@@ -74,6 +74,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("ahead:3"),
                                       std::string("explicit:3"),
                                       std::string("blocks:3"),
+                                      std::string("blocks:1-2"),
                                       std::string("int8:96"),
                                       std::string("int4:2048"),
                                       std::string("fp8:128"),

@@ -171,6 +171,14 @@ TEST(Export, EveryKeyHasARuleInEverySystem) {
   }
 }
 
+TEST(Export, TheHeadSaysWhichParametersTheModelMustTrain) {
+  config::RunConfig config;
+  config.model.lora_rank = 16;
+  config.model.lora_alpha = 32;
+  EXPECT_NE(all_text(exported(find_export_target("pytorch-fsdp2"), config)).find("LoraConfig(r=16, lora_alpha=32"),
+            std::string::npos);
+}
+
 TEST(Export, EveryRuleIsOfAKeyAndStandsOnce) {
   std::set<std::string> keys;
   for (const config::Field* field : exported_fields()) keys.insert(field->name());

@@ -17,8 +17,8 @@ constexpr double kLossTolerance = 3e-6;       // relative
 constexpr double kParameterTolerance = 1e-5;  // absolute, see tests/golden/README.md
 
 TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
-  for (bool tied : {false, true}) {
-    const testing::GoldenDecoder golden(tied);
+  for (const char* name : {"decoder_tied", "decoder_untied", "decoder_lora"}) {
+    const testing::GoldenDecoder golden{std::string(name)};
     for (const auto& [ranks, strategy] : {std::pair{1, Strategy::no_shard},
                                           {2, Strategy::full_shard},
                                           {4, Strategy::shard_grad_op},

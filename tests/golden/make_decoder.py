@@ -1,6 +1,6 @@
 """Exports a small Llama-style decoder trained for three AdamW steps in plain PyTorch, fp32 on CPU: initial parameters,
 tokens, the loss of each step, every gradient of step 1 and the parameters after the last step. Once with a tied head,
-once without, and once with routed experts, for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
+once without, once with routed experts and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
 
     python make_decoder.py        (needs torch and numpy; see README.md)
 """
@@ -18,8 +18,21 @@ EXPERTS = MODEL | dict(
     layers=2, ffn_width=24, experts=6, active_experts=2, router_score="softmax", router_normalize=True,
     router_aux_loss=0.05,
 )
-BATCH, SEQ, STEPS, EXPERTS_STEPS = 8, 17, 3, 8
+LORA = MODEL | dict(lora_rank=3, lora_alpha=6.0, trainable="blocks:1-2")
+BATCH, SEQ, STEPS, MORE_STEPS = 8, 17, 3, 8
 ADAMW = dict(learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.1)
+
+
+def adapted(model):
+    """The blocks that have adapters."""
+    if "lora_rank" not in model:
+        return range(0)
+    first, last = model["trainable"].split(":")[1].split("-")
+    return range(int(first), int(last) + 1)
+
+
+def trains(model, name):
+    return "lora_rank" not in model or ".lora_" in name
 
 
 def parameter_shapes(model, tied):
@@ -30,14 +43,16 @@ def parameter_shapes(model, tied):
     e = (model["experts"],) if "experts" in model else ()
     router = dict(router=(*e, d)) if e else {}
     for i in range(model["layers"]):
-        shapes |= {
-            f"blocks.{i}.{name}": shape
-            for name, shape in (
-                dict(norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,))
-                | router
-                | dict(w_gate=(*e, f, d), w_up=(*e, f, d), w_down=(*e, d, f))
-            ).items()
-        }
+        of_block = (
+            dict(norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,))
+            | router
+            | dict(w_gate=(*e, f, d), w_up=(*e, f, d), w_down=(*e, d, f))
+        )
+        if i in adapted(model):
+            rank = model["lora_rank"]
+            for name, shape in [(n, s) for n, s in of_block.items() if n.startswith("w")]:
+                of_block |= {f"{name}.lora_down": (rank, shape[1]), f"{name}.lora_up": (shape[0], rank)}
+        shapes |= {f"blocks.{i}.{name}": shape for name, shape in of_block.items()}
     shapes["head.norm"] = (d,)
     if not tied:
         shapes["head.weight"] = (v, d)
@@ -85,19 +100,27 @@ def loss_of(model, p, tokens, targets):
     x = p["embedding.weight"][tokens]
     for i in range(model["layers"]):
         w = lambda name: p[f"blocks.{i}.{name}"]
+
+        def product(x, name):
+            y = x @ w(name).T
+            if i in adapted(model):  # as PEFT's LoRA layer
+                scaling = model["lora_alpha"] / model["lora_rank"]
+                y = y + x @ w(f"{name}.lora_down").T @ w(f"{name}.lora_up").T * scaling
+            return y
+
         n1 = rms_norm(x, w("norm1"))
-        q, k = rotary(split(n1 @ w("wq").T, heads)), rotary(split(n1 @ w("wk").T, kv_heads))
-        v = split(n1 @ w("wv").T, kv_heads)
+        q, k = rotary(split(product(n1, "wq"), heads)), rotary(split(product(n1, "wk"), kv_heads))
+        v = split(product(n1, "wv"), kv_heads)
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, seq, -1)
-        h = x + a @ w("wo").T
+        h = x + product(a, "wo")
         n2 = rms_norm(h, w("norm2"))
         if "experts" in model:
             y, of_block = experts_of(model, n2.reshape(batch * seq, -1), w)
             x = h + y.view_as(h)
             balance = balance + of_block / model["layers"]
         else:
-            x = h + (F.silu(n2 @ w("w_gate").T) * (n2 @ w("w_up").T)) @ w("w_down").T
+            x = h + product(F.silu(product(n2, "w_gate")) * product(n2, "w_up"), "w_down")
     logits = rms_norm(x, p["head.norm"]) @ p.get("head.weight", p["embedding.weight"]).T
     loss = F.cross_entropy(logits.reshape(batch * seq, -1), targets.reshape(-1))
     return loss, loss + model.get("router_aux_loss", 0.0) * balance
@@ -113,9 +136,9 @@ def initial_parameters(model, tied):
 
 
 def train(model, initial, tokens, dtype):
-    p = {name: value.to(dtype, copy=True).requires_grad_() for name, value in initial.items()}
+    p = {name: value.to(dtype, copy=True).requires_grad_(trains(model, name)) for name, value in initial.items()}
     optimizer = torch.optim.AdamW(
-        p.values(), lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"],
+        [value for value in p.values() if value.requires_grad], lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"],
         weight_decay=ADAMW["weight_decay"], foreach=False,
     )
     losses, first_gradients = [], {}
@@ -125,7 +148,7 @@ def train(model, initial, tokens, dtype):
         trained.backward()
         losses.append(loss.item())
         if step == 0:
-            first_gradients = {name: value.grad.clone() for name, value in p.items()}
+            first_gradients = {name: value.grad.clone() for name, value in p.items() if value.requires_grad}
         optimizer.step()
     return losses, first_gradients, {name: value.detach() for name, value in p.items()}
 
@@ -136,7 +159,8 @@ def main():
     for name, model, tied, steps in (
         ("decoder_tied", MODEL, True, STEPS),
         ("decoder_untied", MODEL, False, STEPS),
-        ("decoder_experts", EXPERTS, False, EXPERTS_STEPS),
+        ("decoder_experts", EXPERTS, False, MORE_STEPS),
+        ("decoder_lora", LORA, False, MORE_STEPS),
     ):
         initial = initial_parameters(model, tied)
         tokens = torch.randint(model["vocab"], (steps, BATCH, SEQ + 1), generator=torch.Generator().manual_seed(2))
@@ -160,7 +184,7 @@ def main():
 
         relative = lambda a, b: ((a.double() - b).abs().max() / b.abs().max()).item()
         print("  float32 against float64: loss", max(abs(a / b - 1) for a, b in zip(losses, exact_losses)),
-              "gradients (of the tensor's largest)", max(relative(gradients[n], exact_gradients[n]) for n in initial),
+              "gradients (of the tensor's largest)", max(relative(gradients[n], exact_gradients[n]) for n in gradients),
               "final parameters (absolute)", max((final[n].double() - exact_final[n]).abs().max().item() for n in initial))
 
 

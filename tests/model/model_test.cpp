@@ -134,11 +134,15 @@ TEST(ModelSizes, OfADecoderByHand) {
 }
 
 /// What the kernels are asked for, not what a formula says; no memory is touched.
-double counted(const model::Model& model, int module, bool backward, bool recompute) {
+double counted(const config::Model& config, const model::Model& model, int module, bool backward, bool recompute) {
   backend::cpu::EmulatedKernels kernels(1e9);  // a FLOP a nanosecond
   std::byte any{};
-  const std::vector<const std::byte*> parameters(16, &any);
-  const std::vector<std::byte*> gradients(16, &any);
+  const std::vector<const std::byte*> parameters(32, &any);
+  const plan::ModelShapes shapes = plan::model_shapes(config);
+  std::vector<std::byte*> gradients;
+  for (const int p : shapes.modules[static_cast<std::size_t>(module)].parameters) {
+    gradients.push_back(shapes.parameters[static_cast<std::size_t>(p)].frozen ? nullptr : &any);
+  }
   model::ModuleCall call;
   call.parameters = parameters;
   call.gradients = gradients;
@@ -148,16 +152,25 @@ double counted(const model::Model& model, int module, bool backward, bool recomp
 }
 
 TEST(ModelSizes, FlopsAreWhatTheKernelsAreAskedFor) {
-  for (const config::Model& config : models()) {
+  std::vector<config::Model> all = models();
+  for (const config::Model& whole : {small_decoder(3, false), fused(small_decoder(3, true))}) {
+    for (const auto& [first, last] : {std::pair{0, 2}, {1, 1}}) all.push_back(with_adapters(whole, first, last));
+    all.push_back(whole);
+    all.back().trainable = {config::Trainable::Mode::blocks, 1, 1};
+  }
+  all.push_back(small_mlp(3));
+  all.back().trainable = {config::Trainable::Mode::blocks, 1, 1};
+  for (const config::Model& config : all) {
     const auto model = model::make_model(config, plan::model_shapes(config), batch_of(config, DType::f32));
     const auto sizes = model->sizes();
     for (int m = 0; m < static_cast<int>(sizes.size()); ++m) {
       const plan::ModuleSizes& s = sizes[static_cast<std::size_t>(m)];
-      EXPECT_EQ(counted(*model, m, false, false), s.forward_flops) << m;
-      EXPECT_EQ(counted(*model, m, true, false), s.backward_flops) << m;
+      EXPECT_EQ(counted(config, *model, m, false, false), s.forward_flops) << m;
+      const bool reached = m >= plan::model_shapes(config).first_trained();  // else it has no backward
+      EXPECT_EQ(reached ? counted(config, *model, m, true, false) : 0, s.backward_flops) << m;
       const bool layer = m > 0 && m + 1 < static_cast<int>(sizes.size());
       if (!layer) continue;
-      EXPECT_EQ(counted(*model, m, false, true), s.recompute_flops) << m;
+      EXPECT_EQ(counted(config, *model, m, false, true), s.recompute_flops) << m;
     }
   }
 }

@@ -11,6 +11,7 @@ namespace {
 
 using testing::fused;
 using testing::small_decoder;
+using testing::with_adapters;
 using testing::with_experts;
 
 void expect_equal(const std::vector<plan::ModulePart>& a, const std::vector<plan::ModulePart>& b) {
@@ -43,12 +44,13 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   wide.ffn_width = 352;
   const config::Model narrow = small_decoder(2, true);
   for (const config::Model& model :
-       {narrow, wide, fused(narrow), fused(wide), with_experts(narrow), fused(with_experts(wide))}) {
+       {narrow, wide, fused(narrow), fused(wide), with_experts(narrow), fused(with_experts(wide)),
+        with_adapters(wide, 0, 1), with_adapters(fused(wide), 1, 2)}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
       for (const model::TensorSplit split :
            {model::TensorSplit{}, model::TensorSplit{2}, model::TensorSplit{2, true}}) {
-        if (model.experts > 0 && split.ranks > 1) continue;
+        if ((model.experts > 0 || model.freezes()) && split.ranks > 1) continue;
         const config::Model part = plan::tensor_part(model, split.ranks);
         const auto outline = model::Outline(part, batch, split).sizes(),
                    decoder = model::Decoder(part, batch, split).sizes();

@@ -62,15 +62,38 @@ class BackwardMark(torch.autograd.Function):
 
 
 class Block(nn.Module):
-    def __init__(self, name, log):
+    def __init__(self, name, log, rank=0):
         super().__init__()
         self.map = nn.Linear(WIDTH, WIDTH)
+        self.adapters = None
+        if rank > 0:
+            self.adapters = nn.Sequential(nn.Linear(WIDTH, rank, bias=False), nn.Linear(rank, WIDTH, bias=False))
         self.name, self.log = name, log
 
     def forward(self, x):
         recomputes = torch._C._current_graph_task_id() != -1
         self.log(("X" if recomputes else "F") + self.name)
-        return BackwardMark.apply(torch.tanh(self.map(x)), self.name, self.log)
+        y = self.map(x) if self.adapters is None else self.map(x) + self.adapters(x)
+        return BackwardMark.apply(torch.tanh(y), self.name, self.log)
+
+
+def trained_blocks(keys):
+    """Those of which something trains."""
+    trainable = keys.get("model.trainable", "all")
+    if trainable == "all":
+        return range(keys["model.layers"])
+    first, last = trainable.split(":")[1].split("-")
+    return range(int(first), int(last) + 1)
+
+
+def freeze(model, blocks, keys):
+    """Leaves only those parameters trainable that the keys want to be."""
+    rank, trained = keys.get("model.lora_rank", 0), trained_blocks(keys)
+    if rank == 0 and keys.get("model.trainable", "all") == "all":
+        return
+    model.requires_grad_(False)
+    for i in trained:
+        (blocks[i].adapters if rank > 0 else blocks[i]).requires_grad_(True)
 
 
 class Model(nn.Module):
@@ -78,7 +101,8 @@ class Model(nn.Module):
         super().__init__()
         self.log = log
         self.decoder = keys.get("model.kind", "decoder") == "decoder"
-        blocks = [Block(str(i), log) for i in range(keys["model.layers"])]
+        rank, trained = keys.get("model.lora_rank", 0), trained_blocks(keys)
+        bare = blocks = [Block(str(i), log, rank if i in trained else 0) for i in range(keys["model.layers"])]
         if keys.get("fsdp.activation_checkpointing"):
             blocks = [checkpoint_wrapper(block, CheckpointImpl.NO_REENTRANT) for block in blocks]
         wrap = keys.get("fsdp.wrap", "block")
@@ -88,6 +112,7 @@ class Model(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, WIDTH) if self.decoder else None
         self.blocks = nn.ModuleList(blocks)
         self.head = nn.Linear(WIDTH, VOCABULARY) if self.decoder else None
+        freeze(self, bare, keys)
 
     def forward(self, batch):
         x = batch

@@ -172,19 +172,77 @@ def drawn_case(generator):
     return case(system, generator.choice((2, 3, 4, 5, 7)), ranks=shard * replicate, **keys)
 
 
+def frozen_fsdp1():
+    """Units that train or do not, as a whole. (One that mixes has gradients of the size of the whole unit.)"""
+    for strategy, backward, forward, blocks in itertools.product(
+            ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard"), ("pre", "post", "none"), ("implicit", 1),
+            ("0-0", "1-2", "3-3")):
+        if strategy in ("no_shard", "hybrid_shard") and (backward == "post" or blocks == "3-3"):
+            continue
+        yield case("fsdp1", 4, fsdp__strategy=strategy, fsdp__backward_prefetch=backward, model__trainable=f"blocks:{blocks}",
+                   fsdp__forward_prefetch=forward, **meshes(strategy))
+    for mode, blocks in itertools.product(("reduce_each", "no_sync"), ("0-1", "2-2")):
+        yield case("fsdp1", 3, train__accumulate=2, train__accumulate_mode=mode, model__trainable=f"blocks:{blocks}")
+    for kind, checkpointing in (("mlp", None), ("decoder", True)):
+        for blocks in ("0-1", "1-2", "2-2"):
+            keys = {"fsdp__activation_checkpointing": True} if checkpointing else {}
+            yield case("fsdp1", 3, model__kind=kind, model__trainable=f"blocks:{blocks}", **keys)
+
+
+def frozen_fsdp2():
+    """Adapters in every block or in some, and blocks that train or do not as a whole."""
+    prefetches = ({}, {"fsdp__forward_prefetch": 1}, {"fsdp__forward_prefetch": 2}, {"fsdp__backward_prefetch": 1},
+                  {"fsdp__backward_prefetch": 2}, {"fsdp__forward_prefetch": 2, "fsdp__backward_prefetch": 2})
+    trained = ({"model__lora_rank": 2}, {"model__lora_rank": 2, "model__trainable": "blocks:1-2"},
+               {"model__trainable": "blocks:0-1"}, {"model__trainable": "blocks:2-3"})
+    for keys, reshard, prefetch in itertools.product(trained, ("auto", True, False), prefetches):
+        yield case("fsdp2", 4, fsdp__reshard_after_forward=reshard, **keys, **prefetch)
+    for keys in trained:
+        for strategy in ("shard_grad_op", "hybrid_shard", "hybrid_shard_grad_op"):
+            yield case("fsdp2", 4, fsdp__strategy=strategy, **keys, **meshes(strategy))
+        for buffers, separate in ((2, False), (1, True), (3, True)):
+            yield case("fsdp2", 5, fsdp__reduce_scatter_buffers=buffers, fsdp__separate_reduce_scatter_comm=separate,
+                       **keys)
+        for mode, kept in itertools.product(("reduce_each", "no_sync"), (False, True)):
+            yield case("fsdp2", 4, train__accumulate=2, train__accumulate_mode=mode,
+                       fsdp__reshard_after_backward=not kept, **keys)
+        yield case("fsdp2", 4, fsdp__strategy="hybrid_shard", train__accumulate=2, **meshes("hybrid_shard"),
+                   train__accumulate_mode="reduce_scatter_only", **keys)
+        for reshard in ("auto", True, False):
+            yield case("fsdp2", 4, fsdp__activation_checkpointing=True, fsdp__reshard_after_forward=reshard, **keys)
+        yield case("fsdp2", 4, ranks=4, fsdp__reshard_after_forward=2, **keys)
+        yield case("fsdp2", 4, ranks=1, **keys)
+        for wrap in ("blocks:2", "blocks:3", "model"):
+            yield case("fsdp2", 4, fsdp__wrap=wrap, **keys)
+        for param, reduce in (("bf16", "bf16"), ("bf16", "f32")):
+            yield case("fsdp2", 4, fsdp__param_dtype=param, fsdp__reduce_dtype=reduce, **keys)
+    for blocks, reshard in itertools.product(("0-1", "1-2", "2-2"), ("auto", True, False)):
+        yield case("fsdp2", 3, model__kind="mlp", model__trainable=f"blocks:{blocks}",
+                   fsdp__reshard_after_forward=reshard)
+
+
 def drawn():
     generator = random.Random(SEED)
     return [drawn_case(generator) for _ in range(DRAWN)]
 
 
-def cases():
-    """All of them, each once."""
+def each_once(*families):
     seen = []
-    for keys in itertools.chain(fsdp1(), fsdp2(), drawn()):
+    for keys in itertools.chain(*families):
         if keys not in seen:
             seen.append(keys)
     return seen
 
 
+def cases():
+    """All in which every parameter trains, each once."""
+    return each_once(fsdp1(), fsdp2(), drawn())
+
+
+def frozen_cases():
+    """All in which some parameters are frozen, each once."""
+    return each_once(frozen_fsdp1(), frozen_fsdp2())
+
+
 if __name__ == "__main__":
-    print(len(cases()), "configurations")
+    print(len(cases()), "configurations, and with frozen parameters", len(frozen_cases()))

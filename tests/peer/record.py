@@ -332,15 +332,18 @@ def check(path, cases, record, system):
 def main():
     parser = argparse.ArgumentParser(description="What PyTorch's FSDP does, in order.")
     parser.add_argument("folder")
-    parser.add_argument("--check", type=int, metavar="N", help="compare each Nth configuration with what is stored")
+    parser.add_argument("--check", type=int, metavar="N",
+                        help="compare each Nth configuration with what is stored; of those with frozen parameters each 4Nth")
     arguments = parser.parse_args()
-    path = os.path.join(arguments.folder, f"schedules-{VERSION}.json")
-    if arguments.check:
-        return check(path, grid.cases()[::arguments.check], record, f"PyTorch {VERSION}")
-    cases = grid.cases()
-    write(path, record(cases))
-    print(f"{len(cases)} configurations on PyTorch {VERSION}: {path}")
-    return 0
+    status = 0
+    for name, cases, apart in (("schedules", grid.cases(), 1), ("schedules-frozen", grid.frozen_cases(), 4)):
+        path = os.path.join(arguments.folder, f"{name}-{VERSION}.json")
+        if arguments.check:
+            status = max(status, check(path, cases[::apart * arguments.check], record, f"PyTorch {VERSION}"))
+            continue
+        write(path, record(cases))
+        print(f"{len(cases)} configurations on PyTorch {VERSION}: {path}")
+    return status
 
 
 if __name__ == "__main__":

@@ -52,6 +52,27 @@ TEST(MemoryEstimate, OneBillionParametersInFp32WithAdam) {
   EXPECT_DOUBLE_EQ(states(memory_with_fsdp(plan, c)), 2e9);  // 87.5 % less
 }
 
+/// One adapter per product, by hand: rank 16 beside w [out, in] is 16 (in + out) elements.
+TEST(MemoryEstimate, AdaptersAloneHaveGradientsAndMoments) {
+  Model m = llama3_70b();
+  m.layers = 32, m.width = 4096, m.heads = 32, m.ffn_width = 14336;  // llama3-8b
+  const RunConfig whole = sharded(m, 8);
+  m.lora_rank = 16;
+  const RunConfig adapters = sharded(m, 8);
+  const double trained = 32.0 * 16 * (2 * 8192 + 2 * (4096 + 1024) + 3 * (4096 + 14336));
+  const Plan plan = make_plan(adapters);
+  EXPECT_DOUBLE_EQ(static_cast<double>(plan.shapes.trained_count()), trained);
+  const MemoryEstimate e = memory_with_fsdp(plan, adapters), all = memory_with_fsdp(make_plan(whole), whole);
+  EXPECT_DOUBLE_EQ(e.optimizer, 8 * trained / 8);
+  EXPECT_DOUBLE_EQ(e.gradients, 4 * trained / 8);
+  EXPECT_DOUBLE_EQ(e.parameters, all.parameters + 4 * trained / 8);
+  // Only adapters are reduced; all is gathered.
+  const Regathers none{std::vector<bool>(plan.units.size()), -1};
+  const CommunicationVolume sent = communication_volume(plan, adapters, none);
+  EXPECT_DOUBLE_EQ(sent.reduce_scatter, 4 * trained * 7 / 8);
+  EXPECT_DOUBLE_EQ(sent.all_gather, 4 * static_cast<double>(plan.shapes.parameter_count()) * 7 / 8);
+}
+
 TEST(MemoryEstimate, OffloadLeavesTheDeviceAShardOnItsWayOrOneInTheComputeDtype) {
   RunConfig c = sharded(llama3_70b(), 64);
   c.fsdp.param_dtype = DType::bf16;

@@ -36,6 +36,31 @@ TEST(ModuleWork, EveryTokenVisitsItsExpertsAndNoOthers) {
   EXPECT_DOUBLE_EQ(flops(model), flops(dense) + 4 * router);
 }
 
+/// Forward F, input gradients F, weight gradients F: what is frozen saves the last, and what lies below all that trains
+/// has no backward. The first block with adapters does not want the gradient of its input.
+TEST(ModuleWork, FrozenProductsHaveNoWeightGradients) {
+  config::Model whole, frozen;
+  frozen.trainable = {config::Trainable::Mode::blocks, 1, 1};
+  frozen.layers = whole.layers = 3;
+  const auto all = module_work(whole, 2, 64), some = module_work(frozen, 2, 64);
+  const double attention = all[1].attention.flops(), products = all[1].forward_flops() - attention;
+  EXPECT_DOUBLE_EQ(some[1].backward_flops(), 0);
+  EXPECT_DOUBLE_EQ(some[2].backward_flops(), all[2].backward_flops());
+  EXPECT_DOUBLE_EQ(some[3].backward_flops(), products + 2.5 * attention);
+  EXPECT_DOUBLE_EQ(some[4].backward_flops(), all[4].backward_flops() / 2);
+  frozen.lora_rank = 4;
+  const auto adapted = module_work(frozen, 2, 64);
+  const auto w = static_cast<double>(frozen.width), f = static_cast<double>(frozen.ffn_width);
+  const auto k = static_cast<double>(frozen.kv_heads * frozen.head_size());
+  const double adapters = 2.0 * 128 * 4 * (2 * 2 * w + 2 * (w + k) + 3 * (w + f));
+  EXPECT_DOUBLE_EQ(adapted[1].forward_flops(), all[1].forward_flops());
+  EXPECT_DOUBLE_EQ(adapted[2].forward_flops(), all[2].forward_flops() + adapters);
+  EXPECT_DOUBLE_EQ(adapted[2].recompute_flops(), all[2].recompute_flops() + adapters - 2.0 * 128 * 4 * w);
+  const double to_input = 2.0 * 128 * (w * (w + 2 * k) + 3 * 4 * w);  // of the projections and of their adapters
+  EXPECT_DOUBLE_EQ(adapted[2].backward_flops(), products + 2.5 * attention + 2 * adapters - to_input);
+  EXPECT_LT(adapted[3].backward_flops(), all[3].backward_flops());
+}
+
 TEST(ModuleWork, APlainFeedForwardHasTwoMatricesOfThree) {
   config::Model gated, plain;
   plain.feed_forward = config::FeedForward::plain;

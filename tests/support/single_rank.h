@@ -69,7 +69,7 @@ class SingleRank {
   void backward() {
     d_stream_.poison();
     for (GuardedBuffer& gradient : gradients_) gradient.poison();
-    for (std::size_t m = sizes_.size(); m-- > 0;) {
+    for (std::size_t m = sizes_.size(); m-- > static_cast<std::size_t>(shapes_.first_trained());) {
       GuardedBuffer workspace(sizes_[m].backward_workspace_bytes);
       Views views(*this, m);
       model::ModuleCall call = call_of(m, views, workspace);
@@ -95,7 +95,8 @@ class SingleRank {
     Views(SingleRank& rank, std::size_t module) {
       for (const int index : rank.shapes_.modules[module].parameters) {
         parameters.push_back(rank.parameters_[static_cast<std::size_t>(index)].data());
-        gradients.push_back(rank.gradients_[static_cast<std::size_t>(index)].data());
+        const bool frozen = rank.shapes_.parameters[static_cast<std::size_t>(index)].frozen;
+        gradients.push_back(frozen ? nullptr : rank.gradients_[static_cast<std::size_t>(index)].data());
       }
     }
     std::vector<const std::byte*> parameters;
