@@ -148,7 +148,7 @@ RankRows two_profiled_steps() {
     row.kind = kind;
     if (launched >= 0) {
       row.launch = static_cast<std::int32_t>(rank.host.size());
-      rank.host.push_back({launched, launched + 1, 0, 3, -1, -1, HostWork::launch});
+      rank.host.push_back({.begin_ns = launched, .end_ns = launched + 1, .name = 3, .kind = HostWork::launch});
     }
     rank.device.push_back(row);
   };
