@@ -5,6 +5,8 @@ at 90 % and more nine in ten are right, and no fewer than when the jobs were sto
     confidence_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
+import json
+import lzma
 import sys
 from pathlib import Path
 
@@ -19,13 +21,30 @@ FILE = Path(__file__).resolve().parent.parent / "peer/recorded/jobs-2.15.0.json.
 
 class Confidence(Program):
     def test_answers_that_are_said_to_be_sure_are_right(self) -> None:
-        said = stored_jobs.judged(stored_jobs.stored(FILE), program.PROGRAM)
+        schedules = []
+        said = stored_jobs.judged(stored_jobs.stored(FILE), program.PROGRAM,
+                                  lambda recognised: schedules.append(recognised.get("schedule")))
         sure = [is_right for _, confidence, is_right in said if confidence >= stored_jobs.SURE]
         before = stored_jobs.counts(FILE)
         self.assertGreaterEqual(sum(sure), 0.9 * len(sure))
         self.assertGreaterEqual(sum(sure), before["right"], f"{len(sure)} answers from 90 % on; {before} when stored")
+        # Whatever is not as the schedule has it is listed.
+        matched = [one for one in schedules if one]
+        self.assertGreater(sum(one["distance"] > 0 for one in matched), 5)
+        for one in matched:
+            self.assertEqual(one["distance"] > 0, bool(one["deviations"]), one)
         # Of what is asked nothing is left out.
         self.assertGreater(len({what for what, confidence, _ in said if confidence >= stored_jobs.SURE}), 12)
+
+    def test_who_is_waited_for_in_a_collective_of_the_loop_itself_is_the_reason(self) -> None:
+        # torchtitan sums the tokens of all ranks before a step's first gather; rank 1 came a second late to that.
+        with lzma.open(FILE.parent / "torchtitan-late-2.15.0.json.xz", "rt") as lines:
+            for rank, line in enumerate(lines):
+                (self.folder / f"rank_{rank}.json").write_text(stored_jobs.whole(json.loads(line)))
+        explained = json.loads(self.call("trace", "explain", str(self.folder), "--json").stdout)
+        first = explained["causes"][0]
+        self.assertEqual((first["cause"], first["late_rank"]), ("straggler", 1), explained["causes"])
+        self.assertGreater(first["ms"], 500, "of two ranks one waits")
 
 
 if __name__ == "__main__":

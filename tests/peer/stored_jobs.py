@@ -121,17 +121,24 @@ def counts(path):
         return json.loads(next(lines))
 
 
-def findings(program, trace):
+def recognition(program, trace):
     done = subprocess.run([program, "trace", "explain", trace, "--json"], capture_output=True, check=True)
-    return {one["what"]: one for one in json.loads(done.stdout)["recognition"]["findings"]}
+    return json.loads(done.stdout)["recognition"]
 
 
-def judged(jobs, program):
-    """What is asked, its confidence, and whether it is right, of all jobs. "A or B" is right if either is."""
+def findings(recognised):
+    return {one["what"]: one for one in recognised["findings"]}
+
+
+def judged(jobs, program, look=lambda recognised: None):
+    """What is asked, its confidence, and whether it is right, of all jobs. "A or B" is right if either is. `look` gets what
+    was recognised of each."""
     said = []
     for place, job, trace in jobs:
         right = what_was_set(job)
-        answers = findings(program, trace)
+        recognised = recognition(program, trace)
+        look(recognised)
+        answers = findings(recognised)
         for what, one in answers.items():
             if what in ("order", "device"):  # of these nothing was set
                 continue
@@ -164,7 +171,7 @@ def store(folder, path, program):
         for line in [{"sure": len(sure), "right": sum(sure)}, *lines]:
             out.write(json.dumps(line, separators=(",", ":")) + "\n")
     for (place, _, small), (_, _, full) in zip(stored(path), recorded(folder)):
-        if findings(program, small) != findings(program, full):
+        if findings(recognition(program, small)) != findings(recognition(program, full)):
             os.remove(path)
             sys.exit(f"{place}: the reduced trace is explained in another way than the whole one.")
     print(f"{len(lines)} jobs, {os.path.getsize(path)} bytes, {sum(sure)} of {len(sure)} answers from {SURE} right")
