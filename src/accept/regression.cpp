@@ -265,8 +265,9 @@ void widen(double before_taken, double now_taken, Change& c) {
 }
 
 /// Fills verdict and sentence from ratio, interval and evidence, which is of so many `earlier` results (or runs of
-/// one).
-void decide(Change& c, bool explains, std::size_t earlier, double scatter, double threshold) {
+/// one); `recorded`: what is known of the scatter of such results beside their own.
+void decide(Change& c, bool explains, std::size_t earlier, double scatter, const std::string& recorded,
+            double threshold) {
   const double worse = worse_factor(c.ratio, c);
   const double least_worse = worse_factor(c.higher_is_better ? c.high : c.low, c);
   const double most_worse = worse_factor(c.higher_is_better ? c.low : c.high, c);
@@ -276,7 +277,7 @@ void decide(Change& c, bool explains, std::size_t earlier, double scatter, doubl
   Judgement& j = c.judgement;
   j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: {}{}{}", j.value.median, j.unit, c.before.median,
                            how_much(c.ratio, c.higher_is_better), interval, rests_on(c.evidence, scatter, earlier));
-  if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results", earlier);
+  if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results{}", earlier, recorded);
   if (c.evidence == ChangeEvidence::runs) j.sentence += fmt::format(", by {} runs of one result", earlier);
   if (c.evidence == ChangeEvidence::numbers) {
     j.verdict = explains ? Verdict::unrated : Verdict::inconclusive;
@@ -411,10 +412,18 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
       decide_without_ratio(change, f.figure.counted, explains);
       continue;
     }
+    std::string recorded;
     if (scatters(f) && positive(found->values)) {
-      const double results = static_cast<double>(f.values.size());
-      compare_results(f, found->values, explains ? Family{.figures = 1} : by_unit.at(f.figure.unit),
-                      recorded_scatter(measured_on, seconds_of(f.figure) / results), tail, change);
+      // A sample that is a run of its own does not say how long that run was.
+      const double seconds =
+          by_runs.contains(f.figure.name) ? 0 : seconds_of(f.figure) / static_cast<double>(f.values.size());
+      const double known = recorded_scatter(measured_on, seconds);
+      compare_results(f, found->values, explains ? Family{.figures = 1} : by_unit.at(f.figure.unit), known, tail,
+                      change);
+      if (known > 0) {
+        recorded = fmt::format(", and runs as short as these ({:.2g} s) were recorded to scatter by {:.0f} %", seconds,
+                               100 * known);
+      }
       if (by_runs.contains(f.figure.name)) change.evidence = ChangeEvidence::runs;
     } else {
       compare_two(f, *found, threshold, change);
@@ -422,7 +431,7 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     const double scatter = unseen_scatter(measured_on, std::min(seconds_of(f.figure), seconds_of(found->figure)));
     widen_unseen(scatter, change);
     widen(most_taken(baseline), most_taken(now), change);
-    decide(change, explains, f.values.size(), scatter, threshold);
+    decide(change, explains, f.values.size(), scatter, recorded, threshold);
     if (const double taken = std::max(most_taken(baseline), most_taken(now)); taken > 0) {
       change.judgement.sentence += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
     }

@@ -274,13 +274,13 @@ TEST(FindBaseline, TheNearestOfAFolderOrAResultItself) {
 
 TEST(Gate, ASlowerRunFailsAndAnEqualOnePasses) {
   const Baseline before =
-      baseline_of({stored(run_json({10, 10.1, 9.9, 10})), stored(run_json({10.1})), stored(run_json({9.9}))});
-  const GateReport same = judge_gate(before, {stored(run_json({10, 10, 10.1, 9.9}))}, OtherMachine::no, 0.05);
+      baseline_of({stored(run_json({2000, 2020, 1980, 2000})), stored(run_json({2020})), stored(run_json({1980}))});
+  const GateReport same = judge_gate(before, {stored(run_json({2000, 2000, 2020, 1980}))}, OtherMachine::no, 0.05);
   EXPECT_EQ(same.exit_code(), static_cast<int>(ExitCode::ok)) << gate_table(same);
-  const GateReport slow = judge_gate(before, {stored(run_json({12, 12, 12.1, 11.9}))}, OtherMachine::no, 0.05);
+  const GateReport slow = judge_gate(before, {stored(run_json({2400, 2400, 2420, 2380}))}, OtherMachine::no, 0.05);
   EXPECT_EQ(slow.exit_code(), static_cast<int>(ExitCode::slower));
   EXPECT_THAT(gate_table(slow), AllOf(HasSubstr("WORSE: 1 of"), HasSubstr("step time")));
-  EXPECT_THAT(gate_markdown(slow), HasSubstr("| step time | 10 | 12 | WORSE |"));
+  EXPECT_THAT(gate_markdown(slow), HasSubstr("| step time | 2000 | 2400 | WORSE |"));
   EXPECT_THAT(junit_xml({.suite = "gate"}, slow.judgements), HasSubstr("<failure type=\"change\""));
   EXPECT_EQ(gate_json(slow)["verdict"], "fail");
 }
@@ -342,11 +342,18 @@ TEST(Gate, AnotherMachineIsNotCompared) {
   EXPECT_EQ(judge_gate(before, {now}, OtherMachine::any, 0.05).exit_code(), static_cast<int>(ExitCode::slower));
 }
 
+TEST(Gate, ShortRunsSayWhyTheirScatterIsNotBelieved) {
+  const GateReport report =
+      judge_gate(three_of(run_json({10, 10, 10})), {stored(run_json({11, 11, 11}))}, OtherMachine::no, 0.05);
+  EXPECT_THAT(gate_table(report), HasSubstr("by 3 results, and runs as short as these (0.03 s) were recorded to scatter "
+                                            "by 16 %"));
+}
+
 TEST(Gate, TwoVersionsAreComparedOnPurpose) {
   World newer = world_of();
   newer.libraries = {{"fmt", "10.0.0"}};
-  const Baseline before = three_of(run_json({10, 10, 10}));
-  const GatedResult now = stored(run_json({10, 10, 10}, newer));
+  const Baseline before = three_of(run_json({2000, 2000, 2000}));
+  const GatedResult now = stored(run_json({2000, 2000, 2000}, newer));
   EXPECT_EQ(judge_gate(before, {now}, OtherMachine::no, 0.05).exit_code(), static_cast<int>(ExitCode::other_machine));
   const GateReport asked = judge_gate(before, {now}, OtherMachine::software, 0.05);
   EXPECT_EQ(asked.exit_code(), static_cast<int>(ExitCode::ok));
