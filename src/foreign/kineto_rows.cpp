@@ -43,54 +43,55 @@ std::string_view text_of(const Value* value) {
   return value != nullptr && value->is_text() ? value->text : std::string_view();
 }
 
+/// Goes through "Input Dims", lists of lists: `bracket` gets each '[' and ']' with its depth from 1 on, `number` each
+/// number with the depth of its list. False: a number is negative or above `most`.
+template <typename Bracket, typename Number>
+bool walk_dims(std::string_view dims, std::int64_t most, const Bracket& bracket, const Number& number) {
+  int depth = 0;
+  for (std::size_t at = 0; at < dims.size();) {
+    if (dims[at] == '[') bracket('[', ++depth);
+    if (dims[at] == ']') bracket(']', depth--);
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(dims.data() + at, dims.data() + dims.size(), value);
+    if (error != std::errc{}) {
+      ++at;
+      continue;
+    }
+    if (value < 0 || value > most) return false;
+    number(value, depth);
+    at = static_cast<std::size_t>(end - dims.data());
+  }
+  return true;
+}
+
 /// How many elements each argument of a call has, by its "Input Dims": "[[2, 3], [], [[4], [4]]]" has 6, 0 and 8. A
 /// list of tensors has those of all of them.
 std::vector<std::int64_t> elements_of(std::string_view dims) {
   constexpr std::int64_t kMost = std::int64_t{1} << 50;
   std::vector<std::int64_t> elements;
-  int depth = 0;
   std::int64_t product = 0;  // of the innermost list; 0: it has no number yet
-  for (std::size_t at = 0; at < dims.size();) {
-    const char c = dims[at];
-    if (c == '[' && ++depth == 2) elements.push_back(0);
-    if (c == '[') product = 0;
-    if (c == ']') {
-      if (depth >= 2 && product > 0) elements.back() = std::min(kMost, elements.back() + product);
-      product = 0;
-      --depth;
-    }
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(dims.data() + at, dims.data() + dims.size(), number);
-    if (error != std::errc{}) {
-      ++at;
-      continue;
-    }
-    if (number < 0 || number > kMost) return {};
-    product = product == 0 ? number : product > kMost / std::max<std::int64_t>(number, 1) ? kMost : product * number;
-    at = static_cast<std::size_t>(end - dims.data());
-  }
-  return elements;
+  const auto bracket = [&](char c, int depth) {
+    if (c == '[' && depth == 2) elements.push_back(0);
+    if (c == ']' && depth >= 2 && product > 0) elements.back() = std::min(kMost, elements.back() + product);
+    product = 0;
+  };
+  const auto number = [&](std::int64_t value, int) {
+    product = product == 0 ? value : product > kMost / std::max<std::int64_t>(value, 1) ? kMost : product * value;
+  };
+  return walk_dims(dims, kMost, bracket, number) ? elements : std::vector<std::int64_t>();
 }
 
 /// The shapes of the tensors among the arguments: "[[2, 3], [], 4]" has {2, 3} and {}.
 std::vector<std::vector<std::int64_t>> shapes_of(std::string_view dims) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   std::vector<std::vector<std::int64_t>> shapes;
-  int depth = 0;
-  for (std::size_t at = 0; at < dims.size();) {
-    if (dims[at] == '[' && ++depth == 2) shapes.emplace_back();
-    if (dims[at] == ']') --depth;
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(dims.data() + at, dims.data() + dims.size(), number);
-    if (error != std::errc{}) {
-      ++at;
-      continue;
-    }
-    if (number < 0 || number > kMost) return {};
-    if (depth == 2) shapes.back().push_back(number);
-    at = static_cast<std::size_t>(end - dims.data());
-  }
-  return shapes;
+  const auto bracket = [&](char c, int depth) {
+    if (c == '[' && depth == 2) shapes.emplace_back();
+  };
+  const auto number = [&](std::int64_t value, int depth) {
+    if (depth == 2) shapes.back().push_back(value);
+  };
+  return walk_dims(dims, kMost, bracket, number) ? shapes : std::vector<std::vector<std::int64_t>>();
 }
 
 /// Which argument of an op is the first of the two matrices that it multiplies; -1: it multiplies none itself.

@@ -71,7 +71,7 @@ class GpuJudge {
     std::size_t looks = 0;
     for (const WatchedGpu* gpu : all_) looks = std::max(looks, gpu->looks.size());
     found_.unknown =
-        fmt::format("It is not known who comes last: exporters of GPU metrics do not tell it{}.",
+        fmt::format("It is not known who comes last: exporters of GPU metrics see GPUs, not ranks{}.",
                     looks < std::size_t{kLeastGpuLooks} ? ", and further looks tell whether a GPU is throttled or idle"
                                                         : "; no GPU has trouble");
     return std::move(found_);

@@ -10,7 +10,7 @@
 
 namespace fsdpbench::watch {
 
-/// What the exporters of GPU metrics say, always with Verdict::gpu. They do not tell who comes last. So they never lead
+/// What the exporters of GPU metrics say, always with Verdict::gpu. They see GPUs, not ranks, so they never lead
 /// to `clean`.
 ///
 /// *Throttled*: at each of the newest looks, at least kLeastGpuLooks over kLeastGpuSpan_ns, the GPU was busy and its

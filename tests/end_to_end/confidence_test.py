@@ -33,7 +33,7 @@ class Confidence(Program):
         self.assertGreater(sum(one["distance"] > 0 for one in matched), 5)
         for one in matched:
             self.assertEqual(one["distance"] > 0, bool(one["deviations"]), one)
-        # Of what is asked nothing is left out.
+        # Every kind of question has such an answer.
         self.assertGreater(len({what for what, confidence, _ in said if confidence >= stored_jobs.SURE}), 12)
 
     def test_who_is_waited_for_in_a_collective_of_the_loop_itself_is_the_reason(self) -> None:

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -58,6 +59,12 @@ std::string watched_state(const watch::Judgement& judgement, int rank, const std
   return "";
 }
 
+/// A table of the first rows and of those of which something is said; `left`: how many others there are.
+std::string with_rest(const Table& table, std::size_t left, std::string_view of_what) {
+  if (table.rows.empty()) return "";
+  return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} {} more\n", left, of_what) : "");
+}
+
 std::string ranks_table(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
   Table table;
   table.title = "Ranks";
@@ -76,8 +83,7 @@ std::string ranks_table(const watch::JobView& job, const watch::Judgement& judge
                           step == nullptr ? "-" : fmt::format("{:.1f}", step->step_ms),
                           step == nullptr || step->waits_ms < 0 ? "-" : fmt::format("{:.1f}", step->waits_ms), state});
   }
-  if (table.rows.empty()) return "";
-  return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} ranks more\n", left) : "");
+  return with_rest(table, left, "ranks");
 }
 
 std::string communicators_table(const watch::JobView& job, const watch::Judgement& judgement) {
@@ -113,8 +119,7 @@ std::string communicators_table(const watch::JobView& job, const watch::Judgemen
          newest == oldest ? fmt::format("{}", newest) : fmt::format("{} to {}", oldest, newest), name,
          behind.empty() ? "" : "rank " + behind, states});
   }
-  if (table.rows.empty()) return "";
-  return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} communicators more\n", left) : "");
+  return with_rest(table, left, "communicators");
 }
 
 std::string gpus_table(const watch::JobView& job, const watch::Judgement& judgement, std::int64_t now_ns) {
@@ -138,8 +143,7 @@ std::string gpus_table(const watch::JobView& job, const watch::Judgement& judgem
                           look.clock_mhz ? fmt::format("{:.0f}", *look.clock_mhz) : "-",
                           look.busy ? fmt::format("{:.0f}", 100 * *look.busy) : "-", troubles});
   }
-  if (table.rows.empty()) return "";
-  return "\n" + format_table(table) + (left > 0 ? fmt::format("and {} GPUs more\n", left) : "");
+  return with_rest(table, left, "GPUs");
 }
 
 /// Sentences in lines of at most so many columns: a picture that is drawn anew has no line that is longer.
