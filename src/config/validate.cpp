@@ -123,7 +123,6 @@ void check_frozen(const RunConfig& config, Notes& notes) {
   without(fsdp.reduce_bucket > 0, "fsdp.reduce_bucket", fsdp.reduce_bucket, "0");
   without(fsdp.reduce_by == ReduceBy::all_reduce, "fsdp.reduce_by", fsdp.reduce_by, "\"reduce_scatter\"");
   without(fsdp.reduce_lag > 0, "fsdp.reduce_lag", fsdp.reduce_lag, "0");
-  without(!config.checkpoint.folder.empty(), "checkpoint.folder", config.checkpoint.folder, "none");
   // One flat parameter has one gradient, of its frozen parts too, and parts of a rank's shard would have no moments.
   const bool mixes = model.lora_rank > 0 || fsdp.wrap.mode != Wrap::Mode::block;
   require(fsdp.layout == Layout::per_param || !mixes,

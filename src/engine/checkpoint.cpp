@@ -87,6 +87,7 @@ std::string part_name(const plan::ParameterShape& shape, int part) {
 json parameter_json(const plan::ParameterShape& shape) {
   json j{{"name", shape.name}, {"shape", shape.whole_shape()}};
   if (shape.parts > 1) j.update({{"parts", shape.parts}, {"split", shape.split}});
+  if (shape.frozen) j["frozen"] = true;
   for (const plan::JoinedRows& one : shape.joined) {
     j["joined"].push_back({{"name", one.name}, {"rows", one.rows * shape.parts}});
   }
@@ -111,6 +112,7 @@ plan::ParameterShape parameter_of(const json& given) {
   plan::ParameterShape shape;
   shape.name = given.at("name").get<std::string>();
   shape.shape = given.at("shape").get<std::vector<std::int64_t>>();
+  shape.frozen = given.value("frozen", false);
   const bool joins = given.contains("joined");
   if (!given.contains("parts")) {
     if (joins) shape.joined = joined_of(given.at("joined"), shape, 1);
@@ -137,6 +139,10 @@ std::string_view to_string(State state) { return kStates[state]; }
 
 std::span<const State> states_of(config::Optimizer optimizer) {
   return std::span(kEnumerators<State>).first(optimizer == config::Optimizer::adamw ? kStateCount : 1);
+}
+
+bool has_state(const plan::ParameterShape& parameter, State state) {
+  return state == State::parameter || !parameter.frozen;
 }
 
 std::map<std::string, std::string> shard_metadata(std::int64_t steps) {
@@ -254,6 +260,7 @@ Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, 
         fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
                     folder.string()));
   }
+  if (optimizer == config::Optimizer::adamw) check_trained(shapes);
   open(optimizer);
 }
 
@@ -269,6 +276,19 @@ void Checkpoint::find_sources(const plan::ModelShapes& shapes) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     sources_[static_cast<std::size_t>(wanted[i].parameter)].push_back(
         {saved[i].parameter, saved[i].first, saved[i].numel()});
+  }
+}
+
+void Checkpoint::check_trained(const plan::ModelShapes& shapes) const {
+  for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
+    if (shapes.parameters[i].frozen) continue;
+    for (const Source& source : sources_[i]) {
+      if (!manifest_.parameters[static_cast<std::size_t>(source.parameter)].frozen) continue;
+      throw ConfigError(
+          fmt::format("{}: {} was frozen when it was saved, has no moments, and would train now; expected the same "
+                      "model.trainable and model.lora_rank, or train.optimizer = \"sgd\", which needs no moments.",
+                      folder_.string(), shapes.parameters[i].name));
+    }
   }
 }
 
@@ -313,6 +333,7 @@ void Checkpoint::find_pieces(config::Optimizer optimizer) {
   }
   for (const State state : states_of(optimizer)) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!has_state(parameters[i], state)) continue;
       for (int part = 0; part < parameters[i].parts; ++part) {
         std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i][static_cast<std::size_t>(part)];
         std::ranges::sort(places, {}, &Place::begin);

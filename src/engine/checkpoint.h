@@ -28,6 +28,8 @@ inline constexpr std::size_t kStateCount = kEnumCount<State>;
 std::string_view to_string(State state);
 /// Those that an optimizer has.
 std::span<const State> states_of(config::Optimizer optimizer);
+/// Whether a parameter has it: what is frozen has no moments.
+bool has_state(const plan::ParameterShape& parameter, State state);
 
 /// How far a training is.
 struct TrainingPosition {
@@ -60,12 +62,12 @@ struct ShardFile {
 };
 
 struct Manifest {
-  /// The version that is written. Version 1 knew no parts, 2 no joined parameters, 3 neither training nor digest. All
-  /// are read.
-  static constexpr int kVersion = 4;
+  /// The version that is written. Version 1 knew no parts, 2 no joined parameters, 3 neither training nor digest, 4 no
+  /// frozen parameters. All are read.
+  static constexpr int kVersion = 5;
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
-  std::vector<plan::ParameterShape> parameters;  ///< names, shapes and parts, in canonical order
+  std::vector<plan::ParameterShape> parameters;  ///< names, shapes, parts, what is frozen, in canonical order
   std::vector<ShardFile> files;
   std::optional<DataDigest> data = {};  ///< that it was trained on; absent: not known
   std::string training = {};  ///< whose it is: new_training(), also of all that goes on with it; empty: not known
@@ -93,7 +95,8 @@ Manifest read_manifest(const std::filesystem::path& folder);
 class Checkpoint {
  public:
   /// Opens all of its files. Throws ConfigError in one sentence that names the file: no checkpoint, another model,
-  /// an optimizer of which it has no moments, a shard missing, damaged or of other steps, a piece missing.
+  /// an optimizer of which it has no moments, a parameter that trains and was frozen, a shard missing, damaged or of
+  /// other steps, a piece missing.
   Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
   /// Opens a checkpoint of any model, with the moments that it has.
@@ -121,6 +124,7 @@ class Checkpoint {
     std::int64_t first = 0, count = 0;
   };
   void find_sources(const plan::ModelShapes& shapes);
+  void check_trained(const plan::ModelShapes& shapes) const;
   void read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   void open(config::Optimizer optimizer);
   void find_pieces(config::Optimizer optimizer);

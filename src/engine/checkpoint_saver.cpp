@@ -120,10 +120,11 @@ CheckpointSaver::~CheckpointSaver() {
 
 std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const plan::Plan& plan) {
   constexpr std::int64_t kNames = 256;  // of a piece in the header, and its block in the manifest
-  const auto states = static_cast<std::int64_t>(states_of(config.train.optimizer).size());
+  const auto moments = static_cast<std::int64_t>(states_of(config.train.optimizer).size()) - 1;
   const std::int64_t pieces =
       std::ssize(plan.shapes.parameters) * plan.mesh.shard * plan.mesh.tensor + plan.mesh.ranks();
-  return states * (plan.shapes.parameter_count() * kFloat + pieces * kNames);
+  return (plan.shapes.parameter_count() + moments * plan.shapes.trained_count()) * kFloat +
+         (1 + moments) * pieces * kNames;
 }
 
 TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {

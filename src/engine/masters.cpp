@@ -269,13 +269,11 @@ class Collection {
   Window window_;
 };
 
-/// Where a unit's state lies in a shard: what is frozen has no moments.
-const ShardLayout& layout_of(const plan::Plan& plan, int unit, State state) {
-  const plan::Unit& u = plan.units[static_cast<std::size_t>(unit)];
-  return state == State::parameter ? u.layout : u.gradient_layout;
-}
-
 }  // namespace
+
+const ShardLayout& Masters::layout_of(const plan::Unit& unit, State state) {
+  return state == State::parameter ? unit.layout : unit.gradient_layout;
+}
 
 std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
   std::int64_t most = 0;
@@ -290,9 +288,20 @@ std::int64_t Masters::collection_bytes(const plan::Plan& plan) { return arrived_
 std::int64_t Masters::saving_bytes(const config::RunConfig& config, const plan::Plan& plan) {
   if (config.checkpoint.folder.empty()) return 0;
   if (!config.checkpoint.asynchronous) return kPieceBytes;
-  std::int64_t numel = 0;
-  for (const plan::Unit& unit : plan.units) numel += unit.layout.shard_numel + unit.layout.replicated_numel;
-  return kPieceBytes + std::ssize(states_of(config.train.optimizer)) * ceil_div(numel, plan.mesh.replicate) * kBytes;
+  return kPieceBytes + saved_bytes(config, plan);
+}
+
+std::int64_t Masters::saved_bytes(const config::RunConfig& config, const plan::Plan& plan) {
+  std::int64_t bytes = 0;
+  for (const State state : states_of(config.train.optimizer)) {
+    std::int64_t numel = 0;
+    for (const plan::Unit& unit : plan.units) {
+      const ShardLayout& layout = layout_of(unit, state);
+      numel += layout.shard_numel + layout.replicated_numel;
+    }
+    bytes += ceil_div(numel, plan.mesh.replicate) * kBytes;
+  }
+  return bytes;
 }
 
 std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
@@ -312,7 +321,7 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
     const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
     const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
     for (const State state : kEnumerators<State>) {
-      const ShardLayout& layout = layout_of(plan_, u, state);
+      const ShardLayout& layout = layout_of(plan_.units[static_cast<std::size_t>(u)], state);
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
       if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr;
@@ -375,7 +384,7 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
   for (const State state : states) {
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
       const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
-      const ShardLayout& layout = layout_of(plan_, u, state);
+      const ShardLayout& layout = layout_of(plan_.units[static_cast<std::size_t>(u)], state);
       add(state, kShardRoles[state], u, layout.pieces(index));
       if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
     }

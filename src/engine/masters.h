@@ -38,6 +38,11 @@ class Masters {
 
   /// Host memory that a rank needs to save checkpoints: a piece, or a copy of its shard if training goes on meanwhile.
   static std::int64_t saving_bytes(const config::RunConfig& config, const plan::Plan& plan);
+  /// Of a checkpoint what a rank of the first shard writes, which has most: also what all shards hold.
+  static std::int64_t saved_bytes(const config::RunConfig& config, const plan::Plan& plan);
+
+  /// Where a unit's state lies in a shard: what is frozen has no moments.
+  static const plan::ShardLayout& layout_of(const plan::Unit& unit, State state);
 
   /// All must outlive this object.
   Masters(backend::RankContext& context, const plan::Plan& plan, const BufferTable& buffers,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "engine/checkpoint_folder.h"
 #include "engine/weights_set.h"
+#include "model/initialize.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -86,8 +87,9 @@ void check_shape(const fs::path& path, const SafeTensor& tensor, const plan::Sep
 /// order.
 struct Source {
   State state = State::parameter;
+  int parameter = 0;  ///< canonical index
   std::int64_t numel = 0;
-  const WeightsReader::Tensor* tensor = nullptr;  ///< null: zeros
+  const WeightsReader::Tensor* tensor = nullptr;  ///< null: zeros; of an adapter the values that it begins with
 };
 
 std::vector<Source> sources_of(const fs::path& path, const WeightsReader& file, const plan::ModelShapes& shapes,
@@ -97,19 +99,20 @@ std::vector<Source> sources_of(const fs::path& path, const WeightsReader& file, 
   *moments = true;
   for (const State state : states_of(optimizer)) {
     for (const plan::SeparateParameter& parameter : plan::separate_parameters(shapes.parameters)) {
+      const plan::ParameterShape& whole = shapes.parameters[static_cast<std::size_t>(parameter.parameter)];
       const WeightsReader::Tensor* tensor = find_tensor(file, state, parameter.name);
       if (tensor != nullptr) {
         check_shape(path, *tensor->tensor, parameter);
         used.insert(tensor);
-      } else if (state == State::parameter) {
+      } else if (state == State::parameter && !whole.adapter) {
         const std::optional<std::string> llama = hugging_face_name(parameter.name);
         throw ConfigError(fmt::format("{}: has no {}{}, {} in this model.", path.string(), parameter.name,
                                       llama ? fmt::format(" or {}", *llama) : "",
                                       fmt::format("[{}]", fmt::join(parameter.shape, ", "))));
-      } else {
+      } else if (state != State::parameter && has_state(whole, state)) {
         *moments = false;
       }
-      sources.push_back({state, parameter.numel(), tensor});
+      if (has_state(whole, state)) sources.push_back({state, parameter.parameter, parameter.numel(), tensor});
     }
   }
   for (const auto& [name, tensor] : file.tensors()) {
@@ -153,9 +156,13 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
         "{}: was saved with train.optimizer = \"sgd\" and has no moments; leave --moments out.", folder.string()));
   }
   const config::Optimizer wanted = format.moments ? config::Optimizer::adamw : config::Optimizer::sgd;
+  const auto has = [&](State state, const plan::SeparateParameter& one) {
+    return has_state(checkpoint.manifest().parameters[static_cast<std::size_t>(one.parameter)], state);
+  };
   std::vector<SafeTensor> tensors;
   for (const State state : states_of(wanted)) {
     for (const plan::SeparateParameter& parameter : separate) {
+      if (!has(state, parameter)) continue;
       tensors.push_back({tensor_name(state, name_in(parameter.name, format.names, folder)), parameter.shape, 0,
                          state == State::parameter ? format.dtype : DType::f32});
     }
@@ -168,6 +175,7 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
   std::vector<float> values;
   for (const State state : states_of(wanted)) {
     for (const plan::SeparateParameter& one : separate) {
+      if (!has(state, one)) continue;
       in_pieces(one.numel(), [&](std::int64_t first, std::int64_t count) {
         values.resize(static_cast<std::size_t>(count));
         checkpoint.read(state, one.parameter, one.first + first, values);
@@ -175,11 +183,11 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
       });
     }
   }
-  return {static_cast<std::int64_t>(tensors.size()), writer.finish(), format.moments, position};
+  return {static_cast<std::int64_t>(tensors.size()), writer.finish(), format.moments, 0, position};
 }
 
 WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes, config::Optimizer optimizer,
-                           const fs::path& folder) {
+                           const fs::path& folder, std::uint64_t seed) {
   const WeightsReader file(path);
   bool moments = false;
   const std::vector<Source> sources = sources_of(path, file, shapes, optimizer, &moments);
@@ -203,6 +211,7 @@ WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes
   std::vector<SafeTensor> tensors;
   for (const State state : states_of(optimizer)) {
     for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
+      if (!has_state(shapes.parameters[i], state)) continue;
       tensors.push_back(tensor_of({state, static_cast<int>(i), 0, 0, shapes.parameters[i].numel()}, shapes));
     }
   }
@@ -211,14 +220,21 @@ WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes
   for (const Source& source : sources) {
     in_pieces(source.numel, [&](std::int64_t first, std::int64_t count) {
       values.assign(static_cast<std::size_t>(count), 0.0F);
-      if (source.tensor != nullptr) source.tensor->read(first, values);
+      if (source.tensor != nullptr) {
+        source.tensor->read(first, values);
+      } else if (source.state == State::parameter) {
+        model::initialize_parameter(shapes.parameters[static_cast<std::size_t>(source.parameter)], seed, first,
+                                    first + count, values.data());
+      }
       writer.write(values);
     });
   }
   const FileDigest digest = writer.finish();
   manifest.files.push_back({shard_file_name(0, 1), digest});
   write_manifest(target, manifest);
-  return {static_cast<std::int64_t>(file.tensors().size()), digest.bytes, moments, manifest.position};
+  const auto adapters = std::ranges::count_if(
+      sources, [](const Source& source) { return source.state == State::parameter && source.tensor == nullptr; });
+  return {static_cast<std::int64_t>(file.tensors().size()), digest.bytes, moments, adapters, manifest.position};
 }
 
 }  // namespace fsdpbench::engine

@@ -26,8 +26,9 @@ std::optional<std::string> hugging_face_name(const std::string& own);
 /// What was written, or read.
 struct WeightsFile {
   std::int64_t tensors = 0;
-  std::int64_t bytes = 0;  ///< of all files
-  bool moments = false;    ///< those of AdamW are in it
+  std::int64_t bytes = 0;     ///< of all files
+  bool moments = false;       ///< those of AdamW are in it
+  std::int64_t adapters = 0;  ///< tensors of model.lora_rank that an imported file has not: they begin as in a new run
   TrainingPosition position;
 };
 
@@ -48,10 +49,12 @@ WeightsFile export_weights(const std::filesystem::path& checkpoint, const std::f
 
 /// Makes a file, or a set of them by its index or folder, a checkpoint of a model of `shapes`, in a step folder of
 /// `folder`, for `--resume`. Names are either's, in any order; what the model joins is in the file one by one. With
-/// moments the training goes on where the metadata say; without, it begins at step 0 with moments of zero. Throws
+/// moments the training goes on where the metadata say; without, it begins at step 0 with moments of zero. Those of
+/// frozen parameters are passed over. Adapters may be missing: `seed` draws them as for a new training. Throws
 /// ConfigError in one sentence: the file is damaged or holds other than fp32 and bf16, a parameter is missing, has
 /// another shape or is none of the model's; `folder` holds a checkpoint already. Throws OutputError.
 WeightsFile import_weights(const std::filesystem::path& file, const plan::ModelShapes& shapes,
-                           config::Optimizer optimizer, const std::filesystem::path& folder);
+                           config::Optimizer optimizer, const std::filesystem::path& folder,
+                           std::uint64_t seed = config::Train().seed);
 
 }  // namespace fsdpbench::engine

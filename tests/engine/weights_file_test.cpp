@@ -15,6 +15,7 @@
 #include "base/bf16.h"
 #include "base/error.h"
 #include "engine/checkpoint_folder.h"
+#include "model/initialize.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
@@ -116,6 +117,50 @@ TEST_F(WeightsFileTest, WithoutMomentsTheTrainingBeginsWithTheseParameters) {
     EXPECT_EQ(is, was);
     EXPECT_EQ(moment, std::vector<float>(numel));
   }
+}
+
+TEST_F(WeightsFileTest, AdaptersBeginBesideTheWeightsOfAWholeModel) {
+  const std::filesystem::path step = saved(), file = folder_.path() / "weights.safetensors";
+  export_weights(step, file, {.names = ParameterNames::hugging_face, .moments = true});
+  const std::size_t whole = shapes().parameters.size();
+  config_.model.lora_rank = 2;
+  const plan::ModelShapes adapted = shapes();
+  const WeightsFile read = import_weights(file, adapted, Optimizer::adamw, folder_.path() / "begun", 3);
+  EXPECT_FALSE(read.moments) << "those of a training of other parameters";
+  EXPECT_EQ(read.position, TrainingPosition{});
+  EXPECT_EQ(read.adapters, std::ssize(adapted.parameters) - static_cast<std::int64_t>(whole));
+  EXPECT_GT(read.adapters, 0);
+  const std::filesystem::path begun = step_folder(folder_.path() / "begun", 0);
+  const Checkpoint before(step), after(begun, adapted, Optimizer::adamw);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < adapted.parameters.size(); ++i) {
+    const plan::ParameterShape& shape = adapted.parameters[i];
+    std::vector<float> is(static_cast<std::size_t>(shape.numel())), expected(is.size());
+    after.read(State::parameter, static_cast<int>(i), 0, is);
+    if (shape.adapter) {
+      model::initialize_parameter(shape, 3, 0, shape.numel(), expected.data());
+    } else {
+      before.read(State::parameter, static_cast<int>(kept++), 0, expected);
+    }
+    EXPECT_EQ(is, expected) << shape.name;
+  }
+  EXPECT_EQ(kept, whole);
+
+  // What is trained from there has moments of the adapters alone, and goes on from a file as from the checkpoint.
+  RunConfig c = config_;
+  c.train.steps = kWeightsBefore;
+  c.checkpoint.folder = (folder_.path() / "adapted").string();
+  const Checkpoint from(begun, adapted, Optimizer::adamw);
+  RunHooks hooks;
+  hooks.resume = &from;
+  testing::run_tiny(c, hooks);
+  const std::filesystem::path trained = newest_checkpoint(c.checkpoint.folder).value();
+  const WeightsFile written = export_weights(trained, folder_.path() / "all.safetensors", {.moments = true});
+  EXPECT_EQ(written.tensors, std::ssize(adapted.parameters) + 2 * read.adapters);
+  EXPECT_TRUE(
+      import_weights(folder_.path() / "all.safetensors", adapted, Optimizer::adamw, folder_.path() / "again").moments);
+  EXPECT_EQ(gone_on(newest_checkpoint(folder_.path() / "again").value()).parameters_digest,
+            gone_on(trained).parameters_digest);
 }
 
 TEST_F(WeightsFileTest, IsWhatTransformersReads) {

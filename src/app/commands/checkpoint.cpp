@@ -63,13 +63,17 @@ int show_checkpoint(const CheckpointShowArguments& arguments) {
   const engine::Checkpoint checkpoint(folder);
   const engine::Manifest& manifest = checkpoint.manifest();
   if (arguments.verify) checkpoint.verify();
-  std::int64_t bytes = 0, elements = 0;
+  std::int64_t bytes = 0, elements = 0, frozen = 0;
   for (const engine::ShardFile& file : manifest.files) bytes += file.digest.bytes;
-  for (const plan::ParameterShape& parameter : manifest.parameters) elements += parameter.whole_numel();
+  for (const plan::ParameterShape& parameter : manifest.parameters) {
+    elements += parameter.whole_numel();
+    if (parameter.frozen) frozen += parameter.whole_numel();
+  }
   Table table{.title = folder.string(), .header = {}, .rows = {}};
   table.rows.push_back({"after", position_text(manifest.position)});
   table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
   table.rows.push_back({"parameters", fmt::format("{} in {} tensors", elements, manifest.parameters.size())});
+  if (frozen > 0) table.rows.push_back({"frozen", fmt::format("{} of them, which have no moments", frozen)});
   if (manifest.data) table.rows.push_back({"data", format_bytes(manifest.data->bytes) + " of text"});
   if (!manifest.training.empty()) table.rows.push_back({"training", manifest.training});
   table.rows.push_back({"files", fmt::format("{}, {}", manifest.files.size(), format_bytes(bytes))});
@@ -106,14 +110,17 @@ int import_checkpoint(const CheckpointImportArguments& arguments) {
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(note);
   const engine::OwnCheckpoints own(arguments.into);
-  const engine::WeightsFile read =
-      engine::import_weights(arguments.file, plan::model_shapes(config.model), config.train.optimizer, arguments.into);
+  const engine::WeightsFile read = engine::import_weights(arguments.file, plan::model_shapes(config.model),
+                                                          config.train.optimizer, arguments.into, config.train.seed);
   const fs::path folder = engine::step_folder(arguments.into, read.position.steps);
-  console().print(fmt::format("{}: {} tensors, {}, {}\n", folder.string(), read.tensors, format_bytes(read.bytes),
+  console().print(fmt::format("{}: {} tensors, {}, {}{}\n", folder.string(), read.tensors, format_bytes(read.bytes),
                               read.moments || config.train.optimizer == config::Optimizer::sgd
                                   ? position_text(read.position)
-                                  : "no moments: the training begins with these parameters"));
-  console().print(fmt::format("go on: fsdpbench run {} --resume {}\n", arguments.profile, arguments.into));
+                                  : "no moments: the training begins with these parameters",
+                              read.adapters > 0 ? fmt::format(", and with {} new adapters", read.adapters / 2) : ""));
+  std::string set;
+  for (const std::string& one : arguments.overrides) set += " --set " + one;
+  console().print(fmt::format("go on: fsdpbench run {}{} --resume {}\n", arguments.profile, set, arguments.into));
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "config/fields.h"
 #include "engine/checkpoint.h"
+#include "engine/masters.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -28,17 +29,18 @@ void check_option(const char* option, const char* key, const std::optional<doubl
 /// Of a rank of the first shard, which writes what is replicated, too: that has most. Each state of each parameter that
 /// it has a part of is a copy.
 Prediction::Save save_beside(const engine::Setup& p, const LinkModel& pcie, const metrics::StepPrediction& step) {
-  std::int64_t numel = 0, pieces = 0;
-  for (const plan::Unit& unit : p.plan.units) {
-    numel += unit.layout.shard_numel + unit.layout.replicated_numel;
-    pieces += std::ssize(unit.layout.pieces(0)) + std::ssize(unit.layout.replicated_pieces());
+  std::int64_t pieces = 0;
+  for (const engine::State state : engine::states_of(p.config.train.optimizer)) {
+    for (const plan::Unit& unit : p.plan.units) {
+      const plan::ShardLayout& layout = engine::Masters::layout_of(unit, state);
+      pieces += std::ssize(layout.pieces(0)) + std::ssize(layout.replicated_pieces());
+    }
   }
-  const std::int64_t states = std::ssize(engine::states_of(p.config.train.optimizer));
   Prediction::Save save;
-  save.bytes = states * ceil_div(numel, p.plan.mesh.replicate) * size_of(DType::f32);
-  save.copy_ns = std::llround((static_cast<double>(states * pieces) * pcie.latency_seconds +
-                               static_cast<double>(save.bytes) / pcie.bytes_per_second) *
-                              1e9);
+  save.bytes = engine::Masters::saved_bytes(p.config, p.plan);
+  save.copy_ns = std::llround(
+      (static_cast<double>(pieces) * pcie.latency_seconds + static_cast<double>(save.bytes) / pcie.bytes_per_second) *
+      1e9);
   save.stall_ns = std::max<std::int64_t>(0, save.copy_ns - step.update);
   return save;
 }
