@@ -1,8 +1,14 @@
-// A language model's config.json of Hugging Face.
+// A language model's config.json of Hugging Face, and the adapters that its peft adds.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "dialects/import_source.h"
@@ -80,7 +86,66 @@ void read_experts(ImportSource& s, const std::string& type) {
   if (s.text("topk_method") == "noaux_tc") s.unread("topk_method = noaux_tc: the router's bias and groups of experts");
 }
 
+constexpr auto kOfNoAdapter = std::to_array<std::string_view>(
+    {"base_model_name_or_path", "revision", "task_type", "inference_mode", "auto_mapping.", "peft_version",
+     "fan_in_fan_out", "init_lora_weights", "megatron_core", "qalora_group_size", "r", "lora_alpha"});
+
+/// "blocks:4-7", if all from the first to the last are listed.
+std::optional<std::string> neighbours(const std::vector<std::string>& blocks) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& block : blocks) {
+    std::int64_t& number = numbers.emplace_back();
+    const auto [end, error] = std::from_chars(block.data(), block.data() + block.size(), number);
+    if (error != std::errc() || end != block.data() + block.size()) return std::nullopt;
+  }
+  std::ranges::sort(numbers);
+  const auto gap = std::ranges::adjacent_find(numbers, [](auto a, auto b) { return b != a + 1; });
+  if (numbers.empty() || gap != numbers.end()) return std::nullopt;
+  return fmt::format("blocks:{}-{}", numbers.front(), numbers.back());
+}
+
 }  // namespace
+
+void read_peft(ImportSource& s) {
+  const std::string kind = s.text("peft_type").value_or("");
+  if (kind != "LORA") {
+    s.unread(fmt::format("peft_type = {}: of peft's adapters LORA alone is read", kind));
+    return;
+  }
+  const std::int64_t rank = s.integer("r").value_or(8);
+  const double alpha = s.number("lora_alpha").value_or(8);
+  s.put("model.lora_rank", rank);
+  // lora_alpha / sqrt(r) in place of lora_alpha / r.
+  s.put("model.lora_alpha", s.flag("use_rslora") ? alpha * std::sqrt(static_cast<double>(rank)) : alpha);
+  const std::vector<std::string> targets = s.list("target_modules"), blocks = s.list("layers_to_transform");
+  const auto products =
+      std::to_array<std::string_view>({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
+  const bool all =
+      targets == std::vector<std::string>{"all-linear"} || std::ranges::all_of(products, [&](std::string_view product) {
+        return std::ranges::find(targets, product) != targets.end();
+      });
+  if (!all) {
+    s.unread(
+        fmt::format("target_modules = {}: adapters stand beside all products of a block here",
+                    targets.empty() ? "peft's choice for the model" : fmt::format("{}", fmt::join(targets, ", "))));
+  }
+  if (const std::optional<std::string> trained = neighbours(blocks)) {
+    s.put("model.trainable", *trained);
+  } else if (!blocks.empty()) {
+    s.unread(fmt::format("layers_to_transform = {}: blocks that are no neighbours; all have adapters here",
+                         fmt::join(blocks, ", ")));
+  }
+  if (const std::string bias = s.text("bias").value_or("none"); bias != "none") {
+    s.unread(fmt::format("bias = {}: no bias trains here", bias));
+  }
+  if (const double dropout = s.number("lora_dropout").value_or(0); dropout > 0) {
+    s.unread(fmt::format("lora_dropout = {}: adapters have no dropout here", dropout));
+  }
+  for (const std::string_view other : {"use_dora", "use_qalora", "lora_bias", "ensure_weight_tying"}) {
+    if (s.flag(other)) s.unread(fmt::format("{} = true", other));
+  }
+  s.ignore(kOfNoAdapter);
+}
 
 void read_hugging_face(ImportSource& s, const std::string& path) {
   if (!s.has("hidden_size") && s.has("text_config.hidden_size")) {
@@ -123,9 +188,10 @@ void read_hugging_face(ImportSource& s, const std::string& path) {
     s.put("model.kv_heads", std::max<std::int64_t>(1, *heads / 16));
     s.put_if("model.head_dim", s.integer("v_head_dim"));
     s.ignore(std::to_array<std::string_view>({"q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"}));
-    s.unread(fmt::format("kv_lora_rank = {}: latent attention; attention whose queries share {} heads of keys and "
-                         "values stands for it",
-                         *latent, std::max<std::int64_t>(1, *heads / 16)));
+    s.unread(
+        fmt::format("kv_lora_rank = {}: latent attention; attention whose queries share {} heads of keys and "
+                    "values stands for it",
+                    *latent, std::max<std::int64_t>(1, *heads / 16)));
   }
   const bool windows = s.boolean("use_sliding_window").value_or(true);
   const auto window = s.integer("sliding_window");

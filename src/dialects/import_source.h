@@ -109,6 +109,16 @@ class ImportSource {
     for (auto& [name, value] : lifted) settings_.values.try_emplace(std::move(name), std::move(value));
   }
 
+  /// The elements of a list; or the one value that stands in its place.
+  std::vector<std::string> list(const std::string& name) {
+    std::vector<std::string> found;
+    if (std::optional<std::string> one = text(name)) found.push_back(std::move(*one));
+    while (std::optional<std::string> next = text(fmt::format("{}.{}", name, found.size()))) {
+      found.push_back(std::move(*next));
+    }
+    return found;
+  }
+
   void unread(std::string sentence) { into_.unread.push_back(std::move(sentence)); }
   /// What changes no step: not listed.
   void ignore(std::span<const std::string_view> names) {
@@ -133,8 +143,11 @@ class ImportSource {
   Import& into_;
 };
 
-/// Reads a language model's config.json of Hugging Face. `path`: for messages. Throws ConfigError if it has no layers or
-/// no width.
+/// Reads a language model's config.json of Hugging Face. `path`: for messages. Throws ConfigError if it has no layers
+/// or no width.
 void read_hugging_face(ImportSource& source, const std::string& path);
+
+/// Reads the adapter_config.json of Hugging Face's peft: of LoRA the rank, its factor and the blocks.
+void read_peft(ImportSource& source);
 
 }  // namespace fsdpbench::dialects

@@ -364,7 +364,8 @@ void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
       const std::string score = s.text("moe-router-score-function").value_or("softmax");
       if (score == "softmax" || score == "sigmoid") s.put("model.router_score", score);
       const auto balance = s.number("moe-aux-loss-coeff");
-      if (s.text("moe-router-load-balancing-type").value_or("aux_loss") == "aux_loss" && balance && score == "softmax") {
+      if (s.text("moe-router-load-balancing-type").value_or("aux_loss") == "aux_loss" && balance &&
+          score == "softmax") {
         s.put("model.router_aux_loss", *balance);
       }
       const auto expert = s.integer("expert-model-parallel-size");
@@ -443,7 +444,7 @@ void read_megatron(Source& s, const ImportKnown& known) {
 }
 
 constexpr auto kSources = std::to_array<std::string_view>({
-    "Hugging Face: a model's config.json",
+    "Hugging Face: a model's config.json, and peft's adapter_config.json",
     "torchtitan: TOML, or the arguments of newer versions",
     "Accelerate: the YAML of `accelerate config`",
     "DeepSpeed: JSON",
@@ -460,6 +461,7 @@ Import make_import(const std::vector<ImportFile>& files, const ImportKnown& know
     Settings settings = parse_settings(file.text, file.path);
     const bool json = settings.format == SettingsFormat::json;
     const bool arguments = settings.format == SettingsFormat::arguments;
+    const bool peft = json && settings.has("peft_type");
     const bool hugging = json && (settings.has("model_type") || settings.has_table("architectures."));
     const bool zero = json && (settings.has_table("zero_optimization.") ||
                                settings.has("train_micro_batch_size_per_gpu") || settings.has("train_batch_size"));
@@ -473,7 +475,9 @@ Import make_import(const std::vector<ImportFile>& files, const ImportKnown& know
       reader();
       source.list_the_rest();
     };
-    if (hugging) {
+    if (peft) {
+      read("Hugging Face's peft", [&] { read_peft(source); });
+    } else if (hugging) {
       read("Hugging Face", [&] { read_hugging_face(source, file.path); });
     } else if (zero) {
       read("DeepSpeed", [&] { read_deepspeed(source, known); });

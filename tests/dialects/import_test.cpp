@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,6 +14,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
@@ -222,6 +224,52 @@ TEST(Import, ExpertsOfTransformersAndTheirRouters) {
   EXPECT_THAT(deepseek.unread, Contains(HasSubstr("kv_lora_rank = 8: latent attention")));
 }
 
+/// What LoraConfig.save_pretrained of peft 0.21.2 wrote.
+constexpr const char* kAllProducts =
+    R"({"alora_invocation_tokens": null, "alpha_pattern": {}, "arrow_config": null, "auto_mapping": null,
+    "base_model_name_or_path": null, "bias": "none", "corda_config": null, "ensure_weight_tying": false,
+    "eva_config": null, "exclude_modules": null, "fan_in_fan_out": false, "inference_mode": false,
+    "init_lora_weights": true, "kasa_config": null, "layer_replication": null, "layers_pattern": null,
+    "layers_to_transform": null, "loftq_config": {}, "lora_alpha": 32, "lora_bias": false,
+    "lora_dropout": 0.05, "lora_ga_config": null, "megatron_config": null, "megatron_core":
+    "megatron.core", "modules_to_save": null, "monteclora_config": null, "peft_type": "LORA",
+    "peft_version": "0.21.2", "qalora_group_size": 16, "r": 16, "rank_pattern": {}, "revision": null,
+    "target_modules": "all-linear", "target_parameters": null, "task_type": "CAUSAL_LM",
+    "trainable_token_indices": null, "use_bdlora": null, "use_dora": false, "use_qalora": false,
+    "use_rslora": false, "velora_config": null})";
+constexpr const char* kSomeProducts =
+    R"({"alora_invocation_tokens": null, "alpha_pattern": {}, "arrow_config": null, "auto_mapping": null,
+    "base_model_name_or_path": null, "bias": "none", "corda_config": null, "ensure_weight_tying": false,
+    "eva_config": null, "exclude_modules": null, "fan_in_fan_out": false, "inference_mode": false,
+    "init_lora_weights": true, "kasa_config": null, "layer_replication": null, "layers_pattern": null,
+    "layers_to_transform": [4, 5, 6, 7], "loftq_config": {}, "lora_alpha": 16, "lora_bias": false,
+    "lora_dropout": 0.0, "lora_ga_config": null, "megatron_config": null, "megatron_core":
+    "megatron.core", "modules_to_save": ["lm_head"], "monteclora_config": null, "peft_type": "LORA",
+    "peft_version": "0.21.2", "qalora_group_size": 16, "r": 8, "rank_pattern": {}, "revision": null,
+    "target_modules": ["q_proj", "v_proj"], "target_parameters": null, "task_type": null,
+    "trainable_token_indices": null, "use_bdlora": null, "use_dora": true, "use_qalora": false,
+    "use_rslora": true, "velora_config": null})";
+
+TEST(Import, AdaptersOfPeft) {
+  const Import all = make_import({{"adapter_config.json", kAllProducts}}, {.ranks = 8, .layers = {}});
+  EXPECT_EQ(of(all, "model.lora_rank"), number(16));
+  EXPECT_EQ(of(all, "model.lora_alpha"), Value(32.0));
+  EXPECT_EQ(of(all, "model.trainable"), text("(not set)"));
+  EXPECT_THAT(all.unread, ::testing::ElementsAre("lora_dropout = 0.05: adapters have no dropout here"));
+  const Import some = make_import({{"adapter_config.json", kSomeProducts}}, {.ranks = 8, .layers = {}});
+  EXPECT_EQ(of(some, "model.lora_rank"), number(8));
+  EXPECT_NEAR(std::get<double>(of(some, "model.lora_alpha")), 16 * std::sqrt(8.0), 1e-12) << "use_rslora";
+  EXPECT_EQ(of(some, "model.trainable"), text("blocks:4-7"));
+  EXPECT_THAT(some.unread, ::testing::UnorderedElementsAre(
+                               "target_modules = q_proj, v_proj: adapters stand beside all products of a block here",
+                               "use_dora = true", "modules_to_save.0 = lm_head"));
+  const Import gaps = make_import({{"adapter_config.json", R"({"peft_type": "LORA", "r": 4,
+    "target_modules": "all-linear", "layers_to_transform": [1, 3]})"}});
+  EXPECT_THAT(gaps.unread, Contains(HasSubstr("layers_to_transform = 1, 3: blocks that are no neighbours")));
+  const Import other = make_import({{"adapter_config.json", R"({"peft_type": "IA3"})"}});
+  EXPECT_THAT(other.unread, Contains("peft_type = IA3: of peft's adapters LORA alone is read"));
+}
+
 TEST(Import, TheTextOfAModelOfImagesIsRead) {
   const Import import = make_import({{"config.json", R"({"model_type": "llama4", "vision_config": {"hidden_size": 7},
     "text_config": {"model_type": "llama4_text", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4,
@@ -238,8 +286,10 @@ TEST(Import, ExpertParallelismOfTorchtitanAndMegatron) {
   EXPECT_EQ(of(titan, "mesh.expert"), number(4));
   EXPECT_EQ(of(titan, "fsdp.preset"), text("torchtitan-moe"));
   EXPECT_EQ(of(make_import({{"job.toml", parallelism + "1\n"}}), "fsdp.preset"), text("fsdp2"));
-  const Import megatron = make_import({{"run.sh", "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
-    "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4"}});
+  const Import megatron =
+      make_import({{"run.sh",
+                    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
+                    "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4"}});
   EXPECT_EQ(of(megatron, "mesh.expert"), number(4));
   EXPECT_EQ(of(megatron, "model.router_score"), text("sigmoid"));
 }
