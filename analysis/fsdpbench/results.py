@@ -233,7 +233,7 @@ class Run(_Timed):
 
     def __repr__(self) -> str:
         step, exposed = self.step_ms, self.exposed_comm_ms
-        return (f"<run {self.setting('model.preset') or self.setting('model.kind')}, {self.setting('mesh.ranks')} ranks: "
+        return (f"<run {self.result.model or self.setting('model.preset') or self.setting('model.kind')}, {self.setting('mesh.ranks')} ranks: "
                 f"step {'not measured' if step is None else f'{step:.3f} ms'}"
                 f"{'' if exposed is None else f', exposed communication {exposed:.3f} ms'}>")
 

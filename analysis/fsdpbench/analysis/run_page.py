@@ -34,7 +34,7 @@ DRAWN_RANKS = 4
 def run_page(path: Path) -> Page:
     """Of a result.json; the trace beside it is read too. Raises ReportError."""
     result = load_result(path)
-    page = Page(title=run_title(result.config), subtitle=run_subtitle(result.world),
+    page = Page(title=run_title(result.config, result.model), subtitle=run_subtitle(result.world),
                 badges=emulation_badges(result.world))
     if not result.complete:
         page.badges.append("Incomplete: the run was stopped before its last step")
@@ -64,8 +64,10 @@ def _presets(result: Result) -> str:
     return ", ".join(named) or "none"
 
 
-def run_title(config: Dict[str, Any]) -> str:
-    model, strategy, ranks = (setting(config, key) for key in ("model.preset", "fsdp.strategy", "mesh.ranks"))
+def run_title(config: Dict[str, Any], model: str = "") -> str:
+    """model: what the result file calls it; empty in earlier ones."""
+    preset, strategy, ranks = (setting(config, key) for key in ("model.preset", "fsdp.strategy", "mesh.ranks"))
+    model = model or preset
     named = [str(p) for p in (model, strategy) if p]
     if ranks:
         named.append(f"{ranks} ranks")
