@@ -84,12 +84,12 @@ class Figures(FolderTest):
         self.assertEqual(waits([(0, 9)], 2), [])
 
     def test_a_wait_too_narrow_for_its_cause_has_the_letter_above_it(self) -> None:
-        lane = "compute", [Slice(i, i + 0.7, f"forward {i}", "computation", 0, "", "forward") for i in range(300)]
+        lane = "compute", [Slice(i, i + 0.7, f"forward {i}", "computation", 0, "", "forward") for i in range(200)]
         host = "host", [Slice(0, 0.1, "issue", "issue", 0, "", "")]
         waits_too = [ExposedInterval(0, 0, i + (0.8 if i % 10 else 0.7), i + 1, "copy" if i % 10 else "late_prefetch")
-                     for i in range(299)]
-        for lanes, wide in (([host, lane], 30), ([lane], 0)):
-            trace = Trace(Path("trace.json"), [RankTrace(0, [LaneTrace(*one) for one in lanes], {0: (0.0, 300.0)})])
+                     for i in range(199)]
+        for lanes, wide in (([host, lane], 20), ([lane], 0)):
+            trace = Trace(Path("trace.json"), [RankTrace(0, [LaneTrace(*one) for one in lanes], {0: (0.0, 200.0)})])
             figure = draw_timeline([TimelinePart(trace, 0, "", waits_too)])
             self.check(figure, "narrow waits")
             letters = [text for text, _, _ in texts_of(figure) if text in ("a", "b")]

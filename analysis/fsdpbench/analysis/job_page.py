@@ -76,7 +76,7 @@ def _verdict(job: Node) -> List[str]:
         words.append("Settings were not tried: " + sentence(why) if why else
                      "No setting that was tried helps for certain.")
     for cause in [c for c in job.children("causes") if c.text("advice")][: 1 if advised else 2]:
-        words.append(f"{cause.text('cause').replace('_', ' ').capitalize()}: " + sentence(cause.text("advice")))
+        words.append(f"{cause.text('cause').replace('_', ' ').capitalize()}: {clean(cause.text('advice'), 600)}")
     return words
 
 

@@ -57,10 +57,10 @@ class FittingLabels:
                 label.set_text(short)
             if label.get_window_extent(renderer).width <= room:
                 continue
-            if above is not None:
+            if above is not None and room + 2 * padding_px >= 1:  # else there is nothing to be seen below it
                 label.set(y=above, va="bottom", bbox=None)
                 box = label.get_window_extent(renderer).padded(1)
-                if not any(box.overlaps(other) for other in moved):
+                if axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 and not any(box.overlaps(other) for other in moved):
                     moved.append(box)
                     continue
             label.remove()
