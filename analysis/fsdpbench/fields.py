@@ -983,7 +983,6 @@ class ComparedSide(Record):
     name: str = field("text", "", "", "profile and overrides, or name of the result")
     step_ms: float = field("number", "", "ms", "median step time")
     config: Any = field("any", "", "", "every key with its resolved value")
-    model: str = field("text", "", "", "what to call the model: the name of its preset, or what it is where the profile has sizes of its own")
     trials: Records[ComparedTrial] = field("list of object", "ComparedTrial", "", "trials in the order in which they ran")
     memory: Optional[Memory] = field("object", "Memory", "", "memory in the last trial")
 
