@@ -71,6 +71,12 @@ class Figures(FolderTest):
     def test_run(self) -> None:
         self.check_page(run_page(DATA / "run/result.json"), 6)
 
+    def test_a_page_calls_the_model_as_the_result_does(self) -> None:
+        def imported(value):
+            value["model"] = "decoder of 32 layers, width 4096"
+        self.assertIn("decoder of 32 layers, width 4096, full_shard", run_page(self.copy("run", imported) / "result.json").title)
+        self.assertIn("quickstart, full_shard", run_page(DATA / "run/result.json").title)  # an earlier file
+
     def test_two_runs(self) -> None:
         a, b = self.pair()
         self.check_page(pair_page(a / "result.json", b / "result.json"), 5)
