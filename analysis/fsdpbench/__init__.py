@@ -3,7 +3,7 @@
     import fsdpbench as fb
     run = fb.simulate("llama3-8b-emulated", cluster="dgx-h100", ranks=64, set={"fsdp.backward_prefetch": "none"})
     run.step_ms, run.exposed_comm_ms, run.causes
-    run.figure("timeline")
+    run.timeline()
 
 A call that the program refuses raises ProgramError with the program's own sentence and exit code.
 """

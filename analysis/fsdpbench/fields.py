@@ -27,6 +27,7 @@ class Run(Record):
     """result.json of `run` and `simulate`: every number, and the world it was measured in."""
 
     config: Any = field("any", "", "", "every key with its resolved value")
+    model: str = field("text", "", "", "what to call the model: the name of its preset, or what it is where the profile has sizes of its own")
     config_changed: Any = field("any", "", "", "keys whose value differs from the preset's, or from the program's default where no preset sets them: `key`, `value`, `default`")
     world: World = field("object", "World", "", "what it was measured with")
     train: Train = field("object", "Train", "", "the training")

@@ -11,7 +11,7 @@ import shutil
 import weakref
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
 if TYPE_CHECKING:
     import os
@@ -127,7 +127,24 @@ class Result:
         return "\n".join(lines)
 
 
-class Run(Result):
+class _Timed(Result):
+    """A result with a trace."""
+
+    def timeline(self, ranks: int = 4, step: Optional[int] = None) -> Picture:
+        """The lanes of one step, of at most so many ranks, with the waits of computation and their causes.
+
+        step: one of the trace; without it, the one whose waits are explained. Raises ValueError that says why there is
+        no timeline."""
+        from .analysis.report import timeline_of
+        if ranks < 1:
+            raise ValueError(f"ranks is {ranks}; it must be at least 1")
+        picture = timeline_of(self.folder, ranks, step)
+        if picture.figure is None:
+            raise ValueError(f"There is no timeline: {picture.reason}.")
+        return Picture(picture)
+
+
+class Run(_Timed):
     """What run() or simulate() measured. Times are milliseconds of a step, the slowest rank's median."""
 
     result: "fields.Run"
@@ -216,7 +233,7 @@ class Run(Result):
 
     def __repr__(self) -> str:
         step, exposed = self.step_ms, self.exposed_comm_ms
-        return (f"<run {self.setting('model.preset') or self.setting('model.kind')}, {self.setting('mesh.ranks')} ranks: "
+        return (f"<run {self.result.model or self.setting('model.preset') or self.setting('model.kind')}, {self.setting('mesh.ranks')} ranks: "
                 f"step {'not measured' if step is None else f'{step:.3f} ms'}"
                 f"{'' if exposed is None else f', exposed communication {exposed:.3f} ms'}>")
 
@@ -363,7 +380,7 @@ class Acceptance(Result):
     _KIND = "acceptance"
 
 
-class TraceExplanation(Result):
+class TraceExplanation(_Timed):
     """Why a job of another program computed nothing at times: a folder of `fsdpbench trace explain`."""
 
     result: "fields.TraceExplanation"
@@ -374,15 +391,33 @@ class TraceExplanation(Result):
 class Explanation:
     """What explain() says. data: of a profile, everything for programs; text: the tables for people."""
 
-    def __init__(self, data: Dict[str, Any], text: str) -> None:
+    def __init__(self, data: Dict[str, Any], text: str, run: "Callable[[], Result]") -> None:
         self.data = data
         self.text = text
+        self._run = run
+
+    @functools.cached_property
+    def run(self) -> Result:
+        """The result that is explained; of a profile, its simulation, which is made when it is first asked for."""
+        return self._run()
+
+    def timeline(self, ranks: int = 4, step: Optional[int] = None) -> Picture:
+        """The lanes of one step of `run`, as its timeline() draws them."""
+        if not isinstance(self.run, _Timed):
+            raise ValueError(f"There is no timeline of {self.run!r}.")
+        return self.run.timeline(ranks, step)
 
     def __getitem__(self, key: str) -> Any:
         return self.data[key]
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.text)}</pre>"
+        shown = f"<pre>{escape(self.text)}</pre>"
+        if self.data:  # of a profile: nothing has run
+            return shown
+        try:
+            return shown + self.timeline()._repr_html_()
+        except ValueError:
+            return shown
 
     def __repr__(self) -> str:
         return self.text

@@ -93,6 +93,61 @@ class OfARun(Api):
         self.assertTrue(run.report(self.folder / "page").is_file())
 
 
+class Timelines(Api):
+    def drawn(self, picture: fb.Picture) -> "set[str]":
+        """The texts in its axes and legend."""
+        legend = [text for one in picture.figure.legends for text in one.get_texts()]
+        ticks = [label for axes in picture.figure.axes for label in axes.get_yticklabels()]
+        return {text.get_text() for text in [*legend, *ticks, *(text for axes in picture.figure.axes for text in axes.texts)]}
+
+    def test_lanes_waits_and_causes_of_a_run(self) -> None:
+        run = self.simulate(set={"fsdp.backward_prefetch": "none", "emulate.compute_tflops": 0.06, "train.steps": 3}, cluster=None)
+        texts = self.drawn(run.timeline())
+        self.assertLessEqual({"all-gather", "compute waits", "rank 0 (slowest)   host", "rank 3   host"}, texts)
+        self.assertTrue(any(text.endswith(run.causes[0].cause.replace("_", " ")) for text in texts), (run.causes[0].cause, texts))
+        self.assertIn("<img", run.timeline()._repr_html_())
+
+    def test_ranks_and_step_are_chosen(self) -> None:
+        run = self.simulate(set={"train.steps": 3})
+        self.assertFalse(any(text.startswith("rank 1") for text in self.drawn(run.timeline(ranks=1))))
+        steps = [self.step_of(run.timeline(step=step)) for step in (2, 3)]
+        self.assertEqual(steps, ["Step 2", "Step 3"])
+        with self.assertRaisesRegex(ValueError, "There is no timeline: .* has no step 99; it has "):
+            run.timeline(step=99)
+        with self.assertRaisesRegex(ValueError, "ranks is 0"):
+            run.timeline(ranks=0)
+
+    def step_of(self, picture: fb.Picture) -> str:
+        return picture.caption.split(",")[0]
+
+    def test_an_explanation_has_that_of_its_result(self) -> None:
+        run = self.simulate(set={"train.steps": 3})
+        told = fb.explain(run)
+        self.assertIs(told.run, run)
+        self.assertEqual(told.timeline().caption, run.timeline().caption)
+        self.assertIn("<img", told._repr_html_())
+        self.assertIn("Why computation was not running", told._repr_html_())
+
+    def test_an_explanation_of_a_profile_has_that_of_its_simulation_at_the_same_rates(self) -> None:
+        settings = {"mesh.ranks": 2, "train.steps": 3, "fsdp.backward_prefetch": "none"}
+        told = fb.explain("quickstart", set=settings, tflops=0.06, link_gb_per_s=0.05, link_latency_us=7)
+        self.assertNotIn("<img", told._repr_html_())
+        for key, value in {**settings, "emulate.compute_tflops": 0.06, "emulate.link_gb_per_s": 0.05,
+                           "emulate.link_latency_us": 7}.items():
+            self.assertEqual(told.run.setting(key), value, key)
+        self.assertIn("rank 1   host", self.drawn(told.timeline()))
+        with self.assertRaisesRegex(fb.ProgramError, "name a machine"):  # nothing says how fast it computes
+            fb.explain("quickstart").timeline()
+
+    def test_of_somebody_elses_job(self) -> None:
+        with tarfile.open(OLD) as old:
+            old.extractall(self.folder)
+        with self.assertRaisesRegex(ValueError, "There is no timeline: there is no trace.json beside explain.json"):
+            fb.load(self.folder / "old/explain").timeline()
+        with self.assertRaisesRegex(ValueError, "There is no timeline of "):
+            fb.Explanation({}, "", lambda: fb.load(self.folder / "old/gate")).timeline()
+
+
 class OfStoredFiles(Api):
     """Of every kind of result, as an earlier version wrote them."""
 

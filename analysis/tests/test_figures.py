@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 from itertools import combinations
+from pathlib import Path
 from unittest import mock
 
 from support import DATA, HOSTILE, FolderTest, make_hostile
@@ -14,11 +15,13 @@ from fsdpbench.analysis.page import svg_of
 from fsdpbench.analysis.figures.collectives import fold
 from fsdpbench.analysis.figures.contrast import waits
 from fsdpbench.analysis.figures.frontier import draw_frontier
+from fsdpbench.analysis.figures.timeline import TimelinePart, draw_timeline
 from fsdpbench.analysis.frontier_view import Choice, FrontierPanel, frontier_rows
-from fsdpbench.analysis.load import load_result, load_sweep
+from fsdpbench.analysis.load import ExposedInterval, load_result, load_sweep
 from fsdpbench.analysis.pair_page import compare_page, pair_page
 from fsdpbench.analysis.run_page import run_page
 from fsdpbench.analysis.sweep_page import sweep_page
+from fsdpbench.analysis.trace import LaneTrace, RankTrace, Slice, Trace
 
 
 def texts_of(figure):
@@ -68,6 +71,12 @@ class Figures(FolderTest):
     def test_run(self) -> None:
         self.check_page(run_page(DATA / "run/result.json"), 6)
 
+    def test_a_page_calls_the_model_as_the_result_does(self) -> None:
+        def imported(value):
+            value["model"] = "decoder of 32 layers, width 4096"
+        self.assertIn("decoder of 32 layers, width 4096, full_shard", run_page(self.copy("run", imported) / "result.json").title)
+        self.assertIn("quickstart, full_shard", run_page(DATA / "run/result.json").title)  # an earlier file
+
     def test_two_runs(self) -> None:
         a, b = self.pair()
         self.check_page(pair_page(a / "result.json", b / "result.json"), 5)
@@ -79,6 +88,21 @@ class Figures(FolderTest):
         self.assertEqual(waits([(4, 6), (1, 2), (1.5, 3)], 10), [(0.0, 1), (3, 4), (6, 10)])
         self.assertEqual(waits([], 2), [(0.0, 2)])
         self.assertEqual(waits([(0, 9)], 2), [])
+
+    def test_a_wait_too_narrow_for_its_cause_has_the_letter_above_it(self) -> None:
+        lane = "compute", [Slice(i, i + 0.7, f"forward {i}", "computation", 0, "", "forward") for i in range(200)]
+        host = "host", [Slice(0, 0.1, "issue", "issue", 0, "", "")]
+        waits_too = [ExposedInterval(0, 0, i + (0.8 if i % 10 else 0.7), i + 1, "copy" if i % 10 else "late_prefetch")
+                     for i in range(199)]
+        for lanes, wide in (([host, lane], 20), ([lane], 0)):
+            trace = Trace(Path("trace.json"), [RankTrace(0, [LaneTrace(*one) for one in lanes], {0: (0.0, 200.0)})])
+            figure = draw_timeline([TimelinePart(trace, 0, "", waits_too)])
+            self.check(figure, "narrow waits")
+            letters = [text for text, _, _ in texts_of(figure) if text in ("a", "b")]
+            self.assertEqual(letters.count("b"), wide)  # all that are wider; of the others what has room
+            self.assertEqual("a" in letters, wide > 0)
+            legend = [text.get_text() for text in figure.legends[0].get_texts()]
+            self.assertLessEqual({"a  copy", "b  late prefetch"}, set(legend))
 
     def test_33_units(self) -> None:
         def many_units(value):

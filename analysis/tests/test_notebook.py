@@ -53,7 +53,7 @@ class Notebooks(support.FolderTest):
         self.assertTrue(all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells))
         for source, page, printed in run(FOLDER / "predict-and-tune.ipynb"):
             self.assertTrue(page or printed, source)
-            if source.startswith(("import", "run.figure", "swept")):
+            if source.startswith(("import", "swept")) or "run.timeline(" in source:
                 self.assertIn("<table" if source.startswith("swept") else "<img", page, source)
 
 

@@ -159,7 +159,9 @@ std::vector<Entry> typical_training_of(const std::string& path, Notes& notes) {
   std::vector<Entry> entries = read_file(typical, FileKind::run);
   std::erase_if(entries, [](const Entry& entry) { return entry.name == "model.preset"; });
   entries.push_back({"model.preset", Value(name), path, {}});
-  notes.push_back(fmt::format("{} is a model: it is trained as {} says, but for what --set changes", path, typical));
+  const std::string model = name == file.string() ? path : name;
+  notes.push_back(fmt::format("{} is a model: it is trained as the profile {} says, but for what --set changes", model,
+                              kTypicalProfile));
   return entries;
 }
 

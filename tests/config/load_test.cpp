@@ -262,15 +262,17 @@ TEST_F(Load, BadSetArguments) {
 }
 
 TEST_F(Load, MissingProfile) {
-  EXPECT_EQ(config_error([] { load_profile("/nowhere/x.toml"); }), "/nowhere/x.toml: there is no such file; expected a run profile (TOML).");
+  EXPECT_EQ(config_error([] { load_profile("/nowhere/x.toml"); }),
+            "/nowhere/x.toml: there is no such file; expected a run profile (TOML).");
   EXPECT_THAT(config_error([&] { load_profile(folder_.path().string()); }), HasSubstr("is a folder"));
 }
 
 TEST_F(Load, WhatCannotBeReadIsNotCalledMissing) {
   const std::filesystem::path circle = folder_.path() / "circle.toml";
   std::filesystem::create_symlink(circle, circle);
-  EXPECT_THAT(config_error([&] { load_profile(circle.string()); }),
-              EndsWith("circle.toml: cannot be read: Too many levels of symbolic links; expected a run profile (TOML)."));
+  EXPECT_THAT(
+      config_error([&] { load_profile(circle.string()); }),
+      EndsWith("circle.toml: cannot be read: Too many levels of symbolic links; expected a run profile (TOML)."));
 }
 
 TEST_F(Load, UnknownModelPresetListsTheKnown) {
@@ -309,7 +311,8 @@ TEST_F(Load, AModelAloneIsTrainedAsIsUsual) {
   EXPECT_EQ(config.fsdp.param_dtype, DType::bf16);
   EXPECT_EQ(config.fsdp.reduce_dtype, DType::f32);
   EXPECT_EQ(config.mesh.ranks, 64);
-  EXPECT_THAT(notes, Contains(HasSubstr("llama3-70b.toml is a model: it is trained as ")));
+  EXPECT_THAT(notes,
+              Contains(HasSubstr("llama3-70b is a model: it is trained as the profile llama3-8b-emulated says")));
 
   // A file of the user's own, too; and what says more, or not what kind of model it is, is a profile.
   const std::string own = folder_.write("tiny.toml", "[model]\nkind = 'decoder'\nlayers = 2");

@@ -22,7 +22,7 @@ from .text import clean, count_text, milliseconds, percent, sentence, size
 from .trace import LaneTrace, Slice, Trace, find_trace, load_trace
 from .verdict import hidden, made_of
 
-_DRAWN_RANKS = 4
+DRAWN_RANKS = 4
 _MOST_RANKS = 32
 _MOST_ROWS = 20
 _FINEST = 1 / 1500  # of a step: kernels nearer to each other are one box
@@ -40,7 +40,7 @@ def job_page(path: Path) -> Page:
     page.caveats = [clean(note, 600) for note in job.texts("notes")[:_MOST_ROWS]]  # they may begin with a path
     page.verdict = _verdict(job)
     page.first = [t for t in (_findings(found), _helps(job)) if t.rows]
-    page.pictures = [_breakdown(job), _causes(job), _timeline(job, path.parent), _collectives(job), _steps(step)]
+    page.pictures = [_breakdown(job), _causes(job), timeline(job, path.parent), _collectives(job), _steps(step)]
     page.tables = [t for t in (_knobs(job), path_table(job.child("critical_path")), _kernels(job, "by_kind"),
                                _kernels(job, "top"), _products(job), _arrivals(job), _contention(job), _deviations(found),
                                _unknown(found)) if t.rows]
@@ -76,7 +76,7 @@ def _verdict(job: Node) -> List[str]:
         words.append("Settings were not tried: " + sentence(why) if why else
                      "No setting that was tried helps for certain.")
     for cause in [c for c in job.children("causes") if c.text("advice")][: 1 if advised else 2]:
-        words.append(f"{cause.text('cause').replace('_', ' ').capitalize()}: " + sentence(cause.text("advice")))
+        words.append(f"{cause.text('cause').replace('_', ' ').capitalize()}: {clean(cause.text('advice'), 600)}")
     return words
 
 
@@ -142,7 +142,8 @@ def _causes(job: Node) -> Picture:
     return picture
 
 
-def _timeline(job: Node, folder: Path) -> Picture:
+def timeline(job: Node, folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None) -> Picture:
+    """The lanes of one step, of at most so many ranks. Without `step` it is the one whose slowest rank is the median one."""
     picture = Picture("timeline", "One step, lane by lane", "")
     path = find_trace(folder)
     if path is None:
@@ -150,11 +151,11 @@ def _timeline(job: Node, folder: Path) -> Picture:
         return picture
     try:
         trace = load_trace(path)
-        step = trace.representative_step()
+        step = trace.representative_step() if step is None else step
+        begin, end = trace.step_window(step)
     except ReportError as error:
         picture.reason = str(error)
         return picture
-    begin, end = trace.step_window(step)
     trace = Trace(trace.path, [replace(rank, lanes=[_coarse(lane, step, (end - begin) * _FINEST)
                                                     for lane in rank.lanes]) for rank in trace.ranks])
     marked: Dict[int, str] = {}
@@ -164,11 +165,11 @@ def _timeline(job: Node, folder: Path) -> Picture:
     if late is not None:
         marked[late] = "slowest, late" if late in marked else "late"
     part = TimelinePart(_short_units(trace), step, "", _exposed(job, step), marked)
-    shown = choose_ranks(part, _DRAWN_RANKS)
+    shown = choose_ranks(part, ranks)
     picture.caption = (f"Step {step}, {len(shown)} of {count_text(len(trace.ranks), 'rank')} in the trace. A lane is a "
                        "stream, named by what it does; kernels that follow each other closely are one box. Hatched: "
                        "nothing computed, with the cause where there is room.")
-    picture.figure = draw_timeline([part], max_ranks=_DRAWN_RANKS)
+    picture.figure = draw_timeline([part], max_ranks=ranks)
     return picture
 
 

@@ -210,6 +210,7 @@ class Result:
     path: Path
     complete: bool
     config: Dict[str, Any]
+    model: str  # what to call it; empty in earlier files
     world: Dict[str, Any]
     metrics: Metrics
     memory: Memory
@@ -308,6 +309,7 @@ def load_result(path: Path) -> Result:
         path=path,
         complete=root.flag("complete", True),
         config=root.child("config").value,
+        model=root.text("model"),
         world=root.child("world").value,
         metrics=read_metrics(root.child("metrics")),
         memory=read_memory(root.child("memory")),

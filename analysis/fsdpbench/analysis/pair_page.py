@@ -85,7 +85,7 @@ def compare_page(path: Path) -> Page:
 def _page(sides: List[Side], things: str, differing: List[DifferingKey]) -> Page:
     a, b = sides
     page = Page(title=f"{clean(a.name, 60)} and {clean(b.name, 60)}",
-                subtitle="  ·  ".join(p for p in ("fsdpbench report", run_title(a.config)) if p),
+                subtitle="  ·  ".join(p for p in ("fsdpbench report", run_title(a.config, a.result.model if a.result else "")) if p),
                 badges=list(dict.fromkeys(badge for s in sides for badge in emulation_badges(s.world))))
     for side in sides:
         words = made_of(side.metrics)

@@ -28,19 +28,19 @@ from .world import emulation_badges, machine, world_rows
 OLDER = "the result file does not say; it was written by an older version, or no step was measured"
 PHASES = ("forward", "backward", "optimizer")
 _MOST_RANKS = 32
-_DRAWN_RANKS = 4
+DRAWN_RANKS = 4
 
 
 def run_page(path: Path) -> Page:
     """Of a result.json; the trace beside it is read too. Raises ReportError."""
     result = load_result(path)
-    page = Page(title=run_title(result.config), subtitle=run_subtitle(result.world),
+    page = Page(title=run_title(result.config, result.model), subtitle=run_subtitle(result.world),
                 badges=emulation_badges(result.world))
     if not result.complete:
         page.badges.append("Incomplete: the run was stopped before its last step")
     page.caveats = [sentence(words) for words in result.rating.caveats]
     page.verdict = _verdict(result)
-    page.pictures = [_breakdown(result), _ranks(result), _causes(result), _timeline(result), _memory(result),
+    page.pictures = [_breakdown(result), _ranks(result), _causes(result), timeline(result.folder), _memory(result),
                      _collectives(result), _steps(result)]
     page.tables = [numbers_table(result.metrics, result.memory)]
     path_rows = path_table(result.critical_path)
@@ -64,8 +64,10 @@ def _presets(result: Result) -> str:
     return ", ".join(named) or "none"
 
 
-def run_title(config: Dict[str, Any]) -> str:
-    model, strategy, ranks = (setting(config, key) for key in ("model.preset", "fsdp.strategy", "mesh.ranks"))
+def run_title(config: Dict[str, Any], model: str = "") -> str:
+    """model: what the result file calls it; empty in earlier ones."""
+    preset, strategy, ranks = (setting(config, key) for key in ("model.preset", "fsdp.strategy", "mesh.ranks"))
+    model = model or preset
     named = [str(p) for p in (model, strategy) if p]
     if ranks:
         named.append(f"{ranks} ranks")
@@ -143,15 +145,16 @@ def _causes(result: Result) -> Picture:
     return picture
 
 
-def _timeline(result: Result) -> Picture:
+def timeline(folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None) -> Picture:
+    """The lanes of one step, of at most so many ranks. Without `step` it is the one whose waits the result explains."""
     picture = Picture("timeline", "One step, lane by lane", "")
     try:
-        part = load_part(result.folder)
+        part = load_part(folder, step)
     except ReportError as error:
         picture.reason = str(error)
         return picture
-    shown = choose_ranks(part, _DRAWN_RANKS)
-    explained = sorted({interval.rank for interval in part.exposed})
+    shown = choose_ranks(part, ranks)
+    explained = sorted({interval.rank for interval in part.exposed if interval.step == part.step})
     picture.caption = (f"Step {part.step}, {len(shown)} of {count_text(len(part.trace.ranks), 'rank')} in the trace: "
                        "the slowest, those that came late, then the first. Each lane runs its ops in order; lanes run "
                        "beside each other."
@@ -160,7 +163,7 @@ def _timeline(result: Result) -> Picture:
     gone = sorted(set(part.marked) - {rank.rank for rank in part.trace.ranks})
     if gone:
         picture.caption += f" Not in the trace: rank {', '.join(map(str, gone))} ({part.marked[gone[0]]})."
-    picture.figure = draw_timeline([part], max_ranks=_DRAWN_RANKS)
+    picture.figure = draw_timeline([part], max_ranks=ranks)
     return picture
 
 

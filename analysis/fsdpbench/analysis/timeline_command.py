@@ -56,6 +56,7 @@ def load_part(folder: Path, step: Optional[int] = None) -> TimelinePart:
     if step is None:
         example = result.exposed[0].step if result.exposed else None
         step = example if example in trace.steps() else trace.representative_step()
+    trace.step_window(step)  # raises ReportError where there is none
     return TimelinePart(trace, step, title_of(result), result.exposed, _marked(trace, result, step))
 
 
@@ -75,7 +76,9 @@ def _prefetching(result: Result) -> str:
     forward, backward = result.setting("fsdp.forward_prefetch"), result.setting("fsdp.backward_prefetch")
     if forward is None or backward is None:
         return ""
-    return "Without prefetching" if (forward, backward) == ("none", "none") else "With prefetching"
+    if forward != "none" and backward != "none":
+        return "With prefetching"
+    return "Without " + ("" if forward == backward else "forward " if forward == "none" else "backward ") + "prefetching"
 
 
 def title_of(result: Result) -> str:

@@ -8,6 +8,7 @@
 
 #include "app/experiment/result_fields.h"
 #include "app/experiment/trial_details.h"
+#include "app/report/run_table.h"
 #include "app/report/topology_report.h"
 #include "config/load.h"
 #include "config/write.h"
@@ -537,6 +538,9 @@ const Fields<RunFrame>& frame_fields() {
     f(
         "config", [](const RunFrame& r) { return config::to_json(r.setup.config); }, "",
         "every key with its resolved value");
+    f(
+        "model", [](const RunFrame& r) { return model_text(r.setup.config); }, "",
+        "what to call the model: the name of its preset, or what it is where the profile has sizes of its own");
     f(
         "config_changed",
         [](const RunFrame& r) { return config::changed_to_json(r.setup.config, config::presets_of(r.setup.config)); },

@@ -192,14 +192,13 @@ std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
                      m.step_ms.n, warmup + steps);
 }
 
-/// The name of the model's file; of a model as wide as no file has it, what it is.
+}  // namespace
+
 std::string model_text(const config::RunConfig& c) {
   const config::Model& named = config::presets_of(c).model;
   if (named.kind == c.model.kind && named.width == c.model.width) return c.model.preset;
   return fmt::format("{} of {} layers, width {}", config::to_string(c.model.kind), c.model.layers, c.model.width);
 }
-
-}  // namespace
 
 std::string run_headline(const engine::Setup& p) {
   const config::RunConfig& c = p.config;

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -30,27 +31,37 @@ def untangle_ticks(figure: Figure, all_axes: Sequence[Axes], gap_px: float = 8) 
 
 
 class FittingLabels:
-    """Texts centred in boxes of data coordinates; prune() shortens or takes away those wider than their box."""
+    """Texts centred in boxes of data coordinates; prune() shortens, moves or takes away those wider than their box."""
 
     def __init__(self) -> None:
-        self._texts: List[Tuple[Axes, Text, float, float, str]] = []
+        self._texts: List[Tuple[Axes, Text, float, float, str, Optional[float]]] = []
 
     def add(self, axes: Axes, left: float, right: float, y: float, text: str, short: str = "",
-            **style: object) -> None:
+            above: Optional[float] = None, **style: object) -> None:
+        """short: what stands there instead where text is too wide. above: the height at which short then begins,
+        upward, where it is too wide as well; of two that would touch there, the one of the wider box stays."""
         label = axes.text((left + right) / 2, y, text, ha="center", va="center", clip_on=True, **style)
         label.set_in_layout(False)
-        self._texts.append((axes, label, left, right, short))
+        self._texts.append((axes, label, left, right, short, above))
 
     def prune(self, figure: Figure, padding_px: float = 3) -> None:
         """After the layout is final."""
         figure.draw_without_rendering()
         renderer = figure.canvas.get_renderer()
-        for axes, label, left, right, short in self._texts:
+        moved: List[Bbox] = []
+        for axes, label, left, right, short, above in sorted(self._texts, key=lambda t: t[2] - t[3]):
             low, high = axes.get_xlim()
             ends = axes.transData.transform([(max(left, low), 0), (min(right, high), 0)])
             room = ends[1][0] - ends[0][0] - 2 * padding_px
             if label.get_window_extent(renderer).width > room and short:
                 label.set_text(short)
-            if label.get_window_extent(renderer).width > room:
-                label.remove()
+            if label.get_window_extent(renderer).width <= room:
+                continue
+            if above is not None and room + 2 * padding_px >= 1:  # else there is nothing to be seen below it
+                label.set(y=above, va="bottom", bbox=None)
+                box = label.get_window_extent(renderer).padded(1)
+                if axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 and not any(box.overlaps(other) for other in moved):
+                    moved.append(box)
+                    continue
+            label.remove()
         self._texts.clear()

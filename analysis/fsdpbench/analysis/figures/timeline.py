@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -58,8 +59,9 @@ def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: floa
     if "exposed" in used:
         handles.append(Patch(facecolor="none", edgecolor=style.VERMILION, hatch="////", label="compute waits"))
         handles += [Patch(facecolor="none", edgecolor="none", label=f"{letters[cause]}  {_cause_name(cause)}")
-                    for cause in _visible_causes(parts, end)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), max(2, int(width * 72 / (13 * font)))), fontsize=font + 1,
+                    for cause in letters]
+    legend_rows = math.ceil(len(handles) / max(2, int(width * 72 / (13 * font))))
+    figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / legend_rows), fontsize=font + 1,
                   handlelength=1.2, columnspacing=1.6)
     labels.prune(figure)
     return figure
@@ -115,7 +117,7 @@ def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], label
             names.append(f"{_rank_name(part, rank)}   {name}" if first and (len(ranks) > 1 or part.marked) else name)
             _draw_lane(axes, lane, part.step, begin, y, labels, used, font)
             if lane.name == "compute":
-                _draw_exposed(axes, part, rank, begin, y, labels, used, letters, font)
+                _draw_exposed(axes, part, rank, begin, y, first, labels, used, letters, font)
             y += 1
         if part.step in rank.steps:
             finish = rank.steps[part.step][1] - begin
@@ -175,18 +177,21 @@ def _slice_text(item: Slice) -> str:
 
 
 def _letters(parts: Sequence[TimelinePart]) -> Dict[str, str]:
-    """A letter for each cause, the same in all figures of the same causes; digits stand for units already."""
-    causes = sorted({interval.cause for part in parts for interval in part.exposed if interval.step == part.step})
+    """A letter for each cause that takes a hundredth of the drawn time; digits stand for units already."""
+    total: Dict[str, float] = {}
+    longest = 0.0
+    for part in parts:
+        begin, end = part.trace.step_window(part.step)
+        longest = max(longest, end - begin)
+        for interval in part.exposed:
+            if interval.step == part.step:
+                total[interval.cause] = total.get(interval.cause, 0) + interval.end_ms - interval.begin_ms
+    causes = sorted(cause for cause, ms in total.items() if ms >= 0.01 * longest)
     return {cause: chr(ord("a") + i) if i < 26 else "?" for i, cause in enumerate(causes)}
 
 
 def _cause_name(cause: str) -> str:
     return clean(cause.replace("_", " "), 30)
-
-
-def _visible_causes(parts: Sequence[TimelinePart], span_ms: float) -> List[str]:
-    """Those with a box in which a letter has room."""
-    return sorted({i.cause for part in parts for i in _joined(part.exposed) if i.end_ms - i.begin_ms >= 0.01 * span_ms})
 
 
 def _joined(intervals: Sequence[ExposedInterval], gap_ms: float = 0.02) -> List[ExposedInterval]:
@@ -202,8 +207,9 @@ def _joined(intervals: Sequence[ExposedInterval], gap_ms: float = 0.02) -> List[
     return joined
 
 
-def _draw_exposed(axes: Axes, part: TimelinePart, rank: RankTrace, begin: float, y: float, labels: FittingLabels,
-                  used: Dict[str, bool], letters: Dict[str, str], font: float) -> None:
+def _draw_exposed(axes: Axes, part: TimelinePart, rank: RankTrace, begin: float, y: float, first: bool,
+                  labels: FittingLabels, used: Dict[str, bool], letters: Dict[str, str], font: float) -> None:
+    """first: no lane of the rank is above this one, so that letters have no room there."""
     low, high = y - _BAR / 2, y + _BAR / 2
     polygons = []
     for interval in _joined(part.exposed):
@@ -212,8 +218,9 @@ def _draw_exposed(axes: Axes, part: TimelinePart, rank: RankTrace, begin: float,
         offset = rank.steps[part.step][0] - begin
         left, right = interval.begin_ms + offset, interval.end_ms + offset
         polygons.append([(left, low), (left, high), (right, high), (right, low)])
+        letter = letters.get(interval.cause, "")
         labels.add(axes, left, right, y, _cause_name(interval.cause), fontsize=font - 1,
-                   color=_CAUSE_INK, short=letters[interval.cause],
+                   color=_CAUSE_INK, short=letter, above=None if first or not letter else low,
                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     if polygons:
         used["exposed"] = True
