@@ -55,7 +55,7 @@ config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& tr
   };
   const auto of_collectives = [&](auto wanted) {
     return rows_of(collectives, &Prediction::predicted,
-                   [&](const Prediction& row) { return row.calibrates.empty() && wanted(row); });
+                   [&](const Prediction& row) { return row.calibrates.empty() && !row.symmetric && wanted(row); });
   };
   config::Accuracy accuracy;
   accuracy.rows[ErrorKind::framework] = of_trainings(

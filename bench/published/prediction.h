@@ -27,6 +27,7 @@ struct Prediction {
   std::string calibrates;     ///< not empty: a figure of the model was set by this row, so it is no prediction
   std::string assumed;        ///< what the source does not state and was assumed
   bool in_domain = true;      ///< of the size that the goal speaks of
+  bool symmetric = false;     ///< over symmetric memory: of no kind of errors, as one source has all such rows
   std::string not_predicted;  ///< not empty: why there is no prediction; then predicted is 0
   std::string source;
   std::string note;

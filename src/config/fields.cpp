@@ -248,7 +248,7 @@ std::vector<Field> make_fields() {
   device("monitor", &Device::monitor, boolean(), "cuda: NVML samples each GPU's clocks, power and errors every 20 ms; false: they are not sampled");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
-  nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");
+  nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows. With simulate.cluster, window: in one NVLink domain NCCL's symmetric kernels");
   nccl("cta_policy", &Nccl::cta_policy, one_of<CtaPolicy>(), "cuda: NCCL's CTA policy; zero asks for copy engines instead of SMs, where NCCL can, and needs register_buffers = window");
   nccl("min_ctas", &Nccl::min_ctas, integer<int>(0, 64), "cuda: fewest CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("max_ctas", &Nccl::max_ctas, integer<int>(0, 64), "cuda: most CTAs of an NCCL kernel; 0: NCCL's choice");
@@ -269,6 +269,7 @@ std::vector<Field> make_fields() {
   simulate("collectives", &Simulate::collectives, one_of<Simulate::Collectives>(), "the algorithm of collectives; auto: as NCCL would choose");
   simulate("compiled", &Simulate::compiled, boolean(), "neighbouring memory-bound kernels are one (torch.compile)");
   simulate("fused_loss", &Simulate::fused_loss, boolean(), "the loss of the logits is one kernel, also if nothing is compiled");
+  simulate("eager_loss", &Simulate::eager_loss, boolean(), "the loss is PyTorch's F.cross_entropy on fp32 logits without torch.compile, also if simulate.compiled: its kernels, and the memory of its copies of the logits");
   simulate("fused_optimizer", &Simulate::fused_optimizer, boolean(), "one kernel per update; false: one per operation, with 2.5 times the bytes");
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
   simulate("efficiency", &Simulate::efficiency, efficiency(), "efficiency of matrix products and attention beyond the model of shapes and kernels: a number, what published trainings of a framework reach on this GPU, or auto: of any framework; 0.8 is the median of all (docs/published.md)");
