@@ -84,7 +84,8 @@ bool nccl_offers(Algorithm algorithm, Collective collective) {
     case Algorithm::tree: return collective == Collective::all_reduce;
     case Algorithm::hierarchical:
     case Algorithm::direct:
-    case Algorithm::automatic: break;
+    case Algorithm::automatic:
+    case Algorithm::symmetric: break;
   }
   return false;
 }
@@ -121,7 +122,8 @@ NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective
     case Algorithm::ring:
     case Algorithm::hierarchical:
     case Algorithm::direct:
-    case Algorithm::automatic: break;
+    case Algorithm::automatic:
+    case Algorithm::symmetric: break;
   }
   const double passes = twice ? 2 : 1;
   const double intra = std::max(of(pci ? kRingPci : kRingNvlink, protocol), nodes > 1 ? of(kNetOverhead, protocol) : 0);

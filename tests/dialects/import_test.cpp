@@ -238,8 +238,10 @@ TEST(Import, ExpertParallelismOfTorchtitanAndMegatron) {
   EXPECT_EQ(of(titan, "mesh.expert"), number(4));
   EXPECT_EQ(of(titan, "fsdp.preset"), text("torchtitan-moe"));
   EXPECT_EQ(of(make_import({{"job.toml", parallelism + "1\n"}}), "fsdp.preset"), text("fsdp2"));
-  const Import megatron = make_import({{"run.sh", "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
-    "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4"}});
+  const Import megatron =
+      make_import({{"run.sh",
+                    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
+                    "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4"}});
   EXPECT_EQ(of(megatron, "mesh.expert"), number(4));
   EXPECT_EQ(of(megatron, "model.router_score"), text("sigmoid"));
 }
@@ -280,9 +282,8 @@ TEST(Import, TorchtitansSelectiveCheckpointingKeepsEverySecondProduct) {
 
 TEST(Import, TorchtitanCompilesTheLossWhereItsComponentsNameIt) {
   const auto import_of = [](const std::string& lines) {
-    return make_import({{"job.toml",
-                         "[training]\nlocal_batch_size = 2\nseq_len = 8192\n" + lines +
-                             "[activation_checkpoint]\nmode = \"full\"\n"}});
+    return make_import({{"job.toml", "[training]\nlocal_batch_size = 2\nseq_len = 8192\n" + lines +
+                                         "[activation_checkpoint]\nmode = \"full\"\n"}});
   };
   const Value yes = true;
   const Import blocks = import_of("[compile]\nenable = true\ncomponents = [\"model\"]\n");
