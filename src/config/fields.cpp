@@ -248,7 +248,7 @@ std::vector<Field> make_fields() {
   device("monitor", &Device::monitor, boolean(), "cuda: NVML samples each GPU's clocks, power and errors every 20 ms; false: they are not sampled");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
-  nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows. With simulate.cluster, window: in one NVLink domain NCCL's symmetric kernels");
+  nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");
   nccl("cta_policy", &Nccl::cta_policy, one_of<CtaPolicy>(), "cuda: NCCL's CTA policy; zero asks for copy engines instead of SMs, where NCCL can, and needs register_buffers = window");
   nccl("min_ctas", &Nccl::min_ctas, integer<int>(0, 64), "cuda: fewest CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("max_ctas", &Nccl::max_ctas, integer<int>(0, 64), "cuda: most CTAs of an NCCL kernel; 0: NCCL's choice");
