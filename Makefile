@@ -104,6 +104,7 @@ peer-check: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/inst
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded --check 6
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded --check 6
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py recorded --check
+	$(PEER_PYTHON) -B -Wignore tests/peer/eager_loss.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
 	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py --case accelerate-fsdp2

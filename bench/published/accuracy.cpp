@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <vector>
 
 #include "published/prediction.h"
 #include "replay/uncertainty.h"
@@ -55,7 +57,7 @@ config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& tr
   };
   const auto of_collectives = [&](auto wanted) {
     return rows_of(collectives, &Prediction::predicted,
-                   [&](const Prediction& row) { return row.calibrates.empty() && wanted(row); });
+                   [&](const Prediction& row) { return row.calibrates.empty() && !row.symmetric && wanted(row); });
   };
   config::Accuracy accuracy;
   accuracy.rows[ErrorKind::framework] = of_trainings(
@@ -70,6 +72,24 @@ config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& tr
   accuracy.rows[ErrorKind::small] = of_collectives([](const Prediction& row) { return !row.in_domain; });
   accuracy.efficiencies = training.efficiencies;
   return accuracy;
+}
+
+void print_both_medians(const Trainings& training) {
+  std::vector<double> all, others;
+  for (const Prediction& row : training.rows) {
+    if (!row.not_predicted.empty()) continue;
+    all.push_back(std::abs(row.by_all / row.published - 1));
+    others.push_back(std::abs(row.error()));
+  }
+  if (all.empty()) return;
+  const auto median = [](std::vector<double>& errors) {
+    std::ranges::sort(errors);
+    return (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
+  };
+  fmt::print(
+      "\nMedian error of {} trainings: {:.1f} % by the efficiency that simulations take, {:.1f} % by other sources "
+      "alone\n",
+      all.size(), 100 * median(all), 100 * median(others));
 }
 
 void print_coverage(const config::Accuracy& accuracy) {

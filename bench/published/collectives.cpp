@@ -33,6 +33,7 @@ Algorithm algorithm_of(const CsvRow& row) {
   for (int a = 0; a < replay::kAlgorithmCount; ++a) {
     if (to_string(static_cast<Algorithm>(a)) == name) return static_cast<Algorithm>(a);
   }
+  if (name == to_string(Algorithm::symmetric)) return Algorithm::symmetric;
   throw ConfigError(
       fmt::format("{}: algorithm = {} is not valid; expected one of docs/published.md or nothing.", row.place, name));
 }
@@ -70,6 +71,7 @@ Prediction predict(const CsvRow& row) {
           .calibrates = row.text("calibrates"),
           .assumed = row.text("assumed"),
           .in_domain = size >= kDomainBytes,
+          .symmetric = cost.algorithm == Algorithm::symmetric,
           .not_predicted = {},
           .source = row.text("source"),
           .note = row.text("note")};

@@ -18,8 +18,9 @@ struct Prediction {
   double bytes = 0;  ///< of a collective
   double published = 0;
   double predicted = 0;
-  double typical = 0;         ///< of a training: predicted by replay::kTypicalEfficiency
-  double by_gpu = 0;          ///< by what other frameworks of other sources reach on its GPU; 0: there are none
+  double typical = 0;  ///< of a training: predicted by replay::kTypicalEfficiency
+  double by_all = 0;   ///< of a training: by the efficiency that simulations take, its own source's rows included
+  double by_gpu = 0;   ///< by what other frameworks of other sources reach on its GPU; 0: there are none
   bool by_framework = false;  ///< predicted by what other sources of its framework reach there
   double tokens = 0;          ///< of a training: a rank and microbatch
   int nodes = 1;              ///< of a collective
@@ -27,6 +28,7 @@ struct Prediction {
   std::string calibrates;     ///< not empty: a figure of the model was set by this row, so it is no prediction
   std::string assumed;        ///< what the source does not state and was assumed
   bool in_domain = true;      ///< of the size that the goal speaks of
+  bool symmetric = false;     ///< over symmetric memory: of no kind of errors, as one source has all such rows
   std::string not_predicted;  ///< not empty: why there is no prediction; then predicted is 0
   std::string source;
   std::string note;
@@ -57,6 +59,8 @@ Trainings predict_training(const std::string& path);
 /// How far published times lie from predicted ones.
 config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& training);
 
+/// The median error of all trainings that are predicted, by what simulations take and by other sources alone.
+void print_both_medians(const Trainings& training);
 /// For each kind of error: how many rows lie in the 95 % interval that the rows of all other sources give.
 void print_coverage(const config::Accuracy& accuracy);
 

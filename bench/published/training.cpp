@@ -160,6 +160,8 @@ Trainings predict_training(const std::string& path) {
     const std::optional<double> by_gpu = efficiencies.of_others(own);
     if (by_gpu) p.by_gpu = training.tokens_per_second(*by_gpu);
     p.by_framework = by_framework.has_value();
+    const std::optional<double> by_all = efficiencies.median([&](const Told& t) { return t.same_group(own); });
+    p.by_all = training.tokens_per_second(by_all.value_or(replay::kTypicalEfficiency));
     // A row of its group's only source is predicted by less, and is no measure of how well groups predict.
     const double used = by_framework.value_or(by_gpu.value_or(replay::kTypicalEfficiency));
     p.predicted = training.tokens_per_second(used);

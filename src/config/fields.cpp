@@ -269,6 +269,7 @@ std::vector<Field> make_fields() {
   simulate("collectives", &Simulate::collectives, one_of<Simulate::Collectives>(), "the algorithm of collectives; auto: as NCCL would choose");
   simulate("compiled", &Simulate::compiled, boolean(), "neighbouring memory-bound kernels are one (torch.compile)");
   simulate("fused_loss", &Simulate::fused_loss, boolean(), "the loss of the logits is one kernel, also if nothing is compiled");
+  simulate("eager_loss", &Simulate::eager_loss, boolean(), "the loss is PyTorch's F.cross_entropy on fp32 logits without torch.compile, also if simulate.compiled: its kernels, and the memory of its copies of the logits");
   simulate("fused_optimizer", &Simulate::fused_optimizer, boolean(), "one kernel per update; false: one per operation, with 2.5 times the bytes");
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
   simulate("efficiency", &Simulate::efficiency, efficiency(), "efficiency of matrix products and attention beyond the model of shapes and kernels: a number, what published trainings of a framework reach on this GPU, or auto: of any framework; 0.8 is the median of all (docs/published.md)");

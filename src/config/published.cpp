@@ -42,6 +42,7 @@ std::vector<std::string> settings_of(const CsvRow& row) {
                                     {"simulate.compiled", "compiled"},
                                     {"simulate.attention", "attention"},
                                     {"simulate.fused_loss", "fused_loss"},
+                                    {"simulate.eager_loss", "eager_loss"},
                                     {"simulate.fused_optimizer", "fused_optimizer"},
                                     {"model.preset", "model"},
                                     {"mesh.ranks", "ranks"},

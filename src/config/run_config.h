@@ -410,6 +410,7 @@ struct Simulate {
   Collectives collectives = Collectives::automatic;
   bool compiled = false;        ///< neighbouring memory-bound kernels are one (torch.compile)
   bool fused_loss = false;      ///< the loss of the logits is one kernel, also if nothing is compiled
+  bool eager_loss = false;      ///< the loss is PyTorch's without torch.compile, on fp32 logits: its time and memory
   bool fused_optimizer = true;  ///< one kernel an update; else one an operation, with 2.5 times the bytes
   Attention attention = Attention::flash2;
   Efficiency efficiency;     ///< of products and attention, beside what shapes and kernels say: docs/published.md

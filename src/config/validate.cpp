@@ -511,6 +511,16 @@ void check_simulate(const RunConfig& config, Notes& notes) {
     if (idle != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
     return;
   }
+  require(!simulate.eager_loss || !simulate.fused_loss,
+          "simulate.eager_loss = true and simulate.fused_loss = true say different things of one loss; leave one out.");
+  require(
+      !simulate.eager_loss || config.mesh.tensor == 1,
+      "simulate.eager_loss = true does not go with mesh.tensor = {}: ranks that split the logits have another loss; "
+      "expected 1.",
+      config.mesh.tensor);
+  if (simulate.eager_loss && config.model.kind == ModelKind::mlp) {
+    notes.push_back("simulate.eager_loss has no effect: the loss of model.kind = \"mlp\" has no logits.");
+  }
   require(simulate.pause_chance == 0 || simulate.pause_us > 0,
           "simulate.pause_chance = {} needs simulate.pause_us: how long a pause lasts.", simulate.pause_chance);
   require(!simulate.measured_jitter || !simulate.calibration.empty(),
@@ -578,7 +588,15 @@ void check_device(const RunConfig& config, Notes& notes) {
                       "gives the same bits always.",
                       backend));
     }
-    if (config.nccl != Nccl{}) notes.push_back(fmt::format("[nccl] has no effect: device.backend is \"{}\".", backend));
+    // A cluster's collectives are simulated over what is registered.
+    const bool window = config.device.backend == BackendKind::virtual_ && !config.simulate.cluster.empty() &&
+                        config.nccl.register_buffers == NcclRegister::window;
+    Nccl idle = config.nccl;
+    if (window) idle.register_buffers = NcclRegister::none;
+    if (idle != Nccl{}) {
+      notes.push_back(fmt::format("[nccl] has no effect{}: device.backend is \"{}\".",
+                                  window ? " but for register_buffers" : "", backend));
+    }
     return;
   }
   require(

@@ -8,8 +8,12 @@
 #include <charconv>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 #include <span>
+#include <sstream>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "config/fields.h"
@@ -52,6 +56,42 @@ constexpr auto kTitanOfNoStep = std::to_array<std::string_view>(
     {"job.", "profiling.", "metrics.", "checkpoint.", "comm.", "fault_tolerance.", "experimental.", "validation.",
      "training.steps", "training.dataset", "training.dataset_path", "lr_scheduler.", "debug.", "model.hf_assets_path",
      "model.tokenizer_path", "memory_estimation."});
+
+/// What torchtitan's file lists, or its argument in one word: compile.components = ["model", "loss"].
+std::vector<std::string> components_of(Source& s) {
+  std::vector<std::string> all;
+  if (const auto words = s.text("compile.components")) {
+    std::istringstream in(*words);
+    for (std::string word; std::getline(in, word, ',');) all.push_back(word);
+  }
+  for (int i = 0;; ++i) {
+    const auto word = s.text(fmt::format("compile.components.{}", i));
+    if (!word) return all;
+    all.push_back(*word);
+  }
+}
+
+/// torchtitan compiles its blocks and its loss, or what [compile] components names (its
+/// torchtitan/config/job_config.py since August 2025). Before, [training] compile stood for both, and the loss was left
+/// out from 2024-12-18 (e8977b0) to 2025-04-02 (bbb1b61).
+void put_compiled(Source& s, std::int64_t tensor) {
+  const std::optional<bool> enabled = s.boolean("compile.enable");
+  const std::vector<std::string> components = components_of(s);
+  const auto compiles = [&](const char* what) {
+    return enabled.value_or(false) && (components.empty() || std::ranges::find(components, what) != components.end());
+  };
+  const bool both = s.flag("training.compile");
+  if (both || compiles("model")) s.put("simulate.compiled", true);
+  if (both) {
+    s.unread(
+        "training.compile: versions from 2024-12-18 to 2025-04-02 do not compile the loss; of those say "
+        "simulate.eager_loss = true");
+  } else if (compiles("loss")) {
+    if (!compiles("model")) s.put("simulate.fused_loss", true);
+  } else if (enabled && tensor == 1) {
+    s.put("simulate.eager_loss", true);
+  }
+}
 
 void read_torchtitan(Source& s, const ImportKnown& known) {
   s.put("fsdp.preset", "fsdp2");
@@ -121,7 +161,7 @@ void read_torchtitan(Source& s, const ImportKnown& known) {
   s.put_if("train.beta2", s.number("optimizer.beta2"));
   s.put_if("train.epsilon", s.number("optimizer.eps"));
   s.put_if("train.weight_decay", s.number("optimizer.weight_decay"));
-  if (s.flag("compile.enable")) s.put("simulate.compiled", true);
+  put_compiled(s, tensor);
   if (s.text("optimizer.implementation") == "fused") s.put("simulate.fused_optimizer", true);
   s.ignore(kTitanOfNoStep);
 }

@@ -109,6 +109,7 @@ replay::ClusterUse use_of(const config::RunConfig& config, const config::Cluster
   replay::ClusterUse use;
   use.framework.compiled = simulate.compiled;
   use.framework.fused_loss = simulate.fused_loss;
+  use.framework.eager_loss = simulate.eager_loss;
   use.framework.fused_optimizer = simulate.fused_optimizer;
   use.framework.attention = static_cast<replay::Attention>(simulate.attention);
   use.framework.efficiency = simulate.efficiency.value;
@@ -116,6 +117,9 @@ replay::ClusterUse use_of(const config::RunConfig& config, const config::Cluster
     use.framework.efficiency = config::efficiency_used(config, *cluster, config::published_accuracy()).value;
   }
   use.algorithm = static_cast<replay::Algorithm>(simulate.collectives);
+  // NCCL takes them whatever its model says of the others; what is asked for by name is taken.
+  const bool registered = config.nccl.register_buffers == config::NcclRegister::window;
+  if (registered && use.algorithm == replay::Algorithm::automatic) use.algorithm = replay::Algorithm::symmetric;
   use.placement = static_cast<replay::Placement>(simulate.placement);
   return use;
 }

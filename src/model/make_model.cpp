@@ -20,14 +20,18 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   const BatchShape batch{config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype,
                          config.fsdp.gradient_dtype()};
+  // Of nothing that runs: [simulate] has no effect there.
+  const bool eager_loss =
+      decoder && config.simulate.eager_loss && config.device.backend == config::BackendKind::virtual_;
   if (config.mesh.expert > 1) {
     plan::ExpertSplit experts = plan::expert_split(config.mesh);
     if (!key_without_kernels(config).empty()) {
-      return std::make_unique<Outline>(config.model, batch, TensorSplit(), experts);
+      return std::make_unique<Outline>(config.model, batch, TensorSplit(), experts, eager_loss);
     }
     experts.imbalance = 1;  // the data say who is busy
     return std::make_unique<Decoder>(config.model, batch, TensorSplit(), experts);
   }
+  if (eager_loss) return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), true);
   return make_model(config.model, shapes, batch, {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
 }
 

@@ -66,7 +66,7 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
 std::vector<plan::ModuleSizes> Outline::sizes() const {
   std::vector<plan::ModuleSizes> all{embedding()};
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) all.push_back(block(layer));
-  all.push_back(head());
+  all.push_back(eager_loss_ ? head_with_eager_loss() : head());
   const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len, 1, experts_);
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].forward_flops = work[i].forward_flops();
@@ -193,6 +193,30 @@ plan::ModuleSizes Outline::head() const {
   sizes.forward_workspace_bytes = work.bytes();
   if (split_.ranks == 1) work.take(tensor(model_.width));
   sizes.backward_workspace_bytes = work.bytes();
+  return sizes;
+}
+
+// [Note: eager loss]
+// F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(0, 1)) of PyTorch, without torch.compile, is log_softmax
+// and nll_loss. In forward the logits, their fp32 copy and the log_softmax are there at once; the last is saved for
+// both backwards, the others are freed when the loss is returned (the training loop holds no logits: `del pred` of
+// torchtitan). In backward nll_loss fills a gradient of the log_softmax with zeros, and log_softmax makes the fp32
+// gradient of the logits of it: three fp32 tensors of all logits. Both others are freed before the gradient is cast to
+// the compute dtype and the product's backward runs. fp32 logits are not copied. tests/peer/eager_loss.py records it.
+plan::ModuleSizes Outline::head_with_eager_loss() const {
+  plan::ModuleSizes sizes = head();
+  const std::int64_t in_fp32 = checked_product(batch_.rows(), model_.vocab, size_of(DType::f32)),
+                     logits = tensor(model_.vocab);
+  Arena saved, forward;
+  saved.take(in_fp32);
+  saved.take(norm_statistics());
+  sizes.saved_bytes = saved.bytes();
+  forward.take(sizes.forward_workspace_bytes);
+  forward.take(logits);
+  if (batch_.dtype != DType::f32) forward.take(in_fp32);
+  sizes.forward_workspace_bytes = forward.bytes();
+  // Beside what is saved: two gradients. Later the saved room and theirs have the cast gradient and the norm's input.
+  sizes.backward_workspace_bytes = std::max(2 * in_fp32, sizes.backward_workspace_bytes);
   return sizes;
 }
 

@@ -25,8 +25,15 @@ class Outline final : public Model {
  public:
   /// `model`: of one of the ranks that split every layer (plan::tensor_part).
   /// `experts`: how ranks split them, of whom this one is the busiest.
-  Outline(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {})
-      : model_(model), batch_(batch), split_(split), experts_(experts), stream_(model, batch, split) {}
+  /// `eager_loss`: the head keeps and needs what simulate.eager_loss says, and no rank splits it.
+  Outline(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {},
+          bool eager_loss = false)
+      : model_(model),
+        batch_(batch),
+        split_(split),
+        experts_(experts),
+        eager_loss_(eager_loss),
+        stream_(model, batch, split) {}
 
   std::vector<plan::ModuleSizes> sizes() const override;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
@@ -36,6 +43,7 @@ class Outline final : public Model {
   plan::ModuleSizes embedding() const;
   plan::ModuleSizes block(std::int64_t layer) const;
   plan::ModuleSizes head() const;
+  plan::ModuleSizes head_with_eager_loss() const;
   /// Bytes of a tensor of `features` a token, of a statistic, and of one of a norm. Throw ResourceError if that is more
   /// than 8 EiB.
   std::int64_t tensor(std::int64_t features) const {
@@ -57,6 +65,7 @@ class Outline final : public Model {
   BatchShape batch_;
   TensorSplit split_;
   plan::ExpertSplit experts_;
+  bool eager_loss_;
   Stream stream_;
 };
 

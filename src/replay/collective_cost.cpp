@@ -177,6 +177,11 @@ CollectiveCost achieved(const config::Cluster& cluster, Collective collective, d
     case Algorithm::nvls: cost = nvls(at, cluster); break;
     case Algorithm::nvls_tree: cost = nvls_tree(at, cluster); break;
     case Algorithm::direct: cost = direct(at, collective); break;
+    case Algorithm::symmetric: {
+      const SymmetricEstimate estimate = nccl_symmetric(cluster, collective, bytes, shape.ranks);
+      cost = {.latency_s = estimate.latency_s, .transfer_s = estimate.transfer_s, .fabric = Fabric::intra};
+      break;
+    }
   }
   cost.algorithm = algorithm;
   cost.protocol = protocol;
@@ -235,6 +240,8 @@ bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& 
       return reduces_fully && cluster.intra.nvls_gb_per_s > 0 && shape.nodes == 1 && shape.ranks > 2;
     case Algorithm::nvls_tree:
       return reduces_fully && cluster.intra.nvls_gb_per_s > 0 && shape.nodes > 1 && shape.per_node > 2;
+    case Algorithm::symmetric:
+      return (reduces_fully || scatters) && cluster.intra.nvls_gb_per_s > 0 && shape.nodes == 1 && shape.ranks > 2;
     case Algorithm::direct: break;
   }
   return collective != Collective::broadcast;
@@ -247,6 +254,7 @@ CollectiveCost collective_cost(const config::Cluster& cluster, Collective collec
     return achieved(cluster, collective, bytes, shape, Algorithm::direct, Protocol::simple);
   }
   if (!can_run(asked, collective, cluster, shape)) asked = Algorithm::automatic;
+  if (asked == Algorithm::symmetric) return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);
   const Choices choices(cluster, collective, shape, asked);
   if (choices.begin() == choices.end()) return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);
 

@@ -13,7 +13,8 @@ std::string_view to_string(Collective collective) {
 }
 
 std::string_view to_string(Algorithm algorithm) {
-  constexpr EnumNames<Algorithm> kNames{"ring", "tree", "hierarchical", "pat", "nvls", "nvls_tree", "direct", "auto"};
+  constexpr EnumNames<Algorithm> kNames{"ring",      "tree",   "hierarchical", "pat",      "nvls",
+                                        "nvls_tree", "direct", "auto",         "symmetric"};
   return kNames[algorithm];
 }
 

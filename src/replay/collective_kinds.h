@@ -22,8 +22,10 @@ enum class Algorithm : std::uint8_t {
   nvls_tree,     ///< the switches of nodes reduce, a tree between them
   direct,        ///< each rank with each other at once
   automatic,
+  symmetric,  ///< kernels over memory that all GPUs of an NVLink domain map (nccl.register_buffers = "window")
 };
-inline constexpr int kAlgorithmCount = static_cast<int>(kEnumCount<Algorithm>) - 1;  ///< without automatic
+inline constexpr int kAlgorithmCount =
+    static_cast<int>(Algorithm::automatic);  ///< those that simulate.collectives names
 std::string_view to_string(Algorithm algorithm);
 
 /// NCCL's ways of moving data: with flags in every 8 bytes, in every 128, or after whole chunks.

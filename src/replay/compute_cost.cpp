@@ -180,7 +180,7 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
                                                                                        : OfWork::forward);
   for (std::size_t i = 0; i < products.size(); ++i) {
     const plan::Product& p = products[i];
-    if (p.count == 0) continue;  // all outputs are kept
+    if (p.count == 0) continue;                                                                 // all outputs are kept
     const bool fp8 = fp8_ && work.kind == plan::ModuleKind::block && i < work.products.size();  // not of adapters
     if (!backward) kernels.add(product_seconds(p, fp8, beside), p.launches);
     for (const plan::Product& gradient : backward ? p.backward() : std::vector<plan::Product>()) {
@@ -197,7 +197,8 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   const bool kept = pass == Pass::recompute && work.attention.kept;
   if (work.attention.heads > 0 && !kept) kernels.add(attention_seconds(work.attention, backward, beside), 1);
   const plan::Passes& passes = backward ? work.backward : work.forward;
-  const bool fused = framework_.compiled || (framework_.fused_loss && work.kind == plan::ModuleKind::head);
+  const bool head = work.kind == plan::ModuleKind::head;
+  const bool fused = head && framework_.eager_loss ? false : framework_.compiled || (head && framework_.fused_loss);
   const double elements = (fused ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0);
   kernels.seconds += stream_seconds(elements * element_, beside);
   const int more = fused ? passes.fused_kernels : passes.eager_kernels;

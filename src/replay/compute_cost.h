@@ -44,6 +44,7 @@ struct Framework {
   bool compiled = false;  ///< neighbouring memory-bound kernels are one (torch.compile)
   Attention attention = Attention::flash2;
   bool fused_loss = false;                 ///< the loss of the logits is one kernel, also if nothing else is compiled
+  bool eager_loss = false;                 ///< the head's kernels are not joined, also if those of blocks are
   bool fused_optimizer = true;             ///< one kernel an update; else one an operation, with 2.5 times the bytes
   double efficiency = kTypicalEfficiency;  ///< of products and attention, beside what shapes say; 1: the best kernels
 };

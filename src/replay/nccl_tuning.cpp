@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace fsdpbench::replay {
 namespace {
@@ -53,8 +54,8 @@ double link_rate(const config::Cluster& cluster, const GroupShape& shape, double
   const double intra = shape.per_node > 1 ? nccl_intra_rate(cluster, shape.per_node) : INFINITY;
   if (shape.nodes == 1) return intra;
   const config::InterFabric& inter = cluster.inter;
-  return std::min(intra, wires * inter.nics_per_node * inter.nic_gb_per_s * kNetRate * shape.per_node /
-                             cluster.gpus_per_node);
+  return std::min(intra,
+                  wires * inter.nics_per_node * inter.nic_gb_per_s * kNetRate * shape.per_node / cluster.gpus_per_node);
 }
 
 double ll_limit(double link, int nodes) {
@@ -83,7 +84,8 @@ bool nccl_offers(Algorithm algorithm, Collective collective) {
     case Algorithm::tree: return collective == Collective::all_reduce;
     case Algorithm::hierarchical:
     case Algorithm::direct:
-    case Algorithm::automatic: break;
+    case Algorithm::automatic:
+    case Algorithm::symmetric: break;
   }
   return false;
 }
@@ -120,7 +122,8 @@ NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective
     case Algorithm::ring:
     case Algorithm::hierarchical:
     case Algorithm::direct:
-    case Algorithm::automatic: break;
+    case Algorithm::automatic:
+    case Algorithm::symmetric: break;
   }
   const double passes = twice ? 2 : 1;
   const double intra = std::max(of(pci ? kRingPci : kRingNvlink, protocol), nodes > 1 ? of(kNetOverhead, protocol) : 0);
@@ -130,6 +133,67 @@ NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective
   double bus = link * of(kRingRate, protocol);
   if (protocol == Protocol::ll) bus = std::min(bus, ll_limit(link, shape.nodes));
   return line(latency, bus * (collective == Collective::broadcast ? 1 : n / (passes * (n - 1))));
+}
+
+namespace {
+
+/// min(x, ceiling) and max(0, x) without their corners, as NCCL has them.
+double soft_min(double x, double ceiling, double softness) {
+  return ceiling - softness * std::log1p(std::expm1(ceiling / softness) * std::exp(-x / softness));
+}
+double soft_plus(double x) { return x > 100 ? x : std::log1p(std::exp(x)); }
+
+/// What one kernel needs on `ctas` multiprocessors; µs, GB/s. kGiga of its tables is 2^30.
+struct SymmetricKernel {
+  double bus_bytes = 0;
+  double multiplier = 1;  ///< of a multiprocessor's bandwidth: the switch copies or adds
+  double latency_us = 0;
+  int most_ctas = 1;
+
+  double transfer_us(int ctas, double of_a_cta, double most) const {
+    const double rate = soft_min(ctas * of_a_cta * multiplier, most, of_a_cta);
+    return soft_plus(bus_bytes / (rate * 1e3) - 1);
+  }
+};
+
+}  // namespace
+
+SymmetricEstimate nccl_symmetric(const config::Cluster& cluster, Collective collective, double bytes, int ranks) {
+  constexpr double kGib = 1.073741824;  // GiB in GB
+  constexpr int kMostCtas = 64;
+  constexpr double kFlags = 9;          // bytes of the kernel with flags, and what it costs beside
+  constexpr double kTolerance = 0.025;  // of a kernel's time; a CTA's price in time
+  const bool blackwell = cluster.intra.peak_gb_per_s >= 900;  // NVLink 5
+  const bool reduces_fully = collective == Collective::all_reduce, gathers = collective == Collective::all_gather;
+  const double n = ranks, part = bytes / n;
+  const double of_a_cta = (blackwell ? 55 : reduces_fully ? 65 : 44) * kGib;
+  const double flags_us = blackwell ? (gathers ? 8.5 : 11) : 4.5,
+               stores_us = blackwell ? (reduces_fully ? 19.5 : 13) : 7.8;
+  const int switched = static_cast<int>(std::ceil((blackwell ? 32 : 16) / n));
+  const double crossed = (reduces_fully ? 2 : 1) * (n - 1) * part;
+  const std::array kernels{SymmetricKernel{.bus_bytes = (reduces_fully ? n : 1) * bytes * kFlags,
+                                           .multiplier = 1.1,
+                                           .latency_us = flags_us,
+                                           .most_ctas = kMostCtas},
+                           SymmetricKernel{.bus_bytes = crossed, .latency_us = stores_us, .most_ctas = kMostCtas},
+                           SymmetricKernel{.bus_bytes = reduces_fully ? part + bytes : crossed,
+                                           .multiplier = reduces_fully ? n : 0.55 * n,
+                                           .latency_us = stores_us,
+                                           .most_ctas = switched}};
+  SymmetricEstimate best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const SymmetricKernel& kernel : kernels) {
+    const bool through_switch = &kernel == &kernels.back();
+    const double most = (through_switch && reduces_fully ? (blackwell ? 1000 : 480) : (blackwell ? 600 : 320)) * kGib;
+    const auto us = [&](int ctas) { return kernel.latency_us + kernel.transfer_us(ctas, of_a_cta, most); };
+    int ctas = 1;
+    while (ctas < kernel.most_ctas && us(ctas) > (1 + kTolerance) * us(kernel.most_ctas)) ++ctas;
+    const double price = us(ctas) * (1 + kTolerance * ctas);
+    if (price >= least) continue;
+    least = price;
+    best = {kernel.latency_us * 1e-6, kernel.transfer_us(ctas, of_a_cta, most) * 1e-6, ctas};
+  }
+  return best;
 }
 
 }  // namespace fsdpbench::replay

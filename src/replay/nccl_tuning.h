@@ -28,6 +28,20 @@ bool nccl_has(const config::Cluster& cluster, Algorithm algorithm, Protocol prot
 NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective, const GroupShape& shape,
                            Algorithm algorithm, Protocol protocol);
 
+/// A kernel over symmetric memory as NCCL's src/sym_kernels.cc rates it, and on how many multiprocessors it runs.
+struct SymmetricEstimate {
+  double latency_s = 0;
+  double transfer_s = 0;
+  int ctas = 0;
+};
+
+/// The kernel that NCCL takes for a collective of `bytes` (of the full tensor) among `ranks` GPUs behind NVLink
+/// switches that can multicast (Hopper, Blackwell), if both its buffers lie in symmetric windows: one with flags in the
+/// data, one of plain stores or loads, or one through the switch's multicast. Of two NCCL takes the one whose time,
+/// longer by 2.5 % for each multiprocessor, is less; each runs on as few as cost 2.5 % of its time. No size makes NCCL
+/// return to a ring below 64 GiB. Its rates are fitted constants of NCCL's, not of this cluster.
+SymmetricEstimate nccl_symmetric(const config::Cluster& cluster, Collective collective, double bytes, int ranks);
+
 /// Whether NCCL would consider it at all for `automatic`.
 bool nccl_offers(Algorithm algorithm, Collective collective);
 

@@ -78,6 +78,32 @@ TEST(PredictionInterval, ProfilesForGpusAreSimulatedWithThisEnginesKernels) {
   }
 }
 
+/// Few rows, all of one source, are of NCCL's symmetric kernels: they make the gathers quicker and the doubt larger.
+TEST(PredictionInterval, OfSymmetricMemoryIsWiderThanOfRings) {
+  struct Seen {
+    double exposed = 0, step = 0, wide = 0;
+    std::string collectives;
+  };
+  const auto of = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"mesh.ranks=8", "model.preset=llama3-8b", "train.seq_len=512",
+                                         "train.batch_per_rank=1", "nccl.register_buffers=window"});
+    const Cell cell = on_cluster(std::move(overrides));
+    const Trial trial = trial_of(cell);
+    const nlohmann::json j = result_json(cell.setup, trial);
+    const nlohmann::json& bounds = j.at("prediction").at("step_ms");
+    return Seen{trial.metrics->exposed_comm_ms, trial.metrics->step_ms.median,
+                bounds.at("high").get<double>() / bounds.at("low").get<double>(), j.at("collectives").dump()};
+  };
+  const Seen ring = of({"nccl.register_buffers=none"}), symmetric = of({}), told = of({"simulate.collectives=ring"}),
+             far = of({"mesh.ranks=16"}), far_ring = of({"mesh.ranks=16", "nccl.register_buffers=none"});
+  EXPECT_NE(symmetric.step, ring.step);
+  EXPECT_GT(symmetric.wide, ring.wide);
+  EXPECT_NE(symmetric.collectives.find("symmetric"), std::string::npos);
+  EXPECT_EQ(told.step, ring.step) << "an algorithm that is asked for is taken";
+  EXPECT_EQ(far.step, far_ring.step) << "two nodes are no NVLink domain";
+  EXPECT_EQ(far.wide, far_ring.wide);
+}
+
 /// Rows that are all off by one factor move the step by it; rows that were exact leave no doubt.
 TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
   Cell cell = on_cluster();

@@ -394,6 +394,38 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
               ElementsAre("fsdp.checkpoint_keeps has no effect: fsdp.activation_checkpointing is false."));
 }
 
+TEST(Validate, AnEagerLossIsOneLossOfWholeLogits) {
+  const auto eager = [](RunConfig& c) {
+    c.device.backend = BackendKind::virtual_;
+    c.emulate.compute_tflops = 1;
+    c.emulate.link_gb_per_s = 1;
+    c.simulate.eager_loss = true;
+  };
+  EXPECT_THAT(check(eager).notes, ElementsAre());
+  EXPECT_EQ(error([&](RunConfig& c) { eager(c), c.simulate.fused_loss = true; }),
+            "simulate.eager_loss = true and simulate.fused_loss = true say different things of one loss; leave one "
+            "out.");
+  EXPECT_EQ(error([&](RunConfig& c) { eager(c), c.mesh.ranks = 4, c.mesh.tensor = 2; }),
+            "simulate.eager_loss = true does not go with mesh.tensor = 2: ranks that split the logits have another "
+            "loss; expected 1.");
+  EXPECT_THAT(check([&](RunConfig& c) { eager(c), c.model.kind = ModelKind::mlp; }).notes,
+              ElementsAre("simulate.eager_loss has no effect: the loss of model.kind = \"mlp\" has no logits."));
+}
+
+TEST(Validate, RegisteredMemoryIsSimulatedOnClusters) {
+  const auto window = [](RunConfig& c) {
+    c.device.backend = BackendKind::virtual_;
+    c.simulate.cluster = "dgx-h100";
+    c.emulate.link_gb_per_s.reset();
+    c.nccl.register_buffers = NcclRegister::window;
+  };
+  EXPECT_THAT(check(window).notes, ElementsAre());
+  EXPECT_THAT(check([&](RunConfig& c) { window(c), c.nccl.min_ctas = 4; }).notes,
+              ElementsAre("[nccl] has no effect but for register_buffers: device.backend is \"virtual\"."));
+  EXPECT_THAT(check([&](RunConfig& c) { window(c), c.nccl.register_buffers = NcclRegister::local; }).notes,
+              ElementsAre("[nccl] has no effect: device.backend is \"virtual\"."));
+}
+
 TEST(Validate, WhatARecomputationKeepsIsSaidOnceAndForWholeLayers) {
   const auto keeps = [](RunConfig& c) {
     c.fsdp.activation_checkpointing = true;

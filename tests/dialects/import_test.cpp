@@ -328,6 +328,35 @@ TEST(Import, TorchtitansSelectiveCheckpointingKeepsEverySecondProduct) {
   EXPECT_EQ(of(by_block, "fsdp.checkpoint_keeps"), text("(not set)"));
 }
 
+TEST(Import, TorchtitanCompilesTheLossWhereItsComponentsNameIt) {
+  const auto import_of = [](const std::string& lines) {
+    return make_import({{"job.toml", "[training]\nlocal_batch_size = 2\nseq_len = 8192\n" + lines +
+                                         "[activation_checkpoint]\nmode = \"full\"\n"}});
+  };
+  const Value yes = true;
+  const Import blocks = import_of("[compile]\nenable = true\ncomponents = [\"model\"]\n");
+  EXPECT_EQ(of(blocks, "simulate.compiled"), yes);
+  EXPECT_EQ(of(blocks, "simulate.eager_loss"), yes);
+  EXPECT_THAT(blocks.unread, ::testing::IsEmpty());
+  for (const char* components : {"", "components = [\"model\", \"loss\"]\n", "components = \"model,loss\"\n"}) {
+    const Import both = import_of(std::string("[compile]\nenable = true\n") + components);
+    EXPECT_EQ(of(both, "simulate.compiled"), yes);
+    EXPECT_EQ(of(both, "simulate.eager_loss"), text("(not set)"));
+  }
+  const Import loss = import_of("[compile]\nenable = true\ncomponents = [\"loss\"]\n");
+  EXPECT_EQ(of(loss, "simulate.compiled"), text("(not set)"));
+  EXPECT_EQ(of(loss, "simulate.fused_loss"), yes);
+  EXPECT_EQ(of(import_of("[compile]\nenable = false\n"), "simulate.eager_loss"), yes);
+  EXPECT_EQ(of(import_of(""), "simulate.eager_loss"), text("(not set)")) << "its version is not known";
+  const Import split = import_of("[parallelism]\ntensor_parallel_degree = 2\n[compile]\nenable = false\n");
+  EXPECT_EQ(of(split, "simulate.eager_loss"), text("(not set)")) << "its loss is over parts of the logits";
+  const Import old = make_import({{"job.toml",
+                                   "[training]\nlocal_batch_size = 2\ncompile = true\n"
+                                   "[activation_checkpoint]\nmode = \"full\"\n"}});
+  EXPECT_EQ(of(old, "simulate.compiled"), yes);
+  EXPECT_THAT(old.unread, ::testing::ElementsAre(HasSubstr("from 2024-12-18 to 2025-04-02")));
+}
+
 TEST(Import, AcceleratesYamlWithQuotesListsAndComments) {
   const Import import = make_import({{"a.yaml",
                                       "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP # x\nfsdp_config:\n"

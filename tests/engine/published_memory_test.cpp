@@ -1,7 +1,9 @@
 // Trainings that really ran, on GPUs of the memory that they had.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
+#include <string>
 
 #include "config/cluster.h"
 #include "config/csv_rows.h"
@@ -18,6 +20,7 @@ namespace {
 struct RefusedRows {
   std::set<std::string> by_order;  ///< this program's own pool, which knows the order of ops and no times
   std::set<std::string> by_clock;  ///< PyTorch's allocator on the computed clock
+  std::set<std::string> near;      ///< they fit there, and reserve more than 95 % of the GPU's memory
 };
 
 RefusedRows refused_rows() {
@@ -31,7 +34,10 @@ RefusedRows refused_rows() {
     const auto has = static_cast<std::int64_t>(cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30));
     if (setup.memory.reserved > has) rows.by_order.insert(row.text("id"));
     const replay::OpTimes times = simulated_times(setup, &cluster);
-    if (replay::allocator_forecast(setup, times, has).failures > 0) rows.by_clock.insert(row.text("id"));
+    const replay::CachingAllocator::Statistics clock = replay::allocator_forecast(setup, times, has);
+    if (clock.failures > 0) rows.by_clock.insert(row.text("id"));
+    const bool near = clock.retries > 0 || static_cast<double>(clock.peak_reserved) > 0.95 * static_cast<double>(has);
+    if (clock.failures == 0 && near) rows.near.insert(row.text("id"));
   }
   return rows;
 }
@@ -42,11 +48,43 @@ TEST(PublishedMemory, TrainingsThatRanFitOnTheClock) {
                                                "T123", "T125", "T139", "T141", "T149", "T151"}));
   // Not of the allocator's making: their live bytes alone are more than the GPU has. T075 and T077 state no engine
   // settings but the stage (T075 no batch either), T085 and T087 recompute operators that 0.1 of a block do not name.
-  EXPECT_EQ(r.by_clock, (std::set<std::string>{"T075", "T077", "T085", "T087"}));
+  // T007's eager loss holds three blocks of 15.7 GiB; torchtitan set expandable segments, which are not modelled.
+  EXPECT_EQ(r.by_clock, (std::set<std::string>{"T007", "T075", "T077", "T085", "T087"}));
+  // It took a quarter longer than predicted, which widens the intervals of what is as near its limit
+  // (app/experiment/prediction_interval.cpp).
+  EXPECT_EQ(r.near, (std::set<std::string>{"T123"}));
+}
+
+double allocated_gib(config::RunConfig config, const config::Cluster& cluster) {
+  config::validate(config);
+  const engine::Setup setup = set_up(config);
+  const replay::OpTimes times = simulated_times(setup, &cluster);
+  return static_cast<double>(replay::allocator_forecast(setup, times).peak_allocated) / (1 << 30);
+}
+
+// torchtitan did not compile its loss from 2024-12-18 to 2025-04-02, whatever it compiled beside.
+TEST(PublishedMemory, AnEagerLossIsMostOfWhatWasMissingOfTorchtitansPeaks) {
+  const std::map<std::string, double> published{{"T001", 82.4}, {"T003", 76.8},  {"T005", 62.0},
+                                                {"T007", 83.9}, {"T025", 47.65}, {"T027", 47.79}};
+  std::set<std::string> seen;
+  for (const config::CsvRow& row : config::read_csv(config::find_published_trainings())) {
+    const auto known = published.find(row.text("id"));
+    if (known == published.end()) continue;
+    seen.insert(known->first);
+    const config::Cluster cluster = config::load_cluster(row.text("cluster"));
+    config::RunConfig config = config::published_config(row);
+    ASSERT_TRUE(config.simulate.eager_loss) << known->first;
+    const double eager = allocated_gib(config, cluster);
+    EXPECT_LT(eager, known->second) << known->first;
+    EXPECT_GT(eager, 0.84 * known->second) << known->first;
+    config.simulate.eager_loss = false;
+    EXPECT_LT(allocated_gib(config, cluster), 0.71 * known->second) << known->first;
+  }
+  EXPECT_EQ(seen.size(), published.size());
 }
 
 // torchtitan prints what its allocator reserves, which with expandable segments is hardly more than what is allocated.
-// Of those who checkpoint by operator only these compiled the loss, too: an eager one holds fp32 copies of the logits.
+// These compiled the loss, too.
 TEST(PublishedMemory, OutputsThatAreKeptMakeUpThePeakOfTorchtitan) {
   constexpr double kGiB = 1 << 30;
   for (const config::CsvRow& row : config::read_csv(config::find_published_trainings())) {

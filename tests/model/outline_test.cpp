@@ -61,6 +61,47 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   }
 }
 
+// What tests/peer/eager_loss.py sees PyTorch allocate: of bf16 logits 10 bytes a logit in forward, of which 4 stay, and
+// 12 in backward; of fp32 ones, which are not copied, 8, 4 and 12.
+TEST(Outline, AnEagerLossHoldsFp32CopiesOfTheLogits) {
+  config::Model model = small_decoder(2, false);
+  model.vocab = 512;
+  model.width = 64;
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    const model::BatchShape batch{4, 16, dtype};
+    const std::int64_t logits = batch.rows() * model.vocab;
+    const plan::ModuleSizes own = model::Outline(model, batch).sizes().back(),
+                            eager = model::Outline(model, batch, {}, {}, true).sizes().back();
+    const std::int64_t element = size_of(dtype), statistics = own.saved_bytes - logits * element;
+    EXPECT_EQ(eager.saved_bytes, 4 * logits + statistics);
+    EXPECT_EQ(eager.forward_workspace_bytes - own.forward_workspace_bytes, (dtype == DType::bf16 ? 6 : 4) * logits);
+    EXPECT_EQ(eager.backward_workspace_bytes, 8 * logits);
+    EXPECT_EQ(eager.forward_flops, own.forward_flops);
+  }
+  const model::BatchShape few{1, 1, DType::bf16};
+  config::Model narrow_vocabulary = model;
+  narrow_vocabulary.vocab = 8;
+  EXPECT_EQ(model::Outline(narrow_vocabulary, few, {}, {}, true).sizes().back().backward_workspace_bytes,
+            model::Outline(narrow_vocabulary, few).sizes().back().backward_workspace_bytes)
+      << "the product's backward needs more";
+}
+
+TEST(Outline, AnEagerLossIsOfSimulationsOnly) {
+  config::RunConfig config;
+  config.simulate.eager_loss = true;
+  const auto saved = [&] {
+    return model::make_model(config, plan::model_shapes(config.model))->sizes().back().saved_bytes;
+  };
+  config.fsdp.param_dtype = DType::bf16;
+  const std::int64_t of_a_run = saved();
+  config.device.backend = config::BackendKind::virtual_;
+  EXPECT_GT(saved(), of_a_run);
+  config.simulate.eager_loss = false;
+  EXPECT_EQ(saved(), of_a_run);
+  config.simulate.eager_loss = true;
+  EXPECT_EQ(model::key_without_kernels(config), "") << "[simulate] has no effect on a run";
+}
+
 TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
   config::RunConfig config;
   EXPECT_EQ(model::key_without_kernels(config), "");

@@ -69,6 +69,12 @@ TEST(ClusterTimes, FrameworksAndCheckpointing) {
   EXPECT_GT(step_ns(llama_like(8), h100, optimizer), eager);
   compiled.framework.compiled = true;
   EXPECT_LT(step_ns(llama_like(8), h100, compiled), step_ns(llama_like(8), h100, loss)) << "blocks are still eager";
+  ClusterUse eager_loss;
+  eager_loss.framework.eager_loss = true;
+  EXPECT_EQ(step_ns(llama_like(8), h100, eager_loss), eager);
+  eager_loss.framework.compiled = true;
+  EXPECT_GT(step_ns(llama_like(8), h100, eager_loss), step_ns(llama_like(8), h100, compiled)) << "blocks alone";
+  EXPECT_LT(step_ns(llama_like(8), h100, eager_loss), eager);
   slower.framework.efficiency = kTypicalEfficiency / 2;
   EXPECT_LT(step_ns(llama_like(8), h100, compiled), eager);
   EXPECT_GT(step_ns(llama_like(8), h100, slower), 1.5 * eager);

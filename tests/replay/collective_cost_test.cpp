@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "replay/nccl_tuning.h"
+
 namespace fsdpbench::replay {
 namespace {
 
@@ -202,6 +204,41 @@ TEST(CollectiveCost, AlgorithmCanBeToldAndElseIsNcclsChoice) {
   EXPECT_EQ(protocol(1024), Protocol::ll);
   EXPECT_EQ(protocol(64 * kMiB), Protocol::ll128);
   EXPECT_EQ(protocol(8 * kGiB), Protocol::simple);
+}
+
+// NVIDIA/Megatron-LM 5596: the kernel's device time over 8 H100, off and on.
+TEST(CollectiveCost, SymmetricKernelsAreNcclsOwnEstimate) {
+  const Cluster h100 = load_cluster("dgx-h100");
+  struct Row {
+    Collective collective;
+    double mib, us;
+  };
+  for (const auto& [collective, mib, us] :
+       {Row{Collective::all_gather, 2, 10.9}, Row{Collective::all_gather, 8, 27.4},
+        Row{Collective::all_gather, 32, 95.3}, Row{Collective::all_gather, 128, 363.2},
+        Row{Collective::reduce_scatter, 2, 10.8}, Row{Collective::reduce_scatter, 8, 28.8},
+        Row{Collective::reduce_scatter, 32, 100.5}}) {
+    const CollectiveCost cost = collective_cost(h100, collective, mib * kMiB, kNode, Algorithm::symmetric);
+    EXPECT_EQ(cost.algorithm, Algorithm::symmetric);
+    EXPECT_EQ(cost.fabric, Fabric::intra);
+    EXPECT_NEAR(cost.seconds() * 1e6, us, 0.15 * us) << to_string(collective) << ", MiB " << mib;
+    if (mib > 32) continue;
+    EXPECT_LT(cost.seconds(), seconds(h100, collective, mib * kMiB, kNode)) << "the ring";
+  }
+  // Flags in the data where bytes are few; multicast on 2 multiprocessors where they are many.
+  const SymmetricEstimate few = nccl_symmetric(h100, Collective::all_gather, 4096, 8),
+                          many = nccl_symmetric(h100, Collective::all_gather, kGiB, 8);
+  EXPECT_NEAR(few.latency_s * 1e6, 4.5, 1e-9);
+  EXPECT_NEAR(many.latency_s * 1e6, 7.8, 1e-9);
+  EXPECT_LE(many.ctas, 2);
+  // Who leaves the NVLink domain, or has no multicast, communicates as ever.
+  for (const auto& [name, shape] : {std::pair{"dgx-h100", over_nodes(2)}, std::pair{"dgx-h100", GroupShape{2, 1, 2}},
+                                    std::pair{"dgx-a100", kNode}, std::pair{"mi300x", kNode}}) {
+    const Cluster cluster = load_cluster(name);
+    EXPECT_EQ(seconds(cluster, Collective::all_gather, kGiB, shape, Algorithm::symmetric),
+              seconds(cluster, Collective::all_gather, kGiB, shape))
+        << name;
+  }
 }
 
 struct Published {

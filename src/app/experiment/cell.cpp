@@ -126,15 +126,17 @@ void open_simulation(Cell& cell) {
     cell.notes.push_back(fmt::format("calibrated on {}: half of the ops measured there lie within {:.1f} % of it",
                                      machine.calibration()->machine, simulated.spread_pct));
     if (simulated.crowded > 1) {
-      cell.notes.push_back(fmt::format(
-          "the calibration is of at most {} ranks on {} cores, and nobody measured how {} take turns on these: the step "
-          "may be up to {:.1f} times as long, and the interval says so; calibrate with as many ranks",
-          machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
+      cell.notes.push_back(
+          fmt::format("the calibration is of at most {} ranks on {} cores, and nobody measured how {} take turns on "
+                      "these: the step "
+                      "may be up to {:.1f} times as long, and the interval says so; calibrate with as many ranks",
+                      machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
     } else if (simulated.crowded < 1) {
-      cell.notes.push_back(fmt::format(
-          "the calibration is of {} ranks on {} cores, and {} share them less: the step may take as little as {:.2f} of "
-          "what it says, and the interval says so; calibrate with as many ranks",
-          machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
+      cell.notes.push_back(
+          fmt::format("the calibration is of {} ranks on {} cores, and {} share them less: the step may take as little "
+                      "as {:.2f} of "
+                      "what it says, and the interval says so; calibrate with as many ranks",
+                      machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
     }
   }
   if (!cell.basis.uncertainty) check_modelled_time(c, cell.times);
@@ -155,11 +157,22 @@ void open_simulation(Cell& cell) {
     cell.notes.push_back(
         fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
                     format_bytes(cell.caching_allocator->peak_reserved), gpu.name, gpu.memory_gib));
-  } else if (cell.caching_allocator->retries > 0) {
+    return;
+  }
+  // What reserved leaves out (the CUDA context, NCCL) takes a few percent of a GPU, too.
+  constexpr double kNear = 0.95;
+  const auto reserved = static_cast<double>(cell.caching_allocator->peak_reserved);
+  cell.near_memory_limit = cell.caching_allocator->retries > 0 || reserved > kNear * memory;
+  if (cell.caching_allocator->retries > 0) {
     cell.notes.push_back(fmt::format(
         "it fits the {} GiB of a {} only if PyTorch's allocator returns memory to the driver in the middle of a step; "
         "the host then waits for the device, which is not in these times",
         gpu.memory_gib, gpu.name));
+  } else if (cell.near_memory_limit) {
+    cell.notes.push_back(fmt::format(
+        "a rank reserves {:.1f} % of the {} GiB of a {}: near the limit PyTorch's allocator frees and retries, which "
+        "costs time that is not predicted; the step's interval reaches further up",
+        100 * reserved / memory, gpu.memory_gib, gpu.name));
   }
 }
 

@@ -41,6 +41,8 @@ struct Cell {
   std::optional<SimulatedGpu> gpu;             ///< of a cell that is simulated on a cluster
   /// Likewise: what PyTorch's allocator would show there of rank 0, at `times`.
   std::optional<replay::CachingAllocator::Statistics> caching_allocator;
+  /// It fits, but PyTorch's allocator has no room to spare: what it then does takes time that nothing here predicts.
+  bool near_memory_limit = false;
 };
 
 /// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws

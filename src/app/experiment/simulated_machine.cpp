@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "engine/simulate.h"
 #include "model/model.h"
+#include "replay/collective_cost.h"
 #include "replay/collective_kinds.h"
 #include "replay/collective_message.h"
 #include "replay/compute_cost.h"
@@ -37,6 +38,21 @@ ErrorKind error_kind_of(const schedule::Training& training, const config::Cluste
   const replay::GroupShape shape =
       replay::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement);
   return shape.nodes == 1 ? ErrorKind::in_node : ErrorKind::between_nodes;
+}
+
+/// Whether the clock takes NCCL's symmetric kernels for the op. Seven rows of one source measured them, on one cluster,
+/// and no kind of errors is theirs: whatever their size, they are beyond the rows of other kernels.
+bool symmetric(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op) {
+  const config::RunConfig& config = training.config;
+  if (config.nccl.register_buffers != config::NcclRegister::window ||
+      config.simulate.collectives != config::Simulate::Collectives::automatic) {
+    return false;
+  }
+  const plan::Groups& groups = training.plan.groups;
+  const auto placement = static_cast<replay::Placement>(config.simulate.placement);
+  return replay::can_run(
+      replay::Algorithm::symmetric, replay::Collective::all_gather, cluster,
+      replay::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement));
 }
 
 /// Beyond what rows were measured of, errors count double: that they grow is known, how fast is not.
@@ -76,7 +92,8 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
       if (!op.has_work() || (collective && ranks == 1)) continue;
       const double bytes = collective ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
       const ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : computation;
-      const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens);
+      const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens) &&
+                         !(collective && symmetric(training, cluster, op));
       source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
       std::vector<double>& draws = uncertainty.ratios[static_cast<std::size_t>(source.back())];
       if (draws.empty()) draws = draws_of(accuracy.rows[kind], kind, known ? 1 : kBeyondRows);
