@@ -30,7 +30,8 @@ bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& 
 ///   transfer = (w + sqrt(w ramp)) / B
 /// B: the achieved bus bandwidth of the slower fabric, for the group's part of the node's GPUs and NICs.
 /// `symmetric` is NCCL's own estimate (nccl_symmetric), in one NVLink domain whose switch can multicast; groups that
-/// leave it communicate as `automatic`. docs/published.md compares with published measurements. An all-to-all is always direct.
+/// leave it communicate as `automatic`. docs/published.md compares with published measurements. An all-to-all is always
+/// direct.
 CollectiveCost collective_cost(const config::Cluster& cluster, Collective collective, double bytes,
                                const GroupShape& shape, Algorithm asked = Algorithm::automatic);
 

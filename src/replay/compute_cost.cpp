@@ -180,7 +180,7 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
                                                                                        : OfWork::forward);
   for (std::size_t i = 0; i < products.size(); ++i) {
     const plan::Product& p = products[i];
-    if (p.count == 0) continue;                                                                 // all outputs are kept
+    if (p.count == 0) continue;  // all outputs are kept
     const bool fp8 = fp8_ && work.kind == plan::ModuleKind::block && i < work.products.size();  // not of adapters
     if (!backward) kernels.add(product_seconds(p, fp8, beside), p.launches);
     for (const plan::Product& gradient : backward ? p.backward() : std::vector<plan::Product>()) {
