@@ -268,7 +268,8 @@ TEST(ParametersJson, PiecesOfExpertsCoverEveryElementOnce) {
   c.fsdp.layout = config::Layout::per_param;
   const engine::Setup p = prepared(c);
   int split = 0;
-  for (const nlohmann::json& parameter : explain_json(p, predict(p, {}), true)["parameters"]) {
+  const nlohmann::json all = explain_json(p, predict(p, {}), true)["parameters"];
+  for (const nlohmann::json& parameter : all) {
     if (!parameter["unit"].get<std::string>().starts_with("E")) continue;
     ++split;
     const auto numel = parameter["bytes"].get<std::size_t>() / 4;
