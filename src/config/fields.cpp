@@ -209,6 +209,7 @@ std::vector<Field> make_fields() {
   fsdp("checkpoint_every", &Fsdp::checkpoint_every, integer(1, 4096), "activation_checkpointing: only of every Nth block, from the first");
   fsdp("recompute_share", &Fsdp::recompute_share, number(1e-3, 1), "activation_checkpointing: share of a block's forward that is recomputed; the rest of its activations is kept (selective checkpointing); below 1 simulated only");
   fsdp("checkpoint_keeps", &Fsdp::checkpoint_keeps, one_of<CheckpointKeeps>(), "activation_checkpointing: outputs that are not computed again (selective checkpointing by operator): attention's; those and of every second matrix product, from the first (torchtitan's op); those and of all products; products of experts and of their router are always recomputed; simulated only unless nothing");
+  fsdp("checkpoint_reentrant", &Fsdp::checkpoint_reentrant, boolean(), "activation_checkpointing: a recomputation runs the hooks of forward again, which gather what fsdp.forward_prefetch = N names although it has been used (FSDP2 in torch.utils.checkpoint with use_reentrant=True, around the wrapped block)");
   fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
   fsdp("max_live_parameters", &Fsdp::max_live_parameters, integer(0, kMostElements), "with \"rate\" prefetching: none is begun while so many elements are gathered; 0: no limit");

@@ -207,9 +207,45 @@ void check_sequence(const RunConfig& config) {
           model.learned_positions);
 }
 
+/// Checkpoints around FSDP2's hooks. What is refused has no order recorded in PyTorch, or another closed form of bytes.
+void check_reentrant(const RunConfig& config) {
+  const Fsdp& fsdp = config.fsdp;
+  if (!fsdp.checkpoint_reentrant) return;
+  const auto without = [&](bool given, const char* other, const auto& value, std::string_view expected) {
+    require(!given, "fsdp.checkpoint_reentrant does not go with {} = {}; expected {}.", other, to_toml(encode(value)),
+            expected);
+  };
+  const auto of_other_engines = [](const Prefetch& p) {
+    return p.mode == Prefetch::Mode::ahead || p.mode == Prefetch::Mode::window || p.mode == Prefetch::Mode::rate ||
+           p.mode == Prefetch::Mode::post;
+  };
+  const AllGatherLimit::Mode limit = fsdp.all_gather_limit.mode;
+  const bool counts = limit != AllGatherLimit::Mode::fsdp2_event && limit != AllGatherLimit::Mode::unlimited;
+  without(fsdp.gradients_after_views, "fsdp.gradients_after_views", fsdp.gradients_after_views, "false (FSDP2)");
+  without(fsdp.wrap.mode != Wrap::Mode::block, "fsdp.wrap", fsdp.wrap, "\"block\"");
+  without(of_other_engines(fsdp.forward_prefetch), "fsdp.forward_prefetch", fsdp.forward_prefetch,
+          "\"implicit\", \"none\" or a depth");
+  without(of_other_engines(fsdp.backward_prefetch), "fsdp.backward_prefetch", fsdp.backward_prefetch,
+          "\"pre\", \"none\" or a depth");
+  without(counts, "fsdp.all_gather_limit", fsdp.all_gather_limit, "\"fsdp2_event\" or \"unlimited\"");
+  without(fsdp.learn_execution_order, "fsdp.learn_execution_order", fsdp.learn_execution_order, "false");
+  without(fsdp.max_reuse_distance > 0, "fsdp.max_reuse_distance", fsdp.max_reuse_distance, "0");
+  without(fsdp.persistence_threshold > 0, "fsdp.persistence_threshold", fsdp.persistence_threshold, "0");
+  without(fsdp.reduce_bucket > 0, "fsdp.reduce_bucket", fsdp.reduce_bucket, "0");
+  without(fsdp.reduce_lag > 0, "fsdp.reduce_lag", fsdp.reduce_lag, "0");
+  without(fsdp.keep_group_shard, "fsdp.keep_group_shard", fsdp.keep_group_shard, "false");
+  without(!fsdp.wait_each_backward && config.train.accumulate > 1, "fsdp.wait_each_backward", fsdp.wait_each_backward,
+          "true with train.accumulate above 1");
+  without(config.mesh.tensor > 1, "mesh.tensor", config.mesh.tensor, "1");
+  without(config.mesh.expert > 1, "mesh.expert", config.mesh.expert, "1");
+  without(config.model.trainable.mode != Trainable::Mode::all, "model.trainable", config.model.trainable, "\"all\"");
+  without(config.model.lora_rank > 0, "model.lora_rank", config.model.lora_rank, "0");
+}
+
 void check_checkpointing(const RunConfig& config, Notes& notes) {
   const Fsdp& fsdp = config.fsdp;
   if (fsdp.activation_checkpointing) {
+    check_reentrant(config);
     if (fsdp.checkpoint_keeps != CheckpointKeeps::nothing) {
       const std::string_view keeps = to_string(fsdp.checkpoint_keeps);
       require(
@@ -231,6 +267,9 @@ void check_checkpointing(const RunConfig& config, Notes& notes) {
   }
   if (fsdp.checkpoint_keeps != CheckpointKeeps::nothing) {
     notes.push_back("fsdp.checkpoint_keeps has no effect: fsdp.activation_checkpointing is false.");
+  }
+  if (fsdp.checkpoint_reentrant) {
+    notes.push_back("fsdp.checkpoint_reentrant has no effect: fsdp.activation_checkpointing is false.");
   }
   if (fsdp.checkpoint_every != 1) {
     notes.push_back("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.");

@@ -70,6 +70,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"fsdp.checkpoint_every"},
     {"fsdp.recompute_share", nullptr, "a checkpointed block is recomputed whole"},
     {"fsdp.checkpoint_keeps", nullptr, "a checkpointed block is recomputed whole"},
+    {"fsdp.checkpoint_reentrant", nullptr, "checkpointing is not reentrant"},
     {"fsdp.fp8_products", nullptr, "products are in param_dtype; fp8 is a conversion of the model of its own"},
     {"fsdp.shard_threshold"},
     {"fsdp.max_live_parameters"},

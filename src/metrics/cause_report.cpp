@@ -91,7 +91,7 @@ StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunVi
 
 /// As rank_causes(), but small ones are listed, too.
 CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
-                        const std::optional<LinkModel>& link) {
+                        const std::optional<LinkModel>& link, const EvenRows& even_rows) {
   const MiddleSteps middle = middle_steps(run);
   const bool prefetches_backward = schedule::prefetches_backward(policy.fsdp);
   CauseReport report;
@@ -101,7 +101,7 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
     const StepRecords& step = run.steps()[s];
     const bool counts = std::ranges::binary_search(middle.indices, s);
     for (int rank = 0; rank < run.ranks(); ++rank) {
-      std::vector<Stall> stalls = find_stalls(step, plan.groups, link, prefetches_backward, rank);
+      std::vector<Stall> stalls = find_stalls(step, plan.groups, link, prefetches_backward, rank, even_rows);
       check_partition(stalls, break_down(step, rank).stalled(), fmt::format("rank {}, step {}", rank, step.number()));
       if (counts) losses.add(step, stalls);
       if (s == middle.median && rank == step.slowest_rank()) {
@@ -161,15 +161,17 @@ void tell_jitter(const RunView& run, CauseReport& report) {
 }  // namespace
 
 CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
-                        const std::optional<LinkModel>& link) {
-  CauseReport report = every_cause(run, plan, policy, link);
+                        const std::optional<LinkModel>& link, const EvenRows& even_rows) {
+  CauseReport report = every_cause(run, plan, policy, link, even_rows);
+  report.even_rows = even_rows;
   drop_small(report);
   return report;
 }
 
-CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics) {
+CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics,
+                          const EvenRows& even_rows) {
   const std::optional<LinkModel> link = what.config.emulate.link();
-  CauseReport report = rank_causes(run, what.plan, what.policy, link);
+  CauseReport report = rank_causes(run, what.plan, what.policy, link, even_rows);
   const double noise_pct = std::max(100 * kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
   const double noise_ms = noise_pct / 100 * report.step_ms;
   report.no_typical_because = why_no_typical_step(run, what.plan.groups, noise_ms);
@@ -179,7 +181,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   if (!report.no_typical_because.empty()) return report;
   const replay::Forecast step = typical.forecast();
   const RunView view(typical.training().schedules, step.traces);
-  CauseReport of_typical = every_cause(view, what.plan, what.policy, link);
+  CauseReport of_typical = every_cause(view, what.plan, what.policy, link, even_rows);
 
   report.causes = std::move(of_typical.causes);
   for (CauseShare& cause : report.causes) cause.share_pct = 100 * cause.ms / report.step_ms;
@@ -187,7 +189,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   report.typical_ms = of_typical.step_ms;
   report.late_ranks = typical.late_ranks();
   std::vector<Asked> asked;
-  for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank});
+  for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank, even_rows});
   Counterfactuals found = find_counterfactuals(typical, asked, noise_ms);
   report.knobs = std::move(found.knobs);
   for (std::size_t i = 0; i < report.causes.size(); ++i) {
@@ -198,7 +200,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   }
   drop_small(report);
   const bool prefetches_backward = schedule::prefetches_backward(what.policy.fsdp);
-  report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward);
+  report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward, even_rows);
   tell_jitter(run, report);
   report.jitter = jitter_of(run, typical, view);
   report.jitter->ms = report.step_ms - report.typical_ms;

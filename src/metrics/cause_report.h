@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/cause_advice.h"
 #include "metrics/cause.h"
+#include "metrics/cause_advice.h"
 #include "metrics/counterfactual.h"
 #include "metrics/run_metrics.h"
 #include "metrics/run_view.h"
@@ -54,6 +54,7 @@ struct CauseReport {
   int example_rank = 0;
   int example_place = 0;  ///< of that rank among those in view (run_view.h)
   std::int32_t example_step = 0;
+  EvenRows even_rows;  ///< with which the stalls of this run's steps are found
 };
 inline constexpr double kSmallSharePct = 2.0;
 
@@ -61,11 +62,12 @@ inline constexpr double kSmallSharePct = 2.0;
 /// if the stalls of any rank and step do not partition the time without computation to the nanosecond. At least one
 /// measured step.
 CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
-                        const std::optional<LinkModel>& link);
+                        const std::optional<LinkModel>& link, const EvenRows& even_rows = {});
 
 /// Causes in the typical step. If there is none, the result is that of rank_causes(), with the reason: an op with work
 /// was never timed, or only some ranks are in view and they do not suffice (typical_step.h). `metrics`: of the same
 /// run. Throws as rank_causes() does.
-CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics);
+CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics,
+                          const EvenRows& even_rows = {});
 
 }  // namespace fsdpbench::metrics

@@ -118,6 +118,7 @@ class Finder {
       case Cause::slow_link: changes.slow_link = asked.late_rank; break;
       case Cause::tensor_group: leave_out(Part::tensor_group); break;
       case Cause::expert_exchange: leave_out(Part::expert_rows); break;
+      case Cause::expert_imbalance: changes.op_factor = asked.even_rows; break;
       case Cause::cores_busy: leave_out(Part::core_waits); break;
       case Cause::unknown: leave_out(Part::lane_lags); break;
       case Cause::slow_transfer:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "metrics/cause.h"
+#include "metrics/find_stalls.h"
 #include "metrics/statistics.h"
 #include "metrics/typical_step.h"
 
@@ -32,7 +33,8 @@ struct Counterfactual {
 /// [Note: counterfactuals]
 /// Where a cause is times (a link's bytes, its latency, a late rank, a slow link, the host, copies, the ends of the
 /// step, waits for a core, late lanes) these are taken out of the replay: bytes flow at once, hops, issuing or copies
-/// take nothing, the late rank, or the slow link, takes what the others take. Where a knob is meant (prefetch, limits,
+/// take nothing, the late rank, or the slow link, takes what the others take, exchanges and products of experts take
+/// what even rows take. Where a knob is meant (prefetch, limits,
 /// buffers, communicators, syncs) the schedule is built anew. Gains of several causes do not add up: each is what its
 /// removal alone would bring, and what one hides another may show. The interval resamples the measured steps
 /// replay::Uncertainty::kDraws times and replays both typical steps of each draw: from the least to the greatest gain
@@ -40,6 +42,7 @@ struct Counterfactual {
 struct Asked {
   Cause cause = Cause::unknown;
   int late_rank = -1;
+  EvenRows even_rows = {};  ///< of the run (find_stalls.h), for Cause::expert_imbalance
 };
 struct Counterfactuals {
   std::vector<Counterfactual> causes;  ///< as asked

@@ -22,13 +22,14 @@ namespace {
 class RecordFacts : public StepFacts {
  public:
   RecordFacts(const StepRecords& step, const StepView& view, const plan::Groups& groups,
-              const std::optional<LinkModel>& link, bool prefetches_backward, int rank)
+              const std::optional<LinkModel>& link, bool prefetches_backward, int rank, const EvenRows& even_rows)
       : step_(step),
         view_(view),
         groups_(groups),
         link_(link),
         prefetches_backward_(prefetches_backward),
-        rank_(rank) {}
+        rank_(rank),
+        even_rows_(even_rows) {}
 
   /// The root's and the first unit's gather at the beginning, and their reductions at the end, have nothing beside
   /// them.
@@ -42,6 +43,13 @@ class RecordFacts : public StepFacts {
   /// How much longer than all other links of collective i one rank's was busy with it.
   Excess excess(int i) const override {
     const auto index = static_cast<std::size_t>(i);
+    // Steps before the steady one may have other ops.
+    if (view_.op(i).exchanges_rows() && even_rows_.size() == step_.schedule().ops.size()) {
+      const trace::Record& r = view_.record(i);
+      const auto took = static_cast<double>(r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns));
+      const std::int64_t beyond = whole_ns(std::max(0.0, took * (1 - even_rows_[index])));
+      if (beyond > 0) return {beyond, Cause::expert_imbalance, -1};
+    }
     std::int64_t longest = 0, next = 0;
     Excess slow;
     int known = 0;
@@ -130,6 +138,7 @@ class RecordFacts : public StepFacts {
   const std::optional<LinkModel>& link_;
   bool prefetches_backward_;
   int rank_;
+  const EvenRows& even_rows_;
 };
 
 /// Something that kept an op from starting, and until when.
@@ -472,9 +481,10 @@ class Blame {
 }  // namespace
 
 std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
-                               const std::optional<LinkModel>& link, bool prefetches_backward, int rank) {
+                               const std::optional<LinkModel>& link, bool prefetches_backward, int rank,
+                               const EvenRows& even_rows) {
   const StepView view(step, rank);
-  return find_stalls(view, RecordFacts(step, view, groups, link, prefetches_backward, rank));
+  return find_stalls(view, RecordFacts(step, view, groups, link, prefetches_backward, rank, even_rows));
 }
 
 void check_partition(const std::vector<Stall>& stalls, std::int64_t stalled_ns, const std::string& where) {

@@ -24,6 +24,10 @@ struct Stall {
   int late_rank = -1;
 };
 
+/// By op of the steady schedule, what it would take over what it takes if all ranks that split experts had as many rows
+/// (mesh.expert_imbalance on a computed clock). Empty: nothing is known of an imbalance.
+using EvenRows = std::vector<double>;
+
 /// Finds out why the rank in place `rank` did not compute when it did not. The stalls are disjoint, sorted, and cover
 /// exactly the step minus the union of computation: exposed communication, exposed copies and idle time together.
 /// `link`: absent for real ones. `prefetches_backward`: the policy prefetches in backward, so a gather that was not
@@ -37,10 +41,12 @@ struct Stall {
 /// lift (a limit, a late prefetch, a busy communicator, a blocked host) held it longer than those that nothing can lift
 /// (data, the transfer before it), that much of the transfer is put down to that constraint. What remains is the
 /// link's: of the one rank whose own link was busy longest, as far as the others' were done before (ranks' own ends are
-/// known of modelled links only: a real ring ends on all its ranks at once, whoever is slow), else of all.
+/// known of modelled links only: a real ring ends on all its ranks at once, whoever is slow), else of all. Of an
+/// exchange of rows, that which it takes beyond even rows comes first.
 /// Where all was there and a lane had not begun, its wait for a core is told from what nobody can explain.
 std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
-                               const std::optional<LinkModel>& link, bool prefetches_backward, int rank);
+                               const std::optional<LinkModel>& link, bool prefetches_backward, int rank,
+                               const EvenRows& even_rows = {});
 
 /// Throws a check_failed Error that names `where` ("rank 3, step 7") unless the stalls are disjoint, sorted, and add up
 /// to `stalled_ns`.

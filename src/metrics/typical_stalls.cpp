@@ -27,11 +27,12 @@ OpKey TypicalStalls::ended_by(const Before& computations, const Stall& stall) {
 }
 
 TypicalStalls::TypicalStalls(const StepRecords& typical, const plan::Groups& groups,
-                             const std::optional<LinkModel>& link, bool prefetches_backward) {
+                             const std::optional<LinkModel>& link, bool prefetches_backward,
+                             const EvenRows& even_rows) {
   for (int rank = 0; rank < typical.ranks(); ++rank) {
     auto& mine = ns_.emplace_back();
     const Before before = computations(typical, rank);
-    for (const Stall& stall : find_stalls(typical, groups, link, prefetches_backward, rank)) {
+    for (const Stall& stall : find_stalls(typical, groups, link, prefetches_backward, rank, even_rows)) {
       mine[ended_by(before, stall)][static_cast<std::size_t>(stall.cause)] += stall.time.end - stall.time.begin;
     }
   }

@@ -26,7 +26,7 @@ class TypicalStalls {
  public:
   /// Stalls of the one step in `typical`; the other parameters are those of find_stalls().
   TypicalStalls(const StepRecords& typical, const plan::Groups& groups, const std::optional<LinkModel>& link,
-                bool prefetches_backward);
+                bool prefetches_backward, const EvenRows& even_rows = {});
 
   /// What find_stalls() found of the rank in place `rank`, told apart: of the stretches between two computations each
   /// cause has as much as it has before the same computation in the typical step, from the first one on; the rest is

@@ -312,6 +312,13 @@ replay::OpTimes TypicalStep::op_times(const schedule::Training& other, const rep
       if (nothing) mine[i] = 0;
     }
   }
+  if (changes.op_factor.size() == ops.size()) {
+    for (auto& mine : given) {
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        mine[i] = std::llround(static_cast<double>(mine[i]) * changes.op_factor[i]);
+      }
+    }
+  }
   if (changes.late_rank >= 0) {
     const auto late = static_cast<std::size_t>(changes.late_rank);
     const auto as_others = [&](auto value, auto set) {

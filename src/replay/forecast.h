@@ -37,6 +37,7 @@ struct Changes {
   std::vector<double> compute_factor;  ///< by rank: what its compute lane takes over what it took; empty: 1
   std::vector<double> link_was;        ///< by rank: factors of its link in the run; empty: 1
   std::vector<double> link_is;         ///< and now
+  std::vector<double> op_factor;       ///< by op of the steady schedule: what it takes over what it took; empty: 1
   int straggler = -1;                  ///< this rank computes as the median of the others; -1: none
   int late_rank = -1;                  ///< this rank takes what the others take, whatever it is late at; -1: none
   int slow_link = -1;                  ///< this rank's link takes what the others' take; -1: none

@@ -308,12 +308,14 @@ void StepWalk::backward(bool last_micro) {
   for (int module = module_count() - 1; module >= first_trained_; --module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
+    const bool again = builder_.policy.fsdp.checkpoint_reentrant && checkpointed(module);
     if (u != kRoot && module == members.back()) {
-      prefetcher_.enter(u, module);
+      again ? prefetcher_.enter_again(u, module) : prefetcher_.enter(u, module);
       for (const int before : std::exchange(pending_, {})) post_backward(before, last_micro);
       reduce_those_due(builder_.policy.fsdp.reduce_lag, last_micro);
     }
     if (checkpointed(module)) recompute(module);
+    if (again) prefetcher_.leave_again(u);
     backward_module(module);
     complete(module, last_micro);
   }
@@ -370,7 +372,8 @@ void StepWalk::reduce_those_due(int lag, bool last_micro) {
 // The next microbatch's gathers start after this, too: in PyTorch each forward of the root lets their streams wait.
 void StepWalk::end_backward() {
   if (builder_.policy.fsdp.wait_each_backward) reducer_.wait_for_all();
-  if (builder_.policy.fsdp.wait_each_backward && freezes_) gatherer_.discard_unused();
+  const bool brings_unused = freezes_ || builder_.policy.fsdp.checkpoint_reentrant;
+  if (builder_.policy.fsdp.wait_each_backward && brings_unused) gatherer_.discard_unused();
   builder_.append(OpKind::end_backward, {});
   const EventId ended = builder_.record(EventRole::backward_ended, -1);
   builder_.wait(Lane::copy, ended, WaitReason::limit);

@@ -115,12 +115,25 @@ int first_regathered(const Policy& policy, const plan::Plan& plan) {
   return prefetch.mode == Mode::explicit_ ? first - prefetch.depth : first;
 }
 
+/// Whether a recomputation in backward gathers this unit, whose own backward is over: fsdp.checkpoint_reentrant.
+/// Each block is a unit: validate() sees to that.
+bool comes_again_in_recomputation(const Policy& policy, int unit) {
+  const config::Fsdp& fsdp = policy.fsdp;
+  if (!fsdp.checkpoint_reentrant || !fsdp.activation_checkpointing) return false;
+  if (fsdp.forward_prefetch.mode != config::Prefetch::Mode::explicit_) return false;
+  for (int u = unit - 1; u > plan::Plan::kRoot && u >= unit - fsdp.forward_prefetch.depth; --u) {
+    if ((u - 1) % fsdp.checkpoint_every == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
   plan::Regathers result;
   const std::vector<int> gathers = gathers_a_microbatch(policy, plan);
   std::ranges::transform(gathers, std::back_inserter(result.for_backward), [](int n) { return n > 1; });
+  result.unused.assign(plan.units.size(), 0);
   const int first = first_regathered(policy, plan);
   for (int u = plan::Plan::kRoot + 1; u < std::min(first, plan.with_modules); ++u) {
     result.for_backward[static_cast<std::size_t>(u)] = false;
@@ -135,7 +148,12 @@ plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
       plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())] <= plan::Plan::kRoot + 1;
   if (policy.accumulate > 1 && last > plan::Plan::kRoot + 1 && reaches_first_unit &&
       prefetches_across_microbatches(policy, plan) && !plan.units[static_cast<std::size_t>(last)].stays_gathered) {
-    result.left_over = last;
+    ++result.unused[static_cast<std::size_t>(last)];
+  }
+  for (int u = plan::Plan::kRoot + 2; u < plan.with_modules; ++u) {
+    if (comes_again_in_recomputation(policy, u)) {
+      result.unused[static_cast<std::size_t>(u)] += reshards_after_backward(policy, false) ? policy.accumulate : 1;
+    }
   }
   return result;
 }

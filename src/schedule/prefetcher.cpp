@@ -51,6 +51,20 @@ void Prefetcher::enter(int u, int module) {
   gatherer_.wait_for_unshard(u);
 }
 
+// A reentrant checkpoint runs the whole forward again, hooks and all, and only then there is a graph whose hooks can
+// prefetch for backward. FSDP2's hook of forward gathers its list whatever phase it is in; the one after forward frees
+// nothing in backward (pytorch#175406).
+void Prefetcher::enter_again(int u, int module) {
+  used_in_backward_[static_cast<std::size_t>(u)] = true;
+  issue_one(u, false, module);
+  gatherer_.wait_for_unshard(u);
+  const config::Prefetch& ahead = builder_.policy.fsdp.forward_prefetch;
+  if (ahead.mode != Prefetch::Mode::explicit_) return;
+  for (int next = u + 1; next <= std::min(u + ahead.depth, with_modules() - 1); ++next) gatherer_.unshard(next, true);
+}
+
+void Prefetcher::leave_again(int u) { prefetch_backward(u); }
+
 // FSDP1's gather makes the views of a unit's parameters, and autograd goes back from what was made last to what was
 // made first. So it comes to those views, and with them to the unit's reduction, after the backward of all that was
 // computed since: of a prefetched unit one module later. FSDP2 hooks on to the inputs of a unit instead.

@@ -22,6 +22,9 @@ class Prefetcher {
   /// The hook before the computation of `unit`, which begins with `module` (the root: with the first): issues gathers
   /// and lets the compute lane wait for the unit's own.
   void enter(int unit, int module);
+  /// fsdp.checkpoint_reentrant: the two hooks in enter()'s place in backward, before a recomputation and after it.
+  void enter_again(int unit, int module);
+  void leave_again(int unit);
   /// The unit's backward is over and its parameters are freed: what fsdp.backward_prefetch = "post" gathers then.
   void leave_backward(int unit);
   /// The microbatch's backward is over: from now on the order of units is known.

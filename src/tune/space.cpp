@@ -185,6 +185,7 @@ const std::vector<NotTurned>& not_turned() {
         "fsdp.fp32_gradients"}},
       {"the op times of a machine are those of kernels with or without it", {"fsdp.cast_in_optimizer"}},
       {"it says what the model's own recomputation keeps", {"fsdp.recompute_share", "fsdp.checkpoint_keeps"}},
+      {"it is how the model calls its checkpoints", {"fsdp.checkpoint_reentrant"}},
       {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
       {"it splits layers, so that each rank has another model", {"mesh.tensor", "mesh.sequence_parallel"}},
       {"it splits experts, so that each rank has another part of the model",

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -255,6 +256,59 @@ TEST(ParametersJson, PiecesCoverEveryElementOnce) {
     }
     EXPECT_EQ(bytes, 4 * p.plan.shapes.parameter_count());
   }
+}
+
+// Of experts over more ranks than there are experts each shard has some rows of every expert.
+TEST(ParametersJson, PiecesOfExpertsCoverEveryElementOnce) {
+  config::RunConfig c = tiny();
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.mesh.ranks = 8;
+  c.mesh.expert = 2;
+  c.fsdp.layout = config::Layout::per_param;
+  const engine::Setup p = prepared(c);
+  int split = 0;
+  const nlohmann::json all = explain_json(p, predict(p, {}), true)["parameters"];
+  for (const nlohmann::json& parameter : all) {
+    if (!parameter["unit"].get<std::string>().starts_with("E")) continue;
+    ++split;
+    const auto numel = parameter["bytes"].get<std::size_t>() / 4;
+    std::vector<int> times(numel);
+    std::map<int, std::int64_t> next;  // in each shard: runs of a parameter follow each other
+    const std::int64_t rows = parameter["shape"][1], columns = parameter["shape"][2], mine = rows / 4;
+    for (const nlohmann::json& piece : parameter["pieces"]) {
+      const std::int64_t offset = piece["offset"], count = piece["count"];
+      EXPECT_EQ(count, mine * columns);
+      for (std::int64_t i = offset; i < offset + count; ++i) ++times.at(static_cast<std::size_t>(i));
+      EXPECT_EQ(offset / columns % rows / mine, piece["shard"]) << "rows of the second dimension: " << piece;
+      EXPECT_THAT(piece["ranks"], ElementsAre(2 * piece["shard"].get<int>()));
+      const auto [at, first] = next.try_emplace(piece["shard"].get<int>(), piece["shard_offset"].get<std::int64_t>());
+      EXPECT_EQ(piece["shard_offset"], at->second);
+      at->second += count;
+    }
+    EXPECT_THAT(times, ::testing::Each(1)) << parameter;
+  }
+  EXPECT_EQ(split, 3 * 3);
+  const std::string text = parameters_text(p.plan);
+  EXPECT_THAT(text, HasSubstr("rows (dim 1)"));
+  EXPECT_THAT(text, HasSubstr("2 ranks split the experts: below are the first ones, in shards on ranks 0, 2, 4, 6"));
+}
+
+TEST(ExplainText, SaysWhichAllGathersAreWasted) {
+  config::RunConfig c = tiny();
+  c.fsdp.layout = config::Layout::per_param;
+  c.model.trainable = {config::Trainable::Mode::blocks, 2, 2};
+  const engine::Setup p = prepared(c);
+  EXPECT_THAT(explain_text(p, predict(p, {})), HasSubstr("unit 1 is gathered, never used: backward prefetch goes by"));
+  const nlohmann::json wasted = explain_json(p, predict(p, {}), false)["wasted_gathers"];
+  ASSERT_EQ(wasted.size(), 1U);
+  EXPECT_EQ(wasted[0]["waste"], "never_used");
+  EXPECT_EQ(wasted[0]["unit"], "1");
+  EXPECT_EQ(wasted[0]["bytes"], p.plan.units[2].layout.shard_numel * 4);
+  c.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+  const engine::Setup off = prepared(c);
+  EXPECT_THAT(explain_text(off, predict(off, {})), Not(HasSubstr("never used")));
+  EXPECT_TRUE(explain_json(off, predict(off, {}), false)["wasted_gathers"].empty());
 }
 
 TEST(ExplainJson, HasParametersOnlyIfAskedFor) {

@@ -115,6 +115,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.checkpoint_every", {{"fsdp.checkpoint_every", number(2)}}},
       {"fsdp.recompute_share", {{"fsdp.recompute_share", 0.5}}},
       {"fsdp.checkpoint_keeps", {{"fsdp.checkpoint_keeps", text("every_second_product")}}},
+      {"fsdp.checkpoint_reentrant", {{"fsdp.checkpoint_reentrant", true}}},
       {"fsdp.fp8_products", {{"fsdp.fp8_products", true}}},
       {"fsdp.shard_threshold", {{"fsdp.shard_threshold", number(1000)}}},
       {"fsdp.max_live_parameters", {{"fsdp.max_live_parameters", number(12345)}}},

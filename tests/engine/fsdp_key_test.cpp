@@ -64,6 +64,7 @@ const std::map<std::string, Change>& changes() {
       {"checkpoint_every", {{{"fsdp.activation_checkpointing", yes}}, number(2)}},
       {"recompute_share", {{{"fsdp.activation_checkpointing", yes}}, 0.5}},
       {"checkpoint_keeps", {{{"fsdp.activation_checkpointing", yes}}, text("products")}},
+      {"checkpoint_reentrant", {{{"fsdp.activation_checkpointing", yes}, {"fsdp.forward_prefetch", number(1)}}, yes}},
       {"fp8_products", {{{"fsdp.param_dtype", text("bf16")}}, yes}},
       {"shard_threshold", {{}, number(100)}},
       {"max_live_parameters", {{{"fsdp.max_reuse_distance", number(0)}}, number(1), "deepspeed-z3"}},

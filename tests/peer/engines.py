@@ -23,6 +23,7 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils.checkpoint import checkpoint
 
 WIDTH = 8
 VOCABULARY = 16
@@ -103,7 +104,10 @@ class Model(nn.Module):
         self.decoder = keys.get("model.kind", "decoder") == "decoder"
         rank, trained = keys.get("model.lora_rank", 0), trained_blocks(keys)
         bare = blocks = [Block(str(i), log, rank if i in trained else 0) for i in range(keys["model.layers"])]
-        if keys.get("fsdp.activation_checkpointing"):
+        self.reentrant = 0  # each so many-th block is called in a reentrant checkpoint, which is around its hooks
+        if keys.get("fsdp.checkpoint_reentrant"):
+            self.reentrant = keys.get("fsdp.checkpoint_every", 1)
+        elif keys.get("fsdp.activation_checkpointing"):
             blocks = [checkpoint_wrapper(block, CheckpointImpl.NO_REENTRANT) for block in blocks]
         wrap = keys.get("fsdp.wrap", "block")
         if wrap.startswith("blocks:"):
@@ -119,8 +123,9 @@ class Model(nn.Module):
         if self.decoder:
             self.log("Fe")
             x = BackwardMark.apply(self.embedding(batch), "e", self.log)
-        for block in self.blocks:
-            x = block(x)
+        for i, block in enumerate(self.blocks):
+            again = self.reentrant > 0 and i % self.reentrant == 0
+            x = checkpoint(block, x, use_reentrant=True) if again else block(x)
         if self.decoder:
             self.log("Fh")
             x = BackwardMark.apply(self.head(x), "h", self.log)

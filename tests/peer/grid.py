@@ -221,6 +221,27 @@ def frozen_fsdp2():
                    fsdp__reshard_after_forward=reshard)
 
 
+def reentrant_fsdp2():
+    """Checkpoints that call the hooks of forward again in backward."""
+    again = {"fsdp__activation_checkpointing": True, "fsdp__checkpoint_reentrant": True}
+    ahead = ({}, {"fsdp__forward_prefetch": 1}, {"fsdp__forward_prefetch": 2})
+    behind = ({}, {"fsdp__backward_prefetch": 1}, {"fsdp__backward_prefetch": 2})
+    for forward, backward, reshard in itertools.product(ahead, behind, ("auto", True, False)):
+        yield case("fsdp2", 4, fsdp__reshard_after_forward=reshard, **again, **forward, **backward)
+    for forward in ahead:
+        for every in (2, 3):
+            yield case("fsdp2", 5, fsdp__checkpoint_every=every, **again, **forward)
+        for mode, kept in itertools.product(("reduce_each", "no_sync"), (False, True)):
+            yield case("fsdp2", 4, train__accumulate=2, train__accumulate_mode=mode,
+                       fsdp__reshard_after_backward=not kept, **again, **forward)
+        for strategy in ("shard_grad_op", "hybrid_shard"):
+            yield case("fsdp2", 4, fsdp__strategy=strategy, **again, **forward, **meshes(strategy))
+        yield case("fsdp2", 4, ranks=4, fsdp__reshard_after_forward=2, **again, **forward)
+        yield case("fsdp2", 4, fsdp__param_dtype="bf16", fsdp__reduce_dtype="f32", **again, **forward)
+        yield case("fsdp2", 5, fsdp__reduce_scatter_buffers=2, fsdp__separate_reduce_scatter_comm=True, **again,
+                   **forward)
+
+
 def drawn():
     generator = random.Random(SEED)
     return [drawn_case(generator) for _ in range(DRAWN)]
@@ -244,5 +265,11 @@ def frozen_cases():
     return each_once(frozen_fsdp1(), frozen_fsdp2())
 
 
+def reentrant_cases():
+    """All with reentrant checkpoints, each once."""
+    return each_once(reentrant_fsdp2())
+
+
 if __name__ == "__main__":
-    print(len(cases()), "configurations, and with frozen parameters", len(frozen_cases()))
+    print(len(cases()), "configurations, with frozen parameters", len(frozen_cases()), "and with reentrant checkpoints",
+          len(reentrant_cases()))

@@ -333,10 +333,12 @@ def main():
     parser = argparse.ArgumentParser(description="What PyTorch's FSDP does, in order.")
     parser.add_argument("folder")
     parser.add_argument("--check", type=int, metavar="N",
-                        help="compare each Nth configuration with what is stored; of those with frozen parameters each 4Nth")
+                        help="compare each Nth configuration with what is stored; of those with frozen parameters each 4Nth, with "
+                             "reentrant checkpoints each 2Nth")
     arguments = parser.parse_args()
     status = 0
-    for name, cases, apart in (("schedules", grid.cases(), 1), ("schedules-frozen", grid.frozen_cases(), 4)):
+    for name, cases, apart in (("schedules", grid.cases(), 1), ("schedules-frozen", grid.frozen_cases(), 4),
+                               ("schedules-reentrant", grid.reentrant_cases(), 2)):
         path = os.path.join(arguments.folder, f"{name}-{VERSION}.json")
         if arguments.check:
             status = max(status, check(path, cases[::apart * arguments.check], record, f"PyTorch {VERSION}"))

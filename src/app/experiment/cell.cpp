@@ -216,6 +216,11 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
     open_simulation(cell);
     return cell;
   }
+  if (config.mesh.expert > 1 && config.mesh.expert_imbalance != 1) {
+    cell.notes.push_back(
+        fmt::format("mesh.expert_imbalance = {} has no effect: rows go where the routers say; it is simulated only",
+                    config.mesh.expert_imbalance));
+  }
   if (config.emulate.compute_tflops || config.emulate.link_gb_per_s) {
     const replay::OpTimes times = engine::simulated_times(cell.setup, nullptr);
     check_modelled_time(config, times);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/setup.h"
 #include "engine/simulate.h"
 #include "model/model.h"
 #include "replay/collective_cost.h"
@@ -184,6 +185,22 @@ replay::StepCosts SimulatedMachine::least_costs(const schedule::Training& traini
   }
   replay::OpTimes times = engine::simulated_times(training, cluster(), false);
   return std::move(times.steps.back());
+}
+
+metrics::EvenRows even_rows(const schedule::Training& training, const replay::OpTimes& times) {
+  config::RunConfig config = training.config;
+  if (config.mesh.expert == 1 || config.mesh.expert_imbalance == 1) return {};
+  config.mesh.expert_imbalance = 1;
+  const engine::Setup even = engine::set_up(config);
+  const replay::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
+  const replay::StepCosts& is = even_times.steps.back();
+  const replay::StepCosts& was = times.steps.back();
+  metrics::EvenRows shares;
+  for (std::size_t i = 0; i < was.size(); ++i) {
+    const double ns = was[i].run_ns + was[i].link_ns;
+    shares.push_back(ns > 0 ? (is[i].run_ns + is[i].link_ns) / ns : 1);
+  }
+  return shares;
 }
 
 }  // namespace fsdpbench::app

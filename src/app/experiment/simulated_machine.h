@@ -10,6 +10,7 @@
 #include "config/accuracy.h"
 #include "config/calibration.h"
 #include "config/cluster.h"
+#include "metrics/find_stalls.h"
 #include "replay/op_times.h"
 #include "replay/uncertainty.h"
 #include "schedule/training.h"
@@ -72,5 +73,9 @@ class SimulatedMachine final : public tune::Machine {
   std::optional<config::Calibration> calibration_;
   ModelSizes sizes_;
 };
+
+/// Of a simulated training with mesh.expert_imbalance: by op of its steady step, what it would take over what it takes
+/// (`times`, of the same machine) if all ranks that split experts had as many rows. Empty without an imbalance.
+metrics::EvenRows even_rows(const schedule::Training& training, const replay::OpTimes& times);
 
 }  // namespace fsdpbench::app

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/experiment/simulated_machine.h"
 #include "app/experiment/steady_step.h"
 #include "app/machine/other_work.h"
 #include "app/machine/select_backend.h"
@@ -88,8 +89,8 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   if (cell.gpu) trial.device_bytes = cell.gpu->memory_bytes;
   trial.caching_allocator = cell.caching_allocator;
   if (trial.device_bytes) {
-    trial.fits = trial.caching_allocator ? trial.caching_allocator->failures == 0
-                                         : trial.memory.reserved <= *trial.device_bytes;
+    trial.fits =
+        trial.caching_allocator ? trial.caching_allocator->failures == 0 : trial.memory.reserved <= *trial.device_bytes;
   }
   trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
   trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
@@ -108,7 +109,8 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     metrics::check_memory(p.memory, m.memory);
     metrics::check_memory(p.host_memory, m.host_memory);
     trial.wire = sent.front();
-    trial.causes = metrics::report_causes(run, p, *trial.metrics);
+    trial.causes =
+        metrics::report_causes(run, p, *trial.metrics, simulated ? even_rows(p, cell.times) : metrics::EvenRows());
     trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median,
                                        cell.gpu ? std::optional(cell.gpu->peak_tflops) : std::nullopt);
     if (simulated) {

@@ -22,6 +22,7 @@
 #include "schedule/fetch_trace.h"
 #include "schedule/policy.h"
 #include "schedule/print_schedule.h"
+#include "schedule/wasted_gathers.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -173,6 +174,118 @@ std::string check_line(const engine::Setup& p) {
                      : fmt::format("happens-before check: {} FAULTS\n", faults);
 }
 
+/// All-gathers that are wasted in the same way, and what would spare them.
+struct WastedAlike {
+  std::string what;    ///< "gathered, never used"
+  std::string why;     ///< which rule it is
+  std::string remedy;  ///< the keys here, and the words of PyTorch
+  std::vector<int> units;
+  int gathers = 0;         ///< a step
+  std::int64_t bytes = 0;  ///< a rank sends for them in a step
+
+  bool is_like(const WastedAlike& other) const { return what == other.what && why == other.why; }
+};
+
+WastedAlike words_of(const engine::Setup& p, const schedule::WastedGather& wasted) {
+  const schedule::Op& op = p.schedules.steady().ops[static_cast<std::size_t>(wasted.op)];
+  const plan::Unit& unit = p.plan.units[static_cast<std::size_t>(wasted.unit)];
+  WastedAlike words;
+  words.units = {wasted.unit};
+  words.gathers = 1;
+  words.bytes = wasted.bytes;
+  if (wasted.waste == schedule::Waste::freed_early) {
+    words.what = "gathered twice in a row, once would do";
+    const bool next_micro = op.phase == schedule::Phase::forward;
+    const bool automatic = p.config.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::automatic;
+    words.why = next_micro ? "freed after a microbatch, although the next one begins with it"
+                           : "freed after forward, although backward begins with it";
+    const bool fsdp1 = p.config.fsdp.gradients_after_views;
+    if (next_micro) {
+      words.remedy = "fsdp.reshard_after_backward = false keeps every unit between microbatches";
+      if (!fsdp1) {
+        words.remedy +=
+            "; PyTorch: set_reshard_after_backward(False, recurse=False) on this module until the last microbatch";
+      }
+    } else {
+      words.remedy = automatic ? "fsdp.strategy = \"shard_grad_op\" keeps every unit"
+                               : "fsdp.reshard_after_forward = \"auto\" keeps the root";
+      if (!fsdp1) words.remedy += "; PyTorch: reshard_after_forward=False for this module alone";
+    }
+    return words;
+  }
+  words.what = wasted.waste == schedule::Waste::used_once ? "gathered twice, used once" : "gathered, never used";
+  const std::vector<int>& modules = unit.members.modules;
+  const bool no_backward = !modules.empty() && modules.back() < p.plan.shapes.first_trained();
+  if (no_backward && op.phase == schedule::Phase::backward) {
+    words.why = "backward prefetch goes by the order of forward and gathers units below the first one that trains";
+    words.remedy =
+        "fsdp.backward_prefetch = \"none\", which gathers the others late, too; PyTorch: on the first module that "
+        "trains, set_modules_to_backward_prefetch with a list of that module alone";
+  } else if (p.config.fsdp.checkpoint_reentrant && op.phase == schedule::Phase::backward) {
+    words.why = "a reentrant checkpoint runs the hooks of forward again, which prefetch units whose backward is over";
+    words.remedy =
+        "fsdp.checkpoint_reentrant = false (PyTorch: use_reentrant=False), or fsdp.forward_prefetch = \"implicit\" "
+        "(no set_modules_to_forward_prefetch)";
+  } else {
+    words.why = "a prefetch brings it before its turn, and it is dropped unused";
+    words.remedy = "prefetch fewer units ahead (fsdp.forward_prefetch, fsdp.backward_prefetch)";
+  }
+  return words;
+}
+
+std::vector<WastedAlike> wasted_alike(const engine::Setup& p) {
+  std::vector<WastedAlike> all;
+  for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
+    WastedAlike words = words_of(p, wasted);
+    const auto same = std::ranges::find_if(all, [&](const WastedAlike& other) { return other.is_like(words); });
+    if (same == all.end()) {
+      all.push_back(std::move(words));
+      continue;
+    }
+    if (std::ranges::find(same->units, wasted.unit) == same->units.end()) same->units.push_back(wasted.unit);
+    same->gathers += 1;
+    same->bytes += wasted.bytes;
+  }
+  for (WastedAlike& words : all) std::ranges::sort(words.units);
+  return all;
+}
+
+/// A line for each rule that wastes all-gathers; empty if none does.
+std::string wasted_lines(const engine::Setup& p) {
+  std::string text;
+  for (const WastedAlike& wasted : wasted_alike(p)) {
+    std::string names;
+    for (std::size_t first = 0; first < wasted.units.size();) {
+      std::size_t last = first;
+      while (last + 1 < wasted.units.size() && wasted.units[last + 1] == wasted.units[last] + 1) ++last;
+      const auto label = [&](std::size_t i) { return p.plan.units[static_cast<std::size_t>(wasted.units[i])].label(); };
+      names += (names.empty() ? "" : ", ") + label(first) + (last > first ? "-" + label(last) : "");
+      first = last + 1;
+    }
+    text += fmt::format("{} {}: {}; {} all-gather{}, {} a rank and step. Remedy: {}.\n",
+                        wasted.units.size() == 1 ? "unit " + names + " is" : "units " + names + " are", wasted.what,
+                        wasted.why, wasted.gathers, wasted.gathers == 1 ? "" : "s", format_bytes(wasted.bytes),
+                        wasted.remedy);
+  }
+  return text;
+}
+
+json wasted_json(const engine::Setup& p) {
+  json all = json::array();
+  for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
+    const WastedAlike words = words_of(p, wasted);
+    json w{{"waste", schedule::to_string(wasted.waste)},
+           {"unit", p.plan.units[static_cast<std::size_t>(wasted.unit)].label()},
+           {"op", wasted.op},
+           {"bytes", wasted.bytes},
+           {"why", words.why},
+           {"remedy", words.remedy}};
+    if (wasted.other >= 0) w["other_op"] = wasted.other;
+    all.push_back(std::move(w));
+  }
+  return all;
+}
+
 /// Whether an op is asked for: of a unit by its label, or of a module and the unit that holds it.
 class OpChoice {
  public:
@@ -260,6 +373,7 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
                         std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
   }
   text += check_line(p);
+  text += wasted_lines(p);
   return text + "More: --parameters, --schedule, --schedule=LAYER, --format json\n";
 }
 
@@ -284,7 +398,9 @@ std::string explain_summary(const engine::Setup& p, const Prediction& prediction
                         parallel > 0
                             ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
                             : "a rank and step"});
-  return explained_headline(p) + "\n" + format_table(table) + "\n" + prediction_text(prediction);
+  const std::string wasted = wasted_lines(p);
+  return explained_headline(p) + "\n" + format_table(table) + (wasted.empty() ? "" : "\n" + wasted) + "\n" +
+         prediction_text(prediction);
 }
 
 std::string schedule_text(const engine::Setup& p, const std::string& which) {
@@ -343,6 +459,7 @@ json explain_json(const engine::Setup& p, const Prediction& prediction, bool wit
                         {"all_reduce", v.all_reduce}, {"all_to_all", v.all_to_all},
                         {"total", v.total()},         {"data_parallel", plan::data_parallel_volume(p.plan, p.config)}};
   j["prediction"] = prediction_json(prediction);
+  j["wasted_gathers"] = wasted_json(p);
   if (with_parameters) j["parameters"] = parameters_json(p.plan);
   j["schedule"] = {{"collectives", schedule::collective_order(p.plan, p.schedules.steady())},
                    {"issue", schedule::issue_order(p.plan, p.schedules.steady())},

@@ -59,14 +59,43 @@ std::vector<Holders> holders(const std::vector<std::pair<int, ShardPiece>>& piec
   return result;
 }
 
+/// The group whose ranks hold the shards of a unit, in order; where experts are split, those that have the first ones.
+plan::Group holders_of(const plan::Unit& unit) {
+  return unit.members.experts_of >= 0 ? plan::Group::expert_shard : plan::Group::shard;
+}
+
 /// Of the first part of the layers, the first replica's ranks hold the shards in order; equal ones lie along the axis
 /// of replicas.
-std::vector<int> ranks_of(const Plan& plan, int shard) {
-  return plan.groups.members(plan::Group::replicate, plan.groups.members(plan::Group::shard, 0)[shard]).ranks();
+std::vector<int> ranks_of(const Plan& plan, plan::Group holders, int shard) {
+  return plan.groups.members(plan::Group::replicate, plan.groups.members(holders, 0)[shard]).ranks();
 }
 
 const ParameterShape& shape_of(const Plan& plan, const ParameterPlacement& p) {
   return plan.shapes.parameters[static_cast<std::size_t>(p.parameter)];
+}
+
+/// Which dimension of a parameter its shards split: of experts over more ranks than there are experts the second one
+/// (plan.cpp).
+int split_dimension(const Plan& plan, const ParameterShape& shape) {
+  const bool apart = shape.of_experts && plan.mesh.expert > 1;
+  return apart && plan.mesh.shard > shape.shape.front() * shape.parts ? 1 : 0;
+}
+
+/// A piece as runs of consecutive elements: one, or one an expert where the second dimension is split. What
+/// ShardLayout::pieces() says of such a piece counts its rows as if they were consecutive.
+std::vector<ShardPiece> runs_of(const ParameterPlacement& p, const ParameterShape& shape, const ShardPiece& piece,
+                                int dimension) {
+  if (dimension == 0) return {piece};
+  const std::int64_t experts = shape.shape.front(), row = p.row_numel / experts;
+  const std::int64_t first = piece.parameter_offset / p.row_numel, rows = piece.count / p.row_numel;
+  std::vector<ShardPiece> runs;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    runs.push_back({.parameter = piece.parameter,
+                    .parameter_offset = (expert * p.rows + first) * row,
+                    .shard_offset = piece.shard_offset + expert * p.chunk_rows * row,
+                    .count = rows * row});
+  }
+  return runs;
 }
 
 std::string shape_text(const ParameterShape& shape) { return fmt::format("[{}]", fmt::join(shape.shape, ", ")); }
@@ -86,14 +115,15 @@ std::string extent(const ShardLayout& layout, const ParameterPlacement& p, std::
 }
 
 /// A box a holder, as wide as what it holds; empty if the labels do not fit.
-std::string picture(const Plan& plan, const ShardLayout& layout, const ParameterPlacement& p,
+std::string picture(const Plan& plan, const plan::Unit& unit, const ParameterPlacement& p,
                     const std::vector<Holders>& all) {
+  const ShardLayout& layout = unit.layout;
   constexpr std::int64_t kWidth = 64;
   constexpr std::size_t kMost = 96;
   std::string top = "  ┌", ranks = "  │", extents = "  │", bottom = "  └";
   std::size_t width = 0;
   for (const Holders& h : all) {
-    const std::string label = fmt::format("{}", fmt::join(ranks_of(plan, h.first), ","));
+    const std::string label = fmt::format("{}", fmt::join(ranks_of(plan, holders_of(unit), h.first), ","));
     const std::string text = extent(layout, p, h.begin, h.end);
     const auto scaled = static_cast<std::size_t>(kWidth * (h.end - h.begin) / p.numel);
     const std::size_t box = std::max({scaled, label.size() + 2, text.size() + 2});
@@ -109,12 +139,15 @@ std::string picture(const Plan& plan, const ShardLayout& layout, const Parameter
     extents += fmt::format("{:^{}}│", text, box);
   }
   if (width > kMost) return "";
-  const char* what = layout.layout == config::Layout::flat ? "elements" : "rows";
+  const char* what = layout.layout == config::Layout::flat           ? "elements"
+                     : split_dimension(plan, shape_of(plan, p)) == 1 ? "rows (dim 1)"
+                                                                     : "rows";
   return fmt::format("{}\n{} ranks\n{} {}\n{}\n", top, ranks, extents, what, bottom);
 }
 
 /// One picture for all parameters of the unit that have the same.
-std::string pictures(const Plan& plan, const plan::AlikeUnits& units, const ShardLayout& layout) {
+std::string pictures(const Plan& plan, const plan::AlikeUnits& units, const plan::Unit& unit) {
+  const ShardLayout& layout = unit.layout;
   struct Same {
     std::string drawn;
     std::vector<std::string> captions;
@@ -122,7 +155,7 @@ std::string pictures(const Plan& plan, const plan::AlikeUnits& units, const Shar
   std::vector<Same> all;
   const auto pieces = pieces_by_parameter(layout);
   for (const ParameterPlacement& p : layout.sharded) {
-    const std::string drawn = picture(plan, layout, p, holders(pieces.at(p.parameter), false));
+    const std::string drawn = picture(plan, unit, p, holders(pieces.at(p.parameter), false));
     if (drawn.empty()) continue;
     const std::string caption = plan::parameter_name(plan, units, p.parameter) + " " + shape_text(shape_of(plan, p));
     const auto same = std::ranges::find(all, drawn, &Same::drawn);
@@ -137,7 +170,8 @@ std::string pictures(const Plan& plan, const plan::AlikeUnits& units, const Shar
   return text;
 }
 
-std::string units_headline(const Plan& plan, const plan::AlikeUnits& units, const ShardLayout& layout) {
+std::string units_headline(const Plan& plan, const plan::AlikeUnits& units, const plan::Unit& unit) {
+  const ShardLayout& layout = unit.layout;
   std::string text = fmt::format("unit {}  {}", plan::unit_names(plan, units), plan::module_names(plan, units));
   if (layout.sharded.empty() && layout.replicated.empty()) return text + ": no parameters\n";
   text += units.count > 1 ? ", each: " : ": ";
@@ -150,14 +184,26 @@ std::string units_headline(const Plan& plan, const plan::AlikeUnits& units, cons
     text += fmt::format("{}{} whole on every rank", layout.sharded.empty() ? "" : "; ",
                         format_bytes(layout.replicated_numel * kMasterBytes));
   }
+  if (unit.members.experts_of >= 0) {
+    const plan::Members group = plan.groups.members(plan::Group::expert_shard, 0);
+    text += fmt::format("\n{} ranks split the experts: below are the first ones, in shards on ranks {}",
+                        plan.mesh.expert, fmt::join(group.ranks(), ", "));
+  }
   return text + "\n";
 }
 
-std::string holders_table(const Plan& plan, const plan::AlikeUnits& units, const ShardLayout& layout) {
+std::string holders_table(const Plan& plan, const plan::AlikeUnits& units, const plan::Unit& unit) {
+  const ShardLayout& layout = unit.layout;
+  const bool by_shard = plan.mesh.replicate > 1 || plan.mesh.tensor > 1 || unit.members.experts_of >= 0;
+  const bool second = std::ranges::any_of(
+      layout.sharded, [&](const ParameterPlacement& p) { return split_dimension(plan, shape_of(plan, p)) == 1; });
   const bool flat = layout.layout == config::Layout::flat;
   Table table;
-  table.header = {"parameter", "shape", plan.mesh.replicate > 1 || plan.mesh.tensor > 1 ? "shards" : "ranks",
-                  flat ? "elements" : "rows", "bytes each"};
+  table.header = {"parameter", "shape", by_shard ? "shards" : "ranks",
+                  flat     ? "elements"
+                  : second ? "rows (dim 1)"
+                           : "rows",
+                  "bytes each"};
   if (!flat) table.header.emplace_back("padding");  // a flat unit's belongs to no parameter
   const auto pieces = pieces_by_parameter(layout);
   for (const ParameterPlacement& p : layout.sharded) {
@@ -195,15 +241,21 @@ std::string parameters_headline(const Plan& plan) {
           : fmt::format("per_param: rows (dim 0) of each parameter in {} equal chunks, the last ones padded\n", shards);
   if (plan.mesh.replicate > 1) {
     text += fmt::format("{} replicas: shard 0 is on ranks {}, and so on\n", plan.mesh.replicate,
-                        fmt::join(ranks_of(plan, 0), ", "));
+                        fmt::join(ranks_of(plan, plan::Group::shard, 0), ", "));
   }
   return text;
 }
 
-json piece_json(const Plan& plan, const ShardLayout& layout, const ParameterPlacement& p, int shard,
+json piece_json(const Plan& plan, const plan::Unit& unit, const ParameterPlacement& p, int shard,
                 const ShardPiece& piece) {
-  json j{{"shard", shard},       {"ranks", ranks_of(plan, shard)},     {"offset", piece.parameter_offset},
-         {"count", piece.count}, {"shard_offset", piece.shard_offset}, {"bytes", piece.count * kMasterBytes}};
+  const ShardLayout& layout = unit.layout;
+  json j{{"shard", shard},
+         {"ranks", ranks_of(plan, holders_of(unit), shard)},
+         {"offset", piece.parameter_offset},
+         {"count", piece.count},
+         {"shard_offset", piece.shard_offset},
+         {"bytes", piece.count * kMasterBytes}};
+  if (split_dimension(plan, shape_of(plan, p)) == 1) return j;  // parts of rows
   if (layout.shards == 1 || (piece.parameter_offset % p.row_numel == 0 && piece.count % p.row_numel == 0)) {
     j["rows"] = {piece.parameter_offset / p.row_numel, (piece.parameter_offset + piece.count) / p.row_numel};
   }
@@ -215,11 +267,12 @@ json piece_json(const Plan& plan, const ShardLayout& layout, const ParameterPlac
 std::string parameters_text(const Plan& plan) {
   std::string text = parameters_headline(plan);
   for (const plan::AlikeUnits& units : plan::alike_units(plan)) {
-    const ShardLayout& layout = plan.units[static_cast<std::size_t>(units.first)].layout;
-    text += "\n" + units_headline(plan, units, layout);
+    const plan::Unit& unit = plan.units[static_cast<std::size_t>(units.first)];
+    const ShardLayout& layout = unit.layout;
+    text += "\n" + units_headline(plan, units, unit);
     if (layout.sharded.empty() && layout.replicated.empty()) continue;
-    text += holders_table(plan, units, layout);
-    if (layout.shards > 1 && layout.shards <= kMostShardsInPictures) text += pictures(plan, units, layout);
+    text += holders_table(plan, units, unit);
+    if (layout.shards > 1 && layout.shards <= kMostShardsInPictures) text += pictures(plan, units, unit);
   }
   return text;
 }
@@ -241,8 +294,12 @@ json parameters_json(const Plan& plan) {
     };
     for (const ParameterPlacement& p : layout.sharded) {
       all.push_back(entry(p, false));
+      const ParameterShape& shape = shape_of(plan, p);
+      const int dimension = split_dimension(plan, shape);
       for (const auto& [shard, piece] : pieces.at(p.parameter)) {
-        all.back()["pieces"].push_back(piece_json(plan, layout, p, shard, piece));
+        for (const ShardPiece& run : runs_of(p, shape, piece, dimension)) {
+          all.back()["pieces"].push_back(piece_json(plan, unit, p, shard, run));
+        }
       }
     }
     for (const ParameterPlacement& p : layout.replicated) all.push_back(entry(p, true));

@@ -17,6 +17,7 @@ TraceExplanation::TraceExplanation(const engine::Setup& setup, const Trial& tria
       measured_(trial.measurement),
       run_(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns) {
   if (!trial.causes) return;
+  even_rows_ = trial.causes->even_rows;
   if (trial.causes->typical_stalls) typical_ = &*trial.causes->typical_stalls;
   advice_.fill(kNothingToGain);
   for (const metrics::CauseShare& share : trial.causes->causes) {
@@ -49,8 +50,8 @@ trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_
   const int place = static_cast<int>(rank);
   const bool prefetches_backward = schedule::prefetches_backward(setup_.policy.fsdp);
   trace::StepExplanation explanation;
-  const std::vector<metrics::Stall> stalls =
-      metrics::find_stalls(records, setup_.plan.groups, setup_.config.emulate.link(), prefetches_backward, place);
+  const std::vector<metrics::Stall> stalls = metrics::find_stalls(
+      records, setup_.plan.groups, setup_.config.emulate.link(), prefetches_backward, place, even_rows_);
   for (const metrics::ToldStall& told : told_apart(records, place, stalls)) {
     const metrics::Stall& stall = told.stall;
     explanation.exposed.push_back(

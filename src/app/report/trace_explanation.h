@@ -39,6 +39,7 @@ class TraceExplanation {
   const engine::Measurement& measured_;
   metrics::RunView run_;
   const metrics::TypicalStalls* typical_ = nullptr;
+  metrics::EvenRows even_rows_;
   std::array<std::string, metrics::kCauseCount> advice_;  // by cause
 };
 
