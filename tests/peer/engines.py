@@ -22,7 +22,9 @@ from torch.distributed.fsdp import (
     ShardingStrategy,
     fully_shard,
 )
+from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.tensor import Shard
 from torch.utils.checkpoint import checkpoint
 
 WIDTH = 8
@@ -62,11 +64,65 @@ class BackwardMark(torch.autograd.Function):
         return gradient, None, None
 
 
+class Exchange(torch.autograd.Function):
+    """Equal parts of the rows go to each rank of `group`; their gradients come back. `there` and `back` are told to the
+    log: what forward and what backward is."""
+
+    @staticmethod
+    def forward(ctx, rows, group, there, back, log):
+        ctx.group, ctx.back, ctx.log = group, back, log
+        log(there)
+        return all_to_all(rows, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.log(ctx.back)
+        return all_to_all(gradient, ctx.group), None, None, None, None
+
+
+def all_to_all(rows, group):
+    received = torch.empty_like(rows)
+    dist.all_to_all_single(received, rows.contiguous(), group=group)
+    return received
+
+
+class Experts(nn.Module):
+    """This rank's experts of a block: a matrix each, in one parameter as torchtitan's and VeOmni's are."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(count, WIDTH, WIDTH) / WIDTH)
+
+    def forward(self, rows):  # [experts, rows, width]
+        return torch.bmm(rows, self.weight)
+
+
+class ExpertsOfBlock(nn.Module):
+    """Rows go to the experts and come back, in equal parts: where they go changes no order."""
+
+    def __init__(self, keys, name, log):
+        super().__init__()
+        self.ranks, self.told = keys["mesh.expert"], keys.get("mesh.expert_sync", True)
+        self.group = expert_mesh_of(keys).get_group("ep")
+        self.count = keys["model.experts"] // self.ranks
+        self.experts = Experts(self.count)
+        self.name, self.log = name, log
+
+    def forward(self, x):
+        if self.told:
+            self.log("N" + self.name)
+            counts = torch.full((self.ranks,), x.numel() // x.size(-1) // self.ranks)
+            all_to_all(counts, self.group).tolist()
+        rows = Exchange.apply(x.reshape(-1, WIDTH), self.group, ">" + self.name, "<" + self.name, self.log)
+        y = self.experts(rows.reshape(self.count, -1, WIDTH)).reshape(-1, WIDTH)
+        return Exchange.apply(y, self.group, "<" + self.name, ">" + self.name, self.log).reshape(x.shape)
+
+
 class Block(nn.Module):
-    def __init__(self, name, log, rank=0):
+    def __init__(self, name, log, rank=0, experts=None):
         super().__init__()
         self.map = nn.Linear(WIDTH, WIDTH)
-        self.adapters = None
+        self.adapters, self.experts = None, experts
         if rank > 0:
             self.adapters = nn.Sequential(nn.Linear(WIDTH, rank, bias=False), nn.Linear(rank, WIDTH, bias=False))
         self.name, self.log = name, log
@@ -75,6 +131,7 @@ class Block(nn.Module):
         recomputes = torch._C._current_graph_task_id() != -1
         self.log(("X" if recomputes else "F") + self.name)
         y = self.map(x) if self.adapters is None else self.map(x) + self.adapters(x)
+        y = y if self.experts is None else y + self.experts(y)
         return BackwardMark.apply(torch.tanh(y), self.name, self.log)
 
 
@@ -103,7 +160,8 @@ class Model(nn.Module):
         self.log = log
         self.decoder = keys.get("model.kind", "decoder") == "decoder"
         rank, trained = keys.get("model.lora_rank", 0), trained_blocks(keys)
-        bare = blocks = [Block(str(i), log, rank if i in trained else 0) for i in range(keys["model.layers"])]
+        experts = lambda i: ExpertsOfBlock(keys, str(i), log) if keys.get("mesh.expert", 1) > 1 else None
+        bare = blocks = [Block(str(i), log, rank if i in trained else 0, experts(i)) for i in range(keys["model.layers"])]
         self.reentrant = 0  # each so many-th block is called in a reentrant checkpoint, which is around its hooks
         if keys.get("fsdp.checkpoint_reentrant"):
             self.reentrant = keys.get("fsdp.checkpoint_every", 1)
@@ -115,7 +173,7 @@ class Model(nn.Module):
             blocks = [Run(*blocks[i:i + size]) for i in range(0, len(blocks), size)]
         self.embedding = nn.Embedding(VOCABULARY, WIDTH) if self.decoder else None
         self.blocks = nn.ModuleList(blocks)
-        self.head = nn.Linear(WIDTH, VOCABULARY) if self.decoder else None
+        self.head = Head(log) if self.decoder else None
         freeze(self, bare, keys)
 
     def forward(self, batch):
@@ -127,9 +185,20 @@ class Model(nn.Module):
             again = self.reentrant > 0 and i % self.reentrant == 0
             x = checkpoint(block, x, use_reentrant=True) if again else block(x)
         if self.decoder:
-            self.log("Fh")
-            x = BackwardMark.apply(self.head(x), "h", self.log)
+            x = self.head(x)
         return x.float().square().mean()
+
+
+class Head(nn.Linear):
+    """It tells of itself from within: where it is a unit, after its unit has been gathered."""
+
+    def __init__(self, log):
+        super().__init__(WIDTH, VOCABULARY)
+        self.log = log
+
+    def forward(self, x):
+        self.log("Fh")
+        return BackwardMark.apply(super().forward(x), "h", self.log)
 
 
 class Run(nn.Sequential):
@@ -163,6 +232,37 @@ def make_mesh(ranks, shape=None):
 def mesh_of(keys):
     shape = (keys["mesh.replicate"], keys["mesh.shard"]) if is_hybrid(keys) else None
     return make_mesh(keys["mesh.ranks"], shape)
+
+
+@functools.lru_cache(maxsize=None)
+def make_expert_mesh(replicate, shards, experts):
+    return DeviceMesh("cpu", torch.arange(replicate * shards * experts).view(replicate, shards, experts),
+                      mesh_dim_names=("replicate", "efsdp", "ep"))
+
+
+def expert_mesh_of(keys):
+    """torchtitan's mesh of experts: those who split them are neighbours."""
+    replicate = keys["mesh.replicate"] if is_hybrid(keys) else 1
+    experts = keys["mesh.expert"]
+    return make_expert_mesh(replicate, keys["mesh.ranks"] // replicate // experts, experts)
+
+
+def placement_of(keys, model):
+    """Where parameters of a block are split: experts over the ranks that have the same ones, as torchtitan 0.3 does it
+    (distributed/fsdp.py), along dimension 1 where there are more ranks than experts."""
+    if keys.get("mesh.expert", 1) == 1:
+        return None
+    mesh = expert_mesh_of(keys)
+    of_experts = FSDPMeshInfo(mesh["efsdp"], shard_mesh_dim=0)
+    of_all = FSDPMeshInfo(mesh_of(keys), shard_mesh_dim=0)
+    if is_hybrid(keys):
+        of_experts = HSDPMeshInfo(mesh["replicate", "efsdp"], shard_mesh_dim=1, replicate_mesh_dim=0)
+        of_all = HSDPMeshInfo(mesh_of(keys), shard_mesh_dim=1, replicate_mesh_dim=0)
+    shards = keys["mesh.ranks"] // mesh["replicate"].size()
+    dimension = 1 if shards > keys["model.experts"] else 0
+    own = {p for module in model.modules() if isinstance(module, Experts) for p in module.parameters()}
+    return lambda p: (ShardPlacementResult(Shard(dimension), of_experts) if p in own
+                      else ShardPlacementResult(Shard(0), of_all))
 
 
 FSDP1_STRATEGIES = {
@@ -216,13 +316,18 @@ def fsdp2(model, keys):
         reshard = False
     shard = functools.partial(fully_shard, mesh=mesh_of(keys), mp_policy=policy, reshard_after_forward=reshard)
     units = [] if keys.get("fsdp.wrap") == "model" else list(model.blocks)
+    names = ["R"] + [str(i) for i in range(len(units))]
+    placement = placement_of(keys, model)
     for unit in units:
-        shard(unit)
+        shard(unit, shard_placement_fn=placement)
+    if keys.get("fsdp.head_unit"):
+        shard(model.head)
+        units.append(model.head)
+        names.append("T")
     shard(model)
-    for label, module in zip(["R"] + [str(i) for i in range(len(units))], [model] + units):
-        group = module._get_fsdp_state()._fsdp_param_group
-        if group is not None:
-            group.peer_label = label
+    for label, module in zip(names, [model] + units):
+        for group, kind in zip(module._get_fsdp_state()._fsdp_param_groups, ("", "E")):
+            group.peer_label = kind + label
     ahead, behind = depth(keys, "fsdp.forward_prefetch"), depth(keys, "fsdp.backward_prefetch")
     for i, unit in enumerate(units):
         if ahead:

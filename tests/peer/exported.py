@@ -88,22 +88,10 @@ def fsdp1():
         yield case(3, fsdp__param_dtype=param, fsdp__reduce_dtype=reduce)
 
 
-class Head(torch.nn.Linear):
-    """A head that is a unit: it tells of itself from within, after its unit has been gathered."""
-
-    def forward(self, x):
-        LOG("Fh")
-        return engines.BackwardMark.apply(super().forward(x), "h", LOG)
-
-
 def plain_model(keys):
     """The model of engines.py, unsharded."""
     of_the_script = ("fsdp.wrap", "fsdp.activation_checkpointing")
-    model = engines.Model({key: value for key, value in keys.items() if key not in of_the_script}, LOG)
-    if keys.get("fsdp.head_unit"):
-        model.log = lambda token: None if token in ("Fh", "Bh") else LOG(token)
-        model.head = Head(engines.WIDTH, engines.VOCABULARY)
-    return model
+    return engines.Model({key: value for key, value in keys.items() if key not in of_the_script}, LOG)
 
 
 def exported(program, keys):

@@ -6,7 +6,7 @@ A key that is absent has the preset's value. What a key means to PyTorch is said
 import itertools
 import random
 
-DRAWN, SEED = 240, 20261122
+DRAWN, DRAWN_WITH_EXPERTS, SEED = 240, 120, 20261122
 FULL_FSDP1 = ("full_shard", "shard_grad_op")
 
 
@@ -242,6 +242,74 @@ def reentrant_fsdp2():
                    **forward)
 
 
+def with_experts(layers, shard, expert, replicate=1, **keys):
+    """FSDP2 with the experts of a block as a parameter group of their own."""
+    if replicate > 1:
+        keys = {"fsdp__strategy": "hybrid_shard", "mesh__shard": shard, "mesh__replicate": replicate, **keys}
+    return case("fsdp2", layers, ranks=shard * replicate, model__experts=4, model__active_experts=2,
+                mesh__expert=expert, **keys)
+
+
+def expert_grid():
+    prefetches = ({}, {"fsdp__forward_prefetch": 1}, {"fsdp__forward_prefetch": 2}, {"fsdp__backward_prefetch": 1},
+                  {"fsdp__backward_prefetch": 2}, {"fsdp__forward_prefetch": 1, "fsdp__backward_prefetch": 1},
+                  {"fsdp__forward_prefetch": 2, "fsdp__backward_prefetch": 3})
+    titan = {"fsdp__forward_prefetch": 1, "fsdp__backward_prefetch": 1, "fsdp__head_unit": True}
+    meshes = ((2, 2, 1), (4, 2, 1), (4, 4, 1), (2, 2, 2))  # shard, expert, replicate
+    for (shard, expert, replicate), reshard, prefetch in itertools.product(meshes, ("auto", True, False), prefetches):
+        yield with_experts(3, shard, expert, replicate, fsdp__reshard_after_forward=reshard, **prefetch)
+    for layers, prefetch in itertools.product((2, 5), prefetches):
+        yield with_experts(layers, 4, 2, **prefetch)
+    for layers, (shard, expert, replicate), checkpointing in itertools.product((2, 3, 5), meshes, (False, True)):
+        yield with_experts(layers, shard, expert, replicate, fsdp__activation_checkpointing=checkpointing, **titan)
+    for prefetch, told in itertools.product(prefetches, (False, True)):
+        yield with_experts(3, 4, 2, fsdp__activation_checkpointing=True, mesh__expert_sync=told, **prefetch)
+    for prefetch in prefetches[:6:2]:
+        yield with_experts(3, 4, 2, mesh__expert_sync=False, **prefetch)
+    for buffers, separate, layers in itertools.product((1, 2, 3, 4), (False, True), (3, 5)):
+        yield with_experts(layers, 4, 2, fsdp__reduce_scatter_buffers=buffers, fsdp__separate_reduce_scatter_comm=separate)
+    for strategy in ("shard_grad_op", "hybrid_shard_grad_op"):
+        for prefetch in prefetches[::2]:
+            replicate = 2 if strategy.startswith("hybrid") else 1
+            yield with_experts(3, 4 // replicate, 2, replicate, **{"fsdp__strategy": strategy, **prefetch})
+    for mode, kept, waits in itertools.product(("reduce_each", "no_sync"), (False, True), (True, False)):
+        for prefetch in ({}, titan):
+            yield with_experts(3, 4, 2, train__accumulate=2, train__accumulate_mode=mode,
+                               fsdp__reshard_after_backward=not kept, fsdp__wait_each_backward=waits, **prefetch)
+        yield with_experts(2, 4, 2, train__accumulate=3, train__accumulate_mode=mode,
+                           fsdp__reshard_after_backward=not kept, fsdp__wait_each_backward=waits,
+                           fsdp__reduce_scatter_buffers=2)
+    for mode, kept in itertools.product(("reduce_each", "no_sync", "reduce_scatter_only"), (False, True)):
+        yield with_experts(3, 2, 2, 2, train__accumulate=2, train__accumulate_mode=mode,
+                           fsdp__reshard_after_backward=not kept)
+    for param, reduce in (("bf16", "bf16"), ("bf16", "f32"), ("f32", "bf16")):
+        for shard, expert, replicate in meshes[1:]:
+            yield with_experts(3, shard, expert, replicate, fsdp__param_dtype=param, fsdp__reduce_dtype=reduce)
+    # More ranks than experts: they are split along dimension 1.
+    for experts, expert, prefetch in itertools.product((2,), (2,), ({}, titan)):
+        for reshard in ("auto", True, False):
+            yield {**with_experts(3, 4, expert, fsdp__reshard_after_forward=reshard, **prefetch), "model.experts": experts}
+
+
+def drawn_with_experts(generator):
+    shard, expert, replicate = generator.choice(((2, 2, 1), (4, 2, 1), (4, 2, 1), (4, 4, 1), (2, 2, 2)))
+    hybrid = replicate > 1
+    draw = Draw(generator).one_of(
+        fsdp__strategy=("hybrid_shard", "hybrid_shard_grad_op") if hybrid else ("full_shard", "full_shard", "shard_grad_op"),
+        fsdp__activation_checkpointing=(None, None, True), fsdp__head_unit=(None, True),
+        fsdp__forward_prefetch=(None, 1, 2, 3), fsdp__backward_prefetch=(None, None, 1, 2, 3),
+        fsdp__reduce_scatter_buffers=(None, 2, 3, 4), fsdp__separate_reduce_scatter_comm=(None, True),
+        fsdp__reshard_after_forward=("auto", True, False), mesh__expert_sync=(None, False),
+        train__accumulate=(None, None, 2, 3))
+    dtypes = generator.choice((None, None, ("bf16", "bf16"), ("bf16", "f32"), ("f32", "bf16")))
+    if dtypes:
+        draw.keys["fsdp__param_dtype"], draw.keys["fsdp__reduce_dtype"] = dtypes
+    if "train__accumulate" in draw.keys:
+        draw.one_of(train__accumulate_mode=("reduce_each", "no_sync") + ("reduce_scatter_only",) * hybrid,
+                    fsdp__reshard_after_backward=(None, False), fsdp__wait_each_backward=(None, False))
+    return with_experts(generator.choice((2, 3, 4, 5)), shard, expert, replicate, **draw.keys)
+
+
 def drawn():
     generator = random.Random(SEED)
     return [drawn_case(generator) for _ in range(DRAWN)]
@@ -264,12 +332,18 @@ def frozen_cases():
     """All in which some parameters are frozen, each once."""
     return each_once(frozen_fsdp1(), frozen_fsdp2())
 
-
 def reentrant_cases():
     """All with reentrant checkpoints, each once."""
     return each_once(reentrant_fsdp2())
 
 
+def expert_cases():
+    """All in which ranks split the experts of blocks, each once."""
+    generator = random.Random(SEED + 1)
+    all_cases = each_once(expert_grid(), [drawn_with_experts(generator) for _ in range(DRAWN_WITH_EXPERTS)])
+    return [keys for keys in all_cases if not keys.get("fsdp.separate_reduce_scatter_comm")]  # which the program refuses
+
+
 if __name__ == "__main__":
-    print(len(cases()), "configurations, with frozen parameters", len(frozen_cases()), "and with reentrant checkpoints",
-          len(reentrant_cases()))
+    print(len(cases()), "configurations, with frozen parameters", len(frozen_cases()), "with reentrant checkpoints",
+          len(reentrant_cases()), "with experts", len(expert_cases()))

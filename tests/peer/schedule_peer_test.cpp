@@ -82,7 +82,7 @@ class Line {
 
   void compute(const char* verb, const Op& op) {
     const std::string name = module(op);
-    if (!name.empty()) tokens_.push_back(verb + name);
+    if (!name.empty() && part_of(op) <= 0) tokens_.push_back(verb + name);
   }
 
   void unit(const char* verb, const Op& op, const char* mark = "") { tokens_.push_back(verb + label(op) + mark); }
@@ -100,6 +100,7 @@ class Line {
     switch (op.kind) {
       case OpKind::host_wait: {
         const EventId event = op.waits.front().event;
+        if (op.waits.front().reason == WaitReason::data) break;  // for counts of rows, which has a token
         tokens_.push_back("W(" + (event == step_done_ ? "step" : freed_.at(event)) + ")");
         break;
       }
@@ -112,6 +113,9 @@ class Line {
       case OpKind::post_backward: unit("P", op); break;
       case OpKind::reduce_scatter: unit("RS", op, op.group() == Group::shard_separate ? "'" : ""); break;
       case OpKind::all_reduce: unit("AR", op); break;
+      case OpKind::expert_counts: tokens_.push_back("N" + module(op)); break;
+      case OpKind::expert_dispatch: tokens_.push_back(">" + module(op)); break;
+      case OpKind::expert_combine: tokens_.push_back("<" + module(op)); break;
       case OpKind::release:
         if (schedule_->buffers[static_cast<std::size_t>(op.frees.front())].role == BufferRole::reduce_input) {
           unit("D", op);
