@@ -331,7 +331,8 @@ TEST(Import, TorchtitansSelectiveCheckpointingKeepsEverySecondProduct) {
 TEST(Import, TorchtitanCompilesTheLossWhereItsComponentsNameIt) {
   const auto import_of = [](const std::string& lines) {
     return make_import({{"job.toml", "[training]\nlocal_batch_size = 2\nseq_len = 8192\n" + lines +
-                                         "[activation_checkpoint]\nmode = \"full\"\n"}});
+                                         "[activation_checkpoint]\nmode = \"full\"\n"}},
+                       {.ranks = 8, .layers = {}});
   };
   const Value yes = true;
   const Import blocks = import_of("[compile]\nenable = true\ncomponents = [\"model\"]\n");
@@ -352,7 +353,8 @@ TEST(Import, TorchtitanCompilesTheLossWhereItsComponentsNameIt) {
   EXPECT_EQ(of(split, "simulate.eager_loss"), text("(not set)")) << "its loss is over parts of the logits";
   const Import old = make_import({{"job.toml",
                                    "[training]\nlocal_batch_size = 2\ncompile = true\n"
-                                   "[activation_checkpoint]\nmode = \"full\"\n"}});
+                                   "[activation_checkpoint]\nmode = \"full\"\n"}},
+                                 {.ranks = 8, .layers = {}});
   EXPECT_EQ(of(old, "simulate.compiled"), yes);
   EXPECT_THAT(old.unread, ::testing::ElementsAre(HasSubstr("from 2024-12-18 to 2025-04-02")));
 }

@@ -10,7 +10,7 @@ namespace fsdpbench::app {
 namespace {
 
 /// How much longer a step may take whose memory is nearly full: T123 of profiles/published, the only training there of
-/// which that is predicted (95 % of the GPU), took 1.25 times what other sources predict. One row, and no quantile.
+/// which that is predicted (96 % of the GPU), took 1.25 times what other sources predict. One row, and no quantile.
 constexpr double kNearMemoryLimit = 1.25;
 
 }  // namespace
