@@ -46,8 +46,9 @@ class RecordFacts : public StepFacts {
     // Steps before the steady one may have other ops.
     if (view_.op(i).exchanges_rows() && even_rows_.size() == step_.schedule().ops.size()) {
       const trace::Record& r = view_.record(i);
-      const auto took = static_cast<double>(r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns));
-      const std::int64_t beyond = whole_ns(std::max(0.0, took * (1 - even_rows_[index])));
+      const std::int64_t took = r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns);
+      const auto alone = static_cast<double>(took - slowed_by_sharing(i));
+      const std::int64_t beyond = whole_ns(std::max(0.0, alone * (1 - even_rows_[index])));
       if (beyond > 0) return {beyond, Cause::expert_imbalance, -1};
     }
     std::int64_t longest = 0, next = 0;
@@ -303,7 +304,9 @@ class Blame {
     if (const std::int64_t alone = std::min(cursor_ - begin, slow.ns); alone > 0) {
       put(cursor_ - alone, slow.cause, i, slow.rank);
     }
-    const std::int64_t shared = std::min(cursor_ - begin, facts_.slowed_by_sharing(i) - slow.ns);
+    // A slow link's bytes share it, too; more rows are told from what shares their link.
+    const std::int64_t of_both = slow.cause == Cause::expert_imbalance ? 0 : slow.ns;
+    const std::int64_t shared = std::min(cursor_ - begin, facts_.slowed_by_sharing(i) - of_both);
     if (shared > 0) put(cursor_ - shared, Cause::contention, i);
     put(begin,
         view_.op(i).exchanges_rows()       ? Cause::expert_exchange

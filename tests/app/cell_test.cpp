@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "app/experiment/prediction_interval.h"
+#include "app/experiment/trial.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
@@ -53,6 +58,43 @@ TEST(Cell, HoursOfEmulationAreSaidBeforeTheRun) {
   EXPECT_THAT(open_cell(slow).notes, testing::Contains(HasSubstr("at the emulated rates a step takes at least ")));
   slow.emulate.link_gb_per_s = 100;
   EXPECT_THAT(open_cell(slow).notes, testing::Not(testing::Contains(HasSubstr("at the emulated rates"))));
+}
+
+/// Four ranks of which two split the experts.
+Cell cell_of_experts(const std::string& imbalance, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"mesh.ranks=4", "mesh.expert=2", "model.experts=4", "model.active_experts=2",
+                             "fsdp.layout=per_param", "mesh.expert_imbalance=" + imbalance});
+  return open_cell(load_config(config::find_profile("quickstart"), more, nullptr));
+}
+
+/// The partition of the time without computation is checked by run_trial() itself.
+TEST(Cell, AnImbalanceOfExpertsIsACauseThatCostsWhatABalancedStepSpares) {
+  using metrics::Cause;
+  const std::vector<std::string> simulated{"device.backend=virtual", "emulate.compute_tflops=0.1",
+                                           "emulate.link_gb_per_s=0.5", "emulate.link_latency_us=20"};
+  const auto trial = [&](const std::string& imbalance) {
+    const Cell cell = cell_of_experts(imbalance, simulated);
+    return run_trial(cell, {}, current_world(cell.setup.config, nullptr, {}));
+  };
+  const auto share = [](const Trial& of, Cause cause) {
+    const std::vector<metrics::CauseShare>& all = of.causes->causes;
+    const auto found = std::ranges::find(all, cause, &metrics::CauseShare::cause);
+    return found == all.end() ? metrics::CauseShare() : *found;
+  };
+  const Trial even = trial("1"), uneven = trial("1.5");
+  EXPECT_EQ(share(even, Cause::expert_imbalance).ms, 0);
+  const metrics::CauseShare imbalance = share(uneven, Cause::expert_imbalance);
+  EXPECT_GT(imbalance.ms, 0);
+  ASSERT_TRUE(imbalance.without);
+  EXPECT_NEAR(imbalance.without->step_ms, even.metrics->step_ms.median, 1e-5);
+  EXPECT_THAT(imbalance.advice, HasSubstr("model.router_aux_loss"));
+  EXPECT_NEAR(share(uneven, Cause::expert_exchange).ms, share(even, Cause::expert_exchange).ms,
+              0.05 * share(even, Cause::expert_exchange).ms);
+}
+
+TEST(Cell, ARunSaysThatItIgnoresAnImbalance) {
+  EXPECT_THAT(cell_of_experts("1.5").notes, testing::Contains(HasSubstr("mesh.expert_imbalance = 1.5 has no effect")));
+  EXPECT_THAT(cell_of_experts("1").notes, testing::Not(testing::Contains(HasSubstr("mesh.expert_imbalance"))));
 }
 
 /// Its pool, which knows no times, holds the inputs of all reductions to the end of the step.

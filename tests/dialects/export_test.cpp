@@ -41,7 +41,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
   using Settings = std::vector<std::pair<std::string, Value>>;
   const auto text = [](const char* value) { return Value(std::string(value)); };
   const auto number = [](std::int64_t value) { return Value(value); };
-  // Whatever an engine's preset says: a model and settings that go with mesh.expert.
+  // Whatever an engine's preset says: a model and settings that go with mesh.expert, and with reentrant checkpoints.
   const auto for_experts = [&](Settings settings) {
     const Settings others{{"model.experts", number(8)},
                           {"model.active_experts", number(2)},
@@ -115,7 +115,12 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.checkpoint_every", {{"fsdp.checkpoint_every", number(2)}}},
       {"fsdp.recompute_share", {{"fsdp.recompute_share", 0.5}}},
       {"fsdp.checkpoint_keeps", {{"fsdp.checkpoint_keeps", text("every_second_product")}}},
-      {"fsdp.checkpoint_reentrant", {{"fsdp.checkpoint_reentrant", true}}},
+      {"fsdp.checkpoint_reentrant", for_experts({{"fsdp.checkpoint_reentrant", true},
+                                                 {"fsdp.gradients_after_views", false},
+                                                 {"fsdp.all_gather_limit", text("fsdp2_event")},
+                                                 {"fsdp.max_reuse_distance", number(0)},
+                                                 {"fsdp.keep_group_shard", false},
+                                                 {"fsdp.wait_each_backward", true}})},
       {"fsdp.fp8_products", {{"fsdp.fp8_products", true}}},
       {"fsdp.shard_threshold", {{"fsdp.shard_threshold", number(1000)}}},
       {"fsdp.max_live_parameters", {{"fsdp.max_live_parameters", number(12345)}}},

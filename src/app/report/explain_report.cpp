@@ -186,7 +186,7 @@ struct WastedAlike {
   bool is_like(const WastedAlike& other) const { return what == other.what && why == other.why; }
 };
 
-WastedAlike words_of(const engine::Setup& p, const schedule::WastedGather& wasted) {
+WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& wasted) {
   const schedule::Op& op = p.schedules.steady().ops[static_cast<std::size_t>(wasted.op)];
   const plan::Unit& unit = p.plan.units[static_cast<std::size_t>(wasted.unit)];
   WastedAlike words;
@@ -236,7 +236,7 @@ WastedAlike words_of(const engine::Setup& p, const schedule::WastedGather& waste
 std::vector<WastedAlike> wasted_alike(const engine::Setup& p) {
   std::vector<WastedAlike> all;
   for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
-    WastedAlike words = words_of(p, wasted);
+    WastedAlike words = wasted_words(p, wasted);
     const auto same = std::ranges::find_if(all, [&](const WastedAlike& other) { return other.is_like(words); });
     if (same == all.end()) {
       all.push_back(std::move(words));
@@ -273,7 +273,7 @@ std::string wasted_lines(const engine::Setup& p) {
 json wasted_json(const engine::Setup& p) {
   json all = json::array();
   for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
-    const WastedAlike words = words_of(p, wasted);
+    const WastedAlike words = wasted_words(p, wasted);
     json w{{"waste", schedule::to_string(wasted.waste)},
            {"unit", p.plan.units[static_cast<std::size_t>(wasted.unit)].label()},
            {"op", wasted.op},
