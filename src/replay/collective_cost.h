@@ -21,16 +21,18 @@ struct CollectiveCost {
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape);
 
 /// Time of a collective from the arrival of its last rank. `bytes`: of the full tensor (gathered, unreduced, exchanged,
-/// or broadcast). One rank takes no time. The time never grows when an achieved rate of the cluster does. It never falls
-/// when bytes grow, but where NCCL changes its protocol or algorithm: its own model rates LL128 above what that achieves
-/// between nodes, so it leaves it too late. An algorithm that cannot run here (can_run) is taken as `automatic`.
+/// or broadcast). One rank takes no time. The time never grows when an achieved rate of the cluster does. It never
+/// falls when bytes grow, but where NCCL changes its protocol or algorithm: its own model rates LL128 above what that
+/// achieves between nodes, so it leaves it too late. An algorithm that cannot run here (can_run) is taken as
+/// `automatic`.
 ///
 /// The cost of a ring all-gather or reduce-scatter of S bytes over N ranks on n nodes, w = S (N − 1)/N:
 ///   latency  = base + (N − n) hop_intra + (n − 1) hop_inter
 ///   transfer = (w + sqrt(w ramp)) / B
 /// B: the achieved bus bandwidth of the slower fabric, for the group's part of the node's GPUs and NICs.
 /// `symmetric` is NCCL's own estimate (nccl_symmetric), in one NVLink domain whose switch can multicast; groups that
-/// leave it communicate as `automatic`. docs/published.md compares with published measurements. An all-to-all is always direct.
+/// leave it communicate as `automatic`. docs/published.md compares with published measurements. An all-to-all is always
+/// direct.
 CollectiveCost collective_cost(const config::Cluster& cluster, Collective collective, double bytes,
                                const GroupShape& shape, Algorithm asked = Algorithm::automatic);
 
