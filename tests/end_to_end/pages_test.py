@@ -7,7 +7,7 @@ A page's fenced blocks that are called `console` are run in order, in one folder
 the lines after it must be among what it prints, in this order. `…` stands for anything, and a line of it alone for any
 lines. In a block `console measured` the clock is the machine's, so any number will do. In a block `console` the clock is
 computed, and numbers are as printed. A PASS that is measured may be INCONCLUSIVE where
-other programs run. Blocks called `diff` must still apply to the source.
+other programs run, and where a machine never keeps up with a measured page, its test is skipped and says so. Blocks called `diff` must still apply to the source.
 """
 
 import re
@@ -24,6 +24,7 @@ PAGES = ("README.md", "docs/watch.md", "docs/experts.md", "docs/expect.md", "doc
 # Codes that are answers: what `accept` found, and what it and `gate` say of a machine that other programs use meanwhile.
 ENDS = {"accept": (0, 10, 11), "gate": (0, 7, 11), "watch": (0, 5, 10, 11)}
 TRIES = 3  # of a page whose clock is the machine's: it may have been busy
+UNRATED = "the run is not rated"  # of one whose machine had too much else to do; its figures are explained by nobody
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -97,8 +98,12 @@ class Pages(Program):
                 for words, content in consoles:
                     self.run_block(content, words == "measured")
                 break
-            except AssertionError:
-                if number == TRIES - 1 or not measured:
+            except AssertionError as why:
+                if not measured:
+                    raise
+                if number == TRIES - 1:
+                    if UNRATED in str(why):  # which is what the program must say of such a machine
+                        self.skipTest(f"{name}: in {TRIES} runs this machine did not keep up with what it emulates")
                     raise
         for _, content in blocks(text, "diff"):
             self.still_applies(content)
