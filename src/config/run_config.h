@@ -268,8 +268,8 @@ struct Fsdp {
   double recompute_share = 1.0;           ///< with it, simulated: part of a block that is recomputed, the rest is kept
   CheckpointKeeps checkpoint_keeps = CheckpointKeeps::nothing;  ///< with it, simulated: outputs that are kept
   bool checkpoint_reentrant = false;  ///< with it: a recomputation runs the unit's hooks of forward again (FSDP2)
-  bool fp8_products = false;         ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
-  std::int64_t shard_threshold = 0;  ///< parameters of fewer elements stay replicated
+  bool fp8_products = false;          ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
+  std::int64_t shard_threshold = 0;   ///< parameters of fewer elements stay replicated
 
   // What engines other than PyTorch's do; elements are those of unsharded units.
   std::int64_t max_live_parameters = 0;    ///< no rate prefetch while so many are gathered; 0: no limit

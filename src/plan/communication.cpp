@@ -82,7 +82,7 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
     // Kept after backward, a unit is gathered for the first forward only.
     const bool kept = !config.fsdp.reshard_after_backward || plan.units[u].stays_gathered ||
                       (config.fsdp.keep_unreduced && mode == AccumulateMode::no_sync && !reshards_any);
-    const double forwards = (kept ? 1 : micros) + again.unused[u];
+    const double forwards = (kept ? 1 : micros) + (again.unused.empty() ? 0 : again.unused[u]);
     volume.all_gather += forwards * sharded_bytes(layout, plan.param_dtype, config.fsdp.gather_quantization);
     if (again.for_backward[u]) {
       // Between forward and backward a unit may lie in a smaller group (reshard_after_forward = n).

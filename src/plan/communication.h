@@ -17,7 +17,7 @@ struct CommunicationVolume {
 /// Which units a step gathers more than once.
 struct Regathers {
   std::vector<bool> for_backward;  ///< by unit: gathered again for backward, in each microbatch
-  std::vector<int> unused;         ///< by unit: how many more times a step it is gathered, and not used
+  std::vector<int> unused{};       ///< by unit: how many more times a step it is gathered, and not used; empty: never
 };
 
 /// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over

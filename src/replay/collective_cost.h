@@ -21,9 +21,10 @@ struct CollectiveCost {
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape);
 
 /// Time of a collective from the arrival of its last rank. `bytes`: of the full tensor (gathered, unreduced, exchanged,
-/// or broadcast). One rank takes no time. The time never grows when an achieved rate of the cluster does. It never falls
-/// when bytes grow, but where NCCL changes its protocol or algorithm: its own model rates LL128 above what that achieves
-/// between nodes, so it leaves it too late. An algorithm that cannot run here (can_run) is taken as `automatic`.
+/// or broadcast). One rank takes no time. The time never grows when an achieved rate of the cluster does. It never
+/// falls when bytes grow, but where NCCL changes its protocol or algorithm: its own model rates LL128 above what that
+/// achieves between nodes, so it leaves it too late. An algorithm that cannot run here (can_run) is taken as
+/// `automatic`.
 ///
 /// The cost of a ring all-gather or reduce-scatter of S bytes over N ranks on n nodes, w = S (N − 1)/N:
 ///   latency  = base + (N − n) hop_intra + (n − 1) hop_inter

@@ -162,9 +162,10 @@ void Prefetcher::prefetch_before(int u, int depth) {
   const int first = builder_.policy.fsdp.gradients_after_views
                         ? plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())]
                         : kRoot;
-  // Without a list, a unit of one parameter group goes back by one group, not by one module: of a block with experts it
-  // leaves the other group to the block's own hook.
-  const bool one_group = prefetch().mode == Prefetch::Mode::pre && experts_of(u) < 0;
+  // Without a list, which the root never has, a unit of one parameter group goes back by one group, not by one module:
+  // of a block with experts it leaves the other group to the block's own hook.
+  const bool listed = prefetch().mode == Prefetch::Mode::explicit_ && u != kRoot;
+  const bool one_group = !listed && prefetch().mode != Prefetch::Mode::ahead && experts_of(u) < 0;
   for (int target = from - 1; target > kRoot && target >= std::max(first, from - depth); --target) {
     if (used_in_backward_[static_cast<std::size_t>(target)]) continue;
     if (one_group && experts_of(target) >= 0) {

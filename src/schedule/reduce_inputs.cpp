@@ -47,9 +47,7 @@ void ReduceInputs::make_room(bool fresh) {
     };
     while (elements() > most_elements_) release_down_to(inputs_.size() - 1);
   } else if (buffers > 0) {
-    // With mesh.expert a block has two inputs: its experts are a unit of their own.
-    const std::size_t each = builder_.plan.mesh.expert > 1 ? 2 : 1;
-    release_down_to(each * (fresh ? buffers - 1 : buffers));
+    release_down_to(fresh ? buffers - 1 : buffers);
   }
 }
 

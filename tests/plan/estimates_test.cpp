@@ -67,7 +67,7 @@ TEST(MemoryEstimate, AdaptersAloneHaveGradientsAndMoments) {
   EXPECT_DOUBLE_EQ(e.gradients, 4 * trained / 8);
   EXPECT_DOUBLE_EQ(e.parameters, all.parameters + 4 * trained / 8);
   // Only adapters are reduced; all is gathered.
-  const Regathers none{std::vector<bool>(plan.units.size()), -1};
+  const Regathers none{std::vector<bool>(plan.units.size())};
   const CommunicationVolume sent = communication_volume(plan, adapters, none);
   EXPECT_DOUBLE_EQ(sent.reduce_scatter, 4 * trained * 7 / 8);
   EXPECT_DOUBLE_EQ(sent.all_gather, 4 * static_cast<double>(plan.shapes.parameter_count()) * 7 / 8);
