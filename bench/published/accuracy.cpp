@@ -21,7 +21,7 @@ AccuracyRows rows_of(const Predictions& all, double Prediction::*predicted,
                      const std::function<bool(const Prediction&)>& wanted) {
   std::vector<const Prediction*> rows;
   for (const Prediction& row : all) {
-    if (row.not_predicted.empty() && wanted(row)) rows.push_back(&row);
+    if (row.not_predicted.empty() && !row.experts && wanted(row)) rows.push_back(&row);
   }
   const auto ratio = [&](const Prediction* row) { return row->*predicted / row->published; };
   std::ranges::sort(rows, {}, ratio);
@@ -77,7 +77,7 @@ config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& tr
 void print_both_medians(const Trainings& training) {
   std::vector<double> all, others;
   for (const Prediction& row : training.rows) {
-    if (!row.not_predicted.empty()) continue;
+    if (!row.not_predicted.empty() || row.experts) continue;
     all.push_back(std::abs(row.by_all / row.published - 1));
     others.push_back(std::abs(row.error()));
   }

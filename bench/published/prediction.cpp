@@ -23,6 +23,7 @@ std::string median_line(const char* name, std::vector<double> errors) {
 
 std::string remark(const Prediction& row) {
   if (!row.calibrates.empty()) return "calibrates: " + row.calibrates;
+  if (row.experts) return "experts" + (row.assumed.empty() ? "" : "; assumed: " + row.assumed);
   if (!row.assumed.empty()) return "assumed: " + row.assumed;
   return row.in_domain ? "" : "small";
 }

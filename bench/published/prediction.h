@@ -29,13 +29,14 @@ struct Prediction {
   std::string assumed;        ///< what the source does not state and was assumed
   bool in_domain = true;      ///< of the size that the goal speaks of
   bool symmetric = false;     ///< over symmetric memory: of no kind of errors, as one source has all such rows
+  bool experts = false;       ///< ranks split experts: of no kind of errors, as one source has all such rows
   std::string not_predicted;  ///< not empty: why there is no prediction; then predicted is 0
   std::string source;
   std::string note;
 
   /// Relative: +0.1 is 10 % too much.
   double error() const { return predicted / published - 1; }
-  bool counts() const { return in_domain && calibrates.empty() && not_predicted.empty(); }
+  bool counts() const { return in_domain && calibrates.empty() && !experts && not_predicted.empty(); }
 };
 
 using Predictions = std::vector<Prediction>;

@@ -147,6 +147,7 @@ Trainings predict_training(const std::string& path) {
     p.not_predicted = row.text("not_predicted");
     p.source = row.text("source");
     p.note = row.text("note");
+    p.experts = !row.text("expert").empty();
     if (!p.not_predicted.empty()) continue;
     Training training(row);
     const Told own = told_by(row, training.cluster());
@@ -170,7 +171,7 @@ Trainings predict_training(const std::string& path) {
                         : by_gpu     ? " of other frameworks"
                                      : ", the typical one");
     if (row.text("calibrates") != "efficiency") p.calibrates = row.text("calibrates");
-    if (!by_framework && p.calibrates.empty()) p.calibrates = "efficiency, alone";
+    if (!by_framework && p.calibrates.empty() && !p.experts) p.calibrates = "efficiency, alone";
   }
   result.efficiencies = efficiencies.groups();
   return result;

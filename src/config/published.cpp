@@ -47,6 +47,7 @@ std::vector<std::string> settings_of(const CsvRow& row) {
                                     {"model.preset", "model"},
                                     {"mesh.ranks", "ranks"},
                                     {"mesh.shard", "shard"},
+                                    {"mesh.expert", "expert"},
                                     {"fsdp.strategy", "strategy"},
                                     {"fsdp.preset", "system"},
                                     {"fsdp.reduce_dtype", "reduce"},

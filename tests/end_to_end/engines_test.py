@@ -26,7 +26,6 @@ class Recorded(Program):
     def setUp(self) -> None:
         super().setUp()
         self.recorded = program.SOURCE / "profiles/recorded/engines"
-        self.sweep = (program.SOURCE / "profiles/sweeps/engines.toml").read_text(encoding="utf-8")
 
     def table(self, folder: str) -> list[list[str]]:
         environment = os.environ | {"PYTHONPATH": str(program.SOURCE / "analysis")}
@@ -35,12 +34,14 @@ class Recorded(Program):
         return rows(self.folder / "table.csv")
 
     def test_simulated_steps_are_as_recorded(self) -> None:
-        text = self.sweep.replace('base = "../runs/', f'base = "{program.SOURCE}/profiles/runs/')
-        # As long as it takes: a busy machine needs minutes for some seconds' work.
-        subprocess.run([program.PROGRAM, "sweep", self.write("engines.toml", text), "--out", "engines", "--quiet"],
-                       check=True, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        now, recorded = self.table("engines"), rows(self.recorded / "simulated.csv")
-        self.assertEqual(now, recorded)
+        for sweep, recorded in (("engines", "simulated"), ("engines-experts", "engines-experts"), ("experts", "experts")):
+            with self.subTest(sweep):
+                text = (program.SOURCE / f"profiles/sweeps/{sweep}.toml").read_text(encoding="utf-8")
+                text = text.replace('base = "../', f'base = "{program.SOURCE}/profiles/')
+                # As long as it takes: a busy machine needs minutes for some seconds' work.
+                subprocess.run([program.PROGRAM, "sweep", self.write(f"{sweep}.toml", text), "--out", sweep, "--quiet"],
+                               check=True, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                self.assertEqual(self.table(sweep), rows(self.recorded / f"{recorded}.csv"))
 
     def test_answers_are_as_recorded(self) -> None:
         path = self.recorded / "questions.csv"

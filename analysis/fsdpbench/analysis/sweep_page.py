@@ -185,17 +185,18 @@ def _curve_axes(sweep: Sweep) -> List[Axis]:
 def _curves(sweep: Sweep, measured: Sequence[Cell]) -> List[Picture]:
     axes = _curve_axes(sweep)
     if not axes or not measured:
-        return [Picture("curves", "Step time and overlap", "", reason="no axis has two values that were measured")]
+        return [Picture("curves", "Step time, exposed communication and overlap", "", reason="no axis has two values that were measured")]
     pictures = []
     for i, axis in enumerate(axes):
         series, facets = split_axes(sweep, axis)
         groups = group(measured, facets)
-        picture = Picture(f"over-{i + 1}", f"Step time and overlap over {title_of(axis)}",
+        picture = Picture(f"over-{i + 1}", f"Step time, exposed communication and overlap over {title_of(axis)}",
                           _HOW + f"Bands: {_band(measured)}. Overlap: hidden communication ÷ all "
                           "communication; a cell that communicates nothing has none."
                           + (f" The first {_MAX_COLUMNS} of {len(groups)} columns; all are in the table."
                              if len(groups) > _MAX_COLUMNS else ""))
         rows = [Row("step time (ms)", _panels(groups, series, axis, _step_point)),
+                Row("exposed communication (ms)", _panels(groups, series, axis, _exposed_point)),
                 Row("overlap (%)", _panels(groups, series, axis, _overlap_point), percent=True)]
         picture.figure = draw_lines(rows, title_of(axis), axis.values, title_of(series[0]) if series else "")
         pictures.append(picture)
@@ -208,6 +209,11 @@ _Point = Tuple[float, Optional[float], Optional[float]]
 def _step_point(cell: Cell) -> Optional[_Point]:
     step = cell.metrics.step
     return None if step is None else (step.median, step.ci_low, step.ci_high)
+
+
+def _exposed_point(cell: Cell) -> Optional[_Point]:
+    exposed = cell.metrics.total.exposed_comm_ms
+    return None if exposed is None else (exposed, None, None)
 
 
 def _overlap_point(cell: Cell) -> Optional[_Point]:

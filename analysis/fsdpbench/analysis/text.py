@@ -77,6 +77,8 @@ def size(byte_count: float) -> str:
 # Axes of sweeps as a person would call them; any other key stands for itself.
 _AXIS_NAMES = {
     "mesh.ranks": "ranks",
+    "mesh.expert": "ranks that split the experts",
+    "simulate.cluster": "cluster",
     "mesh.shard": "ranks a shard group",
     "mesh.replicate": "replicas",
     "model.preset": "model",
