@@ -45,14 +45,14 @@ RefusedRows refused_rows() {
 TEST(PublishedMemory, TrainingsThatRanFitOnTheClock) {
   const RefusedRows r = refused_rows();
   EXPECT_EQ(r.by_order, (std::set<std::string>{"T059", "T067", "T071", "T075", "T077", "T085", "T087", "T109", "T121",
-                                               "T123", "T125", "T139", "T141", "T149", "T151"}));
+                                               "T123", "T125", "T139", "T141", "T149", "T151", "T163"}));
   // Not of the allocator's making: their live bytes alone are more than the GPU has. T075 and T077 state no engine
   // settings but the stage (T075 no batch either), T085 and T087 recompute operators that 0.1 of a block do not name.
   // T007's eager loss holds three blocks of 15.7 GiB; torchtitan set expandable segments, which are not modelled.
   EXPECT_EQ(r.by_clock, (std::set<std::string>{"T007", "T075", "T077", "T085", "T087"}));
-  // It took a quarter longer than predicted, which widens the intervals of what is as near its limit
-  // (app/experiment/prediction_interval.cpp).
-  EXPECT_EQ(r.near, (std::set<std::string>{"T123"}));
+  // T123 took a quarter longer than predicted, which widens the intervals of what is as near its limit
+  // (app/experiment/prediction_interval.cpp). The others are mixtures of experts, and count in no interval.
+  EXPECT_EQ(r.near, (std::set<std::string>{"T123", "T163", "T165"}));
 }
 
 double allocated_gib(config::RunConfig config, const config::Cluster& cluster) {
