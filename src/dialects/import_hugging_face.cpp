@@ -126,7 +126,7 @@ void read_peft(ImportSource& s) {
       });
   if (!all) {
     s.unread(
-        fmt::format("target_modules = {}: adapters stand beside all products of a block here",
+        fmt::format("target_modules = {}: here all matrix products of a block have adapters",
                     targets.empty() ? "peft's choice for the model" : fmt::format("{}", fmt::join(targets, ", "))));
   }
   if (const std::optional<std::string> trained = neighbours(blocks)) {

@@ -109,10 +109,10 @@ class ImportSource {
     for (auto& [name, value] : lifted) settings_.values.try_emplace(std::move(name), std::move(value));
   }
 
-  /// The elements of a list; or the one value that stands in its place.
+  /// The elements of a list. If the file has a single value instead of a list, this is the only element.
   std::vector<std::string> list(const std::string& name) {
+    if (std::optional<std::string> single = text(name)) return {std::move(*single)};
     std::vector<std::string> found;
-    if (std::optional<std::string> one = text(name)) found.push_back(std::move(*one));
     while (std::optional<std::string> next = text(fmt::format("{}.{}", name, found.size()))) {
       found.push_back(std::move(*next));
     }

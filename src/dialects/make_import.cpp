@@ -60,15 +60,11 @@ constexpr auto kTitanOfNoStep = std::to_array<std::string_view>(
 /// What torchtitan's file lists, or its argument in one word: compile.components = ["model", "loss"].
 std::vector<std::string> components_of(Source& s) {
   std::vector<std::string> all;
-  if (const auto words = s.text("compile.components")) {
-    std::istringstream in(*words);
+  for (const std::string& words : s.list("compile.components")) {
+    std::istringstream in(words);
     for (std::string word; std::getline(in, word, ',');) all.push_back(word);
   }
-  for (int i = 0;; ++i) {
-    const auto word = s.text(fmt::format("compile.components.{}", i));
-    if (!word) return all;
-    all.push_back(*word);
-  }
+  return all;
 }
 
 /// torchtitan compiles its blocks and its loss, or what [compile] components names (its

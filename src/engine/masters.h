@@ -38,7 +38,8 @@ class Masters {
 
   /// Host memory that a rank needs to save checkpoints: a piece, or a copy of its shard if training goes on meanwhile.
   static std::int64_t saving_bytes(const config::RunConfig& config, const plan::Plan& plan);
-  /// Of a checkpoint what a rank of the first shard writes, which has most: also what all shards hold.
+  /// Bytes that a rank of the first shard writes to a checkpoint. No rank writes more: it also writes what is on all
+  /// shards.
   static std::int64_t saved_bytes(const config::RunConfig& config, const plan::Plan& plan);
 
   /// Where a unit's state lies in a shard: what is frozen has no moments.

@@ -261,7 +261,7 @@ TEST(Import, AdaptersOfPeft) {
   EXPECT_NEAR(std::get<double>(of(some, "model.lora_alpha")), 16 * std::sqrt(8.0), 1e-12) << "use_rslora";
   EXPECT_EQ(of(some, "model.trainable"), text("blocks:4-7"));
   EXPECT_THAT(some.unread, ::testing::UnorderedElementsAre(
-                               "target_modules = q_proj, v_proj: adapters stand beside all products of a block here",
+                               "target_modules = q_proj, v_proj: here all matrix products of a block have adapters",
                                "use_dora = true", "modules_to_save.0 = lm_head"));
   const Import gaps = make_import({{"adapter_config.json", R"({"peft_type": "LORA", "r": 4,
     "target_modules": "all-linear", "layers_to_transform": [1, 3]})"}});

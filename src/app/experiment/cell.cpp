@@ -126,16 +126,14 @@ void open_simulation(Cell& cell) {
     cell.notes.push_back(fmt::format("calibrated on {}: half of the ops measured there lie within {:.1f} % of it",
                                      machine.calibration()->machine, simulated.spread_pct));
     if (simulated.crowded > 1) {
-      cell.notes.push_back(
-          fmt::format("the calibration is of at most {} ranks on {} cores, and nobody measured how {} take turns on "
-                      "these: the step "
-                      "may be up to {:.1f} times as long, and the interval says so; calibrate with as many ranks",
-                      machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
+      cell.notes.push_back(fmt::format(
+          "the calibration is of at most {} ranks on {} cores, and nobody measured how {} take turns on "
+          "these: the step may be up to {:.1f} times as long, and the interval says so; calibrate with as many ranks",
+          machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
     } else if (simulated.crowded < 1) {
       cell.notes.push_back(
           fmt::format("the calibration is of {} ranks on {} cores, and {} share them less: the step may take as little "
-                      "as {:.2f} of "
-                      "what it says, and the interval says so; calibrate with as many ranks",
+                      "as {:.2f} of what it says, and the interval says so; calibrate with as many ranks",
                       machine.calibration()->ranks, machine.calibration()->cores, c.mesh.ranks, simulated.crowded));
     }
   }

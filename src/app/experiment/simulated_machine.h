@@ -74,8 +74,8 @@ class SimulatedMachine final : public tune::Machine {
   ModelSizes sizes_;
 };
 
-/// Of a simulated training with mesh.expert_imbalance: by op of its steady step, what it would take over what it takes
-/// (`times`, of the same machine) if all ranks that split experts had as many rows. Empty without an imbalance.
+/// For each op of a simulated training's steady step: its time if all ranks that split experts had equally many rows,
+/// divided by its time in `times` (of the same machine). Empty if mesh.expert_imbalance is 1.
 metrics::EvenRows even_rows(const schedule::Training& training, const replay::OpTimes& times);
 
 }  // namespace fsdpbench::app

@@ -38,8 +38,8 @@ class FittingLabels:
 
     def add(self, axes: Axes, left: float, right: float, y: float, text: str, short: str = "",
             above: Optional[float] = None, **style: object) -> None:
-        """short: what stands there instead where text is too wide. above: the height at which short then begins,
-        upward, where it is too wide as well; of two that would touch there, the one of the wider box stays."""
+        """short: replaces the text if that is wider than its box. above: if short is too wide, too, it is drawn above
+        this height instead; of two labels that would touch there, the one of the wider box stays."""
         label = axes.text((left + right) / 2, y, text, ha="center", va="center", clip_on=True, **style)
         label.set_in_layout(False)
         self._texts.append((axes, label, left, right, short, above))
