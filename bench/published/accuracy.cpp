@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -78,18 +77,14 @@ void print_both_medians(const Trainings& training) {
   std::vector<double> all, others;
   for (const Prediction& row : training.rows) {
     if (!row.not_predicted.empty() || row.experts) continue;
-    all.push_back(std::abs(row.by_all / row.published - 1));
-    others.push_back(std::abs(row.error()));
+    all.push_back(row.by_all / row.published - 1);
+    others.push_back(row.error());
   }
   if (all.empty()) return;
-  const auto median = [](std::vector<double>& errors) {
-    std::ranges::sort(errors);
-    return (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
-  };
   fmt::print(
       "\nMedian error of {} trainings: {:.1f} % by the efficiency that simulations take, {:.1f} % by other sources "
       "alone\n",
-      all.size(), 100 * median(all), 100 * median(others));
+      all.size(), 100 * median_error(all), 100 * median_error(others));
 }
 
 void print_coverage(const config::Accuracy& accuracy) {

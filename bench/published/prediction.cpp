@@ -10,15 +10,20 @@
 #include "base/error.h"
 
 namespace fsdpbench::bench {
+double median_error(std::vector<double> errors) {
+  for (double& error : errors) error = std::abs(error);
+  std::ranges::sort(errors);
+  return (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
+}
+
 namespace {
 
-std::string median_line(const char* name, std::vector<double> errors) {
+std::string median_line(const char* name, const std::vector<double>& errors) {
   if (errors.empty()) return fmt::format("{:<44} {:>4}\n", name, 0);
-  for (double& e : errors) e = std::abs(e);
-  std::ranges::sort(errors);
-  const std::size_t middle = errors.size() / 2;
-  const double median = errors.size() % 2 == 1 ? errors[middle] : (errors[middle - 1] + errors[middle]) / 2;
-  return fmt::format("{:<44} {:>4} {:>8.1f} % {:>8.1f} %\n", name, errors.size(), 100 * median, 100 * errors.back());
+  double largest = 0;
+  for (const double error : errors) largest = std::max(largest, std::abs(error));
+  return fmt::format("{:<44} {:>4} {:>8.1f} % {:>8.1f} %\n", name, errors.size(), 100 * median_error(errors),
+                     100 * largest);
 }
 
 std::string remark(const Prediction& row) {

@@ -41,6 +41,9 @@ struct Prediction {
 
 using Predictions = std::vector<Prediction>;
 
+/// The median of how large the errors are, whatever their sign. At least one error.
+double median_error(std::vector<double> errors);
+
 /// Every row of profiles/published/collectives.csv, or of another file of that form. Throws ConfigError that names the
 /// line.
 Predictions predict_collectives(const std::string& path);
