@@ -210,6 +210,8 @@ std::vector<Field> make_fields() {
   fsdp("recompute_share", &Fsdp::recompute_share, number(1e-3, 1), "activation_checkpointing: share of a block's forward that is recomputed; the rest of its activations is kept (selective checkpointing); below 1 simulated only");
   fsdp("checkpoint_keeps", &Fsdp::checkpoint_keeps, one_of<CheckpointKeeps>(), "activation_checkpointing: outputs that are not computed again (selective checkpointing by operator): attention's; those and of every second matrix product, from the first (torchtitan's op); those and of all products; products of experts and of their router are always recomputed; simulated only unless nothing");
   fsdp("checkpoint_reentrant", &Fsdp::checkpoint_reentrant, boolean(), "activation_checkpointing: a recomputation runs the hooks of forward again, which gather what fsdp.forward_prefetch = N names although it has been used (FSDP2 in torch.utils.checkpoint with use_reentrant=True, around the wrapped block)");
+  fsdp("expert_unit", &Fsdp::expert_unit, one_of<ExpertUnit>(), "mesh.expert above 1: the experts of a block are a second parameter group of the block's module (torchtitan), or a module of their own inside it, gathered and freed at hooks of its own (VeOmni)");
+  fsdp("recompute_frees", &Fsdp::recompute_frees, boolean(), "expert_unit = module with activation_checkpointing: experts are freed and noted as used once more when their recomputation is over, as in PyTorch before pytorch#164009; their backward gathers them again");
   fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
   fsdp("max_live_parameters", &Fsdp::max_live_parameters, integer(0, kMostElements), "with \"rate\" prefetching: none is begun while so many elements are gathered; 0: no limit");
@@ -217,6 +219,7 @@ std::vector<Field> make_fields() {
   fsdp("persistence_threshold", &Fsdp::persistence_threshold, integer(0, kMostElements), "units of fewer elements stay gathered; after the optimizer one gather brings them all");
   fsdp("gathers_ascend", &Fsdp::gathers_ascend, boolean(), "what one hook gathers is issued from the first unit to the last, in backward too");
   fsdp("gathers_follow_compute", &Fsdp::gathers_follow_compute, boolean(), "a gather starts after all computation that was issued before it");
+  fsdp("root_prefetches_forward", &Fsdp::root_prefetches_forward, boolean(), "false: the root has no list of modules to prefetch in forward, so the first unit is gathered on demand; says something where forward_prefetch is a depth");
   fsdp("root_prefetches_backward", &Fsdp::root_prefetches_backward, boolean(), "false: the first gather of backward is on demand");
   fsdp("free_lane", &Fsdp::free_lane, one_of<FreeLane>(), "the lane on which gathered parameters are freed; all_gather: no later gather starts before their use is over");
   fsdp("reduce_bucket", &Fsdp::reduce_bucket, integer(0, kMostElements), "gradients of so many elements are reduced together, as soon as the next does not fit; 0: unit by unit");

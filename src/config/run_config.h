@@ -63,6 +63,11 @@ enum class ReduceLane : std::uint8_t {
   all_gather,      ///< the gathers', in the order of issue
   compute,         ///< computation's: nothing overlaps
 };
+/// What the experts of a block are to FSDP, where ranks split them (mesh.expert).
+enum class ExpertUnit : std::uint8_t {
+  group,   ///< a second parameter group of the block's module: gathered, freed and reduced at the block's hooks
+  module,  ///< a module of their own inside the block's, with hooks of its own (fully_shard on both)
+};
 /// Where gathered parameters are freed.
 enum class FreeLane : std::uint8_t {
   compute,     ///< after what used them
@@ -268,8 +273,10 @@ struct Fsdp {
   double recompute_share = 1.0;           ///< with it, simulated: part of a block that is recomputed, the rest is kept
   CheckpointKeeps checkpoint_keeps = CheckpointKeeps::nothing;  ///< with it, simulated: outputs that are kept
   bool checkpoint_reentrant = false;  ///< with it: a recomputation runs the unit's hooks of forward again (FSDP2)
-  bool fp8_products = false;          ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
-  std::int64_t shard_threshold = 0;   ///< parameters of fewer elements stay replicated
+  ExpertUnit expert_unit = ExpertUnit::group;
+  bool recompute_frees = false;      ///< experts as a module: the hook after forward frees in a recomputation, too
+  bool fp8_products = false;         ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
+  std::int64_t shard_threshold = 0;  ///< parameters of fewer elements stay replicated
 
   // What engines other than PyTorch's do; elements are those of unsharded units.
   std::int64_t max_live_parameters = 0;    ///< no rate prefetch while so many are gathered; 0: no limit
@@ -277,6 +284,7 @@ struct Fsdp {
   std::int64_t persistence_threshold = 0;  ///< smaller units stay gathered: one gather of them after the optimizer
   bool gathers_ascend = false;             ///< gathers of one hook are issued from the first unit to the last
   bool gathers_follow_compute = false;     ///< a gather starts after all computation issued before it
+  bool root_prefetches_forward = true;     ///< the root's hook gathers the first unit, where units are listed
   bool root_prefetches_backward = true;    ///< the root's hook prefetches in backward
   FreeLane free_lane = FreeLane::compute;
   std::int64_t reduce_bucket = 0;  ///< gradients reduced together hold at most so many elements; 0: unit by unit

@@ -89,6 +89,10 @@ struct Names<CpuOffload> {
   static constexpr EnumNames<CpuOffload> kAll{"none", "optimizer", "all"};
 };
 template <>
+struct Names<ExpertUnit> {
+  static constexpr EnumNames<ExpertUnit> kAll{"group", "module"};
+};
+template <>
 struct Names<FreeLane> {
   static constexpr EnumNames<FreeLane> kAll{"compute", "all_gather"};
 };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "config/check_graphs.h"
+#include "config/check_nested_experts.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 
@@ -180,7 +181,6 @@ void check_expert(const RunConfig& config, Notes& notes) {
   without(fsdp.reduce_lag > 0, "reduce_lag", "0");
   without(fsdp.reduce_scatter_elements > 0, "reduce_scatter_elements", "0");
   without(fsdp.learn_execution_order, "learn_execution_order", "false");
-  without(fsdp.separate_reduce_scatter_comm, "separate_reduce_scatter_comm", "false");
 }
 
 /// Tokens of a microbatch are split evenly, too. After the batch is settled.
@@ -674,6 +674,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_checkpointing(config, notes);
   settle_mesh(config, notes);
   check_expert(config, notes);
+  check_nested_experts(config, notes);
   check_frozen(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);

@@ -95,6 +95,7 @@ Dialect accelerate();
 Dialect hf_trainer();
 Dialect maxtext();
 Dialect simplefsdp();
+Dialect veomni();
 Dialect vescale();
 
 }  // namespace fsdpbench::dialects

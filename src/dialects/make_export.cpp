@@ -101,8 +101,9 @@ std::vector<std::string> notes_of(const Dialect& target, const ExportSource& sou
 
 std::span<const Dialect> dialects() {
   // Those that no file is written for at the end.
-  static const std::array kDialects{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(), megatron_fsdp(), torchtitan(),
-                                    accelerate(),    hf_trainer(),    maxtext(),   simplefsdp(),    vescale()};
+  static const std::array kDialects{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(),  megatron_fsdp(),
+                                    torchtitan(),    accelerate(),    hf_trainer(), maxtext(),
+                                    simplefsdp(),    veomni(),        vescale()};
   return kDialects;
 }
 

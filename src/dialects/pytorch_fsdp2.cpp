@@ -36,7 +36,7 @@ std::vector<int> depths(const ExportSource& s, const Prefetch& prefetch, bool fo
       result[static_cast<std::size_t>(u)] = ahead;
     }
   }
-  if (!forward && !s.fsdp().root_prefetches_backward) result.front() = 0;
+  if (!(forward ? s.fsdp().root_prefetches_forward : s.fsdp().root_prefetches_backward)) result.front() = 0;
   return result;
 }
 
@@ -139,6 +139,11 @@ Said backward_prefetch(const ExportSource& s) {
   return listed("set_modules_to_backward_prefetch", prefetch.mode);
 }
 
+Said root_prefetches_forward(const ExportSource& s) {
+  const bool lists = prefetches_forward(s) && !s.fsdp().root_prefetches_forward;
+  return lists ? written("no list of modules to prefetch in forward for the root") : same();
+}
+
 Said root_prefetches_backward(const ExportSource& s) {
   return s.fsdp().root_prefetches_backward
              ? same()
@@ -231,6 +236,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.forward_prefetch", forward_prefetch},
     {"fsdp.learn_execution_order", nullptr, "prefetch lists count from the first step on"},
     {"fsdp.backward_prefetch", backward_prefetch},
+    {"fsdp.root_prefetches_forward", root_prefetches_forward},
     {"fsdp.root_prefetches_backward", root_prefetches_backward},
     {"fsdp.all_gather_limit", nullptr, "gathers wait on the device for the copy-out before last: two buffers"},
     {"fsdp.reduce_scatter_buffers", reduce_scatter_buffers},

@@ -216,6 +216,7 @@ class OpRunner::Resolve {
     }
   }
   std::byte* place_in(BufferId buffer, const Place& place) const {
+    if (buffer == schedule::kNoBuffer) return nullptr;  // this part of a pass does not use it
     const backend::Elements whole = at(buffer);
     return whole.after(place.offset).memory;
   }

@@ -5,8 +5,9 @@
 namespace fsdpbench::plan {
 
 std::string_view to_string(Group group) {
-  constexpr EnumNames<Group> kNames{"none",          "shard",         "shard_separate", "reshard", "replicate",
-                                    "reduce_within", "reduce_across", "tensor",         "expert",  "expert_shard"};
+  constexpr EnumNames<Group> kNames{"none",      "shard",         "shard_separate",       "reshard",
+                                    "replicate", "reduce_within", "reduce_across",        "tensor",
+                                    "expert",    "expert_shard",  "expert_shard_separate"};
   return kNames[group];
 }
 
@@ -27,14 +28,17 @@ Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int 
   set(Group::replicate, {tensor * mesh.shard, mesh.replicate});
   set(Group::expert, {tensor, mesh.expert});
   // Without a split of experts there is none to shard apart from the rest.
-  if (mesh.expert > 1) set(Group::expert_shard, {tensor * mesh.expert, mesh.shard / mesh.expert});
+  for (const Group group : {Group::expert_shard, Group::expert_shard_separate}) {
+    if (mesh.expert > 1) set(group, {tensor * mesh.expert, mesh.shard / mesh.expert});
+  }
   if (reduce_within == 0) return;
   set(Group::reduce_within, {tensor, reduce_within});
   set(Group::reduce_across, {tensor * reduce_within, mesh.shard / reduce_within});
 }
 
 bool Groups::exists(Group group) const {
-  return size(group) > 1 && (group != Group::shard_separate || separate_reduce_scatter_);
+  const bool separate = group == Group::shard_separate || group == Group::expert_shard_separate;
+  return size(group) > 1 && (!separate || separate_reduce_scatter_);
 }
 
 int Groups::number(Group group, int rank) const {

@@ -26,15 +26,16 @@ struct Mesh {
 /// An axis along which ranks form groups; each group is a communicator of its own.
 enum class Group : std::uint8_t {
   none,
-  shard,           ///< ranks that split a unit
-  shard_separate,  ///< the same ranks, a second communicator for reduce-scatter
-  reshard,         ///< neighbours in a shard group that share a unit between forward and backward
-  replicate,       ///< ranks that hold equal shards
-  reduce_within,   ///< neighbours of a shard group that exchange quantised gradients first
-  reduce_across,   ///< ranks of equal place among those neighbours, who exchange the sums
-  tensor,          ///< ranks that split a layer
-  expert,          ///< neighbours of a shard group that split the experts of a block
-  expert_shard,    ///< ranks of a shard group that have the same experts, and split their parameters
+  shard,                  ///< ranks that split a unit
+  shard_separate,         ///< the same ranks, a second communicator for reduce-scatter
+  reshard,                ///< neighbours in a shard group that share a unit between forward and backward
+  replicate,              ///< ranks that hold equal shards
+  reduce_within,          ///< neighbours of a shard group that exchange quantised gradients first
+  reduce_across,          ///< ranks of equal place among those neighbours, who exchange the sums
+  tensor,                 ///< ranks that split a layer
+  expert,                 ///< neighbours of a shard group that split the experts of a block
+  expert_shard,           ///< ranks of a shard group that have the same experts, and split their parameters
+  expert_shard_separate,  ///< the same ranks, a second communicator for reduce-scatter
 };
 inline constexpr std::size_t kGroupCount = kEnumCount<Group>;
 std::string_view to_string(Group group);

@@ -41,6 +41,7 @@ Plan make_plan(const config::RunConfig& config) {
   plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm,
                        config.fsdp.reduce_quantization.on() ? within : 0);
 
+  plan.nests_experts = apart && config.fsdp.expert_unit == config::ExpertUnit::module;
   for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap, config.fsdp.head_unit, apart)) {
     for (int m : members.modules)
       plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());

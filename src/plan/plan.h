@@ -51,7 +51,8 @@ struct Plan {
   DType reduce_dtype = DType::f32;
 
   static constexpr int kRoot = 0;
-  bool copies_alone = false;  ///< one shard, and parameters are copied out of it and freed all the same (FSDP2)
+  bool nests_experts = false;  ///< fsdp.expert_unit: experts of a block have hooks of their own, within the block's
+  bool copies_alone = false;   ///< one shard, and parameters are copied out of it and freed all the same (FSDP2)
 
   /// Masters are used for computing as they are: nothing to gather, cast or free.
   bool resident() const { return mesh.shard == 1 && param_dtype == DType::f32 && !copies_alone; }

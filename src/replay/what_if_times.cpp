@@ -24,7 +24,11 @@ using schedule::OpKind;
 
 /// Of a collective the group that it runs in: a second communicator of the same ranks is no other link.
 plan::Group ranks_of(const Op& op) {
-  return op.group() == plan::Group::shard_separate ? plan::Group::shard : op.group();
+  switch (op.group()) {
+    case plan::Group::shard_separate: return plan::Group::shard;
+    case plan::Group::expert_shard_separate: return plan::Group::expert_shard;
+    default: return op.group();
+  }
 }
 
 /// Which measured ops an op's time is taken from, and how.

@@ -51,6 +51,8 @@ class StepWalk {
   template <class Work>
   void append_pass(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
   BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0);
+  void enter_experts(OpKind kind, int experts, EventId computed);
+  void leave_experts(OpKind kind, int experts);
   void end_backward();
   void post_backward(int unit, bool last_micro);
   void complete(int module, bool last_micro);
@@ -76,9 +78,13 @@ class StepWalk {
     return module > 0 ? boundary_[static_cast<std::size_t>(module) - 1] : kNoBuffer;
   }
   BufferId new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module);
+  /// What all parts of a pass may read of the experts of a unit's blocks.
   BufferId experts_parameters(int u) const {
-    return unit(u).experts < 0 ? kNoBuffer : gatherer_.parameters(unit(u).experts).sharded;
+    const bool throughout = unit(u).experts >= 0 && !builder_.plan.nests_experts;
+    return throughout ? gatherer_.parameters(unit(u).experts).sharded : kNoBuffer;
   }
+  /// Those that have hooks of their own; -1 if there are none.
+  int nested_experts(int u) const { return builder_.plan.nests_experts ? unit(u).experts : -1; }
 
   StepBuilder& builder_;
   AllGatherLimiter limiter_;
@@ -188,17 +194,47 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
   }
   BufferId exchanged = work.exchange;
   if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
+  using Exchange = plan::ModulePart::Exchange;
+  const int nested = nested_experts(at.unit);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     work.part = static_cast<int>(i);
     const bool last = i + 1 == parts.size();
+    if (nested >= 0) {
+      const bool here = parts[i].exchange == Exchange::combine;  // the part before it is the experts' own
+      work.experts = here ? gatherer_.parameters(nested).sharded : kNoBuffer;
+      if constexpr (std::is_same_v<Work, Backward>) {
+        const Reducer::Gradients gradients = here ? reducer_.gradients(nested) : Reducer::Gradients();
+        work.gradients_experts = gradients.sharded;
+        if (gradients.fresh) lifetimes.allocates.push_back(gradients.sharded);
+      }
+    }
     exchanges_.settle();
     builder_.append(kind, at, work,
                     {.allocates = std::exchange(lifetimes.allocates, {}),
                      .frees = last ? lifetimes.frees : std::vector<BufferId>()});
     if constexpr (std::is_same_v<Work, Backward>) work.begins_gradients = false;
-    if (parts[i].exchange == plan::ModulePart::Exchange::none) continue;
+    if (parts[i].exchange == Exchange::none) continue;
+    const EventId computed = exchanges_.computed(kind, module, work.part);
+    if (nested >= 0 && parts[i].exchange == Exchange::dispatch) enter_experts(kind, nested, computed);
     exchanges_.append(kind, at.unit, module, work.part, parts[i], exchanged);
+    if (nested >= 0 && parts[i].exchange == Exchange::combine) leave_experts(kind, nested);
   }
+}
+
+/// fsdp.expert_unit = module: the module of experts sends rows away and gets them back, so that its hooks are around
+/// both exchanges.
+void StepWalk::enter_experts(OpKind kind, int experts, EventId computed) {
+  const bool on_demand_only = builder_.policy.fsdp.forward_prefetch.mode == Prefetch::Mode::none;
+  if (on_demand_only && kind == OpKind::forward) gatherer_.start_after(computed);
+  prefetcher_.enter_experts(experts, kind == OpKind::recompute);
+  gatherer_.start_after(kNoEvent);
+}
+
+void StepWalk::leave_experts(OpKind kind, int experts) {
+  if (kind == OpKind::backward) return post_backward(experts, builder_.micro + 1 == builder_.policy.accumulate);
+  if (kind == OpKind::recompute && !builder_.policy.fsdp.recompute_frees) return;
+  if (prefetcher_.frees_after_forward(experts)) gatherer_.reshard(experts, true);
+  prefetcher_.note_use(experts);
 }
 
 // ---------------------------------------------------------------------------------------------------- forward
@@ -237,17 +273,19 @@ void StepWalk::forward() {
     forward_module(module);
     if (u != kRoot && module == members.back()) {
       for (const int freed : {u, unit(u).experts}) {
-        if (freed < 0) continue;
+        if (freed < 0 || freed == nested_experts(u)) continue;
         if (prefetcher_.frees_after_forward(u)) {
           gatherer_.reshard(freed, true);
         } else {
           limiter_.released(freed, last_forward_, false);
         }
       }
+      prefetcher_.note_use(u);
     }
   }
   gatherer_.release_held();
   if (prefetcher_.frees_after_forward(kRoot)) gatherer_.reshard(kRoot, true);
+  prefetcher_.note_use(kRoot);
 }
 
 void StepWalk::forward_module(int module) {
@@ -372,7 +410,8 @@ void StepWalk::reduce_those_due(int lag, bool last_micro) {
 // The next microbatch's gathers start after this, too: in PyTorch each forward of the root lets their streams wait.
 void StepWalk::end_backward() {
   if (builder_.policy.fsdp.wait_each_backward) reducer_.wait_for_all();
-  const bool brings_unused = freezes_ || builder_.policy.fsdp.checkpoint_reentrant;
+  const config::Fsdp& fsdp = builder_.policy.fsdp;
+  const bool brings_unused = freezes_ || fsdp.checkpoint_reentrant || fsdp.recompute_frees;
   if (builder_.policy.fsdp.wait_each_backward && brings_unused) gatherer_.discard_unused();
   builder_.append(OpKind::end_backward, {});
   const EventId ended = builder_.record(EventRole::backward_ended, -1);
@@ -407,7 +446,7 @@ void StepWalk::backward_module(int module) {
   const bool first = module == 0;
   const bool last = module + 1 == module_count();
   const Reducer::Gradients gradients = reducer_.gradients(u);
-  const int experts = unit(u).experts;
+  const int experts = unit(u).experts == nested_experts(u) ? -1 : unit(u).experts;
   const Reducer::Gradients of_experts = experts < 0 ? Reducer::Gradients() : reducer_.gradients(experts);
   const BufferId workspace =
       new_activation(BufferRole::workspace, builder_.plan.param_dtype, size.backward_workspace_bytes, module);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace fsdpbench::schedule {
 namespace {
@@ -127,6 +128,24 @@ bool comes_again_in_recomputation(const Policy& policy, int unit) {
   return false;
 }
 
+/// fsdp.recompute_frees: the backward of a recomputed block gathers its experts once more, and those of the recomputed
+/// block behind it, whose recomputation was noted last: nobody waits for these.
+void add_after_recomputations(const Policy& policy, const plan::Plan& plan, std::vector<int>& unused) {
+  const config::Fsdp& fsdp = policy.fsdp;
+  if (!plan.nests_experts || !fsdp.activation_checkpointing || !fsdp.recompute_frees) return;
+  const bool by_notes = prefetches_backward(fsdp);
+  // What a microbatch's backward leaves gathered, the next forward uses.
+  const int dropped = reshards_after_backward(policy, false) && fsdp.wait_each_backward ? policy.accumulate : 1;
+  bool first = true;
+  for (int u = plan::Plan::kRoot + 1; u < plan.with_modules; ++u) {
+    const int experts = plan.units[static_cast<std::size_t>(u)].experts;
+    if (experts < 0 || (u - 1) % fsdp.checkpoint_every != 0) continue;
+    int& more = unused[static_cast<std::size_t>(experts)];
+    if (reshards_after_forward(policy, plan, experts)) more += policy.accumulate;
+    if (by_notes && !std::exchange(first, false)) more += dropped;
+  }
+}
+
 }  // namespace
 
 plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
@@ -155,6 +174,7 @@ plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
       result.unused[static_cast<std::size_t>(u)] += reshards_after_backward(policy, false) ? policy.accumulate : 1;
     }
   }
+  add_after_recomputations(policy, plan, result.unused);
   return result;
 }
 

@@ -12,6 +12,10 @@ Prefetcher::Prefetcher(StepBuilder& builder, Gatherer& gatherer)
 
 void Prefetcher::begin_forward() {
   trace_.begin();
+  if (builder_.micro == 0 || builder_.policy.fsdp.wait_each_backward) {
+    used_.clear();
+    uses_of_.assign(builder_.plan.units.size(), {});
+  }
   complete_after_.assign(builder_.plan.shapes.modules.size(), {});
 }
 
@@ -63,6 +67,18 @@ void Prefetcher::enter_again(int u, int module) {
   for (int next = u + 1; next <= std::min(u + ahead.depth, with_modules() - 1); ++next) gatherer_.unshard(next, true);
 }
 
+void Prefetcher::enter_experts(int experts, bool recomputes) {
+  gatherer_.unshard(experts, false);
+  gatherer_.wait_for_unshard(experts);
+  if (!forward() && !recomputes && prefetches_backward(builder_.policy.fsdp)) prefetch_by_notes(experts);
+}
+
+void Prefetcher::note_use(int u) {
+  if (!builder_.plan.nests_experts || !unit_at(u).has_parameters()) return;
+  uses_of_[static_cast<std::size_t>(u)].push_back(static_cast<int>(used_.size()));
+  used_.push_back(u);
+}
+
 void Prefetcher::leave_again(int u) { prefetch_backward(u); }
 
 // FSDP1's gather makes the views of a unit's parameters, and autograd goes back from what was made last to what was
@@ -70,7 +86,7 @@ void Prefetcher::leave_again(int u) { prefetch_backward(u); }
 // computed since: of a prefetched unit one module later. FSDP2 hooks on to the inputs of a unit instead.
 void Prefetcher::issue(int u, bool prefetch, int module) {
   issue_one(u, prefetch, module);
-  if (experts_of(u) >= 0) issue_one(experts_of(u), prefetch, module);
+  if (unit_at(u).experts >= 0) issue_one(unit_at(u).experts, prefetch, module);
 }
 
 void Prefetcher::issue_one(int u, bool prefetch, int module) {
@@ -110,7 +126,8 @@ int Prefetcher::depth_at(int u) const {
     case Prefetch::Mode::explicit_:
     case Prefetch::Mode::ahead:
       // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
-      return u == kRoot ? 1 : prefetch().depth;
+      if (u == kRoot) return forward() && !builder_.policy.fsdp.root_prefetches_forward ? 0 : 1;
+      return prefetch().depth;
     case Prefetch::Mode::none:
     case Prefetch::Mode::implicit:
     case Prefetch::Mode::post:
@@ -131,8 +148,31 @@ void Prefetcher::prefetch_forward(int u, int module) {
 
 void Prefetcher::prefetch_backward(int u) {
   if (u == kRoot && !builder_.policy.fsdp.root_prefetches_backward) return;
+  if (builder_.plan.nests_experts) return prefetch_nested(u);
   prefetch_before(u, depth_at(u));
   prefetch_across(u);
+}
+
+/// A list of modules names blocks and the experts in them. The root has none, nor have experts, and the first block's
+/// would be empty.
+void Prefetcher::prefetch_nested(int u) {
+  if (!prefetches_backward(builder_.policy.fsdp)) return;
+  const bool listed = prefetch().mode == Prefetch::Mode::explicit_ && u > kRoot + 1;
+  if (!listed) return prefetch_by_notes(u);
+  for (int target = u - 1; target > kRoot && target >= u - prefetch().depth; --target) {
+    gatherer_.unshard(target, true);
+    if (unit_at(target).experts >= 0) gatherer_.unshard(unit_at(target).experts, true);
+  }
+}
+
+/// The unit whose use was noted before this one's last. Where a recomputation notes uses, too (fsdp.recompute_frees),
+/// that is one whose backward is over: nobody waits for its gather (VeOmni#1043).
+void Prefetcher::prefetch_by_notes(int u) {
+  std::vector<int>& uses = uses_of_[static_cast<std::size_t>(u)];
+  if (uses.empty()) return;
+  const int last = uses.back();
+  uses.pop_back();
+  if (last > 0) gatherer_.unshard(used_[static_cast<std::size_t>(last) - 1], true);
 }
 
 void Prefetcher::prefetch_across(int u) {

@@ -25,6 +25,10 @@ class Prefetcher {
   /// fsdp.checkpoint_reentrant: the two hooks in enter()'s place in backward, before a recomputation and after it.
   void enter_again(int unit, int module);
   void leave_again(int unit);
+  /// fsdp.expert_unit = module: the hook before the experts of a block compute, with the block's own parameters whole.
+  void enter_experts(int experts, bool recomputes);
+  /// The same: the hook after a unit's forward has noted that it was used. FSDP2 goes back along these notes.
+  void note_use(int unit);
   /// The unit's backward is over and its parameters are freed: what fsdp.backward_prefetch = "post" gathers then.
   void leave_backward(int unit);
   /// The microbatch's backward is over: from now on the order of units is known.
@@ -45,12 +49,15 @@ class Prefetcher {
   void issue(int unit, bool prefetch, int module);
   void issue_one(int unit, bool prefetch, int module);
   void unshard_for_backward(int unit);
-  int experts_of(int unit) const { return unit_at(unit).experts; }
+  /// Those that are gathered at the hooks of the unit itself.
+  int experts_of(int unit) const { return builder_.plan.nests_experts ? -1 : unit_at(unit).experts; }
   int with_modules() const { return builder_.plan.with_modules; }
   void prefetch_beside(int unit, int module);
   void prefetch_forward(int unit, int module);
   void prefetch_backward(int unit);
   void prefetch_before(int unit, int depth);
+  void prefetch_nested(int unit);
+  void prefetch_by_notes(int unit);
   void prefetch_across(int unit);
   int depth_at(int unit) const;
   std::vector<int> window(int unit, const Prefetch& prefetch) const;
@@ -65,6 +72,8 @@ class Prefetcher {
   bool order_known_;                              // survives the step
   std::vector<std::vector<int>> complete_after_;  // by module: units, the last one to be complete first
   std::vector<bool> used_in_backward_;            // by unit: its backward has begun
+  std::vector<int> used_;                         // units in the order in which their forward ended
+  std::vector<std::vector<int>> uses_of_;         // by unit: where it is in used_
 };
 
 }  // namespace fsdpbench::schedule

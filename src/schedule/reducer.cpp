@@ -146,7 +146,8 @@ bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
 
 void Reducer::copy_in(Flow& flow) {
   // FSDP2 waits for earlier reductions once a module, before the first of its parameter groups: the experts'.
-  if (builder_.plan.units[static_cast<std::size_t>(flow.unit)].experts < 0) inputs_.make_room(true);
+  const bool after_experts = builder_.plan.units[static_cast<std::size_t>(flow.unit)].experts >= 0;
+  if (!after_experts || builder_.plan.nests_experts) inputs_.make_room(true);
   const DType dtype = builder_.plan.reduce_dtype;
   flow.numel = layout(flow.unit).gathered_numel();
   const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, flow.numel * size_of(dtype), flow.unit);
@@ -229,8 +230,9 @@ void Reducer::exchange(Flow& flow, float factor) {
 
 Group Reducer::reduce_group(int unit) const {
   const plan::Unit& u = builder_.plan.units[static_cast<std::size_t>(unit)];
-  if (u.is_experts()) return u.group;
-  return builder_.policy.fsdp.separate_reduce_scatter_comm ? Group::shard_separate : Group::shard;
+  const bool separate = builder_.policy.fsdp.separate_reduce_scatter_comm;
+  if (u.is_experts()) return separate ? Group::expert_shard_separate : Group::expert_shard;
+  return separate ? Group::shard_separate : Group::shard;
 }
 
 bool Reducer::accumulate_partial(Flow& flow, bool last_micro) {

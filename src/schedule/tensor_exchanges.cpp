@@ -15,14 +15,24 @@ OpKind kind_of(plan::ModulePart::Exchange exchange) {
   }
 }
 
+/// A block's recomputation and backward share a phase.
+int id_of(OpKind kind, int module, int index) {
+  constexpr int kMostParts = 8;
+  const int pass = kind == OpKind::forward ? 0 : kind == OpKind::recompute ? 1 : 2;
+  return (module * 3 + pass) * kMostParts + index;
+}
+
 }  // namespace
+
+EventId TensorExchanges::computed(OpKind kind, int module, int index) {
+  const EventId done = builder_.record(EventRole::part_done, id_of(kind, module, index));
+  builder_.wait(Lane::tensor, done, WaitReason::data);
+  return done;
+}
 
 void TensorExchanges::append(OpKind kind, int unit, int module, int index, const plan::ModulePart& part,
                              BufferId buffer) {
-  constexpr int kMostParts = 8;
-  const int pass = kind == OpKind::forward ? 0 : kind == OpKind::recompute ? 1 : 2;
-  const int id = (module * 3 + pass) * kMostParts + index;  // a block's recomputation and backward share a phase
-  builder_.wait(Lane::tensor, builder_.record(EventRole::part_done, id), WaitReason::data);
+  const int id = id_of(kind, module, index);
   const At at{.lane = Lane::tensor, .unit = unit, .module = module};
   const Group group = part.of_experts() ? Group::expert : Group::tensor;
   if (part.told > 0) {

@@ -17,7 +17,10 @@ class TensorExchanges {
   /// `builder` must outlive it.
   explicit TensorExchanges(StepBuilder& builder) : builder_(builder) {}
 
-  /// What happens to `buffer` after part `index` of a pass, which is the last appended op; `kind` is the pass's.
+  /// The last appended op is part `index` of a pass, whose kind is `kind`: what is exchanged next waits for it. Returns
+  /// its event.
+  EventId computed(OpKind kind, int module, int index);
+  /// What happens to `buffer` after that part.
   void append(OpKind kind, int unit, int module, int index, const plan::ModulePart& part, BufferId buffer);
   /// The compute lane's next op reads what was exchanged last.
   void settle();

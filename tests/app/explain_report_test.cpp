@@ -311,6 +311,26 @@ TEST(ExplainText, SaysWhichAllGathersAreWasted) {
   EXPECT_TRUE(explain_json(off, predict(off, {}), false)["wasted_gathers"].empty());
 }
 
+TEST(ExplainText, NamesTheRuleThatGathersExpertsTwice) {
+  config::RunConfig c = tiny();
+  c.fsdp.layout = config::Layout::per_param;
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.mesh.ranks = c.mesh.shard = 4;
+  c.mesh.expert = 2;
+  c.fsdp.expert_unit = config::ExpertUnit::module;
+  c.fsdp.activation_checkpointing = c.fsdp.recompute_frees = true;
+  const engine::Setup p = prepared(c);
+  const std::string text = explain_text(p, predict(p, {}));
+  EXPECT_THAT(text, HasSubstr("gathered twice in a row, once would do: a recomputation frees the experts"));
+  EXPECT_THAT(text, HasSubstr("gathered, never used: a recomputation counts as a use"));
+  EXPECT_THAT(text, HasSubstr("pytorch#164009"));
+  c.fsdp.recompute_frees = false;
+  const engine::Setup off = prepared(c);
+  EXPECT_THAT(explain_text(off, predict(off, {})),
+              ::testing::AllOf(Not(HasSubstr("never used")), Not(HasSubstr("twice"))));
+}
+
 TEST(ExplainJson, HasParametersOnlyIfAskedFor) {
   const engine::Setup p = prepared(tiny());
   EXPECT_FALSE(explain_json(p, predict(p, {}), false).contains("parameters"));

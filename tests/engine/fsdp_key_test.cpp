@@ -38,6 +38,8 @@ Value number(std::int64_t value) { return value; }
 
 const std::map<std::string, Change>& changes() {
   const Value yes = true, no = false;
+  static const Settings kSplitExperts{
+      {"model.experts", number(4)}, {"model.active_experts", number(2)}, {"mesh.expert", number(2)}};
   static const std::map<std::string, Change> kChanges{
       {"strategy", {{}, text("shard_grad_op")}},
       {"layout", {{}, text("flat")}},
@@ -65,6 +67,14 @@ const std::map<std::string, Change>& changes() {
       {"recompute_share", {{{"fsdp.activation_checkpointing", yes}}, 0.5}},
       {"checkpoint_keeps", {{{"fsdp.activation_checkpointing", yes}}, text("products")}},
       {"checkpoint_reentrant", {{{"fsdp.activation_checkpointing", yes}, {"fsdp.forward_prefetch", number(1)}}, yes}},
+      {"expert_unit", {kSplitExperts, text("module")}},
+      {"recompute_frees",
+       {{{"fsdp.expert_unit", text("module")},
+         {"fsdp.activation_checkpointing", yes},
+         kSplitExperts[0],
+         kSplitExperts[1],
+         kSplitExperts[2]},
+        yes}},
       {"fp8_products", {{{"fsdp.param_dtype", text("bf16")}}, yes}},
       {"shard_threshold", {{}, number(100)}},
       {"max_live_parameters", {{{"fsdp.max_reuse_distance", number(0)}}, number(1), "deepspeed-z3"}},
@@ -72,6 +82,7 @@ const std::map<std::string, Change>& changes() {
       {"persistence_threshold", {{}, number(1'000'000)}},
       {"gathers_ascend", {{}, no, "megatron-v1"}},
       {"gathers_follow_compute", {{}, no, "megatron-v1"}},
+      {"root_prefetches_forward", {{{"fsdp.forward_prefetch", number(1)}}, no}},
       {"root_prefetches_backward", {{}, no}},
       {"free_lane", {{}, text("compute"), "megatron-v2"}},
       {"reduce_bucket", {{}, number(1'000'000)}},

@@ -22,6 +22,7 @@ from torch.distributed.fsdp import (
     ShardingStrategy,
     fully_shard,
 )
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group
 from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor import Shard
@@ -29,6 +30,7 @@ from torch.utils.checkpoint import checkpoint
 
 WIDTH = 8
 VOCABULARY = 16
+is_bw = _fsdp_param_group.is_bw
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -166,7 +168,9 @@ class Model(nn.Module):
         if keys.get("fsdp.checkpoint_reentrant"):
             self.reentrant = keys.get("fsdp.checkpoint_every", 1)
         elif keys.get("fsdp.activation_checkpointing"):
-            blocks = [checkpoint_wrapper(block, CheckpointImpl.NO_REENTRANT) for block in blocks]
+            every = keys.get("fsdp.checkpoint_every", 1)
+            blocks = [checkpoint_wrapper(block, CheckpointImpl.NO_REENTRANT) if i % every == 0 else block
+                      for i, block in enumerate(blocks)]
         wrap = keys.get("fsdp.wrap", "block")
         if wrap.startswith("blocks:"):
             size = int(wrap.split(":")[1])
@@ -174,6 +178,8 @@ class Model(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, WIDTH) if self.decoder else None
         self.blocks = nn.ModuleList(blocks)
         self.head = Head(log) if self.decoder else None
+        if keys.get("model.tied_head"):
+            self.head.weight = self.embedding.weight
         freeze(self, bare, keys)
 
     def forward(self, batch):
@@ -247,9 +253,20 @@ def expert_mesh_of(keys):
     return make_expert_mesh(replicate, keys["mesh.ranks"] // replicate // experts, experts)
 
 
+def dimension_of_experts(keys):
+    """Along which experts are split over the ranks that have the same ones: 1 where there are more ranks than experts."""
+    replicate = keys["mesh.replicate"] if is_hybrid(keys) else 1
+    return 1 if keys["mesh.ranks"] // replicate > keys["model.experts"] else 0
+
+
+def mesh_of_experts(keys):
+    """That of a module of experts with hooks of its own."""
+    return expert_mesh_of(keys)[("replicate", "efsdp") if is_hybrid(keys) else "efsdp"]
+
+
 def placement_of(keys, model):
     """Where parameters of a block are split: experts over the ranks that have the same ones, as torchtitan 0.3 does it
-    (distributed/fsdp.py), along dimension 1 where there are more ranks than experts."""
+    (distributed/fsdp.py)."""
     if keys.get("mesh.expert", 1) == 1:
         return None
     mesh = expert_mesh_of(keys)
@@ -258,8 +275,7 @@ def placement_of(keys, model):
     if is_hybrid(keys):
         of_experts = HSDPMeshInfo(mesh["replicate", "efsdp"], shard_mesh_dim=1, replicate_mesh_dim=0)
         of_all = HSDPMeshInfo(mesh_of(keys), shard_mesh_dim=1, replicate_mesh_dim=0)
-    shards = keys["mesh.ranks"] // mesh["replicate"].size()
-    dimension = 1 if shards > keys["model.experts"] else 0
+    dimension = dimension_of_experts(keys)
     own = {p for module in model.modules() if isinstance(module, Experts) for p in module.parameters()}
     return lambda p: (ShardPlacementResult(Shard(dimension), of_experts) if p in own
                       else ShardPlacementResult(Shard(0), of_all))
@@ -317,8 +333,14 @@ def fsdp2(model, keys):
     shard = functools.partial(fully_shard, mesh=mesh_of(keys), mp_policy=policy, reshard_after_forward=reshard)
     units = [] if keys.get("fsdp.wrap") == "model" else list(model.blocks)
     names = ["R"] + [str(i) for i in range(len(units))]
-    placement = placement_of(keys, model)
+    nested = keys.get("fsdp.expert_unit") == "module"
+    placement = None if nested else placement_of(keys, model)
+    experts = {}  # a block's module of experts, which is inside of what its unit wraps
     for unit in units:
+        if nested:
+            (experts[unit],) = (m for m in unit.modules() if isinstance(m, ExpertsOfBlock))
+            dimension = dimension_of_experts(keys)
+            shard(experts[unit], mesh=mesh_of_experts(keys), shard_placement_fn=lambda p: Shard(dimension))
         shard(unit, shard_placement_fn=placement)
     if keys.get("fsdp.head_unit"):
         shard(model.head)
@@ -328,14 +350,17 @@ def fsdp2(model, keys):
     for label, module in zip(names, [model] + units):
         for group, kind in zip(module._get_fsdp_state()._fsdp_param_groups, ("", "E")):
             group.peer_label = kind + label
+        if module in experts:
+            experts[module]._get_fsdp_state()._fsdp_param_groups[0].peer_label = "E" + label
+    with_experts = lambda listed: [m for unit in listed for m in (unit, experts.get(unit)) if m is not None]
     ahead, behind = depth(keys, "fsdp.forward_prefetch"), depth(keys, "fsdp.backward_prefetch")
     for i, unit in enumerate(units):
         if ahead:
-            unit.set_modules_to_forward_prefetch(units[i + 1:i + 1 + ahead])
+            unit.set_modules_to_forward_prefetch(with_experts(units[i + 1:i + 1 + ahead]))
         if behind:
-            unit.set_modules_to_backward_prefetch(units[max(0, i - behind):i][::-1])
-    if ahead and units:
-        model.set_modules_to_forward_prefetch(units[:1])
+            unit.set_modules_to_backward_prefetch(with_experts(units[max(0, i - behind):i][::-1]))
+    if ahead and units and keys.get("fsdp.root_prefetches_forward", True):
+        model.set_modules_to_forward_prefetch(with_experts(units[:1]))
     model.set_reduce_scatter_max_input_buffers(keys.get("fsdp.reduce_scatter_buffers", 1))
     if keys.get("fsdp.separate_reduce_scatter_comm"):
         model.set_separate_reduce_scatter_group(True)
@@ -343,8 +368,12 @@ def fsdp2(model, keys):
 
 
 def build(keys, log):
-    """The model under the engine that the preset names; all ranks begin with equal parameters."""
+    """The model under the engine that the preset names; all ranks begin with equal parameters.
+
+    `fsdp.recompute_frees` puts the rule back that PyTorch had before pytorch#164009: the hook after forward did not ask
+    whether it is called in a backward."""
     torch.manual_seed(1)
+    _fsdp_param_group.is_bw = (lambda: False) if keys.get("fsdp.recompute_frees") else is_bw
     make = {"fsdp1": fsdp1, "fsdp2": fsdp2}[keys["fsdp.preset"]]
     return make(Model(keys, log), keys)
 

@@ -6,7 +6,7 @@ A key that is absent has the preset's value. What a key means to PyTorch is said
 import itertools
 import random
 
-DRAWN, DRAWN_WITH_EXPERTS, SEED = 240, 120, 20261122
+DRAWN, DRAWN_WITH_EXPERTS, DRAWN_NESTED, SEED = 240, 120, 60, 20261122
 FULL_FSDP1 = ("full_shard", "shard_grad_op")
 
 
@@ -291,6 +291,55 @@ def expert_grid():
             yield {**with_experts(3, 4, expert, fsdp__reshard_after_forward=reshard, **prefetch), "model.experts": experts}
 
 
+def nested(layers, shard, expert, replicate=1, **keys):
+    """FSDP2 with the experts of a block as a module of their own, as VeOmni has them."""
+    return with_experts(layers, shard, expert, replicate, fsdp__expert_unit="module", **keys)
+
+
+VEOMNI = {"fsdp__forward_prefetch": 1, "fsdp__backward_prefetch": 1, "fsdp__root_prefetches_forward": False}
+
+
+def nested_grid():
+    prefetches = ({}, {"fsdp__forward_prefetch": 1}, {"fsdp__forward_prefetch": 2}, {"fsdp__backward_prefetch": 1},
+                  {"fsdp__backward_prefetch": 2}, {"fsdp__forward_prefetch": 2, "fsdp__backward_prefetch": 3}, VEOMNI)
+    meshes = ((2, 2, 1), (4, 2, 1), (4, 4, 1), (2, 2, 2))  # shard, expert, replicate
+    again = {"fsdp__activation_checkpointing": True}
+    for (shard, expert, replicate), reshard, prefetch in itertools.product(meshes[1:], ("auto", True, False), prefetches):
+        yield nested(3, shard, expert, replicate, fsdp__reshard_after_forward=reshard, **prefetch)
+    for layers, prefetch, head in itertools.product((2, 5), prefetches, (False, True)):
+        yield nested(layers, 4, 2, fsdp__head_unit=head, **prefetch)
+    for frees, reshard, prefetch in itertools.product((False, True), ("auto", True, False), prefetches):
+        yield nested(4, 4, 2, fsdp__reshard_after_forward=reshard, fsdp__recompute_frees=frees, **again, **prefetch)
+    for frees, every, mesh in itertools.product((False, True), (1, 2), meshes):
+        yield nested(5, *mesh, fsdp__recompute_frees=frees, fsdp__checkpoint_every=every, **again)
+        yield nested(5, *mesh, fsdp__recompute_frees=frees, fsdp__checkpoint_every=every, **again, **VEOMNI)
+    for buffers, separate, layers in itertools.product((1, 2, 3, 4), (False, True), (3, 5)):
+        yield nested(layers, 4, 2, fsdp__reduce_scatter_buffers=buffers, fsdp__separate_reduce_scatter_comm=separate)
+    for strategy, prefetch in itertools.product(("shard_grad_op", "hybrid_shard_grad_op"), prefetches[::3]):
+        replicate = 2 if strategy.startswith("hybrid") else 1
+        yield nested(3, 4 // replicate, 2, replicate, **{"fsdp__strategy": strategy, **prefetch})
+    for mode, kept, waits in itertools.product(("reduce_each", "no_sync"), (False, True), (True, False)):
+        keys = {"train__accumulate_mode": mode, "fsdp__reshard_after_backward": not kept, "fsdp__wait_each_backward": waits}
+        for prefetch in ({}, VEOMNI):
+            yield nested(3, 4, 2, train__accumulate=2, **keys, **prefetch)
+            yield nested(3, 4, 2, train__accumulate=2, **again, **keys, **prefetch)
+        yield nested(2, 4, 2, train__accumulate=3, fsdp__reduce_scatter_buffers=2, **keys)
+    for mode, kept in itertools.product(("reduce_each", "no_sync", "reduce_scatter_only"), (False, True)):
+        yield nested(3, 2, 2, 2, train__accumulate=2, train__accumulate_mode=mode, fsdp__reshard_after_backward=not kept)
+    for (param, reduce), mesh in itertools.product((("bf16", "bf16"), ("bf16", "f32"), ("f32", "bf16")), meshes[1:]):
+        yield nested(3, *mesh, fsdp__param_dtype=param, fsdp__reduce_dtype=reduce)
+
+
+def drawn_nested(generator):
+    keys = drawn_with_experts(generator)
+    draw = Draw(generator).one_of(fsdp__recompute_frees=(None, True), fsdp__root_prefetches_forward=(None, False),
+                                  fsdp__checkpoint_every=(None, None, 2))
+    if not keys.get("fsdp.activation_checkpointing"):
+        draw.keys.pop("fsdp__recompute_frees", None)
+        draw.keys.pop("fsdp__checkpoint_every", None)
+    return {**keys, "fsdp.expert_unit": "module", **{key.replace("__", "."): value for key, value in draw.keys.items()}}
+
+
 def drawn_with_experts(generator):
     shard, expert, replicate = generator.choice(((2, 2, 1), (4, 2, 1), (4, 2, 1), (4, 4, 1), (2, 2, 2)))
     hybrid = replicate > 1
@@ -332,6 +381,28 @@ def frozen_cases():
     """All in which some parameters are frozen, each once."""
     return each_once(frozen_fsdp1(), frozen_fsdp2())
 
+
+def tied():
+    """The head has the embedding's weight, which both find in the root."""
+    for system, reshard, layers in itertools.product(("fsdp1", "fsdp2"), ("auto", True, False), (2, 4)):
+        keys = {} if system == "fsdp1" else {"fsdp__reshard_after_forward": reshard}
+        yield case(system, layers, model__tied_head=True, **keys)
+        for mode in ("reduce_each", "no_sync"):
+            yield case(system, layers, model__tied_head=True, train__accumulate=2, train__accumulate_mode=mode, **keys)
+    for system, strategy in itertools.product(("fsdp1", "fsdp2"), ("shard_grad_op", "hybrid_shard")):
+        yield case(system, 3, model__tied_head=True, fsdp__strategy=strategy, **meshes(strategy))
+        yield case(system, 3, model__tied_head=True, fsdp__activation_checkpointing=True, fsdp__forward_prefetch=1,
+                   fsdp__strategy=strategy, **meshes(strategy))
+    for system in ("fsdp1", "fsdp2"):
+        yield case(system, 3, model__tied_head=True, fsdp__param_dtype="bf16", fsdp__reduce_dtype="f32")
+        yield case(system, 2, model__tied_head=True, fsdp__wrap="model")
+
+
+def tied_cases():
+    """All with a tied head, each once."""
+    return each_once(tied())
+
+
 def reentrant_cases():
     """All with reentrant checkpoints, each once."""
     return each_once(reentrant_fsdp2())
@@ -340,10 +411,15 @@ def reentrant_cases():
 def expert_cases():
     """All in which ranks split the experts of blocks, each once."""
     generator = random.Random(SEED + 1)
-    all_cases = each_once(expert_grid(), [drawn_with_experts(generator) for _ in range(DRAWN_WITH_EXPERTS)])
-    return [keys for keys in all_cases if not keys.get("fsdp.separate_reduce_scatter_comm")]  # which the program refuses
+    return each_once(expert_grid(), [drawn_with_experts(generator) for _ in range(DRAWN_WITH_EXPERTS)])
+
+
+def nested_cases():
+    """All in which the experts of blocks are modules of their own, each once."""
+    generator = random.Random(SEED + 2)
+    return each_once(nested_grid(), [drawn_nested(generator) for _ in range(DRAWN_NESTED)])
 
 
 if __name__ == "__main__":
     print(len(cases()), "configurations, with frozen parameters", len(frozen_cases()), "with reentrant checkpoints",
-          len(reentrant_cases()), "with experts", len(expert_cases()))
+          len(reentrant_cases()), "with experts", len(expert_cases()), "with nested experts", len(nested_cases()))

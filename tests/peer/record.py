@@ -10,7 +10,7 @@ A step is a line of tokens in the order in which the host does things. i: a unit
     Fi Xi  forward, recomputation                       Bi   backward begins
     W(fi)  the host waits for the free of unit i that forward (f) or backward (b) did; a quote for each microbatch
            before it; W(step): one of a step before that has been followed by another
-    Ei     in place of i: the experts of unit i's block, as a parameter group of their own
+    Ei     in place of i: the experts of unit i's block, as a parameter group or a module of their own
     Ni     ranks tell each other how many rows they will send, and the host waits for it
     >i <i  rows go to the experts of block i, and come back
     E      computation waits for all reductions         |    between forward and backward, || between microbatches
@@ -342,7 +342,8 @@ def main():
     status = 0
     for name, cases, apart in (("schedules", grid.cases(), 1), ("schedules-frozen", grid.frozen_cases(), 4),
                                ("schedules-reentrant", grid.reentrant_cases(), 2),
-                               ("schedules-experts", grid.expert_cases(), 4)):
+                               ("schedules-experts", grid.expert_cases(), 4),
+                               ("schedules-nested", grid.nested_cases(), 4), ("schedules-tied", grid.tied_cases(), 2)):
         path = os.path.join(arguments.folder, f"{name}-{VERSION}.json")
         if arguments.check:
             status = max(status, check(path, cases[::apart * arguments.check], record, f"PyTorch {VERSION}"))

@@ -193,8 +193,19 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
   words.units = {wasted.unit};
   words.gathers = 1;
   words.bytes = wasted.bytes;
+  const bool after_recomputation =
+      unit.is_experts() && p.config.fsdp.recompute_frees && op.phase == schedule::Phase::backward;
+  const char* const kNewerPyTorch =
+      "fsdp.recompute_frees = false; PyTorch: a version that has pytorch#164009, whose hook after forward does nothing "
+      "in "
+      "a backward";
   if (wasted.waste == schedule::Waste::freed_early) {
     words.what = "gathered twice in a row, once would do";
+    if (after_recomputation) {
+      words.why = "a recomputation frees the experts, although their backward follows";
+      words.remedy = kNewerPyTorch;
+      return words;
+    }
     const bool next_micro = op.phase == schedule::Phase::forward;
     const bool automatic = p.config.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::automatic;
     words.why = next_micro ? "freed after a microbatch, although the next one begins with it"
@@ -216,7 +227,10 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
   words.what = wasted.waste == schedule::Waste::used_once ? "gathered twice, used once" : "gathered, never used";
   const std::vector<int>& modules = unit.members.modules;
   const bool no_backward = !modules.empty() && modules.back() < p.plan.shapes.first_trained();
-  if (no_backward && op.phase == schedule::Phase::backward) {
+  if (after_recomputation) {
+    words.why = "a recomputation counts as a use, so that the block before prefetches experts whose backward is over";
+    words.remedy = kNewerPyTorch;
+  } else if (no_backward && op.phase == schedule::Phase::backward) {
     words.why = "backward prefetch goes by the order of forward and gathers units below the first one that trains";
     words.remedy =
         "fsdp.backward_prefetch = \"none\", which gathers the others late, too; PyTorch: on the first module that "

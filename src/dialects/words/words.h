@@ -109,6 +109,7 @@ const Words& simplefsdp_words();
 const Words& vescale_words();
 const Words& maxtext_words();
 const Words& torchtitan_words();
+const Words& veomni_words();
 const Words& accelerate_words();
 const Words& hf_trainer_words();
 
