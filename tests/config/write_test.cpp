@@ -65,6 +65,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("optimizer"),
                                       std::string("numa"),
                                       std::string("all_reduce"),
+                                      std::string("module"),
                                       std::string("all_gather"),
                                       std::string("bytes:12345"),
                                       std::string("buffers:3"),

@@ -175,6 +175,12 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
         "fsdp.forward_prefetch: implicit explicit:1", "fsdp.backward_prefetch: pre explicit:1",
         "fsdp.all_gather_limit: fsdp2_event", "fsdp.wrap: block", "fsdp.gather_quantization: none",
         "fsdp.cpu_offload: none optimizer all"}},
+      // Without expert parallelism the same lists, of blocks alone.
+      {"veomni",
+       "veomni",
+       {"fsdp.preset:", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: per_param",
+        "fsdp.forward_prefetch: explicit:1", "fsdp.backward_prefetch: explicit:1", "fsdp.all_gather_limit: fsdp2_event",
+        "fsdp.wrap: block", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
       {"vescale",
        "vescale",
        {"fsdp.preset: vescale", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: flat",

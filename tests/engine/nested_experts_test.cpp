@@ -25,11 +25,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-using Change = std::function<void(RunConfig&)>;
+using NestedChange = std::function<void(RunConfig&)>;
 
 /// Three blocks of six experts on four ranks, of which two split the experts.
-RunConfig nested(const Change& change = {}) {
+RunConfig nested_experts(const NestedChange& change = {}) {
   RunConfig c = testing::tiny_decoder();
+  c.model.vocab = 256;
   c.model.experts = 6;
   c.model.active_experts = 2;
   c.mesh.ranks = 4;
@@ -41,14 +42,14 @@ RunConfig nested(const Change& change = {}) {
   return testing::settled(c);
 }
 
-std::string issued(const RunConfig& c) {
-  const Setup setup = set_up(c);
+std::string units_issued(const RunConfig& c) {
+  const engine::Setup setup = set_up(c);
   return schedule::issue_order(setup.plan, setup.schedules.steady());
 }
 
 TEST(NestedExperts, AreGatheredAndFreedAtTheirOwnHooks) {
   EXPECT_EQ(
-      issued(nested()),
+      units_issued(nested_experts()),
       "UR U0 UE0 SE0 S0 U1 UE1 SE1 S1 U2 UE2 SE2 S2 | U2 UE2 U1 SE2 PE2 S2 P2 UE1 U0 SE1 PE1 S1 P1 UE0 SE0 PE0 S0 "
       "P0 SR PR");
 }
@@ -56,18 +57,18 @@ TEST(NestedExperts, AreGatheredAndFreedAtTheirOwnHooks) {
 TEST(NestedExperts, AListNamesTheNextBlockAndItsExperts) {
   const auto veomni = [](RunConfig& c) { c = testing::with_preset(c, "veomni"); };
   EXPECT_EQ(
-      issued(nested(veomni)),
+      units_issued(nested_experts(veomni)),
       "UR U0 U1 UE1 UE0 SE0 S0 U2 UE2 SE1 S1 SE2 S2 | U2 U1 UE1 UE2 SE2 PE2 S2 P2 U0 UE0 SE1 PE1 S1 P1 SE0 PE0 S0 "
       "P0 SR PR");
   const auto listed = [&](RunConfig& c) { veomni(c), c.fsdp.root_prefetches_forward = true; };
-  EXPECT_THAT(issued(nested(listed)), ::testing::StartsWith("UR U0 UE0 U1 UE1 SE0 S0"));
+  EXPECT_THAT(units_issued(nested_experts(listed)), ::testing::StartsWith("UR U0 UE0 U1 UE1 SE0 S0"));
 }
 
 /// pytorch#164009 and VeOmni#1043.
 TEST(NestedExperts, ARecomputationThatFreesGathersTwiceAndBringsWhatNobodyUses) {
-  const Change recomputed = [](RunConfig& c) { c.fsdp.activation_checkpointing = true; };
+  const NestedChange recomputed = [](RunConfig& c) { c.fsdp.activation_checkpointing = true; };
   const auto wasted = [](const RunConfig& c) {
-    const Setup setup = set_up(c);
+    const engine::Setup setup = set_up(c);
     EXPECT_THAT(schedule::check_schedules(setup.schedules), IsEmpty());
     std::vector<std::string> found;
     for (const schedule::WastedGather& w : schedule::wasted_gathers(setup.plan, setup.schedules.steady())) {
@@ -76,10 +77,10 @@ TEST(NestedExperts, ARecomputationThatFreesGathersTwiceAndBringsWhatNobodyUses) 
     }
     return found;
   };
-  EXPECT_THAT(wasted(nested(recomputed)), IsEmpty());
-  EXPECT_EQ(issued(nested(recomputed)), issued(nested()));
-  const RunConfig frees = nested([&](RunConfig& c) { recomputed(c), c.fsdp.recompute_frees = true; });
-  EXPECT_EQ(issued(frees),
+  EXPECT_THAT(wasted(nested_experts(recomputed)), IsEmpty());
+  EXPECT_EQ(units_issued(nested_experts(recomputed)), units_issued(nested_experts()));
+  const RunConfig frees = nested_experts([&](RunConfig& c) { recomputed(c), c.fsdp.recompute_frees = true; });
+  EXPECT_EQ(units_issued(frees),
             "UR U0 UE0 SE0 S0 U1 UE1 SE1 S1 U2 UE2 SE2 S2 | U2 UE2 SE2 UE2 SE2 PE2 S2 P2 U1 UE1 SE1 UE1 UE2 SE1 PE1 S1 "
             "P1 U0 UE0 SE0 UE0 UE1 SE0 PE0 S0 P0 SR PR");
   EXPECT_THAT(wasted(frees),
@@ -91,7 +92,7 @@ TEST(NestedExperts, TheClosedFormOfBytesCountsEveryGather) {
     for (const bool kept : {false, true}) {
       for (const int every : {1, 2}) {
         for (const auto mode : {ReshardAfterForward::Mode::automatic, ReshardAfterForward::Mode::never}) {
-          const RunConfig c = nested([&](RunConfig& config) {
+          const RunConfig c = nested_experts([&](RunConfig& config) {
             config.fsdp.activation_checkpointing = true;
             config.fsdp.recompute_frees = frees;
             config.fsdp.checkpoint_every = every;
@@ -99,7 +100,7 @@ TEST(NestedExperts, TheClosedFormOfBytesCountsEveryGather) {
             config.fsdp.reshard_after_backward = !kept;
             config.train.accumulate = 2;
           });
-          const Setup setup = set_up(c);
+          const engine::Setup setup = set_up(c);
           double sent = 0;
           for (const schedule::Op& op : setup.schedules.steady().ops) {
             if (op.kind != schedule::OpKind::all_gather) continue;
@@ -115,8 +116,8 @@ TEST(NestedExperts, TheClosedFormOfBytesCountsEveryGather) {
 }
 
 TEST(NestedExperts, TrainToTheSameBitsInTheMemoryThatIsSaid) {
-  const Change lists = [](RunConfig& c) { c = testing::with_preset(c, "veomni"); };
-  const std::vector<Change> policies{
+  const NestedChange lists = [](RunConfig& c) { c = testing::with_preset(c, "veomni"); };
+  const std::vector<NestedChange> policies{
       [](RunConfig&) {},
       lists,
       [](RunConfig& c) { c.fsdp.activation_checkpointing = true; },
@@ -126,12 +127,13 @@ TEST(NestedExperts, TrainToTheSameBitsInTheMemoryThatIsSaid) {
       [](RunConfig& c) { c.fsdp.reduce_scatter_buffers = 3, c.mesh.expert_sync = false; }};
   const auto digest = [](const RunConfig& c) { return testing::run_tiny(c).parameters_digest.value(); };
   for (const int accumulate : {1, 2}) {
-    const Change base = [&](RunConfig& c) { c.train.accumulate = accumulate, c.train.clip_norm = 0.05; };
-    const std::string expected = digest(nested([&](RunConfig& c) { base(c), c.fsdp.expert_unit = ExpertUnit::group; }));
+    const NestedChange base = [&](RunConfig& c) { c.train.accumulate = accumulate, c.train.clip_norm = 0.05; };
+    const std::string expected =
+        digest(nested_experts([&](RunConfig& c) { base(c), c.fsdp.expert_unit = ExpertUnit::group; }));
     for (std::size_t i = 0; i < policies.size(); ++i) {
-      const RunConfig c = nested([&](RunConfig& config) { base(config), policies[i](config); });
+      const RunConfig c = nested_experts([&](RunConfig& config) { base(config), policies[i](config); });
       SCOPED_TRACE(::testing::Message() << "policy " << i << ", " << accumulate << " microbatches");
-      const Setup setup = set_up(c);
+      const engine::Setup setup = set_up(c);
       EXPECT_THAT(schedule::check_schedules(setup.schedules), IsEmpty());
       const Measurement m = testing::run_tiny(c);
       EXPECT_EQ(m.parameters_digest.value(), expected);
@@ -143,7 +145,7 @@ TEST(NestedExperts, TrainToTheSameBitsInTheMemoryThatIsSaid) {
 /// Experts are whole only around their own computation: what backward computes before and after, it does without them.
 TEST(NestedExperts, AreNotWholeWhileTheBlockDoesOtherThings) {
   const auto peak = [](ExpertUnit unit) {
-    return set_up(nested([&](RunConfig& c) {
+    return set_up(nested_experts([&](RunConfig& c) {
              c.model.layers = 1;
              c.model.ffn_width = 256;
              c.fsdp.expert_unit = unit;
@@ -155,7 +157,7 @@ TEST(NestedExperts, AreNotWholeWhileTheBlockDoesOtherThings) {
 }
 
 TEST(NestedExperts, ReductionsMayHaveCommunicatorsOfTheirOwn) {
-  const Setup setup = set_up(nested([](RunConfig& c) { c.fsdp.separate_reduce_scatter_comm = true; }));
+  const engine::Setup setup = set_up(nested_experts([](RunConfig& c) { c.fsdp.separate_reduce_scatter_comm = true; }));
   std::vector<std::string> groups;
   for (const schedule::Op& op : setup.schedules.steady().ops) {
     if (op.kind == schedule::OpKind::reduce_scatter) groups.emplace_back(to_string(op.group()));
@@ -165,9 +167,9 @@ TEST(NestedExperts, ReductionsMayHaveCommunicatorsOfTheirOwn) {
 }
 
 TEST(NestedExperts, WhatDoesNotGoWithThemSaysSo) {
-  const auto error_of = [](const Change& change) -> std::string {
+  const auto error_of = [](const NestedChange& change) -> std::string {
     try {
-      RunConfig c = nested(change);
+      RunConfig c = nested_experts(change);
       validate(c);
     } catch (const ConfigError& e) {
       return e.what();
@@ -180,7 +182,7 @@ TEST(NestedExperts, WhatDoesNotGoWithThemSaysSo) {
                 c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 1, 0};
               }),
               HasSubstr("fsdp.all_gather_limit = \"strict:1\""));
-  RunConfig alone = nested();
+  RunConfig alone = nested_experts();
   alone.mesh.expert = 1;
   alone.fsdp.recompute_frees = true;
   EXPECT_THAT(validate(alone),

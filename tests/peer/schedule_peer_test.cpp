@@ -112,7 +112,11 @@ class Line {
         if (plan_.shares_units()) unit("S", op);
         break;
       case OpKind::post_backward: unit("P", op); break;
-      case OpKind::reduce_scatter: unit("RS", op, op.group() == Group::shard_separate ? "'" : ""); break;
+      case OpKind::reduce_scatter: {
+        const bool own = op.group() == Group::shard_separate || op.group() == Group::expert_shard_separate;
+        unit("RS", op, own ? "'" : "");
+        break;
+      }
       case OpKind::all_reduce: unit("AR", op); break;
       case OpKind::expert_counts: tokens_.push_back("N" + module(op)); break;
       case OpKind::expert_dispatch: tokens_.push_back(">" + module(op)); break;

@@ -16,8 +16,6 @@ const Words& veomni_words() {
   });
   static constexpr auto kPresets = std::to_array<Preset>({{"veomni", "fsdp2", kExperts}});
   static constexpr auto kKeys = std::to_array<KeyWord>({
-      {"dpshardsize", "mesh.shard"},
-      {"dpreplicatesize", "mesh.replicate"},
       {"epsize", "mesh.expert"},
       {"enablereentrant", "fsdp.checkpoint_reentrant"},
   });
