@@ -82,7 +82,15 @@ void read_experts(ImportSource& s, const std::string& type) {
     s.unread(fmt::format("first_k_dense_replace = {}: those blocks have experts here, too", *dense));
   }
   const auto shared = type == "llama4_text" ? std::optional<std::int64_t>(1) : s.integer("n_shared_experts");
-  if (shared && *shared > 0) s.unread(fmt::format("experts that all tokens see: {} a block", *shared));
+  if (shared && *shared > 0) s.put("model.shared_experts", *shared);
+  // Qwen2-MoE's and Qwen3-Next's has a width of its own, and a gate by which what it gives is multiplied.
+  const auto own = s.integer("shared_expert_intermediate_size"), each = s.integer("moe_intermediate_size");
+  if (own && *own > 0 && each && *each > 0 && *own % *each == 0) {
+    s.put("model.shared_experts", *own / *each);
+    s.unread("shared_expert_gate: the shared expert has no gate here");
+  } else if (own && *own > 0) {
+    s.unread(fmt::format("shared_expert_intermediate_size = {}: no multiple of an expert's width", *own));
+  }
   if (s.text("topk_method") == "noaux_tc") s.unread("topk_method = noaux_tc: the router's bias and groups of experts");
 }
 

@@ -186,12 +186,14 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
     builder_.append(kind, at, work, std::move(lifetimes));
     return;
   }
-  BufferId exchanged = work.exchange;
+  const BufferId exchange = work.exchange;
+  BufferId exchanged = exchange;
   if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     work.part = static_cast<int>(i);
     const bool last = i + 1 == parts.size();
-    exchanges_.settle();
+    if (!parts[i].beside) exchanges_.settle();
+    work.exchange = parts[i].beside ? kNoBuffer : exchange;
     builder_.append(kind, at, work,
                     {.allocates = std::exchange(lifetimes.allocates, {}),
                      .frees = last ? lifetimes.frees : std::vector<BufferId>()});
