@@ -396,9 +396,9 @@ void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
     if (const auto experts = s.integer("num-experts")) {
       s.put("model.experts", *experts);
       s.put("model.active_experts", s.integer("moe-router-topk").value_or(2));
-      if (const auto one = s.integer("moe-ffn-hidden-size")) s.put("model.ffn_width", *one);
-      const auto each = s.first_integer({"moe-ffn-hidden-size", "ffn-hidden-size"}),
-                 shared = s.integer("moe-shared-expert-intermediate-size");
+      const auto one = s.integer("moe-ffn-hidden-size");
+      s.put_if("model.ffn_width", one);
+      const auto each = one ? one : inner, shared = s.integer("moe-shared-expert-intermediate-size");
       const bool overlaps = s.flag("moe-shared-expert-overlap");
       if (shared && each && *each > 0 && *shared % *each == 0) {
         s.put("model.shared_experts", *shared / *each);
