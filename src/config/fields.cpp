@@ -147,6 +147,7 @@ std::vector<Field> make_fields() {
   model("full_attention_every", &Model::full_attention_every, integer(0, 4096), "decoder: every Nth block attends to all tokens in spite of attention_window; 0: none does");
   model("experts", &Model::experts, integer(0, 4096), "decoder: experts per block, trained on the cpu backend, else simulated; 0: one feed-forward for all tokens");
   model("active_experts", &Model::active_experts, integer(0, 4096), "decoder: experts that each token visits");
+  model("shared_experts", &Model::shared_experts, integer(0, 256), "model.experts: experts that every token visits besides, as one of so many times their width (DeepSeek-V3, Llama 4); 0: none");
   model("router_score", &Model::router_score, one_of<RouterScore>(), "model.experts: how the router scores them: softmax over all (Mixtral, Qwen3), or sigmoid of each (DeepSeek-V3)");
   model("router_normalize", &Model::router_normalize, boolean(), "model.experts: a token's weights are divided by their sum (norm_topk_prob of transformers)");
   model("router_aux_loss", &Model::router_aux_loss, number(0, 1000), "model.experts: factor of the loss that asks for balanced experts (router_aux_loss_coef of transformers), of which only the gradient is computed");
@@ -167,6 +168,7 @@ std::vector<Field> make_fields() {
   mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism), trained on the cpu backend, else simulated; each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
   mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1, simulated: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
+  mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");

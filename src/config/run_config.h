@@ -30,6 +30,12 @@ enum class RouterScore : std::uint8_t {
   softmax,  ///< over all experts
   sigmoid,  ///< each by itself
 };
+/// What a block's shared expert is computed beside, where ranks split the routed ones.
+enum class ExpertOverlap : std::uint8_t {
+  none,     ///< nothing: it comes before rows leave
+  combine,  ///< rows that come back; in backward nothing (torchtitan)
+  both,     ///< gate and up beside rows that leave, down beside those that come back; backward likewise (Megatron)
+};
 enum class Optimizer : std::uint8_t { sgd, adamw };
 enum class Strategy : std::uint8_t { no_shard, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_grad_op };
 enum class Layout : std::uint8_t { flat, per_param };
@@ -104,9 +110,11 @@ struct Model {
   std::int64_t out_features = 64;   ///< mlp: outputs a sample
   std::int64_t experts = 0;         ///< decoder: feed-forwards a block, chosen token by token; 0: one, no choice
   std::int64_t active_experts = 0;  ///< decoder: experts that a token visits
+  std::int64_t shared_experts = 0;  ///< decoder: experts that every token visits, as one of so many times the width
   RouterScore router_score = RouterScore::softmax;
   bool router_normalize = true;  ///< a token's weights are divided by their sum
   double router_aux_loss = 0;    ///< factor of the loss that asks for balanced experts, the mean over blocks
+  double router_bias_rate = 0;   ///< what a step adds to, or takes from, each expert's bias, which only the choice sees
   Trainable trainable;
   std::int64_t lora_rank = 0;  ///< decoder: inner size of the adapters beside a block's products; 0: none
   double lora_alpha = 16;      ///< what they add is times lora_alpha / lora_rank
@@ -120,6 +128,8 @@ struct Model {
   bool attention_sinks = false;           ///< a learned logit a head beside its scores
   std::int64_t attention_window = 0;      ///< tokens back that a token attends to, itself included; 0: all
   std::int64_t full_attention_every = 0;  ///< every so many-th block has no window; 0: all have it
+  /// Inner width of the shared expert; 0: there is none.
+  std::int64_t shared_width() const { return shared_experts * ffn_width; }
   /// Some parameters are frozen: they have no gradients. With adapters nothing but these trains.
   bool freezes() const { return lora_rank > 0 || trainable.mode != Trainable::Mode::all; }
   /// No gradient goes below this block (mlp: linear layer).
@@ -154,6 +164,7 @@ struct Mesh {
   std::int64_t expert = 1;         ///< neighbours of a shard group that split the experts of each block
   double expert_imbalance = 1;     ///< rows of the busiest of them over the mean
   bool expert_sync = true;         ///< the host waits for the counts of rows before it exchanges them
+  ExpertOverlap expert_overlap = ExpertOverlap::none;
 
   /// Ranks that see different samples.
   std::int64_t data_ranks() const { return ranks / tensor; }

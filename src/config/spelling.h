@@ -48,6 +48,10 @@ struct Names<Norm> {
   static constexpr EnumNames<Norm> kAll{"rms", "layer"};
 };
 template <>
+struct Names<ExpertOverlap> {
+  static constexpr EnumNames<ExpertOverlap> kAll{"none", "combine", "both"};
+};
+template <>
 struct Names<RouterScore> {
   static constexpr EnumNames<RouterScore> kAll{"softmax", "sigmoid"};
 };

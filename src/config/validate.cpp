@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "config/check_experts.h"
 #include "config/check_graphs.h"
-#include "config/check_nested_experts.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 
@@ -40,23 +40,7 @@ void check_model(const Model& model, Notes& notes) {
           model.kv_heads);
   require(model.vocab >= 256, "model.vocab = {} is too small: the data are bytes, so at least 256 are needed.",
           model.vocab);
-  require((model.experts > 0) == (model.active_experts > 0) && model.active_experts <= model.experts,
-          "model.active_experts = {} does not fit model.experts = {}; expected {}.", model.active_experts,
-          model.experts,
-          model.experts > 0 ? fmt::format("1 to {}", model.experts) : "0, since there is nothing to choose");
-  require(
-      model.experts == 0 || model.router_aux_loss == 0 || model.router_score == RouterScore::softmax,
-      "model.router_aux_loss = {} does not go with model.router_score = \"sigmoid\": that loss is one of a softmax; "
-      "expected 0.",
-      model.router_aux_loss);
-  if (model.experts == 0 && model.router_aux_loss > 0) {
-    notes.push_back("model.router_aux_loss has no effect: model.experts is 0.");
-  }
-  // As many parameters as one matrix may have without experts: sums over a model then fit 64 bits.
-  constexpr std::int64_t kMostOfExperts = std::int64_t{1} << 44;
-  require(model.experts <= kMostOfExperts / (model.ffn_width * model.width),
-          "model.experts = {} of {} x {} weights are too many; expected at most {} of that size.", model.experts,
-          model.ffn_width, model.width, kMostOfExperts / (model.ffn_width * model.width));
+  check_routing(model, notes);
   if (model.attention_window == 0 && model.full_attention_every > 0) {
     notes.push_back("model.full_attention_every has no effect: model.attention_window is 0.");
   }
@@ -133,54 +117,6 @@ void check_frozen(const RunConfig& config, Notes& notes) {
   if (model.lora_rank == 0 && model.lora_alpha != Model().lora_alpha) {
     notes.push_back("model.lora_alpha has no effect: model.lora_rank is 0.");
   }
-}
-
-/// Experts are split over neighbours of a shard group, as torchtitan does over FSDP2. After the mesh is settled.
-void check_expert(const RunConfig& config, Notes& notes) {
-  const Mesh& mesh = config.mesh;
-  const std::int64_t expert = mesh.expert;
-  if (expert == 1) {
-    if (mesh.expert_imbalance != 1) notes.push_back("mesh.expert_imbalance has no effect: mesh.expert is 1.");
-    if (!mesh.expert_sync) notes.push_back("mesh.expert_sync = false has no effect: mesh.expert is 1.");
-    return;
-  }
-  const Model& model = config.model;
-  const Fsdp& fsdp = config.fsdp;
-  require(model.kind == ModelKind::decoder && model.experts > 0,
-          "mesh.expert = {} splits the experts of a decoder: model.experts is 0.", expert);
-  require(model.experts % expert == 0, "mesh.expert = {} does not divide model.experts = {}.", expert, model.experts);
-  require(mesh.shard % expert == 0, "mesh.expert = {} does not divide the shard group of {} ranks.", expert,
-          mesh.shard);
-  require(mesh.expert_imbalance <= static_cast<double>(expert),
-          "mesh.expert_imbalance = {} is more than mesh.expert = {}: then one rank has all rows; expected 1 to {}.",
-          mesh.expert_imbalance, expert, expert);
-  require(
-      fsdp.layout == Layout::per_param,
-      "mesh.expert = {} needs fsdp.layout = \"per_param\": FSDP2 gathers experts on a mesh of their own, FSDP1 does "
-      "not.",
-      expert);
-  require(fsdp.wrap.mode == Wrap::Mode::block, "mesh.expert = {} needs fsdp.wrap = \"block\": it is {}.", expert,
-          to_toml(encode(fsdp.wrap)));
-  const auto without = [&](bool given, const char* key, std::string_view expected) {
-    require(!given, "mesh.expert = {} does not go with fsdp.{}; expected {}.", expert, key, expected);
-  };
-  const auto other = [](const Prefetch& p) {
-    return p.mode == Prefetch::Mode::ahead || p.mode == Prefetch::Mode::window || p.mode == Prefetch::Mode::rate;
-  };
-  without(other(fsdp.forward_prefetch), "forward_prefetch", "\"implicit\", \"none\" or a depth");
-  without(other(fsdp.backward_prefetch), "backward_prefetch", "\"pre\", \"post\", \"none\" or a depth");
-  without(fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group, "reshard_after_forward as a number",
-          "true, false or \"auto\"");
-  without(fsdp.cpu_offload != CpuOffload::none, "cpu_offload", "\"none\"");
-  without(fsdp.shard_threshold > 0, "shard_threshold", "0");
-  without(fsdp.persistence_threshold > 0, "persistence_threshold", "0");
-  without(fsdp.gather_quantization.on(), "gather_quantization", "\"none\"");
-  without(fsdp.reduce_quantization.on(), "reduce_quantization", "\"none\"");
-  without(fsdp.reduce_bucket > 0, "reduce_bucket", "0");
-  without(fsdp.reduce_by != ReduceBy::reduce_scatter, "reduce_by", "\"reduce_scatter\"");
-  without(fsdp.reduce_lag > 0, "reduce_lag", "0");
-  without(fsdp.reduce_scatter_elements > 0, "reduce_scatter_elements", "0");
-  without(fsdp.learn_execution_order, "learn_execution_order", "false");
 }
 
 /// Tokens of a microbatch are split evenly, too. After the batch is settled.
@@ -673,8 +609,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_sequence(config);
   check_checkpointing(config, notes);
   settle_mesh(config, notes);
-  check_expert(config, notes);
-  check_nested_experts(config, notes);
+  check_expert_mesh(config, notes);
   check_frozen(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);

@@ -55,8 +55,8 @@ constexpr auto kOfNoStep = std::to_array<std::string_view>({"architectures.",
                                                             "reorder_and_upcast_attn",
                                                             "scale_attn_by_inverse_layer_idx"});
 
-/// Routers, and what lies beside the routed experts.
-void read_experts(ImportSource& s, const std::string& type) {
+/// Routers, and what lies beside the routed experts, which are `width` wide.
+void read_experts(ImportSource& s, const std::string& type, std::optional<std::int64_t> width) {
   const auto experts = s.first_integer({"num_local_experts", "num_experts", "n_routed_experts"});
   const auto normalize = s.boolean("norm_topk_prob");
   const std::string score = s.text("scoring_func").value_or(type == "llama4_text" ? "sigmoid" : "softmax");
@@ -82,7 +82,15 @@ void read_experts(ImportSource& s, const std::string& type) {
     s.unread(fmt::format("first_k_dense_replace = {}: those blocks have experts here, too", *dense));
   }
   const auto shared = type == "llama4_text" ? std::optional<std::int64_t>(1) : s.integer("n_shared_experts");
-  if (shared && *shared > 0) s.unread(fmt::format("experts that all tokens see: {} a block", *shared));
+  if (shared && *shared > 0) s.put("model.shared_experts", *shared);
+  // Qwen2-MoE's and Qwen3-Next's has a width of its own, and a gate by which what it gives is multiplied.
+  const auto own = s.integer("shared_expert_intermediate_size");
+  if (own && *own > 0 && width && *width > 0 && *own % *width == 0) {
+    s.put("model.shared_experts", *own / *width);
+    s.unread("shared_expert_gate: the shared expert has no gate here");
+  } else if (own && *own > 0) {
+    s.unread(fmt::format("shared_expert_intermediate_size = {}: no multiple of an expert's width", *own));
+  }
   if (s.text("topk_method") == "noaux_tc") s.unread("topk_method = noaux_tc: the router's bias and groups of experts");
 }
 
@@ -183,7 +191,7 @@ void read_hugging_face(ImportSource& s, const std::string& path) {
   auto epsilon = s.number("rms_norm_eps");
   if (!epsilon) epsilon = s.number("layer_norm_epsilon");
   s.put_if("model.norm_epsilon", epsilon);
-  read_experts(s, type);
+  read_experts(s, type, expert_width ? expert_width : inner);
   if (const auto latent = s.integer("kv_lora_rank"); latent && heads) {
     s.put("model.kv_heads", std::max<std::int64_t>(1, *heads / 16));
     s.put_if("model.head_dim", s.integer("v_head_dim"));

@@ -37,6 +37,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.expert", nullptr, "each rank has all experts"},
     {"mesh.expert_imbalance", nullptr, "each rank has all experts"},
     {"mesh.expert_sync", nullptr, "each rank has all experts"},
+    {"mesh.expert_overlap", nullptr, "each rank has all experts"},
     {"train.seq_len", your_loader},
     {"train.batch_per_rank", your_loader},
     {"train.batch_global", when_ranks_change},

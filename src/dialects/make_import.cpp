@@ -396,7 +396,16 @@ void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
     if (const auto experts = s.integer("num-experts")) {
       s.put("model.experts", *experts);
       s.put("model.active_experts", s.integer("moe-router-topk").value_or(2));
-      if (const auto one = s.integer("moe-ffn-hidden-size")) s.put("model.ffn_width", *one);
+      const auto one = s.integer("moe-ffn-hidden-size");
+      s.put_if("model.ffn_width", one);
+      const auto each = one ? one : inner, shared = s.integer("moe-shared-expert-intermediate-size");
+      const bool overlaps = s.flag("moe-shared-expert-overlap");
+      if (shared && each && *each > 0 && *shared % *each == 0) {
+        s.put("model.shared_experts", *shared / *each);
+        if (overlaps) s.put("mesh.expert_overlap", "both");
+      } else if (shared) {
+        s.unread(fmt::format("moe-shared-expert-intermediate-size = {}: no multiple of an expert's width", *shared));
+      }
       const std::string score = s.text("moe-router-score-function").value_or("softmax");
       if (score == "softmax" || score == "sigmoid") s.put("model.router_score", score);
       const auto balance = s.number("moe-aux-loss-coeff");

@@ -123,6 +123,13 @@ Said expert_imbalance(const ExportSource& s) {
   return s.config.mesh.expert_imbalance == 1 ? same() : lost("what the router and the data make of it");
 }
 
+Said expert_overlap(const ExportSource& s) {
+  const bool computes = s.config.mesh.expert > 1 && s.config.model.shared_experts > 0;
+  return !computes || s.config.mesh.expert_overlap == config::ExpertOverlap::combine
+             ? same()
+             : lost("a shared expert is computed beside the rows that come back, in forward");
+}
+
 Said training(const ExportSource&) { return written("[training]"); }
 Said accumulate_mode(const ExportSource& s) {
   if (s.config.train.accumulate == 1 || s.config.train.accumulate_mode == config::AccumulateMode::reduce_each)
@@ -142,6 +149,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.expert", expert},
     {"mesh.expert_imbalance", expert_imbalance},
     {"mesh.expert_sync", nullptr, "the host waits for the counts of rows"},
+    {"mesh.expert_overlap", expert_overlap},
     {"train.seq_len", training},
     {"train.batch_per_rank", training},
     {"train.batch_global", batch_global},

@@ -27,6 +27,11 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, co
   gate_up_ = {visits, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections, here};
   output_ = {rows, queries, model.width, dtype, gradients};
   contract_ = {visits, model.ffn_width, model.width, dtype, gradients, model.width, here};
+  if (shares()) {
+    const std::int64_t shared = model.shared_width();
+    shared_gate_up_ = {rows, model.width, {shared, shared}, dtype, gradients, model.fused_projections};
+    shared_contract_ = {rows, shared, model.width, dtype, gradients};
+  }
   router_ = {rows, model.width, experts, dtype, gradients};
   routing_ = {.rows = rows,
               .experts = experts,
@@ -42,7 +47,9 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, co
   at_.router = at_.norm2 + 1;
   at_.gate_up = at_.router + (experts > 0 ? 1 : 0);
   at_.down = at_.gate_up + gate_up_.weights();
-  at_.adapters = at_.down + 1;
+  at_.shared_gate_up = at_.down + 1;
+  at_.shared_down = at_.shared_gate_up + shared_gate_up_.weights();
+  at_.adapters = at_.shared_down + (shares() ? 1 : 0);
   const std::int64_t rank = model.adapter_rank(layer);
   if (rank == 0) return;
   const auto factor = static_cast<float>(model.lora_alpha / static_cast<double>(rank));
@@ -74,6 +81,7 @@ Block::Saved Block::carve_saved(std::byte* memory) const {
     s.routing.first = arena.take_array<std::int32_t>(model_.experts + 1);
     s.routed = arena.take(checked_product(own_visits(), model_.width, size_of(batch_.dtype)));
     if (experts_.ranks > 1) s.arrived = arena.take(contract_.output_bytes());
+    if (shares()) s.shared = shared_gate_up_.take(arena);
   }
   for (std::size_t i = 0; i < adapters_.size(); ++i) s.inner[i] = arena.take(adapters_[i].inner_bytes());
   s.bytes = arena.bytes();
@@ -90,6 +98,8 @@ Block::ForwardWorkspace Block::carve_forward(std::byte* memory) const {
   w.product = arena.take(contract_.input_bytes());
   if (model_.experts > 0) w.routed = arena.take(contract_.output_bytes());
   if (experts_.ranks > 1) w.first = arena.take_array<std::int32_t>(contract_.experts + 1);
+  arena.rewind(shared);
+  if (shares()) w.shared = arena.take(shared_contract_.input_bytes());
   w.bytes = arena.bytes();
   return w;
 }
@@ -101,13 +111,19 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   if (split_.ranks == 1) w.d_normed = arena.take(qkv_.input_bytes());
   for (std::size_t i = 0; i < adapter_.output; ++i) w.d_inner[i] = arena.take(adapters_[i].inner_bytes());
   const std::int64_t shared = arena.mark();
+  if (model_.experts > 0) w.d_weight = arena.take_array<float>(own_visits());
+  if (shares()) {
+    const std::int64_t behind_weights = arena.mark();
+    w.d_shared = shared_gate_up_.take(arena);
+    w.d_shared_product = arena.take(shared_contract_.input_bytes());
+    if (overlap() != config::ExpertOverlap::both) arena.rewind(behind_weights);
+  }
   w.d_gate_up = gate_up_.take(arena);
   w.d_product = arena.take(contract_.input_bytes());
   if (model_.experts > 0) {
     w.routed = arena.take(contract_.output_bytes());
     w.d_routed = arena.take(contract_.output_bytes());
     w.d_logits = arena.take(router_.output_bytes());
-    w.d_weight = arena.take_array<float>(own_visits());
     if (experts_.ranks > 1) w.first = arena.take_array<std::int32_t>(contract_.experts + 1);
   }
   arena.rewind(shared);
@@ -119,7 +135,8 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
 }
 
 plan::ModuleSizes Block::sizes() const {
-  const double products = qkv_.flops() + output_.flops() + router_.flops() + gate_up_.flops() + contract_.flops();
+  const double products = qkv_.flops() + output_.flops() + router_.flops() + gate_up_.flops() + contract_.flops() +
+                          shared_gate_up_.flops() + shared_contract_.flops();
   // Half of the two products of [seq, seq] scores; the backward has five of them.
   const double attention = 2.0 * static_cast<double>(batch_.rows()) * static_cast<double>(batch_.seq_len) *
                            static_cast<double>(attention_.heads * attention_.head_dim);
@@ -131,7 +148,8 @@ plan::ModuleSizes Block::sizes() const {
   double adapters = 0;
   for (const Adapter& adapter : adapters_) adapters += adapter.flops();
   sizes.forward_flops = products + attention + adapters;
-  sizes.recompute_flops = sizes.forward_flops - (model_.experts > 0 ? 0 : contract_.flops());
+  // The router's gradient wants what the routed experts gave.
+  sizes.recompute_flops = sizes.forward_flops - (model_.experts > 0 ? shared_contract_ : contract_).flops();
   if (adapts()) sizes.recompute_flops -= adapters_.back().up.flops();
   sizes.backward_flops = (trains_ ? 2 : 1) * products + 2.5 * attention + 2 * adapters;
   if (input_frozen_) {
@@ -145,18 +163,6 @@ plan::ModuleSizes Block::sizes() const {
                     {2 * projections, 2.5 * attention + 2 * output, 2 * expand, 2 * contract_.flops()}, sizes);
   }
   return sizes;
-}
-
-/// What is computed is said for experts that are visited equally often; there is room for any other routing.
-void Block::set_parts_by_experts(plan::ModuleSizes& sizes) const {
-  const plan::ModuleWork work = plan::module_work(model_, batch_.batch, batch_.seq_len, 1, experts_)[1];
-  sizes.forward_flops = work.forward_flops();
-  sizes.recompute_flops = work.recompute_flops();
-  sizes.backward_flops = work.backward_flops();
-  set_expert_parts(model_, batch_, experts_, own_visits(), work, sizes);
-  for (auto* parts : {&sizes.forward_parts, &sizes.recompute_parts, &sizes.backward_parts}) {
-    for (plan::ModulePart& part : *parts) part.room = part.of_experts() ? exchange_.bytes() : 0;
-  }
 }
 
 void Block::norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y,
@@ -256,88 +262,6 @@ void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, cons
   if (adapts()) adapt(kernels, call, adapter_.down, saved, work.product, out, call.output == nullptr);
 }
 
-/// The feed-forward of experts, from `normed` in the workspace to the block's output.
-void Block::experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                    const ForwardWorkspace& work) const {
-  const backend::Routing& routing = saved.routing;
-  route(kernels, call, saved, work);
-  kernels.dispatch(
-      {.routing = routing, .width = model_.width, .dtype = batch_.dtype, .x = work.normed, .y = work.routed});
-  apply_experts(kernels, call, saved, work, work.routed, saved.routed, routing.first);
-  if (call.output != nullptr) combine(kernels, call, saved, saved.routed);
-}
-
-/// See [Note: parts by experts] in model.h.
-void Block::forward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                               const ForwardWorkspace& work) const {
-  switch (call.part) {
-    case 0:
-      norm(kernels, call.input, call.parameters[at_.norm1], work.normed, saved.rstd1);
-      attention(kernels, call, saved, work, work.normed, saved.h, call.input);
-      norm(kernels, saved.h, call.parameters[at_.norm2], work.normed, saved.rstd2);
-      route(kernels, call, saved, work);
-      return kernels.dispatch({.routing = saved.routing,
-                               .width = model_.width,
-                               .dtype = batch_.dtype,
-                               .x = work.normed,
-                               .y = call.exchange,
-                               .visits = visits_in(call)});
-    case 1:
-      regroup(kernels, call, work.first, saved.arrived, false);
-      apply_experts(kernels, call, saved, work, saved.arrived, work.routed, work.first);
-      return regroup(kernels, call, work.first, work.routed, true);
-    default:
-      kernels.cast({call.exchange, batch_.dtype}, {saved.routed, batch_.dtype}, own_visits() * model_.width, 1.0F);
-      if (call.output != nullptr) combine(kernels, call, saved, saved.routed);
-  }
-}
-
-/// Between the rows that came in the exchange and `by_expert`.
-void Block::regroup(backend::Kernels& kernels, const ModuleCall& call, std::int32_t* first, std::byte* by_expert,
-                    bool back) const {
-  kernels.regroup({.ranks = exchange_.ranks,
-                   .experts = exchange_.experts_of_a_rank(),
-                   .visits = reinterpret_cast<const std::int32_t*>(call.exchange + exchange_.arrived_visits_at()),
-                   .first = first,
-                   .width = model_.width,
-                   .dtype = batch_.dtype,
-                   .by_rank = call.exchange + exchange_.arrived_at(),
-                   .by_expert = by_expert,
-                   .back = back});
-}
-
-/// Whom tokens visit, from `normed` in the workspace.
-void Block::route(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                  const ForwardWorkspace& work) const {
-  router_.forward(kernels, work.normed, call.parameters[at_.router], saved.logits);
-  kernels.route({.routing = saved.routing, .dtype = batch_.dtype, .logits = saved.logits});
-}
-
-/// What experts make of rows x, sorted by expert as `first` says.
-void Block::apply_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                          const ForwardWorkspace& work, const std::byte* x, std::byte* y,
-                          const std::int32_t* first) const {
-  const auto& p = call.parameters;
-  gate_up_.forward(kernels, x, p.subspan(at_.gate_up), saved.gate_up, first);
-  kernels.swiglu({.shape = {contract_.rows, model_.ffn_width, batch_.dtype},
-                  .stride = gate_up_.stride(0),
-                  .gate = saved.gate_up[0],
-                  .up = saved.gate_up[1],
-                  .y = work.product,
-                  .used = first + contract_.experts});
-  contract_.forward(kernels, work.product, p[at_.down], y, nullptr, first);
-}
-
-void Block::combine(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                    const std::byte* routed) const {
-  kernels.combine({.routing = saved.routing,
-                   .width = model_.width,
-                   .dtype = batch_.dtype,
-                   .x = routed,
-                   .residual = saved.h,
-                   .y = call.output});
-}
-
 void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
   const BackwardWorkspace work = carve_backward(call.workspace);
@@ -412,78 +336,6 @@ void Block::adapters_backward_down(backend::Kernels& kernels, const ModuleCall& 
                                    std::size_t count, const BackwardWorkspace& work, const std::byte* x) const {
   for (std::size_t i = 0; i < count; ++i) {
     adapters_[first + i].down_gradient(kernels, work.d_inner[i], x, gradients_of(call, first + i));
-  }
-}
-
-/// The feed-forward half of the backward. The rows that the experts got are made once more, from the norm's output,
-/// where the gradients of what they gave lay.
-void Block::experts_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                             const BackwardWorkspace& work) const {
-  const auto& p = call.parameters;
-  const backend::Routing& routing = saved.routing;
-  kernels.combine_backward({.routing = routing,
-                            .width = model_.width,
-                            .dtype = batch_.dtype,
-                            .d_y = call.d_stream,
-                            .x = saved.routed,
-                            .d_x = work.routed,
-                            .d_weight = work.d_weight});
-  contract_.input_gradient(kernels, work.routed, p[at_.down], work.d_product, false, routing.first);
-  swiglu_backward(kernels, saved, work);
-  contract_.weight_gradient(kernels, work.routed, work.d_product, call.gradients[at_.down], routing.first);
-  gate_up_.input_gradient(kernels, work.d_gate_up, p.subspan(at_.gate_up), work.d_routed, routing.first);
-  router_backward(kernels, call, saved, work, work.d_routed);
-  kernels.dispatch(
-      {.routing = routing, .width = model_.width, .dtype = batch_.dtype, .x = work.normed, .y = work.routed});
-  gate_up_.weight_gradient(kernels, work.d_gate_up, work.routed, call.gradients.subspan(at_.gate_up), routing.first);
-}
-
-/// From the gradients of the rows that experts got to d_h, through the router and the norm before it, whose output is
-/// then in the workspace.
-void Block::router_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                            const BackwardWorkspace& work, const std::byte* d_routed) const {
-  kernels.route_backward({.routing = saved.routing,
-                          .dtype = batch_.dtype,
-                          .logits = saved.logits,
-                          .d_weight = work.d_weight,
-                          .balance = balance_ * call.loss_scale,
-                          .d_logits = work.d_logits});
-  kernels.combine({.routing = saved.routing,
-                   .width = model_.width,
-                   .dtype = batch_.dtype,
-                   .weighted = false,
-                   .x = d_routed,
-                   .y = work.d_normed});
-  router_.input_gradient(kernels, work.d_logits, call.parameters[at_.router], work.d_normed, true);
-  norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
-  router_.weight_gradient(kernels, work.d_logits, work.normed, call.gradients[at_.router]);
-}
-
-/// See [Note: parts by experts] in model.h.
-void Block::backward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                                const BackwardWorkspace& work) const {
-  const auto& p = call.parameters;
-  switch (call.part) {
-    case 0:
-      return kernels.combine_backward({.routing = saved.routing,
-                                       .width = model_.width,
-                                       .dtype = batch_.dtype,
-                                       .d_y = call.d_stream,
-                                       .x = saved.routed,
-                                       .d_x = call.exchange,
-                                       .d_weight = work.d_weight,
-                                       .visits = visits_in(call)});
-    case 1:
-      regroup(kernels, call, work.first, work.routed, false);
-      contract_.input_gradient(kernels, work.routed, p[at_.down], work.d_product, false, work.first);
-      swiglu_backward(kernels, saved, work, work.first + contract_.experts);
-      contract_.weight_gradient(kernels, work.routed, work.d_product, call.gradients[at_.down], work.first);
-      gate_up_.input_gradient(kernels, work.d_gate_up, p.subspan(at_.gate_up), work.d_routed, work.first);
-      gate_up_.weight_gradient(kernels, work.d_gate_up, saved.arrived, call.gradients.subspan(at_.gate_up), work.first);
-      return regroup(kernels, call, work.first, work.d_routed, true);
-    default:
-      router_backward(kernels, call, saved, work, call.exchange);
-      attention_half_backward(kernels, call, saved, work);
   }
 }
 

@@ -26,6 +26,10 @@ namespace fsdpbench::model {
 /// ranks split the experts, rows come from other ranks, too: then there is room for as many as ever may
 /// (plan::RowExchange).
 ///
+/// With model.shared_experts each token also visits one more feed-forward, of S times the width, and what that gives is
+/// added unweighted. Where ranks split the experts it is every rank's own tokens', and may be computed beside
+/// exchanges.
+///
 /// With model.lora_rank each product but those of experts has an adapter beside it (adapter.h), whose parameters come
 /// behind all others, in the order of the products. Saved is then also what lies between an adapter's two products.
 /// A frozen parameter's gradient is null, and is not computed. Below the block's own adapters nothing trains if it is
@@ -59,6 +63,7 @@ class Block {
     std::byte *logits, *routed;  // experts: [rows, experts], [rows * active, width]
     std::byte* arrived;          // split experts: the rows that came to them, by expert
     backend::Routing routing;
+    Maps2 shared;                     // the shared expert's gate and up
     std::array<std::byte*, 7> inner;  // by adapter
   };
   struct ForwardWorkspace {
@@ -66,6 +71,7 @@ class Block {
     std::byte *normed, *scratch, *product;  // scratch and product share memory; split by tokens: no normed
     std::byte* routed;                      // experts, beside the product: normed in their order, or what they give
     std::int32_t* first;                    // split experts: which of the rows that came are whose
+    std::byte* shared;                      // the shared expert's product, in the memory of the others
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
@@ -75,6 +81,8 @@ class Block {
     Maps2 d_gate_up;
     std::byte *routed, *d_routed, *d_logits;  // experts, beside these
     float* d_weight;
+    Maps2 d_shared;  // the shared expert's gate and up; in the memory of those of the others, unless these come between
+    std::byte* d_shared_product;
     std::int32_t* first;              // split experts, as in forward
     std::byte *d_attended, *scratch;  // attention half, in the same memory
     Maps3 d_qkv;
@@ -108,6 +116,18 @@ class Block {
                           const ForwardWorkspace& work) const;
   void backward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                            const BackwardWorkspace& work) const;
+  /// What a part of a pass does where ranks split the experts: before rows leave, when they came to the experts, when
+  /// they came back, and what of the shared expert is computed meanwhile.
+  enum class ExpertStep : std::uint8_t { send, beside_dispatch, experts, beside_combine, receive };
+  ExpertStep step_of(int part, bool backward) const;
+  void shared_expand(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                     const ForwardWorkspace& work) const;
+  void shared_contract(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                       const ForwardWorkspace& work) const;
+  void shared_contract_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                                const BackwardWorkspace& work) const;
+  void shared_expand_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                              const BackwardWorkspace& work) const;
   void route(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work) const;
   void apply_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                      const ForwardWorkspace& work, const std::byte* x, std::byte* y, const std::int32_t* first) const;
@@ -143,6 +163,11 @@ class Block {
   std::span<std::byte* const> gradients_of(const ModuleCall& call, std::size_t adapter) const {
     return call.gradients.subspan(at_.adapters + 2 * adapter, 2);
   }
+  bool shares() const { return model_.shared_experts > 0; }
+  /// What is computed of the shared expert beside exchanges.
+  config::ExpertOverlap overlap() const {
+    return shares() && experts_.ranks > 1 ? experts_.overlap : config::ExpertOverlap::none;
+  }
   bool adapts() const { return !adapters_.empty(); }
   /// Of `maps` products of one input those that have outputs of their own.
   std::size_t of_input(std::size_t maps) const { return model_.fused_projections ? 1 : maps; }
@@ -160,12 +185,15 @@ class Block {
   MapsOfOneInput<3> qkv_;
   MapsOfOneInput<2> gate_up_;
   LinearMap output_, contract_;
-  LinearMap router_;          // experts
+  LinearMap router_;  // experts
+  MapsOfOneInput<2> shared_gate_up_;
+  LinearMap shared_contract_;
   backend::Routing routing_;  // without memory
   float balance_ = 0;         // of the loss that asks for balanced experts, this block's factor
   backend::AttentionShape attention_;
   struct Parameters {
     std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, router = 0, gate_up = 0, down = 0;  // the first of each
+    std::size_t shared_gate_up = 0, shared_down = 0;
     std::size_t adapters = 0;
   } at_;
   std::vector<Adapter> adapters_;  // in the order of the products; none if there are none

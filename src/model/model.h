@@ -100,6 +100,8 @@ struct ModuleCall {
 ///   block, forward and recomputed: attention, router, own rows by expert, dispatch | rows by expert and rank, experts,
 ///   rows as they came, combine | kept for backward, weighted sum.
 ///   block, backward: gradients of what came back, dispatch | experts, combine | router, its norm, attention.
+/// A shared expert is computed before the dispatch, in backward too, or in parts of its own beside exchanges
+/// (config::ExpertOverlap).
 
 /// The arithmetic of a model, written once against the device's kernels. Stateless and thread-safe: everything a
 /// call touches is in its ModuleCall.

@@ -147,6 +147,13 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
     saved.take(routed_rows);
     if (apart) saved.take(rows_here);  // what came from other ranks: the experts' input
   }
+  // The shared expert's gate and up, or their gradients.
+  const std::int64_t shared_width = model_.shared_width();
+  const auto take_shared = [&](Arena& arena) {
+    if (gated && joined) return void(arena.take(tensor(2 * shared_width)));
+    for (int i = 0; i < (gated ? 2 : 1); ++i) arena.take(tensor(shared_width));
+  };
+  if (shared_width > 0) take_shared(saved);
   const std::int64_t rank = model_.adapter_rank(layer);
   const int adapters = (joined ? 1 : 3) + 1 + (gated && !joined ? 2 : 1) + 1;
   for (int i = 0; i < adapters && rank > 0; ++i) saved.take(tensor(rank));  // between an adapter's two products
@@ -160,6 +167,8 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   forward.take(inner);
   if (routed) forward.take(routed_rows);  // tokens in the order of their experts
   if (apart) forward.take(rows_here);     // and what the experts make of those that came
+  forward.rewind(shared);
+  if (shared_width > 0) forward.take(tensor(shared_width));
   sizes.forward_workspace_bytes = forward.bytes();
 
   Arena backward;
@@ -167,13 +176,19 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   if (split_.ranks == 1) backward.take(tensor(model_.width));
   for (int i = 0; i < (joined ? 1 : 3) && rank > 0; ++i) backward.take(tensor(rank));
   shared = backward.mark();
+  if (routed) backward.take(statistics(visits));
+  const std::int64_t behind_weights = backward.mark();
+  if (shared_width > 0) {
+    take_shared(backward);
+    backward.take(tensor(shared_width));
+    if (!(apart && experts_.overlap == config::ExpertOverlap::both)) backward.rewind(behind_weights);
+  }
   take_expanded(backward);
   backward.take(inner);
   if (routed) {
     backward.take(routed_rows);
     backward.take(rows_here);
     backward.take(tensor(model_.experts));
-    backward.take(statistics(visits));
   }
   backward.rewind(shared);
   backward.take(tensor(queries));

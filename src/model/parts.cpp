@@ -85,9 +85,14 @@ void set_expert_parts(const config::Model& model, BatchShape batch, const plan::
   using Pass = plan::ModuleWork::Pass;
   const ModulePart dispatch{0, Exchange::dispatch, ceil_div(rows, experts.ranks) * model.width, batch.dtype},
       combine{0, Exchange::combine, dispatch.count, batch.dtype}, none;
+  ModulePart beside;
+  beside.beside = true;
   const auto of_pass = [&](Pass pass) {
     const bool back = pass == Pass::backward;
-    std::vector<ModulePart> all = parts(work.block_flops(pass).expert_parts(back), {dispatch, combine, none});
+    const std::vector<double> flops = work.block_flops(pass).expert_parts(back, work.overlap);
+    std::vector<ModulePart> all = flops.size() == 5   ? parts(flops, {dispatch, beside, combine, beside, none})
+                                  : flops.size() == 4 ? parts(flops, {dispatch, combine, beside, none})
+                                                      : parts(flops, {dispatch, combine, none});
     if (experts.told && !back) all.front().told = model.experts / experts.ranks;
     return all;
   };

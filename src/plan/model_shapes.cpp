@@ -159,6 +159,18 @@ class DecoderShapes {
     }
     linear("w_down", shape(m_.width, m_.ffn_width), residual_);
     if (m_.experts > 0) shapes_.mark_experts(first);
+    if (m_.shared_experts > 0) shared_expert();
+  }
+  void shared_expert() {
+    const std::int64_t inner = m_.shared_width();
+    const bool gated = m_.feed_forward == config::FeedForward::gated;
+    if (gated && m_.fused_projections) {
+      joined("shared_gate_up", {{"shared_gate", inner}, {"shared_up", inner}});
+    } else {
+      if (gated) linear("shared_gate", {inner, m_.width});
+      linear("shared_up", {inner, m_.width});
+    }
+    linear("shared_down", {m_.width, inner}, residual_);
   }
 
   void adapters(std::int64_t rank) {

@@ -110,7 +110,8 @@ struct ModelShapes {
 /// Decoders of other kinds: LayerNorms have a bias [D] after their weight; with model.bias each linear map of a block
 /// has one after its weight; q_norm and k_norm [hd] come before wo, then sinks [H]; a plain feed-forward has no w_gate;
 /// with experts the router [E, D] comes first and the matrices are [E, F, D] and [E, D, F], their biases [E, F] and [E,
-/// D]; a learned table of positions [P, D] is the embedding's second parameter.
+/// D]; with shared experts shared_gate [S*F, D], shared_up [S*F, D] and shared_down [D, S*F] come behind these; a
+/// learned table of positions [P, D] is the embedding's second parameter.
 ///
 /// With model.fused_projections wqkv [(H + 2 K)*hd, D] is in the place of wq, wk and wv, and w_gate_up [2 F, D] in that
 /// of w_gate and w_up: their rows one after another (of experts, each expert's). Initial values are theirs.

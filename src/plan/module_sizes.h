@@ -15,12 +15,13 @@ struct ExpertSplit {
   int ranks = 1;
   double imbalance = 1;
   bool told = false;  ///< the host waits for the numbers of rows (mesh.expert_sync)
+  config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< of the shared expert, if there is one
 };
 
 /// The experts' split of a valid configuration.
 inline ExpertSplit expert_split(const config::Mesh& mesh) {
   if (mesh.expert == 1) return {};
-  return {static_cast<int>(mesh.expert), mesh.expert_imbalance, mesh.expert_sync};
+  return {static_cast<int>(mesh.expert), mesh.expert_imbalance, mesh.expert_sync, mesh.expert_overlap};
 }
 
 /// What ranks that split the experts of a block exchange in a training, and where it lies in the buffer of one pass:
@@ -76,6 +77,7 @@ struct ModulePart {
   /// Before rows are dispatched: how many numbers of rows each rank tells each other, which the host waits for; 0:
   /// none.
   std::int64_t told = 0;
+  bool beside = false;    ///< needs nothing of the exchange before it, and is computed beside it
   std::int64_t room = 0;  ///< rows of experts in a training: bytes of the buffer, which no routing exceeds; 0: `count`s
 
   /// Rows go to experts, or come back from them.

@@ -55,12 +55,21 @@ class DecoderWork {
     const std::int64_t into = gated && !joined ? 2 : 1, wide = gated && joined ? 2 : 1;
     work.products.push_back({each, wide * m_.ffn_width, m_.width, visited * into, into});
     work.products.push_back({each, m_.width, m_.ffn_width, visited});
-    work.kept_products = m_.experts > 0 ? 0 : 1;  // the router's gradient wants what the experts gave
+    for (auto p = work.products.end() - 2; p != work.products.end(); ++p) p->grouped = m_.experts > 0;
+    if (m_.shared_experts > 0) {
+      work.products.push_back({rows_, wide * m_.shared_width(), m_.width, into, into});
+      work.products.push_back({rows_, m_.width, m_.shared_width()});
+      work.shared_products = 2;
+      work.overlap = split_.overlap;
+    }
+    // The router's gradient wants what the routed experts gave.
+    work.kept_products = m_.experts > 0 && m_.shared_experts == 0 ? 0 : 1;
     work.attention = {rows_, seq_len_, m_.heads, m_.head_size(), m_.window_of(layer)};
     keep_outputs(work);
 
     const auto q = static_cast<double>(queries), k = static_cast<double>(keys);
-    const double f = static_cast<double>(m_.ffn_width) * static_cast<double>(active) * split_.imbalance;
+    const double f = static_cast<double>(m_.ffn_width) * static_cast<double>(active) * split_.imbalance +
+                     static_cast<double>(m_.shared_width());
     const double rotary = m_.learned_positions > 0 ? 0 : q + k;  // rows that are turned
     const double head_norms = m_.qk_norm ? 2 * (q + k) : 0;
     // To the experts and back, and their weighted sum.
@@ -68,6 +77,7 @@ class DecoderWork {
     // Where rows come from other ranks, they are put into the order of the experts here, and back (torchtitan's
     // permute).
     if (split_.ranks > 1) routing += 4 * static_cast<double>(active) * split_.imbalance * width();
+    if (m_.shared_experts > 0) routing += 3 * width();  // what the shared expert gave is added
     const double biases = m_.bias ? q + 2 * k + 2 * width() + (gated ? 2 : 1) * f : 0;
     // LayerNorm is one kernel everywhere. An eager RMSNorm is a chain of seven over fp32 copies (36 bytes an element,
     // 66 in backward), an eager rotation one of three (20 bytes).
@@ -77,13 +87,15 @@ class DecoderWork {
     work.forward.eager =
         rows() * ((6 + 2 * norm) * stream() + 10 * rotary + head_norms + (gated ? 5 : 2) * f + routing);
     work.forward.fused = rows() * (8 * stream() + 2 * rotary + head_norms + (gated ? 3 : 2) * f + routing);
-    work.forward.eager_kernels =
-        (chain ? 18 : 5) + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 12 : 0);
-    work.forward.fused_kernels = 3 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 8 : 0);
+    work.forward.eager_kernels = (chain ? 18 : 5) + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) +
+                                 (routing > 0 ? 12 : 0) + (m_.shared_experts > 0 ? (gated ? 3 : 2) : 0);
+    work.forward.fused_kernels =
+        3 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 8 : 0) + (m_.shared_experts > 0 ? 1 : 0);
     // Gradients that meet at the residual stream 3D each, and where several maps share an input. Joined ones do not
     // meet there: eager, those of their outputs are copied beside each other.
     const double joins = joined ? 2 * (q + 2 * k) + (gated ? 4 * f : 0) : 0;
-    const double meeting = joined ? 0 : (gated ? 9 : 6) * width();
+    const double of_shared = m_.shared_experts > 0 ? (gated && !joined ? 6 : 3) * width() : 0;
+    const double meeting = (joined ? 0 : (gated ? 9 : 6) * width()) + of_shared;
     work.backward.eager = rows() * ((6 + 2 * norm_back) * stream() + meeting + joins + 10 * rotary + 2 * head_norms +
                                     (gated ? 8 : 3) * f + biases + 2 * routing);
     work.backward.fused = rows() * (10 * stream() + meeting / 2 + 2 * rotary + 2 * head_norms + (gated ? 5 : 3) * f +
@@ -114,7 +126,7 @@ class DecoderWork {
     std::int64_t before = 0;
     for (std::size_t i = 0; i < work.products.size(); ++i) {
       Product& product = work.products[i];
-      if (m_.experts > 0 && i > static_cast<std::size_t>(work.projections)) break;
+      if (product.grouped || (m_.experts > 0 && i == static_cast<std::size_t>(work.projections) + 1)) continue;
       if (keeps_ == CheckpointKeeps::products) product.kept = product.count;
       if (keeps_ == CheckpointKeeps::every_second_product) {
         product.kept = (before + product.count + 1) / 2 - (before + 1) / 2;
@@ -240,13 +252,18 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
   const bool back = pass == Pass::backward;
   const double times = back ? 2 : 1;
   const auto product = [&](std::size_t i) { return times * products[i].flops(); };
-  const std::size_t last = products.size() - 1, output = static_cast<std::size_t>(projections);
+  const std::size_t shared = products.size() - static_cast<std::size_t>(shared_products), last = shared - 1,
+                    output = static_cast<std::size_t>(projections);
   BlockFlops flops{0, (back ? 2.5 : 1) * attention.flops() + product(output), 0, 0, 0};
   for (std::size_t i = 0; i < output; ++i) flops.projections += product(i);
   for (std::size_t i = output + 1; i < last; ++i) {
     (by_experts && i == output + 1 ? flops.routing : flops.expanding) += product(i);
   }
-  if (pass != Pass::recompute || kept_products == 0) flops.contracting = product(last);
+  const bool contracts = pass != Pass::recompute || kept_products == 0;
+  if (contracts || shared_products > 0) flops.contracting = product(last);
+  if (shared_products == 0) return flops;
+  flops.shared_expanding = product(shared);
+  if (contracts) flops.shared_contracting = product(shared + 1);
   return flops;
 }
 
@@ -255,7 +272,7 @@ double ModuleWork::share(Pass pass, int part) const {
   const bool back = pass == Pass::backward;
   if (by_experts) {
     const BlockFlops flops = block_flops(pass);
-    return flops.expert_parts(back)[static_cast<std::size_t>(part)] / flops.total();
+    return flops.expert_parts(back, overlap)[static_cast<std::size_t>(part)] / flops.total();
   }
   if (kind == ModuleKind::embedding) return part == (by_tokens && back ? 1 : 0) ? 1 : 0;
   if (kind != ModuleKind::block) return part == (by_tokens ? 1 : 0) ? 1 : 0;
@@ -264,9 +281,20 @@ double ModuleWork::share(Pass pass, int part) const {
   return parts[static_cast<std::size_t>(part)] / flops.total();
 }
 
-std::vector<double> BlockFlops::expert_parts(bool backward) const {
-  const double tokens = projections + attention + routing, experts = expanding + contracting;
-  return backward ? std::vector<double>{0, experts, tokens} : std::vector<double>{tokens, experts, 0};
+std::vector<double> BlockFlops::expert_parts(bool backward, config::ExpertOverlap overlap) const {
+  const double tokens = projections + attention + routing, experts = expanding + contracting,
+               shared = shared_expanding + shared_contracting;
+  if (shared == 0) overlap = config::ExpertOverlap::none;
+  switch (overlap) {
+    case config::ExpertOverlap::none: break;
+    case config::ExpertOverlap::combine:
+      if (backward) break;
+      return {tokens, experts, shared, 0};
+    case config::ExpertOverlap::both:
+      if (backward) return {0, shared_contracting, experts, shared_expanding, tokens};
+      return {tokens, shared_expanding, experts, shared_contracting, 0};
+  }
+  return backward ? std::vector<double>{shared, experts, tokens} : std::vector<double>{tokens + shared, experts, 0};
 }
 
 std::vector<double> BlockFlops::forward_parts(bool by_tokens) const {

@@ -15,6 +15,7 @@ struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t count = 1;
   std::int64_t launches = 1;  ///< the products of experts are grouped: so many kernels do them all
+  bool grouped = false;       ///< they are experts'
   std::int64_t kept = 0;      ///< of `count`: their outputs are kept where the module is recomputed
   bool trains = true;         ///< the weight's gradient is wanted
   bool input_trains = true;   ///< the input's gradient is wanted
@@ -60,10 +61,14 @@ struct BlockFlops {
   double expanding = 0;    ///< feed-forward but for its last product
   double contracting = 0;  ///< that one
   double routing = 0;      ///< mesh.expert: the router's product, which is then not in `expanding`
+  double shared_expanding = 0, shared_contracting = 0;  ///< mesh.expert: those of the shared expert
 
-  double total() const { return projections + attention + expanding + contracting + routing; }
-  /// Before the rows go to their experts, there, and after they came back: forward and recomputation; backward.
-  std::vector<double> expert_parts(bool backward) const;
+  double total() const {
+    return projections + attention + expanding + contracting + routing + shared_expanding + shared_contracting;
+  }
+  /// Before the rows go to their experts, there, and after they came back: forward and recomputation; backward. What
+  /// `overlap` computes beside an exchange is a part of its own behind that.
+  std::vector<double> expert_parts(bool backward, config::ExpertOverlap overlap) const;
   std::vector<double> forward_parts(bool by_tokens) const;
   std::vector<double> backward_parts(bool by_tokens) const;
 };
@@ -72,8 +77,9 @@ struct BlockFlops {
 struct ModuleWork {
   ModuleKind kind = ModuleKind::block;
   std::vector<Product> products;
-  int projections = 0;    ///< of the first ones: to queries, keys and values
-  int kept_products = 0;  ///< of the last ones: not needed again when the forward is recomputed
+  int projections = 0;      ///< of the first ones: to queries, keys and values
+  int kept_products = 0;    ///< of the last ones: not needed again when the forward is recomputed
+  int shared_products = 0;  ///< of the last ones: those of model.shared_experts
   /// Of model.lora_rank: two for each product, down and up. The last one is not needed again.
   std::vector<Product> adapters;
   bool has_backward = true;  ///< false: no gradient comes here, as nothing before trains
@@ -81,6 +87,7 @@ struct ModuleWork {
   Passes forward, backward;
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
   bool by_experts = false;    ///< mesh.expert above 1: its parts are those between the exchanges of rows
+  config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< by_experts, with a shared one
   bool by_tokens = false;  ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
 
   double forward_flops() const;

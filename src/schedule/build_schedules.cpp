@@ -192,7 +192,8 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
     builder_.append(kind, at, work, std::move(lifetimes));
     return;
   }
-  BufferId exchanged = work.exchange;
+  const BufferId exchange = work.exchange;
+  BufferId exchanged = exchange;
   if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
   using Exchange = plan::ModulePart::Exchange;
   const int nested = nested_experts(at.unit);
@@ -208,7 +209,8 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
         if (gradients.fresh) lifetimes.allocates.push_back(gradients.sharded);
       }
     }
-    exchanges_.settle();
+    if (!parts[i].beside) exchanges_.settle();
+    work.exchange = parts[i].beside ? kNoBuffer : exchange;
     builder_.append(kind, at, work,
                     {.allocates = std::exchange(lifetimes.allocates, {}),
                      .frees = last ? lifetimes.frees : std::vector<BufferId>()});

@@ -220,7 +220,11 @@ TEST(Import, ExpertsOfTransformersAndTheirRouters) {
   EXPECT_EQ(of(deepseek, "model.kv_heads"), number(2));
   EXPECT_EQ(of(deepseek, "model.head_dim"), number(4));
   EXPECT_THAT(deepseek.unread, Contains(HasSubstr("first_k_dense_replace = 1")));
-  EXPECT_THAT(deepseek.unread, Contains(HasSubstr("experts that all tokens see: 1")));
+  EXPECT_EQ(of(deepseek, "model.shared_experts"), number(1));
+  const Import qwen2 = read(R"("model_type": "qwen2_moe", "moe_intermediate_size": 1408, "num_experts": 60,
+    "num_experts_per_tok": 4, "shared_expert_intermediate_size": 5632)");
+  EXPECT_EQ(of(qwen2, "model.shared_experts"), number(4));
+  EXPECT_THAT(qwen2.unread, Contains(HasSubstr("shared_expert_gate")));
   EXPECT_THAT(deepseek.unread, Contains(HasSubstr("kv_lora_rank = 8: latent attention")));
 }
 
@@ -276,6 +280,7 @@ TEST(Import, TheTextOfAModelOfImagesIsRead) {
     "num_local_experts": 8, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2}})"}});
   EXPECT_EQ(of(import, "model.layers"), number(3));
   EXPECT_EQ(of(import, "model.router_score"), text("sigmoid"));
+  EXPECT_EQ(of(import, "model.shared_experts"), number(1));
   EXPECT_THAT(import.unread, Contains(HasSubstr("interleave_moe_layer_step = 2")));
   EXPECT_THAT(import.unread, Contains(HasSubstr("text_config")));
 }
@@ -289,9 +294,12 @@ TEST(Import, ExpertParallelismOfTorchtitanAndMegatron) {
   const Import megatron =
       make_import({{"run.sh",
                     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
-                    "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4"}});
+                    "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4 "
+                    "--moe-ffn-hidden-size 16 --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap"}});
   EXPECT_EQ(of(megatron, "mesh.expert"), number(4));
   EXPECT_EQ(of(megatron, "model.router_score"), text("sigmoid"));
+  EXPECT_EQ(of(megatron, "model.shared_experts"), number(2));
+  EXPECT_EQ(of(megatron, "mesh.expert_overlap"), text("both"));
 }
 
 TEST(Import, TorchtitansArgumentsAreItsTomls) {

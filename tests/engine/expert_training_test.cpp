@@ -84,6 +84,16 @@ TEST(ExpertTraining, ComputesWhatRanksWithAllExpertsCompute) {
                       c.train.clip_norm = 0.05;
                       c.model.active_experts = 4;  // more than a rank has
                     }),
+      split_mixture(4, 2, [](RunConfig& c) { c.model.shared_experts = 2; }),
+      split_mixture(2, 2,
+                    [](RunConfig& c) { c.model.shared_experts = 1, c.mesh.expert_overlap = ExpertOverlap::combine; }),
+      split_mixture(2, 2,
+                    [](RunConfig& c) {
+                      c.model.shared_experts = 1;
+                      c.model.fused_projections = true;
+                      c.mesh.expert_overlap = ExpertOverlap::both;
+                      c.fsdp.activation_checkpointing = true;
+                    }),
       split_mixture(6, 3, [](RunConfig& c) { c.model.experts = 9; })};  // three experts over two ranks: one is padding
   for (std::size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(::testing::Message() << "case " << i);
@@ -116,10 +126,13 @@ TEST(ExpertTraining, HasTheSameBitsWhateverThePolicy) {
       c.fsdp.param_dtype = dtype;
       c.train.clip_norm = 0.05;
       c.train.steps = 3;
+      c.model.shared_experts = 1;
     });
     const std::string expected = testing::run_tiny(base).parameters_digest.value();
     const std::vector<std::function<void(RunConfig&)>> policies{
         [](RunConfig& c) { c.mesh.expert_sync = false; },
+        [](RunConfig& c) { c.mesh.expert_overlap = ExpertOverlap::combine; },
+        [](RunConfig& c) { c.mesh.expert_overlap = ExpertOverlap::both; },
         [](RunConfig& c) { c.fsdp.strategy = Strategy::shard_grad_op; },
         [](RunConfig& c) { c.fsdp.activation_checkpointing = true; },
         [](RunConfig& c) { c.fsdp.forward_prefetch.mode = Prefetch::Mode::none; },
@@ -138,6 +151,8 @@ TEST(ExpertTraining, NeedsTheMemoryThatIsSaidBeforehand) {
   for (const std::int64_t ranks : {2, 4}) {
     for (const bool checkpointing : {false, true}) {
       RunConfig c = testing::settled(split_mixture(ranks, 2));
+      c.model.shared_experts = ranks == 4 ? 2 : 0;
+      c.mesh.expert_overlap = checkpointing ? ExpertOverlap::both : ExpertOverlap::combine;
       c.fsdp.activation_checkpointing = checkpointing;
       c.train.optimizer = Optimizer::adamw;
       c.train.steps = 3;
@@ -231,10 +246,11 @@ class WholeBatches : public BatchSource {
 };
 
 /// As tests/golden/make_decoder.py, where no ranks split the experts.
-TEST(ExpertTraining, DecoderTrainsAsPyTorchDoes) {
-  const testing::GoldenDecoder golden(std::string("decoder_experts"));
+void expect_pytorchs_training(const std::string& name, ExpertOverlap overlap) {
+  const testing::GoldenDecoder golden(name);
   for (const auto& [ranks, expert] : {std::pair{2, 2}, {3, 3}, {4, 2}}) {
     RunConfig c;
+    c.mesh.expert_overlap = overlap;
     c.model = golden.model();
     c.train = golden.train();
     c.mesh.ranks = ranks;
@@ -261,6 +277,13 @@ TEST(ExpertTraining, DecoderTrainsAsPyTorchDoes) {
             << p.plan.shapes.parameters[i].name << '[' << e << "], " << expert << " of " << ranks << " ranks";
       }
     }
+  }
+}
+
+TEST(ExpertTraining, DecoderTrainsAsPyTorchDoes) {
+  expect_pytorchs_training("decoder_experts", ExpertOverlap::none);
+  for (const ExpertOverlap overlap : {ExpertOverlap::none, ExpertOverlap::combine, ExpertOverlap::both}) {
+    expect_pytorchs_training("decoder_shared_expert", overlap);
   }
 }
 

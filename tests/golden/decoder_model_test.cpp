@@ -102,7 +102,8 @@ TEST_P(DecoderModel, ParametersAfterAllAdamWSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, DecoderModel,
-                         ::testing::Values("decoder_tied", "decoder_untied", "decoder_experts", "decoder_lora"),
+                         ::testing::Values("decoder_tied", "decoder_untied", "decoder_experts", "decoder_shared_expert",
+                                           "decoder_lora"),
                          [](const auto& golden) { return golden.param.substr(golden.param.find('_') + 1); });
 
 }  // namespace

@@ -1,6 +1,6 @@
 """Exports a small Llama-style decoder trained for three AdamW steps in plain PyTorch, fp32 on CPU: initial parameters,
 tokens, the loss of each step, every gradient of step 1 and the parameters after the last step. Once with a tied head,
-once without, once with routed experts and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
+once without, once with routed experts, once with those and a shared one, and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
 
     python make_decoder.py        (needs torch and numpy; see README.md)
 """
@@ -18,6 +18,7 @@ EXPERTS = MODEL | dict(
     layers=2, ffn_width=24, experts=6, active_experts=2, router_score="softmax", router_normalize=True,
     router_aux_loss=0.05,
 )
+SHARED = EXPERTS | dict(ffn_width=16, shared_experts=2, router_score="sigmoid", router_normalize=False, router_aux_loss=0.0)
 LORA = MODEL | dict(lora_rank=3, lora_alpha=6.0, trainable="blocks:1-2")
 BATCH, SEQ, STEPS, MORE_STEPS = 8, 17, 3, 8
 ADAMW = dict(learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.1)
@@ -42,11 +43,14 @@ def parameter_shapes(model, tied):
     shapes = {"embedding.weight": (v, d)}
     e = (model["experts"],) if "experts" in model else ()
     router = dict(router=(*e, d)) if e else {}
+    s = model.get("shared_experts", 0) * f
+    shared = dict(shared_gate=(s, d), shared_up=(s, d), shared_down=(d, s)) if s else {}
     for i in range(model["layers"]):
         of_block = (
             dict(norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,))
             | router
             | dict(w_gate=(*e, f, d), w_up=(*e, f, d), w_down=(*e, d, f))
+            | shared
         )
         if i in adapted(model):
             rank = model["lora_rank"]
@@ -75,14 +79,19 @@ def rotary(x):
 
 def experts_of(model, x, w):
     """A Mixtral block's feed-forward of x [tokens, width], and its load balancing loss as transformers' mixtral has it
-    for one layer (load_balancing_loss_func), which does not look into how often a token chooses."""
+    for one layer (load_balancing_loss_func), which does not look into how often a token chooses. With a shared expert
+    as in DeepSeek-V3: each token visits one more feed-forward, and scores are sigmoids."""
     experts, active = model["experts"], model["active_experts"]
-    probabilities = F.softmax(x @ w("router").T, dim=-1)
+    logits = x @ w("router").T
+    probabilities = torch.sigmoid(logits) if model["router_score"] == "sigmoid" else F.softmax(logits, dim=-1)
     weights, chosen = torch.topk(probabilities, active, dim=-1)
-    weights = weights / weights.sum(-1, keepdim=True)
+    if model["router_normalize"]:
+        weights = weights / weights.sum(-1, keepdim=True)
     visits = F.one_hot(chosen, experts).to(x.dtype)
     balance = (visits.mean(0) * probabilities.mean(0)).sum() * experts
     y = torch.zeros_like(x)
+    if "shared_experts" in model:
+        y = (F.silu(x @ w("shared_gate").T) * (x @ w("shared_up").T)) @ w("shared_down").T
     for e in range(experts):
         token, choice = torch.where(chosen == e)
         rows = x[token]
@@ -160,6 +169,7 @@ def main():
         ("decoder_tied", MODEL, True, STEPS),
         ("decoder_untied", MODEL, False, STEPS),
         ("decoder_experts", EXPERTS, False, MORE_STEPS),
+        ("decoder_shared_expert", SHARED, False, MORE_STEPS),
         ("decoder_lora", LORA, False, MORE_STEPS),
     ):
         initial = initial_parameters(model, tied)

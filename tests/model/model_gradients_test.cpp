@@ -80,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                       // Short steps: few tokens change their experts.
                       Case{"experts", with_experts(small_decoder(2, false)), {2, 9, DType::f32}, 1e-3},
                       Case{"sigmoid_experts", sigmoid_experts(), {2, 9, DType::f32}, 1e-3},
+                      Case{"shared_expert", with_shared(sigmoid_experts()), {2, 9, DType::f32}, 1e-3},
                       Case{"tied_decoder", small_decoder(2, true), {3, 6, DType::f32}},
                       Case{"one_linear", small_mlp(1), {8, 1, DType::f32}},
                       // A short step: few samples cross a kink of ReLU.

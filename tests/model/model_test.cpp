@@ -25,8 +25,14 @@ struct OneStep {
 
 std::vector<config::Model> models() {
   const config::Model decoder = small_decoder(2, false);
-  return {small_decoder(2, true),       decoder,      fused(decoder), with_experts(decoder),
-          fused(with_experts(decoder)), small_mlp(1), small_mlp(3)};
+  return {small_decoder(2, true),
+          decoder,
+          fused(decoder),
+          with_experts(decoder),
+          fused(with_experts(decoder)),
+          with_shared(with_experts(decoder)),
+          small_mlp(1),
+          small_mlp(3)};
 }
 
 model::BatchShape batch_of(const config::Model& config, DType dtype) {

@@ -13,6 +13,7 @@ using testing::fused;
 using testing::small_decoder;
 using testing::with_adapters;
 using testing::with_experts;
+using testing::with_shared;
 
 void expect_equal(const std::vector<plan::ModulePart>& a, const std::vector<plan::ModulePart>& b) {
   ASSERT_EQ(a.size(), b.size());
@@ -45,7 +46,8 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   const config::Model narrow = small_decoder(2, true);
   for (const config::Model& model :
        {narrow, wide, fused(narrow), fused(wide), with_experts(narrow), fused(with_experts(wide)),
-        with_adapters(wide, 0, 1), with_adapters(fused(wide), 1, 2)}) {
+        with_shared(with_experts(narrow)), with_shared(fused(with_experts(wide))), with_adapters(wide, 0, 1),
+        with_adapters(fused(wide), 1, 2)}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
       for (const model::TensorSplit split :

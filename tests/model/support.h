@@ -51,6 +51,11 @@ inline config::Model with_experts(config::Model model) {
   return model;
 }
 
+inline config::Model with_shared(config::Model model) {
+  model.shared_experts = 2;
+  return model;
+}
+
 inline config::Model small_mlp(std::int64_t layers) {
   config::Model model;
   model.kind = config::ModelKind::mlp;

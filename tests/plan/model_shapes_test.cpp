@@ -206,6 +206,31 @@ TEST(ModelShapes, ExpertsAreTheRowsThatShardingSplits) {
   EXPECT_THAT(shape("router"), ElementsAre(6, 128));
   EXPECT_THAT(shape("w_gate"), ElementsAre(6, 352, 128));
   EXPECT_THAT(shape("w_down"), ElementsAre(6, 128, 352));
+  EXPECT_THAT(shape("shared_up"), ElementsAre());
+}
+
+TEST(ModelShapes, ASharedExpertIsAMatrixOfTheBlockBehindTheRoutedOnes) {
+  config::Model model;
+  model.layers = 1;
+  model.experts = 6;
+  model.active_experts = 2;
+  model.shared_experts = 2;
+  const auto of_block = [&] {
+    std::vector<std::string> names;
+    for (const ParameterShape& p : model_shapes(model, 1, 2).parameters) {
+      if (p.module == 1 && !p.of_experts) names.push_back(p.name.substr(p.name.rfind('.') + 1));
+    }
+    return names;
+  };
+  EXPECT_THAT(of_block(), ElementsAre("norm1", "wq", "wk", "wv", "wo", "norm2", "router", "shared_gate", "shared_up",
+                                      "shared_down"));
+  const std::int64_t separate = model_shapes(model).parameter_count();
+  model.shared_experts = 0;
+  EXPECT_EQ(separate, model_shapes(model).parameter_count() + 3 * 2 * model.ffn_width * model.width);
+  model.shared_experts = 2;
+  model.fused_projections = true;
+  EXPECT_THAT(of_block(), ElementsAre("norm1", "wqkv", "wo", "norm2", "router", "shared_gate_up", "shared_down"));
+  EXPECT_EQ(model_shapes(model).parameter_count(), separate);
 }
 
 }  // namespace

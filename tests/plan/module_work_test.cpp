@@ -34,6 +34,9 @@ TEST(ModuleWork, EveryTokenVisitsItsExpertsAndNoOthers) {
   EXPECT_DOUBLE_EQ(flops(model), flops(dense) + router);
   model.experts = 64;
   EXPECT_DOUBLE_EQ(flops(model), flops(dense) + 4 * router);
+  dense.ffn_width = 7 * model.ffn_width;
+  model.shared_experts = 3;
+  EXPECT_DOUBLE_EQ(flops(model), flops(dense) + 4 * router);
 }
 
 /// Forward F, input gradients F, weight gradients F: what is frozen saves the last, and what lies below all that trains

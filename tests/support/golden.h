@@ -60,11 +60,12 @@ class GoldenFile {
   std::string data_;
 };
 
-/// decoder_tied, decoder_untied, decoder_experts and decoder_lora: three AdamW steps of PyTorch on the global batch, or
-/// eight with experts or adapters. Tensors:
+/// decoder_tied, decoder_untied, decoder_experts, decoder_shared_expert and decoder_lora: three AdamW steps of PyTorch
+/// on the global batch, or eight with experts or adapters. Tensors:
 ///   "inputs", "targets"        i32 [steps, batch, seq_len]; targets are the inputs moved on by one token
 ///   "losses"                   f32 [steps], mean over the batch, before each step's update
-///   "initial/PARAMETER", "gradient/PARAMETER" (of the first step, unless it is frozen), "final/PARAMETER" (after the last step)
+///   "initial/PARAMETER", "gradient/PARAMETER" (of the first step, unless it is frozen), "final/PARAMETER" (after the
+///   last step)
 /// where PARAMETER is the canonical name of plan/model_shapes.h ("blocks.0.wq"). The batch of 8 divides by 1, 2, 4
 /// and 8 ranks: rank r of n takes samples [r * 8/n, (r+1) * 8/n).
 class GoldenDecoder {
@@ -94,6 +95,8 @@ class GoldenDecoder {
     model.experts = m.at("experts");
     model.active_experts = m.at("active_experts");
     model.router_normalize = m.at("router_normalize");
+    if (m.at("router_score") == "sigmoid") model.router_score = config::RouterScore::sigmoid;
+    model.shared_experts = m.value("shared_experts", 0);
     model.router_aux_loss = m.at("router_aux_loss");
     return model;
   }

@@ -55,6 +55,7 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
       {"model.attention_window", ints({0, 0, 1, 5})},
       {"model.full_attention_every", ints({0, 1, 2})},
       {"model.experts", ints({0, 0, 4})},
+      {"model.shared_experts", ints({0, 0, 1, 2})},
       {"model.active_experts", ints({0, 0, 1, 4})},
       {"model.router_aux_loss", numbers({0, 0.01, 1000})},
       {"model.trainable", words({"all", "all", "blocks:0-0", "blocks:1-1", "blocks:0-2"})},

@@ -27,6 +27,7 @@ const Words& torchtitan_words() {
       {"mixedprecisionparam", "fsdp.param_dtype"},
       {"selectiveacoption", "fsdp.checkpoint_every"},
       {"enablefsdpsymmmem", "nccl.register_buffers"},
+      {"numsharedexperts", "model.shared_experts"},
       {"localbatchsize", "train.batch_per_rank"},
       {"maxnorm", "train.clip_norm"},
       {"nlayers", "model.layers"},

@@ -1,0 +1,121 @@
+#include "config/check_experts.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "config/spelling.h"
+
+namespace fsdpbench::config {
+namespace {
+
+template <class... Args>
+void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+  if (!holds) throw ConfigError(fmt::format(message, std::forward<Args>(args)...));
+}
+
+/// What does not go with fsdp.expert_unit = "module". After the mesh is settled.
+void check_nested(const RunConfig& config, std::vector<std::string>& notes) {
+  const Fsdp& fsdp = config.fsdp;
+  if (fsdp.expert_unit == ExpertUnit::module && config.mesh.expert == 1) {
+    notes.push_back("fsdp.expert_unit = \"module\" has no effect: mesh.expert is 1.");
+  }
+  const bool nested = fsdp.expert_unit == ExpertUnit::module && config.mesh.expert > 1;
+  if (fsdp.recompute_frees && !(nested && fsdp.activation_checkpointing)) {
+    notes.push_back(
+        "fsdp.recompute_frees has no effect: it needs fsdp.expert_unit = \"module\", mesh.expert above 1 and "
+        "fsdp.activation_checkpointing.");
+  }
+  if (!nested) return;
+  demand(
+      fsdp.backward_prefetch.mode != Prefetch::Mode::post,
+      "fsdp.backward_prefetch = \"post\" does not go with fsdp.expert_unit = \"module\": FSDP2, which has modules in "
+      "modules, gathers before a backward; expected \"pre\", \"none\" or a depth.");
+  using Limit = AllGatherLimit::Mode;
+  demand(fsdp.all_gather_limit.mode == Limit::fsdp2_event || fsdp.all_gather_limit.mode == Limit::unlimited,
+         "fsdp.all_gather_limit = {} does not go with fsdp.expert_unit = \"module\": while a block waits for "
+         "its experts it stays gathered; expected \"fsdp2_event\" or \"unlimited\".",
+         to_toml(encode(fsdp.all_gather_limit)));
+}
+
+}  // namespace
+
+void check_routing(const Model& model, std::vector<std::string>& notes) {
+  demand((model.experts > 0) == (model.active_experts > 0) && model.active_experts <= model.experts,
+         "model.active_experts = {} does not fit model.experts = {}; expected {}.", model.active_experts, model.experts,
+         model.experts > 0 ? fmt::format("1 to {}", model.experts) : "0, since there is nothing to choose");
+  demand(model.experts == 0 || model.router_aux_loss == 0 || model.router_score == RouterScore::softmax,
+         "model.router_aux_loss = {} does not go with model.router_score = \"sigmoid\": that loss is one of a softmax; "
+         "expected 0.",
+         model.router_aux_loss);
+  if (model.experts == 0 && model.router_aux_loss > 0) {
+    notes.push_back("model.router_aux_loss has no effect: model.experts is 0.");
+  }
+  demand(model.experts > 0 || model.shared_experts == 0,
+         "model.shared_experts = {} come beside routed experts: model.experts is 0.", model.shared_experts);
+  // As many parameters as one matrix may have without experts: sums over a model then fit 64 bits.
+  constexpr std::int64_t kMostOfExperts = std::int64_t{1} << 44;
+  demand(model.experts <= kMostOfExperts / (model.ffn_width * model.width),
+         "model.experts = {} of {} x {} weights are too many; expected at most {} of that size.", model.experts,
+         model.ffn_width, model.width, kMostOfExperts / (model.ffn_width * model.width));
+  demand(model.shared_experts <= kMostOfExperts / (model.ffn_width * model.width),
+         "model.shared_experts = {} of {} x {} weights are too many; expected at most {} of that size.",
+         model.shared_experts, model.ffn_width, model.width, kMostOfExperts / (model.ffn_width * model.width));
+}
+
+void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes) {
+  const Mesh& mesh = config.mesh;
+  const std::int64_t expert = mesh.expert;
+  check_nested(config, notes);
+  if (expert == 1) {
+    if (mesh.expert_imbalance != 1) notes.push_back("mesh.expert_imbalance has no effect: mesh.expert is 1.");
+    if (mesh.expert_overlap != ExpertOverlap::none) {
+      notes.push_back("mesh.expert_overlap has no effect: mesh.expert is 1.");
+    }
+    if (!mesh.expert_sync) notes.push_back("mesh.expert_sync = false has no effect: mesh.expert is 1.");
+    return;
+  }
+  const Model& model = config.model;
+  const Fsdp& fsdp = config.fsdp;
+  demand(model.kind == ModelKind::decoder && model.experts > 0,
+         "mesh.expert = {} splits the experts of a decoder: model.experts is 0.", expert);
+  if (mesh.expert_overlap != ExpertOverlap::none && model.shared_experts == 0) {
+    notes.push_back("mesh.expert_overlap has no effect: model.shared_experts is 0.");
+  }
+  demand(model.experts % expert == 0, "mesh.expert = {} does not divide model.experts = {}.", expert, model.experts);
+  demand(mesh.shard % expert == 0, "mesh.expert = {} does not divide the shard group of {} ranks.", expert, mesh.shard);
+  demand(mesh.expert_imbalance <= static_cast<double>(expert),
+         "mesh.expert_imbalance = {} is more than mesh.expert = {}: then one rank has all rows; expected 1 to {}.",
+         mesh.expert_imbalance, expert, expert);
+  demand(fsdp.layout == Layout::per_param,
+         "mesh.expert = {} needs fsdp.layout = \"per_param\": FSDP2 gathers experts on a mesh of their own, FSDP1 does "
+         "not.",
+         expert);
+  demand(fsdp.wrap.mode == Wrap::Mode::block, "mesh.expert = {} needs fsdp.wrap = \"block\": it is {}.", expert,
+         to_toml(encode(fsdp.wrap)));
+  const auto without = [&](bool given, const char* key, std::string_view expected) {
+    demand(!given, "mesh.expert = {} does not go with fsdp.{}; expected {}.", expert, key, expected);
+  };
+  const auto other = [](const Prefetch& p) {
+    return p.mode == Prefetch::Mode::ahead || p.mode == Prefetch::Mode::window || p.mode == Prefetch::Mode::rate;
+  };
+  without(other(fsdp.forward_prefetch), "forward_prefetch", "\"implicit\", \"none\" or a depth");
+  without(other(fsdp.backward_prefetch), "backward_prefetch", "\"pre\", \"post\", \"none\" or a depth");
+  without(fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group, "reshard_after_forward as a number",
+          "true, false or \"auto\"");
+  without(fsdp.cpu_offload != CpuOffload::none, "cpu_offload", "\"none\"");
+  without(fsdp.shard_threshold > 0, "shard_threshold", "0");
+  without(fsdp.persistence_threshold > 0, "persistence_threshold", "0");
+  without(fsdp.gather_quantization.on(), "gather_quantization", "\"none\"");
+  without(fsdp.reduce_quantization.on(), "reduce_quantization", "\"none\"");
+  without(fsdp.reduce_bucket > 0, "reduce_bucket", "0");
+  without(fsdp.reduce_by != ReduceBy::reduce_scatter, "reduce_by", "\"reduce_scatter\"");
+  without(fsdp.reduce_lag > 0, "reduce_lag", "0");
+  without(fsdp.reduce_scatter_elements > 0, "reduce_scatter_elements", "0");
+  without(fsdp.learn_execution_order, "learn_execution_order", "false");
+}
+
+}  // namespace fsdpbench::config
