@@ -156,19 +156,35 @@ TEST(SameComputation, EveryPolicyWithClippingAndATiedHead) {
   expect_one_digest(base, kPolicies);
 }
 
-TEST(SameComputation, EveryPolicyWhereRanksSplitLayers) {
-  for (const bool tokens : {false, true}) {
-    RunConfig base = testing::splittable_decoder();
-    base.mesh.ranks = 8;
-    base.mesh.tensor = 2;
-    base.mesh.sequence_parallel = tokens;
-    base.train.clip_norm = 0.05;
-    expect_one_digest(base, kPolicies);
-    base.model.tied_head = true;
-    base.fsdp.param_dtype = DType::bf16;
-    base.train.accumulate = 2;
-    expect_one_digest(base, kPolicies);
-  }
+RunConfig ranks_split_layers(bool tokens) {
+  RunConfig config = testing::splittable_decoder();
+  config.mesh.ranks = 8;
+  config.mesh.tensor = 2;
+  config.mesh.sequence_parallel = tokens;
+  config.train.clip_norm = 0.05;
+  return config;
+}
+
+RunConfig with_a_tied_head_in_bf16(RunConfig config) {
+  config.model.tied_head = true;
+  config.fsdp.param_dtype = DType::bf16;
+  config.train.accumulate = 2;
+  return config;
+}
+
+// A test each: eight ranks and all policies take minutes under a sanitizer on a busy machine.
+TEST(SameComputation, EveryPolicyWhereRanksSplitLayers) { expect_one_digest(ranks_split_layers(false), kPolicies); }
+
+TEST(SameComputation, EveryPolicyWhereRanksSplitLayersAndTokens) {
+  expect_one_digest(ranks_split_layers(true), kPolicies);
+}
+
+TEST(SameComputation, EveryPolicyWhereRanksSplitLayersWithATiedHeadInBf16) {
+  expect_one_digest(with_a_tied_head_in_bf16(ranks_split_layers(false)), kPolicies);
+}
+
+TEST(SameComputation, EveryPolicyWhereRanksSplitLayersAndTokensWithATiedHeadInBf16) {
+  expect_one_digest(with_a_tied_head_in_bf16(ranks_split_layers(true)), kPolicies);
 }
 
 TEST(SameComputation, EveryAccumulationWithinItsMode) {

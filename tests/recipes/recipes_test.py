@@ -157,16 +157,34 @@ esac""")
         self.assertEqual(self.said("scontrol"), "")
         self.program_ends(FAIL, 0)
         self.run_script("slurm/epilog.sh")
-        self.assertIn("Reason=fsdpbench: FAIL: 8 ranks", self.said("scontrol"))
-        self.program_ends(RANK_LOST, 0)
-        self.run_script("slurm/epilog.sh")
         self.assertIn("Reason=fsdpbench: rank 3 of node7 reaches half", self.said("scontrol"))
+        for code, why in ((RANK_LOST, "rank 3 of node7 reaches half"), (124, "the acceptance hung for 275 s"),
+                          (139, "the acceptance crashed (exit code 139)")):
+            self.program_ends(code, 0)
+            self.run_script("slurm/epilog.sh")
+            self.assertIn(f"Reason=fsdpbench: {why}", self.said("scontrol").splitlines()[-1])
+
+    def test_what_an_earlier_acceptance_wrote_is_no_answer_of_one_that_cannot_start(self) -> None:
+        (self.folder / "results/baselines").mkdir(parents=True)
+        for script in ("prolog", "epilog"):
+            self.program_ends(FAIL, SLOWER)
+            self.run_script(f"slurm/{script}.sh", code=1 if script == "prolog" else 0)
+            (self.folder / "scontrol.log").unlink()
+            (self.folder / "textfiles/fsdpbench.prom").unlink(missing_ok=True)
+            self.stand_in("fsdpbench", f'echo "$1" >>{self.folder}/asked.log; exit 2')
+            self.run_script(f"slurm/{script}.sh")
+            self.assertEqual(self.said("scontrol"), "", script)
+            self.assertEqual(self.said("asked"), "accept\n", "nothing was measured that a gate could judge")
+            (self.folder / "asked.log").unlink()
+            self.assertEqual(list((self.folder / "textfiles").iterdir()), [])
+            self.assertIn("not judged", self.said("logger"))
 
     def test_sbatch_ends_with_the_gate_or_the_acceptance(self) -> None:
-        self.stand_in("srun", f'[ ${{#FSDPBENCH_SECRET}} -ge 32 ] || exit 99; shift; exec "$@"')
+        self.stand_in("srun", f'[ ${{#FSDPBENCH_SECRET}} -ge 32 ] || exit 99; while [ "${{1#--}}" != "$1" ]; do shift; done; exec "$@"')
         (self.folder / "kept").mkdir()
         given = {"SLURM_JOB_ID": "17", "FSDPBENCH_BASELINES": str(self.folder / "kept"), "HOME": str(self.folder)}
-        for accept, gate, code in ((0, 0, 0), (0, SLOWER, SLOWER), (FAIL, 0, FAIL), (INCONCLUSIVE, SLOWER, INCONCLUSIVE)):
+        for accept, gate, code in ((0, 0, 0), (0, SLOWER, SLOWER), (FAIL, 0, FAIL), (INCONCLUSIVE, SLOWER, INCONCLUSIVE),
+                                   (137, 0, RANK_LOST)):
             self.program_ends(accept, gate)
             self.run_script("slurm/accept.sbatch", "a.toml", code=code, **given)
         self.assertIn(f"accept a.toml --full --budget 30m --limit 40m --out {self.folder}/results/17", self.said("fsdpbench"))
@@ -252,7 +270,8 @@ exec {program.PROGRAM} "$@"
         (self.folder / "account/token").write_text("a-token")
         given = {"KUBERNETES_API": f"http://127.0.0.1:{server.server_port}", "NODE_NAME": "node-a",
                  "FSDPBENCH_OUT": str(self.folder / "out"), "SERVICE_ACCOUNT": str(self.folder / "account")}
-        for code, verdict in ((0, "pass"), (FAIL, "fail"), (WRONG_DATA, "fail"), (INCONCLUSIVE, "inconclusive"), (RANK_LOST, "fail"), (4, "error")):
+        for code, verdict in ((0, "pass"), (FAIL, "fail"), (WRONG_DATA, "fail"), (INCONCLUSIVE, "inconclusive"), (RANK_LOST, "fail"), (124, "fail"), (137, "fail"),
+                              (139, "fail"), (4, "error"), (127, "error")):
             self.program_ends(code)
             self.run_script("kubernetes/label-node.sh", "hgx-h100", code=code, **given)
             path, kind, authorization, body = seen[-1]
@@ -263,13 +282,25 @@ exec {program.PROGRAM} "$@"
             for value in labels.values():
                 self.assertRegex(value, r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")  # what a label may be
 
+    def test_a_node_whose_acceptance_hangs_does_not_keep_its_label(self) -> None:
+        self.stand_in("fsdpbench", "sleep 3600")
+        self.stand_in("curl", f'echo "$@" >>{self.folder}/curl.log')
+        self.run_script("kubernetes/label-node.sh", "hgx-h100", code=124, NODE_NAME="a", FSDPBENCH_HANG_S="1",
+                        FSDPBENCH_OUT=str(self.folder / "out"))
+        self.assertIn('"fsdpbench.io/verdict":"fail"', self.said("curl"))
+        job = next(document for document in yaml.safe_load_all((recipes() / "kubernetes/node-acceptance.yaml").read_text())
+                   if document["kind"] == "Job")
+        hangs_after_s = int(re.search(r"FSDPBENCH_HANG_S:=(\d+)", (recipes() / "kubernetes/label-node.sh").read_text()).group(1))
+        self.assertGreater(job["spec"]["activeDeadlineSeconds"], hangs_after_s + 60)  # which ends the script, too
+
     def test_a_node_that_cannot_be_labelled_is_no_success(self) -> None:
         self.program_ends(0)
         self.run_script("kubernetes/label-node.sh", "hgx-h100", code=4, KUBERNETES_API="http://127.0.0.1:1", NODE_NAME="a",
                         FSDPBENCH_OUT=str(self.folder / "out"))
 
 
-# Stands for the program on a host that something is wrong with: FAULT is nothing, "slow", "missing", "hang" or "killed".
+# Stands for the program on a host that something is wrong with: FAULT is nothing, "slow", "missing", "hang", "killed" or
+# "frozen": accept itself does nothing any more.
 FAULTY = """#!/usr/bin/python3
 import os, signal, subprocess, sys, time
 fault = os.environ.get("FAULT") or FAULTS.get(os.environ.get("SLURMD_NODENAME", ""), DEFAULT)
@@ -283,15 +314,52 @@ signal.signal(signal.SIGTERM, lambda *_: started.terminate())
 def threads(pid):
     with open(f"/proc/{pid}/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
-while fault in ("hang", "killed") and started.poll() is None:
+while fault in ("hang", "killed", "frozen") and started.poll() is None:
     with open(f"/proc/{started.pid}/task/{started.pid}/children") as file:
         ranks = sorted(map(int, file.read().split()))
     if len(ranks) == 6 and threads(ranks[2]) >= 4:  # it has joined the others
-        os.kill(ranks[2], signal.SIGSTOP if fault == "hang" else signal.SIGKILL)
+        if fault == "frozen":
+            os.kill(started.pid, signal.SIGSTOP)
+        else:
+            os.kill(ranks[2], signal.SIGSTOP if fault == "hang" else signal.SIGKILL)
         break
     time.sleep(0.02)
 code = started.wait()
 sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+# As Slurm's, for six tasks on two nodes, both of which are this host: after the first task that ends the others have a
+# while, and the largest code is that of all. FAULT: what becomes of task 4.
+SRUN = """#!/usr/bin/python3
+import os, signal, subprocess, sys, time
+words = sys.argv[1:]
+while words[0].startswith("--"):
+    words.pop(0)
+fault = os.environ["FAULT"]
+tasks = 5 if fault == "missing" else 6
+def start(task):
+    return subprocess.Popen(words, env=os.environ | {
+        "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": str(tasks), "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_STEP_TASKS_PER_NODE": str(tasks), "SLURM_NODEID": "0", "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task),
+        "SLURMD_NODENAME": f"node{task // 3 + 1}"})
+started = [start(task) for task in range(tasks)]
+def threads(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith("Threads:")), 0)
+while fault in ("hang", "killed") and started[4].poll() is None:
+    if threads(started[4].pid) >= 4:  # it has joined the others
+        os.kill(started[4].pid, signal.SIGSTOP if fault == "hang" else signal.SIGKILL)
+        break
+    time.sleep(0.02)
+while all(one.poll() is None for one in started):
+    time.sleep(0.02)
+until = time.monotonic() + 30
+while any(one.poll() is None for one in started) and time.monotonic() < until:
+    time.sleep(0.02)
+for one in started:
+    one.kill()
+sys.exit(max(code if code >= 0 else 128 - code for code in (one.wait() for one in started)))
 """
 
 
@@ -309,7 +377,7 @@ class AgainstTheProgram(Program):
                             "FSDPBENCH_PROFILE": self.acceptance, "FSDPBENCH_RESULTS": str(self.folder / "results"),
                             "FSDPBENCH_LIMIT_S": "150", "FSDPBENCH_BUDGET": "2m",
                             "FSDPBENCH_TEXTFILES": str(self.folder), "SLURMD_NODENAME": "node7"}
-        self.stand_in("scontrol", f"""if [ "$1" = show ]; then printf 'node%s\\n' 1 2 3 4; else echo "$@" >>{self.folder}/scontrol.log; fi""")
+        self.stand_in("scontrol", f"""if [ "$1" = show ]; then printf 'node%s\\n' 1 2 3 4 5 6; else echo "$@" >>{self.folder}/scontrol.log; fi""")
         self.stand_in("logger", f'echo "$@" >>{self.folder}/logger.log')
 
     def stand_in(self, name: str, body: str) -> None:
@@ -381,6 +449,43 @@ class AgainstTheProgram(Program):
     def test_prolog_drains_a_host_on_which_a_rank_dies(self) -> None:
         self.assertIn("rank 2 on node7 was ended by signal 9 (Killed)", self.drained("killed"))
 
+    def test_prolog_drains_a_host_on_which_accept_itself_hangs(self) -> None:
+        self.host("frozen")
+        done = self.run_script("slurm/prolog.sh", FSDPBENCH_LIMIT_S="10", FSDPBENCH_GRACE_S="5")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("NodeName=node7 State=DRAIN Reason=fsdpbench: the acceptance hung for 15 s", self.said("scontrol"))
+        self.no_rank_is_left()
+
+    def no_rank_is_left(self) -> None:
+        """A process that was killed may take a moment to be gone."""
+        until = time.monotonic() + PATIENCE_S
+        while str(self.folder) in (left := subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout):
+            self.assertLess(time.monotonic(), until, left)
+            time.sleep(0.1)
+
+    def test_epilog_drains_what_the_program_finds(self) -> None:
+        baselines = self.folder / "results/baselines"
+        for count in range(5):
+            self.until_judged(lambda: subprocess.run(
+                [program.PROGRAM, "accept", self.acceptance, "--out", "kept", "--overwrite"], cwd=self.folder,
+                capture_output=True, timeout=PATIENCE_S).returncode == 0 or None)
+            self.call("baseline", "add", "kept", "--in", str(baselines))
+        for fault, why in (("", ""), ("slow", r"rank 3 \(.*\) reaches"), ("missing", "5 ranks came, and 6 are expected"),
+                           ("hang", "rank 2 on node7 still ran"), ("killed", "rank 2 on node7 was ended by signal 9"),
+                           ("frozen", "the acceptance hung for 15 s")):
+            self.host(fault)
+            given = {"FSDPBENCH_LIMIT_S": "10", "FSDPBENCH_GRACE_S": "5"} if fault == "frozen" else {}
+
+            def attempt() -> str | None:
+                self.assertEqual(self.run_script("slurm/epilog.sh", **given).returncode, 0)
+                told, logged = self.said("scontrol"), self.said("logger")
+                return None if fault != "" and "accept 11" in logged else told
+            told = self.until_judged(attempt)
+            if fault == "":
+                self.assertEqual(told, "")
+            else:
+                self.assertRegex(told, "^update NodeName=node7 State=DRAIN Reason=fsdpbench: .*" + why)
+
     def test_prolog_ends_ranks_at_the_limit(self) -> None:
         self.host()
         done = self.run_script("slurm/prolog.sh", FSDPBENCH_LIMIT_S="1")
@@ -390,7 +495,7 @@ class AgainstTheProgram(Program):
     def test_a_node_is_labelled_by_what_the_program_found(self) -> None:
         self.stand_in("curl", f"""for word in "$@"; do case $word in *verdict*) echo "$word" >>{self.folder}/curl.log ;; esac; done""")
         given = {"FSDPBENCH_OUT": str(self.folder / "out"), "NODE_NAME": "node-a"}
-        for fault, verdict, codes in (("", "pass", (0,)), ("slow", "fail", (FAIL,)), ("hang", "fail", (RANK_LOST,)),
+        for fault, verdict, codes in (("", "pass", (0,)), ("slow", "fail", (FAIL,)), ("hang", "fail", (RANK_LOST,)), ("killed", "fail", (RANK_LOST,)),
                                       ("missing", "fail", (FAIL,))):
             self.host(fault)
 
@@ -405,14 +510,15 @@ class AgainstTheProgram(Program):
             self.assertIn(f'"fsdpbench.io/verdict":"{verdict}"', self.until_judged(attempt), fault)
 
     def test_preflight_writes_lists_of_nodes_that_slurm_takes(self) -> None:
-        # Four nodes: a healthy one, one with a slow rank, one that lacks a device, and one that never answers.
-        self.host(node2="slow", node3="missing")
+        # Six nodes: a healthy one, one with a slow rank, one that lacks a device, one that never answers, one with a rank
+        # that hangs, and one with a rank that dies.
+        self.host(node2="slow", node3="missing", node5="hang", node6="killed")
         self.stand_in("srun", """while [ "${1#--}" != "$1" ]; do shift; done
-for node in node1 node2 node3; do SLURMD_NODENAME=$node SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=4 "$@" || exit 1; done""")
+for node in node1 node2 node3 node5 node6; do SLURMD_NODENAME=$node SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=4 "$@" || exit 1; done""")
 
         def attempt() -> str | None:
             shutil.rmtree(self.folder / "results", ignore_errors=True)
-            done = self.run_script("slurm/preflight.sbatch", self.acceptance, SLURM_JOB_ID="17", SLURM_JOB_NODELIST="node[1-4]")
+            done = self.run_script("slurm/preflight.sbatch", self.acceptance, SLURM_JOB_ID="17", SLURM_JOB_NODELIST="node[1-6]")
             self.assertEqual(done.returncode, FAIL, done.stdout + done.stderr)
             if "exit code 11" in done.stdout:
                 self.assertNotIn("node1", self.listed("fail"))
@@ -420,9 +526,11 @@ for node in node1 node2 node3; do SLURMD_NODENAME=$node SLURM_PROCID=0 SLURM_STE
             return done.stdout
         told = self.until_judged(attempt)
         self.assertEqual(self.listed("pass"), ["node1"], told)
-        self.assertEqual(self.listed("fail"), ["node2", "node3", "node4"], told)
+        self.assertEqual(self.listed("fail"), ["node2", "node3", "node4", "node5", "node6"], told)
         self.assertEqual(self.listed("unjudged"), [], told)
         self.assertRegex(told, r"node2: fail \(exit code 10\): rank 3 ")
+        self.assertRegex(told, r"node5: fail \(exit code 5\): rank 2 on node5 still ran")
+        self.assertRegex(told, r"node6: fail \(exit code 5\): rank 2 on node6 was ended by signal 9")
 
     def listed(self, what: str) -> list[str]:
         return (self.folder / f"results/17/{what}_nodes.txt").read_text().split()
@@ -433,29 +541,23 @@ for node in node1 node2 node3; do SLURMD_NODENAME=$node SLURM_PROCID=0 SLURM_STE
         text = Path(self.acceptance).read_text().replace("ranks = 6", "nodes = 2\nranks_per_node = 3")
         profile = self.write("nodes.toml", text)
         self.stand_in("fsdpbench", f'''case $1 in accept) shift; exec {program.PROGRAM} accept "$@" $FAULTS ;; *) exec {program.PROGRAM} "$@" ;; esac''')
-        self.stand_in("srun", """shift
-export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NODELIST=localhost SLURM_STEP_TASKS_PER_NODE=6 SLURM_NODEID=0
-pids=; rank=0
-while [ $rank -lt 6 ]; do
-  SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURMD_NODENAME=node$((rank / 3 + 1)) "$@" &
-  pids="$pids $!"; rank=$((rank + 1))
-done
-code=0
-for pid in $pids; do wait $pid || code=$?; done
-exit $code""")
-        for faults, code in (("", 0), ("--set inject.slow_rank=4 --set inject.slow_rank_factor=2", FAIL)):
+        self.stand_in("srun", SRUN)
+        slow = "--set inject.slow_rank=4 --set inject.slow_rank_factor=2"
+        for fault, code, failed, why in (("", 0, [], ""), ("slow", FAIL, ["node2"], "node2"), ("hang", RANK_LOST, ["node2"], "node2"),
+                                         ("killed", RANK_LOST, ["node2"], "node2"), ("missing", FAIL, ["node2"], "node2")):
             def attempt() -> str | None:
                 shutil.rmtree(self.folder / "results", ignore_errors=True)
-                done = self.run_script("slurm/accept.sbatch", profile, SLURM_JOB_ID="17", FAULTS=faults,
-                                       FSDPBENCH_PORT=str(program.free_port()), FSDPBENCH_FULL="", FSDPBENCH_BUDGET="2m")
+                done = self.run_script("slurm/accept.sbatch", profile, SLURM_JOB_ID="17", FAULTS=slow if fault == "slow" else "",
+                                       FAULT=fault, FSDPBENCH_PORT=str(program.free_port()), FSDPBENCH_FULL="",
+                                       FSDPBENCH_BUDGET="2m", FSDPBENCH_LIMIT="20s" if fault == "hang" else "3m")
                 if done.returncode == INCONCLUSIVE:
                     return None
-                self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+                self.assertEqual(done.returncode, code, fault + done.stdout + done.stderr)
                 return done.stdout
             told = self.until_judged(attempt)
-            self.assertEqual((self.listed("pass"), self.listed("fail")),
-                             ([], ["node2"]) if faults else (["node1", "node2"], []), told)
-        self.assertIn("to be left out: --exclude=node2", told)
+            self.assertEqual((self.listed("pass"), self.listed("fail")), ([] if failed else ["node1", "node2"], failed), fault + told)
+            self.assertEqual("to be left out: --exclude=node2" in told, bool(failed), told)
+            self.no_rank_is_left()
 
 
 class Commands(Program):

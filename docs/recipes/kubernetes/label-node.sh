@@ -6,16 +6,19 @@ set -u
 
 : "${FSDPBENCH:=/opt/fsdpbench/bin/fsdpbench}"
 : "${FSDPBENCH_OUT:=/results/accept}"
+: "${FSDPBENCH_HANG_S:=720}" # after that accept itself is taken for hanging; less than the Job's activeDeadlineSeconds
 : "${KUBERNETES_API:=https://${KUBERNETES_SERVICE_HOST:-kubernetes.default.svc}:${KUBERNETES_SERVICE_PORT:-443}}"
 : "${SERVICE_ACCOUNT:=/var/run/secrets/kubernetes.io/serviceaccount}"
 : "${NODE_NAME:?the name of the node, from spec.nodeName}"
 
 # A rank per GPU, which this starts; ranks that hang are ended at --limit (default: 1.5 budgets and 2 minutes).
-"$FSDPBENCH" accept "$@" --out "$FSDPBENCH_OUT" --overwrite
+# A node that hangs must not keep the label of a day when it passed: accept that itself hangs is ended.
+timeout --kill-after=10 "$FSDPBENCH_HANG_S" "$FSDPBENCH" accept "$@" --out "$FSDPBENCH_OUT" --overwrite
 code=$?
 case $code in
   0) verdict=pass ;;
-  5 | 9 | 10) verdict=fail ;; # 5: a rank was lost or hung
+  # 5: a rank was lost or hung. 124, 137: accept itself hung. 134, 135, 136, 139: it crashed.
+  5 | 9 | 10 | 124 | 134 | 135 | 136 | 137 | 139) verdict=fail ;;
   11) verdict=inconclusive ;;
   *) verdict=error ;;
 esac

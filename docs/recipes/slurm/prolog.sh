@@ -22,6 +22,8 @@ node=${SLURMD_NODENAME:-$(hostname -s)}
 out=$FSDPBENCH_RESULTS/prolog
 
 mkdir -p "$out" || exit 0
+# If accept cannot even start, what an earlier one wrote must not be taken for its answer.
+rm -f "$out/summary.md" "$out/metrics.prom" "$out/result.json" "$out/pass_nodes.txt" "$out/fail_nodes.txt"
 # The job's environment must not change the check: nothing of it is passed on. accept ends its ranks at --limit and says
 # which one hangs; timeout is for the case that accept itself hangs.
 env -i PATH="$PATH" HOME=/root SLURMD_NODENAME="$node" timeout --kill-after=10 $((FSDPBENCH_LIMIT_S + FSDPBENCH_GRACE_S)) \
@@ -37,7 +39,7 @@ fi
 
 case $code in
   0) exit 0 ;;
-  # 5: a rank was lost or hung. 9: wrong data. 10: fail. 124, 137: accept itself hung. Above 128: it crashed.
+  # 5: a rank was lost or hung. 9: wrong data. 10: fail. 124, 137: accept itself hung. 134, 135, 136, 139: it crashed.
   5 | 9 | 10 | 124 | 134 | 135 | 136 | 137 | 139)
     # The first line of a list in the summary is the part to blame; without one, its headline. A run that was ended has
     # written none.
