@@ -167,6 +167,7 @@ std::vector<Field> make_fields() {
   mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism), trained on the cpu backend, else simulated; each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
   mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1, simulated: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
+  mesh("expert_rows", &Mesh::expert_rows, one_of<ExpertRows>(), "mesh.expert above 1: rows that are sent for a token: one to each expert that it visits (an all-to-all); one to each rank that has any of them, where one kernel puts them in order (DeepEP), by routers that choose experts independently; the same where all experts of a token are on one rank (balanced stand-ins for routers); simulated only unless each_expert");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");
@@ -211,6 +212,7 @@ std::vector<Field> make_fields() {
   fsdp("checkpoint_keeps", &Fsdp::checkpoint_keeps, one_of<CheckpointKeeps>(), "activation_checkpointing: outputs that are not computed again (selective checkpointing by operator): attention's; those and of every second matrix product, from the first (torchtitan's op); those and of all products; products of experts and of their router are always recomputed; simulated only unless nothing");
   fsdp("checkpoint_reentrant", &Fsdp::checkpoint_reentrant, boolean(), "activation_checkpointing: a recomputation runs the hooks of forward again, which gather what fsdp.forward_prefetch = N names although it has been used (FSDP2 in torch.utils.checkpoint with use_reentrant=True, around the wrapped block)");
   fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
+  fsdp("fp8_recipe", &Fsdp::fp8_recipe, one_of<Fp8Recipe>(), "fp8_products: what a scale is of: the tensor, known from steps before; the tensor, after a pass for its largest number (torchao's tensorwise); each row (rowwise); 32 neighbours (MXFP8)");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
   fsdp("max_live_parameters", &Fsdp::max_live_parameters, integer(0, kMostElements), "with \"rate\" prefetching: none is begun while so many elements are gathered; 0: no limit");
   fsdp("max_reuse_distance", &Fsdp::max_reuse_distance, integer(0, kMostElements), "a unit is kept if it is used again before units of this many elements are used");
@@ -273,6 +275,7 @@ std::vector<Field> make_fields() {
   simulate("eager_loss", &Simulate::eager_loss, boolean(), "the loss is PyTorch's F.cross_entropy on fp32 logits without torch.compile, also if simulate.compiled: its kernels, and the memory of its copies of the logits");
   simulate("fused_optimizer", &Simulate::fused_optimizer, boolean(), "one kernel per update; false: one per operation, with 2.5 times the bytes");
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
+  simulate("expandable_segments", &Simulate::expandable_segments, boolean(), "memory under PyTorch's allocator is as with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
   simulate("efficiency", &Simulate::efficiency, efficiency(), "efficiency of matrix products and attention beyond the model of shapes and kernels: a number, what published trainings of a framework reach on this GPU, or auto: of any framework; 0.8 is the median of all (docs/published.md)");
   simulate("host_issue_us", &Simulate::host_issue_us, number(0, kMost_us), "time of the host to issue an op");
   simulate("launch_us", &Simulate::launch_us, number(0, kMost_us), "time from the issue of an op until an idle lane begins it");

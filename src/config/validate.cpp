@@ -141,6 +141,7 @@ void check_expert(const RunConfig& config, Notes& notes) {
   if (expert == 1) {
     if (mesh.expert_imbalance != 1) notes.push_back("mesh.expert_imbalance has no effect: mesh.expert is 1.");
     if (!mesh.expert_sync) notes.push_back("mesh.expert_sync = false has no effect: mesh.expert is 1.");
+    if (mesh.expert_rows != Mesh().expert_rows) notes.push_back("mesh.expert_rows has no effect: mesh.expert is 1.");
     return;
   }
   const Model& model = config.model;
