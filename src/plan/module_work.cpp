@@ -67,8 +67,9 @@ class DecoderWork {
     double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
     double routing_back = 2 * routing;
     if (split_.ranks > 1 && split_.rows != config::ExpertRows::each_expert) {
-      // One kernel copies what came once for a rank to each of its experts, one sums it on the way back; the weights are
-      // part of the activation. Their backwards are each other (Megatron's fused permutation, which Automodel uses).
+      // One kernel copies what came once for a rank to each of its experts, one sums it on the way back; the weights
+      // are part of the activation. Their backwards are each other (Megatron's fused permutation, which Automodel
+      // uses).
       const double arrived = split_.ranks_of_token(m_);
       routing = 2 * (static_cast<double>(active) + arrived) * split_.imbalance * width();
       routing_back = routing;

@@ -35,8 +35,8 @@ constexpr std::array<std::string_view, 11> kOtherRun{"model.",
                                                      "mesh.expert_rows",
                                                      "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
-constexpr std::array<std::string_view, 6> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
-                                                        "fsdp.fp8_recipe",
+constexpr std::array<std::string_view, 6> kOtherKernels{"fsdp.param_dtype",     "fsdp.fp32_gradients",
+                                                        "fsdp.fp8_products",    "fsdp.fp8_recipe",
                                                         "fsdp.recompute_share", "fsdp.checkpoint_keeps"};
 constexpr std::array<std::string_view, 15> kNoEffect{"train.steps",
                                                      "train.warmup",
