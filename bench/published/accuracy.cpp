@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -73,18 +75,41 @@ config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& tr
   return accuracy;
 }
 
-void print_both_medians(const Trainings& training) {
-  std::vector<double> all, others;
+namespace {
+
+/// Of how large errors are: the least that 95 of 100 do not exceed.
+double most_of_95(std::vector<double> errors) {
+  for (double& error : errors) error = std::abs(error);
+  std::ranges::sort(errors);
+  return errors[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size()))) - 1];
+}
+
+void print_errors(const char* name, const std::vector<double>& errors) {
+  if (errors.empty()) return;
+  fmt::print("{:<72} {:>4} {:>8.1f} % {:>6.1f} %\n", name, errors.size(), 100 * median_error(errors),
+             100 * most_of_95(errors));
+}
+
+}  // namespace
+
+void print_summary(const Predictions& collectives, const Trainings& training) {
+  std::vector<double> large, small, all, others, alone;
+  for (const Prediction& row : collectives) {
+    if (row.calibrates.empty() && !row.symmetric && row.not_predicted.empty()) {
+      (row.in_domain ? large : small).push_back(row.error());
+    }
+  }
   for (const Prediction& row : training.rows) {
     if (!row.not_predicted.empty() || row.experts) continue;
     all.push_back(row.by_all / row.published - 1);
-    others.push_back(row.error());
+    (row.by_framework ? others : alone).push_back(row.error());
   }
-  if (all.empty()) return;
-  fmt::print(
-      "\nMedian error of {} trainings: {:.1f} % by the efficiency that simulations take, {:.1f} % by other sources "
-      "alone\n",
-      all.size(), 100 * median_error(all), 100 * median_error(others));
+  fmt::print("\n{:<72} {:>4} {:>10} {:>8}\n", "Errors, whatever their sign", "rows", "median", "p95");
+  print_errors("collectives from 32 MiB", large);
+  print_errors("smaller collectives", small);
+  print_errors("trainings by the efficiency that simulations take", all);
+  print_errors("trainings whose group has another source, by it", others);
+  print_errors("trainings whose group has none, by their GPU or the typical efficiency", alone);
 }
 
 void print_coverage(const config::Accuracy& accuracy) {

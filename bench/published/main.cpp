@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     const bench::Trainings training = bench::predict_training(given.training);
     bench::print(training.rows, "\nTraining: tokens a second and GPU", "tokens/s");
     if (!given.training_csv.empty()) bench::write_csv(training.rows, given.training_csv);
-    bench::print_both_medians(training);
+    bench::print_summary(collectives, training);
     const config::Accuracy accuracy = bench::accuracy_of(collectives, training);
     bench::print_coverage(accuracy);
     if (!given.accuracy.empty()) fmt::output_file(given.accuracy).print("{}", config::to_toml(accuracy));

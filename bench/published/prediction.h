@@ -63,8 +63,9 @@ Trainings predict_training(const std::string& path);
 /// How far published times lie from predicted ones.
 config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& training);
 
-/// The median error of all trainings that are predicted, by what simulations take and by other sources alone.
-void print_both_medians(const Trainings& training);
+/// Medians and 95th percentiles of errors: of collectives by size, of trainings by what simulations take and by other
+/// sources alone.
+void print_summary(const Predictions& collectives, const Trainings& training);
 /// For each kind of error: how many rows lie in the 95 % interval that the rows of all other sources give.
 void print_coverage(const config::Accuracy& accuracy);
 

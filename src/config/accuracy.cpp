@@ -85,7 +85,9 @@ double median_efficiency(const std::vector<double>& efficiencies) {
   return std::sqrt(lower_median(efficiencies) * upper_median(efficiencies));
 }
 
-EfficiencyUsed efficiency_used(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy) {
+namespace {
+
+EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy) {
   const Efficiency& asked = config.simulate.efficiency;
   const std::string numbers = config.fsdp.fp8_products ? "fp8" : std::string(to_string(config.fsdp.param_dtype));
   std::vector<const KnownEfficiency*> here;
@@ -117,6 +119,17 @@ EfficiencyUsed efficiency_used(const RunConfig& config, const Cluster& cluster, 
   throw ConfigError(
       fmt::format("simulate.efficiency = \"{}\": no training of it with {} on {} is published; expected {}.", asked.of,
                   numbers, cluster.gpu.name, fmt::join(valid, ", ")));
+}
+
+}  // namespace
+
+EfficiencyUsed efficiency_used(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy) {
+  EfficiencyUsed used = of_dense_models(config, cluster, accuracy);
+  if (config.model.experts > 0 && used.kind != ErrorKind::typical) {
+    used.kind = ErrorKind::typical;
+    used.from += ", of models without experts, so with the errors of the typical one";
+  }
+  return used;
 }
 
 std::string to_toml(const Accuracy& a) {

@@ -61,8 +61,8 @@ struct EfficiencyUsed {
 
 /// What `simulate.efficiency` means on this cluster. "auto": the median of all frameworks on its GPU with these
 /// numbers, else the typical one. A number that a framework is known to reach there has that framework's errors; any
-/// other number those of the typical one, as nothing says that it is right. Throws ConfigError for a framework that is
-/// not known there.
+/// other number those of the typical one, as nothing says that it is right. No group has models with experts, so these
+/// have the typical one's errors, too. Throws ConfigError for a framework that is not known there.
 EfficiencyUsed efficiency_used(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy);
 
 /// The file's text, TOML.

@@ -76,6 +76,7 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
       notes.push_back("mesh.expert_overlap has no effect: mesh.expert is 1.");
     }
     if (!mesh.expert_sync) notes.push_back("mesh.expert_sync = false has no effect: mesh.expert is 1.");
+    if (mesh.expert_rows != Mesh().expert_rows) notes.push_back("mesh.expert_rows has no effect: mesh.expert is 1.");
     return;
   }
   const Model& model = config.model;

@@ -169,6 +169,7 @@ std::vector<Field> make_fields() {
   mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1, simulated: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
   mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");
+  mesh("expert_rows", &Mesh::expert_rows, one_of<ExpertRows>(), "mesh.expert above 1: rows that are sent for a token: one to each expert that it visits (an all-to-all); one to each rank that has any of them, where one kernel puts them in order (DeepEP), by routers that choose experts independently; the same where all experts of a token are on one rank (balanced stand-ins for routers); simulated only unless each_expert");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");
@@ -215,6 +216,7 @@ std::vector<Field> make_fields() {
   fsdp("expert_unit", &Fsdp::expert_unit, one_of<ExpertUnit>(), "mesh.expert above 1: the experts of a block are a second parameter group of the block's module (torchtitan), or a module of their own inside it, gathered and freed at hooks of its own (VeOmni)");
   fsdp("recompute_frees", &Fsdp::recompute_frees, boolean(), "expert_unit = module with activation_checkpointing: experts are freed and noted as used once more when their recomputation is over, as in PyTorch before pytorch#164009; their backward gathers them again");
   fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
+  fsdp("fp8_recipe", &Fsdp::fp8_recipe, one_of<Fp8Recipe>(), "fp8_products: what a scale is of: the tensor, known from steps before; the tensor, after a pass for its largest number (torchao's tensorwise); each row (rowwise); 32 neighbours (MXFP8)");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
   fsdp("max_live_parameters", &Fsdp::max_live_parameters, integer(0, kMostElements), "with \"rate\" prefetching: none is begun while so many elements are gathered; 0: no limit");
   fsdp("max_reuse_distance", &Fsdp::max_reuse_distance, integer(0, kMostElements), "a unit is kept if it is used again before units of this many elements are used");
@@ -278,6 +280,7 @@ std::vector<Field> make_fields() {
   simulate("eager_loss", &Simulate::eager_loss, boolean(), "the loss is PyTorch's F.cross_entropy on fp32 logits without torch.compile, also if simulate.compiled: its kernels, and the memory of its copies of the logits");
   simulate("fused_optimizer", &Simulate::fused_optimizer, boolean(), "one kernel per update; false: one per operation, with 2.5 times the bytes");
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
+  simulate("expandable_segments", &Simulate::expandable_segments, boolean(), "memory under PyTorch's allocator is as with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
   simulate("efficiency", &Simulate::efficiency, efficiency(), "efficiency of matrix products and attention beyond the model of shapes and kernels: a number, what published trainings of a framework reach on this GPU, or auto: of any framework; 0.8 is the median of all (docs/published.md)");
   simulate("host_issue_us", &Simulate::host_issue_us, number(0, kMost_us), "time of the host to issue an op");
   simulate("launch_us", &Simulate::launch_us, number(0, kMost_us), "time from the issue of an op until an idle lane begins it");

@@ -56,6 +56,14 @@ std::vector<std::string> settings_of(const CsvRow& row) {
                                     {"train.accumulate", "accumulate"}}) {
     if (!row.text(column).empty()) settings.push_back(fmt::format("{}={}", key, row.text(column)));
   }
+  // Its run_train.sh sets PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+  if (row.text("family") == "torchtitan") settings.emplace_back("simulate.expandable_segments=true");
+  // Tables of others may be older than these columns.
+  for (const auto& [key, column] : {std::pair{"mesh.expert_rows", "expert_rows"}, {"fsdp.fp8_recipe", "fp8_recipe"}}) {
+    const auto given = row.fields.find(column);
+    if (given != row.fields.end() && !given->second.empty())
+      settings.push_back(fmt::format("{}={}", key, given->second));
+  }
   if (row.text("numbers") == "fp8") settings.emplace_back("fsdp.fp8_products=true");
   add_checkpointing(row, settings);
   return settings;

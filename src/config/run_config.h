@@ -58,6 +58,21 @@ enum class CheckpointKeeps : std::uint8_t {
   products,              ///< attention's and all products' outputs (PyTorch's list of compute-intensive operators)
 };
 
+/// Rows that ranks which split experts send for a token.
+enum class ExpertRows : std::uint8_t {
+  each_expert,  ///< one to each expert that it visits: an all-to-all, as torchtitan's
+  each_rank,    ///< one to each rank that has any of them, put in order there by one kernel (DeepEP)
+  one_rank,     ///< the same, and all experts of a token are of one rank
+};
+
+/// How operands of products come to fp8: what their scales are of.
+enum class Fp8Recipe : std::uint8_t {
+  delayed,     ///< the whole tensor, by steps before: one pass casts, also transposed
+  tensorwise,  ///< the whole tensor as it is: a pass for the largest, one to cast
+  rowwise,     ///< each row, and again each column where it is used transposed
+  mx,          ///< 32 neighbours, along rows and along columns in one pass (MXFP8)
+};
+
 /// The collective that a gradient's shard comes from.
 enum class ReduceBy : std::uint8_t {
   reduce_scatter,
@@ -165,6 +180,7 @@ struct Mesh {
   double expert_imbalance = 1;     ///< rows of the busiest of them over the mean
   bool expert_sync = true;         ///< the host waits for the counts of rows before it exchanges them
   ExpertOverlap expert_overlap = ExpertOverlap::none;
+  ExpertRows expert_rows = ExpertRows::each_expert;  ///< simulated unless each_expert
 
   /// Ranks that see different samples.
   std::int64_t data_ranks() const { return ranks / tensor; }
@@ -285,9 +301,10 @@ struct Fsdp {
   CheckpointKeeps checkpoint_keeps = CheckpointKeeps::nothing;  ///< with it, simulated: outputs that are kept
   bool checkpoint_reentrant = false;  ///< with it: a recomputation runs the unit's hooks of forward again (FSDP2)
   ExpertUnit expert_unit = ExpertUnit::group;
-  bool recompute_frees = false;      ///< experts as a module: the hook after forward frees in a recomputation, too
-  bool fp8_products = false;         ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
-  std::int64_t shard_threshold = 0;  ///< parameters of fewer elements stay replicated
+  bool recompute_frees = false;  ///< experts as a module: the hook after forward frees in a recomputation, too
+  bool fp8_products = false;     ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
+  Fp8Recipe fp8_recipe = Fp8Recipe::delayed;  ///< with it
+  std::int64_t shard_threshold = 0;           ///< parameters of fewer elements stay replicated
 
   // What engines other than PyTorch's do; elements are those of unsharded units.
   std::int64_t max_live_parameters = 0;    ///< no rate prefetch while so many are gathered; 0: no limit
@@ -433,6 +450,7 @@ struct Simulate {
   bool eager_loss = false;      ///< the loss is PyTorch's without torch.compile, on fp32 logits: its time and memory
   bool fused_optimizer = true;  ///< one kernel an update; else one an operation, with 2.5 times the bytes
   Attention attention = Attention::flash2;
+  bool expandable_segments = false;  ///< of PyTorch's allocator: a segment grows by pages
   Efficiency efficiency;     ///< of products and attention, beside what shapes and kernels say: docs/published.md
   double host_issue_us = 0;  ///< the host takes to issue an op
   double launch_us = 0;      ///< from the issue of an op until its lane, if idle, begins it

@@ -77,6 +77,14 @@ struct Names<GradientScaling> {
   static constexpr EnumNames<GradientScaling> kAll{"average", "sum", "pre_post_divide"};
 };
 template <>
+struct Names<ExpertRows> {
+  static constexpr EnumNames<ExpertRows> kAll{"each_expert", "each_rank", "one_rank"};
+};
+template <>
+struct Names<Fp8Recipe> {
+  static constexpr EnumNames<Fp8Recipe> kAll{"delayed", "tensorwise", "rowwise", "mx"};
+};
+template <>
 struct Names<CheckpointKeeps> {
   static constexpr EnumNames<CheckpointKeeps> kAll{"nothing", "attention", "every_second_product", "products"};
 };

@@ -150,6 +150,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.expert_imbalance", expert_imbalance},
     {"mesh.expert_sync", nullptr, "the host waits for the counts of rows"},
     {"mesh.expert_overlap", expert_overlap},
+    {"mesh.expert_rows", nullptr, "a row goes to each expert"},
     {"train.seq_len", training},
     {"train.batch_per_rank", training},
     {"train.batch_global", batch_global},

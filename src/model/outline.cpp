@@ -56,6 +56,7 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
     return "fsdp.checkpoint_keeps";
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
+  if (config.mesh.expert_rows != config::ExpertRows::each_expert) return "mesh.expert_rows";
   if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
     return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   }

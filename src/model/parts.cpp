@@ -83,7 +83,8 @@ void set_expert_parts(const config::Model& model, BatchShape batch, const plan::
                       const plan::ModuleWork& work, plan::ModuleSizes& sizes) {
   using Exchange = ModulePart::Exchange;
   using Pass = plan::ModuleWork::Pass;
-  const ModulePart dispatch{0, Exchange::dispatch, ceil_div(rows, experts.ranks) * model.width, batch.dtype},
+  const std::int64_t to_each = ceil_div(experts.sent_rows(model, rows), experts.ranks);
+  const ModulePart dispatch{0, Exchange::dispatch, to_each * model.width, batch.dtype},
       combine{0, Exchange::combine, dispatch.count, batch.dtype}, none;
   ModulePart beside;
   beside.beside = true;

@@ -56,13 +56,31 @@ void add_expert_volume(const config::RunConfig& config, CommunicationVolume& vol
   const auto rows = std::llround(std::ceil(static_cast<double>(visits) * config.mesh.expert_imbalance));
   const std::int64_t recomputed =
       config.fsdp.activation_checkpointing ? ceil_div(layers, config.fsdp.checkpoint_every) : 0;
-  const std::int64_t to_each = ceil_div(rows, ranks) * model.width * size_of(config.fsdp.param_dtype);
+  const std::int64_t sent = expert_split(config.mesh).sent_rows(model, rows);
+  const std::int64_t to_each = ceil_div(sent, ranks) * model.width * size_of(config.fsdp.param_dtype);
   const std::int64_t told = config.mesh.expert_sync ? model.experts / ranks * size_of(DType::i32) : 0;
   const std::int64_t each = (2 * (2 * layers + recomputed)) * to_each + (layers + recomputed) * told;
   volume.all_to_all += static_cast<double>(config.train.accumulate * (ranks - 1) * each);
 }
 
 }  // namespace
+
+double ExpertSplit::ranks_of_token(const config::Model& model) const {
+  if (rows == config::ExpertRows::one_rank) return 1;
+  const std::int64_t experts = model.experts, of_a_rank = experts / ranks;
+  double misses = 1;  // that a rank has none of the token's experts
+  for (std::int64_t i = 0; i < model.active_experts; ++i) {
+    const std::int64_t elsewhere = std::max<std::int64_t>(experts - of_a_rank - i, 0);
+    misses *= static_cast<double>(elsewhere) / static_cast<double>(experts - i);
+  }
+  return ranks * (1 - misses);
+}
+
+std::int64_t ExpertSplit::sent_rows(const config::Model& model, std::int64_t visits) const {
+  if (rows == config::ExpertRows::each_expert) return visits;
+  const double share = ranks_of_token(model) / static_cast<double>(model.active_experts);
+  return std::llround(std::ceil(static_cast<double>(visits) * share));
+}
 
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again) {
   using config::AccumulateMode;

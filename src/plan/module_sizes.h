@@ -16,12 +16,20 @@ struct ExpertSplit {
   double imbalance = 1;
   bool told = false;  ///< the host waits for the numbers of rows (mesh.expert_sync)
   config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< of the shared expert, if there is one
+  config::ExpertRows rows = config::ExpertRows::each_expert;
+
+  /// Ranks on which a token's experts are, on average, where each is chosen independently of the others: of E ranks
+  /// with n of N experts each, E (1 - C(N - n, k) / C(N, k)); mesh.expert_rows = one_rank: 1.
+  double ranks_of_token(const config::Model& model) const;
+  /// Of `visits` to experts, the rows that are sent for them: one for each visit, or for each rank of a token.
+  std::int64_t sent_rows(const config::Model& model, std::int64_t visits) const;
 };
 
 /// The experts' split of a valid configuration.
 inline ExpertSplit expert_split(const config::Mesh& mesh) {
   if (mesh.expert == 1) return {};
-  return {static_cast<int>(mesh.expert), mesh.expert_imbalance, mesh.expert_sync, mesh.expert_overlap};
+  return {static_cast<int>(mesh.expert), mesh.expert_imbalance, mesh.expert_sync, mesh.expert_overlap,
+          mesh.expert_rows};
 }
 
 /// What ranks that split the experts of a block exchange in a training, and where it lies in the buffer of one pass:

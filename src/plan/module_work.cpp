@@ -74,10 +74,24 @@ class DecoderWork {
     const double head_norms = m_.qk_norm ? 2 * (q + k) : 0;
     // To the experts and back, and their weighted sum.
     double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
-    // Where rows come from other ranks, they are put into the order of the experts here, and back (torchtitan's
-    // permute).
-    if (split_.ranks > 1) routing += 4 * static_cast<double>(active) * split_.imbalance * width();
-    if (m_.shared_experts > 0) routing += 3 * width();  // what the shared expert gave is added
+    double routing_back = 2 * routing;
+    if (split_.ranks > 1 && split_.rows != config::ExpertRows::each_expert) {
+      // One kernel copies what came once for a rank to each of its experts, one sums it on the way back; the weights
+      // are part of the activation. Their backwards are each other (Megatron's fused permutation, which Automodel
+      // uses).
+      const double arrived = split_.ranks_of_token(m_);
+      routing = 2 * (static_cast<double>(active) + arrived) * split_.imbalance * width();
+      routing_back = routing;
+    } else if (split_.ranks > 1) {
+      // Where rows come from other ranks, they are put into the order of the experts here, and back (torchtitan's
+      // permute).
+      routing += 4 * static_cast<double>(active) * split_.imbalance * width();
+      routing_back = 2 * routing;
+    }
+    if (m_.shared_experts > 0) {  // what the shared expert gave is added
+      routing += 3 * width();
+      routing_back += 6 * width();
+    }
     const double biases = m_.bias ? q + 2 * k + 2 * width() + (gated ? 2 : 1) * f : 0;
     // LayerNorm is one kernel everywhere. An eager RMSNorm is a chain of seven over fp32 copies (36 bytes an element,
     // 66 in backward), an eager rotation one of three (20 bytes).
@@ -97,9 +111,9 @@ class DecoderWork {
     const double of_shared = m_.shared_experts > 0 ? (gated && !joined ? 6 : 3) * width() : 0;
     const double meeting = (joined ? 0 : (gated ? 9 : 6) * width()) + of_shared;
     work.backward.eager = rows() * ((6 + 2 * norm_back) * stream() + meeting + joins + 10 * rotary + 2 * head_norms +
-                                    (gated ? 8 : 3) * f + biases + 2 * routing);
+                                    (gated ? 8 : 3) * f + biases + routing_back);
     work.backward.fused = rows() * (10 * stream() + meeting / 2 + 2 * rotary + 2 * head_norms + (gated ? 5 : 3) * f +
-                                    biases + 2 * routing);
+                                    biases + routing_back);
     work.backward.eager_kernels = 2 * work.forward.eager_kernels + (m_.bias ? 6 : 0);
     work.backward.fused_kernels = 2 * work.forward.fused_kernels + (m_.bias ? 6 : 0);
     freeze(layer, work);

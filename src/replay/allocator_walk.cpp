@@ -15,8 +15,8 @@ using schedule::Schedule;
 
 class AllocatorWalk {
  public:
-  AllocatorWalk(int event_count, std::int64_t capacity)
-      : allocator_(capacity), events_ns_(static_cast<std::size_t>(event_count), 0) {}
+  AllocatorWalk(int event_count, std::int64_t capacity, bool expandable)
+      : allocator_(capacity, expandable), events_ns_(static_cast<std::size_t>(event_count), 0) {}
 
   void allocate_persistent(const Schedule& schedule) {
     for (std::size_t id = 0; id < schedule.buffers.size() && schedule.buffers[id].persistent; ++id) {
@@ -75,8 +75,8 @@ class AllocatorWalk {
 
 CachingAllocator::Statistics allocator_walk(const schedule::Schedules& schedules,
                                             std::span<const trace::Record> records, std::size_t first,
-                                            std::int64_t capacity) {
-  AllocatorWalk walk(schedules.event_count, capacity);
+                                            std::int64_t capacity, bool expandable) {
+  AllocatorWalk walk(schedules.event_count, capacity, expandable);
   walk.allocate_persistent(schedules.steps.front());
   for (std::size_t step = first; !records.empty(); ++step) {
     const Schedule& schedule = schedules.of_step(step);
@@ -90,7 +90,8 @@ CachingAllocator::Statistics allocator_forecast(const schedule::Training& traini
                                                 std::int64_t capacity) {
   std::vector<trace::RankTrace> traces(1);
   forecast_run(training, times, training.schedules.steps.size() + 1, 0, traces);
-  return allocator_walk(training.schedules, traces.front().records, 0, capacity);
+  return allocator_walk(training.schedules, traces.front().records, 0, capacity,
+                        training.config.simulate.expandable_segments);
 }
 
 }  // namespace fsdpbench::replay

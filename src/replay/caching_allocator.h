@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -14,10 +15,10 @@
 
 namespace fsdpbench::replay {
 
-/// Device memory as PyTorch's CUDA caching allocator hands it out, with its default settings: pure bookkeeping, on any
-/// clock. (c10/cuda/CUDACachingAllocator.cpp; expandable segments, a largest size to split and garbage collection are
-/// off by default.) What base/lane_pool.h decides by the order of ops, this one decides by the time at which the host
-/// asks:
+/// Device memory as PyTorch's CUDA caching allocator hands it out, with its default settings or with expandable
+/// segments: pure bookkeeping, on any clock. (c10/cuda/CUDACachingAllocator.cpp; a largest size to split and garbage
+/// collection are off by default.) What base/lane_pool.h decides by the order of ops, this one decides by the time at
+/// which the host asks:
 ///
 /// - A block is of 512 bytes, or a multiple; an empty tensor has none. Up to 1 MiB is cut from segments of 2 MiB, up to
 ///   10 MiB from segments of 20 MiB; whatever is larger has a segment of its own, of a multiple of 2 MiB.
@@ -28,6 +29,11 @@ namespace fsdpbench::replay {
 ///   allocator asks that only when memory is allocated.
 /// - Where the device has no more memory, the host waits for all events, segments that are wholly free are returned to
 ///   the driver, and the request is tried again.
+///
+/// With expandable segments (`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`) a stream has one segment for small and
+/// one for large blocks, of addresses without memory. Memory is mapped into it as it is needed, in pages of 2 MiB
+/// (small) or 20 MiB (large), at the lowest address where the request fits; every rest of 512 bytes is split off; and
+/// where the device is full, all whole pages that are free are unmapped.
 class CachingAllocator {
  public:
   using BlockId = int;
@@ -43,8 +49,9 @@ class CachingAllocator {
     bool operator==(const Statistics&) const = default;
   };
 
-  /// `capacity`: bytes that the driver has for segments; 0: no limit.
-  explicit CachingAllocator(std::int64_t capacity = 0) : capacity_(capacity) {}
+  /// `capacity`: bytes that the driver has for segments; 0: no limit. `expandable`: expandable_segments:True.
+  explicit CachingAllocator(std::int64_t capacity = 0, bool expandable = false)
+      : capacity_(capacity), expandable_(expandable) {}
 
   /// A block of at least `bytes` >= 0 for `stream`, asked for at `now_ns`, no earlier than anything before. 0 bytes
   /// have no block: what is returned can only be given to free() and free_after(), which then do nothing.
@@ -62,6 +69,7 @@ class CachingAllocator {
     Lane stream = Lane::compute;
     bool small = false;
     bool in_use = false;  ///< allocated, or an event has not passed
+    bool mapped = true;   ///< false: addresses of an expandable segment without memory
     std::int64_t address = 0;
     std::int64_t bytes = 0;
     int previous = kNone;  ///< neighbours in the segment
@@ -70,6 +78,7 @@ class CachingAllocator {
   };
   /// Free blocks in the order in which they are looked for.
   using Free = std::set<std::tuple<Lane, std::int64_t, std::int64_t, int>>;  // stream, bytes, address, block
+  using Unmapped = std::set<std::tuple<Lane, std::int64_t, int>>;            // stream, address, block
 
   Block& at(int block) { return blocks_[static_cast<std::size_t>(block)]; }
   Free& free_blocks(bool small) { return free_[small ? 0 : 1]; }
@@ -77,7 +86,17 @@ class CachingAllocator {
   void unlist(int block);
   int new_block(const Block& block);
   int find_free(std::int64_t size, bool small, Lane stream);
+  bool is_room(std::int64_t bytes) const { return capacity_ == 0 || statistics_.reserved + bytes <= capacity_; }
+  void reserve(std::int64_t bytes);
   int new_segment(std::int64_t size, bool small, Lane stream);
+  int grow_segment(std::int64_t size, bool small, Lane stream);
+  std::optional<int> try_to_grow(std::int64_t size, bool small, Lane stream, bool beyond_capacity);
+  int place_to_grow(std::int64_t size, bool small, Lane stream);
+  bool is_room_from(int block, std::int64_t size) const;
+  std::int64_t grown_bytes(int block) const;
+  bool map(int block, std::int64_t size, bool beyond_capacity);
+  void unmap(int block);
+  int split_off(int block, std::int64_t size);
   void split(int block, std::int64_t size);
   void merge(int block, int neighbour);
   void make_free(int block);
@@ -85,10 +104,12 @@ class CachingAllocator {
   void return_segments();
 
   std::int64_t capacity_;
+  bool expandable_;
   Statistics statistics_;
   std::vector<Block> blocks_;
   std::vector<int> unused_;  // numbers of blocks_ that are none
   std::array<Free, 2> free_;
+  std::array<Unmapped, 2> unmapped_;
   /// Blocks by the time at which their events have passed.
   using Pending = std::pair<double, int>;
   std::priority_queue<Pending, std::vector<Pending>, std::greater<>> pending_;

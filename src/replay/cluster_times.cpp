@@ -75,7 +75,8 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
                         decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
                         plan::expert_split(config.mesh), config.fsdp.checkpoint_keeps);
   const DType dtype = config.fsdp.param_dtype;
-  const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products);
+  const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products,
+                            config.fsdp.fp8_recipe);
   OpTimes times;
   for (const schedule::Schedule& schedule : schedules.steps) {
     const std::vector<double> seconds = compute_seconds(schedule, work, compute, {}, config.fsdp.recompute_share);

@@ -42,6 +42,42 @@ AttentionRate attention_rate(Attention kernel, double peak_flops) {
   return {1, 0};
 }
 
+/// What passes that bring operands of a product to fp8 read and write: bytes for each element of the input or weight,
+/// and of the output's gradient. (torchao, float8/float8_linear.py: by tensor, backward has the bytes of forward; by
+/// row, the numbers themselves.)
+struct Casts {
+  double operand = 0, gradient = 0;
+  int kernels = 0;
+};
+constexpr double kScaleOf32 = 1.0 / 32;  // MXFP8: a byte for 32 numbers
+
+/// `element`: bytes of a number before. A cast reads it and writes a byte. By tensor another
+/// pass looks for the largest number first.
+Casts casts_of_forward(config::Fp8Recipe recipe, double element) {
+  using config::Fp8Recipe;
+  switch (recipe) {
+    case Fp8Recipe::tensorwise: return {2 * element + 1, 0, 4};
+    case Fp8Recipe::mx: return {element + 1 + kScaleOf32, 0, 2};
+    case Fp8Recipe::delayed:
+    case Fp8Recipe::rowwise: break;  // a row stays in the multiprocessor between its largest number and its cast
+  }
+  return {element + 1, 0, 2};
+}
+
+/// The gradient is an operand of two products, the others of one more each; all of these want the other order in
+/// memory. By tensor the bytes of forward are only transposed. By row each is cast again with the scales of its
+/// columns, whose largest numbers take a pass of their own.
+Casts casts_of_backward(config::Fp8Recipe recipe, double element) {
+  using config::Fp8Recipe;
+  switch (recipe) {
+    case Fp8Recipe::tensorwise: return {2, 2 * element + 1 + 2, 5};
+    case Fp8Recipe::rowwise: return {2 * element + 1, element + 1 + 2 * element + 1, 7};
+    case Fp8Recipe::mx: return {element + 1 + kScaleOf32, 2 * (element + 1 + kScaleOf32), 2};
+    case Fp8Recipe::delayed: break;
+  }
+  return {element + 1, 2 * (element + 1), 2};
+}
+
 double ceil_div(std::int64_t a, std::int64_t b) { return static_cast<double>((a + b - 1) / b); }
 
 /// Elements moved by a copy between two buffers, one of which may be larger than what is copied.
@@ -128,8 +164,9 @@ Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s)
           .memory_bytes_per_s = 2 * bus_bytes_per_s};
 }
 
-ComputeCost::ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8)
-    : gpu_(gpu), framework_(framework), element_(static_cast<double>(size_of(dtype))), fp8_(fp8) {}
+ComputeCost::ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8,
+                         config::Fp8Recipe recipe)
+    : gpu_(gpu), framework_(framework), element_(static_cast<double>(size_of(dtype))), fp8_(fp8), recipe_(recipe) {}
 
 double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Beside& beside) const {
   fp8 = fp8 && gpu_.fp8_product_flops > 0;
@@ -180,18 +217,17 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
                                                                                        : OfWork::forward);
   for (std::size_t i = 0; i < products.size(); ++i) {
     const plan::Product& p = products[i];
-    if (p.count == 0) continue;  // all outputs are kept
+    if (p.count == 0) continue;                                                                 // all outputs are kept
     const bool fp8 = fp8_ && work.kind == plan::ModuleKind::block && i < work.products.size();  // not of adapters
     if (!backward) kernels.add(product_seconds(p, fp8, beside), p.launches);
     for (const plan::Product& gradient : backward ? p.backward() : std::vector<plan::Product>()) {
       kernels.add(product_seconds(gradient, fp8, beside), p.launches);
     }
-    // Operands to fp8, once in forward and again, transposed, in backward: read in the compute dtype, written as bytes.
     if (fp8) {
       const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-      const double input = m * k, weight = k * n, output = m * n;
-      const double casts = backward ? input + weight + 2 * output : input + weight;
-      kernels.add(stream_seconds(casts * static_cast<double>(p.count) * (element_ + 1), beside), 2 * p.launches);
+      const Casts casts = backward ? casts_of_backward(recipe_, element_) : casts_of_forward(recipe_, element_);
+      const double bytes = casts.operand * (m * k + k * n) + casts.gradient * m * n;
+      kernels.add(stream_seconds(bytes * static_cast<double>(p.count), beside), casts.kernels * p.launches);
     }
   }
   const bool kept = pass == Pass::recompute && work.attention.kept;

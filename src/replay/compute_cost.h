@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "config/cluster.h"
+#include "config/run_config.h"
 #include "plan/module_work.h"
 #include "schedule/schedule.h"
 
@@ -66,8 +67,9 @@ enum class Pass : std::uint8_t { forward, recompute, backward };
 /// Times of one GPU.
 class ComputeCost {
  public:
-  /// `element`: bytes of an element of activations; `fp8`: blocks' products are fp8, with scaling.
-  ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8 = false);
+  /// `dtype`: of activations; `fp8`: blocks' products are fp8, scaled by `recipe`.
+  ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8 = false,
+              config::Fp8Recipe recipe = config::Fp8Recipe::delayed);
 
   /// Seconds of the products [m, k] x [k, n] of the compute dtype (or fp8): tiles over the SMs in whole waves, a k that
   /// fills the pipeline, and never faster than operands pass through memory. Those of one launch share its waves.
@@ -90,6 +92,7 @@ class ComputeCost {
   Framework framework_;
   double element_;
   bool fp8_;
+  config::Fp8Recipe recipe_;
 };
 
 /// Seconds by op of `schedule`: what runs on the compute and copy lanes. Collectives, copies over PCIe and what the

@@ -73,6 +73,8 @@ std::uint64_t fingerprint(const Training& training) {
   hash.add_number(static_cast<int>(training.plan.param_dtype));
   hash.add(training.config.fsdp.recompute_share);
   hash.add_number(training.config.fsdp.fp8_products);
+  hash.add_number(static_cast<int>(training.config.fsdp.fp8_recipe));
+  hash.add_number(static_cast<int>(training.config.mesh.expert_rows));
   return hash.value();
 }
 

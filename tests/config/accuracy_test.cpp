@@ -95,6 +95,10 @@ TEST(Accuracy, AnEfficiencyIsThatOfAFrameworkOnAGpu) {
                         "expected a number, \"auto\", \"one\", \"two\"."));
   config.fsdp.fp8_products = true;
   EXPECT_EQ(used({0.8, "one"}).value, 0.5);
+  EXPECT_EQ(used({0.8, "one"}).kind, ErrorKind::framework);
+  config.model.experts = 8;
+  EXPECT_EQ(used({0.8, "one"}).value, 0.5);
+  EXPECT_EQ(used({0.8, "one"}).kind, ErrorKind::typical) << "no group has a mixture of experts";
 }
 
 }  // namespace

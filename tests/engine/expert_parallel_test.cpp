@@ -201,6 +201,12 @@ TEST(ExpertParallel, BytesAreThoseOfTheFormula) {
   EXPECT_EQ(all_to_all({}), 2 * (4 * kRows + kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_sync = false; }), 2 * 4 * kRows);
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_imbalance = 1.5; }), 2 * (4 * 1.5 * kRows + kCounts));
+  // Two of four experts are on both ranks with a chance of 2/3: 8 tokens send 40/3 rows, so 7 instead of 8 to each
+  // rank.
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_rows = config::ExpertRows::each_rank; }),
+            2 * (4 * kRows / 8 * 7 + kCounts));
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_rows = config::ExpertRows::one_rank; }),
+            2 * (4 * kRows / 2 + kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.fsdp.activation_checkpointing = true; }), 2 * (6 * kRows + 2 * kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.train.accumulate = 2; }), 2 * 2 * (4 * kRows + kCounts));
   // All four ranks split the experts: nobody else has a rank's, and three quarters of its rows leave it.

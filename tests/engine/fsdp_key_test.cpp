@@ -76,6 +76,7 @@ const std::map<std::string, Change>& changes() {
          kSplitExperts[2]},
         yes}},
       {"fp8_products", {{{"fsdp.param_dtype", text("bf16")}}, yes}},
+      {"fp8_recipe", {{{"fsdp.param_dtype", text("bf16")}, {"fsdp.fp8_products", yes}}, text("tensorwise")}},
       {"shard_threshold", {{}, number(100)}},
       {"max_live_parameters", {{{"fsdp.max_reuse_distance", number(0)}}, number(1), "deepspeed-z3"}},
       {"max_reuse_distance", {{}, number(0), "deepspeed-z3"}},

@@ -125,11 +125,14 @@ def main():
     cases = {preset: step_of(preset) for preset in ("fsdp1", "fsdp2")}
     cases |= {f"drawn-{seed}": drawn(seed, 0) for seed in (1, 2)}
     cases |= {f"full-{seed}": drawn(seed, mebi << 20) for seed, mebi in ((3, 240), (4, 200), (5, 160), (6, 48))}
+    cases |= {f"{name} expandable": lines for name, lines in cases.items()}
     with tempfile.TemporaryDirectory() as folder, open(place, "w") as out:
         stand_in = os.path.join(folder, "stand_in")
         build_stand_in(stand_in)
         for name, lines in cases.items():
-            answer = subprocess.run([stand_in], input="\n".join(lines) + "\n", capture_output=True, text=True)
+            expands = name.endswith(" expandable")
+            answer = subprocess.run([stand_in], input="\n".join(lines) + "\n", capture_output=True, text=True,
+                                    env=os.environ | {"PYTORCH_CUDA_ALLOC_CONF": f"expandable_segments:{expands}"})
             if answer.returncode != 0:
                 raise SystemExit(f"{name}: {answer.stderr}")
             out.write(f"case {name}\n{answer.stdout}")

@@ -1,7 +1,8 @@
 // PyTorch's own CUDA caching allocator (libc10_cuda.so) without a GPU: this program answers the calls of CUDA's runtime
-// that it makes. Segments are addresses and nothing else, and an event has passed when the clock of the requests says
-// so. allocator.py builds and runs it: requests on standard input, one a line, and on standard output the same lines,
-// each followed by what the allocator then counts.
+// that it makes, and with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True those of the driver. Segments and pages are
+// addresses and nothing else, and an event has passed when the clock of the requests says so. allocator.py builds and
+// runs it: requests on standard input, one a line, and on standard output the same lines, each followed by what the
+// allocator then counts.
 //
 //   capacity BYTES           what the driver has for segments; first line; 0: no limit
 //   + ID STREAM BYTES NOW    allocate on a stream (0, 1, ...) at a time
@@ -9,8 +10,10 @@
 //   ~ ID STREAM PASSED       record_stream, then free; the stream's event passes at that time
 //
 // Counted: allocated, reserved, peak allocated, peak reserved, retries. A request that finds no memory is the last.
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -20,6 +23,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace c10::cuda::_internal {
 void setHasPrimaryContext(bool (*)(DeviceIndex));  // exported, and in no header
@@ -90,9 +94,52 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 }
 
+// The driver's calls, which the allocator finds by name: pages are created, mapped to reserved addresses, and released.
+namespace {
+
+CUresult reserve_addresses(CUdeviceptr* at, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long) {
+  *at = next_address;
+  next_address += bytes;
+  return CUDA_SUCCESS;
+}
+std::map<CUmemGenericAllocationHandle, std::int64_t> pages;
+CUresult create_page(CUmemGenericAllocationHandle* page, std::size_t bytes, const CUmemAllocationProp*,
+                     unsigned long long) {
+  static CUmemGenericAllocationHandle last = 0;
+  if (capacity > 0 && given + static_cast<std::int64_t>(bytes) > capacity) return CUDA_ERROR_OUT_OF_MEMORY;
+  pages[*page = ++last] = static_cast<std::int64_t>(bytes);
+  given += static_cast<std::int64_t>(bytes);
+  return CUDA_SUCCESS;
+}
+CUresult release_page(CUmemGenericAllocationHandle page) {
+  given -= pages[page];
+  pages.erase(page);
+  return CUDA_SUCCESS;
+}
+CUresult no_such_feature(int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; }
+CUresult succeed() { return CUDA_SUCCESS; }
+
+}  // namespace
+
+extern "C" cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDA_VERSION, cudaSuccess; }
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
+                                                        cudaDriverEntryPointQueryResult* found) {
+  const std::string_view wanted(name);
+  *function = wanted == "cuMemAddressReserve"    ? reinterpret_cast<void*>(&reserve_addresses)
+              : wanted == "cuMemCreate"          ? reinterpret_cast<void*>(&create_page)
+              : wanted == "cuMemRelease"         ? reinterpret_cast<void*>(&release_page)
+              : wanted == "cuDeviceGetAttribute" ? reinterpret_cast<void*>(&no_such_feature)
+                                                 : reinterpret_cast<void*>(&succeed);
+  if (found != nullptr) *found = cudaDriverEntryPointSuccess;
+  return cudaSuccess;
+}
+
 int main() {
   namespace allocator = c10::cuda::CUDACachingAllocator;
   c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
+  // Pages that NVLink fabrics could share would be asked of NVML.
+  allocator::CUDAAllocatorConfig::set_expandable_segments_handle_type(
+      c10::cuda::CUDACachingAllocator::Expandable_Segments_Handle_Type::POSIX_FD);
   allocator::init(1);
   std::map<int, void*> blocks;
   for (std::string line; std::getline(std::cin, line);) {

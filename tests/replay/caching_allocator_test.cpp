@@ -50,6 +50,37 @@ TEST(CachingAllocator, LargeBlocksAreSplitIfMoreThanOneMiBRemains) {
   EXPECT_EQ(b.statistics().reserved, 20 * kMebi);
 }
 
+TEST(CachingAllocator, AnExpandableSegmentGrowsByPagesAndHasNoSlivers) {
+  for (const bool expandable : {false, true}) {
+    CachingAllocator a(0, expandable);
+    const int first = a.allocate(30 * kMebi, Lane::compute, 0), second = a.allocate(30 * kMebi, Lane::compute, 0);
+    EXPECT_EQ(a.statistics().reserved, 60 * kMebi);  // three pages of 20 MiB, or two segments
+    a.free(first);
+    a.free(second);
+    a.allocate(70 * kMebi, Lane::compute, 0);  // of the same segment, with one page more; else of a third
+    EXPECT_EQ(a.statistics().reserved, expandable ? 80 * kMebi : 130 * kMebi);
+    a.allocate(1, Lane::compute, 0);  // a small one has a segment of its own, of pages of 2 MiB
+    EXPECT_EQ(a.statistics().reserved, (expandable ? 80 : 130) * kMebi + 2 * kMebi);
+    a.allocate(20 * kMebi, Lane::all_gather, 0);  // as has another stream
+    EXPECT_EQ(a.statistics().reserved, (expandable ? 80 : 130) * kMebi + 22 * kMebi);
+  }
+}
+
+TEST(CachingAllocator, OfAnExpandableSegmentWholeFreePagesGoBackToAFullDevice) {
+  CachingAllocator a(60 * kMebi, true);
+  const int first = a.allocate(30 * kMebi, Lane::compute, 0);
+  a.allocate(5 * kMebi, Lane::compute, 0);  // 30 to 35 of 40 MiB
+  a.free(first);
+  a.allocate(40 * kMebi, Lane::all_gather, 0);  // the first page is unmapped; the second holds the 5 MiB
+  EXPECT_EQ(a.statistics().retries, 1);
+  EXPECT_EQ(a.statistics().failures, 0);
+  EXPECT_EQ(a.statistics().reserved, 60 * kMebi);
+  a.allocate(10 * kMebi, Lane::compute, 0);  // what is left of the second page
+  EXPECT_EQ(a.statistics().reserved, 60 * kMebi);
+  a.allocate(20 * kMebi, Lane::compute, 0);  // nothing is
+  EXPECT_EQ(a.statistics().failures, 1);
+}
+
 TEST(CachingAllocator, TheSmallestBlockThatIsLargeEnoughIsTaken) {
   CachingAllocator a;
   const int large = a.allocate(40 * kMebi, Lane::compute, 0);

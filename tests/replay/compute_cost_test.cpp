@@ -135,6 +135,25 @@ TEST(ComputeCost, WhatMovesBytesTakesItsBytes) {
   EXPECT_GT(step.of(OpKind::optimizer, cost), elements * 28 / 2.9e12);  // four read, three written
 }
 
+TEST(ComputeCost, RecipesOfFp8MoveTheirBytes) {
+  using config::Fp8Recipe;
+  plan::ModuleWork work;
+  work.kind = plan::ModuleKind::block;
+  work.products = {{8192, 4096, 2048}};
+  constexpr double kMega = 1 << 20, kOperands = (16 + 8) * kMega, kGradient = 32 * kMega;
+  // Bytes beyond those of delayed scaling: a cast of 2 + 1 of each operand, in backward of the gradient twice.
+  const auto beyond = [&](Fp8Recipe recipe, Pass pass) {
+    const ComputeCost cost(h100(), kBest, DType::bf16, true, recipe), delayed(h100(), kBest, DType::bf16, true);
+    return (cost.module_seconds(work, pass) - delayed.module_seconds(work, pass)) * h100().memory_bytes_per_s;
+  };
+  EXPECT_NEAR(beyond(Fp8Recipe::tensorwise, Pass::forward), 2 * kOperands, kMega);
+  EXPECT_NEAR(beyond(Fp8Recipe::tensorwise, Pass::backward), kGradient - kOperands, kMega);
+  EXPECT_NEAR(beyond(Fp8Recipe::rowwise, Pass::forward), 0, kMega);
+  EXPECT_NEAR(beyond(Fp8Recipe::rowwise, Pass::backward), 2 * (kOperands + kGradient), kMega);
+  EXPECT_NEAR(beyond(Fp8Recipe::mx, Pass::forward), kOperands / 32, kMega / 100);
+  EXPECT_NEAR(beyond(Fp8Recipe::mx, Pass::backward), (kOperands + 2 * kGradient) / 32, kMega / 100);
+}
+
 TEST(ComputeCost, CollectivesSlowWhatRunsBesideThem) {
   const Step step;
   const ComputeCost cost(h100(), kBest, DType::bf16);

@@ -23,7 +23,7 @@ namespace fsdpbench::app {
 namespace {
 
 /// Keys whose effect no op time of the run tells.
-constexpr std::array<std::string_view, 10> kOtherRun{"model.",
+constexpr std::array<std::string_view, 11> kOtherRun{"model.",
                                                      "simulate.",
                                                      "device.",
                                                      "nccl.",
@@ -32,9 +32,11 @@ constexpr std::array<std::string_view, 10> kOtherRun{"model.",
                                                      "mesh.sequence_parallel",
                                                      "mesh.expert",
                                                      "mesh.expert_imbalance",
+                                                     "mesh.expert_rows",
                                                      "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
-constexpr std::array<std::string_view, 5> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
+constexpr std::array<std::string_view, 6> kOtherKernels{"fsdp.param_dtype",     "fsdp.fp32_gradients",
+                                                        "fsdp.fp8_products",    "fsdp.fp8_recipe",
                                                         "fsdp.recompute_share", "fsdp.checkpoint_keeps"};
 constexpr std::array<std::string_view, 15> kNoEffect{"train.steps",
                                                      "train.warmup",
