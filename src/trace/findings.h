@@ -58,9 +58,10 @@ constexpr std::string_view to_string(Rule rule) {
   return kNames[rule];
 }
 
-/// What a named reader loses where a file that some profiler wrote breaks the rule; empty: all of them read the file, and
-/// show or count one row otherwise than was meant, at worst. Perfetto: its json_trace_tokenizer.cc and json_trace_parser.
-/// Public traces of PyTorch's profiler, which are HTA's own test data, break the rules that have nothing here.
+/// What a named reader loses where a file that some profiler wrote breaks the rule; empty: all of them read the file,
+/// and show or count one row otherwise than was meant, at worst. Perfetto: its json_trace_tokenizer.cc and
+/// json_trace_parser. Public traces of PyTorch's profiler, which are HTA's own test data, break the rules that have
+/// nothing here.
 constexpr std::string_view what_breaks(Rule rule) {
   constexpr EnumTable<Rule, std::string_view> kBreaks{
       /*json*/ "Python's json, and with it HTA, refuses the file",

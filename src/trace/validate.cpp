@@ -33,7 +33,8 @@ Validation validate(std::istream& in, const ValidateOptions& options) {
   steps.finish(file);
   constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
   if (file.bytes > kMostBytes) {
-    result.findings.add(Rule::limit, std::nullopt, "The file has more than 4 GiB of JSON, which Perfetto does not open.");
+    result.findings.add(Rule::limit, std::nullopt,
+                        "The file has more than 4 GiB of JSON, which Perfetto does not open.");
   }
   result.events = file.events;
   result.is_own = file.has_schema;
