@@ -1004,6 +1004,9 @@ class TraceExplanation(Record):
     collectives: Records[JobCollective] = field("list of object", "JobCollective", "", "collectives by kind, unit and phase, the most exposed first")
     kernels: JobKernelTimes = field("object", "JobKernelTimes", "", "kernels by kind, and those that take most time")
     critical_path: Optional[CriticalPath] = field("object", "CriticalPath", "", "the chain of work that decided how long steps were")
+    wasted_gathers: Records[JobWastedGathers] = field("list of object", "JobWastedGathers", "", "all-gathers that nobody used, or that bring what was there")
+    wasted_gathers_unknown: Optional[str] = field("text", "", "", "why it is not known whether any is wasted")
+    exchanges: Optional[JobExchanges] = field("object", "JobExchanges", "", "tokens on their way to experts and back; absent without any")
     contention: Records[Contention] = field("list of object", "Contention", "", "kernels that run slower beside collectives, those that lose most time first")
     late_launches_pct: Optional[float] = field("number", "", "%", "share of computation that began right after its launch")
     clock_residual_ns: int = field("whole number", "", "ns", "error that the clocks of ranks may have")
@@ -1155,6 +1158,35 @@ class JobProducts(Record):
     tflop_per_s: float = field("number", "", "TFLOP/s", "2 m n k of each ÷ that time")
     peak_tflops: Optional[float] = field("number", "", "TFLOP/s", "dense peak of the cluster's GPU; for `float` that of TF32 where there is one; absent without a cluster")
     share_pct: Optional[float] = field("number", "", "%", "share of it; absent if it would be above 100")
+
+
+class JobWastedGathers(Record):
+    """All-gathers of a step that are wasted in the same way."""
+
+    waste: str = field("text", "", "", "`never_used`, `used_once` (gathered twice, used once) or `freed_early` (gathered again with nothing between)")
+    units: List[str] = field("list of text", "", "", "labels of the units")
+    gathers: int = field("whole number", "", "", "how many a step")
+    bytes: Optional[int] = field("whole number", "", "B", "that a rank sends for them in a step")
+    ms: float = field("number", "", "ms", "that they take in a step")
+    evidence: str = field("text", "", "", "what tells it")
+    why: str = field("text", "", "", "the rule that wastes them")
+    remedy: str = field("text", "", "", "what spares them, in the words of the job's engine")
+
+
+class JobExchanges(Record):
+    """Exchanges of tokens between ranks that split experts: means over ranks and steps, a step."""
+
+    a_step: float = field("number", "", "", "how many")
+    ms: float = field("number", "", "ms", "while any of them runs")
+    exposed_ms: float = field("number", "", "ms", "of it, while nothing computes")
+    attention_ms: float = field("number", "", "ms", "of attention")
+    beside_attention_ms: float = field("number", "", "ms", "of attention, beside an exchange")
+    two_halves: str = field("text", "", "", "`yes`: two halves of a batch take turns; `no`, `unknown`")
+    imbalance: Optional[float] = field("number", "", "", "rows of the busiest rank ÷ the mean, in the median exchange; absent if not told")
+    busiest_rank: Optional[int] = field("whole number", "", "", "rank that has most rows most often")
+    host_syncs: int = field("whole number", "", "", "waits of the host for the device in forward and backward, of the first rank")
+    host_sync_ms: float = field("number", "", "ms", "that these take")
+    said: List[str] = field("list of text", "", "", "a sentence each")
 
 
 class Contention(Record):

@@ -61,7 +61,10 @@ std::string sentence(const metrics::CauseShare& share, const Recognition& found,
           explained.late_launches_pct);
     case Cause::host_sync:
       return "the host waits for the device within the step (.item(), .cpu(), print of a tensor)" +
-             (found.syncs.empty() ? "" : ": first in " + found.syncs.front().where);
+             (found.syncs.empty() ? "" : ": first in " + found.syncs.front().where) +
+             (found.kind == JobKind::experts
+                  ? "; where it reads how many tokens come, counts that stay on the device or a fixed capacity spare it"
+                  : "");
     case Cause::slow_transfer:
     case Cause::data_loading: return by;
     case Cause::unknown: return {};
@@ -71,7 +74,11 @@ std::string sentence(const metrics::CauseShare& share, const Recognition& found,
     return "all-reduces of gradients outlast backward: larger batches, or reduce less often (no_sync() for all but the "
            "last microbatch; bucket_cap_mb)";
   }
-  if (!found.is_fsdp()) return {};
+  if (share.cause == Cause::expert_exchange || share.cause == Cause::expert_imbalance) {
+    const bool halves = explained.exchanges && explained.exchanges->two_halves.value_or(false);
+    return by + (halves ? "" : "; shared experts, or a second half of the batch that computes meanwhile, hide them");
+  }
+  if (!found.shards) return {};
   switch (share.cause) {
     case Cause::late_prefetch:
       return fmt::format("gathers of {} are issued later than they could be: {}; costs the parameters of one more unit",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/enum_table.h"
+#include "foreign/exchanges.h"
 #include "foreign/job_causes.h"
 #include "foreign/kernel_times.h"
 #include "foreign/late_rank.h"
@@ -76,8 +77,9 @@ struct Contention {
 
 struct Explanation {
   std::vector<ExplainedRank> ranks;
-  std::vector<double> steps_ms;  ///< of the slowest rank, each step that all ranks have
-  metrics::Summary step_ms;      ///< of these
+  std::optional<Exchanges> exchanges;  ///< absent where no tokens go to experts
+  std::vector<double> steps_ms;        ///< of the slowest rank, each step that all ranks have
+  metrics::Summary step_ms;            ///< of these
   /// The critical path of each of these steps, summed: exactly the sum of steps_ms. Empty if it was left out.
   std::vector<metrics::PathOfRank> path;
   metrics::CriticalPath median_path;  ///< of the step of median length, the shorter of two; none without such steps

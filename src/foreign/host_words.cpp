@@ -47,6 +47,9 @@ std::int8_t phase_word(std::string_view name) {
     return static_cast<std::int8_t>(Phase::backward);
   }
   if (contains_any(word, {"forward", "nn.module: "})) return static_cast<std::int8_t>(Phase::forward);
+  // DualPipe's ranges: "attn(F)", "combine(B)", and "mlp(W)" for gradients of weights.
+  if (name.ends_with("(F)")) return static_cast<std::int8_t>(Phase::forward);
+  if (name.ends_with("(B)") || name.ends_with("(W)")) return static_cast<std::int8_t>(Phase::backward);
   return kNoPhase;
 }
 

@@ -33,12 +33,16 @@ std::string what_they_do(const PurposeCounts& counts) {
   return text.empty() ? "there are no collectives" : text;
 }
 
+bool shards_parameters(const PurposeCounts& counts) {
+  const int early = counts.of(Purpose::parameters) - counts.of(Purpose::parameters, Phase::optimizer);
+  return early > 0 && counts.of(Purpose::gradients) > 0;
+}
+
 JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives) {
   const bool trains = !words.backward.empty() || !words.optimizer.empty();
   const int gathers = counts.of(Purpose::parameters), gradients = counts.of(Purpose::gradients);
-  const int early = gathers - counts.of(Purpose::parameters, Phase::optimizer);
   if (counts.of(Purpose::experts) > 0) return words.embeddings.empty() ? JobKind::experts : JobKind::model_parallel;
-  if (early > 0 && gradients > 0) return JobKind::sharded;
+  if (shards_parameters(counts)) return JobKind::sharded;
   if (gathers > 0 && gradients > 0) return JobKind::sharded_optimizer;
   if (!words.serving.empty() && !trains) return JobKind::inference;
   const int activations = counts.of(Purpose::activations) + counts.of(Purpose::pipeline);

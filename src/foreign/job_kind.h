@@ -42,6 +42,8 @@ struct PurposeCounts {
 
 /// "of a step's collectives 33 gather parameters in forward, 32 in backward, 33 reduce gradients"
 std::string what_they_do(const PurposeCounts& counts);
+/// Whether parameters are gathered before the optimizer, and gradients reduced: FSDP or ZeRO-3, perhaps with more.
+bool shards_parameters(const PurposeCounts& counts);
 /// `all_equal`: all reductions of gradients are of one size. `collectives`: of a step, without scalars.
 JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives);
 /// The program, as its names tell: "PyTorch FSDP2 (fully_shard)", and the engine that it is of; null: no name says.

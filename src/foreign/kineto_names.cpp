@@ -56,8 +56,9 @@ constexpr Table<Communication, 13> kOwnKernels{{{"multimem_all_gather", Communic
                                                 {"all_to_all_v", Communication::all_to_all}}};
 
 // DeepEP's, in traces that have names of functions without their namespaces.
-constexpr auto kExchanges = std::to_array<std::string_view>(
-    {"dispatch", "combine", "notify_dispatch", "cached_notify_dispatch", "cached_notify_combine", "notify_combine"});
+constexpr auto kExchanges =
+    std::to_array<std::string_view>({"dispatch", "combine", "notify_dispatch", "cached_notify_dispatch",
+                                     "cached_notify_combine", "notify_combine", "cached_notify"});
 
 constexpr auto kLibraries = std::to_array<std::string_view>({"nccl", "rccl", "mscclKernel", "hccl", "oneccl"});
 

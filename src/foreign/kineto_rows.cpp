@@ -462,6 +462,34 @@ void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) 
   }
 }
 
+/// DeepEP's host polls memory until a kernel has written how many tokens come, which no row tells. Right after such a
+/// launch nothing else is on its thread until about the kernel's end: that was a wait for the device. Whether there was
+/// one.
+bool KinetoRows::add_waits_for_counts(const std::vector<std::string>& names, std::int32_t wait_name) {
+  constexpr std::int64_t kShortest_ns = 100'000, kAfter_ns = 1'000'000;
+  std::vector<LinkedHost> waits;
+  for (const LinkedDevice& d : device_) {
+    if (d.row.launch < 0 || d.row.kind != Activity::collective) continue;
+    if (names[static_cast<std::size_t>(d.row.name)].find("notify_dispatch") == std::string::npos) continue;
+    const HostRow launch = host_[static_cast<std::size_t>(d.row.launch)].row;
+    auto next = host_.begin() + d.row.launch + 1;
+    while (next != host_.end() && (next->row.thread != launch.thread || next->row.begin_ns < launch.end_ns)) ++next;
+    if (next == host_.end()) continue;
+    const std::int64_t until = next->row.begin_ns;
+    const bool of_it =
+        until >= d.row.begin_ns && until <= d.row.end_ns + kAfter_ns && until - launch.end_ns >= kShortest_ns;
+    if (!of_it) continue;
+    LinkedHost& wait = waits.emplace_back();
+    wait.row = {.begin_ns = launch.end_ns,
+                .end_ns = until,
+                .thread = launch.thread,
+                .name = wait_name,
+                .kind = HostWork::synchronise};
+  }
+  host_.insert(host_.end(), waits.begin(), waits.end());
+  return !waits.empty();
+}
+
 RankRows KinetoRows::take(const trace::FileFacts& facts) {
   if (facts.rank && *facts.rank >= 0 && *facts.rank < kMostRanks) {
     rows_.rank = static_cast<int>(*facts.rank);
@@ -476,10 +504,17 @@ RankRows KinetoRows::take(const trace::FileFacts& facts) {
   add_groups(facts);
   leave_out_far_rows();
   std::vector<bool> apart;
-  const std::vector<std::string> names = names_.take();
+  std::vector<std::string> names = names_.take();
   for (const std::string& name : names) apart.push_back(is_range_of_collective(name));
   nest(host_, apart);
   link_launches(host_, arrows_, device_);
+  if (add_waits_for_counts(names, static_cast<std::int32_t>(names.size()))) {
+    names.emplace_back("wait for the counts of a dispatch");
+    apart.push_back(false);
+    nest(host_, apart);
+    for (LinkedDevice& d : device_) d.row.launch = -1;
+    link_launches(host_, arrows_, device_);
+  }
   link_collectives(host_, device_);
   add_collectives_by_name(names);
   rows_.names = names;

@@ -67,6 +67,7 @@ class KinetoRows {
   void add_groups(const trace::FileFacts& facts);
   void leave_out_far_rows();
   void add_collectives_by_name(const std::vector<std::string>& names);
+  bool add_waits_for_counts(const std::vector<std::string>& names, std::int32_t wait_name);
   void add_notes();
 
   bool functions_;

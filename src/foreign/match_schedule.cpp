@@ -77,6 +77,7 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
                                                                                              : Mode::pre};
     }
   }
+  if (facts.reentrant) config.fsdp.activation_checkpointing = config.fsdp.checkpoint_reentrant = true;
   config.fsdp.param_dtype = facts.param_dtype;
   config.fsdp.reduce_dtype = facts.reduce_dtype;
   config.fsdp.separate_reduce_scatter_comm = facts.separate_reductions;
@@ -309,6 +310,8 @@ std::vector<config::Value> equal_values(const TrainingFacts& facts, const std::v
   }
   return values;
 }
+
+schedule::Training training_of(const ScheduleMatch& match) { return schedule::make_training(match.config, any_sizes); }
 
 ScheduleMatch match_schedule(const TrainingFacts& facts, const std::vector<LaunchToken>& order) {
   const Matcher matcher(facts, order);

@@ -7,6 +7,7 @@
 #include "config/run_config.h"
 #include "config/spelling.h"
 #include "foreign/launch_order.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::foreign {
 
@@ -30,10 +31,11 @@ struct TrainingFacts {
   bool root_reshards = false;
   int accumulate = 1;
   config::AccumulateMode accumulate_mode = config::AccumulateMode::reduce_each;
+  bool reentrant = false;  ///< recomputed forwards prefetch as forwards do: checkpoints around the engine's hooks
   bool separate_reductions = false;  ///< reductions have a communicator of their own
   DType param_dtype = DType::f32, reduce_dtype = DType::f32;
   std::optional<ToldPrefetch> prefetch;  ///< none: no ranges tell
-  std::vector<std::string> presets;  ///< that may be meant, the likeliest first
+  std::vector<std::string> presets;      ///< that may be meant, the likeliest first
 };
 
 /// The schedule that is nearest to an order of launches.
@@ -51,10 +53,13 @@ inline constexpr int kMostDeviations = 20;
 /// A model with so many blocks whose units have about so many elements; without sizes the default's.
 config::Model model_of_sizes(const TrainingFacts& facts);
 
-/// The values of a prefetching key that the system of `match` has and with which its schedule is no further from `order`:
-/// nothing tells them apart. The match's own is the first.
+/// The values of a prefetching key that the system of `match` has and with which its schedule is no further from
+/// `order`: nothing tells them apart. The match's own is the first.
 std::vector<config::Value> equal_values(const TrainingFacts& facts, const std::vector<LaunchToken>& order,
                                         const ScheduleMatch& match, std::string_view key);
+
+/// The training of a match; its sizes beyond those of parameters are made up.
+schedule::Training training_of(const ScheduleMatch& match);
 
 /// Tries the presets, and from the best of them one knob after the other. `order`: with units if they are sure. Throws
 /// ConfigError if no preset is possible with these facts.

@@ -195,8 +195,8 @@ int described_ranks(const RankRows& rank, std::initializer_list<std::string_view
   for (const Group& group : rank.groups) {
     for (const std::string_view word : words) {
       const std::string_view description = group.description;
-      const bool is = description == word || (description.ends_with(word) &&
-                                              description[description.size() - word.size() - 1] == '_');
+      const bool is = description == word ||
+                      (description.ends_with(word) && description[description.size() - word.size() - 1] == '_');
       if (is && group.size > 0) return static_cast<int>(group.size);
     }
   }
@@ -216,9 +216,10 @@ void find_mesh(const JobTrace& job, const std::vector<CollectiveUse>& uses, Reco
   };
   const int gathers = group_ranks(rank, uses, Purpose::parameters, Phase::forward);
   const int reduces = group_ranks(rank, uses, Purpose::gradients);
-  int shard = first_of({gathers > 1 ? gathers : 0, reduces > 1 ? reduces : 0, described_ranks(rank, {"shard", "fsdp"})});
-  int replicate = twice ? first_of({group_ranks(rank, uses, Purpose::replicas), described_ranks(rank, {"replicate"})})
-                        : 1;
+  int shard =
+      first_of({gathers > 1 ? gathers : 0, reduces > 1 ? reduces : 0, described_ranks(rank, {"shard", "fsdp"})});
+  int replicate =
+      twice ? first_of({group_ranks(rank, uses, Purpose::replicas), described_ranks(rank, {"replicate"})}) : 1;
   const int tensor = split ? described_ranks(rank, {"tp", "tensor"}) : 1;
   r.mesh_told = shard > 1;
   if (shard <= 0 && replicate > 0 && tensor > 0 && world % (replicate * tensor) == 0) {
@@ -237,7 +238,8 @@ void find_mesh(const JobTrace& job, const std::vector<CollectiveUse>& uses, Reco
   facts.shard = shard;
   facts.replicate = replicate;
   facts.backward_shard = group_ranks(rank, uses, Purpose::parameters, Phase::backward);
-  // reshard_after_forward=N makes a mesh whose dimensions have no names, of which a job with replicas may have one, too.
+  // reshard_after_forward=N makes a mesh whose dimensions have no names, of which a job with replicas may have one,
+  // too.
   if (facts.backward_shard <= 0 && !twice && !rank.groups.empty()) {
     const int within = described_ranks(rank, {"mesh_dim_1"});
     const bool may_be_within = std::ranges::any_of(rank.groups, [&](const Group& group) {
@@ -359,7 +361,7 @@ std::optional<ToldPrefetch> told_prefetch(const RankRows& rank, const HostWords&
     post += within(use, names.post_backward_prefetch);
   }
   constexpr int kFewest = 2;  // of one gather in backward nothing tells whether it could have been earlier
-  told.backward = post > 0                ? ToldPrefetch::Backward::post
+  told.backward = post > 0              ? ToldPrefetch::Backward::post
                   : pre > 0             ? ToldPrefetch::Backward::pre
                   : backward >= kFewest ? ToldPrefetch::Backward::none
                                         : ToldPrefetch::Backward::unknown;
@@ -387,13 +389,13 @@ void find_reshard_group(Recognition& r, Finding& found) {
       "its groups are not in the trace.");
 }
 
-/// Functions whose derivative is another function, by words of their kernels: where one runs in backward, a forward runs
-/// again. Sums and products of elements run in both anyway.
+/// Functions whose derivative is another function, by words of their kernels: where one runs in backward, a forward
+/// runs again. Sums and products of elements run in both anyway.
 bool is_of_forward_alone(std::string_view name) {
   std::string word(name);
   std::ranges::transform(word, word.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   const auto has = [&](std::string_view part) { return word.find(part) != std::string::npos; };
-  static constexpr std::string_view kFunctions[] = {"gelu", "silu",      "layer_norm", "layernorm", "rms_norm",
+  static constexpr std::string_view kFunctions[] = {"gelu",    "silu",    "layer_norm", "layernorm", "rms_norm",
                                                     "rmsnorm", "softmax", "attention",  "flash_fwd", "fmha"};
   return std::ranges::any_of(kFunctions, has) && !has("backward") && !has("bwd") && !has("grad");
 }
@@ -449,7 +451,9 @@ void find_checkpointing(const RankRows& rank, const HostWords& words, const JobS
   r.findings.push_back({"activation checkpointing", checkpoints ? "true" : "false",
                         fmt::format("{} of {} {} of each block's forward run in backward, too", counted.again,
                                     counted.names, tells ? "functions" : "kernels"),
-                        tells ? 0.95 : checkpoints ? 0.9 : 0.8});
+                        tells         ? 0.95
+                        : checkpoints ? 0.9
+                                      : 0.8});
 }
 
 void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
@@ -463,6 +467,11 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   }
   r.facts.presets = likely_presets(r.engine, words, exchanges);
   r.facts.prefetch = told_prefetch(rank, host_words, uses, r.engine);
+  r.facts.reentrant =
+      r.facts.prefetch && std::ranges::any_of(uses, [&](const CollectiveUse& use) {
+        const std::int32_t launch = rank.device[static_cast<std::size_t>(use.row)].launch;
+        return use.phase == Phase::backward && host_words.around(launch, r.engine->traces.forward_prefetch) >= 0;
+      });
   const auto order = launch_order(rank, step, uses, r.table, first.compute_stream, r.table.source != UnitSource::order);
   try {
     r.schedule = match_schedule(r.facts, order);
@@ -567,9 +576,15 @@ Recognition recognise(const JobTrace& job) {
     collectives += use.purpose != Purpose::scalars;
   }
   r.kind = kind_of(counts, words, sizes.size() == 1, collectives);
+  r.shards = shards_parameters(counts);
   Program program = program_of(words, r.kind, r.table);
   r.name = std::move(program.name);
   r.engine = program.engine;
+  if (r.kind == JobKind::experts && r.shards) {  // experts within what shards the rest
+    program = program_of(words, JobKind::sharded, r.table);
+    r.engine = program.engine;
+    r.name += " within " + program.name;
+  }
 
   std::string named;
   for (const dialects::Words* engine : dialects::words_in_traces()) {
@@ -579,8 +594,9 @@ Recognition recognise(const JobTrace& job) {
   }
   r.findings.push_back({"job", std::string(to_string(r.kind)), what_they_do(counts) + named,
                         r.kind == JobKind::unknown ? 0.3
-                        : named.empty()            ? 0.85
-                                                   : 0.98});
+                        // A name of something that communicates is no evidence for one device alone.
+                        : named.empty() || r.kind == JobKind::single ? 0.85
+                                                                     : 0.98});
   r.findings.push_back({"steps", std::to_string(first.cut.steps.size()),
                         fmt::format("told by {}", to_string(first.cut.source)),
                         first.cut.source == StepSource::profiler ? 0.99
@@ -622,6 +638,9 @@ Recognition recognise(const JobTrace& job) {
     if (r.table.source == UnitSource::order) {
       r.unknown.push_back("Nothing names the units: collectives were assigned to units by order and size.");
     }
+  }
+  if (r.kind == JobKind::experts) {
+    r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
   }
   bool sized = true;
   for (const CollectiveUse& use : uses) sized = sized && use.elements >= 0;

@@ -58,9 +58,10 @@ struct Recognition {
   std::vector<RecognisedRank> ranks;      ///< as JobTrace::ranks
   std::size_t reference_step = 0;         ///< of the first rank: the one that recognition looked at
   std::optional<ScheduleMatch> schedule;  ///< of sharded jobs
-  std::vector<HostSync> syncs;            ///< of the reference step of the first rank
+  std::vector<HostSync> syncs;            ///< of the reference step of the first rank; of sharded jobs and experts
 
   const Finding* find(std::string_view what) const;
+  bool shards = false;  ///< parameters are gathered for forward and gradients reduced, whatever else the job does
   bool is_fsdp() const { return kind == JobKind::sharded; }
 };
 

@@ -12,6 +12,12 @@
 
 namespace fsdpbench::trace {
 
+std::size_t Validation::errors() const {
+  std::size_t sum = 0;
+  for (const Rule rule : kEnumerators<Rule>) sum += is_error(rule) ? findings.count(rule) : 0;
+  return sum;
+}
+
 Validation validate(std::istream& in, const ValidateOptions& options) {
   Validation result{Findings(options.most_findings)};
   TrackRules tracks(result.findings);
@@ -27,9 +33,11 @@ Validation validate(std::istream& in, const ValidateOptions& options) {
   steps.finish(file);
   constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
   if (file.bytes > kMostBytes) {
-    result.findings.add(Rule::limit, std::nullopt, "The file has more than 4 GiB of JSON, which Perfetto does not open.");
+    result.findings.add(Rule::limit, std::nullopt,
+                        "The file has more than 4 GiB of JSON, which Perfetto does not open.");
   }
   result.events = file.events;
+  result.is_own = file.has_schema;
   return result;
 }
 

@@ -1,10 +1,12 @@
 // What a job is follows from evidence: ranges before the likeness of orders, words before kinds of collectives.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "foreign/advice.h"
@@ -14,11 +16,15 @@
 #include "foreign/kineto_names.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
+#include "foreign/unused_gathers.h"
+#include "support/temporary_folder.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Optional;
@@ -74,12 +80,90 @@ TEST(Evidence, PrefetchingIsWhatRangesSay) {
 }
 
 TEST(Evidence, KernelsOfDeepEPAreCommunication) {
-  for (const char* name : {"void deep_ep::internode::dispatch<false, 8>(int4*, float*)", "dispatch", "combine",
-                           "void combine<__nv_bfloat16, 8, 768>(__nv_bfloat16*)", "notify_dispatch",
-                           "cached_notify_combine(void**, int*)"}) {
+  for (const char* name :
+       {"void deep_ep::internode::dispatch<false, 8>(int4*, float*)", "dispatch", "combine",
+        "void combine<__nv_bfloat16, 8, 768>(__nv_bfloat16*)", "notify_dispatch", "cached_notify_combine(void**, int*)",
+        "void dpsk::ep::internode::cached_notify<false>(int, int, int, int, int*)"}) {
     EXPECT_THAT(communication_of_kernel(name), Optional(Communication::all_to_all)) << name;
   }
   EXPECT_FALSE(communication_of_kernel("void flash_fwd_splitkv_combine_kernel<1>(int)"));
+}
+
+/// One step of two halves as DeepSeek's trace of training has it: the host polls for the counts of the dispatch, and
+/// the other half's attention runs meanwhile.
+std::string two_halves(bool beside) {
+  std::string rows = R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":1,"dur":900})";
+  int id = 0;
+  const auto kernel = [&](const char* name, int stream, int launched, int begin, int us) {
+    ++id;
+    rows += fmt::format(
+        R"(,{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernelExC","pid":1,"tid":1,"ts":{},"dur":2,"args":{{"correlation":{}}}}})",
+        launched, id);
+    rows += fmt::format(
+        R"(,{{"ph":"X","cat":"kernel","name":"{}","pid":0,"tid":{},"ts":{},"dur":{},"args":{{"stream":{},"correlation":{}}}}})",
+        name, stream, begin, us, stream, id);
+  };
+  const auto range = [&](const char* name, int begin, int us) {
+    rows += fmt::format(R"(,{{"ph":"X","cat":"user_annotation","name":"{}","pid":1,"tid":1,"ts":{},"dur":{}}})", name,
+                        begin, us);
+  };
+  range("attn(B)", 5, 20);
+  kernel("void flash_bwd_kernel<128>(int)", 7, 10, beside ? 40 : 700, 150);
+  range("dispatch(F)", 28, 700);
+  kernel("void dpsk::ep::internode::notify_dispatch<false, 8>(int const*)", 27, 30, 40, 300);
+  kernel("void dpsk::ep::internode::dispatch<false, 8>(int4*)", 27, 345, 350, 100);
+  kernel("void dpsk::ep::internode::cached_notify<false>(int)", 27, 350, 450, 10);
+  kernel("void dpsk::ep::internode::combine<false, 8>(int4*)", 27, 355, 460, 100);
+  kernel("sm90_xmma_gemm_bf16", 7, 360, 400, 20);
+  return "{\"traceEvents\":[" + rows + "]}";
+}
+
+TEST(Evidence, TwoHalvesOfABatchAreTold) {
+  for (const bool beside : {true, false}) {
+    TemporaryFolder folder;
+    folder.write("rank_0.json", two_halves(beside));
+    const JobTrace job = read_job({(folder / "rank_0.json")});
+    const Recognition found = recognise(job);
+    EXPECT_EQ(found.kind, JobKind::experts);
+    ASSERT_EQ(found.syncs.size(), 1U);  // from the launch of notify_dispatch to that of dispatch
+    const HostRow& wait = job.ranks[0].host[static_cast<std::size_t>(found.syncs[0].row)];
+    EXPECT_EQ(wait.end_ns - wait.begin_ns, 313'000);
+    Explanation explained = explain(job, found);
+    ASSERT_TRUE(explained.exchanges);
+    EXPECT_EQ(explained.exchanges->times, 4);
+    EXPECT_NEAR(explained.exchanges->ms, 0.510, 1e-9);
+    EXPECT_NEAR(explained.exchanges->exposed_ms, 0.510 - 0.020 - (beside ? 0.150 : 0), 1e-9);
+    EXPECT_THAT(explained.exchanges->two_halves, Optional(beside));
+    EXPECT_FALSE(explained.exchanges->imbalance) << "one rank's file";
+    advise(job, found, explained);
+    for (const metrics::CauseShare& share : explained.causes) {
+      EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch"), HasSubstr("fsdp."), HasSubstr("reshard"))));
+    }
+    EXPECT_TRUE(find_unused_gathers(job, found).all.empty());
+  }
+}
+
+/// A real job of two ranks (tests/peer/profiled.py): experts in blocks that FSDP2 shards; rank 0's gets three quarters.
+TEST(Evidence, TokensThatAreSpreadUnevenlyAreTold) {
+  const fs::path folder = fs::path(FSDPBENCH_RECORDED_DIR) / "experts-2.15.0" / "experts-fsdp2";
+  const std::vector<std::string> files{(folder / "rank_0.json.gz").string(), (folder / "rank_1.json.gz").string()};
+  const JobTrace job = read_job(files);
+  const Recognition found = recognise(job);
+  EXPECT_EQ(found.kind, JobKind::experts);
+  EXPECT_TRUE(found.shards);
+  EXPECT_THAT(found.name, HasSubstr("FSDP2"));
+  const Explanation explained = explain(job, found);
+  ASSERT_TRUE(explained.exchanges);
+  EXPECT_EQ(explained.exchanges->times, 12) << "there and back, forward and backward, of three blocks";
+  ASSERT_TRUE(explained.exchanges->imbalance);
+  EXPECT_DOUBLE_EQ(*explained.exchanges->imbalance, 1.5);
+  EXPECT_EQ(explained.exchanges->busiest_rank, 0);
+  EXPECT_FALSE(explained.exchanges->two_halves) << "it has no attention";
+  EXPECT_THAT(exchange_sentences(*explained.exchanges), Contains(HasSubstr("auxiliary loss")));
+  const UnusedGathersFound unused = find_unused_gathers(job, found);
+  EXPECT_EQ(unused.unknown, "");
+  EXPECT_TRUE(unused.all.empty());
+  EXPECT_FALSE(explain(read_job({files.front()}), recognise(read_job({files.front()}))).exchanges->imbalance);
 }
 
 TEST(Evidence, AnAllToAllOfEmbeddingsMakesNoMixtureOfExperts) {

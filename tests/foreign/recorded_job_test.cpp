@@ -13,6 +13,7 @@
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "foreign/recorded_jobs.h"
+#include "foreign/unused_gathers.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -71,7 +72,8 @@ TEST_P(RecordedJob, IsCalledWhatItIs) {
     EXPECT_EQ(found_.kind, JobKind::sharded);
     EXPECT_THAT(found_.name, HasSubstr(preset_ == "fsdp1" ? "FSDP1" : "FSDP2"));
     if (const Finding* checkpointing = found_.find("activation checkpointing")) {
-      EXPECT_EQ(checkpointing->value, "false") << checkpointing->evidence;  // none of them was recorded with it
+      const bool checkpoints = truth_["keys"].value("fsdp.activation_checkpointing", false);
+      EXPECT_EQ(checkpointing->value, checkpoints ? "true" : "false") << checkpointing->evidence;
     }
     ASSERT_TRUE(found_.schedule);
     const config::Fsdp& fsdp = found_.schedule->config.fsdp;
@@ -121,6 +123,28 @@ TEST_P(RecordedJob, AddsUpAndGetsNoAdviceThatIsNotForIt) {
     if (sharded()) continue;
     EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch("), HasSubstr("limit_all_gathers"), HasSubstr("fsdp."))));
   }
+}
+
+TEST_P(RecordedJob, SaysWhichGathersNobodyUsed) {
+  const UnusedGathersFound unused = find_unused_gathers(job_, found_);
+  if (!truth_["keys"].value("fsdp.checkpoint_reentrant", false)) {
+    EXPECT_TRUE(unused.all.empty()) << unused.all.front().why;
+    return;
+  }
+  // "AGR AG0* AG1* AG2* AG3* AG3* AG2* RS3 AG3* AG1* RS2 AG2* AG0* RS1 AG1* RS0 RSR": of the units whose gradients are
+  // reduced already.
+  EXPECT_EQ(unused.unknown, "");
+  ASSERT_EQ(unused.all.size(), 1U);
+  const UnusedGathers& wasted = unused.all.front();
+  EXPECT_EQ(wasted.waste, schedule::Waste::never_used);
+  EXPECT_THAT(wasted.units, ::testing::ElementsAre("blocks.3", "blocks.2", "blocks.1"));
+  EXPECT_EQ(wasted.gathers, 3);
+  // Elements of a block: two norms, two products with their biases. Each of two ranks sends half of them.
+  constexpr std::int64_t kWidth = 96, kElements = 2 * kWidth + 8 * kWidth * kWidth + 5 * kWidth;
+  EXPECT_THAT(wasted.bytes, AnyOf(-1, 3 * kElements / 2 * 4));
+  EXPECT_THAT(wasted.why, HasSubstr("reentrant"));
+  EXPECT_THAT(wasted.remedy, HasSubstr("use_reentrant=False"));
+  EXPECT_THAT(wasted.evidence, HasSubstr("FSDP::all_gather_copy_out"));
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, RecordedJob, ::testing::ValuesIn(recorded_jobs()), job_name);

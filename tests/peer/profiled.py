@@ -1,6 +1,6 @@
 """What PyTorch's own profiler writes of FSDP1, FSDP2 and DDP on CPU ranks over gloo: `python profiled.py FOLDER`.
 
-One folder a case, FOLDER/traces-VERSION/CASE: rank_N.json.gz as torch.profiler exports it, and truth.json: what the
+One folder a case, FOLDER/traces-VERSION/CASE, with experts FOLDER/experts-VERSION/CASE: rank_N.json.gz as torch.profiler exports it, and truth.json: what the
 case is, in fsdpbench's keys, and for each profiled step its collectives in order of issue with their units ("AG0 AG1
 RS1 RS0"; R is the root), told by the engine itself (record.py), not by the trace.
 """
@@ -14,9 +14,12 @@ import shutil
 import tempfile
 
 import torch
+import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.profiler import ProfilerActivity, profile, schedule
+from torch.utils.checkpoint import checkpoint
 
 import engines
 import record
@@ -36,6 +39,43 @@ class Block(nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
 
 
+class Exchange(torch.autograd.Function):
+    """Rows to the ranks of their experts, `give[r]` to rank r, and `take[r]` from there; back again in backward."""
+
+    @staticmethod
+    def forward(ctx, rows, give, take):
+        ctx.splits = give, take
+        out = rows.new_empty(sum(take), rows.size(1))
+        dist.all_to_all_single(out, rows, take, give)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        give, take = ctx.splits
+        out = grad.new_empty(sum(give), grad.size(1))
+        dist.all_to_all_single(out, grad.contiguous(), give, take)
+        return out, None, None
+
+
+class ExpertBlock(Block):
+    """An expert per rank, of which the first gets three quarters of all rows. Each tells the others how many come."""
+
+    def __init__(self, width):
+        super().__init__(width)
+        self.expert = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, x):
+        rows = self.norm(x).reshape(-1, x.size(-1))
+        ranks = dist.get_world_size()
+        others = rows.size(0) // 4 // (ranks - 1)
+        give = [rows.size(0) - others * (ranks - 1)] + [others] * (ranks - 1)
+        counts = torch.empty(ranks, dtype=torch.long)
+        dist.all_to_all_single(counts, torch.tensor(give))
+        take = counts.tolist()
+        y = Exchange.apply(self.expert(Exchange.apply(rows, give, take)), take, give)
+        return super().forward(x) + y.reshape(x.shape)
+
+
 class Model(nn.Module):
     """Takes its blocks, an iterable of modules that keep `width`, for some cases shard or wrap them one by one before."""
 
@@ -44,16 +84,17 @@ class Model(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, width)
         self.blocks = nn.ModuleList(blocks)
         self.head = nn.Linear(width, VOCABULARY)
+        self.reentrant = False  # each block is called in a reentrant checkpoint, which is around its hooks
 
     def forward(self, tokens):
         x = self.embedding(tokens)
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=True) if self.reentrant else block(x)
         return self.head(x).float().square().mean()
 
 
-def case(preset, ranks=2, layers=3, steps=2, stacks=False, **keys):
-    return {"preset": preset, "ranks": ranks, "layers": layers, "steps": steps, "stacks": stacks,
+def case(preset, ranks=2, layers=3, steps=2, stacks=False, experts=False, **keys):
+    return {"preset": preset, "ranks": ranks, "layers": layers, "steps": steps, "stacks": stacks, "experts": experts,
             "keys": {key.replace("__", "."): value for key, value in keys.items()}}
 
 
@@ -63,6 +104,9 @@ CASES = {
     "fsdp2-stacks": case("fsdp2", layers=1, steps=1, stacks=True),
     "fsdp2-grad-op": case("fsdp2", fsdp__strategy="shard_grad_op"),
     "fsdp2-explicit": case("fsdp2", fsdp__forward_prefetch=2, fsdp__backward_prefetch=2),
+    # Of units whose backward is over some are gathered again, and nobody uses them.
+    "fsdp2-reentrant": case("fsdp2", layers=4, fsdp__forward_prefetch=1, fsdp__activation_checkpointing=True,
+                            fsdp__checkpoint_reentrant=True),
     "fsdp2-bf16": case("fsdp2", fsdp__param_dtype="bf16", fsdp__reduce_dtype="f32"),
     "fsdp2-hybrid": case("fsdp2", ranks=4, fsdp__strategy="hybrid_shard", **MESH),
     "fsdp1": case("fsdp1"),
@@ -71,6 +115,7 @@ CASES = {
     "fsdp1-forward-prefetch": case("fsdp1", fsdp__forward_prefetch=1),
     "fsdp1-no-backward-prefetch": case("fsdp1", fsdp__backward_prefetch="none"),
     "fsdp1-hybrid": case("fsdp1", ranks=4, fsdp__strategy="hybrid_shard", **MESH),
+    "experts-fsdp2": case("fsdp2", experts=True),  # in a folder of its own
     "ddp": case("ddp"),
     "alone": case("none", ranks=1),
 }
@@ -78,10 +123,16 @@ CASES = {
 
 def build(spec):
     torch.manual_seed(1)
-    model = Model(Block(WIDTH) for _ in range(spec["layers"]))
+    model = Model((ExpertBlock if spec["experts"] else Block)(WIDTH) for _ in range(spec["layers"]))
+    experts = {p for name, p in model.named_parameters() if ".expert." in name}  # each rank has its own
+    if spec["experts"]:
+        for block in model.blocks:
+            fully_shard(block, ignored_params=experts)
+        return fully_shard(model, ignored_params=experts)
     if spec["preset"] == "ddp":
         return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.2)
     keys = {"mesh.ranks": spec["ranks"], **spec["keys"]}
+    model.reentrant = keys.get("fsdp.checkpoint_reentrant", False)
     return {"fsdp1": engines.fsdp1, "fsdp2": engines.fsdp2, "none": lambda model, _: model}[spec["preset"]](model, keys)
 
 
@@ -96,12 +147,12 @@ def work(rank, name, address, folder):
     record.watch_fsdp1()
     record.watch_fsdp2()
     model = build(spec)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=not spec["experts"])
     tokens = torch.randint(VOCABULARY, (8, 64), generator=torch.Generator().manual_seed(rank))
     steps = []
     plan = schedule(wait=WARMUP, warmup=1, active=spec["steps"], repeat=1)
     with profile(activities=[ProfilerActivity.CPU], schedule=plan, with_stack=spec["stacks"],
-                 record_shapes=spec["stacks"]) as profiler:
+                 record_shapes=spec["stacks"] or spec["experts"]) as profiler:
         for step in range(WARMUP + 1 + spec["steps"]):
             record.LOG.begin_step(step)
             model(tokens).backward()
@@ -124,7 +175,7 @@ def main():
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be given several times")
     arguments = parser.parse_args()
     for name in arguments.case or CASES:
-        place = os.path.join(arguments.folder, f"traces-{record.VERSION}", name)
+        place = os.path.join(arguments.folder, f"{'experts' if CASES[name]['experts'] else 'traces'}-{record.VERSION}", name)
         shutil.rmtree(place, ignore_errors=True)
         os.makedirs(place)
         with tempfile.TemporaryDirectory() as folder:

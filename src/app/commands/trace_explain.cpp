@@ -133,7 +133,8 @@ int explain_traces(const TraceExplainArguments& arguments) {
   std::optional<config::Cluster> cluster;
   if (!arguments.cluster.empty()) cluster = config::load_cluster(arguments.cluster);
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
-  ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}};
+  ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}, {}};
+  explained.unused = foreign::find_unused_gathers(job, explained.recognition);
   explained.explanation = foreign::explain(job, explained.recognition, foreign::Paths::found);
   if (cluster) add_roofs(*cluster, job, explained.explanation);
   foreign::advise(job, explained.recognition, explained.explanation);

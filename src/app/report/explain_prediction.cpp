@@ -55,6 +55,7 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
   const std::optional<double> tflops = given.tflops ? given.tflops : emulate.compute_tflops;
   const std::optional<double> bandwidth = given.link_gb_per_s ? given.link_gb_per_s : emulate.link_gb_per_s;
   Prediction prediction;
+  prediction.wasted_gathers = schedule::wasted_gathers(p.plan, p.schedules.steady());
   if (!tflops) {
     prediction.why_none = "no rate of computation is known; --tflops (or emulate.compute_tflops) says one";
     return prediction;

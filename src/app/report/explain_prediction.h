@@ -3,10 +3,12 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/setup.h"
 #include "metrics/step_prediction.h"
 #include "replay/emulated_times.h"
+#include "schedule/wasted_gathers.h"
 
 namespace fsdpbench::app {
 
@@ -28,7 +30,8 @@ struct Prediction {
     std::int64_t stall_ns = 0;  ///< that the first update waits for it
   };
   std::optional<Save> save;
-  std::string why_none;  ///< a sentence, where there is no step
+  std::string why_none;                                ///< a sentence, where there is no step
+  std::vector<schedule::WastedGather> wasted_gathers;  ///< of the steady step; needs no rates
 };
 
 /// Throws ConfigError if a given rate is none that its key of [emulate] may have.

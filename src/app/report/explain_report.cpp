@@ -247,9 +247,9 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
   return words;
 }
 
-std::vector<WastedAlike> wasted_alike(const engine::Setup& p) {
+std::vector<WastedAlike> wasted_alike(const engine::Setup& p, const Prediction& prediction) {
   std::vector<WastedAlike> all;
-  for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
+  for (const schedule::WastedGather& wasted : prediction.wasted_gathers) {
     WastedAlike words = wasted_words(p, wasted);
     const auto same = std::ranges::find_if(all, [&](const WastedAlike& other) { return other.is_like(words); });
     if (same == all.end()) {
@@ -265,9 +265,9 @@ std::vector<WastedAlike> wasted_alike(const engine::Setup& p) {
 }
 
 /// A line for each rule that wastes all-gathers; empty if none does.
-std::string wasted_lines(const engine::Setup& p) {
+std::string wasted_lines(const engine::Setup& p, const Prediction& prediction) {
   std::string text;
-  for (const WastedAlike& wasted : wasted_alike(p)) {
+  for (const WastedAlike& wasted : wasted_alike(p, prediction)) {
     std::string names;
     for (std::size_t first = 0; first < wasted.units.size();) {
       std::size_t last = first;
@@ -284,9 +284,9 @@ std::string wasted_lines(const engine::Setup& p) {
   return text;
 }
 
-json wasted_json(const engine::Setup& p) {
+json wasted_json(const engine::Setup& p, const Prediction& prediction) {
   json all = json::array();
-  for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
+  for (const schedule::WastedGather& wasted : prediction.wasted_gathers) {
     const WastedAlike words = wasted_words(p, wasted);
     json w{{"waste", schedule::to_string(wasted.waste)},
            {"unit", p.plan.units[static_cast<std::size_t>(wasted.unit)].label()},
@@ -387,7 +387,7 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
                         std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
   }
   text += check_line(p);
-  text += wasted_lines(p);
+  text += wasted_lines(p, prediction);
   return text + "More: --parameters, --schedule, --schedule=LAYER, --format json\n";
 }
 
@@ -412,7 +412,7 @@ std::string explain_summary(const engine::Setup& p, const Prediction& prediction
                         parallel > 0
                             ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
                             : "a rank and step"});
-  const std::string wasted = wasted_lines(p);
+  const std::string wasted = wasted_lines(p, prediction);
   return explained_headline(p) + "\n" + format_table(table) + (wasted.empty() ? "" : "\n" + wasted) + "\n" +
          prediction_text(prediction);
 }
@@ -473,7 +473,7 @@ json explain_json(const engine::Setup& p, const Prediction& prediction, bool wit
                         {"all_reduce", v.all_reduce}, {"all_to_all", v.all_to_all},
                         {"total", v.total()},         {"data_parallel", plan::data_parallel_volume(p.plan, p.config)}};
   j["prediction"] = prediction_json(prediction);
-  j["wasted_gathers"] = wasted_json(p);
+  j["wasted_gathers"] = wasted_json(p, prediction);
   if (with_parameters) j["parameters"] = parameters_json(p.plan);
   j["schedule"] = {{"collectives", schedule::collective_order(p.plan, p.schedules.steady())},
                    {"issue", schedule::issue_order(p.plan, p.schedules.steady())},

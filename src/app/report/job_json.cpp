@@ -9,6 +9,7 @@
 
 #include "app/experiment/path_fields.h"
 #include "app/experiment/result_fields.h"
+#include "app/report/job_fields.h"
 #include "base/enum_table.h"
 #include "config/write.h"
 #include "metrics/cause.h"
@@ -611,6 +612,14 @@ const Fields<ExplainedJob>& job_fields() {
         f(
             "critical_path", [](const E& e) { return path_of_job(e); }, "",
             "the chain of work that decided how long steps were");
+        f(
+            "wasted_gathers", [](const E& e) -> const auto& { return e.unused.all; }, "",
+            "all-gathers that nobody used, or that bring what was there");
+        f("wasted_gathers_unknown", [](const E& e) { return e.unused.unknown; }, "",
+          "why it is not known whether any is wasted", {.when = When::if_any});
+        f(
+            "exchanges", [](const E& e) -> const auto& { return e.explanation.exchanges; }, "",
+            "tokens on their way to experts and back; absent without any");
         f(
             "contention", [](const E& e) -> const auto& { return e.explanation.contention; }, "",
             "kernels that run slower beside collectives, those that lose most time first");

@@ -11,6 +11,7 @@
 #include "app/console/table.h"
 #include "app/report/cause_table.h"
 #include "app/report/path_table.h"
+#include "base/bytes.h"
 #include "base/enum_table.h"
 #include "foreign/advice.h"
 #include "metrics/cause_advice.h"
@@ -242,6 +243,20 @@ std::string bullets(const char* title, const std::vector<std::string>& lines) {
   return text.empty() ? "" : fmt::format("\n{}\n{}", title, text);
 }
 
+/// All-gathers that nobody used, a line for each way.
+std::vector<std::string> unused_lines(const ExplainedJob& e) {
+  std::vector<std::string> lines;
+  for (const foreign::UnusedGathers& one : e.unused.all) {
+    static constexpr EnumNames<schedule::Waste> kWhat{"gathered, never used", "gathered twice, used once",
+                                                      "gathered twice in a row, once would do"};
+    const std::string sent = one.bytes >= 0 ? ", " + format_bytes(one.bytes) + " a rank" : "";
+    lines.push_back(fmt::format("{}: {}; {} all-gather{} a step{}, {} ms ({}). Remedy: {}.", fmt::join(one.units, ", "),
+                                std::string(kWhat[one.waste]) + ": " + one.why, one.gathers,
+                                one.gathers == 1 ? "" : "s", sent, job_ms(one.ms), one.evidence, one.remedy));
+  }
+  return lines;
+}
+
 }  // namespace
 
 KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(of) {
@@ -295,9 +310,12 @@ std::string job_report(const ExplainedJob& e) {
   if (e.explanation.mean_step_ms > 0) {
     const std::optional<metrics::PathReport> path = path_of_job(e);
     text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path, kDecimals) : "") + why_stalled(e) +
-            most_exposed(e) + how_far_apart(e) + where_kernels_went(e) + contention(e);
+            most_exposed(e) + bullets("All-gathers that are wasted", unused_lines(e)) +
+            (e.explanation.exchanges ? bullets("Experts", foreign::exchange_sentences(*e.explanation.exchanges)) : "") +
+            how_far_apart(e) + where_kernels_went(e) + contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
+  if (!e.unused.unknown.empty()) unsure.push_back(e.unused.unknown);
   unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());
   return text + bullets("Not known", unsure);
 }

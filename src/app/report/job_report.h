@@ -9,6 +9,7 @@
 #include "foreign/job_trace.h"
 #include "foreign/kernel_times.h"
 #include "foreign/recognise.h"
+#include "foreign/unused_gathers.h"
 #include "metrics/counterfactual.h"
 #include "metrics/path_report.h"
 
@@ -29,6 +30,7 @@ struct ExplainedJob {
   std::optional<TracedStep> replay;    ///< of the job's op times; absent: there was none
   std::vector<ReplayedKnob> replayed;  ///< that gain more than the noise, the most first
   std::string not_replayed_because;    ///< a sentence; empty: the job's op times were replayed
+  foreign::UnusedGathersFound unused;  ///< all-gathers that nobody used
 };
 
 /// Kernels of one kind, or of one kind and name. `x` has them, and at least one step.

@@ -44,7 +44,12 @@ const Words& fsdpbench_words() {
                                                  .prefetch_backward = "fsdp.backward_prefetch=explicit:2",
                                                  .no_limit = "fsdp.all_gather_limit=unlimited",
                                                  .separate_reductions = "fsdp.separate_reduce_scatter_comm=true",
-                                                 .accumulate = "train.accumulate"}};
+                                                 .accumulate = "train.accumulate",
+                                                 .keep_after_forward = "fsdp.reshard_after_forward=auto",
+                                                 .keep_after_backward = "fsdp.reshard_after_backward=false",
+                                                 .prefetch_less = "fewer units ahead: fsdp.forward_prefetch, "
+                                                                  "fsdp.backward_prefetch",
+                                                 .no_reentrant = "fsdp.checkpoint_reentrant=false"}};
   return kWords;
 }
 

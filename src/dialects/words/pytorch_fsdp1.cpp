@@ -68,7 +68,9 @@ const Words& pytorch_fsdp1_words() {
                                                  .prefetch_backward = "backward_prefetch=BackwardPrefetch.BACKWARD_PRE",
                                                  .no_limit = "limit_all_gathers=False",
                                                  .separate_reductions = "",
-                                                 .accumulate = "no_sync()"}};
+                                                 .accumulate = "no_sync()",
+                                                 .keep_after_forward = "ShardingStrategy.SHARD_GRAD_OP for this module",
+                                                 .prefetch_less = "forward_prefetch=False"}};
   return kWords;
 }
 

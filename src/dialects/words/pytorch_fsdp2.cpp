@@ -90,12 +90,23 @@ const Words& pytorch_fsdp2_words() {
                  .prefetch = "_prefetch",
                  .forward_prefetch = "FSDP::forward_prefetch for",
                  .backward_prefetch = "FSDP::backward_prefetch for",
+                 .copy_out = "FSDP::all_gather_copy_out",
+                 .after_forward = "FSDP::post_forward",
+                 .after_backward = "FSDP::post_backward_reshard",
+                 .drops_gathers = "FSDP::root_post_backward_callback",
                  .unit = unit_word},
-      .remedies = Remedies{.prefetch_forward = "module.set_modules_to_forward_prefetch([next, the one after])",
-                           .prefetch_backward = "module.set_modules_to_backward_prefetch([previous, the one before])",
-                           .no_limit = "",
-                           .separate_reductions = "module.set_separate_reduce_scatter_group()",
-                           .accumulate = "set_requires_gradient_sync(False) on all but the last microbatch"}};
+      .remedies =
+          Remedies{.prefetch_forward = "module.set_modules_to_forward_prefetch([next, the one after])",
+                   .prefetch_backward = "module.set_modules_to_backward_prefetch([previous, the one before])",
+                   .no_limit = "",
+                   .separate_reductions = "module.set_separate_reduce_scatter_group()",
+                   .accumulate = "set_requires_gradient_sync(False) on all but the last microbatch",
+                   .keep_after_forward = "reshard_after_forward=False for this module alone",
+                   .keep_after_backward = "set_reshard_after_backward(False, recurse=False) on this module until the "
+                                          "last microbatch",
+                   .prefetch_less = "shorter lists in set_modules_to_forward_prefetch and "
+                                    "set_modules_to_backward_prefetch, in the order in which modules run",
+                   .no_reentrant = "checkpoint(…, use_reentrant=False), or no set_modules_to_forward_prefetch"}};
   return kWords;
 }
 

@@ -64,6 +64,11 @@ struct TraceNames {
   std::string_view backward_prefetch = {};                   ///< around what is gathered before a unit's backward
   std::string_view post_backward_prefetch = {};              ///< around what is gathered after a unit's backward
   std::string_view limiter = {};                             ///< around a wait of the all-gather limit
+  // Ranges that name a unit in brackets, and none for the root; they begin with these.
+  std::string_view copy_out = {};        ///< around what makes a gather's parameters ready, just before a unit's pass
+  std::string_view after_forward = {};   ///< when a unit's forward is over
+  std::string_view after_backward = {};  ///< when its backward is
+  std::string_view drops_gathers = {};   ///< where gathers that nothing has copied out are dropped; it names no unit
   /// The unit that a range is of: "layers.0", "" for the root's. None: it names no unit.
   std::optional<std::string> (*unit)(std::string_view name) = nullptr;
 };
@@ -71,6 +76,8 @@ struct TraceNames {
 /// How a person sets what takes a cause of exposure away; empty: there is no such setting.
 struct Remedies {
   std::string_view prefetch_forward, prefetch_backward, no_limit, separate_reductions, accumulate;
+  // Against wasted all-gathers.
+  std::string_view keep_after_forward = {}, keep_after_backward = {}, prefetch_less = {}, no_reentrant = {};
 };
 
 struct Words {
