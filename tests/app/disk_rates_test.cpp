@@ -37,7 +37,7 @@ TEST(DiskRatesTest, EachPartIsWrittenAndReadAndNothingStays) {
 
 void write_until_killed(const std::filesystem::path& folder) {
   rlimit limit{};
-  limit.rlim_cur = limit.rlim_max = kSmall / 2;
+  limit.rlim_cur = limit.rlim_max = 4 << 20;  // whole blocks: the next write has no room at all
   (void)setrlimit(RLIMIT_FSIZE, &limit);
   (void)signal(SIGXFSZ, SIG_DFL);
   measure_disk(folder, kSmall, 1000);
