@@ -72,9 +72,15 @@ class AcceptPageTest(FolderTest):
 
     def test_what_is_absent_is_said_to_be_not_measured(self) -> None:
         page = self.page(pairs={}, device_rates_flops_per_s=[], collectives=[], scales=[], lateness={}, arms={"rounds": []})
-        for title in ("Pairs of ranks", "What each rank can do", "Bandwidth by size", "From few ranks to all", "Who is late", "Steps with computation",
-                      "The step, again and again"):
+        for title in ("Pairs of ranks", "What each rank can do", "Bandwidth by size", "From few ranks to all", "Who is late", "Steps with computation"):
             self.assertRegex(page, f'<li class="missing">{title}[^<]*: not measured</li>')
+        self.assertIn('<li class="missing">The step, again and again: not measured; accept --full does</li>', page)
+
+    def test_units_and_reasons_are_whole(self) -> None:
+        why, unit = "a reason of " + 50 * "ten chars " + "and its end", "us of waiting for the last rank"
+        page = self.page(judgements=[judgement("lateness", "ranks", "fail", value=INTERVAL, unit=unit) | {"why": why}])
+        self.assertIn(f"<td class=\"name\">{unit}</td>", page)
+        self.assertIn("and its end</td>", page)
 
     def test_the_worst_step_is_in_the_page(self) -> None:
         self.assertNotIn("worst_step", self.page())

@@ -177,8 +177,7 @@ void compare_results(const BaselineFigure& before, const std::vector<double>& no
   const double mine = log_variance(before.values);
   const int freedom = own + lent + known;
   // Shrunk upwards only: small messages scatter more than large ones of the same unit.
-  const double variance =
-      std::max(mine, (own * mine + lent * family.variance + known * recorded * recorded) / freedom);
+  const double variance = std::max(mine, (own * mine + lent * family.variance + known * recorded * recorded) / freedom);
   const std::size_t n = before.values.size(), k = now.size();
   const double error =
       std::sqrt(variance * (median_variance(n) / static_cast<double>(n) + median_variance(k) / static_cast<double>(k)));
@@ -249,6 +248,9 @@ void widen_unseen(double scatter, Change& c) {
   c.at_most *= scatter;
 }
 
+/// Stands for any factor: a rank whose peer has lost its processor waits for whole time slices.
+constexpr double kSlicesLost = 1000;
+
 double most_taken(std::span<const ResultFigures> results) {
   double most = 0;
   for (const ResultFigures& result : results) most = std::max(most, result.others_share);
@@ -265,15 +267,19 @@ void widen(double before_taken, double now_taken, Change& c) {
 }
 
 /// Fills verdict and sentence from ratio, interval and evidence, which is of so many `earlier` results (or runs of
-/// one); `recorded`: what is known of the scatter of such results beside their own.
-void decide(Change& c, bool explains, std::size_t earlier, double scatter, const std::string& recorded,
+/// one); `recorded`: what is known of the scatter of such results beside their own; `taken`: the most that other
+/// programs took of the processors.
+void decide(Change& c, bool explains, std::size_t earlier, double scatter, const std::string& recorded, double taken,
             double threshold) {
   const double worse = worse_factor(c.ratio, c);
   const double least_worse = worse_factor(c.higher_is_better ? c.high : c.low, c);
   const double most_worse = worse_factor(c.higher_is_better ? c.low : c.high, c);
-  const std::string interval = c.evidence == ChangeEvidence::counted || c.evidence == ChangeEvidence::numbers
-                                   ? std::string()
-                                   : fmt::format(", interval of now / before {:.3f} to {:.3f}", c.low, c.high);
+  // Then the ends of the interval are a convention, which says nothing to a reader.
+  const bool any_factor = c.evidence != ChangeEvidence::counted && most_slowed(taken) >= kSlicesLost;
+  const std::string interval =
+      any_factor || c.evidence == ChangeEvidence::counted || c.evidence == ChangeEvidence::numbers
+          ? std::string()
+          : fmt::format(", interval of now / before {:.3f} to {:.3f}", c.low, c.high);
   Judgement& j = c.judgement;
   j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: {}{}{}", j.value.median, j.unit, c.before.median,
                            how_much(c.ratio, c.higher_is_better), interval, rests_on(c.evidence, scatter, earlier));
@@ -295,6 +301,10 @@ void decide(Change& c, bool explains, std::size_t earlier, double scatter, const
     j.verdict = Verdict::pass;
   } else {
     j.verdict = Verdict::inconclusive;
+    if (any_factor) {
+      j.sentence += "; so busy a host may have slowed it by any factor: measure again when the host is quiet";
+      return;
+    }
     j.sentence += fmt::format(
         "; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}", 100 * (c.at_most - 1),
         100 * threshold,
@@ -335,8 +345,8 @@ std::string_view to_string(ChangeEvidence evidence) {
 }
 
 double most_slowed(double others_share) {
-  constexpr double kHalf = 0.5, kSlices = 1000;
-  return others_share > kHalf ? kSlices : 1 / (1 - others_share);
+  constexpr double kHalf = 0.5;
+  return others_share > kHalf ? kSlicesLost : 1 / (1 - others_share);
 }
 
 double unseen_scatter(MeasuredOn measured_on, double seconds) {
@@ -431,8 +441,9 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     const double scatter = unseen_scatter(measured_on, std::min(seconds_of(f.figure), seconds_of(found->figure)));
     widen_unseen(scatter, change);
     widen(most_taken(baseline), most_taken(now), change);
-    decide(change, explains, f.values.size(), scatter, recorded, threshold);
-    if (const double taken = std::max(most_taken(baseline), most_taken(now)); taken > 0) {
+    const double taken = std::max(most_taken(baseline), most_taken(now));
+    decide(change, explains, f.values.size(), scatter, recorded, taken, threshold);
+    if (taken > 0) {
       change.judgement.sentence += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
     }
   }

@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 MeasuredFigure rate(const std::string& name, std::vector<double> samples) {
   MeasuredFigure f;
@@ -116,6 +117,17 @@ TEST(Changes, OtherWorkIsNoChangeAndAChangeThatItCannotExplainIsOne) {
       EXPECT_EQ(found, 0) << "small collectives of a healthy machine have become 300 times as slow, at " << taken;
     }
   }
+}
+
+TEST(Changes, AHostThatWasTooBusyToSayAnythingIsTheReason) {
+  ResultFigures before = result("a", {rate("pairs", {100, 101, 102, 100, 99, 101})}), now = before;
+  now.others_share = 0.96;
+  const Change change = judge_changes({{before}}, {{now}}).front();
+  EXPECT_EQ(change.judgement.verdict, Verdict::inconclusive);
+  EXPECT_THAT(change.judgement.sentence,
+              AllOf(HasSubstr("any factor: measure again when the host is quiet"),
+                    HasSubstr("other programs took up to 96 % of the processors"), Not(HasSubstr("interval of")),
+                    Not(HasSubstr("add 2 more to the baseline"))));
 }
 
 TEST(Changes, MoreTimeIsWorse) {
@@ -413,8 +425,8 @@ int false_alarms(std::span<const double> pool, int results, MeasuredOn measured_
       all.back().measured_on = measured_on;
     }
     worse += judge_changes(std::span(all).first(static_cast<std::size_t>(results)), std::span(all).last(1))
-                     .front()
-                     .judgement.verdict == Verdict::fail
+                         .front()
+                         .judgement.verdict == Verdict::fail
                  ? 1
                  : 0;
   }

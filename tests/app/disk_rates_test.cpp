@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -30,6 +32,20 @@ TEST(DiskRatesTest, EachPartIsWrittenAndReadAndNothingStays) {
   EXPECT_THAT(rates.read_bytes_per_s, SizeIs(kPartsOfADisk));
   EXPECT_THAT(rates.write_bytes_per_s, Each(Gt(0)));
   EXPECT_THAT(rates.read_bytes_per_s, Each(Gt(0)));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+void write_until_killed(const std::filesystem::path& folder) {
+  rlimit limit{};
+  limit.rlim_cur = limit.rlim_max = 4 << 20;  // whole blocks: the next write has no room at all
+  (void)setrlimit(RLIMIT_FSIZE, &limit);
+  (void)signal(SIGXFSZ, SIG_DFL);
+  measure_disk(folder, kSmall, 1000);
+}
+
+TEST(DiskRatesDeathTest, AProcessThatIsKilledWhileItWritesLeavesNothing) {
+  const TemporaryFolder folder;
+  EXPECT_EXIT(write_until_killed(folder.path()), ::testing::KilledBySignal(SIGXFSZ), "");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 

@@ -99,7 +99,7 @@ def _row(j: Node) -> List[str]:
     has = middle is not None
     return [clean(j.text("rule"), 40), clean(j.text("figure"), 80), j.text("verdict"), digits(middle) if has else "–",
             f"{digits(low)} – {digits(high)}" if has and low is not None and high is not None else "–",
-            digits(bound) if bound is not None else "–", clean(j.text("unit"), 30), _place(j), clean(j.text("why"), 300)]
+            digits(bound) if bound is not None else "–", clean(j.text("unit"), 60), _place(j), clean(j.text("why"), 600)]
 
 
 def _place(j: Node) -> str:
@@ -113,7 +113,7 @@ def _all(judgements: List[Node]) -> Table:
 
 def _findings(result: Node) -> Table:
     rows = [[clean(f.text("part"), 60), _place(f), f.text("kind").replace("_", " "), percent(100 * (f.number("shortfall") or 0)),
-             clean(f.text("evidence"), 300), clean(f.text("check"), 200)] for f in result.children("findings")]
+             clean(f.text("evidence"), 600), clean(f.text("check"), 300)] for f in result.children("findings")]
     return Table("Who is to blame", ("part", "where", "how", "below its peers", "evidence", "what to check next"), rows,
                  texts=(1, 2, 4, 5),
                  note="" if rows else "Nobody: no part is slower than its peers.")
@@ -253,7 +253,7 @@ def _soak(result: Node) -> Picture:
                       "jumps has other work beside it.")
     times = [r.required("step_ms") for r in result.child("arms").children("soak")]
     if len(times) < 2:
-        picture.reason = _NOT_MEASURED
+        picture.reason = f"{_NOT_MEASURED}; accept --full does"
         return picture
     picture.figure = draw_steps([StepLine("", times, StepTime(median(times), None, None, len(times)))], "round of the soak",
                                 "rounds")

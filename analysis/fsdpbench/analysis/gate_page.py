@@ -24,7 +24,7 @@ def gate_page(path: Path) -> Page:
                 subtitle="  ·  ".join(p for p in ("fsdpbench gate", clean(now.text("kind"), 20),
                                                   clean(now.text("summary"), 80), _dates(now)) if p))
     page.verdict = [clean(gate.text("sentence"), 400)]
-    page.verdict += [f"{c.text('figure')}: {clean(c.text('why'), 400)}." for c in changes if c.text("verdict") == "fail"][:5]
+    page.verdict += [f"{c.text('figure')}: {clean(c.text('why'), 600)}." for c in changes if c.text("verdict") == "fail"][:5]
     page.caveats = _caveats(gate, before, now)
     differences = _differences(gate)
     page.first = [differences] if differences.rows else []
@@ -106,7 +106,7 @@ def _figures(changes: List[Node]) -> Table:
     for c in changes:
         ratio = c.number("ratio")
         left_out = c.texts("left_out")
-        why = clean(c.text("why"), 300) + (f"; left out: {clean(', '.join(left_out), 200)}" if left_out else "")
+        why = clean(c.text("why"), 600) + (f"; left out: {clean(', '.join(left_out), 200)}" if left_out else "")
         rows.append([clean(c.text("figure"), 80), LOOKS.get(c.text("verdict"), ("", "", c.text("verdict")))[2],
                      _side(c.child("before")), _side(c.child("now")), "–" if ratio is None else f"{ratio:.3f}",
                      clean(c.text("unit"), 20), why])

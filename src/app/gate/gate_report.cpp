@@ -268,7 +268,9 @@ std::string GateReport::headline() const {
     text = fmt::format("PASS: none of {} figures is worse than {} by {:.3g} % or more", changes.size(), baseline,
                        100 * threshold);
   } else {
-    text = fmt::format("INCONCLUSIVE against {}: not every figure could be judged", baseline);
+    const auto open = count(Verdict::inconclusive);
+    text = fmt::format("INCONCLUSIVE against {}", baseline);
+    if (open > 0) text += fmt::format(": {} of {} figures could not be judged", open, changes.size());
   }
   if (const auto better = std::ranges::count(changes, true, &Change::better); better > 0) {
     text += fmt::format("; {} better", better);

@@ -53,7 +53,7 @@ def draw_changes(rows: Sequence[ChangeRow], threshold: float) -> Figure:
         axes.plot([100 * (row.ratio - 1)], [y], color=colour, marker=marker, markersize=6)
         ends.append(100 * (row.ratio - 1))
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_yticks(range(len(rows)), [clean(row.name, 70) for row in rows], fontsize=9)
+    axes.set_yticks(range(len(rows)), [clean(row.name, 90) for row in rows], fontsize=9)
     reach = max(min(max(-min(ends), max(ends)), 150.0), 200 * threshold, 2.0)
     low, high = max(min(ends), -reach), min(max(ends), reach)
     pad = 0.06 * (high - low) + 100 * threshold * 1.3
