@@ -425,8 +425,9 @@ void check_engines(const RunConfig& config, Notes& notes) {
   require(fsdp.reduce_bucket == 0 || config.train.accumulate_mode != AccumulateMode::reduce_scatter_only,
           "fsdp.reduce_bucket = {} does not go with train.accumulate_mode = \"reduce_scatter_only\"; expected 0.",
           fsdp.reduce_bucket);
-  require(!fsdp.head_unit || !config.model.tied_head,
-          "fsdp.head_unit = true needs a head of its own: model.tied_head is true, and a parameter is in one unit alone.");
+  require(
+      !fsdp.head_unit || !config.model.tied_head,
+      "fsdp.head_unit = true needs a head of its own: model.tied_head is true, and a parameter is in one unit alone.");
   const auto without_effect = [&](bool given, const char* key, std::string_view why) {
     if (given) notes.push_back(fmt::format("fsdp.{} has no effect: {}.", key, why));
   };
