@@ -330,7 +330,10 @@ def fsdp2(model, keys):
                                  keys.get("fsdp.reshard_after_forward"))
     if keys.get("fsdp.strategy", "full_shard").endswith("shard_grad_op") and reshard is None:
         reshard = False
-    shard = functools.partial(fully_shard, mesh=mesh_of(keys), mp_policy=policy, reshard_after_forward=reshard)
+    # Biases stand for what is too small to be split, as norms are in fsdpbench's model.
+    ignored = {m.bias for m in model.modules() if isinstance(m, nn.Linear) and m.bias is not None}
+    shard = functools.partial(fully_shard, mesh=mesh_of(keys), mp_policy=policy, reshard_after_forward=reshard,
+                              ignored_params=ignored if keys.get("fsdp.shard_threshold") else None)
     units = [] if keys.get("fsdp.wrap") == "model" else list(model.blocks)
     names = ["R"] + [str(i) for i in range(len(units))]
     nested = keys.get("fsdp.expert_unit") == "module"

@@ -382,6 +382,29 @@ def frozen_cases():
     return each_once(frozen_fsdp1(), frozen_fsdp2())
 
 
+def ignored():
+    """Norms are excluded from sharding: they have 128 elements in our model, and all else has more."""
+    prefetches = ({}, {"fsdp__forward_prefetch": 1}, {"fsdp__backward_prefetch": 2},
+                  {"fsdp__forward_prefetch": 2, "fsdp__backward_prefetch": 1})
+    small = {"fsdp__shard_threshold": 200}
+    for reshard, prefetch in itertools.product(("auto", True, False), prefetches):
+        yield case("fsdp2", 4, fsdp__reshard_after_forward=reshard, **small, **prefetch)
+    for mode, kept in itertools.product(("reduce_each", "no_sync"), (False, True)):
+        yield case("fsdp2", 3, train__accumulate=2, train__accumulate_mode=mode, fsdp__reshard_after_backward=not kept, **small)
+    for prefetch in prefetches[:2]:
+        yield case("fsdp2", 4, fsdp__activation_checkpointing=True, **small, **prefetch)
+        yield case("fsdp2", 4, fsdp__wrap="blocks:2", **small, **prefetch)
+    for buffers in (2, 3):
+        yield case("fsdp2", 5, fsdp__reduce_scatter_buffers=buffers, **small)
+    yield case("fsdp2", 4, fsdp__strategy="shard_grad_op", **small)
+    yield case("fsdp2", 2, fsdp__wrap="model", **small)
+
+
+def ignored_cases():
+    """All in which FSDP2 is told to ignore some parameters, each once."""
+    return each_once(ignored())
+
+
 def tied():
     """The head has the embedding's weight, which both find in the root."""
     for system, reshard, layers in itertools.product(("fsdp1", "fsdp2"), ("auto", True, False), (2, 4)):

@@ -343,7 +343,8 @@ def main():
     for name, cases, apart in (("schedules", grid.cases(), 1), ("schedules-frozen", grid.frozen_cases(), 4),
                                ("schedules-reentrant", grid.reentrant_cases(), 2),
                                ("schedules-experts", grid.expert_cases(), 4),
-                               ("schedules-nested", grid.nested_cases(), 4), ("schedules-tied", grid.tied_cases(), 2)):
+                               ("schedules-nested", grid.nested_cases(), 4), ("schedules-tied", grid.tied_cases(), 2),
+                               ("schedules-ignored", grid.ignored_cases(), 2)):
         path = os.path.join(arguments.folder, f"{name}-{VERSION}.json")
         if arguments.check:
             status = max(status, check(path, cases[::apart * arguments.check], record, f"PyTorch {VERSION}"))

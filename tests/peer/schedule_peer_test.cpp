@@ -23,6 +23,10 @@ namespace {
 using nlohmann::json;
 using Lines = std::vector<std::string>;
 
+/// The reduction of parameters that are not split: to PyTorch they are ignored_params, whose gradients its users
+/// reduce.
+bool is_users(const Op& op) { return op.kind == OpKind::all_reduce && op.group() == Group::shard; }
+
 /// Writes a step of ours as record.py writes PyTorch's.
 class Line {
  public:
@@ -117,7 +121,9 @@ class Line {
         unit("RS", op, own ? "'" : "");
         break;
       }
-      case OpKind::all_reduce: unit("AR", op); break;
+      case OpKind::all_reduce:
+        if (!is_users(op)) unit("AR", op);
+        break;
       case OpKind::expert_counts: tokens_.push_back("N" + module(op)); break;
       case OpKind::expert_dispatch: tokens_.push_back(">" + module(op)); break;
       case OpKind::expert_combine: tokens_.push_back("<" + module(op)); break;
@@ -172,7 +178,7 @@ std::map<std::string, std::string> dtypes(const Schedule& schedule) {
                        : op.kind == OpKind::reduce_scatter ? "RS"
                        : op.kind == OpKind::all_reduce     ? "AR"
                                                            : nullptr;
-    if (verb != nullptr) result[verb] = op.collective()->dtype == DType::f32 ? "f32" : "bf16";
+    if (verb != nullptr && !is_users(op)) result[verb] = op.collective()->dtype == DType::f32 ? "f32" : "bf16";
   }
   return result;
 }
