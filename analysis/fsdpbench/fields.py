@@ -103,6 +103,8 @@ class Train(Record):
     steps_done: int = field("whole number", "", "", "steps done, warm-up included")
     began_after_step: Optional[int] = field("whole number", "", "", "optimizer steps done before this run; only if a training was resumed ([checkpoint.md](checkpoint.md))")
     loss: List[float] = field("list of number", "", "", "loss of each step, warm-up included; null where it is not finite; absent if computation is emulated")
+    expert_rows: List[List[int]] = field("list of list of whole number", "", "", "rows that came to each expert in the measured steps, by block and expert: of all ranks' tokens, each as often as it visits one; absent without experts and where nothing is computed")
+    expert_imbalance: Optional[float] = field("number", "", "", "of these rows, those of the busiest of the `mesh.expert` ranks (if that is 1: of the busiest expert) over the mean, the mean over blocks: a value for `mesh.expert_imbalance` of a simulation")
     params_digest: Optional[str] = field("text", "", "", "a hash of all final parameters, which does not depend on the sharding; `no_digest_because` says why it is absent")
     no_digest_because: Optional[str] = field("text", "", "", "why there is no digest although something was computed: `train.params_digest = false` leaves the parameters where they are, some of them are not finite, or a GPU may add in any order")
 

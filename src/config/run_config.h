@@ -129,7 +129,6 @@ struct Model {
   RouterScore router_score = RouterScore::softmax;
   bool router_normalize = true;  ///< a token's weights are divided by their sum
   double router_aux_loss = 0;    ///< factor of the loss that asks for balanced experts, the mean over blocks
-  double router_bias_rate = 0;   ///< what a step adds to, or takes from, each expert's bias, which only the choice sees
   Trainable trainable;
   std::int64_t lora_rank = 0;  ///< decoder: inner size of the adapters beside a block's products; 0: none
   double lora_alpha = 16;      ///< what they add is times lora_alpha / lora_rank

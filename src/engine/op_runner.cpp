@@ -75,6 +75,9 @@ class OpRunner::Resolve {
     call.part = work.part;
     call.exchange = work.exchange == schedule::kNoBuffer ? call.output : at(work.exchange).memory;
     call.tensor = runner_.tensor_;
+    if (!runner_.routes(op_)) return;
+    slot_.visits.assign(static_cast<std::size_t>(runner_.config_.model.experts) + 1, 0);
+    call.visits = slot_.visits.data();
   }
 
   void operator()(const schedule::Backward& work) const {
@@ -283,6 +286,18 @@ void OpRunner::fill_batch(int micro, std::int64_t step, OpSlot& slot) const {
       std::memcpy(slot.host_targets.data() + row * targets.size() * 4, targets.data(), targets.size() * 4);
     }
   }
+}
+
+bool OpRunner::routes(const Op& op) const {
+  return config_.model.experts > 0 && op.kind == OpKind::forward && schedule::part_of(op) <= 0 &&
+         plan_.shapes.modules[static_cast<std::size_t>(op.module)].kind == plan::ModuleKind::block;
+}
+
+void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const {
+  if (!routes(op)) return;
+  const auto experts = static_cast<std::size_t>(config_.model.experts);
+  const auto block = static_cast<std::size_t>(plan_.shapes.modules[static_cast<std::size_t>(op.module)].index);
+  for (std::size_t e = 0; e < experts; ++e) rows[block * experts + e] += slot.visits[e + 1] - slot.visits[e];
 }
 
 bool OpRunner::changes_with_the_step(const Op& op) {

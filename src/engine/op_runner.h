@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct OpSlot {
   std::int64_t count = 0;                            // copy_in: elements
   std::vector<std::byte> host_inputs, host_targets;  // load_batch
   model::ModuleCall call;                            // forward, recompute, backward
+  std::vector<std::int32_t> visits;                  // forward of a block with experts: call's array
   std::vector<const std::byte*> parameters;          // call's arrays
   std::vector<std::byte*> gradients;
   struct Squares {
@@ -56,6 +58,9 @@ class OpRunner {
   static bool changes_with_the_step(const schedule::Op& op);
   /// Puts that of `step` into a slot that resolve() has filled for an earlier one, where it lies.
   void move_to_step(const schedule::Op& op, std::int64_t step, OpSlot* slot) const;
+  /// Adds to `rows` [blocks, experts] those with which this rank's tokens visit each expert, if `op` is what says so.
+  /// After its step; of a device that computes.
+  void add_visits(const schedule::Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const;
   /// The work of every op that is not a collective. Throws std::logic_error for one that has none.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
   /// Enqueues a collective on its lane. Throws std::logic_error if it is none, or the plan lacks its group.
@@ -80,6 +85,8 @@ class OpRunner {
     std::vector<std::pair<std::int64_t, std::int64_t>> gaps, gaps_replicated;
   };
 
+  /// The op in which a block's tokens are routed: a forward, or its first part.
+  bool routes(const schedule::Op& op) const;
   void fill_batch(int micro, std::int64_t step, OpSlot& slot) const;
   std::int64_t update_number(std::int64_t step) const { return start_.steps + step + 1; }
 

@@ -83,8 +83,22 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
     const auto had = static_cast<std::int64_t>(outcome.trace.steps.size());
     cut_trace(outcome.trace, steps, warmup);
     const auto has = static_cast<std::int64_t>(outcome.trace.steps.size());
+    if (had != has) outcome.expert_rows.clear();  // those of a step differ from those of others
     for (std::int64_t& bytes : outcome.wire_bytes) bytes = had == 0 ? 0 : bytes / had * has;
   }
+}
+
+/// Of all ranks, by block; empty if not every rank says all of its own.
+std::vector<std::vector<std::int64_t>> add_expert_rows(const std::vector<RankOutcome>& outcomes, std::size_t experts) {
+  std::vector<std::vector<std::int64_t>> sums;
+  if (outcomes.empty() || experts == 0) return sums;
+  sums.assign(outcomes.front().expert_rows.size() / experts, std::vector<std::int64_t>(experts));
+  for (const RankOutcome& outcome : outcomes) {
+    if (outcome.expert_rows.size() != sums.size() * experts) return {};
+    for (std::size_t i = 0; i < outcome.expert_rows.size(); ++i)
+      sums[i / experts][i % experts] += outcome.expert_rows[i];
+  }
+  return sums;
 }
 
 /// Of the training that goes on; none without.
@@ -110,6 +124,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
+  std::vector<std::int64_t> rows_before, rows_after;
   std::int64_t step = 0;
   std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
   try {
@@ -119,11 +134,12 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
       if (step == shared.warmup()) {
         executor.start_recording(p.config.train.steps);
         before = after = executor.wire_bytes();
+        rows_before = rows_after = executor.expert_rows();
         context.world.barrier();
       }
       if (shared.hooks.meet_before_steps) context.world.barrier();
       const float loss = executor.run_step(step);
-      if (step >= shared.warmup()) after = executor.wire_bytes();
+      if (step >= shared.warmup()) after = executor.wire_bytes(), rows_after = executor.expert_rows();
       publication.publish(executor.trace(), step + 1);
       if (saver) saver->after_step(step + 1);
       shared.board.report_loss(context.rank, step, loss);
@@ -148,6 +164,8 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   }
   RankOutcome outcome;
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
+  outcome.expert_rows = std::move(rows_after);
+  for (std::size_t i = 0; i < outcome.expert_rows.size(); ++i) outcome.expert_rows[i] -= rows_before[i];
   outcome.memory = memory ? *memory : executor.memory();
   outcome.host_memory = host_memory ? *host_memory : executor.host_memory();
   outcome.trace = executor.trace();
@@ -265,6 +283,7 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   }
   std::vector<RankOutcome> outcomes = board->outcomes();
   if (session == nullptr && result.interrupted) cut_outcomes(outcomes, result.steps_done, config.train.warmup);
+  result.expert_rows = add_expert_rows(outcomes, static_cast<std::size_t>(config.model.experts));
   for (RankOutcome& outcome : outcomes) {
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);

@@ -73,14 +73,17 @@ struct Measurement {
   std::vector<PoolStatistics> memory;          ///< as traces
   std::vector<PoolStatistics> host_memory;     ///< pinned, as traces
   std::vector<backend::WireBytes> wire_bytes;  ///< as traces, of the measured steps
+  /// Rows that came to each expert in the measured steps, of all ranks' tokens: [block][expert]. Empty without experts,
+  /// where nothing computes, and of a run that was cut short in the middle of a step.
+  std::vector<std::vector<std::int64_t>> expert_rows;
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
   std::vector<std::optional<GpuHealth>> gpus;  ///< by rank: how its GPU fared; absent: it has none
   std::vector<std::int64_t> early_ns;          ///< by rank: Executor::early_ns()
   TrainingPosition began_at;                   ///< of the training that the run went on with
   std::vector<SavedCheckpoint> checkpoints;    ///< on rank 0, also those that were removed again
   std::vector<std::string> hosts;              ///< by rank: name of its machine
-  double others_share = 0;  ///< of the busiest host's processors, what other programs took; 0: nobody looked
-  std::vector<RankClock> clocks;               ///< by rank: the traces are on rank 0's; empty without a session
+  double others_share = 0;        ///< of the busiest host's processors, what other programs took; 0: nobody looked
+  std::vector<RankClock> clocks;  ///< by rank: the traces are on rank 0's; empty without a session
 };
 
 /// Trains train.warmup + train.steps steps on `backend`. Without a session all ranks are threads of this process; with

@@ -115,6 +115,9 @@ void Block::route(backend::Kernels& kernels, const ModuleCall& call, const Saved
                   const ForwardWorkspace& work) const {
   router_.forward(kernels, work.normed, call.parameters[at_.router], saved.logits);
   kernels.route({.routing = saved.routing, .dtype = batch_.dtype, .logits = saved.logits});
+  const std::int64_t bytes = (model_.experts + 1) * static_cast<std::int64_t>(sizeof(std::int32_t));
+  if (call.visits != nullptr)
+    kernels.download(reinterpret_cast<const std::byte*>(saved.routing.first), call.visits, bytes);
 }
 
 /// What experts make of rows x, sorted by expert as `first` says.

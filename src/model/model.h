@@ -57,6 +57,10 @@ struct ModuleCall {
   float* loss = nullptr;          ///< loss modules: this microbatch's mean loss, device memory
   float loss_scale = 1.0F;        ///< loss modules: multiplies every gradient
 
+  /// Forward of a block with experts: host memory [experts + 1] that gets where each one's rows of this rank's tokens
+  /// begin (backend::Routing::first), once the lane was waited for; null: nobody asks.
+  std::int32_t* visits = nullptr;
+
   // For a module that is split over several ranks (see [Note: parts]):
   int part = kAllParts;           ///< which of the pass's parts runs
   std::byte* exchange = nullptr;  ///< what the ranks exchange after it; may be the output

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -118,6 +119,31 @@ TEST(ExpertTraining, SendsRowsToTheRanksThatHaveTheirExperts) {
   EXPECT_GT(rows, 0);
   EXPECT_LT(rows, kSteps * kBlocks * 4 * 2 * kTokens * kRow);
   EXPECT_NE(rows, kSteps * kBlocks * 4 * kTokens * kRow) << "experts are not visited equally often";
+}
+
+/// Each of 24 tokens of each rank, step and microbatch visits two experts, whoever has these, and once where a block is
+/// recomputed.
+TEST(ExpertTraining, CountsTheRowsOfEachExpert) {
+  const auto rows_of = [](std::int64_t expert, bool checkpointing) {
+    return testing::run_tiny(split_mixture(2, expert,
+                                           [&](RunConfig& c) {
+                                             c.train.warmup = 1;
+                                             c.train.steps = 3;
+                                             c.train.accumulate = 2;
+                                             c.fsdp.activation_checkpointing = checkpointing;
+                                           }))
+        .expert_rows;
+  };
+  const std::vector<std::vector<std::int64_t>> rows = rows_of(1, false);
+  ASSERT_EQ(rows.size(), 3U);
+  for (const std::vector<std::int64_t>& block : rows) {
+    ASSERT_EQ(block.size(), 6U);
+    EXPECT_EQ(std::accumulate(block.begin(), block.end(), std::int64_t{0}), 3 * 2 * 2 * 24 * 2);
+    EXPECT_NE(std::ranges::min(block), std::ranges::max(block)) << "no router is even by chance";
+  }
+  EXPECT_EQ(rows_of(1, true), rows);
+  EXPECT_EQ(rows_of(2, true).size(), 3U);
+  EXPECT_TRUE(testing::run_tiny(testing::tiny_decoder()).expert_rows.empty()) << "it has no experts";
 }
 
 TEST(ExpertTraining, HasTheSameBitsWhateverThePolicy) {

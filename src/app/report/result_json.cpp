@@ -13,6 +13,7 @@
 #include "config/load.h"
 #include "config/write.h"
 #include "metrics/divergence.h"
+#include "metrics/expert_load.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -511,6 +512,19 @@ const Fields<RunFile>& train_fields() {
       {.when = When::if_any});
     f("loss", measured(&engine::Measurement::losses), "",
       "loss of each step, warm-up included; null where it is not finite; absent if computation is emulated",
+      {.when = When::if_any});
+    f("expert_rows", measured(&engine::Measurement::expert_rows), "",
+      "rows that came to each expert in the measured steps, by block and expert: of all ranks' tokens, each as often "
+      "as "
+      "it visits one; absent without experts and where nothing is computed",
+      {.when = When::if_any});
+    f("expert_imbalance",
+      [](const RunFile& r) {
+        return metrics::expert_imbalance(r.trial.measurement.expert_rows, r.setup.config.mesh.expert);
+      },
+      "",
+      "of these rows, those of the busiest of the `mesh.expert` ranks (if that is 1: of the busiest expert) over the "
+      "mean, the mean over blocks: a value for `mesh.expert_imbalance` of a simulation",
       {.when = When::if_any});
     f("params_digest", measured(&engine::Measurement::parameters_digest), "",
       "a hash of all final parameters, which does not depend on the sharding; `no_digest_because` says why it is "

@@ -18,6 +18,7 @@
 #include "metrics/caveats.h"
 #include "metrics/checkpoint_cost.h"
 #include "metrics/divergence.h"
+#include "metrics/expert_load.h"
 #include "metrics/gpu_steps.h"
 
 namespace fsdpbench::app {
@@ -257,6 +258,11 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       const bool simulated = c.device.backend == config::BackendKind::virtual_;
       row("loss", "-", "",
           fmt::format("nothing was computed: {}", simulated ? "simulated" : "computation is emulated"));
+    }
+    if (const auto imbalance = metrics::expert_imbalance(result.expert_rows, c.mesh.expert)) {
+      row("imbalance of experts", fmt::format("{:.3f}", *imbalance), "",
+          c.mesh.expert > 1 ? "rows of the busiest rank over the mean; simulate --set mesh.expert_imbalance"
+                            : "rows of the busiest expert over the mean");
     }
     if (trial.fidelity) {
       row("emulation", fmt::format("{:+.1f}", trial.fidelity->over_pct()), "%",
