@@ -286,7 +286,7 @@ struct Fsdp {
   bool checkpoint_reentrant = false;  ///< with it: a recomputation runs the unit's hooks of forward again (FSDP2)
   bool fp8_products = false;          ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
   Fp8Recipe fp8_recipe = Fp8Recipe::delayed;  ///< with it
-  std::int64_t shard_threshold = 0;   ///< parameters of fewer elements stay replicated
+  std::int64_t shard_threshold = 0;           ///< parameters of fewer elements stay replicated
 
   // What engines other than PyTorch's do; elements are those of unsharded units.
   std::int64_t max_live_parameters = 0;    ///< no rate prefetch while so many are gathered; 0: no limit
