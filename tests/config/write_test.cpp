@@ -49,6 +49,8 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("gpt2-124m"),
                                       std::string("no_sync"),
                                       std::string("attention"),
+                                      std::string("rowwise"),
+                                      std::string("each_rank"),
                                       std::string("sum"),
                                       std::string("no_shard"),
                                       std::string("copy"),
