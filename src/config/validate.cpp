@@ -378,7 +378,7 @@ void check_engines(const RunConfig& config, Notes& notes) {
                  "fsdp.param_dtype is \"fp32\"");
 }
 
-/// ZeRO++: fewer bits on the wire.
+/// Fewer bits: on the wire (ZeRO++), and in products.
 void check_quantization(const RunConfig& config, Notes& notes) {
   const Fsdp& fsdp = config.fsdp;
   const Quantization none;
@@ -400,6 +400,8 @@ void check_quantization(const RunConfig& config, Notes& notes) {
   without_effect(!reduces && fsdp.reduce_within > 0, "reduce_within", "fsdp.reduce_quantization is \"none\"");
   without_effect(!alone && reduces && fsdp.separate_reduce_scatter_comm, "separate_reduce_scatter_comm",
                  "gradients are exchanged over communicators of their own (fsdp.reduce_quantization)");
+  without_effect(!fsdp.fp8_products && fsdp.fp8_recipe != Fsdp().fp8_recipe, "fp8_recipe",
+                 "fsdp.fp8_products is false");
   without_effect(fsdp.keep_group_shard && fsdp.reshard_after_forward.mode != ReshardAfterForward::Mode::group,
                  "keep_group_shard", "fsdp.reshard_after_forward is no number of ranks");
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -55,6 +56,16 @@ std::vector<Values> meshes(const RunConfig& config) {
     for (const char* strategy : {"hybrid_shard", "hybrid_shard_grad_op"}) {
       all.push_back({strategy, fmt::format("{}", shard), "0"});
     }
+  }
+  return all;
+}
+
+/// Ranks that split the experts, in the shard group of as many ranks as can be.
+std::vector<std::string> expert_splits(const RunConfig& config) {
+  std::vector<std::string> all;
+  if (config.model.experts == 0) return all;
+  for (const std::int64_t expert : divisors(std::gcd(config.model.experts, config.mesh.data_ranks()))) {
+    all.push_back(fmt::format("{}", expert));
   }
   return all;
 }
@@ -123,6 +134,11 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
        structure,
        listed(options.any_engine ? config::fsdp_preset_names() : std::vector<std::string>())},
       {{"fsdp.strategy", "mesh.shard", "mesh.replicate"}, structure, meshes},
+      {{"mesh.expert"}, structure, listed(options.expert_splits ? expert_splits(start) : std::vector<std::string>())},
+      {{"mesh.expert_overlap"},
+       structure,
+       listed(start.model.shared_experts > 0 ? std::vector<std::string>{"none", "combine", "both"}
+                                             : std::vector<std::string>())},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
       {{"fsdp.head_unit"}, structure, listed({"false", "true"})},
@@ -189,8 +205,8 @@ const std::vector<NotTurned>& not_turned() {
       {"it is how the model calls its checkpoints", {"fsdp.checkpoint_reentrant"}},
       {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
       {"it splits layers, so that each rank has another model", {"mesh.tensor", "mesh.sequence_parallel"}},
-      {"it splits experts, so that each rank has another part of the model",
-       {"mesh.expert", "mesh.expert_imbalance", "mesh.expert_sync", "mesh.expert_rows"}},
+      {"it is what the router and the library of exchanges do",
+       {"mesh.expert_imbalance", "mesh.expert_sync", "mesh.expert_rows"}},
       {"it is how the model wraps its experts", {"fsdp.expert_unit"}},
       {"it is what PyTorch's version does", {"fsdp.recompute_frees"}},
       {"it is the training that is tuned for",

@@ -48,6 +48,7 @@ struct SpaceOptions {
   std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
   bool any_engine = false;               ///< fsdp.preset may become another engine's, else it is kept
   bool quantization = false;             ///< what a choice brings may send fewer bits, which changes numerics
+  bool expert_splits = false;            ///< mesh.expert may be turned: op times are computed, not measured
   bool free_batch = false;               ///< the global batch may change, else micro-batch times accumulation is kept
   /// Asked of each valid choice of one axis beside what is in force: false leaves it out. Null: all are offered.
   std::function<bool(const config::RunConfig&)> offers = {};

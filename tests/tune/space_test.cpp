@@ -15,6 +15,7 @@ using ::fsdpbench::testing::all_but;
 using ::fsdpbench::testing::tunable_config;
 using ::fsdpbench::testing::valid;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -83,6 +84,21 @@ TEST(Space, EverySplitOfTheRanksIsAMesh) {
     EXPECT_THAT(meshes, Contains(std::string("fsdp.strategy=hybrid_shard_grad_op ") + mesh));
   }
   EXPECT_THAT(meshes, Contains("fsdp.strategy=no_shard mesh.shard=1 mesh.replicate=12"));
+}
+
+TEST(Space, ExpertsAreSplitOverRanksOnlyWhereTimesAreComputed) {
+  config::RunConfig config = tunable_config();
+  config.mesh.ranks = 8;
+  config.fsdp.layout = config::Layout::per_param;
+  config.model.experts = 12;
+  config.model.active_experts = 2;
+  config.model.shared_experts = 1;
+  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert")).size(), 1U);
+  const Space space(valid(config), {.expert_splits = true});
+  EXPECT_THAT(texts(axis(space, "mesh.expert")), ElementsAre("mesh.expert=1", "mesh.expert=2", "mesh.expert=4"));
+  EXPECT_THAT(texts(axis(space, "mesh.expert_overlap")), Contains("mesh.expert_overlap=both"));
+  config.model.shared_experts = 0;
+  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_overlap")).size(), 1U);
 }
 
 TEST(Space, RanksThatSplitLayersAreNoShards) {
@@ -190,9 +206,9 @@ TEST(Space, OfAnotherEngineOnlyWhatEveryEngineHasIsTurned) {
 }
 
 TEST(Space, VisitsAsManyPointsAsItSays) {
-  const Space space(valid(tunable_config()),
-                    {.fixed = all_but({"fsdp.preset", "fsdp.wrap", "fsdp.strategy", "fsdp.forward_prefetch"}),
-                     .any_engine = true});
+  const Space space(
+      valid(tunable_config()),
+      {.fixed = all_but({"fsdp.preset", "fsdp.wrap", "fsdp.strategy", "fsdp.forward_prefetch"}), .any_engine = true});
   double points = 0;
   std::set<Point> seen;
   space.visit(space.origin(), Part::structure, [&](const Point& structure) {

@@ -435,7 +435,8 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides),
                                    .dtypes = arguments.dtypes,
                                    .any_engine = arguments.any_engine,
-                                   .quantization = arguments.allow_quantization};
+                                   .quantization = arguments.allow_quantization,
+                                   .expert_splits = !arguments.cluster.empty()};
   std::vector<const dialects::Dialect*> targets;
   if (!exports.empty()) targets = dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
   std::optional<TracedJob> traced;
