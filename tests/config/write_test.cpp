@@ -51,6 +51,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("attention"),
                                       std::string("rowwise"),
                                       std::string("each_rank"),
+                                      std::string("combine"),
                                       std::string("sum"),
                                       std::string("no_shard"),
                                       std::string("copy"),

@@ -128,7 +128,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.expert_unit", {{"fsdp.expert_unit", text("module")}}},
       {"fsdp.recompute_frees", {{"fsdp.recompute_frees", true}}},
       {"fsdp.fp8_products", {{"fsdp.fp8_products", true}}},
-      {"fsdp.fp8_recipe", {{"fsdp.fp8_products", true}, {"fsdp.fp8_recipe", text("rowwise")}}},
+      {"fsdp.fp8_recipe", {{"fsdp.fp8_recipe", text("rowwise")}, {"fsdp.fp8_products", true}}},
       {"fsdp.shard_threshold", {{"fsdp.shard_threshold", number(1000)}}},
       {"fsdp.max_live_parameters", {{"fsdp.max_live_parameters", number(12345)}}},
       {"fsdp.max_reuse_distance", {{"fsdp.max_reuse_distance", number(12345)}}},
