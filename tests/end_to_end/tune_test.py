@@ -125,6 +125,18 @@ class Tune(program.Program):
         self.assertEqual(answer["in_force"]["reserved_bytes"], memory["caching_allocator"]["peak_reserved_bytes"])
         self.assertTrue(answer["in_force"]["fits"])
 
+    def test_a_split_of_experts_takes_what_simulate_says(self) -> None:
+        job = ("llama4-scout", *sets("mesh.ranks=8", "model.layers=2", "train.seq_len=1024"), "--cluster", "dgx-h100")
+        answer = self.tune(*job)
+        settings = answer["best"]["settings"]
+        self.assertRegex(settings["mesh.expert"], "mesh.expert=[248]$")
+        self.call("simulate", "tuned/tuned.toml", "--out", "simulated", "-q")
+        step_ms = self.result("simulated")["metrics"]["step_ms"]["median"]
+        self.assertAlmostEqual(step_ms, answer["best"]["step_ms"], delta=1e-6)
+        with open(self.folder / "tuned/points.csv", newline="", encoding="utf-8") as file:
+            overlaps = {row["mesh.expert_overlap"] for row in csv.DictReader(file)}
+        self.assertIn("mesh.expert_overlap=both", overlaps)
+
     def test_from_a_finished_run(self) -> None:
         self.call("simulate", self.profile, *sets("fsdp.backward_prefetch=none"), "--out", "was", "-q")
         answer = self.tune("--from", "was")

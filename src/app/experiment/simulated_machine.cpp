@@ -108,7 +108,8 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
 std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) const {
   const std::lock_guard lock(mutex_);
   std::vector<plan::ModuleSizes>& known =
-      known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype}];
+      known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype, config.mesh.expert,
+              config.mesh.expert_overlap}];
   if (known.empty()) known = model::make_model(config, plan::model_shapes(config.model))->sizes();
   return known;
 }

@@ -19,13 +19,13 @@
 namespace fsdpbench::app {
 
 /// The sizes of a model's modules, as engine::set_up() finds them: for configurations that differ in sequences, their
-/// length and the compute dtype. May be asked from several threads at once.
+/// length, the compute dtype and what ranks that split experts do. May be asked from several threads at once.
 class ModelSizes {
  public:
   std::vector<plan::ModuleSizes> of(const config::RunConfig& config) const;
 
  private:
-  using Key = std::tuple<std::int64_t, std::int64_t, DType>;
+  using Key = std::tuple<std::int64_t, std::int64_t, DType, std::int64_t, config::ExpertOverlap>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::vector<plan::ModuleSizes>> known_;
 };
