@@ -123,8 +123,7 @@ std::vector<std::string> exchange_sentences(const Exchanges& x) {
   const double hidden = x.ms > 0 ? 100 * (1 - x.exposed_ms / x.ms) : 0;
   said.push_back(
       fmt::format("{:.3g} exchanges of tokens a step (dispatch, combine and what they need) take {:.3f} ms, of which "
-                  "{:.3f} ms are exposed: "
-                  "{:.1f} % is hidden behind computation.",
+                  "{:.3f} ms are exposed: {:.1f} % is hidden behind computation.",
                   x.times, x.ms, x.exposed_ms, hidden));
   const std::string beside =
       fmt::format("{:.3f} of {:.3f} ms of attention run beside exchanges", x.beside_ms, x.attention_ms);
@@ -135,16 +134,15 @@ std::vector<std::string> exchange_sentences(const Exchanges& x) {
   } else if (*x.two_halves) {
     said.push_back(
         fmt::format("Two halves take turns (two-batch overlap): {}, which can only be the other half's, because each "
-                    "layer's attention "
-                    "is over before its dispatch, and waits for the combine before it.",
+                    "layer's attention is over before its dispatch, and waits for the combine before it.",
                     beside));
   } else {
     said.push_back(
         fmt::format("One half at a time: {}.{}", beside,
                     x.exposed_ms > 0.05 * x.ms
                         ? " A second half of the batch, whose computation runs beside the exchanges of the first, or "
-                          "shared experts "
-                          "hide them; so do fewer ranks of experts, all of them on one node, or dispatch in fp8."
+                          "shared experts hide them; so do fewer ranks of experts, all of them on one node, or "
+                          "dispatch in fp8."
                         : ""));
   }
   if (!x.imbalance) {
@@ -153,8 +151,7 @@ std::vector<std::string> exchange_sentences(const Exchanges& x) {
   } else if (*x.imbalance >= kUneven) {
     said.push_back(
         fmt::format("Tokens are spread unevenly: in the median exchange the busiest rank{} has {:.2f} times the mean, "
-                    "and all wait for it. "
-                    "A larger auxiliary loss, a bias per expert or a capacity spreads them.",
+                    "and all wait for it. A larger auxiliary loss, a bias per expert or a capacity spreads them.",
                     x.busiest_rank >= 0 ? fmt::format(" (most often {})", x.busiest_rank) : "", *x.imbalance));
   } else {
     said.push_back(fmt::format("Tokens are spread evenly: the busiest rank has {:.2f} times the mean.", *x.imbalance));
@@ -162,10 +159,9 @@ std::vector<std::string> exchange_sentences(const Exchanges& x) {
   if (x.syncs > 0) {
     said.push_back(
         fmt::format("The host waits for the device {} times a step within forward and backward, {:.3f} ms, as it does "
-                    "to read how many "
-                    "tokens come: it launches nothing meanwhile, and what is prefetched implicitly comes late. Counts "
-                    "that stay on the "
-                    "device, or a fixed capacity, spare that; explicit prefetching bears it.",
+                    "to read how many tokens come: it launches nothing meanwhile, and what is prefetched implicitly "
+                    "comes late. Counts that stay on the device, or a fixed capacity, spare that; explicit "
+                    "prefetching bears it.",
                     x.syncs, x.sync_ms));
   }
   return said;

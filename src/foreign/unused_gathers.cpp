@@ -274,8 +274,7 @@ UnusedGathersFound find_unused_gathers(const JobTrace& job, const Recognition& f
   } else {
     result.unknown =
         "Whether each all-gather was used: the trace has no ranges of what is copied out of gathers, and the job "
-        "follows no "
-        "schedule that is known here op by op.";
+        "follows no schedule that is known here op by op.";
   }
   std::ranges::stable_sort(result.all, std::greater<>(), &UnusedGathers::gathers);
   return result;

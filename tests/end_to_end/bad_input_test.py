@@ -51,7 +51,7 @@ class BadInput(Program):
         self.assertIn("mesh.shard = 3 does not divide mesh.ranks = 8", message)
 
     def test_unknown_model(self) -> None:
-        self.assertIn("known are", self.error("run", self.profile, *sets("model.preset=llama4")))
+        self.assertIn("known are", self.error("run", self.profile, *sets("model.preset=llama9")))
 
     def test_missing_empty_and_short_data(self) -> None:
         self.assertIn("data.path", self.error("run", self.profile, *sets("data.path=nowhere")))
