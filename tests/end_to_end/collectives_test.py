@@ -140,6 +140,21 @@ class Collectives(Program):
             pids = re.findall(r"^#  Rank +\d+ Group +0 Pid +(\d+) ", first[1], re.MULTILINE)
             self.assertEqual(len(set(pids)), 3)
 
+    def test_every_timed_iteration_is_checked(self) -> None:
+        options = ("-b", "1K", "-e", "16K", "-f", "4", "-n", "4", "-c", "0", "--check-all")
+        first, *others = self.in_processes("--op-list", ",".join(OPS), *options, "-J", "out.json", ranks=2)
+        self.assertEqual((first[0], others), (OK, [(OK, "", "")]), first[2])
+        self.assertIn("# The data of every timed iteration is checked (--check-all)", first[1])
+        for row in ROW.findall(first[1]):
+            self.assertEqual((row[8], row[12]), ("0", "N/A" if row[9] == "N/A" else "0"))
+        operations = json.loads((self.folder / "out.json").read_text())["operations"]
+        self.assertEqual([len(operation["results"]) for operation in operations], [3] * len(OPS))
+        for operation in operations:
+            self.assertEqual(operation["out_of_bounds"], {"count": 0, "okay": True})
+            for timing in (row[half] for row in operation["results"] for half in ("out_of_place", "in_place") if row[half]):
+                self.assertEqual((timing["per_iteration"]["wrong"], timing["wrong"]), ([0] * 4, 0))
+        self.assertIn("use -m 1", self.error("collectives", "-b", "1K", "--check-all", "-m", "2"))
+
     def test_processes_beside_each_other(self) -> None:
         first, *_ = self.in_processes("-b", "64K", "-n", "3", "--beside", "--matrix", "64", ranks=2)
         self.assertEqual(first[0], OK, first[2])
