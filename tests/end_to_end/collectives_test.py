@@ -18,6 +18,8 @@ NUMBER = r"(?:\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 HALF = rf"\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+(\d+|N/A)"
 ROW = re.compile(rf"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+){HALF}{HALF}\s*$", re.MULTILINE)
 AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.eE+-]+)\s*(OK|FAILED)?\s*$", re.MULTILINE)
+# NVIDIA/cluster-readiness-engine, helm/cluster-readiness-engine/templates/nccl-all-reduce.yaml; out of place only.
+CRE_ROW = re.compile(r"^\s*(?P<size>\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s+(?P<algBW>[\d.]+)\s+(?P<busBW>[\d.]+)")
 OPS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "alltoall", "sendrecv")
 BOUNDS = re.compile(r"^# Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)$", re.MULTILINE)
 
@@ -71,6 +73,10 @@ class Collectives(Program):
             # facebookresearch/gcm, check_nccl: the first number of the line with these words.
             line = next(line for line in text.splitlines() if "Avg bus bandwidth" in line)
             self.assertAlmostEqual(float(re.search(r"[-+]?(\d*\.*\d+)", line)[0]), average, delta=1e-5 + 1e-4 * average)
+            # NVIDIA/cluster-readiness-engine: pkg/nccl tries the pattern of its LogProfile nccl-bandwidth on each line.
+            read = [CRE_ROW.match(line) for line in text.splitlines()]
+            self.assertEqual([(int(row["size"]), float(row["algBW"]), float(row["busBW"])) for row in read if row],
+                             [(size, algbw, busbw) for size, _, algbw, busbw in rows[:3]])
             # What diagnostics of whole clusters take the best row of: eight columns after the root.
             best = [float(row.split()[7]) for row in text.splitlines()
                     if re.match(r"^\s*\d+\s+\d+\s+\w+\s+\S+\s+-?\d+(\s+\S+){8}\s*$", row)]
