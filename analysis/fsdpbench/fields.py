@@ -794,7 +794,7 @@ class AcceptedCollective(Record):
 class Timing(Record):
     """A message in one arrangement of its buffers."""
 
-    time_us: float = field("number", "", "us", "an iteration within a burst of them")
+    time_us: float = field("number", "", "us", "an iteration within a burst of them; with --check-all the mean of iterations that were timed alone")
     algbw_gb_per_s: float = field("number", "", "GB/s", "algorithm bandwidth, as nccl-tests defines it")
     busbw_gb_per_s: float = field("number", "", "GB/s", "bus bandwidth, as nccl-tests defines it")
     rank_us: List[float] = field("list of number", "", "us", "`time_us` of each rank")
@@ -814,6 +814,7 @@ class Iterations(Record):
     stdev_us: float = field("number", "", "us", "standard deviation of the population")
     cv_pct: float = field("number", "", "%", "standard deviation divided by mean")
     times_us: List[float] = field("list of number", "", "us", "each iteration, the first ones included")
+    wrong: List[int] = field("list of whole number", "", "", "wrong elements that each of them left on all ranks; only with --check-all")
 
 
 class Sweep(Record):
@@ -907,7 +908,7 @@ class Operation(Record):
 
     name: str = field("text", "", "", "`all_gather`, …")
     results: Records[CollectiveRow] = field("list of object", "CollectiveRow", "", "one row per message")
-    out_of_bounds: Optional[OutOfBounds] = field("object", "OutOfBounds", "", "number of wrong elements; null: nothing was checked (-c 0)")
+    out_of_bounds: Optional[OutOfBounds] = field("object", "OutOfBounds", "", "number of wrong elements; null: nothing was checked (-c 0 without --check-all)")
     average_bus_bandwidth: AverageBandwidth = field("object", "AverageBandwidth", "GB/s", "average over all rows")
 
 

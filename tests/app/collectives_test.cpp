@@ -1,5 +1,6 @@
 // Collectives alone: what is counted, what is checked, what is printed.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,10 +12,12 @@
 #include <vector>
 
 #include "app/collectives/collective_buffers.h"
+#include "app/collectives/collective_timer.h"
 #include "app/collectives/collectives_json.h"
 #include "app/collectives/collectives_options.h"
 #include "app/collectives/measure_collectives.h"
 #include "app/collectives/nccl_table.h"
+#include "app/collectives/rank_meeting.h"
 #include "app/machine/select_backend.h"
 #include "base/bf16.h"
 #include "base/error.h"
@@ -60,6 +63,8 @@ TEST(CollectivesOptionsTest, WhatCannotBeDoneIsRefusedInASentence) {
   EXPECT_THAT(refusal({{"-R", "2"}}), HasSubstr("--backend cuda"));
   EXPECT_THAT(refusal({{"--slow-link", "1"}}), HasSubstr("--link-gb-per-s"));
   EXPECT_THAT(refusal({{"--op-list", "all_gather,scatter"}}), HasSubstr("no operation 'scatter'"));
+  EXPECT_THAT(refusal({{"--check-all", ""}, {"-m", "2"}}), HasSubstr("use -m 1"));
+  EXPECT_THAT(refusal({{"--check-all", "1"}, {"--beside", ""}}), HasSubstr("--beside checks no data"));
   EXPECT_THAT(refusal({{"--what", "1"}}), HasSubstr("no option --what"));
 }
 
@@ -241,17 +246,18 @@ MeasuredRows measured_rows(const CollectivesArguments& arguments) {
 
 TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
   for (const char* const ranks : {"1", "2", "3"}) {
-    const MeasuredRows m = measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast,alltoall,sendrecv"},
-                                                       {"--ranks", ranks},
-                                                       {"-b", "4"},
-                                                       {"-e", "64K"},
-                                                       {"-f", "128"},
-                                                       {"-n", "3"},
-                                                       {"-m", "2"},
-                                                       {"-c", "2"},
-                                                       {"-d", "all"},
-                                                       {"-o", "all"},
-                                                       {"-u", "1"}}));
+    const MeasuredRows m =
+        measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast,alltoall,sendrecv"},
+                                    {"--ranks", ranks},
+                                    {"-b", "4"},
+                                    {"-e", "64K"},
+                                    {"-f", "128"},
+                                    {"-n", "3"},
+                                    {"-m", "2"},
+                                    {"-c", "2"},
+                                    {"-d", "all"},
+                                    {"-o", "all"},
+                                    {"-u", "1"}}));
     // 3 sizes; 4 types are moved, 2 are reduced in 2 ways.
     EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4 + 4 + 4));
     for (const CollectiveRow& row : m.rows) {
@@ -264,6 +270,106 @@ TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
         EXPECT_EQ(timing->rank_us.size(), static_cast<std::size_t>(row.message.ranks));
       }
     }
+  }
+}
+
+/// A communicator that fails once: of what it is asked for, one collective leaves a wrong element on rank 1, or is not
+/// done at all.
+class FailsOnce : public backend::Communicator {
+ public:
+  enum class How : std::uint8_t { wrong_element, not_done };
+  FailsOnce(backend::RankContext& context, How how, int which) : context_(context), how_(how), which_(which) {}
+  int rank() const override { return context_.world.rank(); }
+  int size() const override { return context_.world.size(); }
+  void enqueue(Lane lane, const backend::CollectiveCall& call, backend::Stamp* stamp) override {
+    const bool fails = calls_++ == which_;
+    if (fails && how_ == How::not_done) return;
+    context_.world.enqueue(lane, call, stamp);
+    if (!fails || rank() != 1) return;
+    std::byte* const output = call.output;
+    context_.device.enqueue(
+        lane, "plant", [=](backend::Kernels&) { *output ^= std::byte{1}; }, nullptr);
+  }
+  void barrier() override { context_.world.barrier(); }
+  std::unique_ptr<backend::Communicator> split(int, int) override { return nullptr; }
+  const backend::WireBytes& wire_bytes() const override { return context_.world.wire_bytes(); }
+
+ private:
+  backend::RankContext& context_;
+  const How how_;
+  const int which_;
+  int calls_ = 0;
+};
+
+/// Of one message, whose third timed iteration of four fails.
+Timing timing_that_fails_once(FailsOnce::How how, const Message& message, bool in_place, bool check_all) {
+  CollectivesArguments arguments = arguments_of({{"-b", "4K"}, {"-n", "4"}, {"-w", "2"}, {"-c", "1"}});
+  arguments.check_all = check_all;
+  Timing timing;
+  RankMeeting meeting(message.ranks, nullptr);
+  on_ranks(message.ranks, [&](backend::RankContext& context) {
+    FailsOnce once(context, how, 1 + 2 + 2);  // after the check before timing and those that warm up
+    backend::RankContext fails{context.rank, context.device, once};
+    const Timing mine = CollectiveTimer(arguments, fails, meeting).timing(message, Reduction::sum, in_place);
+    if (context.rank == 0) timing = mine;
+  });
+  return timing;
+}
+
+TEST(CheckAllTest, WrongDataOfATimedIterationIsFoundByItAlone) {
+  using enum Collective;
+  for (const Collective op : {all_gather, reduce_scatter, all_reduce, broadcast, all_to_all, send_recv}) {
+    const Message message = Message::of_size(op, DType::f32, 4096, 3);
+    for (const bool in_place : {false, true}) {
+      if (in_place && !message.can_be_in_place()) continue;
+      for (const auto how : {FailsOnce::How::wrong_element, FailsOnce::How::not_done}) {
+        const std::string what =
+            fmt::format("{}{} {}", to_string(op), in_place ? " in place" : "", static_cast<int>(how));
+        const Timing sampled = timing_that_fails_once(how, message, in_place, false);
+        EXPECT_EQ(sampled.wrong, 0) << what;
+        EXPECT_THAT(sampled.iteration_wrong, ElementsAre()) << what;
+        const Timing all = timing_that_fails_once(how, message, in_place, true);
+        ASSERT_EQ(all.iteration_wrong.size(), 4U) << what;
+        const std::int64_t wrong = all.iteration_wrong[2];
+        EXPECT_THAT(all.iteration_wrong, ElementsAre(0, 0, wrong, 0)) << what;
+        EXPECT_EQ(all.wrong, wrong) << what;
+        if (how == FailsOnce::How::wrong_element) {
+          EXPECT_EQ(wrong, 1) << what;
+          EXPECT_THAT(all.rank_wrong, ElementsAre(0, 1, 0)) << what;
+        } else {
+          EXPECT_GT(wrong, message.count / 2) << what;
+        }
+        EXPECT_EQ(all.iterations_us.size(), 4U);
+      }
+    }
+  }
+}
+
+TEST(CheckAllTest, NothingIsWrongWhereNothingFails) {
+  for (const char* const checks : {"0", "2"}) {
+    const MeasuredRows m =
+        measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast,alltoall,sendrecv"},
+                                    {"--ranks", "3"},
+                                    {"-b", "4"},
+                                    {"-e", "64K"},
+                                    {"-f", "128"},
+                                    {"-n", "3"},
+                                    {"-c", checks},
+                                    {"--check-all", ""},
+                                    {"-d", "all"},
+                                    {"-o", "all"},
+                                    {"-C", ""},
+                                    {"-u", "1"}}));
+    EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4 + 4 + 4));
+    for (const CollectiveRow& row : m.rows) {
+      for (const auto& timing : {row.out_of_place, row.in_place}) {
+        if (!timing) continue;
+        EXPECT_EQ(timing->wrong, 0) << to_string(row.message.op) << ' ' << row.message.bytes();
+        EXPECT_THAT(timing->iteration_wrong, ElementsAre(0, 0, 0));
+        EXPECT_GT(timing->time_us, 0);
+      }
+    }
+    EXPECT_THAT(m.text, HasSubstr("every timed iteration is checked"));
   }
 }
 
@@ -395,12 +501,13 @@ TEST(NcclTableTest, CommentsBeginWithAHashAndSayWhoseTheTimeIs) {
   EXPECT_THAT(text, HasSubstr("# Collective test starting: all_gather_perf\n"));
   EXPECT_THAT(text, HasSubstr("the slowest rank's (-a 3)"));
   // As nccl-tests 2.19.6 prints them: SuperBench looks for the one line that has `size`, `time` and `busbw`.
-  EXPECT_THAT(text, HasSubstr("#                                                              out-of-place               "
-                              "        in-place          \n"
-                              "#       size         count      type   redop    root     time   algbw   busbw  #wrong     "
-                              "time   algbw   busbw  #wrong\n"
-                              "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             "
-                              "(us)  (GB/s)  (GB/s)        \n"));
+  EXPECT_THAT(text,
+              HasSubstr("#                                                              out-of-place               "
+                        "        in-place          \n"
+                        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     "
+                        "time   algbw   busbw  #wrong\n"
+                        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             "
+                        "(us)  (GB/s)  (GB/s)        \n"));
   EXPECT_THAT(text, HasSubstr("#  Rank  1 Group  0 Pid"));
   EXPECT_THAT(nccl_header(arguments_of({}), Collective::all_gather, 1, {}, ""), HasSubstr("One rank has nobody"));
 }
@@ -418,6 +525,11 @@ TEST(CollectivesJsonTest, WhatWasNotMeasuredIsNull) {
   EXPECT_EQ(op["results"][0]["in_place"]["wrong"], 0);
   EXPECT_EQ(op["results"][0]["in_place"]["per_iteration"]["times_us"].size(), 3U);
   EXPECT_EQ(op["out_of_bounds"]["okay"], true);
+  EXPECT_FALSE(op["results"][0]["in_place"]["per_iteration"].contains("wrong"));
+  table.rows.front().in_place->iteration_wrong = {0, 2, 0};
+  EXPECT_EQ(collectives_json(arguments_of({{"-b", "1M"}, {"-c", "0"}, {"--check-all", ""}}), World{}, {table},
+                             {})["operations"][0]["results"][0]["in_place"]["per_iteration"]["wrong"],
+            (std::vector{0, 2, 0}));
 }
 
 }  // namespace

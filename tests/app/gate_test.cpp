@@ -328,6 +328,24 @@ TEST(Gate, CollectivesThatWereNotCheckedPassNoGate) {
   EXPECT_THAT(gate_table(r), HasSubstr("was not checked for wrong results"));
 }
 
+TEST(Gate, IterationsThatWereCheckedOneByOneAreNotComparedWithThoseOfABurst) {
+  const auto result = [](bool each_checked) {
+    json iterations{{"times_us", {10, 10, 10}}};
+    if (each_checked) iterations["wrong"] = {0, 0, 0};
+    const json row{
+        {"size", 4096}, {"type", "float"}, {"out_of_place", {{"per_iteration", iterations}}}, {"in_place", nullptr}};
+    return stored(
+        {{"kind", "collectives"},
+         {"world", to_json(world_of())},
+         {"operations",
+          {{{"name", "all_gather"}, {"results", {row}}, {"out_of_bounds", {{"count", 0}, {"okay", true}}}}}}});
+  };
+  ASSERT_THAT(result(true).figures.figures, SizeIs(1));
+  ASSERT_THAT(result(false).figures.figures, SizeIs(1));
+  EXPECT_EQ(result(true).figures.figures[0].name, "all_gather of 4096 B, float, each checked");
+  EXPECT_EQ(result(false).figures.figures[0].name, "all_gather of 4096 B, float");
+}
+
 TEST(Gate, AnotherMachineIsNotCompared) {
   World other = world_of();
   other.cpu = "another processor";
@@ -345,8 +363,9 @@ TEST(Gate, AnotherMachineIsNotCompared) {
 TEST(Gate, ShortRunsSayWhyTheirScatterIsNotBelieved) {
   const GateReport report =
       judge_gate(three_of(run_json({10, 10, 10})), {stored(run_json({11, 11, 11}))}, OtherMachine::no, 0.05);
-  EXPECT_THAT(gate_table(report), HasSubstr("by 3 results, and runs as short as these (0.03 s) were recorded to scatter "
-                                            "by 16 %"));
+  EXPECT_THAT(gate_table(report),
+              HasSubstr("by 3 results, and runs as short as these (0.03 s) were recorded to scatter "
+                        "by 16 %"));
 }
 
 TEST(Gate, TwoVersionsAreComparedOnPurpose) {
@@ -446,14 +465,14 @@ TEST(GatedResultTest, AVerdictThatWasChangedByHandIsNoBaseline) {
 }
 
 TEST(Gate, AResultThatFailedByItselfPassesNoGate) {
-  const GateReport r =
-      judge_gate(three_of(accept_json(40)), {stored(accept_json(40, "fail"))}, OtherMachine::no, 0.05);
+  const GateReport r = judge_gate(three_of(accept_json(40)), {stored(accept_json(40, "fail"))}, OtherMachine::no, 0.05);
   EXPECT_EQ(r.verdict, Verdict::inconclusive);
   EXPECT_THAT(gate_markdown(r), HasSubstr("was not accepted"));
   GatedResult kept = stored(accept_json(40, "unrated"));
   kept.kept_anyway_because = "no reference";
-  EXPECT_EQ(judge_gate(baseline_of({kept, kept, kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
-            Verdict::pass);
+  EXPECT_EQ(
+      judge_gate(baseline_of({kept, kept, kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
+      Verdict::pass);
 }
 
 TEST(Gate, ResultsOfOneGateAreOfOneMachine) {

@@ -18,6 +18,8 @@ NUMBER = r"(?:\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 HALF = rf"\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+(\d+|N/A)"
 ROW = re.compile(rf"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+){HALF}{HALF}\s*$", re.MULTILINE)
 AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.eE+-]+)\s*(OK|FAILED)?\s*$", re.MULTILINE)
+# NVIDIA/cluster-readiness-engine, helm/cluster-readiness-engine/templates/nccl-all-reduce.yaml; out of place only.
+CRE_ROW = re.compile(r"^\s*(?P<size>\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s+(?P<algBW>[\d.]+)\s+(?P<busBW>[\d.]+)")
 OPS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "alltoall", "sendrecv")
 BOUNDS = re.compile(r"^# Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)$", re.MULTILINE)
 
@@ -71,6 +73,10 @@ class Collectives(Program):
             # facebookresearch/gcm, check_nccl: the first number of the line with these words.
             line = next(line for line in text.splitlines() if "Avg bus bandwidth" in line)
             self.assertAlmostEqual(float(re.search(r"[-+]?(\d*\.*\d+)", line)[0]), average, delta=1e-5 + 1e-4 * average)
+            # NVIDIA/cluster-readiness-engine: pkg/nccl tries the pattern of its LogProfile nccl-bandwidth on each line.
+            read = [CRE_ROW.match(line) for line in text.splitlines()]
+            self.assertEqual([(int(row["size"]), float(row["algBW"]), float(row["busBW"])) for row in read if row],
+                             [(size, algbw, busbw) for size, _, algbw, busbw in rows[:3]])
             # What diagnostics of whole clusters take the best row of: eight columns after the root.
             best = [float(row.split()[7]) for row in text.splitlines()
                     if re.match(r"^\s*\d+\s+\d+\s+\w+\s+\S+\s+-?\d+(\s+\S+){8}\s*$", row)]
@@ -139,6 +145,21 @@ class Collectives(Program):
             self.assertEqual(others, [(OK, "", "")] * 2)  # rank 0 alone speaks
             pids = re.findall(r"^#  Rank +\d+ Group +0 Pid +(\d+) ", first[1], re.MULTILINE)
             self.assertEqual(len(set(pids)), 3)
+
+    def test_every_timed_iteration_is_checked(self) -> None:
+        options = ("-b", "1K", "-e", "16K", "-f", "4", "-n", "4", "-c", "0", "--check-all")
+        first, *others = self.in_processes("--op-list", ",".join(OPS), *options, "-J", "out.json", ranks=2)
+        self.assertEqual((first[0], others), (OK, [(OK, "", "")]), first[2])
+        self.assertIn("# The data of every timed iteration is checked (--check-all)", first[1])
+        for row in ROW.findall(first[1]):
+            self.assertEqual((row[8], row[12]), ("0", "N/A" if row[9] == "N/A" else "0"))
+        operations = json.loads((self.folder / "out.json").read_text())["operations"]
+        self.assertEqual([len(operation["results"]) for operation in operations], [3] * len(OPS))
+        for operation in operations:
+            self.assertEqual(operation["out_of_bounds"], {"count": 0, "okay": True})
+            for timing in (row[half] for row in operation["results"] for half in ("out_of_place", "in_place") if row[half]):
+                self.assertEqual((timing["per_iteration"]["wrong"], timing["wrong"]), ([0] * 4, 0))
+        self.assertIn("use -m 1", self.error("collectives", "-b", "1K", "--check-all", "-m", "2"))
 
     def test_processes_beside_each_other(self) -> None:
         first, *_ = self.in_processes("-b", "64K", "-n", "3", "--beside", "--matrix", "64", ranks=2)

@@ -24,9 +24,7 @@ struct Message {
     return op == all_gather || op == reduce_scatter || op == all_to_all;
   }
   /// Whether there is such a call in one buffer.
-  bool can_be_in_place() const {
-    return op != backend::Collective::all_to_all && op != backend::Collective::send_recv;
-  }
+  bool can_be_in_place() const { return op != backend::Collective::all_to_all && op != backend::Collective::send_recv; }
   bool reduces() const { return op == backend::Collective::reduce_scatter || op == backend::Collective::all_reduce; }
   std::int64_t part_bytes() const { return count * size_of(dtype); }
   /// What algbw counts: gathered, or to be reduced, or all.
@@ -45,12 +43,13 @@ Scatter scatter_of(std::vector<double> times_us);
 
 /// What was measured of one message in one arrangement of its buffers.
 struct Timing {
-  double time_us = 0;                 ///< of an iteration within a burst of them; over ranks as -a says
-  std::vector<double> iterations_us;  ///< each alone; over ranks as -a says
-  Scatter scatter;                    ///< of those, without the first -K
-  std::vector<double> rank_us;        ///< time_us of each rank
-  std::optional<std::int64_t> wrong;  ///< elements, of all ranks and all checks; absent: not checked
-  std::vector<std::int64_t> rank_wrong;  ///< the same of each rank; empty: not checked
+  double time_us = 0;  ///< of an iteration within a burst of them, or alone with --check-all; over ranks as -a says
+  std::vector<double> iterations_us;          ///< each alone; over ranks as -a says
+  Scatter scatter;                            ///< of those, without the first -K
+  std::vector<double> rank_us;                ///< time_us of each rank
+  std::optional<std::int64_t> wrong;          ///< elements, of all ranks and all checks; absent: not checked
+  std::vector<std::int64_t> rank_wrong;       ///< the same of each rank; empty: not checked
+  std::vector<std::int64_t> iteration_wrong;  ///< the part of `wrong` of each timed iteration; empty: not checked
   double algorithm_gb_per_s(const Message& message) const {
     return time_us > 0 ? static_cast<double>(message.bytes()) / time_us * 1e-3 : 0;
   }
@@ -63,8 +62,8 @@ struct CollectiveRow {
   std::optional<Reduction> reduction;  ///< of those that reduce
   std::optional<int> root;             ///< of those that have one
   std::optional<Timing> out_of_place;
-  std::optional<Timing> in_place;      ///< absent: there is no such call
-  std::string date;  ///< "2026-05-01 12:00:00"
+  std::optional<Timing> in_place;  ///< absent: there is no such call
+  std::string date;                ///< "2026-05-01 12:00:00"
 };
 
 /// "sum", "avg".

@@ -8,7 +8,7 @@
 namespace fsdpbench::app {
 
 /// Times and checks messages on one rank, one after another; all ranks of the world call the same. Of the arguments it
-/// needs those of an iteration: how many, of what, -a, -c, -C, -K, -m, -u, -w, -z, and the largest size.
+/// needs those of an iteration: how many, of what, -a, -c, --check-all, -C, -K, -m, -u, -w, -z, and the largest size.
 class CollectiveTimer {
  public:
   /// All must outlive this. Throws ResourceError as Device::allocate.
@@ -26,9 +26,21 @@ class CollectiveTimer {
 
   Pattern pattern(const Message& message) const;
   float scale(Reduction reduction) const;
+  /// New data in the buffers of this rank, which only `expected` knows.
+  Pattern refill(const Message& message, bool in_place);
   std::int64_t check(const Message& message, Reduction reduction, bool in_place);
-  /// This rank's microseconds: of an iteration within the burst, then of each alone.
-  std::vector<double> burst(const Message& message, Reduction reduction, bool in_place);
+  void warm_up(const Message& message, Reduction reduction, bool in_place);
+  /// What one rank saw of the timed iterations.
+  struct Iterations {
+    double mean_us = 0;  ///< of an iteration within the burst
+    std::vector<double> each_us;
+    std::vector<std::int64_t> wrong;  ///< elements that each left wrong; empty: not checked
+  };
+  /// Iterations in a row, as fast as they come.
+  Iterations burst(const Message& message, Reduction reduction, bool in_place);
+  /// Iterations one by one, each with data of its own that is checked before the next begins. Filling, checking and
+  /// waiting for all ranks to be ready are outside of what is timed.
+  Iterations checked_one_by_one(const Message& message, Reduction reduction, bool in_place);
 
   const CollectivesArguments& a_;
   backend::RankContext& context_;

@@ -43,9 +43,10 @@ struct CollectivesArguments {
 
   int iterations = 20;
   int warmup = 1;
-  int aggregate = 1;  ///< collectives an iteration
-  int cycles = 1;     ///< times the whole is done; 0: until it is interrupted
-  int checks = 1;     ///< iterations after timing whose every element is checked, and one before; 0: none
+  int aggregate = 1;       ///< collectives an iteration
+  int cycles = 1;          ///< times the whole is done; 0: until it is interrupted
+  int checks = 1;          ///< iterations after timing whose every element is checked, and one before; 0: none
+  bool check_all = false;  ///< every element of every timed iteration is checked, too, and each begins alone
   bool wait_each = false;  ///< the host waits for each iteration
   bool host_time = false;  ///< the time column is what issuing took
   bool unaligned = false;  ///< buffers begin one element beyond their alignment
@@ -67,6 +68,9 @@ struct CollectivesArguments {
   double link_latency_us = 0;
   int slow_link_rank = -1;  ///< of an emulated link; -1: none
   double slow_link_factor = 2;
+
+  /// Whether anything says what is wrong.
+  bool checks_data() const { return checks > 0 || check_all; }
 
   std::vector<std::pair<std::string, std::string>> given;  ///< options with their values, in order, for other processes
   std::vector<std::string> command_line;                   ///< as typed, for the result file

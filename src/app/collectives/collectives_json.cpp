@@ -87,12 +87,14 @@ const Fields<Scatter>& fields<Scatter>() {
 namespace {
 
 const Fields<Timing>& iteration_fields() {
-  static const auto kAll =
-      declare<Timing>("Iterations", "Single iterations, over ranks as -a says.", "app/collectives/collective_row.h",
-                      [](Fields<Timing>& f) {
-                        f.spread(&Timing::scatter, fields<Scatter>());
-                        f("times_us", &Timing::iterations_us, "us", "each iteration, the first ones included");
-                      });
+  static const auto kAll = declare<Timing>(
+      "Iterations", "Single iterations, over ranks as -a says.", "app/collectives/collective_row.h",
+      [](Fields<Timing>& f) {
+        f.spread(&Timing::scatter, fields<Scatter>());
+        f("times_us", &Timing::iterations_us, "us", "each iteration, the first ones included");
+        f("wrong", &Timing::iteration_wrong, "",
+          "wrong elements that each of them left on all ranks; only with --check-all", {.when = When::if_any});
+      });
   return kAll;
 }
 
@@ -104,7 +106,8 @@ const Fields<TimedMessage>& fields<TimedMessage>() {
   static const auto kAll = declare<T>(
       "Timing", "A message in one arrangement of its buffers.", "app/collectives/collective_row.h", [](Fields<T>& f) {
         f(
-            "time_us", [](const T& t) { return t.timing.time_us; }, "us", "an iteration within a burst of them");
+            "time_us", [](const T& t) { return t.timing.time_us; }, "us",
+            "an iteration within a burst of them; with --check-all the mean of iterations that were timed alone");
         f(
             "algbw_gb_per_s", [](const T& t) { return t.timing.algorithm_gb_per_s(t.message); }, "GB/s",
             "algorithm bandwidth, as nccl-tests defines it");
@@ -177,7 +180,7 @@ const Fields<OperationTable>& fields<OperationTable>() {
             "results", [](const O& o) { return o.table.rows; }, "", "one row per message");
         f("out_of_bounds",
           [](const O& o) { return o.checked ? std::optional(Wrong{o.table.end.wrong}) : std::nullopt; }, "",
-          "number of wrong elements; null: nothing was checked (-c 0)", {.when = When::null});
+          "number of wrong elements; null: nothing was checked (-c 0 without --check-all)", {.when = When::null});
         f(
             "average_bus_bandwidth", [](const O& o) { return o.table.end; }, "GB/s", "average over all rows");
       });
@@ -241,7 +244,8 @@ const Fields<CollectivesFile>& fields<CollectivesFile>() {
                        "operations",
                        [](const C& c) {
                          std::vector<OperationTable> all;
-                         for (const CollectivesTable& table : c.tables) all.push_back({table, c.arguments.checks > 0});
+                         for (const CollectivesTable& table : c.tables)
+                           all.push_back({table, c.arguments.checks_data()});
                          return all;
                        },
                        "", "each collective");

@@ -18,7 +18,7 @@ namespace {
 using backend::Collective;
 
 constexpr std::array kMeasuredOps{Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
-                                  Collective::broadcast, Collective::all_to_all, Collective::send_recv};
+                                  Collective::broadcast,  Collective::all_to_all,     Collective::send_recv};
 
 template <class T>
 T number_in(const std::string& value, T least, T most) {
@@ -119,8 +119,10 @@ constexpr std::array kOptions{
                       [](Arguments& a, const Text& v) { a.aggregate = count_of(v, 1); }},
     CollectivesOption{"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false,
                       [](Arguments& a, const Text& v) { a.cycles = count_of(v, 0); }},
-    CollectivesOption{"-c,--check", "N", "Check every element before timing and in N iterations after it; 1; 0: never", false,
-                      [](Arguments& a, const Text& v) { a.checks = count_of(v, 0); }},
+    CollectivesOption{"-c,--check", "N", "Check every element before timing and in N iterations after it; 1; 0: never",
+                      false, [](Arguments& a, const Text& v) { a.checks = count_of(v, 0); }},
+    CollectivesOption{"--check-all", "0|1", "Check timed iterations, too: each is then timed alone, not in a burst",
+                      true, [](Arguments& a, const Text& v) { a.check_all = switched_on(v); }},
     CollectivesOption{"-o,--op", "OP", "sum, avg or all; sum", false,
                       [](Arguments& a, const Text& v) { a.reductions = reductions_named(v); }},
     CollectivesOption{"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false,
@@ -259,6 +261,15 @@ void settle(CollectivesArguments& a) {
   }
   if (a.skip >= a.iterations) {
     throw ConfigError(fmt::format("collectives -K {}: nothing is left of -n {} iterations.", a.skip, a.iterations));
+  }
+  if (a.check_all && a.aggregate > 1) {
+    throw ConfigError(
+        fmt::format("collectives --check-all: of -m {} collectives in a row only what the last one leaves could be "
+                    "checked; use -m 1.",
+                    a.aggregate));
+  }
+  if (a.check_all && a.beside) {
+    throw ConfigError("collectives --check-all: --beside checks no data; leave out one of them.");
   }
   if (a.ranks && a.threads * a.gpus != 1 && *a.ranks != a.threads * a.gpus) {
     throw ConfigError(fmt::format("collectives: --ranks {} and -t {} -g {} differ.", *a.ranks, a.threads, a.gpus));

@@ -53,8 +53,8 @@ std::string_view average_words(OverRanks how) {
   return {};
 }
 
-/// Three lines, right above the columns. As nccl-tests 2.19.6 has them: the names of all columns are in the second line,
-/// which is where programs look for them.
+/// Three lines, right above the columns. As nccl-tests 2.19.6 has them: the names of all columns are in the second
+/// line, which is where programs look for them.
 std::string column_heads(const CollectivesArguments& a) {
   const auto half = [&](std::string_view time, std::string_view algorithm, std::string_view bus, std::string_view wrong,
                         bool names) {
@@ -72,11 +72,10 @@ std::string column_heads(const CollectivesArguments& a) {
   const std::string names = half("time", "algbw", "busbw", "#wrong", true);
   const std::string units = half("(us)", "(GB/s)", "(GB/s)", "", false);
   const std::size_t width = names.size();
-  const std::string halves =
-      a.per_iteration ? fmt::format("{:^{}}{:^{}}", "out-of-place", width, "in-place", width)
-                      : "           out-of-place                       in-place          ";
-  return left("", "", "", "", "") + halves + '\n' + left("size", "count", "type", "redop", "root") + names + names + '\n' +
-         left("(B)", "(elements)", "", "", "") + units + units + '\n';
+  const std::string halves = a.per_iteration ? fmt::format("{:^{}}{:^{}}", "out-of-place", width, "in-place", width)
+                                             : "           out-of-place                       in-place          ";
+  return left("", "", "", "", "") + halves + '\n' + left("size", "count", "type", "redop", "root") + names + names +
+         '\n' + left("(B)", "(elements)", "", "", "") + units + units + '\n';
 }
 
 std::string fact_of(const World::RankPlace& place, std::string_view name, const std::string& otherwise) {
@@ -119,6 +118,9 @@ std::string nccl_header(const CollectivesArguments& a, backend::Collective op, i
   }
   text += fmt::format("#\n# {} ranks; the time of an iteration is {}{}\n", ranks, average_words(a.over_ranks),
                       a.host_time ? ", and what issuing it takes the host (-C)" : "");
+  if (a.check_all) {
+    text += "# The data of every timed iteration is checked (--check-all): each is timed alone, not in a burst\n";
+  }
   if (a.link_gb_per_s) {
     text += fmt::format("# EMULATED link of {:g} GB/s and {:g} us a hop: these are no figures of this machine\n",
                         *a.link_gb_per_s, a.link_latency_us);
