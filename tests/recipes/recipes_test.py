@@ -364,9 +364,9 @@ sys.exit(max(code if code >= 0 else 128 - code for code in (one.wait() for one i
 """
 
 
-class AgainstTheProgram(Program):
-    """The recipes with the program itself, on CPU ranks whose computation and links are emulated; only what is there on a
-    cluster alone is a stand-in. What the scheduler would do is asked for: a node is drained, a job starts."""
+class OnThisHost(Program):
+    """A recipe with the program itself, on CPU ranks whose computation and links are emulated; only what is there on a
+    cluster alone is a stand-in."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -408,6 +408,10 @@ class AgainstTheProgram(Program):
                 return done
             self.assertEqual(self.said("scontrol"), "")
         return self.fail(f"inconclusive {MOST_ATTEMPTS} times")
+
+
+class AgainstTheProgram(OnThisHost):
+    """What the scheduler would do is asked for: a node is drained, a job starts."""
 
     def prolog(self, fault: str) -> tuple[int, str]:
         """Its exit code, which lets the job start if it is 0, and what Slurm was told."""
