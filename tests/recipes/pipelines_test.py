@@ -13,7 +13,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-import recipes_test
+from accepting_test import OnThisHost
 from recipes_test import FAIL, INCONCLUSIVE, SLOWER, recipes
 
 import program  # found by recipes_test
@@ -48,7 +48,7 @@ else:
 """
 
 
-class Pipelines(recipes_test.OnThisHost):
+class Pipelines(OnThisHost):
     def shell(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
         """As GitHub's and Jenkins' runners call it."""
         return subprocess.run(["bash", "-eo", "pipefail", "-c", command], env=self.environment | more, cwd=self.folder,
