@@ -88,7 +88,7 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
   }
 }
 
-/// Of all ranks, by block; empty if not every rank says all of its own.
+/// The rows of all ranks added up, [block][expert]. Empty if a rank did not count all of its steps.
 std::vector<std::vector<std::int64_t>> add_expert_rows(const std::vector<RankOutcome>& outcomes, std::size_t experts) {
   std::vector<std::vector<std::int64_t>> sums;
   if (outcomes.empty() || experts == 0) return sums;

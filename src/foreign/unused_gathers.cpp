@@ -172,11 +172,10 @@ void explain_waste(UnusedGathers& one, const CollectiveUse& gather, bool next_mi
                    const Recognition& found) {
   const dialects::Remedies words = remedies_of(found);
   if (one.waste == Waste::freed_early) {
-    one.why = next_micro ? "freed after a microbatch, although the next one begins with it"
-                         : "freed after forward, although backward begins with it";
+    one.why = next_micro ? schedule::why_wasted::kFreedBetweenMicrobatches : schedule::why_wasted::kFreedAfterForward;
     one.remedy = as_remedy(next_micro ? words.keep_after_backward : words.keep_after_forward);
   } else if (around == "forward" && gather.phase == Phase::backward) {
-    one.why = "a reentrant checkpoint runs the hooks of forward again, which prefetch units whose backward is over";
+    one.why = schedule::why_wasted::kReentrant;
     one.remedy = as_remedy(words.no_reentrant);
   } else if (!around.empty()) {
     one.why = fmt::format("the {} prefetch brings it before its turn, and it is dropped unused", around);

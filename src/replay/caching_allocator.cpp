@@ -28,7 +28,7 @@ std::int64_t segment_size(std::int64_t size) {
 
 bool is_worth_splitting(std::int64_t rest, bool finely) { return finely ? rest >= kLeastBlock : rest > kMostSmall; }
 
-/// Of an expandable segment.
+/// Bytes of memory that an expandable segment gets at a time.
 std::int64_t page_size(bool small) { return small ? kSmallSegment : kLargeSegment; }
 /// More than any GPU has; PyTorch takes 9/8 of the device's memory.
 constexpr std::int64_t kSegmentAddresses = kLargeSegment << 21;
@@ -167,7 +167,7 @@ bool CachingAllocator::is_room_from(int block, std::int64_t size) const {
   return bytes >= size;
 }
 
-/// Of a free block, with the addresses behind it.
+/// How large a free block becomes if the addresses behind it get memory, too.
 std::int64_t CachingAllocator::grown_bytes(int block) const {
   const Block& b = blocks_[static_cast<std::size_t>(block)];
   if (b.next == kNone) return b.bytes;

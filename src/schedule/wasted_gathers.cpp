@@ -119,6 +119,12 @@ class Follower {
 
 std::string_view to_string(Waste waste) { return kNames[waste]; }
 
+std::string_view words_of(Waste waste) {
+  static constexpr EnumTable<Waste, std::string_view> kWords{"gathered, never used", "gathered twice, used once",
+                                                             "gathered twice in a row, once would do"};
+  return kWords[waste];
+}
+
 std::vector<WastedGather> wasted_gathers(const plan::Plan& plan, const Schedule& schedule) {
   return Follower(plan, schedule).wasted();
 }

@@ -18,6 +18,18 @@ enum class Waste : std::uint8_t {
 };
 /// The enumerator's own name.
 std::string_view to_string(Waste waste);
+/// "gathered, never used": for people.
+std::string_view words_of(Waste waste);
+
+/// Why such a gather was issued, where that does not depend on who tells it: a configuration or another program's
+/// trace.
+namespace why_wasted {
+inline constexpr std::string_view kFreedBetweenMicrobatches =
+    "freed after a microbatch, although the next one begins with it";
+inline constexpr std::string_view kFreedAfterForward = "freed after forward, although backward begins with it";
+inline constexpr std::string_view kReentrant =
+    "a reentrant checkpoint runs the hooks of forward again, which prefetch units whose backward is over";
+}  // namespace why_wasted
 
 /// An all-gather of a step that brings what nobody uses, or what was there already.
 struct WastedGather {

@@ -197,10 +197,9 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
       unit.is_experts() && p.config.fsdp.recompute_frees && op.phase == schedule::Phase::backward;
   const char* const kNewerPyTorch =
       "fsdp.recompute_frees = false; PyTorch: a version that has pytorch#164009, whose hook after forward does nothing "
-      "in "
-      "a backward";
+      "in a backward";
+  words.what = schedule::words_of(wasted.waste);
   if (wasted.waste == schedule::Waste::freed_early) {
-    words.what = "gathered twice in a row, once would do";
     if (after_recomputation) {
       words.why = "a recomputation frees the experts, although their backward follows";
       words.remedy = kNewerPyTorch;
@@ -208,8 +207,7 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
     }
     const bool next_micro = op.phase == schedule::Phase::forward;
     const bool automatic = p.config.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::automatic;
-    words.why = next_micro ? "freed after a microbatch, although the next one begins with it"
-                           : "freed after forward, although backward begins with it";
+    words.why = next_micro ? schedule::why_wasted::kFreedBetweenMicrobatches : schedule::why_wasted::kFreedAfterForward;
     const bool fsdp1 = p.config.fsdp.gradients_after_views;
     if (next_micro) {
       words.remedy = "fsdp.reshard_after_backward = false keeps every unit between microbatches";
@@ -224,7 +222,6 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
     }
     return words;
   }
-  words.what = wasted.waste == schedule::Waste::used_once ? "gathered twice, used once" : "gathered, never used";
   const std::vector<int>& modules = unit.members.modules;
   const bool no_backward = !modules.empty() && modules.back() < p.plan.shapes.first_trained();
   if (after_recomputation) {
@@ -236,7 +233,7 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
         "fsdp.backward_prefetch = \"none\", which gathers the others late, too; PyTorch: on the first module that "
         "trains, set_modules_to_backward_prefetch with a list of that module alone";
   } else if (p.config.fsdp.checkpoint_reentrant && op.phase == schedule::Phase::backward) {
-    words.why = "a reentrant checkpoint runs the hooks of forward again, which prefetch units whose backward is over";
+    words.why = schedule::why_wasted::kReentrant;
     words.remedy =
         "fsdp.checkpoint_reentrant = false (PyTorch: use_reentrant=False), or fsdp.forward_prefetch = \"implicit\" "
         "(no set_modules_to_forward_prefetch)";

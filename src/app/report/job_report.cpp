@@ -247,11 +247,9 @@ std::string bullets(const char* title, const std::vector<std::string>& lines) {
 std::vector<std::string> unused_lines(const ExplainedJob& e) {
   std::vector<std::string> lines;
   for (const foreign::UnusedGathers& one : e.unused.all) {
-    static constexpr EnumNames<schedule::Waste> kWhat{"gathered, never used", "gathered twice, used once",
-                                                      "gathered twice in a row, once would do"};
     const std::string sent = one.bytes >= 0 ? ", " + format_bytes(one.bytes) + " a rank" : "";
     lines.push_back(fmt::format("{}: {}; {} all-gather{} a step{}, {} ms ({}). Remedy: {}.", fmt::join(one.units, ", "),
-                                std::string(kWhat[one.waste]) + ": " + one.why, one.gathers,
+                                fmt::format("{}: {}", schedule::words_of(one.waste), one.why), one.gathers,
                                 one.gathers == 1 ? "" : "s", sent, job_ms(one.ms), one.evidence, one.remedy));
   }
   return lines;

@@ -515,8 +515,7 @@ const Fields<RunFile>& train_fields() {
       {.when = When::if_any});
     f("expert_rows", measured(&engine::Measurement::expert_rows), "",
       "rows that came to each expert in the measured steps, by block and expert: of all ranks' tokens, each as often "
-      "as "
-      "it visits one; absent without experts and where nothing is computed",
+      "as it visits one; absent without experts and where nothing is computed",
       {.when = When::if_any});
     f("expert_imbalance",
       [](const RunFile& r) {
