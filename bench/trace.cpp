@@ -40,7 +40,7 @@ std::vector<trace::OpLabel> labels() {
         label.lane = Lane::all_gather;
         label.parameters = true;
         label.bytes = 1 << 20;
-        label.collective = {trace::CollectiveKind::all_gather, 0, 1 << 18, DType::f32};
+        label.collective = {CollectiveKind::all_gather, 0, 1 << 18, DType::f32};
         break;
       case 1:
         label.name = "copy_out " + label.unit;

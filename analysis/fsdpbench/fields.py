@@ -103,7 +103,8 @@ class Train(Record):
     steps_done: int = field("whole number", "", "", "steps done, warm-up included")
     began_after_step: Optional[int] = field("whole number", "", "", "optimizer steps done before this run; only if a training was resumed ([checkpoint.md](checkpoint.md))")
     loss: List[float] = field("list of number", "", "", "loss of each step, warm-up included; null where it is not finite; absent if computation is emulated")
-    expert_rows: List[List[int]] = field("list of list of whole number", "", "", "rows that came to each expert in the measured steps, by block and expert: of all ranks' tokens, each as often as it visits one; absent without experts and where nothing is computed")
+    expert_rows: List[List[int]] = field("list of list of whole number", "", "", "rows that came to each expert in the measured steps, by block and expert: of all ranks' tokens, each as often as it visits one; without those that are dropped, and without padding (`model.expert_capacity`); absent without experts and where nothing is computed")
+    expert_dropped: Optional[float] = field("number", "", "", "share of all visits of tokens to experts that are dropped in the measured steps, 0 to 1: beyond what these take; absent without `model.expert_capacity`")
     expert_imbalance: Optional[float] = field("number", "", "", "of these rows, those of the busiest of the `mesh.expert` ranks (if that is 1: of the busiest expert) over the mean, the mean over blocks: a value for `mesh.expert_imbalance` of a simulation")
     params_digest: Optional[str] = field("text", "", "", "a hash of all final parameters, which does not depend on the sharding; `no_digest_because` says why it is absent")
     no_digest_because: Optional[str] = field("text", "", "", "why there is no digest although something was computed: `train.params_digest = false` leaves the parameters where they are, some of them are not finite, or a GPU may add in any order")
@@ -285,6 +286,7 @@ class WireBytes(Record):
     reduce_scatter: int = field("whole number", "", "B", "by reduce-scatters")
     all_reduce: int = field("whole number", "", "B", "by all-reduces")
     all_to_all: Optional[int] = field("whole number", "", "B", "by exchanges of quantised gradients, or of rows of experts")
+    send_recv: Optional[int] = field("whole number", "", "B", "from rank to rank, where keys and values go round")
 
 
 class Cause(Record):

@@ -165,10 +165,10 @@ class Figures(FolderTest):
     def test_equal_collectives_fold_into_one_row_with_their_medians(self) -> None:
         def units(value):
             first = next(c for c in value["collectives"] if c["unit"] == "1")
-            value["collectives"] = [first | {"unit": str(u), "time_ms": ms} for u, ms in ((0, 1.0), (1, 9.0), (2, 2.0))]
+            value["collectives"] = [first | {"unit": str(u), "time_ms": ms} for u, ms in ((2, 1.0), (10, 9.0), (0, 2.0))]
             value["collectives"].append(first | {"unit": "R", "bytes": 1, "time_ms": 5.0})
         rows = fold(load_result(self.copy("run", units) / "result.json").collectives)
-        self.assertEqual([(r.name, r.time_ms) for r in rows], [("3 × all_gather, units 0 to 2", 2.0),
+        self.assertEqual([(r.name, r.time_ms) for r in rows], [("3 × all_gather, units 0 to 10", 2.0),
                                                               ("all_gather 1", 5.0)])
 
     def test_same_input_same_bytes(self) -> None:

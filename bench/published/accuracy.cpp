@@ -57,8 +57,9 @@ config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& tr
     return rows_of(training.rows, predicted, wanted);
   };
   const auto of_collectives = [&](auto wanted) {
-    return rows_of(collectives, &Prediction::predicted,
-                   [&](const Prediction& row) { return row.calibrates.empty() && !row.symmetric && wanted(row); });
+    // Whoever asks of a cluster does not know how its site differs from others: without sites.
+    return rows_of(collectives, &Prediction::plain,
+                   [&](const Prediction& row) { return !row.calibrates_plain() && !row.symmetric && wanted(row); });
   };
   config::Accuracy accuracy;
   accuracy.rows[ErrorKind::framework] = of_trainings(
@@ -93,10 +94,11 @@ void print_errors(const char* name, const std::vector<double>& errors) {
 }  // namespace
 
 void print_summary(const Predictions& collectives, const Trainings& training) {
-  std::vector<double> large, small, all, others, alone;
+  std::vector<double> large, stated, small, all, others, alone;
   for (const Prediction& row : collectives) {
     if (row.calibrates.empty() && !row.symmetric && row.not_predicted.empty()) {
       (row.in_domain ? large : small).push_back(row.error());
+      if (row.in_domain && row.assumed.empty()) stated.push_back(row.error());
     }
   }
   for (const Prediction& row : training.rows) {
@@ -106,6 +108,7 @@ void print_summary(const Predictions& collectives, const Trainings& training) {
   }
   fmt::print("\n{:<72} {:>4} {:>10} {:>8}\n", "Errors, whatever their sign", "rows", "median", "p95");
   print_errors("collectives from 32 MiB", large);
+  print_errors("  of which the source states everything, its fabric too", stated);
   print_errors("smaller collectives", small);
   print_errors("trainings by the efficiency that simulations take", all);
   print_errors("trainings whose group has another source, by it", others);
@@ -115,10 +118,11 @@ void print_summary(const Predictions& collectives, const Trainings& training) {
 void print_coverage(const config::Accuracy& accuracy) {
   fmt::print(
       "\nInterval of 95 %: measured over predicted time; rows in the interval that all other sources give\n\n{:<16} "
-      "{:>5} {:>8} {:>20} {:>8}\n",
+      "{:>5} {:>8} {:>20} {:>10}\n",
       "rows of", "rows", "sources", "interval", "inside");
   for (const ErrorKind kind : kEnumerators<ErrorKind>) {
     const AccuracyRows& rows = accuracy.rows[kind];
+    if (rows.distinct_sources() < 2) continue;  // another's table: there is no other source that could give an interval
     int inside = 0;
     for (std::size_t i = 0; i < rows.time_ratios.size(); ++i) {
       AccuracyRows others;
@@ -132,8 +136,9 @@ void print_coverage(const config::Accuracy& accuracy) {
       inside += rows.time_ratios[i] >= bounds.low && rows.time_ratios[i] <= bounds.high;
     }
     const replay::Bounds all = interval_of(rows);
-    fmt::print("{:<16} {:>5} {:>8} {:>20} {:>6.1f} %\n", to_string(kind), rows.time_ratios.size(),
+    fmt::print("{:<16} {:>5} {:>8} {:>20} {:>10} {:>6.1f} %\n", to_string(kind), rows.time_ratios.size(),
                rows.distinct_sources(), fmt::format("{:.3f} to {:.3f}", all.low, all.high),
+               fmt::format("{} of {}", inside, rows.time_ratios.size()),
                100.0 * inside / static_cast<double>(rows.time_ratios.size()));
   }
 }

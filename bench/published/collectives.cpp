@@ -33,7 +33,9 @@ Algorithm algorithm_of(const CsvRow& row) {
   for (int a = 0; a < replay::kAlgorithmCount; ++a) {
     if (to_string(static_cast<Algorithm>(a)) == name) return static_cast<Algorithm>(a);
   }
-  if (name == to_string(Algorithm::symmetric)) return Algorithm::symmetric;
+  for (const Algorithm a : {Algorithm::symmetric, Algorithm::copy_engine}) {
+    if (to_string(a) == name) return a;
+  }
   throw ConfigError(
       fmt::format("{}: algorithm = {} is not valid; expected one of docs/published.md or nothing.", row.place, name));
 }
@@ -43,7 +45,9 @@ const char* short_name(Collective collective) {
 }
 
 Prediction predict(const CsvRow& row) {
-  const config::Cluster cluster = config::load_cluster(row.text("cluster"));
+  const config::Cluster plain = config::load_cluster(row.text("cluster"));
+  const std::string site = row.text_if_any("site");
+  const config::Cluster cluster = site.empty() ? plain : config::load_cluster(row.text("cluster") + ":" + site);
   const Collective collective = collective_of(row);
   const int ranks = row.integer("ranks"), nodes = row.integer("nodes");
   const replay::GroupShape shape{ranks, nodes, static_cast<int>(ceil_div(ranks, nodes))};
@@ -53,25 +57,41 @@ Prediction predict(const CsvRow& row) {
         fmt::format("{}: size = {} is not valid; expected bytes, as 64MiB.", row.place, row.text("size")));
   }
   const double size = static_cast<double>(*bytes);
-  const replay::CollectiveCost cost = collective_cost(cluster, collective, size, shape, algorithm_of(row));
+  if (shape.per_node > cluster.gpus_per_node) {
+    throw ConfigError(fmt::format("{}: ranks = {} on nodes = {} are {} a node; expected at most {}, which a node of {} has.",
+                                  row.place, ranks, nodes, shape.per_node, cluster.gpus_per_node, cluster.name));
+  }
+  const Algorithm algorithm = algorithm_of(row);
+  if (!can_run(algorithm, collective, cluster, shape)) {
+    throw ConfigError(fmt::format("{}: algorithm = {} cannot do an {} of {} ranks on {} node{} of {}; expected another, or "
+                                  "nothing: then as NCCL chooses.",
+                                  row.place, to_string(algorithm), to_string(collective), ranks, nodes,
+                                  nodes == 1 ? "" : "s", cluster.name));
+  }
+  const auto cost_on = [&](const config::Cluster& on) {
+    return collective_cost(on, collective, size, shape, algorithm);
+  };
+  const replay::CollectiveCost cost = cost_on(cluster), plain_cost = site.empty() ? cost : cost_on(plain);
   // nccl-tests: bytes on the wire of a ring over time, whatever the algorithm.
   const double passes = collective == Collective::all_reduce ? 2 : 1;
   const double wire = passes * size * (shape.ranks - 1) / shape.ranks;
   return {.id = row.text("id"),
           .group = fmt::format("{}, {}", cluster.name, shape.nodes == 1 ? "one node" : "several nodes"),
           .what = fmt::format("{} {:>6} {} {}x{} {}", short_name(collective), row.text("size"), row.text("gpu"),
-                              shape.nodes, shape.per_node, cluster.name),
+                              shape.nodes, shape.per_node, site.empty() ? cluster.name : cluster.name + ":" + site),
           .cluster = cluster.name,
           .ranks = ranks,
           .bytes = size,
           .published = row.number("gb_per_s"),
           .predicted = wire / cost.seconds() / 1e9,
+          .site = site,
+          .plain = wire / plain_cost.seconds() / 1e9,
           .nodes = nodes,
           .how = fmt::format("{} {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric)),
           .calibrates = row.text("calibrates"),
           .assumed = row.text("assumed"),
           .in_domain = size >= kDomainBytes,
-          .symmetric = cost.algorithm == Algorithm::symmetric,
+          .symmetric = cost.algorithm == Algorithm::symmetric || cost.algorithm == Algorithm::copy_engine,
           .not_predicted = {},
           .source = row.text("source"),
           .note = row.text("note")};

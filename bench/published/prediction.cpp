@@ -69,13 +69,14 @@ void print(const Predictions& rows, const char* title, const char* unit) {
 
 void write_csv(const Predictions& rows, const std::string& path) {
   std::ofstream file(path);
-  file << "id,group,what,published,predicted,error,how,calibrates,assumed,counts,not_predicted,source,note\n";
+  file << "id,group,what,published,predicted,error,how,calibrates,assumed,counts,not_predicted,source,note,plain\n";
   for (const Prediction& row : rows) {
     const std::string predicted = row.not_predicted.empty() ? fmt::format("{:.6g}", row.predicted) : "";
     const std::string error = row.not_predicted.empty() ? fmt::format("{:.4f}", row.error()) : "";
-    file << fmt::format("{},{},{},{:.6g},{},{},{},{},{},{},{},{},{}\n", row.id, cell(row.group), cell(row.what),
+    file << fmt::format("{},{},{},{:.6g},{},{},{},{},{},{},{},{},{},{}\n", row.id, cell(row.group), cell(row.what),
                         row.published, predicted, error, cell(row.how), cell(row.calibrates), cell(row.assumed),
-                        row.counts(), cell(row.not_predicted), row.source, cell(row.note));
+                        row.counts(), cell(row.not_predicted), row.source, cell(row.note),
+                        row.plain > 0 ? fmt::format("{:.6g}", row.plain) : "");
   }
   if (!file.flush()) throw OutputError(fmt::format("{}: cannot be written.", path));
 }

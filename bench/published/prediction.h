@@ -18,6 +18,8 @@ struct Prediction {
   double bytes = 0;  ///< of a collective
   double published = 0;
   double predicted = 0;
+  std::string site;    ///< of a collective: where it was measured, if the cluster's file has figures of it
+  double plain = 0;    ///< of a collective: predicted by the cluster's file without a site
   double typical = 0;  ///< of a training: predicted by replay::kTypicalEfficiency
   double by_all = 0;   ///< of a training: by the efficiency that simulations take, its own source's rows included
   double by_gpu = 0;   ///< by what other frameworks of other sources reach on its GPU; 0: there are none
@@ -34,6 +36,8 @@ struct Prediction {
   std::string source;
   std::string note;
 
+  /// It set a figure of a cluster's file that holds without a site.
+  bool calibrates_plain() const { return !calibrates.empty() && site.empty(); }
   /// Relative: +0.1 is 10 % too much.
   double error() const { return predicted / published - 1; }
   bool counts() const { return in_domain && calibrates.empty() && !experts && not_predicted.empty(); }

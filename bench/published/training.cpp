@@ -26,11 +26,15 @@ using config::CsvRow;
 /// One row as `fsdpbench simulate quickstart --set …` would simulate it, with any efficiency.
 class Training {
  public:
-  explicit Training(const CsvRow& row) : cluster_(config::load_cluster(row.text("cluster"))) {
-    config::RunConfig config = config::published_config(row);
-    config::validate(config);
-    config::check_fits(cluster_, config.mesh.ranks);
-    setup_ = engine::set_up(config);
+  explicit Training(const CsvRow& row) {
+    const config::RunConfig config = config::published_config(row);
+    try {
+      cluster_ = config::load_cluster(config.simulate.cluster);
+      config::check_fits(cluster_, config.mesh.ranks);
+      setup_ = engine::set_up(config);
+    } catch (const Error& error) {
+      throw ConfigError(fmt::format("{}: {}", row.place, error.what()));
+    }
   }
 
   /// Tokens a second and rank, in the steady state.
@@ -39,7 +43,9 @@ class Training {
     const replay::OpTimes times = engine::simulated_times(setup_, &cluster_);
     const double ns = replay::forecast(setup_, times).slowest_ns();
     const config::Train& train = setup_.config.train;
-    return static_cast<double>(train.batch_per_rank * train.seq_len * train.accumulate) / (ns * 1e-9);
+    const config::Mesh& mesh = setup_.config.mesh;
+    const auto tokens = static_cast<double>(train.batch_per_rank * train.seq_len * train.accumulate);
+    return tokens * static_cast<double>(mesh.sample_groups()) / static_cast<double>(mesh.ranks) / (ns * 1e-9);
   }
 
   const config::Cluster& cluster() const { return cluster_; }
@@ -143,11 +149,11 @@ Trainings predict_training(const std::string& path) {
     p.id = row.text("id");
     p.what = config::published_title(row);
     p.published = row.text("tokens_per_s").empty() ? 0 : row.number("tokens_per_s");
-    p.assumed = row.text("assumed");
-    p.not_predicted = row.text("not_predicted");
+    p.assumed = row.text_if_any("assumed");
+    p.not_predicted = row.text_if_any("not_predicted");
     p.source = row.text("source");
-    p.note = row.text("note");
-    p.experts = !row.text("expert").empty();
+    p.note = row.text_if_any("note");
+    p.experts = !row.text_if_any("expert").empty();
     if (!p.not_predicted.empty()) continue;
     Training training(row);
     const Told own = told_by(row, training.cluster());

@@ -7,21 +7,15 @@
 #include <string_view>
 
 #include "backend/device.h"
+#include "base/collective_kind.h"
 #include "base/dtype.h"
 #include "base/enum_table.h"
 #include "base/lane.h"
 
 namespace fsdpbench::backend {
 
-enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all, send_recv };
+using Collective = CollectiveKind;
 inline constexpr std::size_t kCollectiveCount = kEnumCount<Collective>;
-
-/// As traces and messages call it.
-constexpr std::string_view to_string(Collective kind) {
-  constexpr EnumNames<Collective> kNames{"all_gather", "reduce_scatter", "all_reduce",
-                                         "broadcast",  "all_to_all",     "send_recv"};
-  return kNames[kind];
-}
 
 /// Bytes this rank has put on the wire, by collective, as a ring would send them: all-gather, reduce-scatter and
 /// all-to-all (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message; send_recv all of it.

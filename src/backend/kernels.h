@@ -152,7 +152,7 @@ struct SwigluBackwardCall {
   const std::byte* up = nullptr;
   std::byte* d_gate = nullptr;  ///< overwritten, like d_up
   std::byte* d_up = nullptr;
-  std::byte* y = nullptr;  ///< gets what swiglu gives, as in RmsNormBackwardCall; may be d_y
+  std::byte* y = nullptr;              ///< gets what swiglu gives, as in RmsNormBackwardCall; may be d_y
   const std::int32_t* used = nullptr;  ///< as SwigluCall's
 
   std::int64_t row() const { return stride > 0 ? stride : shape.width; }
@@ -186,25 +186,33 @@ struct GroupedGemm {
   const std::int32_t* first = nullptr;  ///< [experts + 1], device memory
 };
 
-/// Which experts each of `rows` tokens visits, with what weight, and the order of the rows * active rows that experts
-/// work on: sorted by expert, those of one expert by token. Every token visits as many, none is dropped.
+/// Which experts each of `rows` tokens visits, with what weight, and the order of the rows that experts work on: sorted
+/// by expert, those of one expert by token. Every token visits as many. Of visits beyond an expert's capacity those of
+/// the least weight, or of the last tokens, are dropped: they have no row and give nothing. Other weights stay as they
+/// are. Of equal weights the first token's is kept.
 struct Routing {
-  std::int64_t rows = 0;     ///< tokens
-  std::int64_t experts = 0;  ///< that there are
-  std::int64_t active = 0;   ///< that each token visits
-  bool sigmoid = false;      ///< how logits become scores: each by itself; false: by a softmax over all experts
-  bool normalized = true;    ///< weights are scores divided by their sum over the visited experts; false: scores
+  std::int64_t rows = 0;        ///< tokens
+  std::int64_t experts = 0;     ///< that there are
+  std::int64_t active = 0;      ///< that each token visits
+  bool sigmoid = false;         ///< how logits become scores: each by itself; false: by a softmax over all experts
+  bool normalized = true;       ///< weights are scores divided by their sum over the visited experts; false: scores
+  std::int64_t capacity = 0;    ///< rows that an expert takes at most, 1 to `rows`; 0: all
+  bool drops_by_weight = true;  ///< those of the least weight; false: those of the last tokens
+  bool padded = false;          ///< each expert has `capacity` rows, its last ones zeros if fewer visit it
   // Device memory that route() fills and the other kernels read.
-  std::int32_t* expert = nullptr;  ///< [rows, active], the highest score first, equal ones by index
-  std::int32_t* place = nullptr;   ///< [rows, active]: the row among those of all experts
+  std::int32_t* expert = nullptr;  ///< [rows, active], the highest score (with its bias) first, equal ones by index
+  std::int32_t* place = nullptr;   ///< [rows, active]: the row among those of all experts; -1: dropped
   float* weight = nullptr;         ///< [rows, active]
   std::int32_t* first = nullptr;   ///< [experts + 1], as in GroupedGemm
+  std::int32_t* chosen = nullptr;  ///< [experts]: visits of each, dropped ones too; null without a capacity
 };
 /// Elements of `dtype` unless said.
 struct RouteCall {
   Routing routing;
   DType dtype = DType::f32;
   const std::byte* logits = nullptr;  ///< [rows, experts]
+  const float* bias = nullptr;        ///< [experts]: added to scores for the choice, not for weights; null: none is
+  float* load = nullptr;              ///< [experts]: visits of each that are not dropped are added; null: nobody counts
 };
 struct RouteBackwardCall {
   Routing routing;
@@ -214,7 +222,7 @@ struct RouteBackwardCall {
   float balance = 0;                  ///< factor of the loss that asks for balance, see Kernels::route_backward
   std::byte* d_logits = nullptr;      ///< [rows, experts]; overwritten
 };
-/// Rows of tokens [rows, width] and rows of experts [rows * active, width].
+/// Rows of tokens [rows, width] and rows of experts [first[experts], width].
 struct DispatchCall {
   Routing routing;
   std::int64_t width = 0;
@@ -241,6 +249,14 @@ struct CombineBackwardCall {
   std::byte* d_x = nullptr;        ///< of experts; overwritten
   float* d_weight = nullptr;       ///< [rows, active]; overwritten
   std::int32_t* visits = nullptr;  ///< as DispatchCall's
+};
+/// How busy the experts of all layers were, and the biases that this moves, both [layers, experts].
+struct BalanceCall {
+  std::int64_t layers = 0;
+  std::int64_t experts = 0;
+  float rate = 0;         ///< by how much a bias moves
+  float* load = nullptr;  ///< rows of each expert; becomes zero
+  float* bias = nullptr;
 };
 /// Rows that ranks have sent to this rank's experts: `visits` says how many each rank sends to each expert. In
 /// `by_rank` they lie as they came, by rank and those of a rank by expert; in `by_expert` by expert and those of an
@@ -372,12 +388,18 @@ class Kernels {
   /// The gradient of the logits through the weights of the visited experts, plus that of `balance` times the loss of
   /// Fedus et al. 2021 (arXiv:2101.03961, equation 4) as transformers' load_balancing_loss_func has it for one layer:
   /// experts * sum over e of (visits of e / rows) * (mean over rows of the softmax of e), through the softmax alone.
+  /// Dropped visits count there, as in Megatron-LM; nothing comes through their weights.
   virtual void route_backward(const RouteBackwardCall& call) = 0;
-  /// y[place] = x[token] for each expert that a token visits.
+  /// Of each layer: bias += d - mean(d) with d = rate * sign(mean(load) - load), as torchtitan's hook before each
+  /// optimizer step has it (register_moe_load_balancing_hook in torchtitan/components/optimizer/optimizer.py at
+  /// b5bcd76c). Wang et al. 2024 (arXiv:2408.15664) and DeepSeek-V3 do not take the mean of d away, which changes no
+  /// choice.
+  virtual void balance_experts(const BalanceCall& call) = 0;
+  /// y[place] = x[token] for each expert that a token visits; 0 in rows that are padding.
   virtual void dispatch(const DispatchCall& call) = 0;
   /// y[token] = residual[token] + sum over its experts, in their order, of weight * x[place], rounded once.
   virtual void combine(const CombineCall& call) = 0;
-  /// d_x[place] = weight * d_y[token], d_weight = d_y[token] . x[place].
+  /// d_x[place] = weight * d_y[token], d_weight = d_y[token] . x[place]; 0 in padding, and of a dropped visit.
   virtual void combine_backward(const CombineBackwardCall& call) = 0;
   /// Brings rows into the order in which experts work on them, or back.
   virtual void regroup(const RegroupCall& call) = 0;

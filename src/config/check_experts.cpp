@@ -17,28 +17,44 @@ void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
   if (!holds) throw ConfigError(fmt::format(message, std::forward<Args>(args)...));
 }
 
-/// What does not go with fsdp.expert_unit = "module". After the mesh is settled.
+bool counts_elements(const Prefetch& prefetch) {
+  return prefetch.mode == Prefetch::Mode::window || prefetch.mode == Prefetch::Mode::rate;
+}
+
+/// What does not go with experts as a module of their own. After the mesh is settled.
 void check_nested(const RunConfig& config, std::vector<std::string>& notes) {
   const Fsdp& fsdp = config.fsdp;
-  if (fsdp.expert_unit == ExpertUnit::module && config.mesh.expert == 1) {
-    notes.push_back("fsdp.expert_unit = \"module\" has no effect: mesh.expert is 1.");
+  const std::string_view unit = to_string(fsdp.expert_unit);
+  if (fsdp.expert_unit != ExpertUnit::group && config.mesh.expert == 1) {
+    notes.push_back(fmt::format("fsdp.expert_unit = \"{}\" has no effect: mesh.expert is 1.", unit));
   }
-  const bool nested = fsdp.expert_unit == ExpertUnit::module && config.mesh.expert > 1;
+  const bool ordered = fsdp.expert_unit == ExpertUnit::ordered_module && config.mesh.expert > 1;
+  const bool nested = ordered || (fsdp.expert_unit == ExpertUnit::module && config.mesh.expert > 1);
+  demand(!ordered || !fsdp.recompute_frees,
+         "fsdp.recompute_frees = true needs fsdp.expert_unit = \"module\": it is \"ordered_module\", whose hooks free "
+         "nothing in a recomputation; expected false.");
   if (fsdp.recompute_frees && !(nested && fsdp.activation_checkpointing)) {
     notes.push_back(
         "fsdp.recompute_frees has no effect: it needs fsdp.expert_unit = \"module\", mesh.expert above 1 and "
         "fsdp.activation_checkpointing.");
   }
   if (!nested) return;
-  demand(
-      fsdp.backward_prefetch.mode != Prefetch::Mode::post,
-      "fsdp.backward_prefetch = \"post\" does not go with fsdp.expert_unit = \"module\": FSDP2, which has modules in "
-      "modules, gathers before a backward; expected \"pre\", \"none\" or a depth.");
+  demand(fsdp.backward_prefetch.mode != Prefetch::Mode::post,
+         "fsdp.backward_prefetch = \"post\" does not go with fsdp.expert_unit = \"{}\": engines that have modules in "
+         "modules gather before a backward; expected \"pre\", \"none\" or a depth.",
+         unit);
+  for (const auto& [key, prefetch] :
+       {std::pair("forward_prefetch", fsdp.forward_prefetch), std::pair("backward_prefetch", fsdp.backward_prefetch)}) {
+    demand(!counts_elements(prefetch),
+           "fsdp.{} = {} does not go with fsdp.expert_unit = \"{}\": engines that count elements have no modules in "
+           "modules; expected a depth, or fsdp.expert_unit = \"group\" or \"bucket\".",
+           key, to_toml(encode(prefetch)), unit);
+  }
   using Limit = AllGatherLimit::Mode;
   demand(fsdp.all_gather_limit.mode == Limit::fsdp2_event || fsdp.all_gather_limit.mode == Limit::unlimited,
-         "fsdp.all_gather_limit = {} does not go with fsdp.expert_unit = \"module\": while a block waits for "
+         "fsdp.all_gather_limit = {} does not go with fsdp.expert_unit = \"{}\": while a block waits for "
          "its experts it stays gathered; expected \"fsdp2_event\" or \"unlimited\".",
-         to_toml(encode(fsdp.all_gather_limit)));
+         to_toml(encode(fsdp.all_gather_limit)), unit);
 }
 
 }  // namespace
@@ -53,6 +69,19 @@ void check_routing(const Model& model, std::vector<std::string>& notes) {
          model.router_aux_loss);
   if (model.experts == 0 && model.router_aux_loss > 0) {
     notes.push_back("model.router_aux_loss has no effect: model.experts is 0.");
+  }
+  demand(model.experts > 0 || model.router_bias_rate == 0,
+         "model.router_bias_rate = {} moves the bias of experts: model.experts is 0; expected 0.",
+         model.router_bias_rate);
+  demand(model.experts > 0 || model.expert_capacity == 0,
+         "model.expert_capacity = {} limits the rows of experts: model.experts is 0; expected 0.",
+         model.expert_capacity);
+  demand(model.expert_capacity > 0 || !model.expert_pad,
+         "model.expert_pad = true fills experts up to model.expert_capacity, which is 0; expected a factor above 0, or "
+         "model.expert_pad = false.");
+  if (model.expert_capacity == 0 && model.expert_drop != Model().expert_drop) {
+    notes.push_back(fmt::format("model.expert_drop = \"{}\" has no effect: model.expert_capacity is 0.",
+                                to_string(model.expert_drop)));
   }
   demand(model.experts > 0 || model.shared_experts == 0,
          "model.shared_experts = {} come beside routed experts: model.experts is 0.", model.shared_experts);
@@ -71,11 +100,15 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
   const std::int64_t expert = mesh.expert;
   check_nested(config, notes);
   if (expert == 1) {
-    if (mesh.expert_imbalance != 1) notes.push_back("mesh.expert_imbalance has no effect: mesh.expert is 1.");
+    if (!mesh.expert_imbalance.even()) notes.push_back("mesh.expert_imbalance has no effect: mesh.expert is 1.");
     if (mesh.expert_overlap != ExpertOverlap::none) {
       notes.push_back("mesh.expert_overlap has no effect: mesh.expert is 1.");
     }
     if (!mesh.expert_sync) notes.push_back("mesh.expert_sync = false has no effect: mesh.expert is 1.");
+    if (!mesh.expert_separate_comm) {
+      notes.push_back("mesh.expert_separate_comm = false has no effect: mesh.expert is 1.");
+    }
+    if (mesh.expert_halves) notes.push_back("mesh.expert_halves has no effect: mesh.expert is 1.");
     if (mesh.expert_rows != Mesh().expert_rows) notes.push_back("mesh.expert_rows has no effect: mesh.expert is 1.");
     return;
   }
@@ -86,36 +119,62 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
   if (mesh.expert_overlap != ExpertOverlap::none && model.shared_experts == 0) {
     notes.push_back("mesh.expert_overlap has no effect: model.shared_experts is 0.");
   }
+  demand(!mesh.expert_halves || config.train.batch_per_rank % 2 == 0,
+         "mesh.expert_halves = true computes half of a microbatch's sequences at a time: train.batch_per_rank = {} is "
+         "odd; expected an even number.",
+         config.train.batch_per_rank);
+  demand(!mesh.expert_halves || fsdp.expert_unit == ExpertUnit::group,
+         "mesh.expert_halves = true does not go with fsdp.expert_unit = \"{}\": the hooks of the experts would be "
+         "called for each half; expected \"group\".",
+         to_string(fsdp.expert_unit));
+  demand(
+      !model.expert_pad || mesh.expert_rows == ExpertRows::each_expert,
+      "model.expert_pad = true does not go with mesh.expert_rows = \"{}\": rows that are sent once for all experts of "
+      "a rank have no fixed number; expected \"each_expert\".",
+      to_string(mesh.expert_rows));
+  if (model.expert_pad && !mesh.expert_sync) {
+    notes.push_back("mesh.expert_sync = false has no effect: with model.expert_pad nobody counts rows.");
+  }
+  if (model.expert_pad && !mesh.expert_imbalance.even()) {
+    notes.push_back("mesh.expert_imbalance has no effect: with model.expert_pad all experts have as many rows.");
+  }
   demand(model.experts % expert == 0, "mesh.expert = {} does not divide model.experts = {}.", expert, model.experts);
   demand(mesh.shard % expert == 0, "mesh.expert = {} does not divide the shard group of {} ranks.", expert, mesh.shard);
-  demand(mesh.expert_imbalance <= static_cast<double>(expert),
+  demand(mesh.expert_separate_comm || expert == mesh.shard,
+         "mesh.expert_separate_comm = false does not go with mesh.expert = {} of a shard group of {} ranks: rows and gathers "
+         "are then of different ranks, which have a communicator each; expected true.",
+         expert, mesh.shard);
+  const ExpertLoad& load = mesh.expert_imbalance;
+  demand(load.kind != ExpertLoad::Kind::factor || load.value <= static_cast<double>(expert),
          "mesh.expert_imbalance = {} is more than mesh.expert = {}: then one rank has all rows; expected 1 to {}.",
-         mesh.expert_imbalance, expert, expert);
-  demand(fsdp.layout == Layout::per_param,
-         "mesh.expert = {} needs fsdp.layout = \"per_param\": FSDP2 gathers experts on a mesh of their own, FSDP1 does "
-         "not.",
+         load.value, expert, expert);
+  demand(load.kind != ExpertLoad::Kind::rows || std::cmp_equal(load.rows.size(), model.experts),
+         "mesh.expert_imbalance has the rows of {} experts, and model.experts is {}.", load.rows.size(), model.experts);
+  demand(!fsdp.gradients_after_views,
+         "mesh.expert = {} does not go with fsdp.gradients_after_views = true: FSDP1 has no experts on a mesh of their "
+         "own; expected false.",
          expert);
+  demand(
+      fsdp.layout == Layout::per_param || expert < mesh.shard,
+      "mesh.expert = {} of a shard group of {} ranks leaves nobody to share experts with, which fsdp.layout = \"flat\" "
+      "needs; expected less, or fsdp.layout = \"per_param\".",
+      expert, mesh.shard);
   demand(fsdp.wrap.mode == Wrap::Mode::block, "mesh.expert = {} needs fsdp.wrap = \"block\": it is {}.", expert,
          to_toml(encode(fsdp.wrap)));
   const auto without = [&](bool given, const char* key, std::string_view expected) {
     demand(!given, "mesh.expert = {} does not go with fsdp.{}; expected {}.", expert, key, expected);
   };
   const auto other = [](const Prefetch& p) {
-    return p.mode == Prefetch::Mode::ahead || p.mode == Prefetch::Mode::window || p.mode == Prefetch::Mode::rate;
+    return p.mode == Prefetch::Mode::ahead || p.mode == Prefetch::Mode::rate;
   };
-  without(other(fsdp.forward_prefetch), "forward_prefetch", "\"implicit\", \"none\" or a depth");
-  without(other(fsdp.backward_prefetch), "backward_prefetch", "\"pre\", \"post\", \"none\" or a depth");
+  without(other(fsdp.forward_prefetch), "forward_prefetch", "\"implicit\", \"none\", a depth or a window");
+  without(other(fsdp.backward_prefetch), "backward_prefetch", "\"pre\", \"post\", \"none\", a depth or a window");
   without(fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group, "reshard_after_forward as a number",
           "true, false or \"auto\"");
   without(fsdp.cpu_offload != CpuOffload::none, "cpu_offload", "\"none\"");
   without(fsdp.shard_threshold > 0, "shard_threshold", "0");
-  without(fsdp.persistence_threshold > 0, "persistence_threshold", "0");
   without(fsdp.gather_quantization.on(), "gather_quantization", "\"none\"");
   without(fsdp.reduce_quantization.on(), "reduce_quantization", "\"none\"");
-  without(fsdp.reduce_bucket > 0, "reduce_bucket", "0");
-  without(fsdp.reduce_by != ReduceBy::reduce_scatter, "reduce_by", "\"reduce_scatter\"");
-  without(fsdp.reduce_lag > 0, "reduce_lag", "0");
-  without(fsdp.reduce_scatter_elements > 0, "reduce_scatter_elements", "0");
   without(fsdp.learn_execution_order, "learn_execution_order", "false");
 }
 

@@ -164,10 +164,23 @@ class ClusterReader {
  public:
   explicit ClusterReader(std::string path) : path_(std::move(path)), file_(parse_toml(path_, FileKind::cluster)) {}
 
-  Cluster read() {
+  /// `site`: empty: none. The figures of every site are read, so that a slip in one is found whichever is asked for.
+  Cluster read(const std::string& site) {
+    const toml::table* sites = file_["site"].as_table();
+    if (file_.contains("site") && sites == nullptr) {
+      fail(*file_.get("site"), "site is not valid; expected tables, as [site.NAME.inter].");
+    }
+    if (sites != nullptr) {
+      for (const auto& [name, node] : *sites) take_site(std::string(name.str()), node);
+      cluster_ = {};
+      seen_.clear();
+    }
     cluster_.name = std::filesystem::path(path_).stem().string();
-    for (const auto& [name, node] : file_) take(std::string(name.str()), node);
+    for (const auto& [name, node] : file_) {
+      if (name != "site") take(std::string(name.str()), node);
+    }
     check_complete();
+    if (!site.empty()) choose(site, sites);
     check_within("intra.peak_gb_per_s", cluster_.intra.peak_gb_per_s,
                  {{"intra.all_gather_gb_per_s", cluster_.intra.all_gather_gb_per_s},
                   {"intra.reduce_scatter_gb_per_s", cluster_.intra.reduce_scatter_gb_per_s},
@@ -185,6 +198,27 @@ class ClusterReader {
  private:
   [[noreturn]] void fail(const toml::node& node, const std::string& message) const {
     throw ConfigError(fmt::format("{}: {}", place_of(path_, node), message));
+  }
+
+  void take_site(const std::string& name, const toml::node& node) {
+    const toml::table* table = node.as_table();
+    if (table == nullptr)
+      fail(node, fmt::format("site.{} is not valid; expected a table, as [site.{}.inter].", name, name));
+    for (const auto& [key, value] : *table) take(std::string(key.str()), value);
+  }
+
+  void choose(const std::string& site, const toml::table* sites) {
+    std::vector<std::string> names;
+    if (sites != nullptr) {
+      for (const auto& [name, node] : *sites) names.emplace_back(name.str());
+    }
+    if (std::ranges::count(names, site) == 0) {
+      throw ConfigError(names.empty() ? fmt::format("{}: there is no site '{}': the file has none.", path_, site)
+                                      : fmt::format("{}: there is no site '{}'; expected one of {}.", path_, site,
+                                                    fmt::join(names, ", ")));
+    }
+    take_site(site, *sites->get(site));
+    cluster_.site = site;
   }
 
   void take(const std::string& name, const toml::node& node) {
@@ -229,8 +263,9 @@ class ClusterReader {
                     const std::vector<std::pair<std::string, double>>& achieved) const {
     for (const auto& [name, value] : achieved) {
       if (value <= peak) continue;
-      const std::string key = name.substr(name.find('.') + 1);
-      fail(*file_[table_of(name)][key].node(),
+      const std::string table = table_of(name), key = name.substr(name.find('.') + 1);
+      const toml::node* of_site = file_["site"][cluster_.site][table][key].node();
+      fail(of_site != nullptr ? *of_site : *file_[table][key].node(),
            fmt::format("{} = {} is not valid; expected at most {} = {}.", name, value, peak_name, peak));
     }
   }
@@ -243,7 +278,12 @@ class ClusterReader {
 
 }  // namespace
 
-Cluster load_cluster(const std::string& name_or_path) { return ClusterReader(find_cluster(name_or_path)).read(); }
+Cluster load_cluster(const std::string& name_or_path) {
+  const std::size_t colon = name_or_path.rfind(':');
+  const bool file = std::filesystem::exists(name_or_path);  // whose name may have a colon
+  if (file || colon == std::string::npos) return ClusterReader(find_cluster(name_or_path)).read("");
+  return ClusterReader(find_cluster(name_or_path.substr(0, colon))).read(name_or_path.substr(colon + 1));
+}
 
 void check_fits(const Cluster& cluster, std::int64_t ranks) {
   if (ranks > cluster.most_ranks()) {

@@ -74,6 +74,7 @@ struct ClusterHost {
 /// A machine that can be simulated: profiles/clusters/NAME.toml, where each figure has its source beside it.
 struct Cluster {
   std::string name;   ///< its file's stem
+  std::string site;   ///< whose figures replace some of the file's: a table site.NAME of it; empty: none
   std::string title;  ///< for people
   int nodes = 1;      ///< that there are
   int gpus_per_node = 1;
@@ -85,9 +86,9 @@ struct Cluster {
   std::int64_t most_ranks() const { return std::int64_t{nodes} * gpus_per_node; }
 };
 
-/// Reads the cluster that is meant by a file or a name of profiles/clusters. What a key may leave out stands in
-/// profiles/README.md; nothing may be unknown, and achieved rates must lie within peaks. Throws ConfigError with file,
-/// line, key, value and what would be valid.
+/// Reads a cluster by a file or a name of profiles/clusters; ":SITE" behind it takes the figures of that site.
+/// profiles/README.md says which keys may be left out. Unknown keys are refused, and so are achieved rates above their
+/// peaks. Throws ConfigError with file, line, key, value and what would be valid.
 Cluster load_cluster(const std::string& name_or_path);
 
 /// Throws ConfigError, one sentence, unless `ranks` ranks can be placed: within one node, or as whole nodes that exist.

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/read_input.h"
@@ -11,7 +12,8 @@
 namespace fsdpbench::config {
 namespace {
 
-std::vector<std::string> split(const std::string& line) {
+std::vector<std::string> split(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);  // spreadsheets and Python's csv end lines with both
   std::vector<std::string> parts(1);
   for (const char c : line) {
     if (c == ',') {
@@ -42,6 +44,11 @@ const std::string& CsvRow::text(const std::string& column) const {
   return found->second;
 }
 
+std::string CsvRow::text_if_any(const std::string& column) const {
+  const auto found = fields.find(column);
+  return found == fields.end() ? "" : found->second;
+}
+
 double CsvRow::number(const std::string& column) const { return parse<double>(*this, column, "a number"); }
 int CsvRow::integer(const std::string& column) const { return parse<int>(*this, column, "an integer"); }
 
@@ -52,7 +59,7 @@ std::vector<CsvRow> read_csv(const std::string& path) {
   const std::vector<std::string> columns = split(line);
   std::vector<CsvRow> rows;
   for (int number = 2; std::getline(file, line); ++number) {
-    if (line.empty()) continue;
+    if (line.empty() || line == "\r") continue;
     const std::vector<std::string> values = split(line);
     CsvRow row{fmt::format("{}:{}", path, number), {}};
     if (values.size() != columns.size()) {

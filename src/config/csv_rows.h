@@ -15,6 +15,8 @@ struct CsvRow {
   const std::string& text(const std::string& column) const;
   double number(const std::string& column) const;
   int integer(const std::string& column) const;
+  /// Empty where there is no such column: tables of others may be older than it.
+  std::string text_if_any(const std::string& column) const;
 };
 
 /// A file of values between commas, which are in no value; the first line names the columns. Throws ConfigError.

@@ -90,6 +90,20 @@ Valid<Efficiency> efficiency() {
           }};
 }
 
+Valid<ExpertLoad> expert_load() {
+  constexpr double kSteepest = 10;
+  const Valid<double> factor = number(1, 4096);
+  return {factor.text + ", \"zipf:S\" (S from 0 to 10), or \"rows:R,R,…\" of each expert", [=](const ExpertLoad& v) {
+            switch (v.kind) {
+              case ExpertLoad::Kind::factor: return factor.accepts(v.value);
+              case ExpertLoad::Kind::zipf: return v.value >= 0 && v.value <= kSteepest;
+              case ExpertLoad::Kind::rows: break;
+            }
+            return std::ranges::all_of(v.rows, [](std::int64_t n) { return n >= 0 && n <= kMostElements; }) &&
+                   std::ranges::any_of(v.rows, [](std::int64_t n) { return n > 0; });
+          }};
+}
+
 /// The fields of one table of the configuration.
 template <class Section>
 class Table {
@@ -151,6 +165,10 @@ std::vector<Field> make_fields() {
   model("router_score", &Model::router_score, one_of<RouterScore>(), "model.experts: how the router scores them: softmax over all (Mixtral, Qwen3), or sigmoid of each (DeepSeek-V3)");
   model("router_normalize", &Model::router_normalize, boolean(), "model.experts: a token's weights are divided by their sum (norm_topk_prob of transformers)");
   model("router_aux_loss", &Model::router_aux_loss, number(0, 1000), "model.experts: factor of the loss that asks for balanced experts (router_aux_loss_coef of transformers), of which only the gradient is computed");
+  model("router_bias_rate", &Model::router_bias_rate, number(0, 1000), "model.experts: by how much each step moves the bias that the router adds to an expert's score when it chooses (load_balance_coeff of torchtitan, bias update speed of DeepSeek-V3); 0: no bias");
+  model("expert_capacity", &Model::expert_capacity, number(0, 4096), "model.experts: rows that an expert takes of a rank's microbatch, over the mean of all experts, rounded up; those beyond are dropped (--moe-expert-capacity-factor of Megatron); 0: it takes all");
+  model("expert_drop", &Model::expert_drop, one_of<ExpertDrop>(), "model.expert_capacity: rows that are dropped: probs: those of the least weight; position: those of the last tokens");
+  model("expert_pad", &Model::expert_pad, boolean(), "model.expert_capacity: each expert gets exactly so many rows, zeros where fewer come (--moe-pad-expert-input-to-capacity), so that all sizes are known beforehand");
 
   model("trainable", &Model::trainable, anything<Trainable>("\"all\", or \"blocks:FIRST-LAST\""), "whose parameters train: all; or those of these blocks (mlp: linear layers), counted from 0: then all others, embedding and head are frozen");
   model("lora_rank", &Model::lora_rank, integer(0, 1 << 16), "decoder: low-rank adapters of this rank (LoRA) beside every matrix product of the trainable blocks: only these train; 0: no adapters");
@@ -165,11 +183,15 @@ std::vector<Field> make_fields() {
   mesh("replicate", &Mesh::replicate, integer(0, 1 << 20), "groups that hold equal shards; 0: ranks / shard / tensor");
   mesh("tensor", &Mesh::tensor, integer(1, 4096), "decoder: neighbouring ranks that split each layer (tensor parallelism), by heads, feed-forward width and vocabulary");
   mesh("sequence_parallel", &Mesh::sequence_parallel, boolean(), "mesh.tensor above 1: each of these ranks has a part of the tokens in norms, residuals and kept activations (Megatron's sequence parallelism)");
+  mesh("context", &Mesh::context, integer(1, 4096), "decoder: neighbours of a shard group that split the sequences of their samples (context parallelism), and exchange keys and values for attention; simulated only");
+  mesh("context_method", &Mesh::context_method, one_of<ContextMethod>(), "mesh.context above 1: how these ranks come to each other's keys and values: all_gather: all before attention (--cp-comm-type all_gather of Megatron); ring: from neighbour to neighbour, while attention computes with those that came before (p2p)");
   mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism), trained on the cpu backend, else simulated; each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
-  mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1, simulated: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
+  mesh("expert_imbalance", &Mesh::expert_imbalance, expert_load(), "mesh.expert above 1, simulated: rows that come to the busiest of these ranks, over the mean: a number; what follows if the k-th most popular expert is chosen as 1 / k^S; or if each expert gets so many rows, as in the train.expert_rows of a result; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
+  mesh("expert_separate_comm", &Mesh::expert_separate_comm, boolean(), "mesh.expert above 1: rows are exchanged on a communicator of their own; false, for mesh.expert = mesh.shard: on that of gathers, behind which they stand (one process group for both, pytorch/torchtitan 3369)");
   mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");
   mesh("expert_rows", &Mesh::expert_rows, one_of<ExpertRows>(), "mesh.expert above 1: rows that are sent for a token: one to each expert that it visits (an all-to-all); one to each rank that has any of them, where one kernel puts them in order (DeepEP), by routers that choose experts independently; the same where all experts of a token are on one rank (balanced stand-ins for routers); simulated only unless each_expert");
+  mesh("expert_halves", &Mesh::expert_halves, boolean(), "mesh.expert above 1: each block computes a microbatch in two halves of its sequences, one while rows of the other go to experts or come back (two-batch overlap); simulated only");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");
@@ -213,7 +235,7 @@ std::vector<Field> make_fields() {
   fsdp("recompute_share", &Fsdp::recompute_share, number(1e-3, 1), "activation_checkpointing: share of a block's forward that is recomputed; the rest of its activations is kept (selective checkpointing); below 1 simulated only");
   fsdp("checkpoint_keeps", &Fsdp::checkpoint_keeps, one_of<CheckpointKeeps>(), "activation_checkpointing: outputs that are not computed again (selective checkpointing by operator): attention's; those and of every second matrix product, from the first (torchtitan's op); those and of all products; products of experts and of their router are always recomputed; simulated only unless nothing");
   fsdp("checkpoint_reentrant", &Fsdp::checkpoint_reentrant, boolean(), "activation_checkpointing: a recomputation runs the hooks of forward again, which gather what fsdp.forward_prefetch = N names although it has been used (FSDP2 in torch.utils.checkpoint with use_reentrant=True, around the wrapped block)");
-  fsdp("expert_unit", &Fsdp::expert_unit, one_of<ExpertUnit>(), "mesh.expert above 1: the experts of a block are a second parameter group of the block's module (torchtitan), or a module of their own inside it, gathered and freed at hooks of its own (VeOmni)");
+  fsdp("expert_unit", &Fsdp::expert_unit, one_of<ExpertUnit>(), "mesh.expert above 1: the experts of a block are: group: a second parameter group of the block's module (torchtitan); bucket: the same, reduced as soon as their own gradients are complete (Megatron-FSDP, DeepSpeed); module: a module inside it, gathered and freed at hooks around the exchanges of rows (VeOmni); ordered_module: a module with hooks around its computation alone, which prefetches count like a block (Megatron-FSDP's rewrite)");
   fsdp("recompute_frees", &Fsdp::recompute_frees, boolean(), "expert_unit = module with activation_checkpointing: experts are freed and noted as used once more when their recomputation is over, as in PyTorch before pytorch#164009; their backward gathers them again");
   fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
   fsdp("fp8_recipe", &Fsdp::fp8_recipe, one_of<Fp8Recipe>(), "fp8_products: what a scale is of: the tensor, known from steps before; the tensor, after a pass for its largest number (torchao's tensorwise); each row (rowwise); 32 neighbours (MXFP8)");
@@ -271,7 +293,7 @@ std::vector<Field> make_fields() {
   emulate("pcie_latency_us", &Emulate::pcie_latency_us, number(0, kMost_us), "latency of a copy over the modelled PCIe");
 
   Table<Simulate> simulate(all, "simulate", &RunConfig::simulate);
-  simulate("cluster", &Simulate::cluster, anything<std::string>("a file stem under profiles/clusters, or a path that ends in .toml"), "the machine that is simulated; empty: link and compute of [emulate]");
+  simulate("cluster", &Simulate::cluster, anything<std::string>("a file stem under profiles/clusters, or a path that ends in .toml; \":SITE\" behind it names one of the file's sites"), "the machine that is simulated; empty: link and compute of [emulate]");
   simulate("calibration", &Simulate::calibration, anything<std::string>("the path of a file that `fsdpbench calibrate` wrote"), "measured op times of a machine, used instead of simulate.cluster and [emulate]; empty: none");
   simulate("placement", &Simulate::placement, one_of<Simulate::Placement>(), "packed: neighbouring ranks share a node; spread: they never do");
   simulate("collectives", &Simulate::collectives, one_of<Simulate::Collectives>(), "the algorithm of collectives; auto: as NCCL would choose");

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
+#include "config/validate.h"
 
 namespace fsdpbench::config {
 namespace {
@@ -35,9 +36,21 @@ void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
   settings.push_back(key + text.substr(colon + 1));
 }
 
+/// What matrix products are computed in.
+void add_numbers(const CsvRow& row, std::vector<std::string>& settings) {
+  const std::string& numbers = row.text("numbers");
+  if (numbers == "fp8") settings.emplace_back("fsdp.fp8_products=true");
+  // fp16 has as many bytes as bf16, and the same rate.
+  if (numbers == "bf16" || numbers == "fp16" || numbers == "fp8") return;
+  throw ConfigError(
+      fmt::format("{}: numbers = {} is not valid; expected bf16, fp16 or fp8, which simulations know.", row.place,
+                  numbers));
+}
+
 std::vector<std::string> settings_of(const CsvRow& row) {
+  // Some presets do in the first step what they do in no other.
   std::vector<std::string> settings{"device.backend=virtual", "emulate.link_gb_per_s=none", "fsdp.param_dtype=bf16",
-                                    "train.warmup=0", "train.steps=1"};
+                                    "train.warmup=1", "train.steps=1"};
   for (const auto& [key, column] : {std::pair{"simulate.cluster", "cluster"},
                                     {"simulate.compiled", "compiled"},
                                     {"simulate.attention", "attention"},
@@ -47,24 +60,27 @@ std::vector<std::string> settings_of(const CsvRow& row) {
                                     {"model.preset", "model"},
                                     {"mesh.ranks", "ranks"},
                                     {"mesh.shard", "shard"},
+                                    {"mesh.tensor", "tensor"},
                                     {"mesh.expert", "expert"},
+                                    {"mesh.expert_rows", "expert_rows"},
                                     {"fsdp.strategy", "strategy"},
                                     {"fsdp.preset", "system"},
                                     {"fsdp.reduce_dtype", "reduce"},
+                                    {"fsdp.cpu_offload", "offload"},
+                                    {"fsdp.fp8_recipe", "fp8_recipe"},
                                     {"train.batch_per_rank", "batch"},
                                     {"train.seq_len", "seq_len"},
                                     {"train.accumulate", "accumulate"}}) {
-    if (!row.text(column).empty()) settings.push_back(fmt::format("{}={}", key, row.text(column)));
+    const std::string value = row.text_if_any(column);
+    if (!value.empty()) settings.push_back(fmt::format("{}={}", key, value));
+  }
+  // As torchtitan's and Megatron's tensor parallelism.
+  if (const std::string tensor = row.text_if_any("tensor"); !tensor.empty() && tensor != "1") {
+    settings.emplace_back("mesh.sequence_parallel=true");
   }
   // Its run_train.sh sets PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
   if (row.text("family") == "torchtitan") settings.emplace_back("simulate.expandable_segments=true");
-  // Tables of others may be older than these columns.
-  for (const auto& [key, column] : {std::pair{"mesh.expert_rows", "expert_rows"}, {"fsdp.fp8_recipe", "fp8_recipe"}}) {
-    const auto given = row.fields.find(column);
-    if (given != row.fields.end() && !given->second.empty())
-      settings.push_back(fmt::format("{}={}", key, given->second));
-  }
-  if (row.text("numbers") == "fp8") settings.emplace_back("fsdp.fp8_products=true");
+  add_numbers(row, settings);
   add_checkpointing(row, settings);
   return settings;
 }
@@ -80,10 +96,16 @@ std::string find_published_trainings() {
 }
 
 RunConfig published_config(const CsvRow& row) {
-  RunConfig config = load_profile(find_profile("quickstart"), settings_of(row));
-  // The rows of a learned table are as many as the sequences are long.
-  if (config.model.learned_positions > 0) config.model.learned_positions = config.train.seq_len;
-  return config;
+  try {
+    RunConfig config = load_profile(find_profile("quickstart"), settings_of(row));
+    // The rows of a learned table are as many as the sequences are long.
+    if (config.model.learned_positions > 0) config.model.learned_positions = config.train.seq_len;
+    validate(config);
+    return config;
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    throw ConfigError(message.starts_with(row.place) ? message : fmt::format("{}: {}", row.place, message));
+  }
 }
 
 std::string published_title(const CsvRow& row) {

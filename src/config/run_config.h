@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/link_model.h"
 #include "base/quantization.h"
+#include "config/expert_load.h"
 
 /// What the user asked for, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
 /// range of each key are a line of fields.cpp, rules about several keys are in validate.cpp. The TOML key of a field is
@@ -30,11 +31,21 @@ enum class RouterScore : std::uint8_t {
   softmax,  ///< over all experts
   sigmoid,  ///< each by itself
 };
+/// Which rows an expert leaves out where more come than it takes.
+enum class ExpertDrop : std::uint8_t {
+  probs,     ///< those of the least weight
+  position,  ///< those of the last tokens
+};
 /// What a block's shared expert is computed beside, where ranks split the routed ones.
 enum class ExpertOverlap : std::uint8_t {
   none,     ///< nothing: it comes before rows leave
   combine,  ///< rows that come back; in backward nothing (torchtitan)
   both,     ///< gate and up beside rows that leave, down beside those that come back; backward likewise (Megatron)
+};
+/// How ranks that split sequences come to each other's keys and values.
+enum class ContextMethod : std::uint8_t {
+  all_gather,  ///< all of them before attention
+  ring,        ///< from neighbour to neighbour, while attention computes with those that came before
 };
 enum class Optimizer : std::uint8_t { sgd, adamw };
 enum class Strategy : std::uint8_t { no_shard, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_grad_op };
@@ -86,8 +97,10 @@ enum class ReduceLane : std::uint8_t {
 };
 /// What the experts of a block are to FSDP, where ranks split them (mesh.expert).
 enum class ExpertUnit : std::uint8_t {
-  group,   ///< a second parameter group of the block's module: gathered, freed and reduced at the block's hooks
-  module,  ///< a module of their own inside the block's, with hooks of its own (fully_shard on both)
+  group,           ///< a second parameter group of the block's module: gathered, freed and reduced at the block's hooks
+  bucket,          ///< the same, but reduced as soon as its own gradients are complete (hooks on gradients)
+  module,          ///< a module of their own inside the block's, with hooks of its own (fully_shard on both)
+  ordered_module,  ///< the same, around their computation alone; prefetches count blocks and experts one by one
 };
 /// Where gathered parameters are freed.
 enum class FreeLane : std::uint8_t {
@@ -129,6 +142,10 @@ struct Model {
   RouterScore router_score = RouterScore::softmax;
   bool router_normalize = true;  ///< a token's weights are divided by their sum
   double router_aux_loss = 0;    ///< factor of the loss that asks for balanced experts, the mean over blocks
+  double router_bias_rate = 0;   ///< by how much a step moves each expert's bias towards balance; 0: there is none
+  double expert_capacity = 0;    ///< rows that an expert takes of a rank's microbatch, over their mean; 0: all
+  ExpertDrop expert_drop = ExpertDrop::probs;
+  bool expert_pad = false;  ///< it gets exactly so many, zeros among them
   Trainable trainable;
   std::int64_t lora_rank = 0;  ///< decoder: inner size of the adapters beside a block's products; 0: none
   double lora_alpha = 16;      ///< what they add is times lora_alpha / lora_rank
@@ -171,18 +188,24 @@ struct Data {
 
 struct Mesh {
   std::int64_t ranks = 4;
-  std::int64_t shard = 0;          ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
-  std::int64_t replicate = 0;      ///< groups that hold equal shards; 0: ranks / shard / tensor
-  std::int64_t tensor = 1;         ///< ranks that split each layer; neighbours. They see the same samples
-  bool sequence_parallel = false;  ///< they split the tokens, too, of what lies between their parts of layers
-  std::int64_t expert = 1;         ///< neighbours of a shard group that split the experts of each block
-  double expert_imbalance = 1;     ///< rows of the busiest of them over the mean
-  bool expert_sync = true;         ///< the host waits for the counts of rows before it exchanges them
+  std::int64_t shard = 0;            ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
+  std::int64_t replicate = 0;        ///< groups that hold equal shards; 0: ranks / shard / tensor
+  std::int64_t tensor = 1;           ///< ranks that split each layer; neighbours. They see the same samples
+  bool sequence_parallel = false;    ///< they split the tokens, too, of what lies between their parts of layers
+  std::int64_t context = 1;          ///< neighbours of a shard group that split the sequences of their samples
+  ContextMethod context_method = ContextMethod::all_gather;
+  std::int64_t expert = 1;           ///< neighbours of a shard group that split the experts of each block
+  ExpertLoad expert_imbalance = {};  ///< how unevenly rows come to them
+  bool expert_sync = true;           ///< the host waits for the counts of rows before it exchanges them
+  bool expert_separate_comm = true;  ///< rows have a communicator of their own; false: that of the shard group's gathers
   ExpertOverlap expert_overlap = ExpertOverlap::none;
   ExpertRows expert_rows = ExpertRows::each_expert;  ///< simulated unless each_expert
+  bool expert_halves = false;  ///< simulated: rows of half a microbatch travel while the other half is computed
 
-  /// Ranks that see different samples.
+  /// Ranks that see different tokens, and among which parameters are sharded or replicated.
   std::int64_t data_ranks() const { return ranks / tensor; }
+  /// Groups of ranks that see different samples.
+  std::int64_t sample_groups() const { return data_ranks() / context; }
   bool operator==(const Mesh&) const = default;
 };
 

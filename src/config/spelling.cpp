@@ -1,8 +1,10 @@
 #include "config/spelling.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -144,6 +146,15 @@ Value encode(const Trainable& value) {
 Value encode(const Quantization& value) {
   if (!value.on()) return std::string("none");
   return fmt::format("{}{}:{}", value.fp8 ? "fp" : "int", value.bits, value.block);
+}
+
+Value encode(const ExpertLoad& value) {
+  switch (value.kind) {
+    case ExpertLoad::Kind::zipf: return "zipf:" + float_text(value.value);
+    case ExpertLoad::Kind::rows: return fmt::format("rows:{}", fmt::join(value.rows, ","));
+    case ExpertLoad::Kind::factor: break;
+  }
+  return value.value;
 }
 
 bool decode(const Value& value, bool& out) {
@@ -310,6 +321,35 @@ bool decode(const Value& value, Quantization& out) {
   if (const auto block = argument(value, "fp8"); block && *block >= 1) read = {8, *block, true};
   if (!read.on() && !is_text(value, "none")) return false;
   out = read;
+  return true;
+}
+
+bool decode(const Value& value, ExpertLoad& out) {
+  ExpertLoad read;
+  const std::string* text = text_of(value);
+  if (text == nullptr) {
+    if (!decode(value, read.value)) return false;
+    out = read;
+    return true;
+  }
+  constexpr std::string_view kZipf = "zipf:", kRows = "rows:";
+  const char* const end = text->data() + text->size();
+  if (text->starts_with(kZipf)) {
+    read.kind = ExpertLoad::Kind::zipf;
+    const auto [stop, status] = std::from_chars(text->data() + kZipf.size(), end, read.value);
+    if (status != std::errc() || stop != end || !std::isfinite(read.value)) return false;
+  } else if (text->starts_with(kRows)) {
+    read.kind = ExpertLoad::Kind::rows;
+    for (const char* at = text->data() + kRows.size();; ++at) {
+      const auto [stop, status] = std::from_chars(at, end, read.rows.emplace_back());
+      if (status != std::errc() || (stop != end && *stop != ',')) return false;
+      at = stop;
+      if (stop == end) break;
+    }
+  } else {
+    return false;
+  }
+  out = std::move(read);
   return true;
 }
 

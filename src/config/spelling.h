@@ -48,6 +48,14 @@ struct Names<Norm> {
   static constexpr EnumNames<Norm> kAll{"rms", "layer"};
 };
 template <>
+struct Names<ExpertDrop> {
+  static constexpr EnumNames<ExpertDrop> kAll{"probs", "position"};
+};
+template <>
+struct Names<ContextMethod> {
+  static constexpr EnumNames<ContextMethod> kAll{"all_gather", "ring"};
+};
+template <>
 struct Names<ExpertOverlap> {
   static constexpr EnumNames<ExpertOverlap> kAll{"none", "combine", "both"};
 };
@@ -102,7 +110,7 @@ struct Names<CpuOffload> {
 };
 template <>
 struct Names<ExpertUnit> {
-  static constexpr EnumNames<ExpertUnit> kAll{"group", "module"};
+  static constexpr EnumNames<ExpertUnit> kAll{"group", "bucket", "module", "ordered_module"};
 };
 template <>
 struct Names<FreeLane> {
@@ -200,6 +208,7 @@ Value encode(const ReshardAfterForward& value);
 Value encode(const Wrap& value);
 Value encode(const Trainable& value);
 Value encode(const Quantization& value);  ///< "none", "int8:2048", "fp8:128"
+Value encode(const ExpertLoad& value);    ///< a number, "zipf:1.0", "rows:120,80"
 
 bool decode(const Value& value, bool& out);
 bool decode(const Value& value, int& out);
@@ -215,5 +224,6 @@ bool decode(const Value& value, ReshardAfterForward& out);
 bool decode(const Value& value, Wrap& out);
 bool decode(const Value& value, Trainable& out);
 bool decode(const Value& value, Quantization& out);
+bool decode(const Value& value, ExpertLoad& out);
 
 }  // namespace fsdpbench::config

@@ -69,6 +69,40 @@ void check_tensor(const RunConfig& config) {
           model.experts);
 }
 
+/// Context parallelism splits sequences evenly: of 2C pieces, rank i has the i-th from the begin and from the end.
+void check_context(const RunConfig& config, Notes& notes) {
+  const std::int64_t context = config.mesh.context;
+  const bool ring = config.mesh.context_method == ContextMethod::ring;
+  if (context == 1) {
+    if (ring) notes.push_back("mesh.context_method = \"ring\" has no effect: mesh.context is 1.");
+    return;
+  }
+  const Model& model = config.model;
+  const Train& train = config.train;
+  const Mesh& mesh = config.mesh;
+  const Fsdp& fsdp = config.fsdp;
+  require(model.kind == ModelKind::decoder,
+          "mesh.context = {} splits the sequences of a decoder: model.kind is \"{}\".", context, to_string(model.kind));
+  require(mesh.shard % context == 0, "mesh.context = {} does not divide the shard group of {} ranks.", context,
+          mesh.shard);
+  require(train.seq_len % (2 * context) == 0,
+          "mesh.context = {} gives each rank two of {} equal pieces of a sequence, and {} does not divide "
+          "train.seq_len = {}.",
+          context, 2 * context, 2 * context, train.seq_len);
+  const auto without = [&](bool given, const char* key, std::string_view expected) {
+    require(!given, "mesh.context = {} does not go with {}; expected {}.", context, key, expected);
+  };
+  without(mesh.tensor > 1, "mesh.tensor", "1");
+  without(mesh.expert > 1, "mesh.expert", "1");
+  without(model.freezes(), "model.trainable or model.lora_rank", "that all parameters train");
+  without(model.attention_window > 0, "model.attention_window", "0: every rank gathers all keys and values");
+  require(!ring || !model.attention_sinks,
+          "mesh.context_method = \"ring\" does not go with model.attention_sinks: TransformerEngine, whose ring it is, "
+          "has no sinks there; expected \"all_gather\".");
+  without(fsdp.activation_checkpointing && fsdp.checkpoint_keeps != CheckpointKeeps::nothing, "fsdp.checkpoint_keeps",
+          "\"nothing\"");
+}
+
 /// Frozen parameters. What is refused has no order recorded in PyTorch.
 void check_frozen(const RunConfig& config, Notes& notes) {
   const Model& model = config.model;
@@ -173,6 +207,7 @@ void check_reentrant(const RunConfig& config) {
   without(!fsdp.wait_each_backward && config.train.accumulate > 1, "fsdp.wait_each_backward", fsdp.wait_each_backward,
           "true with train.accumulate above 1");
   without(config.mesh.tensor > 1, "mesh.tensor", config.mesh.tensor, "1");
+  without(config.mesh.context > 1, "mesh.context", config.mesh.context, "1");
   without(config.mesh.expert > 1, "mesh.expert", config.mesh.expert, "1");
   without(config.model.trainable.mode != Trainable::Mode::all, "model.trainable", config.model.trainable, "\"all\"");
   without(config.model.lora_rank > 0, "model.lora_rank", config.model.lora_rank, "0");
@@ -189,11 +224,14 @@ void check_checkpointing(const RunConfig& config, Notes& notes) {
           "fsdp.checkpoint_keeps = \"{}\" does not go with fsdp.recompute_share = {}: each says what is recomputed; "
           "expected 1.0.",
           keeps, fsdp.recompute_share);
-      require(
-          config.mesh.tensor == 1 && config.mesh.expert == 1,
-          "fsdp.checkpoint_keeps = \"{}\" does not go with mesh.tensor = {} and mesh.expert = {}: which exchanges a "
-          "recomputation then repeats is not modelled; expected 1 and 1.",
-          keeps, config.mesh.tensor, config.mesh.expert);
+      require(config.mesh.tensor == 1,
+              "fsdp.checkpoint_keeps = \"{}\" does not go with mesh.tensor = {}: which exchanges a recomputation then "
+              "repeats is not modelled; expected 1.",
+              keeps, config.mesh.tensor);
+      require(config.mesh.expert == 1 || fsdp.expert_unit == ExpertUnit::group || fsdp.expert_unit == ExpertUnit::bucket,
+              "fsdp.checkpoint_keeps = \"{}\" does not go with fsdp.expert_unit = \"{}\": which hooks of the experts a "
+              "recomputation then calls is not modelled; expected \"group\" or \"bucket\".",
+              keeps, to_string(fsdp.expert_unit));
     }
     if (config.model.kind == ModelKind::mlp) {
       notes.push_back(
@@ -329,7 +367,7 @@ void check_accumulate(RunConfig& config, Notes& notes) {
 void settle_batch(RunConfig& config, Notes& notes) {
   Train& train = config.train;
   if (train.batch_global == 0) return;
-  const std::int64_t parts = config.mesh.data_ranks() * train.accumulate;  // below 2^37
+  const std::int64_t parts = config.mesh.sample_groups() * train.accumulate;  // below 2^37
   require(train.batch_global % parts == 0,
           "train.batch_global = {} cannot be split evenly over {} ranks and train.accumulate = {}; expected a multiple "
           "of {}, or other ranks.",
@@ -613,6 +651,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_checkpointing(config, notes);
   settle_mesh(config, notes);
   check_expert_mesh(config, notes);
+  check_context(config, notes);
   check_frozen(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);

@@ -99,6 +99,11 @@ class ImportSource {
     if (value) put(key, config::Value(*value));
   }
 
+  /// Whether this or a file before has put the key.
+  bool has_key(std::string_view key) const {
+    return std::ranges::find(into_.keys, key, &std::pair<std::string, config::Value>::first) != into_.keys.end();
+  }
+
   /// Settings below `prefix` lose it, unless there is one of the same name already.
   void lift(std::string_view prefix) {
     std::vector<std::pair<std::string, config::Value>> lifted;
@@ -117,6 +122,13 @@ class ImportSource {
       found.push_back(std::move(*next));
     }
     return found;
+  }
+
+  /// The further words of an argument that takes several: all but the first, which is its value.
+  const std::vector<std::string>& words_after(const std::string& name) const {
+    static const std::vector<std::string> none;
+    const auto found = settings_.more_words.find(name);
+    return found == settings_.more_words.end() ? none : found->second;
   }
 
   void unread(std::string sentence) { into_.unread.push_back(std::move(sentence)); }

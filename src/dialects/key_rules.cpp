@@ -34,11 +34,15 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.replicate"},
     {"mesh.tensor", nullptr, "each layer is whole on every rank"},
     {"mesh.sequence_parallel", nullptr, "each layer is whole on every rank, for all tokens"},
+    {"mesh.context", nullptr, "each rank has whole sequences"},
+    {"mesh.context_method", nullptr, "each rank has whole sequences"},
     {"mesh.expert", nullptr, "each rank has all experts"},
     {"mesh.expert_imbalance", nullptr, "each rank has all experts"},
     {"mesh.expert_sync", nullptr, "each rank has all experts"},
+    {"mesh.expert_separate_comm", nullptr, "each rank has all experts"},
     {"mesh.expert_overlap", nullptr, "each rank has all experts"},
     {"mesh.expert_rows", nullptr, "each rank has all experts"},
+    {"mesh.expert_halves", nullptr, "each rank has all experts"},
     {"train.seq_len", your_loader},
     {"train.batch_per_rank", your_loader},
     {"train.batch_global", when_ranks_change},
@@ -159,6 +163,10 @@ int units_ahead(const ExportSource& s, const config::Prefetch& prefetch) {
 
 bool is_one_unit_ahead(const config::Prefetch& prefetch) {
   return prefetch.mode == config::Prefetch::Mode::explicit_ && prefetch.depth == 1;
+}
+
+Said expert_imbalance(const ExportSource& s) {
+  return s.config.mesh.expert_imbalance.even() ? same() : lost("what the router and the data make of it");
 }
 
 Said offloads_all(const ExportSource& s, std::string word) {

@@ -33,6 +33,8 @@ int units_ahead(const ExportSource& source, const config::Prefetch& prefetch);
 /// The only depth that a system with a yes or no for prefetching can express.
 bool is_one_unit_ahead(const config::Prefetch& prefetch);
 
+/// What becomes of mesh.expert_imbalance in a system that splits experts over ranks.
+Said expert_imbalance(const ExportSource& source);
 /// What becomes of fsdp.cpu_offload in a system that offloads shards together with all else, by this word.
 Said offloads_all(const ExportSource& source, std::string word);
 

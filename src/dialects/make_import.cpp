@@ -1,6 +1,7 @@
 #include "dialects/make_import.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -47,6 +48,18 @@ void put_global_batch(Source& s, std::optional<std::int64_t> global, std::option
   } else {
     s.unread(fmt::format("a global batch of {}: how many microbatches it is depends on the ranks (--ranks)", *global));
   }
+}
+
+/// Ranks that split sequences: mesh.context. `name`: of the setting; `against`: what of the file it does not go with,
+/// if anything. Returns how many ranks.
+std::int64_t put_context(Source& s, std::string_view name, std::int64_t ranks, std::string_view against) {
+  if (ranks <= 1) return 1;
+  if (!against.empty()) {
+    s.unread(fmt::format("{} = {}: mesh.context does not go with {}", name, ranks, against));
+    return 1;
+  }
+  s.put("mesh.context", ranks);
+  return ranks;
 }
 
 // -- torchtitan
@@ -98,15 +111,35 @@ void read_torchtitan(Source& s, const ImportKnown& known) {
   std::int64_t shard = s.integer("parallelism.data_parallel_shard_degree").value_or(-1);
   const std::int64_t tensor = s.integer("parallelism.tensor_parallel_degree").value_or(1);
   if (tensor > 1) s.put("mesh.tensor", tensor);
-  if (const auto expert = s.integer("parallelism.expert_parallel_degree"); expert && *expert > 1) {
-    s.put("mesh.expert", *expert);
+  const std::int64_t expert = s.integer("parallelism.expert_parallel_degree").value_or(1);
+  if (expert > 1) {
+    s.put("mesh.expert", expert);
     s.put("fsdp.preset", "torchtitan-moe");
   }
+  // Ranks that split sequences shard parameters, too (its mesh dp_shard_cp), and are not among those of
+  // data_parallel_shard_degree.
+  const std::int64_t context = put_context(s, "parallelism.context_parallel_degree",
+                                           s.integer("parallelism.context_parallel_degree").value_or(1),
+                                           tensor > 1   ? "mesh.tensor"
+                                           : expert > 1 ? "mesh.expert"
+                                                        : "");
+  const std::string rotates = s.text("parallelism.context_parallel_rotate_method").value_or("allgather");
+  if (context > 1 && rotates == "alltoall") {
+    s.put("mesh.context_method", "ring");
+    s.unread(
+        "context_parallel_rotate_method = alltoall: the ring of TransformerEngine stands for PyTorch's, which sends "
+        "gradients of keys and values once more, and in fp32");
+  } else if (context > 1) {
+    s.unread(
+        "context_parallel_rotate_method = allgather: keys and values are gathered before attention here; PyTorch "
+        "gathers them beside its first step, and sends their gradients around a ring");
+  }
+  if (shard > 0) shard *= context;
   if (shard < 0 && known.ranks && replicate > 0 && tensor > 0) shard = *known.ranks / replicate / tensor;
   std::optional<std::int64_t> data_ranks;
   if (shard > 0) {
-    data_ranks = replicate * shard;
-    s.put("mesh.ranks", *data_ranks * tensor);
+    data_ranks = replicate * shard / context;
+    s.put("mesh.ranks", replicate * shard * tensor);
   } else {
     s.unread("the number of ranks (data_parallel_shard_degree = -1): --ranks");
   }
@@ -413,11 +446,47 @@ void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
           score == "softmax") {
         s.put("model.router_aux_loss", *balance);
       }
+      // Its biases do not keep their mean, which chooses no other experts.
+      if (s.flag("moe-router-enable-expert-bias")) {
+        s.put("model.router_bias_rate", s.number("moe-router-bias-update-rate").value_or(1e-3));
+      }
+      // A negative factor is none (transformer_config.py).
+      if (const auto capacity = s.number("moe-expert-capacity-factor"); capacity && *capacity > 0) {
+        s.put("model.expert_capacity", *capacity);
+        const std::string drop = s.text("moe-token-drop-policy").value_or("probs");
+        if (drop == "position") s.put("model.expert_drop", drop);
+        if (s.flag("moe-pad-expert-input-to-capacity")) s.put("model.expert_pad", true);
+      } else {
+        s.text("moe-token-drop-policy");  // nothing is dropped: examples that give it say so
+      }
       const auto expert = s.integer("expert-model-parallel-size");
       if (expert && *expert > 1) s.put("mesh.expert", *expert);
+      if (s.flag("overlap-moe-expert-parallel-comm")) {
+        s.unread(
+            "--overlap-moe-expert-parallel-comm: it computes the forward of a microbatch beside the backward of "
+            "another; mesh.expert_halves, which splits each microbatch, is not the same");
+      }
     }
   }
   s.put_if("model.vocab", s.first_integer({"padded-vocab-size", "vocab-size"}));
+}
+
+/// --cp-comm-type, one word for all layers or one for each; p2p where it is not given.
+void put_context_method(Source& s, std::int64_t context) {
+  const std::string type = s.text("cp-comm-type").value_or("p2p");
+  if (context == 1) return;
+  const std::vector<std::string>& others = s.words_after("cp-comm-type");
+  const bool ring = type == "p2p";
+  s.put("mesh.context_method", ring ? "ring" : "all_gather");
+  if (std::ranges::any_of(others, [&](const std::string& word) { return word != type; })) {
+    s.unread(fmt::format("--cp-comm-type {} {}: the first word stands for all layers", type, fmt::join(others, " ")));
+  }
+  if (!ring && type != "all_gather") {
+    s.unread(
+        fmt::format("--cp-comm-type {}: all_gather stands for it, which sends other bytes; a2a and a2a+p2p, which "
+                    "exchange heads, are not simulated",
+                    type));
+  }
 }
 
 void read_megatron(Source& s, const ImportKnown& known) {
@@ -473,11 +542,18 @@ void read_megatron(Source& s, const ImportKnown& known) {
   const std::int64_t tensor = s.integer("tensor-model-parallel-size").value_or(1);
   if (tensor > 1) s.put("mesh.tensor", tensor);
   if (s.flag("sequence-parallel") && tensor > 1) s.put("mesh.sequence_parallel", true);
+  const std::int64_t context = put_context(s, "context-parallel-size", s.integer("context-parallel-size").value_or(1),
+                                           tensor > 1                 ? "mesh.tensor"
+                                           : s.has_key("mesh.expert") ? "mesh.expert"
+                                           : sharding == "no_shard"   ? "fsdp.strategy = no_shard"
+                                                                      : "");
+  put_context_method(s, context);
   s.put_if("train.seq_len", s.integer("seq-length"));
   const auto micro = s.integer("micro-batch-size");
   s.put_if("train.batch_per_rank", micro);
-  put_global_batch(s, s.integer("global-batch-size"), micro,
-                   known.ranks ? std::optional(*known.ranks / std::max<std::int64_t>(1, tensor)) : std::nullopt);
+  put_global_batch(
+      s, s.integer("global-batch-size"), micro,
+      known.ranks ? std::optional(*known.ranks / std::max<std::int64_t>(1, tensor * context)) : std::nullopt);
   s.put("train.optimizer", s.text("optimizer").value_or("adam") == "sgd" ? "sgd" : "adamw");
   s.put_if("train.learning_rate", s.number("lr"));
   s.put_if("train.beta1", s.number("adam-beta1"));

@@ -92,7 +92,7 @@ Value scalar_of(std::string_view text) {
 
 /// Mappings of mappings and scalars, which is all that these files have; lines of lists are named by their place.
 Settings read_yaml(const std::string& text, const std::string& path) {
-  Settings found{.format = SettingsFormat::yaml, .values = {}};
+  Settings found{.format = SettingsFormat::yaml, .values = {}, .more_words = {}};
   std::vector<std::pair<std::size_t, std::string>> folders;  // indentation and name, outermost first
   std::istringstream in(text);
   int number = 0;
@@ -128,9 +128,9 @@ Settings read_yaml(const std::string& text, const std::string& path) {
 
 /// "--a 1 --b --c=2 d:e", over several lines, in brackets of a shell's array or not.
 Settings read_arguments(const std::string& text) {
-  Settings found{.format = SettingsFormat::arguments, .values = {}};
+  Settings found{.format = SettingsFormat::arguments, .values = {}, .more_words = {}};
   std::istringstream in(text);
-  std::string last;
+  std::string last, argument;
   for (std::string raw; std::getline(in, raw);) {
     std::istringstream words{std::string(uncommented(raw))};
     for (std::string word; words >> word;) {
@@ -141,6 +141,8 @@ Settings read_arguments(const std::string& text) {
           found.values[last] = scalar_of(word);
         } else if (colon != std::string::npos) {
           found.values[word.substr(0, colon)] = word.substr(colon + 1);
+        } else if (!argument.empty()) {
+          found.more_words[argument].push_back(word);
         }
         last.clear();
         continue;
@@ -149,6 +151,7 @@ Settings read_arguments(const std::string& text) {
       const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
       found.values[name] = equals == std::string::npos ? Value(true) : scalar_of(word.substr(equals + 1));
       last = equals == std::string::npos ? name : "";
+      argument = last;
     }
   }
   return found;

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/spelling.h"
 
@@ -16,6 +17,7 @@ enum class SettingsFormat : std::uint8_t { json, toml, yaml, arguments };
 struct Settings {
   SettingsFormat format = SettingsFormat::json;
   std::map<std::string, config::Value> values;
+  std::map<std::string, std::vector<std::string>> more_words;  ///< arguments: those behind the value
 
   bool has(std::string_view name) const { return values.contains(std::string(name)); }
   /// Whether some name begins so.

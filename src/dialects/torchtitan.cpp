@@ -119,9 +119,6 @@ Said register_buffers(const ExportSource& s) {
 Said expert(const ExportSource& s) {
   return s.config.mesh.expert == 1 ? same() : written("parallelism.expert_parallel_degree");
 }
-Said expert_imbalance(const ExportSource& s) {
-  return s.config.mesh.expert_imbalance == 1 ? same() : lost("what the router and the data make of it");
-}
 
 Said expert_overlap(const ExportSource& s) {
   const bool computes = s.config.mesh.expert > 1 && s.config.model.shared_experts > 0;
@@ -149,8 +146,10 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.expert", expert},
     {"mesh.expert_imbalance", expert_imbalance},
     {"mesh.expert_sync", nullptr, "the host waits for the counts of rows"},
+    {"mesh.expert_separate_comm", nullptr, "rows are exchanged in a process group of their own"},
     {"mesh.expert_overlap", expert_overlap},
     {"mesh.expert_rows", nullptr, "a row goes to each expert"},
+    {"mesh.expert_halves", nullptr, "a microbatch is computed as a whole"},
     {"train.seq_len", training},
     {"train.batch_per_rank", training},
     {"train.batch_global", batch_global},

@@ -14,9 +14,6 @@ using config::ReshardAfterForward;
 Said shard(const ExportSource&) { return written("train.accelerator.dp_shard_size"); }
 Said replicate(const ExportSource&) { return written("train.accelerator.dp_replicate_size"); }
 Said expert(const ExportSource& s) { return s.config.mesh.expert == 1 ? same() : written("train.accelerator.ep_size"); }
-Said expert_imbalance(const ExportSource& s) {
-  return s.config.mesh.expert_imbalance == 1 ? same() : lost("what the router and the data make of it");
-}
 
 /// One flag turns the lists of both directions.
 Said lists(const ExportSource& s, bool these, bool none) {
@@ -63,6 +60,7 @@ constexpr std::array kOwn = std::to_array<KeyRule>({
     {"mesh.expert", expert},
     {"mesh.expert_imbalance", expert_imbalance},
     {"mesh.expert_sync", nullptr, "the host waits for the counts of rows"},
+    {"mesh.expert_separate_comm", nullptr, "rows are exchanged in a process group of their own"},
     {"fsdp.reshard_after_forward", reshard_after_forward},
     {"fsdp.forward_prefetch", forward_prefetch},
     {"fsdp.backward_prefetch", backward_prefetch},

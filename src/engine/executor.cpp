@@ -20,6 +20,9 @@ std::size_t most_ops(const schedule::Schedules& schedules) {
   return ops;
 }
 
+/// Overwrites what a checkpoint holds.
+bool updates_state(const Op& op) { return op.kind == OpKind::optimizer || op.kind == OpKind::balance_experts; }
+
 }  // namespace
 
 Executor::Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
@@ -39,6 +42,7 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
   slots_.resize(most_ops(schedules));
   if (context.device.computes()) {
     expert_rows_.resize(static_cast<std::size_t>(config.model.layers * config.model.experts));
+    dropped_rows_.resize(static_cast<std::size_t>(config.model.experts > 0 ? config.model.layers : 0));
   }
   trace_.rank = context.rank;
 }
@@ -84,7 +88,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     return;
   }
   for (const schedule::Wait& wait : op.waits) device.wait(op.lane, wait.event);
-  if (op.kind == OpKind::optimizer) copy_.before_update(op.lane);
+  if (updates_state(op)) copy_.before_update(op.lane);
   for (schedule::BufferId id : op.allocates) buffers_.allocate(id, op.lane);
   if (op.has_work()) {
     trouble_.before_op(device, op.lane);
@@ -216,7 +220,7 @@ float Executor::run_step(std::int64_t step) {
   context_.device.synchronize();
   if (!expert_rows_.empty()) {
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      runner_.add_visits(schedule.ops[i], slots_[i], expert_rows_);
+      runner_.add_visits(schedule.ops[i], slots_[i], expert_rows_, dropped_rows_);
     }
   }
   double sum = 0;
@@ -245,7 +249,7 @@ bool Executor::is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns
 
 std::int64_t Executor::ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const {
   std::int64_t ready = begin_ns;
-  for (std::size_t i = 0; i < schedule.ops.size() && schedule.ops[i].kind != OpKind::optimizer; ++i) {
+  for (std::size_t i = 0; i < schedule.ops.size() && !updates_state(schedule.ops[i]); ++i) {
     ready = std::max(ready, slots_[i].stamp.end_ns);
   }
   return ready;

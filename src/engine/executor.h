@@ -76,6 +76,8 @@ class Executor {
   /// Rows with which this rank's tokens have visited experts since the executor was made, [blocks, experts]; empty
   /// without experts, or where nothing computes.
   const std::vector<std::int64_t>& expert_rows() const { return expert_rows_; }
+  /// Visits that experts left out because of their capacity, [blocks]; as expert_rows().
+  const std::vector<std::int64_t>& dropped_rows() const { return dropped_rows_; }
   /// As Device::memory().
   const PoolStatistics& memory() const { return context_.device.memory(); }
   const PoolStatistics& host_memory() const { return context_.device.host_memory(); }
@@ -122,7 +124,7 @@ class Executor {
   std::optional<StateCopy::Done> copied_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
-  std::vector<std::int64_t> expert_rows_;
+  std::vector<std::int64_t> expert_rows_, dropped_rows_;
   std::optional<StepGraph> graph_;
   bool capturing_ = false;
   backend::WireBytes launched_bytes_{};  // what launches communicated beyond what was enqueued

@@ -1,5 +1,6 @@
 #include "engine/op_runner.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -75,6 +76,8 @@ class OpRunner::Resolve {
     call.part = work.part;
     call.exchange = work.exchange == schedule::kNoBuffer ? call.output : at(work.exchange).memory;
     call.tensor = runner_.tensor_;
+    call.expert_bias = of_block(work.expert_bias);
+    call.expert_load = of_block(work.expert_load);
     if (!runner_.routes(op_)) return;
     slot_.visits.assign(static_cast<std::size_t>(runner_.config_.model.experts) + 1, 0);
     call.visits = slot_.visits.data();
@@ -102,15 +105,19 @@ class OpRunner::Resolve {
     call.exchange = at(work.exchange).memory;
     call.tensor = runner_.tensor_;
 
-    slot_.zero.clear();
-    if (!work.begins_gradients) return;  // padding would otherwise be reduced and counted in the norm as it lies there
-    const UnitRuns& runs = runner_.runs_[static_cast<std::size_t>(op_.unit)];
+    slot_.zero.clear();  // padding would otherwise be reduced and counted in the norm as it lies there
+    const auto runs_of = [&](int unit) -> const UnitRuns& { return runner_.runs_[static_cast<std::size_t>(unit)]; };
+    const UnitRuns& runs = runs_of(op_.unit);
     const auto clear = [&](BufferId buffer, const auto& gaps) {
       const backend::Elements gradients = at(buffer);
       for (const auto& [first, count] : gaps) {
         slot_.zero.push_back({gradients.after(first).memory, count * size_of(gradients.dtype)});
       }
     };
+    if (work.begins_experts) {
+      clear(work.gradients_experts, runs_of(runner_.plan_.units[static_cast<std::size_t>(op_.unit)].experts).gaps);
+    }
+    if (!work.begins_gradients) return;
     clear(work.gradients, runs.gaps);
     clear(work.gradients_replicated, runs.gaps_replicated);
   }
@@ -147,7 +154,7 @@ class OpRunner::Resolve {
   void operator()(const schedule::Dequantize& work) const {
     from_to(work.from, work.to);
     const plan::Unit& unit = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
-    const plan::ShardLayout& layout = work.over == Group::shard ? unit.layout : unit.group_layout.front();
+    const plan::ShardLayout& layout = work.over != Group::reshard ? unit.layout : unit.group_layout.front();
     slot_.bucket_runs = copy_out_runs(layout);
     slot_.runs = &slot_.bucket_runs;
     slot_.parts = {slot_.from.memory + work.offset, layout.shard_numel, work.stride, work.format};
@@ -159,7 +166,8 @@ class OpRunner::Resolve {
 
   void operator()(const schedule::Accumulate& work) const {
     from_to(work.from, work.sum);
-    const std::int64_t first = work.offset + runner_.plan_.groups.index(Group::shard, runner_.rank_) * work.stride;
+    const Group over = runner_.plan_.units[static_cast<std::size_t>(op_.unit)].group;
+    const std::int64_t first = work.offset + runner_.plan_.groups.index(over, runner_.rank_) * work.stride;
     slot_.from = slot_.from.after(first);
   }
   void operator()(const schedule::Collective& work) const {
@@ -173,6 +181,7 @@ class OpRunner::Resolve {
   }
   void operator()(const schedule::ClipFactor& work) const { from_to(work.sums, work.factor); }
 
+  void operator()(const schedule::BalanceExperts& work) const { from_to(work.load, work.bias); }
   void operator()(const schedule::Transfer& work) const { from_to(work.from, work.to); }
   void operator()(const schedule::Update& work) const {
     from_to(work.gradient, work.parameters);
@@ -188,13 +197,19 @@ class OpRunner::Resolve {
     if (id == schedule::kNoBuffer) return {};
     return {buffers_.at(id), buffers_.info(id).dtype};
   }
+  /// What this block has of a buffer [blocks, experts].
+  float* of_block(BufferId id) const {
+    if (id == schedule::kNoBuffer) return nullptr;
+    const auto block = runner_.plan_.shapes.modules[static_cast<std::size_t>(op_.module)].index;
+    return at(id).floats() + block * runner_.config_.model.experts;
+  }
   void from_to(BufferId from, BufferId to) const {
     slot_.from = at(from);
     slot_.to = at(to);
   }
   void through_bucket(const schedule::LayoutCopy& work) const {
     const plan::Unit& unit = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
-    const plan::ShardLayout& layout = work.over == Group::shard ? unit.layout : unit.group_layout.front();
+    const plan::ShardLayout& layout = work.over != Group::reshard ? unit.layout : unit.group_layout.front();
     const InBucket in{work.offset, work.stride};
     slot_.bucket_runs =
         op_.kind == OpKind::copy_out ? copy_out_runs(layout, in) : reduce_copy_in_runs(unit.gradient_layout, in);
@@ -293,11 +308,19 @@ bool OpRunner::routes(const Op& op) const {
          plan_.shapes.modules[static_cast<std::size_t>(op.module)].kind == plan::ModuleKind::block;
 }
 
-void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const {
+void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64_t> rows,
+                          std::span<std::int64_t> dropped) const {
   if (!routes(op)) return;
   const auto experts = static_cast<std::size_t>(config_.model.experts);
   const auto block = static_cast<std::size_t>(plan_.shapes.modules[static_cast<std::size_t>(op.module)].index);
-  for (std::size_t e = 0; e < experts; ++e) rows[block * experts + e] += slot.visits[e + 1] - slot.visits[e];
+  const std::int64_t capacity =
+      plan::expert_capacity(config_.model, config_.train.batch_per_rank * config_.train.seq_len);
+  for (std::size_t e = 0; e < experts; ++e) {
+    const std::int64_t visits = capacity > 0 ? slot.visits[e] : slot.visits[e + 1] - slot.visits[e];
+    const std::int64_t taken = capacity > 0 ? std::min(visits, capacity) : visits;
+    rows[block * experts + e] += taken;
+    dropped[block] += visits - taken;
+  }
 }
 
 bool OpRunner::changes_with_the_step(const Op& op) {
@@ -378,6 +401,14 @@ class OpRunner::Run {
   void operator()(const schedule::ClipFactor& work) const {
     kernels_.clip_factor(slot_.from.doubles(), work.count, runner_.config_.train.clip_norm, slot_.to.floats());
   }
+  void operator()(const schedule::BalanceExperts&) const {
+    const config::Model& model = runner_.config_.model;
+    kernels_.balance_experts({.layers = model.layers,
+                              .experts = model.experts,
+                              .rate = static_cast<float>(model.router_bias_rate),
+                              .load = slot_.from.floats(),
+                              .bias = slot_.to.floats()});
+  }
   void operator()(const schedule::Transfer& work) const {
     if (op_.kind == OpKind::host_to_device) return kernels_.upload(slot_.from.memory, slot_.to.memory, work.bytes);
     kernels_.download(slot_.from.memory, slot_.to.memory, work.bytes);
@@ -453,6 +484,7 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
     case OpKind::expert_counts:
     case OpKind::all_to_all: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
     case OpKind::all_reduce:
+    case OpKind::reduce_load:
     case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;
     default: throw std::logic_error("OpRunner::enqueue_collective: not a collective");
   }

@@ -58,9 +58,10 @@ class OpRunner {
   static bool changes_with_the_step(const schedule::Op& op);
   /// Puts that of `step` into a slot that resolve() has filled for an earlier one, where it lies.
   void move_to_step(const schedule::Op& op, std::int64_t step, OpSlot* slot) const;
-  /// Adds to `rows` [blocks, experts] those with which this rank's tokens visit each expert, if `op` is what says so.
-  /// After its step; of a device that computes.
-  void add_visits(const schedule::Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const;
+  /// Adds to `rows` [blocks, experts] those with which this rank's tokens visit each expert, if `op` is what says so,
+  /// and to `dropped` [blocks] the visits that experts leave out. After its step; of a device that computes.
+  void add_visits(const schedule::Op& op, const OpSlot& slot, std::span<std::int64_t> rows,
+                  std::span<std::int64_t> dropped) const;
   /// The work of every op that is not a collective. Throws std::logic_error for one that has none.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
   /// Enqueues a collective on its lane. Throws std::logic_error if it is none, or the plan lacks its group.

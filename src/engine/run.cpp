@@ -83,9 +83,24 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
     const auto had = static_cast<std::int64_t>(outcome.trace.steps.size());
     cut_trace(outcome.trace, steps, warmup);
     const auto has = static_cast<std::int64_t>(outcome.trace.steps.size());
-    if (had != has) outcome.expert_rows.clear();  // those of a step differ from those of others
+    if (had != has) {  // those of a step differ from those of others
+      outcome.expert_rows.clear();
+      outcome.dropped_rows.clear();
+    }
     for (std::int64_t& bytes : outcome.wire_bytes) bytes = had == 0 ? 0 : bytes / had * has;
   }
+}
+
+/// Visits of all ranks that were dropped, [block]. Empty if a rank did not count all of its steps.
+std::vector<std::int64_t> add_dropped_rows(const std::vector<RankOutcome>& outcomes) {
+  std::vector<std::int64_t> sums;
+  if (outcomes.empty()) return sums;
+  sums.resize(outcomes.front().dropped_rows.size());
+  for (const RankOutcome& outcome : outcomes) {
+    if (outcome.dropped_rows.size() != sums.size()) return {};
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += outcome.dropped_rows[i];
+  }
+  return sums;
 }
 
 /// The rows of all ranks added up, [block][expert]. Empty if a rank did not count all of its steps.
@@ -109,7 +124,9 @@ Masters::Moments moments_of(const Checkpoint* resume) {
       resume->read(state, parameter, begin, out);
     };
   };
-  return {from(State::first_moment), from(State::second_moment)};
+  model::FillParameter biases;
+  if (resume->manifest().expert_bias) biases = from(State::expert_bias);  // else they begin now
+  return {from(State::first_moment), from(State::second_moment), biases};
 }
 
 /// One rank, from its first parameter to its last.
@@ -124,7 +141,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
-  std::vector<std::int64_t> rows_before, rows_after;
+  std::vector<std::int64_t> rows_before, rows_after, dropped_before, dropped_after;
   std::int64_t step = 0;
   std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
   try {
@@ -135,11 +152,15 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
         executor.start_recording(p.config.train.steps);
         before = after = executor.wire_bytes();
         rows_before = rows_after = executor.expert_rows();
+        dropped_before = dropped_after = executor.dropped_rows();
         context.world.barrier();
       }
       if (shared.hooks.meet_before_steps) context.world.barrier();
       const float loss = executor.run_step(step);
-      if (step >= shared.warmup()) after = executor.wire_bytes(), rows_after = executor.expert_rows();
+      if (step >= shared.warmup()) {
+        after = executor.wire_bytes();
+        rows_after = executor.expert_rows(), dropped_after = executor.dropped_rows();
+      }
       publication.publish(executor.trace(), step + 1);
       if (saver) saver->after_step(step + 1);
       shared.board.report_loss(context.rank, step, loss);
@@ -166,6 +187,8 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
   outcome.expert_rows = std::move(rows_after);
   for (std::size_t i = 0; i < outcome.expert_rows.size(); ++i) outcome.expert_rows[i] -= rows_before[i];
+  outcome.dropped_rows = std::move(dropped_after);
+  for (std::size_t i = 0; i < outcome.dropped_rows.size(); ++i) outcome.dropped_rows[i] -= dropped_before[i];
   outcome.memory = memory ? *memory : executor.memory();
   outcome.host_memory = host_memory ? *host_memory : executor.host_memory();
   outcome.trace = executor.trace();
@@ -284,6 +307,7 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   std::vector<RankOutcome> outcomes = board->outcomes();
   if (session == nullptr && result.interrupted) cut_outcomes(outcomes, result.steps_done, config.train.warmup);
   result.expert_rows = add_expert_rows(outcomes, static_cast<std::size_t>(config.model.experts));
+  if (config.model.expert_capacity > 0) result.dropped_rows = add_dropped_rows(outcomes);
   for (RankOutcome& outcome : outcomes) {
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
 #include "backend/communicator.h"
@@ -16,30 +15,13 @@
 namespace fsdpbench::engine {
 namespace {
 
-backend::Collective collective_of(schedule::OpKind kind) {
-  switch (kind) {
-    case schedule::OpKind::reduce_scatter:
-    case schedule::OpKind::tensor_reduce_scatter: return backend::Collective::reduce_scatter;
-    case schedule::OpKind::all_reduce:
-    case schedule::OpKind::tensor_all_reduce: return backend::Collective::all_reduce;
-    case schedule::OpKind::expert_counts:
-    case schedule::OpKind::expert_dispatch:
-    case schedule::OpKind::expert_combine:
-    case schedule::OpKind::all_to_all: return backend::Collective::all_to_all;
-    case schedule::OpKind::all_gather:
-    case schedule::OpKind::tensor_all_gather:
-    case schedule::OpKind::gather_norm: return backend::Collective::all_gather;
-    default: throw std::logic_error("simulate: not a collective");
-  }
-}
-
 /// What every rank sends in one step, counted collective by collective.
 backend::WireBytes wire_bytes(const schedule::Schedule& schedule, const plan::Groups& groups) {
   backend::WireBytes sum{};
   for (const schedule::Op& op : schedule.ops) {
     if (!op.is_collective()) continue;
-    const backend::Collective kind = collective_of(op.kind);
-    sum[static_cast<std::size_t>(kind)] += ring_bytes(kind, op.collective()->bytes(), groups.size(op.group()));
+    const backend::Collective kind = schedule::collective_kind(op.kind);
+    sum[static_cast<std::size_t>(kind)] += backend::ring_bytes(kind, op.collective()->bytes(), groups.size(op.group()));
   }
   return sum;
 }
@@ -119,7 +101,10 @@ replay::ClusterUse use_of(const config::RunConfig& config, const config::Cluster
   use.algorithm = static_cast<replay::Algorithm>(simulate.collectives);
   // NCCL takes them whatever its model says of the others; what is asked for by name is taken.
   const bool registered = config.nccl.register_buffers == config::NcclRegister::window;
-  if (registered && use.algorithm == replay::Algorithm::automatic) use.algorithm = replay::Algorithm::symmetric;
+  if (registered && use.algorithm == replay::Algorithm::automatic) {
+    const bool zero = config.nccl.cta_policy == config::CtaPolicy::zero;
+    use.algorithm = zero ? replay::Algorithm::copy_engine : replay::Algorithm::symmetric;
+  }
   use.placement = static_cast<replay::Placement>(simulate.placement);
   return use;
 }

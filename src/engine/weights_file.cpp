@@ -155,6 +155,12 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
     throw ConfigError(fmt::format(
         "{}: was saved with train.optimizer = \"sgd\" and has no moments; leave --moments out.", folder.string()));
   }
+  if (checkpoint.manifest().expert_bias) {
+    throw ConfigError(fmt::format(
+        "{}: its routers have biases (model.router_bias_rate), which no file of weights can hold; expected a "
+        "checkpoint of a training without.",
+        folder.string()));
+  }
   const config::Optimizer wanted = format.moments ? config::Optimizer::adamw : config::Optimizer::sgd;
   const auto has = [&](State state, const plan::SeparateParameter& one) {
     return has_state(checkpoint.manifest().parameters[static_cast<std::size_t>(one.parameter)], state);

@@ -76,6 +76,11 @@ std::string sentence(const metrics::CauseShare& share, const Recognition& found,
   }
   if (share.cause == Cause::expert_exchange || share.cause == Cause::expert_imbalance) {
     const bool halves = explained.exchanges && explained.exchanges->two_halves.value_or(false);
+    if (share.cause == Cause::expert_imbalance && explained.exchanges && explained.exchanges->imbalance) {
+      const Exchanges& x = *explained.exchanges;
+      return by + fmt::format(" (in the median exchange the busiest rank{} has {:.2f} times the mean)",
+                              x.busiest_rank >= 0 ? fmt::format(", most often {},", x.busiest_rank) : "", *x.imbalance);
+    }
     return by + (halves ? "" : "; shared experts, or a second half of the batch that computes meanwhile, hide them");
   }
   if (!found.shards) return {};

@@ -1,8 +1,12 @@
 #include "foreign/collective_use.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
+#include <tuple>
 
 #include "base/enum_table.h"
 #include "dialects/words/fsdpbench.h"
@@ -161,7 +165,8 @@ void count_microbatches(std::vector<CollectiveUse>& uses, const std::vector<bool
 bool splits_layers(const RankRows& rank, std::int32_t group) {
   if (group < 0) return false;
   const std::string& description = rank.groups[static_cast<std::size_t>(group)].description;
-  return description == "tp" || description.ends_with("_tp") || description.find("TENSOR_MODEL_PARALLEL") != description.npos;
+  return description == "tp" || description.ends_with("_tp") ||
+         description.find("TENSOR_MODEL_PARALLEL") != description.npos;
 }
 
 /// The group that reduces most gradients is the one that shards.
@@ -302,7 +307,7 @@ class ByOrder {
     if (forward_ > 0 && again_already) return again(use);
     gathered_elements_ += use.elements;
     const int place = forward_++;
-    if (fill_) table_.units.push_back({std::to_string(place), use.elements, use.bytes});
+    if (fill_) table_.units.push_back({.label = std::to_string(place), .elements = use.elements, .bytes = use.bytes});
     if (place < static_cast<int>(table_.units.size())) return place;
     return -1;
   }
@@ -329,7 +334,7 @@ class ByOrder {
     if (fill_ && forward_ == 0) table_.of_gathers = false;
     if (!table_.of_gathers) {
       const int place = reductions_++;
-      if (fill_) table_.units.push_back({std::to_string(place), use.elements, use.bytes});
+      if (fill_) table_.units.push_back({.label = std::to_string(place), .elements = use.elements, .bytes = use.bytes});
       return place < static_cast<int>(table_.units.size()) ? place : -1;
     }
     if (use.kind == Communication::all_to_all) return n - 1 - exchanged_++ / 2;  // within nodes, then across them
@@ -385,7 +390,99 @@ std::optional<std::string> named_unit(const RankRows& rank, const HostWords& wor
   return std::nullopt;
 }
 
+/// Ranks of the group of a collective, else how many times what a rank gives is gathered; 0: not told.
+std::int64_t gathering_ranks(const RankRows& rank, const CollectiveUse& use) {
+  if (use.group >= 0 && rank.groups[static_cast<std::size_t>(use.group)].size > 0) {
+    return rank.groups[static_cast<std::size_t>(use.group)].size;
+  }
+  const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
+  if (facts < 0 || (use.kind != Communication::all_gather && use.kind != Communication::reduce_scatter)) return 0;
+  const CollectiveFacts& told = rank.collectives[static_cast<std::size_t>(facts)];
+  const std::int64_t part = std::min(told.elements_in, told.elements_out);
+  return part > 0 ? std::max(told.elements_in, told.elements_out) / part : 0;
+}
+
+/// What is gathered in forward under one name, by the ranks that gather it.
+struct GatheredParts {
+  std::map<std::int64_t, std::int64_t> elements;  // by ranks
+  bool twice = false;                             // one group of ranks gathers it several times in a forward
+};
+
+/// See [Note: experts under the name of their block]. Names of what is experts get kOfExperts behind them.
+constexpr std::string_view kOfExperts = " (experts)";
+
+void name_experts(const RankRows& rank, const std::vector<CollectiveUse>& uses,
+                  std::vector<std::optional<std::string>>& labels, UnitTable& table, bool fill) {
+  std::map<std::string, GatheredParts> parts;
+  if (fill) {
+    std::map<std::tuple<std::string, int, std::int64_t>, int> times;
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      if (!labels[i] || uses[i].purpose != Purpose::parameters || uses[i].phase != Phase::forward) continue;
+      const std::int64_t ranks = gathering_ranks(rank, uses[i]);
+      GatheredParts& part = parts[*labels[i]];
+      part.elements.try_emplace(ranks, uses[i].elements);
+      part.twice = part.twice || ++times[{*labels[i], uses[i].micro, ranks}] > 1;
+    }
+  } else {
+    for (const FoundUnit& unit : table.units) {
+      if (unit.experts_of < 0) continue;
+      const FoundUnit& block = table.units[static_cast<std::size_t>(unit.experts_of)];
+      if (unit.label != block.label + std::string(kOfExperts)) continue;
+      parts[block.label].elements = {{unit.ranks, unit.elements}, {block.ranks, block.elements}};
+    }
+  }
+  std::map<std::string, bool> last_reduced;  // whether that was the experts
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (!labels[i]) continue;
+    const auto found = parts.find(*labels[i]);
+    if (found == parts.end()) continue;
+    const GatheredParts& part = found->second;
+    if (fill && part.twice && part.elements.size() == 1 &&
+        !std::ranges::all_of(part.elements, [](const auto& one) { return one.first > 0; })) {
+      table.mixes_parts = true;
+    }
+    if (part.elements.size() != 2 || part.elements.begin()->first == 0) continue;
+    const auto [ranks_few, of_experts] = *part.elements.begin();
+    const auto [ranks_many, of_block] = *part.elements.rbegin();
+    const std::int64_t ranks = gathering_ranks(rank, uses[i]);
+    bool experts = ranks == ranks_few;
+    if (uses[i].purpose == Purpose::replicas) {
+      experts = last_reduced[*labels[i]];
+    } else if (uses[i].elements >= 0 && of_experts != of_block) {
+      if (uses[i].elements == of_experts) experts = true;
+      if (uses[i].elements == of_block) experts = false;
+    }
+    if (uses[i].purpose == Purpose::gradients) last_reduced[*labels[i]] = experts;
+    if (experts) *labels[i] += kOfExperts;
+  }
+}
+
+/// Units that are gathered by fewer ranks than the unit that is around them: experts of its block.
+void find_experts(UnitTable& table) {
+  for (FoundUnit& unit : table.units) {
+    const std::string_view label = unit.label;
+    int best = -1;
+    std::size_t longest = 0;
+    for (std::size_t i = 0; i < table.units.size(); ++i) {
+      const FoundUnit& other = table.units[i];
+      const std::string_view around = other.label;
+      const bool own = table.source == UnitSource::own_names && label == fmt::format("E{}", around);
+      const bool within = label.starts_with(around) && label.size() > around.size() &&
+                          (label[around.size()] == '.' || label.substr(around.size()) == kOfExperts);
+      const bool fewer = unit.ranks > 0 && other.ranks > unit.ranks && other.ranks % unit.ranks == 0;
+      if (!(own || (within && fewer)) || around.empty() || around.size() < longest) continue;
+      best = static_cast<int>(i);
+      longest = around.size();
+    }
+    unit.experts_of = best;
+  }
+}
+
 }  // namespace
+
+int UnitTable::experts() const {
+  return static_cast<int>(std::ranges::count_if(units, [](const FoundUnit& unit) { return unit.experts_of >= 0; }));
+}
 
 std::string_view to_string(Purpose purpose) {
   static constexpr EnumNames<Purpose> kNames{"parameters", "gradients", "replicas", "activations",
@@ -455,16 +552,18 @@ void assign_units(const RankRows& rank, const HostWords& words, std::vector<Coll
   }
   if (wanted > 0 && named * 10 >= wanted * 9 && (fill || table.source != UnitSource::order)) {
     if (fill) table.source = source;
+    name_experts(rank, uses, labels, table, fill);
     for (std::size_t i = 0; i < uses.size(); ++i) {
       if (!labels[i]) continue;
       auto unit = std::ranges::find(table.units, *labels[i], &FoundUnit::label);
       if (unit == table.units.end()) {
         if (!fill) continue;
-        unit = table.units.insert(unit, {*labels[i], -1, -1});
+        unit = table.units.insert(unit, FoundUnit{.label = *labels[i]});
       }
       if (fill && uses[i].purpose == Purpose::parameters) {
         unit->elements = std::max(unit->elements, uses[i].elements);
         unit->bytes = std::max(unit->bytes, uses[i].bytes);
+        unit->ranks = std::max(unit->ranks, gathering_ranks(rank, uses[i]));
       } else if (fill && unit->elements < 0) {
         unit->elements = uses[i].elements;
         unit->bytes = uses[i].bytes;
@@ -474,6 +573,7 @@ void assign_units(const RankRows& rank, const HostWords& words, std::vector<Coll
     if (fill) {
       const auto root = std::ranges::find(table.units, "root", &FoundUnit::label);
       table.root = root == table.units.end() ? -1 : static_cast<int>(root - table.units.begin());
+      find_experts(table);
     }
     return;
   }

@@ -45,6 +45,8 @@ struct FoundUnit {
   std::string label;           ///< the annotation's, or its place: "3"; "root"
   std::int64_t elements = -1;  ///< with padding
   std::int64_t bytes = -1;     ///< as gathered
+  std::int64_t ranks = 0;      ///< that gather it in forward; 0: not told
+  int experts_of = -1;  ///< into UnitTable::units: whose experts these are, on a group of their own; -1: no one's
 };
 
 /// How collectives came by their units.
@@ -55,6 +57,12 @@ struct UnitTable {
   UnitSource source = UnitSource::order;
   bool of_gathers = true;  ///< else nothing is gathered in forward, and reductions name them, in their own order
   int root = -1;           ///< into units: what other units do not hold; -1: there is none, or nothing tells
+  /// A unit was gathered twice in one forward, and nothing tells its parts apart: sizes and groups are not known.
+  bool mixes_parts = false;
+
+  bool is_experts(int unit) const { return unit >= 0 && units[static_cast<std::size_t>(unit)].experts_of >= 0; }
+  /// Units that are experts of others.
+  int experts() const;
 };
 
 /// The part of a step that row `row` of the device belongs to, by annotations and threads of the host, else by its own
@@ -71,6 +79,11 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
 /// Gathers of forward name the units: each is another one. Backward goes the other way round, so what is gathered again
 /// is the nearest unit before the last one that has as many elements; what is reduced likewise, or so many neighbours
 /// as add up to it (a bucket).
+///
+/// [Note: experts under the name of their block]
+/// FSDP2 names a parameter group by its module, so that a block's experts, which are split over fewer ranks, have the
+/// block's name. Where two groups of ranks gather under one name in forward, the smaller has the experts. What is
+/// gathered again, or reduced, belongs to the part that has as many elements, else to that on as many ranks.
 void assign_units(const RankRows& rank, const HostWords& words, std::vector<CollectiveUse>& uses, UnitTable& table);
 
 /// Bytes of an element of `dtype` as c10 names it; 0: not known.

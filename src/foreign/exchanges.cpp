@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "base/intervals.h"
+#include "foreign/exchanged_rows.h"
 #include "foreign/kernel_kinds.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
 constexpr double kClearly = 0.25, kHardly = 0.02;  // of attention, beside exchanges
-constexpr double kUneven = 1.1;                    // of the mean
 
 /// Who has how much more than the mean in one exchange.
 struct Busiest {
@@ -25,25 +25,10 @@ struct Busiest {
 std::optional<Busiest> busiest_of(const JobTrace& job, const MatchedCollective& one) {
   Busiest most;
   for (const bool receives : {true, false}) {
-    std::int64_t sum = 0, largest = 0;
-    int who = -1;
-    for (const MatchedCollective::Part& part : one.parts) {
-      const RankRows& rank = job.ranks[static_cast<std::size_t>(part.rank)];
-      const std::int32_t facts = rank.device[static_cast<std::size_t>(part.row)].collective;
-      if (facts < 0) return std::nullopt;
-      const CollectiveFacts& told = rank.collectives[static_cast<std::size_t>(facts)];
-      const std::int64_t size =
-          told.group < 0 ? rank.world_size.value_or(0) : rank.groups[static_cast<std::size_t>(told.group)].size;
-      const std::int64_t rows = receives ? told.elements_out : told.elements_in;
-      if (rows < 0 || size != static_cast<std::int64_t>(one.parts.size())) return std::nullopt;
-      sum += rows;
-      if (rows > largest) who = rank.rank;
-      largest = std::max(largest, rows);
-    }
-    if (sum <= 0) continue;
-    const double ratio =
-        static_cast<double>(largest) * static_cast<double>(one.parts.size()) / static_cast<double>(sum);
-    if (ratio > most.ratio) most = {ratio, who};
+    const auto rows = exchanged_rows(job, one, receives);
+    if (!rows) return std::nullopt;
+    const double ratio = rows->times_mean(rows->busiest);
+    if (ratio > most.ratio) most = {ratio, job.ranks[static_cast<std::size_t>(one.parts[rows->busiest].rank)].rank};
   }
   return most;
 }

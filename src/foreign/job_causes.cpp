@@ -9,6 +9,7 @@
 
 #include "base/lane.h"
 #include "base/median.h"
+#include "foreign/exchanged_rows.h"
 #include "foreign/launch_order.h"
 #include "metrics/step_view.h"
 #include "schedule/op.h"
@@ -67,13 +68,15 @@ class RowStep : public metrics::StepFacts {
  public:
   RowStep(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched, const JobTypes& types,
           int rank, std::size_t step)
-      : rank_(job.ranks[static_cast<std::size_t>(rank)]),
+      : job_(job),
+        rank_(job.ranks[static_cast<std::size_t>(rank)]),
         found_(found.ranks[static_cast<std::size_t>(rank)]),
         matched_(matched),
         types_(types),
         place_(rank),
         slack_(types.launch_lag_ns(static_cast<std::size_t>(rank))),
         step_(found_.cut.steps[step]),
+        in_order_(found_.uses[step]),
         computes_on_host_(rank_.computes_on_host()),
         computation_(intervals_of(rank_, step_).computation) {
     for (const CollectiveUse& use : found_.uses[step]) uses_[use.row] = &use;
@@ -139,7 +142,19 @@ class RowStep : public metrics::StepFacts {
       loads.push_back(*at);
     }
     std::vector<Stall> stalls;
+    std::map<int, std::int64_t> of_rows;  // by op, what of the wait for a late rank is for its rows
     for (Stall stall : metrics::find_stalls(view, *this)) {
+      if (stall.cause == Cause::straggler && stall.op >= 0) {
+        const auto left = of_rows.try_emplace(stall.op, late_by_rows_ns(stall.op, stall.late_rank)).first;
+        const std::int64_t ns = std::min(left->second, stall.time.end - stall.time.begin);
+        if (ns > 0) {
+          left->second -= ns;
+          const std::int64_t from = stall.time.end - ns;
+          stalls.push_back({{from, stall.time.end}, Cause::expert_imbalance, row_at(stall.op), -1});
+          stall.time.end = from;
+          if (stall.time.begin == from) continue;
+        }
+      }
       if (stall.op >= 0) stall.op = rows_[static_cast<std::size_t>(stall.op)];
       // Where the host computes itself, what it does between its ops is its own.
       if (computes_on_host_ && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
@@ -158,6 +173,7 @@ class RowStep : public metrics::StepFacts {
   int last_to_arrive(int i) const override { return matched_.last_arrival(place_, row_at(i)).late_rank; }
 
   Excess excess(int i) const override {
+    if (const std::int64_t more = of_more_rows_ns(i); more > 0) return {more, Cause::expert_imbalance, -1};
     const std::int64_t usual = types_.usual_transfer_ns(rank_, row_at(i)), took = transfer_ns(i);
     if (usual <= 0 || took * 4 <= usual * 5) return {};
     return {took - usual, Cause::slow_transfer, -1};
@@ -212,6 +228,66 @@ class RowStep : public metrics::StepFacts {
   const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
   std::int64_t transfer_ns(int i) const {
     return device(row_at(i)).end_ns - matched_.last_arrival(place_, row_at(i)).at_ns;
+  }
+
+  /// What an exchange takes longer because this rank has more of its rows than the mean: in proportion to them.
+  std::int64_t of_more_rows_ns(int i) const {
+    const MatchedCollective* one = exchange(row_at(i));
+    if (one == nullptr) return 0;
+    double ratio = 1;
+    for (const bool receives : {true, false}) {
+      const auto rows = exchanged_rows(job_, *one, receives);
+      if (!rows) continue;
+      for (std::size_t p = 0; p < one->parts.size(); ++p) {
+        if (one->parts[p].rank == place_) ratio = std::max(ratio, rows->times_mean(p));
+      }
+    }
+    if (ratio < kUneven) return 0;
+    return static_cast<std::int64_t>(static_cast<double>(transfer_ns(i)) * (1 - 1 / ratio));
+  }
+
+  /// So much of what exchange i waits for rank `late` is for the rows that came to it in the exchange before: by so
+  /// much it computed longer than this rank since then. 0 where fewer came to it than kUneven of the mean.
+  std::int64_t late_by_rows_ns(int i, int late) const {
+    const MatchedCollective* here = exchange(row_at(i));
+    const auto use = std::ranges::find(in_order_, row_at(i), &CollectiveUse::row);
+    if (here == nullptr || late < 0 || use == in_order_.end()) return 0;
+    auto before = use;
+    while (before != in_order_.begin() && (before == use || before->purpose != Purpose::experts)) --before;
+    if (before == use || before->purpose != Purpose::experts) return 0;
+    const MatchedCollective* gave = exchange(before->row);
+    if (gave == nullptr) return 0;
+    const auto rows = exchanged_rows(job_, *gave, true);
+    const auto part_of = [](const MatchedCollective& one, int rank) {
+      return static_cast<std::size_t>(std::ranges::find(one.parts, rank, &MatchedCollective::Part::rank) -
+                                      one.parts.begin());
+    };
+    const std::size_t then = part_of(*gave, late), now = part_of(*here, late);
+    if (!rows || then == gave->parts.size() || now == here->parts.size()) return 0;
+    if (rows->times_mean(then) < kUneven) return 0;
+    return std::max<std::int64_t>(0, computed_ns(late, gave->parts[then].row, here->parts[now].row) -
+                                         computed_ns(place_, before->row, row_at(i)));
+  }
+
+  /// The exchange of rows that `row` is a part of; null: it is none, or nothing tells.
+  const MatchedCollective* exchange(std::int32_t row) const {
+    const auto use = uses_.find(row);
+    if (use == uses_.end() || use->second->purpose != Purpose::experts) return nullptr;
+    const int one = matched_.of_row(place_, row);
+    return one < 0 ? nullptr : &matched_.all()[static_cast<std::size_t>(one)];
+  }
+
+  /// What a rank computes between two of its collectives.
+  std::int64_t computed_ns(int place, std::int32_t after, std::int32_t before) const {
+    const std::vector<DeviceRow>& rows = job_.ranks[static_cast<std::size_t>(place)].device;
+    const std::int64_t begin = rows[static_cast<std::size_t>(after)].end_ns;
+    const std::int64_t end = rows[static_cast<std::size_t>(before)].begin_ns;
+    IntervalSet computing;
+    for (auto at = std::ranges::lower_bound(rows, begin, {}, &DeviceRow::begin_ns);
+         at != rows.end() && at->begin_ns < end; ++at) {
+      if (at->kind == Activity::computation) computing.push_back({at->begin_ns, std::min(at->end_ns, end)});
+    }
+    return length(unite(std::move(computing)));
   }
 
   /// Until when the host kept the device waiting after the step's last row: until it had launched what runs next. The
@@ -437,6 +513,7 @@ class RowStep : public metrics::StepFacts {
     return seen > 0 && late * 2 > seen;
   }
 
+  const JobTrace& job_;
   const RankRows& rank_;
   const RecognisedRank& found_;
   const MatchedCollectives& matched_;
@@ -444,6 +521,7 @@ class RowStep : public metrics::StepFacts {
   int place_;
   std::int64_t slack_;
   const JobStep& step_;
+  const std::vector<CollectiveUse>& in_order_;
   bool computes_on_host_;
   IntervalSet computation_;
   std::map<std::int32_t, const CollectiveUse*> uses_;

@@ -98,11 +98,17 @@ Program program_of(const JobWords& words, JobKind kind, const UnitTable& table) 
   return {std::string(kNobodys[kind]), nullptr};
 }
 
-std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool exchanges) {
+std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool exchanges,
+                                        bool experts) {
   std::vector<std::string> presets;
   const auto add = [&](std::span<const std::string_view> names) {
     presets.insert(presets.end(), names.begin(), names.end());
   };
+  if (experts) {
+    for (const dialects::Words* any : dialects::words_in_traces()) {
+      if (engine == nullptr || engine->traces.presets.empty() || engine == any) add(any->traces.expert_presets);
+    }
+  }
   if (engine != nullptr && !engine->traces.presets.empty()) {
     const bool quantizes = exchanges && !engine->traces.quantized_presets.empty();
     add(quantizes ? engine->traces.quantized_presets : engine->traces.presets);

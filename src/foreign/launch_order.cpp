@@ -28,14 +28,26 @@ double cost_of(const LaunchToken& token) { return token.what == What::computatio
 int plan_unit(const UnitTable& table, int unit) {
   if (unit < 0) return -1;
   if (unit == table.root) return 0;
-  return unit + (table.root < 0 || unit < table.root ? 1 : 0);
+  const bool experts = table.is_experts(unit);
+  int place = 1;
+  for (int other = 0; other < static_cast<int>(table.units.size()); ++other) {
+    if (other == table.root || other == unit) continue;
+    // Experts come behind all units that have modules, in the order of their blocks.
+    const auto place_of = [&](int one) {
+      return experts ? table.units[static_cast<std::size_t>(one)].experts_of : one;
+    };
+    const bool before = experts != table.is_experts(other) ? experts : place_of(other) < place_of(unit);
+    place += before ? 1 : 0;
+  }
+  return place;
 }
 
 int table_unit(const UnitTable& table, int unit) {
   if (unit == 0) return table.root;
-  const int place = unit - 1;
-  const int found = table.root >= 0 && place >= table.root ? place + 1 : place;
-  return found < static_cast<int>(table.units.size()) ? found : -1;
+  for (int found = 0; found < static_cast<int>(table.units.size()); ++found) {
+    if (found != table.root && plan_unit(table, found) == unit) return found;
+  }
+  return -1;
 }
 
 std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step, const std::vector<CollectiveUse>& uses,
@@ -81,19 +93,21 @@ std::vector<LaunchToken> launch_order(const schedule::Schedule& schedule, bool r
   std::vector<LaunchToken> tokens;
   const auto unit_of = [&](const schedule::Op& op) { return units ? op.unit : -1; };
   std::size_t last = 0;
-  const auto is_one = [](const schedule::Op& op) {
-    return op.kind == OpKind::all_gather || op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_reduce ||
-           op.kind == OpKind::all_to_all;
+  const auto is_there = [&](const schedule::Op& op) { return root || op.unit != plan::Plan::kRoot; };
+  const auto counts = [&](const schedule::Op& op) {
+    const bool collective = op.kind == OpKind::all_gather || op.kind == OpKind::reduce_scatter ||
+                            op.kind == OpKind::all_reduce || op.kind == OpKind::all_to_all;
+    return collective && is_there(op);
   };
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    if (is_one(schedule.ops[i]) && schedule.ops[i].phase != schedule::Phase::optimizer) last = i;
+    if (counts(schedule.ops[i]) && schedule.ops[i].phase != schedule::Phase::optimizer) last = i;
   }
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const schedule::Op& op = schedule.ops[i];
     const int place = static_cast<int>(i);
     const bool computes = op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::recompute;
-    if (computes && i < last) append_computation(tokens, place);
-    if (!is_one(op) || (!root && op.unit == plan::Plan::kRoot)) continue;
+    if (computes && i < last && is_there(op)) append_computation(tokens, place);
+    if (!counts(op)) continue;
     const What what = op.kind == OpKind::all_gather       ? What::gather
                       : op.kind == OpKind::reduce_scatter ? What::reduce
                       : op.kind == OpKind::all_reduce     ? What::replicate
@@ -131,7 +145,7 @@ OrderDifference compare_orders(const std::vector<LaunchToken>& one, const std::v
   return result;
 }
 
-std::string token_name(const LaunchToken& token) {
+std::string token_name(const LaunchToken& token, int modules) {
   std::string text;
   switch (token.what) {
     case What::computation: return "compute";
@@ -141,6 +155,7 @@ std::string token_name(const LaunchToken& token) {
     case What::exchange: text = "A2A"; break;
   }
   if (token.unit < 0) return text;
+  if (token.unit >= modules) return text + "E" + std::to_string(token.unit - modules);
   return text + (token.unit == 0 ? "R" : std::to_string(token.unit - 1));
 }
 

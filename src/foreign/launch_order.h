@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,7 @@ namespace fsdpbench::foreign {
 struct LaunchToken {
   enum class What : std::uint8_t { computation, gather, reduce, replicate, exchange };
   What what = What::computation;
-  int unit = -1;           ///< of the plan: 0 the root, then in forward order; of computation -1
+  int unit = -1;           ///< of the plan: 0 the root, then in forward order, then experts; of computation -1
   int begin = 0, end = 0;  ///< places in JobStep::device, or ops of the schedule; of a run of computation all of it
   bool same_as(const LaunchToken& other) const { return what == other.what && unit == other.unit; }
 };
@@ -25,7 +26,8 @@ struct LaunchToken {
 /// does what the optimizer does. `units`: false leaves all units -1.
 std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step, const std::vector<CollectiveUse>& uses,
                                       const UnitTable& table, int compute_stream, bool units);
-/// The order in a schedule. `root`: false leaves out the root's collectives, for a training whose root owns nothing.
+/// The order in a schedule. `root`: false leaves out what the root gathers, reduces and computes, for a training that has
+/// none.
 std::vector<LaunchToken> launch_order(const schedule::Schedule& schedule, bool root, bool units);
 
 /// Which unit of the table unit `unit` of the plan is: the other way round. -1: none.
@@ -41,7 +43,8 @@ struct OrderDifference {
 };
 OrderDifference compare_orders(const std::vector<LaunchToken>& one, const std::vector<LaunchToken>& other);
 
-/// "AG3", "RSR": as schedule::collective_order() has it; of computation "compute".
-std::string token_name(const LaunchToken& token);
+/// "AG3", "RSR", "AGE3": as schedule::collective_order() has it; of computation "compute". `modules`: units that have
+/// modules, the root among them; those behind them are experts.
+std::string token_name(const LaunchToken& token, int modules = std::numeric_limits<int>::max());
 
 }  // namespace fsdpbench::foreign

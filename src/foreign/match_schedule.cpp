@@ -27,7 +27,18 @@ std::vector<plan::ModuleSizes> any_sizes(const plan::Plan& plan) {
   sizes.output_bytes = sizes.saved_bytes = 1024;
   sizes.forward_workspace_bytes = sizes.backward_workspace_bytes = 1024;
   sizes.forward_flops = sizes.recompute_flops = sizes.backward_flops = 1;
-  return std::vector<plan::ModuleSizes>(plan.shapes.modules.size(), sizes);
+  std::vector<plan::ModuleSizes> all(plan.shapes.modules.size(), sizes);
+  if (plan.mesh.expert == 1) return all;
+  // Rows go to experts and come back; around that are the hooks of experts that are a module.
+  using Exchange = plan::ModulePart::Exchange;
+  const std::vector<plan::ModulePart> parts{{.flops = 1, .exchange = Exchange::dispatch, .count = 1},
+                                            {.flops = 1, .exchange = Exchange::combine, .count = 1},
+                                            {.flops = 1}};
+  for (std::size_t m = 0; m < all.size(); ++m) {
+    if (plan.shapes.modules[m].kind != plan::ModuleKind::block) continue;
+    all[m].forward_parts = all[m].recompute_parts = all[m].backward_parts = parts;
+  }
+  return all;
 }
 
 void set(RunConfig& config, std::string_view key, const config::Value& value) {
@@ -42,6 +53,11 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
   config.model = model_of_sizes(facts);
   config.mesh.ranks = static_cast<std::int64_t>(facts.shard) * facts.replicate;
   if (facts.replicate > 1) config.mesh = {config.mesh.ranks, facts.shard, facts.replicate};
+  if (facts.expert > 1) {
+    config.mesh.expert = facts.expert;
+    config.model.experts = facts.expert;
+    config.model.active_experts = 1;
+  }
   config.fsdp.preset = preset;
   for (const auto& [key, value] : config::fsdp_preset(preset)) set(config, key, value);
   config::Fsdp& f = config.fsdp;
@@ -52,7 +68,10 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
     *elements = std::llround(static_cast<double>(*elements) * scale);
   }
   if (scale != 1 && f.persistence_threshold < 1'000'000) f.persistence_threshold = 0;
-  if (f.head_unit) config.model.layers = std::max<std::int64_t>(1, config.model.layers - 1);
+  if (f.head_unit) {
+    config.model.layers = std::max<std::int64_t>(1, config.model.layers - 1);
+    config.model.tied_head = false;
+  }
   const bool hybrid = facts.replicate > 1;
   if (keeps_for_reuse) {
     config.fsdp.strategy = hybrid ? config::Strategy::hybrid_shard : config::Strategy::full_shard;
@@ -135,6 +154,8 @@ constexpr config::Prefetch kForwardPrefetches[] = {{Mode::none},         {Mode::
                                                    {Mode::explicit_, 2}, {Mode::explicit_, 3}, {Mode::ahead, 1}};
 constexpr config::Prefetch kBackwardPrefetches[] = {{Mode::pre},          {Mode::post},         {Mode::none},
                                                     {Mode::explicit_, 2}, {Mode::explicit_, 3}, {Mode::ahead, 1}};
+/// Where a unit has experts, a list of one is another order than what backward finds by itself.
+constexpr config::Prefetch kListed{Mode::explicit_, 1};
 
 /// What is turned, one knob at a time, from the best preset on.
 std::vector<RunConfig> neighbours(const RunConfig& from) {
@@ -149,6 +170,14 @@ std::vector<RunConfig> neighbours(const RunConfig& from) {
   }
   for (const config::Prefetch& backward : kBackwardPrefetches) {
     add([&](RunConfig& c) { c.fsdp.backward_prefetch = backward; });
+  }
+  if (from.mesh.expert > 1) {
+    using Unit = config::ExpertUnit;
+    add([&](RunConfig& c) { c.fsdp.backward_prefetch = kListed; });
+    for (const Unit unit : {Unit::group, Unit::bucket, Unit::module, Unit::ordered_module}) {
+      add([&](RunConfig& c) { c.fsdp.expert_unit = unit; });
+    }
+    add([&](RunConfig& c) { c.fsdp.root_prefetches_forward = !c.fsdp.root_prefetches_forward; });
   }
   using Reshard = config::ReshardAfterForward::Mode;
   if (from.fsdp.reshard_after_forward.mode != Reshard::group && from.fsdp.max_reuse_distance == 0) {
@@ -168,10 +197,11 @@ std::vector<RunConfig> neighbours(const RunConfig& from) {
   return all;
 }
 
-std::vector<std::string> deviations_of(const std::vector<LaunchToken>& order, const Tried& tried) {
+std::vector<std::string> deviations_of(const std::vector<LaunchToken>& order, const Tried& tried, int modules) {
   std::vector<std::string> found;
+  const auto token_name = [&](const LaunchToken& token) { return foreign::token_name(token, modules); };
   std::vector<bool> met(tried.order.size(), false);
-  const auto before = [](const std::vector<LaunchToken>& tokens, std::size_t at) -> std::string {
+  const auto before = [&](const std::vector<LaunchToken>& tokens, std::size_t at) -> std::string {
     while (at-- > 0) {
       if (tokens[at].what != LaunchToken::What::computation) return "after " + token_name(tokens[at]);
     }
@@ -326,7 +356,8 @@ ScheduleMatch match_schedule(const TrainingFacts& facts, const std::vector<Launc
   }
   if (tried.empty()) {
     throw ConfigError(
-        fmt::format("No schedule is known for {} units on {} x {} ranks.", facts.units, facts.replicate, facts.shard));
+        fmt::format("No schedule is known for {} units on {} x {} ranks{}.", facts.units, facts.replicate, facts.shard,
+                    facts.expert > 1 ? fmt::format(", {} of which split the experts of a block", facts.expert) : ""));
   }
   // The order of the list is the order of likelihood: it decides between equals.
   std::ranges::stable_sort(tried, {}, [](const auto& t) { return t.second.difference.distance; });
@@ -352,7 +383,7 @@ ScheduleMatch match_schedule(const TrainingFacts& facts, const std::vector<Launc
   match.distance = best->difference.distance;
   match.order = best->with_units;
   match.collectives_off = collectives_off(order, *best);
-  match.deviations = deviations_of(order, *best);
+  match.deviations = deviations_of(order, *best, facts.units + 1);
   for (const auto& [preset, other] : tried) {
     if (preset != best->config.fsdp.preset && other.difference.distance == match.distance)
       match.same_order.push_back(preset);

@@ -22,7 +22,8 @@ struct ToldPrefetch {
 
 /// What is known of a training before its order is compared with schedules.
 struct TrainingFacts {
-  int units = 0;  ///< beside the root
+  int units = 0;   ///< beside the root, without experts
+  int expert = 1;  ///< ranks that split the experts of each block, which are units of their own; 1: no one does
   bool root = true;
   std::int64_t unit_elements = -1, root_elements = -1;  ///< -1: not told
   int shard = 1, replicate = 1;

@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "config/fields.h"
 #include "dialects/words/fsdpbench.h"
+#include "foreign/checkpointing.h"
 #include "foreign/host_words.h"
 #include "foreign/job_kind.h"
 #include "foreign/job_words.h"
-#include "foreign/kernel_kinds.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -82,12 +82,12 @@ std::size_t usual_step(const RecognisedRank& rank) {
   return with.empty() ? 0 : with[with.size() / 2];
 }
 
-/// Ranks of the groups that carry most of what `uses` for `purpose` do.
-int group_ranks(const RankRows& rank, const std::vector<CollectiveUse>& uses, Purpose purpose,
+/// Ranks of the groups that carry most of what `uses` for `purpose` do, experts' left out.
+int group_ranks(const RankRows& rank, const UnitTable& table, const std::vector<CollectiveUse>& uses, Purpose purpose,
                 std::optional<Phase> phase = std::nullopt) {
   std::map<int, std::int64_t> elements;
   for (const CollectiveUse& use : uses) {
-    if (use.purpose != purpose || (phase && use.phase != *phase)) continue;
+    if (use.purpose != purpose || (phase && use.phase != *phase) || table.is_experts(use.unit)) continue;
     std::int64_t size = use.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(use.group)].size;
     const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
     const bool parts = use.kind == Communication::all_gather || use.kind == Communication::reduce_scatter;
@@ -169,13 +169,13 @@ void take_units(const JobTrace& job, Recognition& r) {
   }
 }
 
-std::string order_line(const std::vector<LaunchToken>& order, std::size_t most = 24) {
+std::string order_line(const std::vector<LaunchToken>& order, int modules, std::size_t most) {
   std::string line;
   std::size_t shown = 0;
   for (const LaunchToken& token : order) {
     if (token.what == LaunchToken::What::computation) continue;
     if (shown++ == most) return line + " …";
-    line += (line.empty() ? "" : " ") + token_name(token);
+    line += (line.empty() ? "" : " ") + token_name(token, modules);
   }
   return line;
 }
@@ -214,12 +214,12 @@ void find_mesh(const JobTrace& job, const std::vector<CollectiveUse>& uses, Reco
     const auto one = std::ranges::find_if(told, [](int ranks) { return ranks > 0; });
     return one == told.end() ? 0 : *one;
   };
-  const int gathers = group_ranks(rank, uses, Purpose::parameters, Phase::forward);
-  const int reduces = group_ranks(rank, uses, Purpose::gradients);
+  const int gathers = group_ranks(rank, r.table, uses, Purpose::parameters, Phase::forward);
+  const int reduces = group_ranks(rank, r.table, uses, Purpose::gradients);
   int shard =
       first_of({gathers > 1 ? gathers : 0, reduces > 1 ? reduces : 0, described_ranks(rank, {"shard", "fsdp"})});
   int replicate =
-      twice ? first_of({group_ranks(rank, uses, Purpose::replicas), described_ranks(rank, {"replicate"})}) : 1;
+      twice ? first_of({group_ranks(rank, r.table, uses, Purpose::replicas), described_ranks(rank, {"replicate"})}) : 1;
   const int tensor = split ? described_ranks(rank, {"tp", "tensor"}) : 1;
   r.mesh_told = shard > 1;
   if (shard <= 0 && replicate > 0 && tensor > 0 && world % (replicate * tensor) == 0) {
@@ -237,7 +237,7 @@ void find_mesh(const JobTrace& job, const std::vector<CollectiveUse>& uses, Reco
   }
   facts.shard = shard;
   facts.replicate = replicate;
-  facts.backward_shard = group_ranks(rank, uses, Purpose::parameters, Phase::backward);
+  facts.backward_shard = group_ranks(rank, r.table, uses, Purpose::parameters, Phase::backward);
   // reshard_after_forward=N makes a mesh whose dimensions have no names, of which a job with replicas may have one,
   // too.
   if (facts.backward_shard <= 0 && !twice && !rank.groups.empty()) {
@@ -259,11 +259,12 @@ void find_training_facts(const JobTrace& job, Recognition& r) {
   const std::vector<CollectiveUse>& uses = r.ranks.front().uses[r.reference_step];
   TrainingFacts& facts = r.facts;
   facts.root = r.table.root >= 0;
-  facts.units = static_cast<int>(r.table.units.size()) - (facts.root ? 1 : 0);
+  facts.units = static_cast<int>(r.table.units.size()) - r.table.experts() - (facts.root ? 1 : 0);
   if (facts.root) facts.root_elements = r.table.units[static_cast<std::size_t>(r.table.root)].elements;
   std::map<std::int64_t, int> sizes;
   for (std::size_t i = 0; i < r.table.units.size(); ++i) {
-    if (static_cast<int>(i) != r.table.root) ++sizes[r.table.units[i].elements];
+    const int unit = static_cast<int>(i);
+    if (unit != r.table.root && !r.table.is_experts(unit)) ++sizes[r.table.units[i].elements];
   }
   int most = 0;
   for (const auto& [size, count] : sizes) {
@@ -277,6 +278,7 @@ void find_training_facts(const JobTrace& job, Recognition& r) {
   int last_micro = 0;
   for (const CollectiveUse& use : uses) {
     last_micro = std::max(last_micro, use.micro);
+    if (r.table.is_experts(use.unit)) continue;
     if (use.purpose == Purpose::parameters) {
       (use.phase == Phase::backward ? again : forward) += 1;
       if (use.phase == Phase::forward && gathers_on < 0) gathers_on = use.group;
@@ -297,6 +299,52 @@ void find_training_facts(const JobTrace& job, Recognition& r) {
       rank.groups[static_cast<std::size_t>(gathers_on)].size == rank.groups[static_cast<std::size_t>(reduces_on)].size;
   facts.param_dtype = dtype_of(rank, uses, Purpose::parameters);
   facts.reduce_dtype = dtype_of(rank, uses, Purpose::gradients);
+}
+
+/// Ranks that split the experts of each block, where these are gathered apart from the rest. False: what is known of
+/// them fits no plan, and r.unknown says why.
+bool find_expert_mesh(const RankRows& rank, const std::vector<CollectiveUse>& uses, Recognition& r) {
+  const auto refuse = [&](std::string why) {
+    r.unknown.push_back("Which schedule the job follows: " + std::move(why) + ".");
+    return false;
+  };
+  if (r.kind == JobKind::experts && r.table.source == UnitSource::order) {
+    return refuse(
+        "ranks exchange rows of experts, and nothing names the units that are gathered, so experts are not "
+        "told from the rest of their blocks");
+  }
+  if (r.table.mixes_parts) {
+    return refuse(
+        "units are gathered several times in one forward, as blocks are whose experts are split over other "
+        "ranks, and the groups of collectives are not in the trace");
+  }
+  const int experts = r.table.experts();
+  if (experts == 0) return true;
+  TrainingFacts& facts = r.facts;
+  std::int64_t ranks = 0;
+  for (const FoundUnit& unit : r.table.units) {
+    if (unit.experts_of < 0) continue;
+    if (ranks > 0 && unit.ranks != ranks)
+      return refuse("experts of some blocks are split over more ranks than others'");
+    ranks = unit.ranks;
+  }
+  if (ranks <= 0 || facts.shard % ranks != 0) {
+    return refuse(fmt::format("{} ranks gather the experts of a block and {} the rest of it", ranks, facts.shard));
+  }
+  const std::int64_t exchange = group_ranks(rank, r.table, uses, Purpose::experts);
+  if (exchange > 0 && exchange * ranks != facts.shard) {
+    return refuse(fmt::format("rows of experts are exchanged within groups of {} ranks, and {} of {} gather them",
+                              exchange, ranks, facts.shard));
+  }
+  // A last unit of norm and head has none.
+  if (experts != facts.units && experts + 1 != facts.units) {
+    return refuse(
+        fmt::format("{} of {} units have experts that are split over fewer ranks; all blocks have, in the "
+                    "schedules that are known",
+                    experts, facts.units));
+  }
+  facts.expert = static_cast<int>(facts.shard / ranks);
+  return true;
 }
 
 /// What the host's waits say of the limit; the order of launches has none of them.
@@ -389,73 +437,6 @@ void find_reshard_group(Recognition& r, Finding& found) {
       "its groups are not in the trace.");
 }
 
-/// Functions whose derivative is another function, by words of their kernels: where one runs in backward, a forward
-/// runs again. Sums and products of elements run in both anyway.
-bool is_of_forward_alone(std::string_view name) {
-  std::string word(name);
-  std::ranges::transform(word, word.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  const auto has = [&](std::string_view part) { return word.find(part) != std::string::npos; };
-  static constexpr std::string_view kFunctions[] = {"gelu",    "silu",    "layer_norm", "layernorm", "rms_norm",
-                                                    "rmsnorm", "softmax", "attention",  "flash_fwd", "fmha"};
-  return std::ranges::any_of(kFunctions, has) && !has("backward") && !has("bwd") && !has("grad");
-}
-
-/// Blocks whose forward runs again in backward: all functions of each block's forward that backward itself does not
-/// have, or, where no names tell those, all of its kernels. A checkpoint that stops early leaves out a block's last.
-void find_checkpointing(const RankRows& rank, const HostWords& words, const JobStep& step, int compute_stream,
-                        Recognition& r) {
-  struct Launches {
-    int forward = 0, backward = 0;
-  };
-  std::map<std::int32_t, Launches> by_name;
-  int recomputed = 0, own_forward = 0, in_backward = 0;
-  for (const std::int32_t index : step.device) {
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
-    if (row.kind != Activity::computation || row.stream != compute_stream) continue;
-    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
-    if (const auto own = dialects::own_name(name)) {
-      recomputed += own->op == "recompute";
-      own_forward += own->op == "forward";
-      continue;
-    }
-    const auto phase = words.phase(row.launch);
-    in_backward += phase == Phase::backward;
-    const KernelKind kind = kernel_kind(row.kind, name, phase);
-    if (kind != KernelKind::attention && kind != KernelKind::elementwise) continue;
-    ++(phase == Phase::backward ? by_name[row.name].backward : by_name[row.name].forward);
-  }
-  if (own_forward > 0) {
-    r.findings.push_back({"activation checkpointing", recomputed > 0 ? "true" : "false",
-                          fmt::format("{} forwards run again in backward", recomputed), 0.99});
-    return;
-  }
-  if (in_backward == 0) return;
-  struct Counted {
-    int names = 0, again = 0;
-  } telling, all;
-  for (const auto& [name, launches] : by_name) {
-    if (launches.forward < std::max(2, r.facts.units * r.facts.accumulate)) continue;  // not of each block
-    const int again = launches.backward * 2 >= launches.forward;
-    ++all.names;
-    all.again += again;
-    if (!is_of_forward_alone(rank.names[static_cast<std::size_t>(name)])) continue;
-    ++telling.names;
-    telling.again += again;
-  }
-  constexpr int kFewest = 3;
-  const bool tells = telling.names > 0;
-  const Counted& counted = tells ? telling : all;
-  if (!tells && (all.names < kFewest || (all.again < all.names && all.again * 4 > all.names * 3))) return;
-  if (tells && telling.again > 0 && telling.again < telling.names) return;  // some of each block
-  const bool checkpoints = counted.again == counted.names;
-  r.findings.push_back({"activation checkpointing", checkpoints ? "true" : "false",
-                        fmt::format("{} of {} {} of each block's forward run in backward, too", counted.again,
-                                    counted.names, tells ? "functions" : "kernels"),
-                        tells         ? 0.95
-                        : checkpoints ? 0.9
-                                      : 0.8});
-}
-
 void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
   const RankRows& rank = job.ranks.front();
   const RecognisedRank& first = r.ranks.front();
@@ -465,7 +446,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   for (const CollectiveUse& use : uses) {
     exchanges = exchanges || (use.kind == Communication::all_to_all && use.purpose == Purpose::gradients);
   }
-  r.facts.presets = likely_presets(r.engine, words, exchanges);
+  r.facts.presets = likely_presets(r.engine, words, exchanges, r.facts.expert > 1);
   r.facts.prefetch = told_prefetch(rank, host_words, uses, r.engine);
   r.facts.reentrant =
       r.facts.prefetch && std::ranges::any_of(uses, [&](const CollectiveUse& use) {
@@ -479,18 +460,31 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
     r.unknown.push_back(error.what());
     return;
   }
+  const auto in_trace =
+      std::ranges::count_if(order, [](const LaunchToken& t) { return t.what != LaunchToken::What::computation; });
+  if (r.kind == JobKind::experts && !r.schedule->exact()) {
+    // The nearest one of many is no answer: what engines do with experts differs in a collective or two.
+    r.unknown.push_back(fmt::format(
+        "Which schedule the job follows: the nearest, of {}, has {} collectives elsewhere, and the job {} ({}).",
+        r.schedule->config.fsdp.preset, r.schedule->collectives_off, in_trace,
+        r.schedule->deviations.empty() ? "in another order" : r.schedule->deviations.front()));
+    r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
+    r.schedule.reset();
+    return;
+  }
   ScheduleMatch& match = *r.schedule;
   if (r.table.source == UnitSource::order && match.exact()) take_units(job, r);
-  const auto collectives =
-      std::ranges::count_if(order, [](const LaunchToken& t) { return t.what != LaunchToken::What::computation; });
+  const auto collectives = in_trace;
   const double sure = match.exact()
                           ? (match.distance == 0 ? 0.99 : 0.9)
                           : std::max(0.1, 1.0 - 2.0 * match.collectives_off / static_cast<double>(collectives + 1));
   const std::string as =
-      match.exact()
+      r.facts.expert > 1 ? fmt::format("the job follows {}'s order: {} of {} collectives in place",
+                                       match.config.fsdp.preset, collectives, collectives)
+      : match.exact()
           ? fmt::format("{} collectives and the computation between them are launched as in its schedule", collectives)
           : fmt::format("{} of {} collectives are not launched as in its schedule", match.collectives_off, collectives);
-  r.findings.push_back({"order", order_line(order, 12), "launches of the host", 0.99});
+  r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
   r.findings.push_back({"schedule", match.config.fsdp.preset, as, sure});
   for (const auto& [what, key] : std::initializer_list<std::pair<const char*, const char*>>{
            {"strategy", "fsdp.strategy"},
@@ -607,9 +601,10 @@ Recognition recognise(const JobTrace& job) {
   } else if (!job.ranks.front().device_model.empty()) {
     r.findings.push_back({"device", job.ranks.front().device_model, "deviceProperties", 0.99});
   }
-  if (r.kind == JobKind::sharded) {
+  if (r.kind == JobKind::sharded || (r.kind == JobKind::experts && r.shards)) {
     find_training_facts(job, r);
     const TrainingFacts& facts = r.facts;
+    const bool known = find_expert_mesh(job.ranks.front(), uses, r);
     static constexpr EnumNames<UnitSource> kSources{"names that fsdpbench gave them", "annotations of FSDP",
                                                     "order and sizes of collectives"};
     r.findings.push_back({"units", fmt::format("{}{}", facts.units, facts.root ? " and the root" : ""),
@@ -622,9 +617,17 @@ Recognition recognise(const JobTrace& job) {
       r.findings.push_back(
           {"accumulation", std::to_string(facts.accumulate), "forward and backward alternate so often", 0.9});
     }
-    find_schedule(job, words, host_words.front(), r);
-    find_checkpointing(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step], first.compute_stream,
-                       r);
+    if (facts.expert > 1) {
+      const auto one = std::ranges::find_if(r.table.units, [](const FoundUnit& unit) { return unit.experts_of >= 0; });
+      r.findings.push_back(
+          {"experts", fmt::format("split over {} ranks, {} units", facts.expert, r.table.experts()),
+           fmt::format("{} ranks gather them, and {} the rest of their blocks", one->ranks, facts.shard), 0.95});
+    }
+    if (known) find_schedule(job, words, host_words.front(), r);
+    if (auto found = find_checkpointing(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step],
+                                        first.compute_stream, facts.units * facts.accumulate)) {
+      r.findings.push_back(std::move(*found));
+    }
     r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
     if (r.schedule) {
       for (const HostSync& sync : r.syncs) {
@@ -639,7 +642,7 @@ Recognition recognise(const JobTrace& job) {
       r.unknown.push_back("Nothing names the units: collectives were assigned to units by order and size.");
     }
   }
-  if (r.kind == JobKind::experts) {
+  if (r.kind == JobKind::experts && !r.shards) {
     r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
   }
   bool sized = true;

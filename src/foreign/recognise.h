@@ -8,20 +8,13 @@
 
 #include "dialects/words/words.h"
 #include "foreign/collective_use.h"
+#include "foreign/finding.h"
 #include "foreign/job_kind.h"
 #include "foreign/job_steps.h"
 #include "foreign/job_trace.h"
 #include "foreign/match_schedule.h"
 
 namespace fsdpbench::foreign {
-
-/// One thing that was found out, how, and how sure that is.
-struct Finding {
-  std::string what;         ///< "strategy"
-  std::string value;        ///< "full_shard"
-  std::string evidence;     ///< a sentence without its full stop
-  double confidence = 0.0;  ///< from 0 to 1
-};
 
 /// What a stream of a rank's device does, from what runs on it.
 struct StreamRole {

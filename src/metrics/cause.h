@@ -85,9 +85,11 @@ inline constexpr EnumTable<Cause, CauseFacts> kCauses{
                "more work a step{} makes it a smaller share; on the device it is faster", "train.accumulate"},
     CauseFacts{"slow_link", "the transfer went on over one rank's link, which is named, when all others' were done",
                "the slowness of one rank's link", "look at that link", ""},
-    CauseFacts{"tensor_group", "ranks that split a layer exchanged what they have of its result",
-               "the exchanges of ranks that split layers",
-               "fewer of them{}, or all of them on one node, exchange less or faster", "mesh.tensor"},
+    CauseFacts{"tensor_group",
+               "ranks that split a layer exchanged what they have of its result, or those that split sequences keys "
+               "and values",
+               "the exchanges of ranks that split layers or sequences",
+               "fewer of them (mesh.tensor, mesh.context), or all of them on one node, exchange less or faster", ""},
     CauseFacts{
         "expert_exchange", "rows went to the ranks that have their experts, or came back",
         "the exchanges of rows between ranks that split experts",

@@ -1,23 +1,32 @@
 #include "metrics/expert_load.h"
 
-#include <algorithm>
-#include <cstddef>
+#include <iterator>
 #include <numeric>
+
+#include "config/run_config.h"
 
 namespace fsdpbench::metrics {
 
 std::optional<double> expert_imbalance(const std::vector<std::vector<std::int64_t>>& rows, std::int64_t ranks) {
   double sum = 0;
   for (const std::vector<std::int64_t>& block : rows) {
-    const std::size_t parts = ranks == 1 ? block.size() : static_cast<std::size_t>(ranks);
-    std::vector<std::int64_t> of_rank(parts);
-    for (std::size_t e = 0; e < block.size(); ++e) of_rank[e / (block.size() / parts)] += block[e];
-    const std::int64_t all = std::accumulate(of_rank.begin(), of_rank.end(), std::int64_t{0});
-    if (all == 0) return std::nullopt;
-    sum += static_cast<double>(std::ranges::max(of_rank)) * static_cast<double>(parts) / static_cast<double>(all);
+    const std::vector<double> visits(block.begin(), block.end());
+    const double imbalance = config::busiest_over_mean(visits, ranks == 1 ? std::ssize(visits) : ranks);
+    if (imbalance == 0) return std::nullopt;
+    sum += imbalance;
   }
   if (rows.empty()) return std::nullopt;
   return sum / static_cast<double>(rows.size());
+}
+
+std::optional<double> dropped_share(const std::vector<std::vector<std::int64_t>>& rows,
+                                    const std::vector<std::int64_t>& dropped) {
+  if (dropped.empty()) return std::nullopt;
+  const std::int64_t left_out = std::accumulate(dropped.begin(), dropped.end(), std::int64_t{0});
+  std::int64_t all = left_out;
+  for (const std::vector<std::int64_t>& block : rows) all = std::accumulate(block.begin(), block.end(), all);
+  if (all == 0) return std::nullopt;
+  return static_cast<double>(left_out) / static_cast<double>(all);
 }
 
 }  // namespace fsdpbench::metrics

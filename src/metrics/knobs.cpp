@@ -48,12 +48,16 @@ std::vector<Knob> knobs_of(const config::RunConfig& config) {
   add(separate ? Cause::contention : Cause::communicator_serialisation,
       fmt::format("fsdp.separate_reduce_scatter_comm={}", !separate),
       [](config::RunConfig& c) { c.fsdp.separate_reduce_scatter_comm ^= true; });
+  if (config.mesh.expert > 1 && !config.mesh.expert_separate_comm) {
+    add(Cause::communicator_serialisation, "mesh.expert_separate_comm=true",
+        [](config::RunConfig& c) { c.mesh.expert_separate_comm = true; });
+  }
   if (fsdp.wrap.mode == config::Wrap::Mode::block) {
     add(Cause::inefficient_collective, "fsdp.wrap=blocks:2", [](config::RunConfig& c) {
       c.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
     });
   }
-  if (fsdp.layout == config::Layout::per_param && config.mesh.expert == 1) {  // experts' groups have no flat layout
+  if (fsdp.layout == config::Layout::per_param && config.mesh.expert == 1) {  // no engine lays out experts so under FSDP2's hooks
     add(Cause::copy, "fsdp.layout=flat", [](config::RunConfig& c) { c.fsdp.layout = config::Layout::flat; });
   }
   if (fsdp.strategy == config::Strategy::full_shard || fsdp.strategy == config::Strategy::hybrid_shard) {
@@ -78,7 +82,10 @@ config::RunConfig lifted(Cause cause, config::RunConfig config) {
       break;
     case Cause::all_gather_limit: fsdp.all_gather_limit = {LimitMode::unlimited, 2, 0}; break;
     case Cause::reduce_scatter_buffers: fsdp.reduce_scatter_buffers = 0; break;
-    case Cause::communicator_serialisation: fsdp.separate_reduce_scatter_comm = true; break;
+    case Cause::communicator_serialisation:
+      fsdp.separate_reduce_scatter_comm = true;
+      config.mesh.expert_separate_comm = true;
+      break;
     case Cause::host_sync:
       config.inject.host_sync_after_layer = -1;
       if (config.mesh.expert > 1) config.mesh.expert_sync = false;

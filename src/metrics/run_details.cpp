@@ -153,7 +153,7 @@ class Details {
     c.transfer_ms = median(times.transfer);
     if (c.transfer_ms > 0) {
       c.algbw_gb_s = static_cast<double>(c.message_bytes) / (c.transfer_ms * 1e6);
-      c.busbw_gb_s = c.algbw_gb_s * ring_share(message.ranks, message.passes);
+      c.busbw_gb_s = c.algbw_gb_s * message.share();
       if (link_) c.link_efficiency = c.busbw_gb_s * 1e9 / link_->bytes_per_second;
     }
     return c;

@@ -29,6 +29,7 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::accumulate_gradients:
     case OpKind::gradient_norm:
     case OpKind::clip:
+    case OpKind::balance_experts:
     case OpKind::optimizer: return OpClass::computation;
     case OpKind::all_gather:
     case OpKind::reduce_scatter:
@@ -37,9 +38,11 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::tensor_all_reduce:
     case OpKind::tensor_all_gather:
     case OpKind::tensor_reduce_scatter:
+    case OpKind::context_send_recv:
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine:
+    case OpKind::reduce_load:
     case OpKind::gather_norm: return OpClass::communication;
     case OpKind::load_batch:
     case OpKind::cast_replicated:

@@ -19,10 +19,10 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, co
   const DType dtype = batch.dtype, gradients = batch.gradient_dtype;
   qkv_ = {rows, model.width, {queries, keys, keys}, dtype, gradients, model.fused_projections};
   const std::int64_t experts = model.experts;
-  std::int64_t visits = experts > 0 ? checked_product(rows, model.active_experts) : rows, here = experts;
-  if (experts_.ranks > 1) {
+  std::int64_t visits = rows, here = experts;
+  if (experts > 0) {
     exchange_ = plan::RowExchange(model, rows, experts_.ranks, dtype);
-    visits = exchange_.arrived, here = exchange_.experts_of_a_rank();
+    visits = experts_.ranks > 1 ? exchange_.arrived : exchange_.own, here = exchange_.experts_of_a_rank();
   }
   gate_up_ = {visits, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections, here};
   output_ = {rows, queries, model.width, dtype, gradients};
@@ -37,7 +37,10 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, co
               .experts = experts,
               .active = model.active_experts,
               .sigmoid = model.router_score == config::RouterScore::sigmoid,
-              .normalized = model.router_normalize};
+              .normalized = model.router_normalize,
+              .capacity = plan::expert_capacity(model, rows),
+              .drops_by_weight = model.expert_drop == config::ExpertDrop::probs,
+              .padded = model.expert_pad};
   balance_ = static_cast<float>(model.router_aux_loss / static_cast<double>(model.layers));
   attention_ = {batch.batch, batch.seq_len, model.heads,    model.kv_heads,
                 head_dim,    dtype,         qkv_.stride(0), qkv_.stride(1)};
@@ -79,7 +82,8 @@ Block::Saved Block::carve_saved(std::byte* memory) const {
     s.routing.place = arena.take_array<std::int32_t>(own_visits());
     s.routing.weight = arena.take_array<float>(own_visits());
     s.routing.first = arena.take_array<std::int32_t>(model_.experts + 1);
-    s.routed = arena.take(checked_product(own_visits(), model_.width, size_of(batch_.dtype)));
+    if (routing_.capacity > 0) s.routing.chosen = arena.take_array<std::int32_t>(model_.experts);
+    s.routed = arena.take(checked_product(exchange_.own, model_.width, size_of(batch_.dtype)));
     if (experts_.ranks > 1) s.arrived = arena.take(contract_.output_bytes());
     if (shares()) s.shared = shared_gate_up_.take(arena);
   }

@@ -21,9 +21,9 @@ namespace fsdpbench::model {
 ///
 /// With model.experts the feed-forward of a token is that of the experts it visits, each times its weight, summed:
 /// router n2 says which and with what weight, and the rows of all visits lie sorted by expert (backend::Routing), where
-/// each expert's products find theirs. As many rows as ever, whoever is visited: all sizes are known beforehand. Saved
-/// are then also the router's logits, the routing, and what the experts gave, which the weights' gradients need. If
-/// ranks split the experts, rows come from other ranks, too: then there is room for as many as ever may
+/// each expert's products find theirs. There is room for them whoever is visited: all sizes are known beforehand.
+/// Saved are then also the router's logits, the routing, and what the experts gave, which the weights' gradients need.
+/// If ranks split the experts, rows come from other ranks, too: then there is room for as many as ever may
 /// (plan::RowExchange).
 ///
 /// With model.shared_experts each token also visits one more feed-forward, of S times the width, and what that gives is
@@ -60,7 +60,7 @@ class Block {
     std::byte *attended, *h;
     Maps2 gate_up;
     float *rstd1, *rstd2, *log_sum_exp;
-    std::byte *logits, *routed;  // experts: [rows, experts], [rows * active, width]
+    std::byte *logits, *routed;  // experts: [rows, experts], what they gave of this rank's rows
     std::byte* arrived;          // split experts: the rows that came to them, by expert
     backend::Routing routing;
     Maps2 shared;                     // the shared expert's gate and up
@@ -88,7 +88,7 @@ class Block {
     Maps3 d_qkv;
   };
   Saved carve_saved(std::byte* memory) const;
-  /// Rows with which this rank's tokens visit experts.
+  /// Visits of this rank's tokens to experts, those too that are dropped (model.expert_capacity).
   std::int64_t own_visits() const { return routing_.rows * routing_.active; }
   ForwardWorkspace carve_forward(std::byte* memory) const;
   BackwardWorkspace carve_backward(std::byte* memory) const;
@@ -180,7 +180,7 @@ class Block {
   BatchShape batch_;
   TensorSplit split_;
   plan::ExpertSplit experts_;
-  plan::RowExchange exchange_;
+  plan::RowExchange exchange_;  // experts; if no ranks split them its own rows alone mean something
   Stream stream_;
   MapsOfOneInput<3> qkv_;
   MapsOfOneInput<2> gate_up_;

@@ -11,7 +11,7 @@ void Block::set_parts_by_experts(plan::ModuleSizes& sizes) const {
   sizes.forward_flops = work.forward_flops();
   sizes.recompute_flops = work.recompute_flops();
   sizes.backward_flops = work.backward_flops();
-  set_expert_parts(model_, batch_, experts_, own_visits(), work, sizes);
+  set_expert_parts(model_, batch_, experts_, experts_.own_rows(own_visits()), work, sizes);
   for (auto* parts : {&sizes.forward_parts, &sizes.recompute_parts, &sizes.backward_parts}) {
     for (plan::ModulePart& part : *parts) part.room = part.of_experts() ? exchange_.bytes() : 0;
   }
@@ -58,7 +58,7 @@ void Block::forward_by_experts(backend::Kernels& kernels, const ModuleCall& call
       if (overlap() == config::ExpertOverlap::combine) shared_expand(kernels, call, saved, work);
       return shared_contract(kernels, call, saved, work);
     case ExpertStep::receive:
-      kernels.cast({call.exchange, batch_.dtype}, {saved.routed, batch_.dtype}, own_visits() * model_.width, 1.0F);
+      kernels.cast({call.exchange, batch_.dtype}, {saved.routed, batch_.dtype}, exchange_.own * model_.width, 1.0F);
       if (call.output != nullptr) combine(kernels, call, saved, saved.routed);
   }
 }
@@ -114,10 +114,16 @@ void Block::regroup(backend::Kernels& kernels, const ModuleCall& call, std::int3
 void Block::route(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                   const ForwardWorkspace& work) const {
   router_.forward(kernels, work.normed, call.parameters[at_.router], saved.logits);
-  kernels.route({.routing = saved.routing, .dtype = batch_.dtype, .logits = saved.logits});
-  const std::int64_t bytes = (model_.experts + 1) * static_cast<std::int64_t>(sizeof(std::int32_t));
-  if (call.visits != nullptr)
-    kernels.download(reinterpret_cast<const std::byte*>(saved.routing.first), call.visits, bytes);
+  kernels.route({.routing = saved.routing,
+                 .dtype = batch_.dtype,
+                 .logits = saved.logits,
+                 .bias = call.expert_bias,
+                 .load = call.expert_load});
+  if (call.visits == nullptr) return;
+  const backend::Routing& routing = saved.routing;
+  const bool drops = routing.capacity > 0;
+  kernels.download(reinterpret_cast<const std::byte*>(drops ? routing.chosen : routing.first), call.visits,
+                   (model_.experts + (drops ? 0 : 1)) * static_cast<std::int64_t>(sizeof(std::int32_t)));
 }
 
 /// What experts make of rows x, sorted by expert as `first` says.
@@ -161,7 +167,7 @@ void Block::experts_backward(backend::Kernels& kernels, const ModuleCall& call, 
                             .d_x = work.routed,
                             .d_weight = work.d_weight});
   contract_.input_gradient(kernels, work.routed, p[at_.down], work.d_product, false, routing.first);
-  swiglu_backward(kernels, saved, work);
+  swiglu_backward(kernels, saved, work, routing.first + contract_.experts);
   contract_.weight_gradient(kernels, work.routed, work.d_product, call.gradients[at_.down], routing.first);
   gate_up_.input_gradient(kernels, work.d_gate_up, p.subspan(at_.gate_up), work.d_routed, routing.first);
   router_backward(kernels, call, saved, work, work.d_routed);

@@ -18,18 +18,21 @@ std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelS
 
 std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::ModelShapes& shapes) {
   const bool decoder = config.model.kind == config::ModelKind::decoder;
-  const BatchShape batch{config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype,
-                         config.fsdp.gradient_dtype()};
+  const BatchShape batch{config.train.batch_per_rank, decoder ? config.train.seq_len / config.mesh.context : 1,
+                         config.fsdp.param_dtype, config.fsdp.gradient_dtype()};
   // Of nothing that runs: [simulate] has no effect there.
   const bool eager_loss =
       decoder && config.simulate.eager_loss && config.device.backend == config::BackendKind::virtual_;
+  if (config.mesh.context > 1) {
+    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), eager_loss,
+                                     plan::context_split(config));
+  }
   if (config.mesh.expert > 1) {
-    plan::ExpertSplit experts = plan::expert_split(config.mesh);
     if (!key_without_kernels(config).empty()) {
-      return std::make_unique<Outline>(config.model, batch, TensorSplit(), experts, eager_loss);
+      return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config), eager_loss);
     }
-    experts.imbalance = 1;  // the data say who is busy
-    return std::make_unique<Decoder>(config.model, batch, TensorSplit(), experts);
+    // The data say who is busy.
+    return std::make_unique<Decoder>(config.model, batch, TensorSplit(), plan::even_expert_split(config));
   }
   if (eager_loss) return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), true);
   return make_model(config.model, shapes, batch, {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});

@@ -50,12 +50,14 @@ std::string why_experts_are_not_split(const config::RunConfig& config) {
 
 std::string_view key_without_kernels(const config::RunConfig& config) {
   if (const std::string_view key = key_without_kernels(config.model); !key.empty()) return key;
+  if (config.mesh.context > 1) return "mesh.context";
   if (!why_experts_are_not_split(config).empty()) return "mesh.expert";
   if (config.fsdp.activation_checkpointing && config.fsdp.recompute_share < 1) return "fsdp.recompute_share";
   if (config.fsdp.activation_checkpointing && config.fsdp.checkpoint_keeps != config::CheckpointKeeps::nothing) {
     return "fsdp.checkpoint_keeps";
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
+  if (config.mesh.expert > 1 && config.mesh.expert_halves) return "mesh.expert_halves";
   if (config.mesh.expert_rows != config::ExpertRows::each_expert) return "mesh.expert_rows";
   if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
     return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
@@ -68,12 +70,14 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
   std::vector<plan::ModuleSizes> all{embedding()};
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) all.push_back(block(layer));
   all.push_back(eager_loss_ ? head_with_eager_loss() : head());
-  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len, 1, experts_);
+  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len * context_.ranks, 1,
+                                                               experts_, config::CheckpointKeeps::nothing, context_);
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].forward_flops = work[i].forward_flops();
     all[i].backward_flops = work[i].backward_flops();
     if (work[i].kind == plan::ModuleKind::block) all[i].recompute_flops = work[i].recompute_flops();
     if (split_.ranks > 1) set_parts(work[i], all[i]);
+    if (work[i].by_context) set_context_parts(model_, batch_, context_, work[i], all[i]);
     if (!work[i].by_experts) continue;
     const std::int64_t rows = routed(model_.width) / (model_.width * size_of(batch_.dtype));
     set_expert_parts(model_, batch_, experts_, rows, work[i], all[i]);
@@ -93,9 +97,8 @@ void Outline::set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) 
 
 std::int64_t Outline::routed(std::int64_t features) const {
   const std::int64_t visits = std::max<std::int64_t>(model_.active_experts, 1);
-  if (experts_.ranks == 1) return tensor(visits * features);
-  const auto rows = std::llround(std::ceil(static_cast<double>(batch_.rows() * visits) * experts_.imbalance));
-  return checked_product(rows, features, size_of(batch_.dtype));
+  if (experts_.ranks == 1 && experts_.imbalance == 1) return tensor(visits * features);
+  return checked_product(experts_.arrived_rows(batch_.rows() * visits), features, size_of(batch_.dtype));
 }
 
 plan::ModuleSizes Outline::embedding() const {
@@ -112,7 +115,10 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   const bool gated = model_.feed_forward == config::FeedForward::gated;
   const bool routed = model_.experts > 0, joined = model_.fused_projections;
   const bool apart = experts_.ranks > 1;
-  const std::int64_t inner = this->routed(model_.ffn_width), routed_rows = routed ? tensor(visits * model_.width) : 0,
+  const std::int64_t inner = this->routed(model_.ffn_width),
+                     routed_rows = routed ? checked_product(experts_.own_rows(checked_product(batch_.rows(), visits)),
+                                                            model_.width, size_of(batch_.dtype))
+                                          : 0,
                      rows_here = routed ? this->routed(model_.width) : 0;  // that come to this rank's experts
   const backend::AttentionShape attention{batch_.batch,    batch_.seq_len,     model_.heads,
                                           model_.kv_heads, model_.head_size(), batch_.dtype};
@@ -145,6 +151,7 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
     saved.take(tensor(model_.experts));
     for (int i = 0; i < 3; ++i) saved.take(statistics(visits));
     saved.take_array<std::int32_t>(model_.experts + 1);
+    if (model_.expert_capacity > 0) saved.take_array<std::int32_t>(model_.experts);
     saved.take(routed_rows);
     if (apart) saved.take(rows_here);  // what came from other ranks: the experts' input
   }
@@ -160,10 +167,19 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   for (int i = 0; i < adapters && rank > 0; ++i) saved.take(tensor(rank));  // between an adapter's two products
   sizes.saved_bytes = saved.bytes();
 
+  // [Note: outputs of a ring's steps]
+  // TransformerEngine keeps each step's output and sums of exponentials (out_per_step, softmax_lse_per_step) until the
+  // last sum is known. A step with keys and values of a later rank is for the second half of the queries alone: the
+  // last rank has no such step. In backward each step has its own gradients of queries, keys and values, which are then
+  // added up.
   Arena forward;
   if (!split_.tokens) forward.take(tensor(model_.width));  // else it is exchanged
   std::int64_t shared = forward.mark();
   forward.take(backend::attention_scratch_bytes(attention));
+  for (int step = 0; context_.ring && step < context_.ranks; ++step) {
+    forward.take(tensor(queries));
+    forward.take(statistics(model_.heads));
+  }
   forward.rewind(shared);
   forward.take(inner);
   if (routed) forward.take(routed_rows);  // tokens in the order of their experts
@@ -194,6 +210,9 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   backward.rewind(shared);
   backward.take(tensor(queries));
   take_projections(backward);
+  if (context_.ring) {
+    for (const std::int64_t features : {queries, keys, keys}) backward.take(tensor(features));
+  }
   backward.take(backend::attention_backward_scratch_bytes(attention));
   sizes.backward_workspace_bytes = backward.bytes();
   return sizes;

@@ -24,15 +24,17 @@ std::string why_experts_are_not_split(const config::RunConfig& config);
 class Outline final : public Model {
  public:
   /// `model`: of one of the ranks that split every layer (plan::tensor_part).
-  /// `experts`: how ranks split them, of whom this one is the busiest.
+  /// `experts`: how ranks split them, of whom this one is the busiest; if they do not, it says nothing.
+  /// `context`: how ranks split each sequence; `batch` is what one of them has. Of a ring this one is the last.
   /// `eager_loss`: the head keeps and needs what simulate.eager_loss says, and no rank splits it.
   Outline(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {},
-          bool eager_loss = false)
+          bool eager_loss = false, const plan::ContextSplit& context = {})
       : model_(model),
         batch_(batch),
         split_(split),
-        experts_(experts),
+        experts_(experts.ranks > 1 ? experts : plan::whole_experts(model, batch.rows())),
         eager_loss_(eager_loss),
+        context_(context),
         stream_(model, batch, split) {}
 
   std::vector<plan::ModuleSizes> sizes() const override;
@@ -66,6 +68,7 @@ class Outline final : public Model {
   TensorSplit split_;
   plan::ExpertSplit experts_;
   bool eager_loss_;
+  plan::ContextSplit context_;
   Stream stream_;
 };
 

@@ -37,6 +37,46 @@ std::vector<ModulePart> parts(const std::vector<double>& flops, std::initializer
   return all;
 }
 
+/// Each part for one half of the microbatch, then for the other: what one sends is there or comes while the other is
+/// computed. Rows of `width` elements are whole.
+std::vector<ModulePart> in_halves(const std::vector<ModulePart>& whole, std::int64_t width,
+                                  const std::vector<double>& flops) {
+  std::vector<ModulePart> all;
+  for (const ModulePart& part : whole) {
+    const std::int64_t first = ceil_div(part.count / width, 2) * width;
+    for (const int half : {0, 1}) {
+      ModulePart& one = all.emplace_back(part);
+      one.flops = flops[all.size() - 1];
+      one.half = half;
+      one.count = half == 0 ? first : part.count - first;
+    }
+  }
+  return all;
+}
+
+/// The parts of a pass in which keys and values go around a ring (schedule/context_ring.h). In backward each buffer has
+/// room for them and for their gradients.
+std::vector<ModulePart> parts_of_ring(const std::vector<double>& flops, bool backward, std::int64_t keys_and_values,
+                                      DType dtype) {
+  std::vector<ModulePart> all;
+  for (const double part_flops : flops) {
+    ModulePart& part = all.emplace_back();
+    part.flops = part_flops;
+    part.dtype = dtype;
+    part.of_context = true;
+  }
+  const std::size_t sends = backward ? all.size() / 2 : all.size() - 2;
+  for (std::size_t send = 0; send < sends; ++send) {
+    ModulePart& part = all[backward ? 2 * send : send];
+    const bool both = backward && send > 0 && send + 1 < sends;
+    part.exchange = ModulePart::Exchange::send_recv;
+    part.count = (both ? 2 : 1) * keys_and_values;
+  }
+  if (backward) all.front().room = checked_product(2, keys_and_values, size_of(dtype));
+  for (std::size_t i = 1; i < all.size(); ++i) all[i].beside = backward ? i % 2 == 1 : i == 1;
+  return all;
+}
+
 }  // namespace
 
 void set_block_parts(const config::Model& model, BatchShape batch, TensorSplit split, const plan::BlockFlops& forward,
@@ -79,6 +119,30 @@ void set_head_parts(const config::Model& model, BatchShape batch, TensorSplit sp
   sizes.backward_parts = parts({0, backward, 0, 0}, {x.gather, x.sum, x.of_norm, x.none});
 }
 
+void set_context_parts(const config::Model& model, BatchShape batch, const plan::ContextSplit& split,
+                       const plan::ModuleWork& work, plan::ModuleSizes& sizes) {
+  using Exchange = ModulePart::Exchange;
+  using Pass = plan::ModuleWork::Pass;
+  const std::int64_t keys_and_values = checked_product(2, batch.rows(), model.kv_heads * model.head_size());
+  if (split.ring) {
+    const auto of_pass = [&](Pass pass) {
+      return parts_of_ring(work.context_parts(pass), pass == Pass::backward, keys_and_values, batch.dtype);
+    };
+    sizes.forward_parts = of_pass(Pass::forward);
+    sizes.recompute_parts = of_pass(Pass::recompute);
+    sizes.backward_parts = of_pass(Pass::backward);
+    return;
+  }
+  ModulePart gather{0, Exchange::gather, keys_and_values, batch.dtype}, none;
+  gather.of_context = true;
+  ModulePart scatter = gather;
+  scatter.exchange = Exchange::scatter;
+  scatter.room = checked_product(2, gather.bytes(split.ranks));  // attention reads what was gathered beside it
+  sizes.forward_parts = parts(work.context_parts(Pass::forward), {gather, none});
+  sizes.recompute_parts = parts(work.context_parts(Pass::recompute), {gather, none});
+  sizes.backward_parts = parts(work.context_parts(Pass::backward), {gather, scatter, none});
+}
+
 void set_expert_parts(const config::Model& model, BatchShape batch, const plan::ExpertSplit& experts, std::int64_t rows,
                       const plan::ModuleWork& work, plan::ModuleSizes& sizes) {
   using Exchange = ModulePart::Exchange;
@@ -88,14 +152,19 @@ void set_expert_parts(const config::Model& model, BatchShape batch, const plan::
       combine{0, Exchange::combine, dispatch.count, batch.dtype}, none;
   ModulePart beside;
   beside.beside = true;
+  using Overlap = config::ExpertOverlap;
   const auto of_pass = [&](Pass pass) {
     const bool back = pass == Pass::backward;
     const std::vector<double> flops = work.block_flops(pass).expert_parts(back, work.overlap);
-    std::vector<ModulePart> all = flops.size() == 5   ? parts(flops, {dispatch, beside, combine, beside, none})
-                                  : flops.size() == 4 ? parts(flops, {dispatch, combine, beside, none})
-                                                      : parts(flops, {dispatch, combine, none});
+    const bool both = work.overlap == Overlap::both, combines = work.overlap == Overlap::combine && !back;
+    std::vector<ModulePart> all = both       ? parts(flops, {dispatch, beside, combine, beside, none})
+                                  : combines ? parts(flops, {dispatch, combine, beside, none})
+                                             : parts(flops, {dispatch, combine, none});
     if (experts.told && !back) all.front().told = model.experts / experts.ranks;
-    return all;
+    if (pass == Pass::recompute && !experts.repeats) {
+      for (ModulePart& part : all) part.exchange = Exchange::none, part.count = 0;
+    }
+    return experts.halves ? in_halves(all, model.width, work.expert_parts(pass)) : all;
   };
   sizes.forward_parts = of_pass(Pass::forward);
   sizes.recompute_parts = of_pass(Pass::recompute);

@@ -47,40 +47,43 @@ void add_tensor_volume(const Plan& plan, const config::RunConfig& config, Commun
   volume.all_gather += micros * ring(3 * tokens * ranks, DType::f32, ranks);
 }
 
+/// Ranks that split sequences gather keys and values in each block's forward, again where it is recomputed and in its
+/// backward, which leaves each rank the sum of its tokens' gradients of them. A ring of C ranks sends C - 1 of C parts
+/// each time, as a gather does: in backward those of keys and values C - 1 times, and those of their gradients.
+void add_context_volume(const config::RunConfig& config, CommunicationVolume& volume) {
+  const config::Model& model = config.model;
+  const std::int64_t recomputed =
+      config.fsdp.activation_checkpointing ? ceil_div(model.layers, config.fsdp.checkpoint_every) : 0;
+  const std::int64_t keys_and_values =
+      2 * model.kv_heads * model.head_size() * config.train.batch_per_rank * config.train.seq_len;
+  const double each = static_cast<double>(config.train.accumulate) *
+                      ring(keys_and_values, config.fsdp.param_dtype, static_cast<int>(config.mesh.context));
+  if (config.mesh.context_method == config::ContextMethod::ring) {
+    volume.send_recv += each * static_cast<double>(3 * model.layers + recomputed);
+    return;
+  }
+  volume.all_gather += each * static_cast<double>(2 * model.layers + recomputed);
+  volume.reduce_scatter += each * static_cast<double>(model.layers);
+}
+
 /// Rows of tokens go to the ranks that have their experts and come back, in each block's forward, backward and, if it
 /// is recomputed, once more; of a forward ranks tell each other the numbers of rows, if the host waits for them.
 void add_expert_volume(const config::RunConfig& config, CommunicationVolume& volume) {
   const config::Model& model = config.model;
   const std::int64_t ranks = config.mesh.expert, layers = model.layers;
   const std::int64_t visits = config.train.batch_per_rank * config.train.seq_len * model.active_experts;
-  const auto rows = std::llround(std::ceil(static_cast<double>(visits) * config.mesh.expert_imbalance));
-  const std::int64_t recomputed =
-      config.fsdp.activation_checkpointing ? ceil_div(layers, config.fsdp.checkpoint_every) : 0;
-  const std::int64_t sent = expert_split(config.mesh).sent_rows(model, rows);
+  const ExpertSplit split = expert_split(config);
+  const bool repeats = config.fsdp.activation_checkpointing && split.repeats;
+  const std::int64_t recomputed = repeats ? ceil_div(layers, config.fsdp.checkpoint_every) : 0;
+  const std::int64_t sent = split.sent_rows(model, split.arrived_rows(visits));
   const std::int64_t to_each = ceil_div(sent, ranks) * model.width * size_of(config.fsdp.param_dtype);
-  const std::int64_t told = config.mesh.expert_sync ? model.experts / ranks * size_of(DType::i32) : 0;
+  const std::int64_t halves = config.mesh.expert_halves ? 2 : 1;  // each with its numbers
+  const std::int64_t told = split.told ? halves * (model.experts / ranks) * size_of(DType::i32) : 0;
   const std::int64_t each = (2 * (2 * layers + recomputed)) * to_each + (layers + recomputed) * told;
   volume.all_to_all += static_cast<double>(config.train.accumulate * (ranks - 1) * each);
 }
 
 }  // namespace
-
-double ExpertSplit::ranks_of_token(const config::Model& model) const {
-  if (rows == config::ExpertRows::one_rank) return 1;
-  const std::int64_t experts = model.experts, of_a_rank = experts / ranks;
-  double misses = 1;  // that a rank has none of the token's experts
-  for (std::int64_t i = 0; i < model.active_experts; ++i) {
-    const std::int64_t elsewhere = std::max<std::int64_t>(experts - of_a_rank - i, 0);
-    misses *= static_cast<double>(elsewhere) / static_cast<double>(experts - i);
-  }
-  return ranks * (1 - misses);
-}
-
-std::int64_t ExpertSplit::sent_rows(const config::Model& model, std::int64_t visits) const {
-  if (rows == config::ExpertRows::each_expert) return visits;
-  const double share = ranks_of_token(model) / static_cast<double>(model.active_experts);
-  return std::llround(std::ceil(static_cast<double>(visits) * share));
-}
 
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again) {
   using config::AccumulateMode;
@@ -127,7 +130,12 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
   }
   const int tensor = plan.mesh.tensor;
   if (config.train.clip_norm > 0) volume.all_gather += 8.0 * ((plan.mesh.shard - 1) + (tensor - 1) * plan.mesh.shard);
+  if (config.model.router_bias_rate > 0) {
+    const std::int64_t counts = config.model.layers * config.model.experts;
+    volume.all_reduce += 2 * (ring(counts, DType::f32, plan.mesh.shard) + ring(counts, DType::f32, replicate));
+  }
   if (tensor > 1) add_tensor_volume(plan, config, volume);
+  if (plan.mesh.context > 1) add_context_volume(config, volume);
   if (plan.mesh.expert > 1) add_expert_volume(config, volume);
   return volume;
 }
@@ -143,7 +151,8 @@ double most_expert_bytes(const config::RunConfig& config) {
   const std::int64_t recomputed =
       config.fsdp.activation_checkpointing ? ceil_div(layers, config.fsdp.checkpoint_every) : 0;
   const std::int64_t others = rows.own + rows.arrived / ranks * (ranks - 1);  // all leave; all but its own come
-  const std::int64_t told = config.mesh.expert_sync ? rows.experts_of_a_rank() * (ranks - 1) * size_of(DType::i32) : 0;
+  const bool tells = expert_split(config).told;
+  const std::int64_t told = tells ? rows.experts_of_a_rank() * (ranks - 1) * size_of(DType::i32) : 0;
   const std::int64_t passes = 2 * layers + recomputed;
   return static_cast<double>(config.train.accumulate *
                              (passes * others * rows.width * size_of(rows.dtype) + (layers + recomputed) * told));

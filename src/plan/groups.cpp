@@ -5,9 +5,9 @@
 namespace fsdpbench::plan {
 
 std::string_view to_string(Group group) {
-  constexpr EnumNames<Group> kNames{"none",      "shard",         "shard_separate",       "reshard",
-                                    "replicate", "reduce_within", "reduce_across",        "tensor",
-                                    "expert",    "expert_shard",  "expert_shard_separate"};
+  constexpr EnumNames<Group> kNames{"none",      "shard",         "shard_separate", "reshard",
+                                    "replicate", "reduce_within", "reduce_across",  "tensor",
+                                    "context",   "expert",        "expert_shard",   "expert_shard_separate"};
   return kNames[group];
 }
 
@@ -26,6 +26,7 @@ Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int 
   set(Group::shard_separate, {tensor, mesh.shard});
   set(Group::reshard, {tensor, reshard});
   set(Group::replicate, {tensor * mesh.shard, mesh.replicate});
+  set(Group::context, {tensor, mesh.context});
   set(Group::expert, {tensor, mesh.expert});
   // Without a split of experts there is none to shard apart from the rest.
   for (const Group group : {Group::expert_shard, Group::expert_shard_separate}) {

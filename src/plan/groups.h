@@ -16,10 +16,11 @@ struct Mesh {
   int shard = 1;      ///< ranks that split one unit
   int replicate = 1;  ///< groups that hold equal shards
   int tensor = 1;     ///< ranks that split one layer
+  int context = 1;    ///< ranks that split sequences, neighbours on the shard axis; divides it
   int expert = 1;     ///< ranks that split the experts of a block, neighbours on the shard axis; divides it
 
   int ranks() const { return shard * replicate * tensor; }
-  /// Ranks that see different samples.
+  /// Ranks that see different tokens.
   int data_ranks() const { return shard * replicate; }
 };
 
@@ -33,6 +34,7 @@ enum class Group : std::uint8_t {
   reduce_within,          ///< neighbours of a shard group that exchange quantised gradients first
   reduce_across,          ///< ranks of equal place among those neighbours, who exchange the sums
   tensor,                 ///< ranks that split a layer
+  context,                ///< neighbours of a shard group that split sequences
   expert,                 ///< neighbours of a shard group that split the experts of a block
   expert_shard,           ///< ranks of a shard group that have the same experts, and split their parameters
   expert_shard_separate,  ///< the same ranks, a second communicator for reduce-scatter

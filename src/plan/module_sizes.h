@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -10,33 +9,57 @@
 
 namespace fsdpbench::plan {
 
-/// How the experts of a block are split over ranks. With `imbalance` the busiest of them has that many times the mean.
+/// Rows that an expert takes of the microbatch of one rank, which has so many tokens (model.expert_capacity); 0: all.
+/// As get_capacity() of Megatron-LM rounds it (megatron/core/transformer/moe/moe_utils.py at d98e8a64): the factor
+/// times the mean of all experts, up. A token visits an expert once, so that it is no more than the tokens.
+std::int64_t expert_capacity(const config::Model& model, std::int64_t tokens);
+
+/// How the experts of a block are split over ranks, and how many rows come to them and leave for them, over those with
+/// which a rank's tokens visit experts. Without model.expert_capacity all visits are rows.
 struct ExpertSplit {
   int ranks = 1;
-  double imbalance = 1;
-  bool told = false;  ///< the host waits for the numbers of rows (mesh.expert_sync)
+  double imbalance = 1;  ///< rows that come to the busiest rank's experts, from all ranks, over one rank's visits
+  double kept = 1;       ///< the same of all ranks' mean: less than 1 where visits are dropped, more with padding
+  bool told = false;     ///< the host waits for the numbers of rows (mesh.expert_sync)
+  bool repeats = true;   ///< a recomputation exchanges rows again; false: what came is kept (fsdp.checkpoint_keeps)
   config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< of the shared expert, if there is one
   config::ExpertRows rows = config::ExpertRows::each_expert;
+  bool halves = false;  ///< mesh.expert_halves
 
   /// Ranks on which a token's experts are, on average, where each is chosen independently of the others: of E ranks
   /// with n of N experts each, E (1 - C(N - n, k) / C(N, k)); mesh.expert_rows = one_rank: 1.
   double ranks_of_token(const config::Model& model) const;
+  /// Of `visits` to experts the rows that come to a rank's experts, and those of its own tokens that experts take.
+  std::int64_t arrived_rows(std::int64_t visits) const;
+  std::int64_t own_rows(std::int64_t visits) const;
   /// Of `visits` to experts, the rows that are sent for them: one for each visit, or for each rank of a token.
   std::int64_t sent_rows(const config::Model& model, std::int64_t visits) const;
 };
 
+/// Of experts that no ranks split, where each rank has so many tokens.
+ExpertSplit whole_experts(const config::Model& model, std::int64_t tokens);
 /// The experts' split of a valid configuration.
-inline ExpertSplit expert_split(const config::Mesh& mesh) {
-  if (mesh.expert == 1) return {};
-  return {static_cast<int>(mesh.expert), mesh.expert_imbalance, mesh.expert_sync, mesh.expert_overlap,
-          mesh.expert_rows};
+ExpertSplit expert_split(const config::RunConfig& config);
+/// The same where all experts are visited equally often.
+ExpertSplit even_expert_split(config::RunConfig config);
+
+/// How sequences are split over ranks, and how these come to each other's keys and values.
+struct ContextSplit {
+  int ranks = 1;
+  bool ring = false;  ///< mesh.context_method
+};
+
+/// The sequences' split of a valid configuration.
+inline ContextSplit context_split(const config::RunConfig& config) {
+  const bool ring = config.mesh.context > 1 && config.mesh.context_method == config::ContextMethod::ring;
+  return {static_cast<int>(config.mesh.context), ring};
 }
 
 /// What ranks that split the experts of a block exchange in a training, and where it lies in the buffer of one pass:
 /// the rows with which this rank's tokens visit experts, as kernels::dispatch sorts them; room for those that come to
 /// this rank's experts, by rank and expert; and both their numbers, [ranks, experts of a rank] i32. Whomever tokens
 /// visit, it has room: a token visits no expert twice, so that each rank sends at most min(active, experts of a rank)
-/// rows a token to another.
+/// rows a token to another, and to no expert more than its capacity. With model.expert_pad it sends exactly that.
 struct RowExchange {
   std::int64_t ranks = 1;
   std::int64_t experts = 0;  ///< of the block
@@ -49,8 +72,8 @@ struct RowExchange {
   RowExchange(const config::Model& model, std::int64_t tokens, std::int64_t expert_ranks, DType type)
       : ranks(expert_ranks),
         experts(model.experts),
-        own(checked_product(tokens, model.active_experts)),
-        arrived(checked_product(expert_ranks, tokens, std::min(model.active_experts, experts_of_a_rank()))),
+        own(most_rows(model, tokens, experts)),
+        arrived(checked_product(expert_ranks, most_rows(model, tokens, experts_of_a_rank()))),
         width(model.width),
         dtype(type) {}
 
@@ -63,6 +86,8 @@ struct RowExchange {
 
  private:
   static constexpr std::int64_t kAlignment = 64;
+  /// Of one rank's tokens, for so many experts.
+  static std::int64_t most_rows(const config::Model& model, std::int64_t tokens, std::int64_t of_experts);
   std::int64_t bytes_of(std::int64_t rows) const {
     return round_up(checked_product(rows, width, size_of(dtype)), kAlignment);
   }
@@ -72,27 +97,33 @@ struct RowExchange {
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,
-    sum,       ///< `count` elements, of all
-    gather,    ///< `count` elements of each
-    scatter,   ///< the sum, of which each gets `count` elements
-    dispatch,  ///< rows to the ranks that have their experts (mesh.expert): `count` elements to each
-    combine,   ///< rows back from them
+    sum,        ///< `count` elements, of all
+    gather,     ///< `count` elements of each
+    scatter,    ///< the sum, of which each gets `count` elements
+    dispatch,   ///< rows to the ranks that have their experts (mesh.expert): `count` elements to each
+    combine,    ///< rows back from them
+    send_recv,  ///< `count` elements to the next rank, and as many from the one before (mesh.context_method = ring)
   };
   double flops = 0;
   Exchange exchange = Exchange::none;
   std::int64_t count = 0;
   DType dtype = DType::f32;
   /// Before rows are dispatched: how many numbers of rows each rank tells each other, which the host waits for; 0:
-  /// none.
+  /// none. Without an exchange: the host waits for those that a forward was told, which the device has kept.
   std::int64_t told = 0;
-  bool beside = false;    ///< needs nothing of the exchange before it, and is computed beside it
-  std::int64_t room = 0;  ///< rows of experts in a training: bytes of the buffer, which no routing exceeds; 0: `count`s
+  bool of_context = false;  ///< it is with the ranks that split the sequence (mesh.context): keys and values
+  bool beside = false;      ///< needs nothing of the exchange before it, and is computed beside it
+  int half = 0;             ///< of the microbatch (mesh.expert_halves); each has its exchanges
+  /// Bytes of the buffer, if it has more than what is exchanged: rows of experts in a training, which no routing
+  /// exceeds; keys and values beside their gradients (of a ring, of one rank). 0: `count`s.
+  std::int64_t room = 0;
 
   /// Rows go to experts, or come back from them.
   bool of_experts() const { return exchange == Exchange::dispatch || exchange == Exchange::combine; }
   /// Bytes of the buffer that is exchanged among `ranks`. Of rows of experts: those that are sent and those that come.
   std::int64_t bytes(int ranks) const {
-    if (of_experts()) return room > 0 ? room : count * size_of(dtype) * ranks * 2;
+    if (room > 0) return room;
+    if (of_experts()) return count * size_of(dtype) * ranks * 2;
     return count * size_of(dtype) * (exchange == Exchange::gather || exchange == Exchange::scatter ? ranks : 1);
   }
 };
@@ -112,8 +143,8 @@ struct ModuleSizes {
   double forward_flops = 0;    ///< of matrix products and attention, 2 a multiply-add
   double recompute_flops = 0;  ///< of a forward that only saves for backward; of modules that can be recomputed
   double backward_flops = 0;
-  /// mesh.tensor > 1 or mesh.expert > 1: each pass in parts, of which only a module's own last one may do without an
-  /// exchange. Empty: all at once.
+  /// mesh.tensor > 1, mesh.context > 1 or mesh.expert > 1: each pass in parts, of which only a module's own last one
+  /// may do without an exchange. Empty: all at once.
   std::vector<ModulePart> forward_parts, recompute_parts, backward_parts;
 };
 

@@ -19,8 +19,14 @@ ModuleWork work_of(ModuleKind kind) {
 class DecoderWork {
  public:
   DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len, int token_ranks,
-              const ExpertSplit& split, config::CheckpointKeeps keeps)
-      : m_(model), seq_len_(seq_len), rows_(batch * seq_len), token_ranks_(token_ranks), split_(split), keeps_(keeps) {}
+              const ExpertSplit& split, config::CheckpointKeeps keeps, const ContextSplit& context)
+      : m_(model),
+        seq_len_(seq_len),
+        rows_(batch * seq_len / context.ranks),
+        token_ranks_(token_ranks),
+        split_(split),
+        keeps_(keeps),
+        context_(context) {}
 
   ModuleWork embedding() const {
     ModuleWork work = work_of(ModuleKind::embedding);
@@ -48,10 +54,11 @@ class DecoderWork {
     work.products.push_back({rows_, m_.width, queries});
     if (m_.experts > 0) work.products.push_back({rows_, m_.experts, m_.width});
     // With few tokens only some experts have any.
-    const std::int64_t visits = std::llround(std::ceil(static_cast<double>(rows_ * active) * split_.imbalance));
+    const std::int64_t visits = split_.arrived_rows(rows_ * active);
     const std::int64_t visited = std::min(experts / split_.ranks, visits);
     const std::int64_t each = (visits + visited - 1) / visited;
     work.by_experts = split_.ranks > 1;
+    work.halves = split_.halves;
     const std::int64_t into = gated && !joined ? 2 : 1, wide = gated && joined ? 2 : 1;
     work.products.push_back({each, wide * m_.ffn_width, m_.width, visited * into, into});
     work.products.push_back({each, m_.width, m_.ffn_width, visited});
@@ -73,7 +80,8 @@ class DecoderWork {
     const double rotary = m_.learned_positions > 0 ? 0 : q + k;  // rows that are turned
     const double head_norms = m_.qk_norm ? 2 * (q + k) : 0;
     // To the experts and back, and their weighted sum.
-    double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
+    const double own = static_cast<double>(active) * split_.kept;
+    double routing = m_.experts > 0 ? (5 * own + 1) * width() : 0;
     double routing_back = 2 * routing;
     if (split_.ranks > 1 && split_.rows != config::ExpertRows::each_expert) {
       // One kernel copies what came once for a rank to each of its experts, one sums it on the way back; the weights
@@ -117,6 +125,7 @@ class DecoderWork {
     work.backward.eager_kernels = 2 * work.forward.eager_kernels + (m_.bias ? 6 : 0);
     work.backward.fused_kernels = 2 * work.forward.fused_kernels + (m_.bias ? 6 : 0);
     freeze(layer, work);
+    if (context_.ring) go_round(work, q, k);
     return work;
   }
 
@@ -178,6 +187,26 @@ class DecoderWork {
     }
   }
 
+  /// What steps of attention cost beside their FLOPs, by AttnFuncWithCPAndKVP2P of TransformerEngine; `q` and `k`: the
+  /// widths of queries and keys. Keys and values are copied side by side. Each step's output is scaled by its part of
+  /// the sum of exponentials and added to those before: by the last of these ranks in whole, by those before it in
+  /// part, but they wait for each other. In backward keys and values are copied into a buffer, and each step's
+  /// gradients of queries, keys and values are added up, those of the first step copied. Each of these is one kernel,
+  /// also where nothing else is compiled. Sums of exponentials, which are smaller by a head's size, are left out.
+  void go_round(ModuleWork& work, double q, double k) const {
+    const int steps = context_.ranks;
+    work.attention.steps = steps;
+    const auto add = [](Passes& passes, double elements, int kernels) {
+      passes.eager += elements;
+      passes.fused += elements;
+      passes.eager_kernels += kernels;
+      passes.fused_kernels += kernels;
+    };
+    const double more = steps - 1;
+    add(work.forward, rows() * (4 * k + (2 + 3 * more) * q), 1 + 2 * steps);
+    add(work.backward, rows() * (4 * k + (2 + 3 * more) * (q + 2 * k)), 1 + 3 * steps);
+  }
+
   double width() const { return static_cast<double>(m_.width); }
   double stream() const { return width() / token_ranks_; }  // between layers, where ranks may share the tokens
   double rows() const { return static_cast<double>(rows_); }
@@ -188,6 +217,7 @@ class DecoderWork {
   int token_ranks_;
   ExpertSplit split_;
   config::CheckpointKeeps keeps_;
+  ContextSplit context_;
 };
 
 std::vector<ModuleWork> mlp_work(const config::Model& m, std::int64_t rows) {
@@ -265,10 +295,14 @@ double ModuleWork::backward_flops() const {
 BlockFlops ModuleWork::block_flops(Pass pass) const {
   const bool back = pass == Pass::backward;
   const double times = back ? 2 : 1;
-  const auto product = [&](std::size_t i) { return times * products[i].flops(); };
+  const bool again = pass == Pass::recompute;
+  const auto product = [&](std::size_t i) {
+    return times * (again ? products[i].recomputed().flops() : products[i].flops());
+  };
   const std::size_t shared = products.size() - static_cast<std::size_t>(shared_products), last = shared - 1,
                     output = static_cast<std::size_t>(projections);
-  BlockFlops flops{0, (back ? 2.5 : 1) * attention.flops() + product(output), 0, 0, 0};
+  const double attending = again && attention.kept ? 0 : (back ? 2.5 : 1) * attention.flops();
+  BlockFlops flops{0, attending + product(output), 0, 0, 0};
   for (std::size_t i = 0; i < output; ++i) flops.projections += product(i);
   for (std::size_t i = output + 1; i < last; ++i) {
     (by_experts && i == output + 1 ? flops.routing : flops.expanding) += product(i);
@@ -281,13 +315,45 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
   return flops;
 }
 
+std::vector<double> ModuleWork::expert_parts(Pass pass) const {
+  std::vector<double> parts = block_flops(pass).expert_parts(pass == Pass::backward, overlap);
+  if (!halves) return parts;
+  std::vector<double> both;
+  for (const double flops : parts) both.insert(both.end(), 2, flops / 2);
+  return both;
+}
+
+std::vector<double> ModuleWork::context_parts(Pass pass) const {
+  const bool back = pass == Pass::backward;
+  const BlockFlops flops = block_flops(pass);
+  if (attention.steps == 1) return flops.gathered_parts(back);
+  const double step = (back ? 2.5 : 1) * attention.flops() / attention.steps,
+               others = flops.total() - flops.projections - step * attention.steps;
+  std::vector<double> parts{back ? others : flops.projections};
+  for (int i = 0; i < attention.steps; ++i) {
+    parts.push_back(step);
+    if (back) parts.push_back(0);
+  }
+  parts.back() += back ? flops.projections : others;
+  return parts;
+}
+
+ModuleWork ModuleWork::half() const {
+  ModuleWork work = *this;
+  work.halves = false;
+  for (std::vector<Product>* all : {&work.products, &work.adapters}) {
+    for (Product& product : *all) product.m = ceil_div(product.m, 2);
+  }
+  work.attention.rows /= 2;  // whole sequences
+  for (Passes* passes : {&work.forward, &work.backward}) passes->eager /= 2, passes->fused /= 2;
+  return work;
+}
+
 double ModuleWork::share(Pass pass, int part) const {
   if (part < 0) return 1;
   const bool back = pass == Pass::backward;
-  if (by_experts) {
-    const BlockFlops flops = block_flops(pass);
-    return flops.expert_parts(back, overlap)[static_cast<std::size_t>(part)] / flops.total();
-  }
+  if (by_experts) return expert_parts(pass)[static_cast<std::size_t>(part)] / block_flops(pass).total();
+  if (by_context) return context_parts(pass)[static_cast<std::size_t>(part)] / block_flops(pass).total();
   if (kind == ModuleKind::embedding) return part == (by_tokens && back ? 1 : 0) ? 1 : 0;
   if (kind != ModuleKind::block) return part == (by_tokens ? 1 : 0) ? 1 : 0;
   const BlockFlops flops = block_flops(pass);
@@ -311,6 +377,12 @@ std::vector<double> BlockFlops::expert_parts(bool backward, config::ExpertOverla
   return backward ? std::vector<double>{shared, experts, tokens} : std::vector<double>{tokens + shared, experts, 0};
 }
 
+std::vector<double> BlockFlops::gathered_parts(bool backward) const {
+  const double feed_forward = total() - attention - projections;
+  return backward ? std::vector<double>{feed_forward, attention, projections}
+                  : std::vector<double>{projections, attention + feed_forward};
+}
+
 std::vector<double> BlockFlops::forward_parts(bool by_tokens) const {
   const double first = projections + attention, second = expanding + contracting;
   return by_tokens ? std::vector<double>{0, first, 0, second, 0} : std::vector<double>{first, second, 0};
@@ -322,21 +394,26 @@ std::vector<double> BlockFlops::backward_parts(bool by_tokens) const {
 }
 
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
-                                    int token_ranks, const ExpertSplit& experts, config::CheckpointKeeps keeps) {
+                                    int token_ranks, const ExpertSplit& experts, config::CheckpointKeeps keeps,
+                                    const ContextSplit& context) {
   if (model.kind == config::ModelKind::mlp) return mlp_work(model, batch * seq_len);
-  const DecoderWork decoder(model, batch, seq_len, token_ranks, experts, keeps);
+  const DecoderWork decoder(model, batch, seq_len, token_ranks, experts, keeps, context);
   std::vector<ModuleWork> all{decoder.embedding()};
   for (std::int64_t i = 0; i < model.layers; ++i) all.push_back(decoder.block(i));
   all.push_back(decoder.head());
-  for (ModuleWork& work : all) work.by_tokens = token_ranks > 1;
+  for (ModuleWork& work : all) {
+    work.by_tokens = token_ranks > 1;
+    work.by_context = context.ranks > 1 && work.kind == ModuleKind::block;
+  }
   return all;
 }
 
 void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>& sizes) {
   const config::Fsdp& fsdp = config.fsdp;
   if (!fsdp.activation_checkpointing || fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing) return;
+  const ExpertSplit split = expert_split(config);
   const std::vector<ModuleWork> all =
-      module_work(config.model, config.train.batch_per_rank, config.train.seq_len, 1, {}, fsdp.checkpoint_keeps);
+      module_work(config.model, config.train.batch_per_rank, config.train.seq_len, 1, split, fsdp.checkpoint_keeps);
   const std::int64_t element = size_of(fsdp.param_dtype);
   for (std::size_t module = 0; module < all.size(); ++module) {
     const ModuleWork& work = all[module];
@@ -353,9 +430,24 @@ void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>&
       const bool summed = i == static_cast<std::size_t>(work.projections) || i + 1 == work.products.size();
       if (!summed) saved += bytes;
     }
+    if (config.mesh.expert > 1) {
+      // torchtitan keeps what came in exchanges, too (all_to_all_single in _get_default_save_ops() of
+      // torchtitan/distributed/activation_checkpoint.py at b5bcd76c). What experts gave is an operand of the router's
+      // gradient; the rows that came to them are put in order first.
+      const std::int64_t visits = checked_product(attention.rows, config.model.active_experts);
+      const auto bytes = [&](std::int64_t rows) {
+        return checked_product(split.sent_rows(config.model, rows), config.model.width, element);
+      };
+      kept += bytes(split.arrived_rows(visits)) + bytes(split.own_rows(visits));
+      saved += bytes(split.own_rows(visits));
+    }
     sizes[module].kept_output_bytes = kept;
     sizes[module].kept_saved_bytes = saved;
     sizes[module].recompute_flops = work.recompute_flops();
+    std::vector<ModulePart>& parts = sizes[module].recompute_parts;
+    if (!work.by_experts) continue;
+    const std::vector<double> flops = work.expert_parts(ModuleWork::Pass::recompute);
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].flops = flops[i];
   }
 }
 

@@ -38,6 +38,7 @@ struct AttentionWork {
   std::int64_t head_dim = 0;
   std::int64_t window = 0;  ///< tokens back, 0: all
   bool kept = false;        ///< its output is kept where the module is recomputed
+  int steps = 1;            ///< of a ring: it is computed with the keys and values of one rank at a time
   /// Tokens that a token attends to, on average, as integrals: s/2 without a window, w - w*w/(2s) with one of w < s.
   double mean_span() const;
   /// FLOPs of the forward: its two products over the scores that count. The backward has five of them.
@@ -69,6 +70,9 @@ struct BlockFlops {
   /// Before the rows go to their experts, there, and after they came back: forward and recomputation; backward. What
   /// `overlap` computes beside an exchange is a part of its own behind that.
   std::vector<double> expert_parts(bool backward, config::ExpertOverlap overlap) const;
+  /// Up to the gather of keys and values, and after it; backward: up to that gather, attention, after the sum of their
+  /// gradients.
+  std::vector<double> gathered_parts(bool backward) const;
   std::vector<double> forward_parts(bool by_tokens) const;
   std::vector<double> backward_parts(bool by_tokens) const;
 };
@@ -88,7 +92,9 @@ struct ModuleWork {
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
   bool by_experts = false;    ///< mesh.expert above 1: its parts are those between the exchanges of rows
   config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< by_experts, with a shared one
-  bool by_tokens = false;  ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
+  bool halves = false;      ///< by_experts: each part is done twice, for half of the tokens each (mesh.expert_halves)
+  bool by_context = false;  ///< mesh.context above 1: its parts are those between exchanges of keys and values
+  bool by_tokens = false;   ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
 
   double forward_flops() const;
   double recompute_flops() const;
@@ -99,6 +105,14 @@ struct ModuleWork {
   std::vector<Product> products_of(Pass pass) const;
   /// FLOPs of a block.
   BlockFlops block_flops(Pass pass) const;
+  /// FLOPs of the parts of a pass of a block whose experts ranks split; with halves, part i of both before the next.
+  std::vector<double> expert_parts(Pass pass) const;
+  /// FLOPs of the parts of a pass of a block whose sequences ranks split. Of a ring (schedule/context_ring.h): each
+  /// step of attention has as many. With two of 2C pieces of a sequence a rank has, of its own four pairs of pieces,
+  /// one in whole and two by half; of those with another rank's pieces two, both in whole, whatever the ranks.
+  std::vector<double> context_parts(Pass pass) const;
+  /// Of one of two halves: as many kernels, each for half of the rows.
+  ModuleWork half() const;
   /// What of a pass's arithmetic falls to part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
   double share(Pass pass, int part) const;
 };
@@ -106,9 +120,11 @@ struct ModuleWork {
 /// The work of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1).
 /// Experts are taken to be visited equally often. `token_ranks`: so many ranks share the norms and residual sums, token
 /// by token. `experts`: of the busiest rank among those that split the experts. `keeps`: of checkpointed blocks.
+/// `context`: ranks split each sequence so that each attends as much (two pieces, from its begin and its end).
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
                                     int token_ranks = 1, const ExpertSplit& experts = {},
-                                    config::CheckpointKeeps keeps = config::CheckpointKeeps::nothing);
+                                    config::CheckpointKeeps keeps = config::CheckpointKeeps::nothing,
+                                    const ContextSplit& context = {});
 
 /// Tells the blocks' sizes what fsdp.checkpoint_keeps of `config` keeps of them, and what their recomputation is then.
 /// `sizes`: by module, of the same configuration.

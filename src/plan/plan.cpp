@@ -24,7 +24,8 @@ ShardLayout regroup(ShardLayout layout, int groups) {
 Plan make_plan(const config::RunConfig& config) {
   Plan plan;
   plan.mesh = {static_cast<int>(config.mesh.shard), static_cast<int>(config.mesh.replicate),
-               static_cast<int>(config.mesh.tensor), static_cast<int>(config.mesh.expert)};
+               static_cast<int>(config.mesh.tensor), static_cast<int>(config.mesh.context),
+               static_cast<int>(config.mesh.expert)};
   plan.shapes = model_shapes(config.model, plan.mesh.tensor, plan.mesh.expert);
   const bool apart = plan.mesh.expert > 1;
   plan.copies_alone = plan.mesh.shard == 1 && config.fsdp.layout == config::Layout::per_param &&
@@ -41,7 +42,11 @@ Plan make_plan(const config::RunConfig& config) {
   plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm,
                        config.fsdp.reduce_quantization.on() ? within : 0);
 
-  plan.nests_experts = apart && config.fsdp.expert_unit == config::ExpertUnit::module;
+  using config::ExpertUnit;
+  const ExpertUnit experts = config.fsdp.expert_unit;
+  plan.orders_experts = apart && experts == ExpertUnit::ordered_module;
+  plan.nests_experts = plan.orders_experts || (apart && experts == ExpertUnit::module);
+  plan.reduces_experts_early = apart && experts == ExpertUnit::bucket;
   for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap, config.fsdp.head_unit, apart)) {
     for (int m : members.modules)
       plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
@@ -51,8 +56,8 @@ Plan make_plan(const config::RunConfig& config) {
       const int shards = plan.groups.size(Group::expert_shard);
       // torchtitan splits along dimension 1 where there are more ranks than experts, which would be padding otherwise.
       const int dimension = plan.mesh.shard > config.model.experts ? 1 : 0;
-      unit.layout =
-          make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, shards, 0, shards == 1, 0, dimension);
+      unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, shards, 0, shards == 1,
+                                      config.fsdp.unit_padding_pct, dimension);
       plan.units[static_cast<std::size_t>(of)].experts = static_cast<int>(plan.units.size());
     } else {
       unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,

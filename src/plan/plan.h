@@ -51,8 +51,11 @@ struct Plan {
   DType reduce_dtype = DType::f32;
 
   static constexpr int kRoot = 0;
-  bool nests_experts = false;  ///< fsdp.expert_unit: experts of a block have hooks of their own, within the block's
-  bool copies_alone = false;   ///< one shard, and parameters are copied out of it and freed all the same (FSDP2)
+  // fsdp.expert_unit
+  bool nests_experts = false;   ///< experts of a block have hooks of their own, within the block's
+  bool orders_experts = false;  ///< … around their computation alone, and are in the order of what is prefetched
+  bool reduces_experts_early = false;  ///< experts are reduced once they are computed, within the block's backward
+  bool copies_alone = false;  ///< one shard, and parameters are copied out of it and freed all the same (FSDP2)
 
   /// Masters are used for computing as they are: nothing to gather, cast or free.
   bool resident() const { return mesh.shard == 1 && param_dtype == DType::f32 && !copies_alone; }

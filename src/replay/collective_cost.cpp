@@ -17,6 +17,9 @@ constexpr double kGiga = 1e9;
 constexpr double kNvlsLatency = 25;
 /// Part of the wire's rate that PAT keeps: NCCL 2.30.7.
 constexpr double kPatRate = 0.75;
+/// Part of a ring's rate that copies between GPUs reach: 375.6 of 382.7 GB/s, 64 MiB from each of 8 H100
+/// (pytorch/pytorch 182850, whose copies are PyTorch's own, not NCCL's).
+constexpr double kCopyEngineRate = 0.98;
 
 /// Rate of a group over that of the node. Where there is a link between every two GPUs and no switch, the group has the
 /// links between its members; RCCL uses all of them in groups of 2, 4 and 8 and one ring of them in others (reported of
@@ -164,6 +167,19 @@ CollectiveCost direct(const Ground& at, Collective collective) {
   return cost;
 }
 
+/// Each rank sends to the next.
+CollectiveCost send_recv(const config::Cluster& cluster, double bytes, const GroupShape& shape) {
+  GroupShape links = shape;
+  if (shape.per_node > 1 && cluster.intra.kind == config::IntraKind::xgmi) links.per_node = 2;
+  Ground at = ground_of(cluster, Collective::send_recv, bytes, links, Protocol::simple);
+  if (shape.nodes > 1) at.rate_inter /= links.per_node;
+  CollectiveCost cost;
+  cost.latency_s = at.base + std::max(shape.per_node > 1 ? at.hop_intra : 0, at.hop_inter);
+  transfer(cost, at.time(bytes, at.rate_intra), at.time(bytes, at.rate_inter));
+  cost.algorithm = Algorithm::direct;
+  return cost;
+}
+
 CollectiveCost achieved(const config::Cluster& cluster, Collective collective, double bytes, const GroupShape& shape,
                         Algorithm algorithm, Protocol protocol) {
   const Ground at = ground_of(cluster, collective, bytes, shape, protocol);
@@ -179,9 +195,17 @@ CollectiveCost achieved(const config::Cluster& cluster, Collective collective, d
     case Algorithm::direct: cost = direct(at, collective); break;
     case Algorithm::symmetric: {
       const SymmetricEstimate estimate = nccl_symmetric(cluster, collective, bytes, shape.ranks);
-      cost = {.latency_s = estimate.latency_s, .transfer_s = estimate.transfer_s, .fabric = Fabric::intra};
+      cost = {.latency_s = estimate.latency_s,
+              .transfer_s = estimate.transfer_s,
+              .fabric = Fabric::intra,
+              .ctas = estimate.ctas};
       break;
     }
+    case Algorithm::copy_engine:
+      cost = ring(at, collective);
+      cost.transfer_s /= kCopyEngineRate;
+      cost.ctas = 0;
+      break;
   }
   cost.algorithm = algorithm;
   cost.protocol = protocol;
@@ -227,7 +251,9 @@ const Choice& quickest(const Choices& choices, double bytes) {
 
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape) {
   // NCCL sends an exchange from each rank to each.
-  if (collective == Collective::all_to_all) return algorithm == Algorithm::direct;
+  if (collective == Collective::all_to_all || collective == Collective::send_recv) {
+    return algorithm == Algorithm::direct;
+  }
   const bool reduces_fully = collective == Collective::all_reduce;
   const bool scatters = collective == Collective::all_gather || collective == Collective::reduce_scatter;
   switch (algorithm) {
@@ -240,6 +266,8 @@ bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& 
       return reduces_fully && cluster.intra.nvls_gb_per_s > 0 && shape.nodes == 1 && shape.ranks > 2;
     case Algorithm::nvls_tree:
       return reduces_fully && cluster.intra.nvls_gb_per_s > 0 && shape.nodes > 1 && shape.per_node > 2;
+    case Algorithm::copy_engine:
+      return collective == Collective::all_gather && can_run(Algorithm::symmetric, collective, cluster, shape);
     case Algorithm::symmetric:
       return (reduces_fully || scatters) && cluster.intra.nvls_gb_per_s > 0 && shape.nodes == 1 && shape.ranks > 2;
     case Algorithm::direct: break;
@@ -250,11 +278,16 @@ bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& 
 CollectiveCost collective_cost(const config::Cluster& cluster, Collective collective, double bytes,
                                const GroupShape& shape, Algorithm asked) {
   if (shape.ranks <= 1) return {};
+  if (collective == Collective::send_recv) return send_recv(cluster, bytes, shape);
   if (collective == Collective::all_to_all) {
     return achieved(cluster, collective, bytes, shape, Algorithm::direct, Protocol::simple);
   }
-  if (!can_run(asked, collective, cluster, shape)) asked = Algorithm::automatic;
-  if (asked == Algorithm::symmetric) return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);
+  const auto lacks = [&](Algorithm algorithm) { return !can_run(algorithm, collective, cluster, shape); };
+  if (asked == Algorithm::copy_engine && lacks(asked)) asked = Algorithm::symmetric;
+  if (lacks(asked)) asked = Algorithm::automatic;
+  if (asked == Algorithm::symmetric || asked == Algorithm::copy_engine) {
+    return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);
+  }
   const Choices choices(cluster, collective, shape, asked);
   if (choices.begin() == choices.end()) return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);
 

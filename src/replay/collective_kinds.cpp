@@ -7,14 +7,9 @@
 
 namespace fsdpbench::replay {
 
-std::string_view to_string(Collective collective) {
-  constexpr EnumNames<Collective> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"};
-  return kNames[collective];
-}
-
 std::string_view to_string(Algorithm algorithm) {
   constexpr EnumNames<Algorithm> kNames{"ring",      "tree",   "hierarchical", "pat",      "nvls",
-                                        "nvls_tree", "direct", "auto",         "symmetric"};
+                                        "nvls_tree", "direct", "auto",         "symmetric", "copy_engine"};
   return kNames[algorithm];
 }
 

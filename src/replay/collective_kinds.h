@@ -3,14 +3,13 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/enum_table.h"
+#include "base/collective_kind.h"
 #include "plan/groups.h"
 
 /// The words for what a collective is, how it is done, and between which ranks.
 namespace fsdpbench::replay {
 
-enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all };
-std::string_view to_string(Collective collective);
+using Collective = CollectiveKind;
 
 /// How a collective is done. `automatic` in a question: as NCCL would choose; never in an answer.
 enum class Algorithm : std::uint8_t {
@@ -22,7 +21,8 @@ enum class Algorithm : std::uint8_t {
   nvls_tree,     ///< the switches of nodes reduce, a tree between them
   direct,        ///< each rank with each other at once
   automatic,
-  symmetric,  ///< kernels over memory that all GPUs of an NVLink domain map (nccl.register_buffers = "window")
+  symmetric,    ///< kernels over memory that all GPUs of an NVLink domain map (nccl.register_buffers = "window")
+  copy_engine,  ///< copies between GPUs of such memory, without a kernel (nccl.cta_policy = "zero")
 };
 inline constexpr int kAlgorithmCount =
     static_cast<int>(Algorithm::automatic);  ///< those that simulate.collectives names

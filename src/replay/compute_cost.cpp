@@ -23,23 +23,26 @@ constexpr double kFillDepth = 384;
 constexpr double kKernelGap = 2.5e-6;
 
 /// Part of the peak that forward and backward together reach on long sequences of heads of 128, and the length at which
-/// they reach half of that.
+/// they reach half of that. Heads of 64 fill the tensor cores less: `of_64` of that part.
 struct AttentionRate {
   double fraction;
   double half_length;
+  double of_64;
 };
 /// On GPUs up to the A100 (peak below 500 TFLOP/s): FlashAttention 1 100, 2 up to 189 of 312 TFLOP/s at 16k (T. Dao,
 /// FlashAttention-2, 2023, causal, forward + backward). On later ones the same instructions reach a smaller part: 2 had
 /// 335 of 989 TFLOP/s on an H100 there, but trainings on long sequences show 0.25 (docs/published.md, T129, whose
-/// attention this sets); 3 550 of 989 (J. Shah et al., FlashAttention-3, 2024).
+/// attention this sets); 3 550 of 989 (J. Shah et al., FlashAttention-3, 2024). Heads of 64 against 128 at 16k, forward
+/// causal: 2 299 of 335 TFLOP/s forward and 291 of 322 backward, 3 473 of 616 and 474 of 561 (the same paper, figures 5
+/// and 6); 1 as the Triton kernel of its time, 89 TFLOP/s on an A100 (triton-lang/triton, pull request 1917) of 106.
 AttentionRate attention_rate(Attention kernel, double peak_flops) {
   const bool ampere = peak_flops < 500e12;
   switch (kernel) {
-    case Attention::flash1: return {ampere ? 0.34 : 0.20, 500};
-    case Attention::flash2: return {ampere ? 0.63 : 0.25, ampere ? 600.0 : 900.0};
-    case Attention::current: return {ampere ? 0.63 : 0.56, ampere ? 600.0 : 1200.0};
+    case Attention::flash1: return {ampere ? 0.34 : 0.20, 500, 0.84};
+    case Attention::flash2: return {ampere ? 0.63 : 0.25, ampere ? 600.0 : 900.0, 0.90};
+    case Attention::current: return {ampere ? 0.63 : 0.56, ampere ? 600.0 : 1200.0, ampere ? 0.90 : 0.82};
   }
-  return {1, 0};
+  return {1, 0, 1};
 }
 
 /// What passes that bring operands of a product to fp8 read and write: bytes for each element of the input or weight,
@@ -77,6 +80,10 @@ Casts casts_of_backward(config::Fp8Recipe recipe, double element) {
   }
   return {element + 1, 2 * (element + 1), 2};
 }
+
+/// Products that are scaled by row run CUTLASS's kernel, the others cuBLAS's, which most of its shapes reach 90 to 100
+/// % of on an H100 (pytorch/pytorch, issue 147971): the middle of that.
+constexpr double kRowwiseRate = 0.95;
 
 double ceil_div(std::int64_t a, std::int64_t b) { return static_cast<double>((a + b - 1) / b); }
 
@@ -170,7 +177,8 @@ ComputeCost::ComputeCost(const GpuRates& gpu, const Framework& framework, DType 
 
 double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Beside& beside) const {
   fp8 = fp8 && gpu_.fp8_product_flops > 0;
-  const double rate = (fp8 ? gpu_.fp8_product_flops : gpu_.product_flops) * framework_.efficiency;
+  const double of_recipe = fp8 && recipe_ == config::Fp8Recipe::rowwise ? kRowwiseRate : 1;
+  const double rate = (fp8 ? gpu_.fp8_product_flops : gpu_.product_flops) * of_recipe * framework_.efficiency;
   const auto sms = static_cast<double>(std::max(gpu_.sms - beside.sms, 1));
   const auto launches = static_cast<double>(p.launches);
   const double together = static_cast<double>(p.count) / launches;  // of one launch
@@ -190,12 +198,11 @@ double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Besi
 double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside) const {
   if (work.heads == 0) return 0;
   const AttentionRate rate = attention_rate(framework_.attention, gpu_.peak_flops);
-  const double span = 2 * work.mean_span();
-  // Heads of less than 128 fill the tensor cores less.
-  const double head = std::min(1.0, 0.5 + static_cast<double>(work.head_dim) / 256);
+  const double span = 2 * work.mean_span() / work.steps;  // a step's keys are those of one rank
+  const double head = std::min(1.0, std::pow(static_cast<double>(work.head_dim) / 128, -std::log2(rate.of_64)));
   const double flops_per_s = gpu_.peak_flops * rate.fraction * framework_.efficiency * head * span /
                              (span + rate.half_length) * std::max(gpu_.sms - beside.sms, 1) / gpu_.sms;
-  return (backward ? 2.5 : 1) * work.flops() / flops_per_s + kKernelGap;
+  return (backward ? 2.5 : 1) * work.flops() / flops_per_s + work.steps * kKernelGap;
 }
 
 double ComputeCost::stream_seconds(double bytes, const Beside& beside) const {
@@ -209,6 +216,10 @@ double ComputeCost::update_seconds(double bytes, const Beside& beside) const {
 }
 
 ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const {
+  if (work.halves) {
+    const Kernels half = kernels_of(work.half(), pass, beside);
+    return {2 * half.seconds, 2 * half.count};
+  }
   Kernels kernels;
   const bool backward = pass == Pass::backward;
   using OfWork = plan::ModuleWork::Pass;
@@ -231,7 +242,8 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
     }
   }
   const bool kept = pass == Pass::recompute && work.attention.kept;
-  if (work.attention.heads > 0 && !kept) kernels.add(attention_seconds(work.attention, backward, beside), 1);
+  if (work.attention.heads > 0 && !kept)
+    kernels.add(attention_seconds(work.attention, backward, beside), work.attention.steps);
   const plan::Passes& passes = backward ? work.backward : work.forward;
   const bool head = work.kind == plan::ModuleKind::head;
   const bool fused = head && framework_.eager_loss ? false : framework_.compiled || (head && framework_.fused_loss);

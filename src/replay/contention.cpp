@@ -147,8 +147,8 @@ Measured most_alike(const std::vector<CalibrationSlowdown>& measured, DType dtyp
 }
 
 bool sums_up(OpKind kind) {
-  return kind == OpKind::reduce_scatter || kind == OpKind::all_reduce || kind == OpKind::tensor_all_reduce ||
-         kind == OpKind::all_to_all;  // of quantised gradients
+  return kind == OpKind::reduce_scatter || kind == OpKind::all_reduce || kind == OpKind::reduce_load ||
+         kind == OpKind::tensor_all_reduce || kind == OpKind::all_to_all;  // of quantised gradients
 }
 
 class MeasuredSlowdown {
@@ -164,9 +164,10 @@ class MeasuredSlowdown {
       }
     }
     const bool decoder = config.model.kind == config::ModelKind::decoder;
-    for (const plan::ModuleWork& work : plan::module_work(
-             plan::tensor_part(config.model, static_cast<int>(config.mesh.tensor)), config.train.batch_per_rank,
-             decoder ? config.train.seq_len : 1, 1, plan::expert_split(config.mesh), config.fsdp.checkpoint_keeps)) {
+    for (const plan::ModuleWork& work :
+         plan::module_work(plan::tensor_part(config.model, static_cast<int>(config.mesh.tensor)),
+                           config.train.batch_per_rank, decoder ? config.train.seq_len : 1, 1,
+                           plan::expert_split(config), config.fsdp.checkpoint_keeps, plan::context_split(config))) {
       modules_.push_back(products_of(work));
     }
   }

@@ -85,7 +85,8 @@ bool nccl_offers(Algorithm algorithm, Collective collective) {
     case Algorithm::hierarchical:
     case Algorithm::direct:
     case Algorithm::automatic:
-    case Algorithm::symmetric: break;
+    case Algorithm::symmetric:
+    case Algorithm::copy_engine: break;
   }
   return false;
 }
@@ -123,7 +124,8 @@ NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective
     case Algorithm::hierarchical:
     case Algorithm::direct:
     case Algorithm::automatic:
-    case Algorithm::symmetric: break;
+    case Algorithm::symmetric:
+    case Algorithm::copy_engine: break;
   }
   const double passes = twice ? 2 : 1;
   const double intra = std::max(of(pci ? kRingPci : kRingNvlink, protocol), nodes > 1 ? of(kNetOverhead, protocol) : 0);
@@ -142,6 +144,8 @@ double soft_min(double x, double ceiling, double softness) {
   return ceiling - softness * std::log1p(std::expm1(ceiling / softness) * std::exp(-x / softness));
 }
 double soft_plus(double x) { return x > 100 ? x : std::log1p(std::exp(x)); }
+
+bool has_nvlink5(const config::Cluster& cluster) { return cluster.intra.peak_gb_per_s >= 900; }  // Blackwell
 
 /// What one kernel needs on `ctas` multiprocessors; µs, GB/s. kGiga of its tables is 2^30.
 struct SymmetricKernel {
@@ -163,7 +167,7 @@ SymmetricEstimate nccl_symmetric(const config::Cluster& cluster, Collective coll
   constexpr int kMostCtas = 64;
   constexpr double kFlags = 9;          // bytes of the kernel with flags, and what it costs beside
   constexpr double kTolerance = 0.025;  // of a kernel's time; a CTA's price in time
-  const bool blackwell = cluster.intra.peak_gb_per_s >= 900;  // NVLink 5
+  const bool blackwell = has_nvlink5(cluster);
   const bool reduces_fully = collective == Collective::all_reduce, gathers = collective == Collective::all_gather;
   const double n = ranks, part = bytes / n;
   const double of_a_cta = (blackwell ? 55 : reduces_fully ? 65 : 44) * kGib;
@@ -194,6 +198,11 @@ SymmetricEstimate nccl_symmetric(const config::Cluster& cluster, Collective coll
     best = {kernel.latency_us * 1e-6, kernel.transfer_us(ctas, of_a_cta, most) * 1e-6, ctas};
   }
   return best;
+}
+
+bool nccl_copies(const config::Cluster& cluster, double elements) {
+  constexpr double kThreshold = 8 << 20;  // NCCL_SYM_CE_THRESHOLD
+  return has_nvlink5(cluster) && elements > kThreshold;
 }
 
 }  // namespace fsdpbench::replay

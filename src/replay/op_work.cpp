@@ -16,8 +16,8 @@ OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const
                const std::vector<plan::ModuleSizes>& sizes) {
   if (op.is_collective()) {
     const CollectiveMessage message = message_of(op, groups);
-    return {OpWork::Unit::wire_bytes, static_cast<double>(ring_hops(message.ranks, message.passes)),
-            static_cast<double>(message.bytes) * ring_share(message.ranks, message.passes)};
+    return {OpWork::Unit::wire_bytes, static_cast<double>(message.hops()),
+            static_cast<double>(message.bytes) * message.share()};
   }
   if (const double flops = flops_of(op, sizes); flops > 0) return {OpWork::Unit::flops, 0, flops};
   if (const auto* copy = std::get_if<schedule::Transfer>(&op.work)) {

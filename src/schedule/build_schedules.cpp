@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "schedule/all_gather_limiter.h"
+#include "schedule/context_ring.h"
 #include "schedule/gatherer.h"
 #include "schedule/prefetcher.h"
 #include "schedule/reducer.h"
@@ -50,10 +51,13 @@ class StepWalk {
   void recompute(int module);
   template <class Work>
   void append_pass(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
-  BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0);
+  template <class Work>
+  void append_ring(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
+  BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0, int half = 0);
   void enter_experts(OpKind kind, int experts, EventId computed);
   void leave_experts(OpKind kind, int experts);
   void end_backward();
+  void hand_over(int unit);
   void post_backward(int unit, bool last_micro);
   void complete(int module, bool last_micro);
   void complete_rest(bool last_micro);
@@ -70,6 +74,9 @@ class StepWalk {
   bool hooks_on_views() const { return builder_.policy.fsdp.gradients_after_views; }
   int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
   bool checkpointed(int module) const;
+  bool routes(int module) const {
+    return builder_.plan.shapes.modules[static_cast<std::size_t>(module)].kind == plan::ModuleKind::block;
+  }
   /// Of what a checkpointed module saves: that which is not recomputed.
   std::int64_t not_recomputed_bytes(int module) const;
   /// All that it keeps from forward to backward beside its input.
@@ -85,6 +92,13 @@ class StepWalk {
   }
   /// Those that have hooks of their own; -1 if there are none.
   int nested_experts(int u) const { return builder_.plan.nests_experts ? unit(u).experts : -1; }
+  /// Those whose gradients only their own part of a block's backward knows; -1 if there are none.
+  int apart_experts(int u) const {
+    const plan::Plan& plan = builder_.plan;
+    return plan.nests_experts || plan.reduces_experts_early ? unit(u).experts : -1;
+  }
+  bool reduces_early(int u) const { return builder_.plan.reduces_experts_early && u >= 0 && unit(u).is_experts(); }
+  bool last_micro() const { return builder_.micro + 1 == builder_.policy.accumulate; }
 
   StepBuilder& builder_;
   AllGatherLimiter limiter_;
@@ -170,13 +184,17 @@ std::int64_t StepWalk::kept_bytes(int module) const {
   return sizes(module).kept_output_bytes;
 }
 
-/// Room for what a pass's parts exchange; kNoBuffer if nothing is, or it fits into `there` bytes that are at hand.
-BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there) {
+/// Room for what a pass's parts exchange of one half; kNoBuffer if nothing is, or it fits into `there` bytes that are
+/// at hand.
+BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there, int half) {
   std::int64_t most = 0;
   for (const plan::ModulePart& part : parts) {
-    // Rows go from one place to another, which is not where the output will be.
-    if (part.of_experts()) there = 0;
-    most = std::max(most, part.bytes(part.of_experts() ? builder_.plan.mesh.expert : builder_.plan.mesh.tensor));
+    if (part.exchange == plan::ModulePart::Exchange::send_recv) return kNoBuffer;  // ContextRing has its own
+    if (part.half != half) continue;
+    // Rows go from one place to another, which is not where the output will be, and keys and values are no output.
+    if (part.of_experts() || part.of_context) there = 0;
+    const plan::Mesh& mesh = builder_.plan.mesh;
+    most = std::max(most, part.bytes(part.of_experts() ? mesh.expert : part.of_context ? mesh.context : mesh.tensor));
   }
   if (most <= there) return kNoBuffer;
   return new_activation(BufferRole::exchange, parts.empty() ? DType::f32 : parts.front().dtype, most, module);
@@ -192,39 +210,77 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
     builder_.append(kind, at, work, std::move(lifetimes));
     return;
   }
-  const BufferId exchange = work.exchange;
-  BufferId exchanged = exchange;
-  if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
   using Exchange = plan::ModulePart::Exchange;
-  const int nested = nested_experts(at.unit);
+  if (parts.front().exchange == Exchange::send_recv) {
+    return append_ring(kind, module, parts, std::move(work), std::move(lifetimes));
+  }
+  // Rows of both halves of a microbatch are under way at once.
+  const std::array<BufferId, 2> rooms{work.exchange, new_exchange(parts, module, 0, 1)};
+  lifetimes.allocates.push_back(rooms.back());
+  lifetimes.frees.push_back(rooms.back());
+  const int nested = nested_experts(at.unit), apart = apart_experts(at.unit);
+  const bool ordered = builder_.plan.orders_experts;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     work.part = static_cast<int>(i);
+    work.half = parts[i].half;
     const bool last = i + 1 == parts.size();
-    if (nested >= 0) {
-      const bool here = parts[i].exchange == Exchange::combine;  // the part before it is the experts' own
-      work.experts = here ? gatherer_.parameters(nested).sharded : kNoBuffer;
+    const bool here = parts[i].exchange == Exchange::combine;  // the part before it is the experts' own
+    if (nested >= 0 && ordered && here) enter_experts(kind, nested, exchanges_.pending());
+    if (nested >= 0) work.experts = here ? gatherer_.parameters(nested).sharded : kNoBuffer;
+    if (apart >= 0) {
       if constexpr (std::is_same_v<Work, Backward>) {
-        const Reducer::Gradients gradients = here ? reducer_.gradients(nested) : Reducer::Gradients();
+        const Reducer::Gradients gradients = here ? reducer_.gradients(apart) : Reducer::Gradients();
         work.gradients_experts = gradients.sharded;
+        work.begins_experts = gradients.fresh;
         if (gradients.fresh) lifetimes.allocates.push_back(gradients.sharded);
       }
     }
-    if (!parts[i].beside) exchanges_.settle();
+    const BufferId exchange = rooms[static_cast<std::size_t>(parts[i].half)];
+    if (!parts[i].beside) exchanges_.settle(parts[i].half);
     work.exchange = parts[i].beside ? kNoBuffer : exchange;
     builder_.append(kind, at, work,
                     {.allocates = std::exchange(lifetimes.allocates, {}),
                      .frees = last ? lifetimes.frees : std::vector<BufferId>()});
-    if constexpr (std::is_same_v<Work, Backward>) work.begins_gradients = false;
-    if (parts[i].exchange == Exchange::none) continue;
+    if constexpr (std::is_same_v<Work, Backward>) work.begins_gradients = work.begins_experts = false;
+    if (parts[i].exchange == Exchange::none) {
+      if (parts[i].told > 0) exchanges_.await_numbers(kind, at.unit, module, work.part);
+      continue;
+    }
     const EventId computed = exchanges_.computed(kind, module, work.part);
-    if (nested >= 0 && parts[i].exchange == Exchange::dispatch) enter_experts(kind, nested, computed);
+    if (nested >= 0 && !ordered && parts[i].exchange == Exchange::dispatch) enter_experts(kind, nested, computed);
+    if (nested >= 0 && ordered && here) leave_experts(kind, nested);
+    if (kind == OpKind::backward && reduces_early(apart) && here) hand_over(apart);
+    BufferId exchanged = exchange;
+    if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
     exchanges_.append(kind, at.unit, module, work.part, parts[i], exchanged);
-    if (nested >= 0 && parts[i].exchange == Exchange::combine) leave_experts(kind, nested);
+    if (nested >= 0 && !ordered && here) leave_experts(kind, nested);
+  }
+}
+
+/// The same where keys and values go around a ring.
+template <class Work>
+void StepWalk::append_ring(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work,
+                           Lifetimes lifetimes) {
+  const At at{.unit = unit_of(module), .module = module};
+  ContextRing ring(builder_, kind, at.unit, module, parts);
+  lifetimes.allocates.insert(lifetimes.allocates.end(), ring.buffers().begin(), ring.buffers().end());
+  lifetimes.frees.insert(lifetimes.frees.end(), ring.buffers().begin(), ring.buffers().end());
+  for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
+    const bool last = part + 1 == static_cast<int>(parts.size());
+    work.part = part;
+    work.arrived = ring.read_by(part);
+    work.exchange = ring.written_by(part);
+    ring.before(part);
+    builder_.append(kind, at, work,
+                    {.allocates = std::exchange(lifetimes.allocates, {}),
+                     .frees = last ? lifetimes.frees : std::vector<BufferId>()});
+    if constexpr (std::is_same_v<Work, Backward>) work.begins_gradients = work.begins_experts = false;
+    ring.after(part);
   }
 }
 
 /// fsdp.expert_unit = module: the module of experts sends rows away and gets them back, so that its hooks are around
-/// both exchanges.
+/// both exchanges. ordered_module: rows come to it and leave it, so that its hooks are between the exchanges.
 void StepWalk::enter_experts(OpKind kind, int experts, EventId computed) {
   const bool on_demand_only = builder_.policy.fsdp.forward_prefetch.mode == Prefetch::Mode::none;
   if (on_demand_only && kind == OpKind::forward) gatherer_.start_after(computed);
@@ -233,7 +289,7 @@ void StepWalk::enter_experts(OpKind kind, int experts, EventId computed) {
 }
 
 void StepWalk::leave_experts(OpKind kind, int experts) {
-  if (kind == OpKind::backward) return post_backward(experts, builder_.micro + 1 == builder_.policy.accumulate);
+  if (kind == OpKind::backward) return post_backward(experts, last_micro());
   if (kind == OpKind::recompute && !builder_.policy.fsdp.recompute_frees) return;
   if (prefetcher_.frees_after_forward(experts)) gatherer_.reshard(experts, true);
   prefetcher_.note_use(experts);
@@ -320,7 +376,9 @@ void StepWalk::forward_module(int module) {
               .output = output,
               .workspace = workspace,
               .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer,
-              .exchange = exchange},
+              .exchange = exchange,
+              .expert_bias = routes(module) ? builder_.persistent(BufferRole::expert_bias) : kNoBuffer,
+              .expert_load = routes(module) ? builder_.persistent(BufferRole::expert_load) : kNoBuffer},
       {.allocates = {kept, saved, output, workspace, exchange},
        .frees = {workspace, exchange, recomputes ? saved : kNoBuffer, ends_here ? output_before(module) : kNoBuffer}});
   kept_[static_cast<std::size_t>(module)] = kept;
@@ -437,7 +495,8 @@ void StepWalk::recompute(int module) {
                       .input = output_before(module),
                       .saved = saved,
                       .workspace = workspace,
-                      .exchange = exchange},
+                      .exchange = exchange,
+                      .expert_bias = routes(module) ? builder_.persistent(BufferRole::expert_bias) : kNoBuffer},
               {.allocates = {saved, workspace, exchange}, .frees = {workspace, exchange}});
   saved_[static_cast<std::size_t>(module)] = saved;
 }
@@ -448,7 +507,7 @@ void StepWalk::backward_module(int module) {
   const bool first = module == 0;
   const bool last = module + 1 == module_count();
   const Reducer::Gradients gradients = reducer_.gradients(u);
-  const int experts = unit(u).experts == nested_experts(u) ? -1 : unit(u).experts;
+  const int experts = unit(u).experts == apart_experts(u) ? -1 : unit(u).experts;
   const Reducer::Gradients of_experts = experts < 0 ? Reducer::Gradients() : reducer_.gradients(experts);
   const BufferId workspace =
       new_activation(BufferRole::workspace, builder_.plan.param_dtype, size.backward_workspace_bytes, module);
@@ -467,6 +526,7 @@ void StepWalk::backward_module(int module) {
                       .workspace = workspace,
                       .begins_stream = last,
                       .begins_gradients = gradients.fresh,
+                      .begins_experts = of_experts.fresh,
                       .exchange = exchange};
   Lifetimes lifetimes{.allocates = {workspace, exchange, last ? d_stream_ : kNoBuffer},
                       .frees = {workspace, exchange, work.saved, kept_[static_cast<std::size_t>(module)], work.input}};
@@ -477,11 +537,20 @@ void StepWalk::backward_module(int module) {
   append_pass(OpKind::backward, module, size.backward_parts, work, std::move(lifetimes));
 }
 
+/// The unit's gradients are complete.
+void StepWalk::hand_over(int u) {
+  if (builder_.policy.fsdp.reduce_lag > 0) {
+    unreduced_.push_back(u);
+  } else {
+    reducer_.reduce(u, last_micro());
+  }
+}
+
 void StepWalk::post_backward(int u, bool last_micro) {
   if (!unit(u).has_parameters()) return;
-  const config::Fsdp& fsdp = builder_.policy.fsdp;
   // A bucket takes gradients over as they become complete, which is before the unit's hook frees its parameters.
-  if (fsdp.reduce_bucket > 0 && fsdp.reduce_lag == 0) reducer_.reduce(u, last_micro);
+  const bool before = builder_.policy.fsdp.reduce_bucket > 0 && builder_.policy.fsdp.reduce_lag == 0;
+  if (before && !reduces_early(u)) hand_over(u);
   const bool later = u == kRoot && frees_root_last();
   // What a prefetch brought below the first unit that trains nobody has waited for: it is dropped with the rest.
   const bool unused = freezes_ && !gatherer_.is_whole(u);
@@ -489,11 +558,7 @@ void StepWalk::post_backward(int u, bool last_micro) {
     unused ? gatherer_.reshard_group_shard(u) : gatherer_.reshard(u, false);
   }
   prefetcher_.leave_backward(u);
-  if (fsdp.reduce_lag > 0) {
-    unreduced_.push_back(u);
-  } else if (fsdp.reduce_bucket == 0) {
-    reducer_.reduce(u, last_micro);
-  }
+  if (!before && !reduces_early(u)) hand_over(u);
 }
 
 // -------------------------------------------------------------------------------------------------- optimizer

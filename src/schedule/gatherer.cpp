@@ -75,11 +75,13 @@ void Gatherer::unshard_together(const std::vector<int>& units, bool prefetch) {
 }
 
 void Gatherer::gather_those_that_stay() {
-  Bucket bucket{.units = {}, .lane = Lane::compute, .prefetch = false, .stays = true};
-  for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
-    if (unit_of(u).stays_gathered) bucket.units.push_back(u);
+  for (const Group group : {Group::shard, Group::expert_shard}) {
+    Bucket bucket{.units = {}, .lane = Lane::compute, .prefetch = false, .stays = true};
+    for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
+      if (unit_of(u).stays_gathered && unit_of(u).group == group) bucket.units.push_back(u);
+    }
+    if (!bucket.units.empty()) gather_bucket(bucket);
   }
-  if (!bucket.units.empty()) gather_bucket(bucket);
 }
 
 const plan::ShardLayout& Gatherer::layout_of(int unit) const {

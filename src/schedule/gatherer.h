@@ -60,7 +60,7 @@ class Gatherer {
   bool unshard(int unit, bool prefetch);
   /// The same for several units: what is missing of them comes in one collective.
   void unshard_together(const std::vector<int>& units, bool prefetch);
-  /// Gathers the units that stay gathered, in one collective on the compute lane.
+  /// Gathers the units that stay gathered on the compute lane: in one collective, with experts (mesh.expert) in two.
   void gather_those_that_stay();
   /// False if a limit forbids a prefetch of `unit` now; `beside` as AllGatherLimiter has it.
   bool allows_prefetch(int unit, const std::vector<std::int64_t>& beside) const;

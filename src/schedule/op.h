@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/collective_kind.h"
 #include "base/dtype.h"
 #include "base/lane.h"
 #include "base/quantization.h"
@@ -48,8 +49,9 @@ enum class OpKind : std::uint8_t {
   sum_quantized,  ///< adds up what came from all ranks, into quantised sums or the reduced gradient
   all_reduce,
   tensor_all_reduce,      ///< sums over the ranks that split a layer
-  tensor_all_gather,      ///< what each of them has of the same rows
+  tensor_all_gather,      ///< what each of them has of the same rows; of ranks that split sequences, keys and values
   tensor_reduce_scatter,  ///< sums over them, of which each keeps its rows
+  context_send_recv,      ///< keys and values, or their gradients, to the next of the ranks that split sequences
   expert_counts,          ///< how many rows go to each of the ranks that split the experts of a block
   expert_dispatch,        ///< rows to the ranks that have their experts
   expert_combine,         ///< rows back from them
@@ -57,6 +59,8 @@ enum class OpKind : std::uint8_t {
   gradient_norm,          ///< adds up squares of one unit's gradients
   gather_norm,            ///< all ranks' sums of squares
   clip,                   ///< clip factor from the norm
+  reduce_load,            ///< how often all ranks' tokens visited each expert
+  balance_experts,        ///< moves the biases of experts by it
   optimizer,              ///< one unit's update
   left_out,               ///< something of a step of which only a part is done (step_part.h); no work
   host_wait,              ///< the host blocks until the events are complete
@@ -65,6 +69,9 @@ enum class OpKind : std::uint8_t {
 
 /// The enumerator's own name.
 std::string_view to_string(OpKind kind);
+
+/// What the ranks of a collective's group do together. `kind` must be a collective's; else throws std::logic_error.
+CollectiveKind collective_kind(OpKind kind);
 
 /// The part of a step in which the host issues an op.
 enum class Phase : std::uint8_t { forward, backward, optimizer };
@@ -113,6 +120,10 @@ struct Forward {
   BufferId loss = kNoBuffer;
   int part = -1;                  ///< between exchanges with the ranks that split the module; -1: all of it
   BufferId exchange = kNoBuffer;  ///< what they exchange, if it is not the output
+  BufferId expert_bias = kNoBuffer;
+  BufferId expert_load = kNoBuffer;  ///< of a forward: it counts, and a recomputation does not
+  int half = 0;                      ///< of the microbatch (plan::ModulePart::half); its first part is that number
+  BufferId arrived = kNoBuffer;      ///< keys and values that came from another rank, or are sent to one meanwhile
   bool operator==(const Forward&) const = default;
 };
 
@@ -131,8 +142,11 @@ struct Backward {
   BufferId workspace = kNoBuffer;
   bool begins_stream = false;     ///< the last module: nothing has written d_stream yet
   bool begins_gradients = false;  ///< the unit's first: padding of the gradients is cleared before
+  bool begins_experts = false;    ///< so of gradients_experts
   int part = -1;                  ///< as Forward's
   BufferId exchange = kNoBuffer;
+  int half = 0;
+  BufferId arrived = kNoBuffer;  ///< as Forward's
   bool operator==(const Backward&) const = default;
 };
 
@@ -208,20 +222,20 @@ struct Accumulate {
   std::int64_t count = 0;
   float factor = 1.0F;
   bool overwrite = true;
-  /// `from` may be a bucket: rank r of the shard group reads its elements from offset + r * stride.
+  /// `from` may be a bucket: rank r of the group that shares the unit reads its elements from offset + r * stride.
   std::int64_t offset = 0;
   std::int64_t stride = 0;
   bool operator==(const Accumulate&) const = default;
 };
 
-/// An all-gather, reduce-scatter, all-to-all or all-reduce. An all-gather or reduce-scatter with input == output is in
-/// place: this rank's part lies where it belongs among all. An all-reduce always is.
+/// An all-gather, reduce-scatter, all-to-all, all-reduce or send_recv. An all-gather or reduce-scatter with input ==
+/// output is in place: this rank's part lies where it belongs among all. An all-reduce always is.
 struct Collective {
   Group group = Group::none;
   BufferId input = kNoBuffer;
   BufferId output = kNoBuffer;
-  /// Elements a rank contributes (all-gather), keeps (reduce-scatter), sends to each (all-to-all), or holds
-  /// (all-reduce).
+  /// Elements a rank contributes (all-gather), keeps (reduce-scatter), sends to each (all-to-all) or to the next one
+  /// (send_recv), or holds (all-reduce).
   std::int64_t count = 0;
   DType dtype = DType::f32;  ///< on the wire
   float scale = 1.0F;        ///< of the sum
@@ -250,6 +264,13 @@ struct ClipFactor {
   bool operator==(const ClipFactor&) const = default;
 };
 
+/// Moves biases by `load`, which becomes zero.
+struct BalanceExperts {
+  BufferId load = kNoBuffer;
+  BufferId bias = kNoBuffer;
+  bool operator==(const BalanceExperts&) const = default;
+};
+
 /// The optimizer's step on fp32 parameters. SGD has no moments; without clipping there is no factor. `rounded`, if
 /// there is one, gets the new parameters in its own dtype.
 struct Update {
@@ -272,8 +293,9 @@ struct Transfer {
 };
 
 /// monostate: nothing to do on the lane, only waits, frees or a mark.
-using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Quantize, Dequantize,
-                          SumQuantized, Accumulate, Collective, SumOfSquares, ClipFactor, Update, Transfer>;
+using Work =
+    std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Quantize, Dequantize, SumQuantized,
+                 Accumulate, Collective, SumOfSquares, ClipFactor, BalanceExperts, Update, Transfer>;
 
 /// A few buffers, in order; kNoBuffer is left out.
 class BufferList {
@@ -287,7 +309,7 @@ class BufferList {
   const BufferId* end() const { return ids_.data() + size_; }
 
  private:
-  std::array<BufferId, 10> ids_{};
+  std::array<BufferId, 11> ids_{};
   std::size_t size_ = 0;
 };
 
@@ -324,10 +346,10 @@ struct Op {
   const Collective* collective() const { return std::get_if<Collective>(&work); }
   /// The group of a collective; none for other ops.
   Group group() const { return is_collective() ? collective()->group : Group::none; }
-  /// Whether ranks that split a layer exchange something here, between two parts of its pass.
+  /// Whether ranks that split a layer or sequences exchange something here, between two parts of its pass.
   bool exchanges_parts() const {
     return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather ||
-           kind == OpKind::tensor_reduce_scatter || exchanges_rows();
+           kind == OpKind::tensor_reduce_scatter || kind == OpKind::context_send_recv || exchanges_rows();
   }
   /// Whether ranks that split the experts of a block exchange rows, or say how many.
   bool exchanges_rows() const {

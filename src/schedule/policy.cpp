@@ -12,16 +12,14 @@ Policy make_policy(const config::RunConfig& config) {
   policy.optimizer = config.train.optimizer;
   policy.clip = config.train.clip_norm > 0;
   policy.host_sync_after_layer = config.inject.host_sync_after_layer;
+  policy.separate_exchanges = config.mesh.expert_separate_comm;
+  if (config.model.router_bias_rate > 0) policy.expert_biases = config.model.layers * config.model.experts;
   return policy;
 }
 
-namespace {
-
-bool strategy_reshards(const Policy& policy) {
-  return policy.fsdp.strategy == config::Strategy::full_shard || policy.fsdp.strategy == config::Strategy::hybrid_shard;
+bool strategy_reshards(config::Strategy strategy) {
+  return strategy == config::Strategy::full_shard || strategy == config::Strategy::hybrid_shard;
 }
-
-}  // namespace
 
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit) {
   using Mode = config::ReshardAfterForward::Mode;
@@ -34,7 +32,7 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
     case Mode::automatic: break;
   }
   // Backward begins with the root: gathering it again at once would only cost time.
-  return strategy_reshards(policy) && unit != plan::Plan::kRoot;
+  return strategy_reshards(policy.fsdp.strategy) && unit != plan::Plan::kRoot;
 }
 
 bool reshards_after_backward(const Policy& policy, bool last_micro) {
@@ -45,7 +43,7 @@ bool reshards_after_backward(const Policy& policy, bool last_micro) {
   if (reduces || !policy.fsdp.keep_unreduced) return true;
   // FSDP1 asks the strategy, not the unit: a root that forward keeps is freed with the others.
   const Mode forward = policy.fsdp.reshard_after_forward.mode;
-  return forward == Mode::automatic ? strategy_reshards(policy) : forward != Mode::never;
+  return forward == Mode::automatic ? strategy_reshards(policy.fsdp.strategy) : forward != Mode::never;
 }
 
 bool prefetches_across_microbatches(const Policy& policy, const plan::Plan& plan) {

@@ -16,11 +16,15 @@ struct Policy {
   config::Optimizer optimizer = config::Optimizer::adamw;
   bool clip = false;
   std::int64_t host_sync_after_layer = -1;
+  std::int64_t expert_biases = 0;  ///< of all blocks, that each step moves
+  bool separate_exchanges = true;  ///< rows of experts on a communicator of their own (mesh.expert_separate_comm)
 };
 
 /// The policy of a valid configuration.
 Policy make_policy(const config::RunConfig& config);
 
+/// What the strategy says of forward: units but the root are freed after it.
+bool strategy_reshards(config::Strategy strategy);
 /// Whether a unit's parameters are freed after its forward and gathered again for its backward: the strategy's rule,
 /// the root's rule, the override.
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit);

@@ -1,6 +1,7 @@
 #include "schedule/prefetcher.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fsdpbench::schedule {
 
@@ -38,9 +39,15 @@ void Prefetcher::enter(int u, int module) {
   } else if (prefetch().mode == Prefetch::Mode::window && builder_.policy.fsdp.gathers_ascend) {
     std::vector<int> together = window(u, prefetch());
     next_of_trace(u);  // of a window it says nothing, but counts this hook, and so knows what is used again soon
+    const auto own = [&](int target) { return target == u || target == experts_of(u); };
     together.push_back(u);
-    std::ranges::sort(together);
-    for (int target : together) issue(target, target != u, module);
+    if (experts_of(u) >= 0) together.push_back(experts_of(u));
+    std::ranges::sort(together, {}, [&](int target) {
+      const int of = unit_at(target).members.experts_of;
+      return std::pair(of < 0 ? target : of, of);  // a block, its experts, the next block
+    });
+    for (int target : together) issue_one(target, !own(target), module);
+    if (experts_of(u) >= 0) gatherer_.wait_for_unshard(experts_of(u));
   } else {
     // FSDP2 goes through a module's parameter groups one by one.
     issue_one(u, false, module);
@@ -70,7 +77,12 @@ void Prefetcher::enter_again(int u, int module) {
 void Prefetcher::enter_experts(int experts, bool recomputes) {
   gatherer_.unshard(experts, false);
   gatherer_.wait_for_unshard(experts);
-  if (!forward() && !recomputes && prefetches_backward(builder_.policy.fsdp)) prefetch_by_notes(experts);
+  if (recomputes) return;
+  if (builder_.plan.orders_experts) {
+    prefetch_in_order(experts);
+  } else if (!forward() && prefetches_backward(builder_.policy.fsdp)) {
+    prefetch_by_notes(experts);
+  }
 }
 
 void Prefetcher::note_use(int u) {
@@ -99,7 +111,7 @@ void Prefetcher::prefetch_beside(int u, int module) {
   const std::vector<int> traced = next_of_trace(u);
   switch (prefetch().mode) {
     case Prefetch::Mode::window:
-      for (int target : window(u, prefetch())) issue(target, true, module);
+      for (int target : window(u, prefetch())) issue_one(target, true, module);
       return;
     case Prefetch::Mode::rate:
       gatherer_.unshard_together(traced, true);
@@ -142,12 +154,14 @@ void Prefetcher::prefetch_forward(int u, int module) {
   if (depth == 0 || !order_known_) return;
   // A learned order is one of gathers: nothing hangs on to a root that has none.
   if (builder_.policy.fsdp.learn_execution_order && !unit_at(u).has_parameters()) return;
+  if (builder_.plan.orders_experts) return prefetch_in_order(u);
   const int last = std::min(u + depth, with_modules() - 1);
   for (int next = u + 1; next <= last; ++next) issue(next, true, module);
 }
 
 void Prefetcher::prefetch_backward(int u) {
   if (u == kRoot && !builder_.policy.fsdp.root_prefetches_backward) return;
+  if (builder_.plan.orders_experts) return prefetch_in_order(u);
   if (builder_.plan.nests_experts) return prefetch_nested(u);
   prefetch_before(u, depth_at(u));
   prefetch_across(u);
@@ -173,6 +187,23 @@ void Prefetcher::prefetch_by_notes(int u) {
   const int last = uses.back();
   uses.pop_back();
   if (last > 0) gatherer_.unshard(used_[static_cast<std::size_t>(last) - 1], true);
+}
+
+/// Megatron-FSDP's rewrite: a list of all modules a direction, a block before its experts in both.
+void Prefetcher::prefetch_in_order(int u) {
+  const int depth = depth_at(u);
+  for (int ahead = 0; ahead < depth; ++ahead) {
+    u = next_in_order(u);
+    if (u < 0) return;
+    gatherer_.unshard(u, true);
+  }
+}
+
+int Prefetcher::next_in_order(int u) const {
+  if (unit_at(u).experts >= 0) return unit_at(u).experts;
+  const int block = unit_at(u).is_experts() ? unit_at(u).members.experts_of : u;
+  const int next = forward() ? block + 1 : (block == kRoot ? with_modules() : block) - 1;
+  return next > kRoot && next < with_modules() ? next : -1;
 }
 
 void Prefetcher::prefetch_across(int u) {
@@ -225,15 +256,25 @@ std::vector<int> Prefetcher::window(int u, const Prefetch& prefetch) const {
   const auto bytes = [&](int target) {
     return unit_at(target).layout.gathered_numel() * size_of(builder_.plan.param_dtype);
   };
-  if (u != kRoot && gatherer_.missing(u)) beside.push_back(bytes(u));
+  for (const int own : {u, experts_of(u)}) {
+    if (own > kRoot && gatherer_.missing(own)) beside.push_back(bytes(own));
+  }
   std::int64_t sum = 0;
-  int target = forward() ? u + 1 : (u == kRoot ? units : u) - 1;
-  for (; target > kRoot && target < units && sum < prefetch.elements; target += forward() ? 1 : -1) {
+  bool full = false;
+  const auto take = [&](int target) {
+    full = full || sum >= prefetch.elements;
+    if (full || target < 0) return;
     sum += unit_at(target).layout.parameter_numel();
-    if (!gatherer_.missing(target)) continue;
-    if (!gatherer_.allows_prefetch(target, beside)) break;
+    if (!gatherer_.missing(target)) return;
+    full = !gatherer_.allows_prefetch(target, beside);
+    if (full) return;
     targets.push_back(target);
     beside.push_back(bytes(target));
+  };
+  int target = forward() ? u + 1 : (u == kRoot ? units : u) - 1;
+  for (; target > kRoot && target < units && !full; target += forward() ? 1 : -1) {
+    const int experts = experts_of(target);  // they count by themselves, behind their block, and going back before it
+    for (const int next : {forward() ? target : experts, forward() ? experts : target}) take(next);
   }
   return targets;
 }

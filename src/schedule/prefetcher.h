@@ -58,6 +58,8 @@ class Prefetcher {
   void prefetch_before(int unit, int depth);
   void prefetch_nested(int unit);
   void prefetch_by_notes(int unit);
+  void prefetch_in_order(int unit);
+  int next_in_order(int unit) const;
   void prefetch_across(int unit);
   int depth_at(int unit) const;
   std::vector<int> window(int unit, const Prefetch& prefetch) const;

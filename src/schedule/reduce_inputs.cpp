@@ -8,11 +8,9 @@ namespace {
 /// Megatron-FSDP's rule: a unit of communication is never less than two mean units.
 std::int64_t most_elements(const StepBuilder& builder) {
   if (builder.policy.fsdp.reduce_scatter_elements == 0) return 0;
-  std::int64_t all = 0, units = 0;
-  for (const plan::Unit& unit : builder.plan.units) {
-    all += unit.layout.parameter_numel();
-    units += &unit != &builder.plan.units.front() ? 1 : 0;
-  }
+  const std::int64_t units = builder.plan.with_modules - 1;  // a block's experts belong to its unit
+  std::int64_t all = 0;
+  for (const plan::Unit& unit : builder.plan.units) all += unit.layout.parameter_numel();
   all -= builder.plan.units.front().layout.parameter_numel();
   return std::max(builder.policy.fsdp.reduce_scatter_elements, units == 0 ? 0 : 2 * all / units);
 }

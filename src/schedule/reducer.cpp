@@ -293,10 +293,17 @@ bool Reducer::takes_buckets() const {
   return builder_.plan.mesh.shard > 1 && (builder_.policy.fsdp.reduce_bucket > 0 || all_reduces());
 }
 
+Reducer::Bucket& Reducer::bucket_for(int unit) {
+  const Group group = reduce_group(unit);
+  const auto same = std::ranges::find(buckets_, group, &Bucket::group);
+  return same == buckets_.end() ? buckets_.emplace_back(Bucket{.group = group}) : *same;
+}
+
 void Reducer::put_into_bucket(Flow flow) {
   const std::int64_t limit = builder_.policy.fsdp.reduce_bucket;
   const std::int64_t numel = layout(flow.unit).parameter_numel();
-  if (!bucket_.empty() && bucket_numel_ + numel > limit) flush();
+  if (!buckets_.empty() && bucket_numel_ + numel > limit) flush();
+  Bucket& bucket = bucket_for(flow.unit);
   const DType dtype = builder_.plan.reduce_dtype;
   const std::int64_t whole = layout(flow.unit).gathered_numel();
   Waiting waiting{.flow = flow, .copied = true, .offset = 0};
@@ -304,21 +311,22 @@ void Reducer::put_into_bucket(Flow flow) {
   const bool as_it_lies = numel > limit && layout(flow.unit).views() && builder_.dtype_of(flow.buffer) == dtype;
   if (as_it_lies) {
     waiting.copied = false;
-    bucket_buffer_ = flow.buffer;
+    bucket.buffer = flow.buffer;
   } else if (all_reduces()) {
-    const bool first = bucket_.empty();
+    const bool first = bucket.waiting.empty();
     if (first) {
       inputs_.make_room(true);
-      bucket_buffer_ = builder_.new_buffer(BufferRole::reduce_input, dtype, whole * size_of(dtype), flow.unit);
+      bucket.buffer = builder_.new_buffer(BufferRole::reduce_input, dtype, whole * size_of(dtype), flow.unit);
     } else {
-      waiting.offset = bucket_.back().offset + layout(bucket_.back().flow.unit).gathered_numel();
-      builder_.grow(bucket_buffer_, whole * size_of(dtype));
+      const Waiting& before = bucket.waiting.back();
+      waiting.offset = before.offset + layout(before.flow.unit).gathered_numel();
+      builder_.grow(bucket.buffer, whole * size_of(dtype));
     }
     move_to(waiting.flow, lane_);
     const LayoutCopy copy{
-        .from = flow.buffer, .to = bucket_buffer_, .offset = waiting.offset, .stride = layout(flow.unit).shard_numel};
+        .from = flow.buffer, .to = bucket.buffer, .offset = waiting.offset, .stride = layout(flow.unit).shard_numel};
     builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = flow.unit}, copy,
-                    {.allocates = {first ? bucket_buffer_ : kNoBuffer}, .frees = {flow.buffer}});
+                    {.allocates = {first ? bucket.buffer : kNoBuffer}, .frees = {flow.buffer}});
     waiting.flow.ready = builder_.record(EventRole::gradients_copied_in, flow.unit);
   } else {
     Flow& copied = waiting.flow;
@@ -329,42 +337,42 @@ void Reducer::put_into_bucket(Flow flow) {
                     {.allocates = {copied.buffer}, .frees = {flow.buffer}});
     copied.ready = builder_.record(EventRole::gradients_cast, copied.unit);
   }
-  bucket_.push_back(waiting);
+  bucket.waiting.push_back(waiting);
   bucket_numel_ += numel;
   if (limit == 0) flush();
 }
 
 void Reducer::flush() {
-  if (bucket_.empty()) return;
+  if (buckets_.empty()) return;
   const auto most = static_cast<std::size_t>(builder_.policy.fsdp.reductions_in_flight);
   if (most > 0 && in_flight_.size() > most) {
-    builder_.host_wait(in_flight_.front(), WaitReason::limit, bucket_.front().flow.unit);
+    builder_.host_wait(in_flight_.front(), WaitReason::limit, buckets_.front().waiting.front().flow.unit);
     in_flight_.pop_front();
   }
-  const EventId done = exchanges_ ? exchange_bucket() : reduce_bucket();
+  EventId done = kNoEvent;
+  for (Bucket& bucket : buckets_) done = exchanges_ ? exchange_bucket(bucket) : reduce_bucket(bucket);
   if (most > 0) in_flight_.push_back(done);
-  bucket_.clear();
+  buckets_.clear();
   bucket_numel_ = 0;
-  bucket_buffer_ = kNoBuffer;
 }
 
-EventId Reducer::reduce_bucket() {
-  Flow bucket = bucket_.front().flow;
-  for (auto waiting = bucket_.begin() + 1; waiting != bucket_.end(); ++waiting) {
-    bucket.others.push_back(waiting->flow.unit);
+EventId Reducer::reduce_bucket(Bucket& bucket) {
+  Flow flow = bucket.waiting.front().flow;
+  for (auto waiting = bucket.waiting.begin() + 1; waiting != bucket.waiting.end(); ++waiting) {
+    flow.others.push_back(waiting->flow.unit);
   }
   if (all_reduces()) {
-    all_reduce_bucket(bucket);
+    all_reduce_bucket(bucket, flow);
   } else {
-    reduce_scatter_bucket(bucket);
+    reduce_scatter_bucket(bucket, flow);
   }
-  if (builder_.plan.mesh.replicate > 1) all_reduce(bucket, Group::replicate, factors_.replicate);
-  finish_bucket(bucket);
-  return bucket.ready;
+  if (builder_.plan.mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
+  finish_bucket(bucket, flow);
+  return flow.ready;
 }
 
-EventId Reducer::exchange_bucket() {
-  for (Waiting& w : bucket_) {
+EventId Reducer::exchange_bucket(Bucket& bucket) {
+  for (Waiting& w : bucket.waiting) {
     Flow& flow = w.flow;
     inputs_.make_room(true);
     if (!layout(flow.unit).views()) {
@@ -382,73 +390,73 @@ EventId Reducer::exchange_bucket() {
     finish_gradient(flow);
     leave(flow);
   }
-  return bucket_.back().flow.ready;
+  return bucket.waiting.back().flow.ready;
 }
 
-void Reducer::reduce_scatter_bucket(Flow& bucket) {
+void Reducer::reduce_scatter_bucket(Bucket& bucket, Flow& flow) {
   const DType dtype = builder_.plan.reduce_dtype;
-  const bool alone = bucket_.size() == 1;
+  const bool alone = bucket.waiting.size() == 1;
   std::int64_t part = 0;
-  for (const Waiting& w : bucket_) part += layout(w.flow.unit).shard_numel;
+  for (const Waiting& w : bucket.waiting) part += layout(w.flow.unit).shard_numel;
   inputs_.make_room(true);
-  if (!alone || !layout(bucket.unit).views()) {
-    const std::int64_t numel = part * layout(bucket.unit).shards;
-    const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, numel * size_of(dtype), bucket.unit);
+  if (!alone || !layout(flow.unit).views()) {
+    const std::int64_t numel = part * layout(flow.unit).shards;
+    const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, numel * size_of(dtype), flow.unit);
     std::int64_t offset = 0;
-    for (Waiting& w : bucket_) {
+    for (Waiting& w : bucket.waiting) {
       move_to(w.flow, lane_);
       builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = w.flow.unit},
                       LayoutCopy{.from = w.flow.buffer, .to = input, .offset = offset, .stride = part},
-                      {.allocates = {&w == &bucket_.front() ? input : kNoBuffer}, .frees = {w.flow.buffer}});
+                      {.allocates = {&w == &bucket.waiting.front() ? input : kNoBuffer}, .frees = {w.flow.buffer}});
       offset += layout(w.flow.unit).shard_numel;
     }
-    bucket.buffer = input;
-    bucket.numel = numel;
-    bucket.lane = lane_;
-    bucket.ready = builder_.record(EventRole::gradients_copied_in, bucket.unit);
+    flow.buffer = input;
+    flow.numel = numel;
+    flow.lane = lane_;
+    flow.ready = builder_.record(EventRole::gradients_copied_in, flow.unit);
   } else {
-    move_to(bucket, lane_);
-    if (!bucket_.front().copied && factors_.before != 1.0F) {
-      convert(bucket, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
+    move_to(flow, lane_);
+    if (!bucket.waiting.front().copied && factors_.before != 1.0F) {
+      convert(flow, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
     }
   }
-  const BufferId input = bucket.buffer;
-  const std::int64_t input_numel = bucket.numel;
-  bucket.numel = part;
-  bucket.buffer = builder_.new_buffer(BufferRole::reduce_output, dtype, part * size_of(dtype), bucket.unit);
+  const BufferId input = flow.buffer;
+  const std::int64_t input_numel = flow.numel;
+  flow.numel = part;
+  flow.buffer = builder_.new_buffer(BufferRole::reduce_output, dtype, part * size_of(dtype), flow.unit);
   const bool compute_frees = inputs_.compute_frees();
-  builder_.append(OpKind::reduce_scatter, {.lane = lane_, .unit = bucket.unit, .others = bucket.others},
-                  Collective{.group = reduce_group(bucket.unit),
+  builder_.append(OpKind::reduce_scatter, {.lane = lane_, .unit = flow.unit, .others = flow.others},
+                  Collective{.group = reduce_group(flow.unit),
                              .input = input,
-                             .output = bucket.buffer,
+                             .output = flow.buffer,
                              .count = part,
                              .dtype = dtype,
                              .scale = factors_.shard},
-                  {.allocates = {bucket.buffer}, .frees = {compute_frees ? kNoBuffer : input}});
-  bucket.ready = builder_.record(EventRole::reduced, bucket.unit);
-  if (compute_frees) inputs_.add(input, bucket.ready, bucket.unit, input_numel);
+                  {.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}});
+  flow.ready = builder_.record(EventRole::reduced, flow.unit);
+  if (compute_frees) inputs_.add(input, flow.ready, flow.unit, input_numel);
 }
 
-void Reducer::all_reduce_bucket(Flow& bucket) {
-  bucket.buffer = bucket_buffer_;
-  bucket.numel = 0;
-  for (const Waiting& w : bucket_) bucket.numel += layout(w.flow.unit).gathered_numel();
-  bucket.ready = bucket_.back().flow.ready;
-  move_to(bucket, lane_);
-  if (factors_.before != 1.0F) convert(bucket, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
-  builder_.append(OpKind::all_reduce, {.lane = lane_, .unit = bucket.unit, .others = bucket.others},
-                  Collective{.group = reduce_group(bucket.unit),
-                             .input = bucket.buffer,
-                             .output = bucket.buffer,
-                             .count = bucket.numel,
+void Reducer::all_reduce_bucket(const Bucket& bucket, Flow& flow) {
+  flow.buffer = bucket.buffer;
+  flow.numel = 0;
+  for (const Waiting& w : bucket.waiting) flow.numel += layout(w.flow.unit).gathered_numel();
+  flow.ready = bucket.waiting.back().flow.ready;
+  move_to(flow, lane_);
+  if (factors_.before != 1.0F) convert(flow, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
+  builder_.append(OpKind::all_reduce, {.lane = lane_, .unit = flow.unit, .others = flow.others},
+                  Collective{.group = reduce_group(flow.unit),
+                             .input = flow.buffer,
+                             .output = flow.buffer,
+                             .count = flow.numel,
                              .dtype = builder_.plan.reduce_dtype,
                              .scale = factors_.shard});
-  bucket.ready = builder_.record(EventRole::reduced, bucket.unit);
+  flow.ready = builder_.record(EventRole::reduced, flow.unit);
 }
 
-void Reducer::finish_bucket(const Flow& bucket) {
+void Reducer::finish_bucket(const Bucket& bucket, const Flow& flow) {
   std::int64_t offset = 0;
-  for (const Waiting& w : bucket_) {
+  for (const Waiting& w : bucket.waiting) {
     const int unit = w.flow.unit;
     State& s = state(unit, false);
     BufferId to_host = kNoBuffer;
@@ -457,19 +465,19 @@ void Reducer::finish_bucket(const Flow& bucket) {
     const std::int64_t numel = layout(unit).shard_numel;
     if (first) sum = builder_.new_buffer(BufferRole::gradient_shard, DType::f32, numel * 4, unit);
     builder_.append(
-        OpKind::finish_gradient, {.lane = bucket.lane, .unit = unit},
-        Accumulate{.from = bucket.buffer,
+        OpKind::finish_gradient, {.lane = flow.lane, .unit = unit},
+        Accumulate{.from = flow.buffer,
                    .sum = sum,
                    .count = numel,
                    .factor = factors_.after,
                    .overwrite = first,
                    .offset = all_reduces() ? w.offset : offset,
                    .stride = all_reduces() ? numel : 0},
-        {.allocates = {first ? sum : kNoBuffer}, .frees = {&w == &bucket_.back() ? bucket.buffer : kNoBuffer}});
+        {.allocates = {first ? sum : kNoBuffer}, .frees = {&w == &bucket.waiting.back() ? flow.buffer : kNoBuffer}});
     s.result_ready = builder_.record(EventRole::gradient_ready, unit);
-    s.result_lane = bucket.lane;
-    if (bucket.lane != Lane::compute) s.unfinished = s.result_ready;
-    if (offload_.on()) offload_.append({unit, to_host, bucket.lane, s.result_ready, numel}, s.result);
+    s.result_lane = flow.lane;
+    if (flow.lane != Lane::compute) s.unfinished = s.result_ready;
+    if (offload_.on()) offload_.append({unit, to_host, flow.lane, s.result_ready, numel}, s.result);
     offset += numel;
   }
 }

@@ -27,9 +27,10 @@ namespace fsdpbench::schedule {
 /// fsdp.reduce_bucket: each unit's gradient is copied away when it is complete and freed, as long as it is not larger
 /// than a bucket; once the next would not fit, those that wait are laid out rank-major and reduced together, and each
 /// unit adds up its part. fsdp.reduce_by = all_reduce: gradients are copied into the bucket itself, which is reduced
-/// whole. All of that runs on the lane that fsdp.reduce_lane names.
-/// fsdp.reduce_quantization: gradient_exchange.h stands for the reduce-scatter, unit by unit; those that wait in a
-/// bucket are exchanged one after another.
+/// whole. All of that runs on the lane that fsdp.reduce_lane names. Experts (mesh.expert) have another group to be
+/// reduced over: they fill the same bucket, and what waits is reduced in one collective a group, in the order of
+/// arrival. fsdp.reduce_quantization: gradient_exchange.h stands for the reduce-scatter, unit by unit; those that wait
+/// in a bucket are exchanged one after another.
 class Reducer {
  public:
   /// `builder` must outlive it.
@@ -90,6 +91,12 @@ class Reducer {
     bool copied = false;
     std::int64_t offset = 0;  ///< reduce_by all_reduce: where it begins in the bucket
   };
+  /// What of a bucket is reduced together.
+  struct Bucket {
+    Group group = Group::shard;
+    std::vector<Waiting> waiting = {};  ///< in the order in which gradients came
+    BufferId buffer = kNoBuffer;        ///< reduce_by all_reduce
+  };
 
   State& state(int unit, bool replicated) { return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)]; }
   const State& state(int unit, bool replicated) const {
@@ -103,13 +110,14 @@ class Reducer {
   }
   bool takes_buckets() const;
   bool all_reduces() const { return builder_.policy.fsdp.reduce_by == config::ReduceBy::all_reduce; }
+  Bucket& bucket_for(int unit);
   void put_into_bucket(Flow flow);
   void flush();
-  EventId exchange_bucket();
-  EventId reduce_bucket();
-  void reduce_scatter_bucket(Flow& bucket);
-  void all_reduce_bucket(Flow& bucket);
-  void finish_bucket(const Flow& bucket);
+  EventId exchange_bucket(Bucket& bucket);
+  EventId reduce_bucket(Bucket& bucket);
+  void reduce_scatter_bucket(Bucket& bucket, Flow& flow);
+  void all_reduce_bucket(const Bucket& bucket, Flow& flow);
+  void finish_bucket(const Bucket& bucket, const Flow& flow);
   Group reduce_group(int unit) const;
   bool reduces_across() const;
   bool adds_partials() const;
@@ -155,10 +163,9 @@ class Reducer {
   ReduceInputs inputs_;
   bool exchanges_;  // fsdp.reduce_quantization
   GradientExchange exchange_;
-  std::vector<Waiting> bucket_;  // in the order in which gradients came
-  std::int64_t bucket_numel_ = 0;
-  BufferId bucket_buffer_ = kNoBuffer;  // reduce_by all_reduce
-  std::deque<EventId> in_flight_;       // fsdp.reductions_in_flight
+  std::vector<Bucket> buckets_;    // one a group, in the order of their first gradients
+  std::int64_t bucket_numel_ = 0;  // of all of them
+  std::deque<EventId> in_flight_;  // fsdp.reductions_in_flight
   GradientOffload offload_;
 };
 

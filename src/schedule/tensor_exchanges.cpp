@@ -1,5 +1,6 @@
 #include "schedule/tensor_exchanges.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace fsdpbench::schedule {
@@ -15,26 +16,26 @@ OpKind kind_of(plan::ModulePart::Exchange exchange) {
   }
 }
 
-/// A block's recomputation and backward share a phase.
-int id_of(OpKind kind, int module, int index) {
-  constexpr int kMostParts = 8;
+}  // namespace
+
+int id_of_part(OpKind kind, int module, int index) {
+  constexpr int kMostParts = 2 * 4096 + 1;  // of the backward of a ring of all ranks that mesh.context allows
   const int pass = kind == OpKind::forward ? 0 : kind == OpKind::recompute ? 1 : 2;
   return (module * 3 + pass) * kMostParts + index;
 }
 
-}  // namespace
-
 EventId TensorExchanges::computed(OpKind kind, int module, int index) {
-  const EventId done = builder_.record(EventRole::part_done, id_of(kind, module, index));
+  const EventId done = builder_.record(EventRole::part_done, id_of_part(kind, module, index));
   builder_.wait(Lane::tensor, done, WaitReason::data);
   return done;
 }
 
 void TensorExchanges::append(OpKind kind, int unit, int module, int index, const plan::ModulePart& part,
                              BufferId buffer) {
-  const int id = id_of(kind, module, index);
+  const int id = id_of_part(kind, module, index);
   const At at{.lane = Lane::tensor, .unit = unit, .module = module};
-  const Group group = part.of_experts() ? Group::expert : Group::tensor;
+  const Group rows = builder_.policy.separate_exchanges ? Group::expert : Group::shard;  // of the same ranks, if so
+  const Group group = part.of_experts() ? rows : part.of_context ? Group::context : Group::tensor;
   if (part.told > 0) {
     builder_.append(
         OpKind::expert_counts, at,
@@ -44,11 +45,20 @@ void TensorExchanges::append(OpKind kind, int unit, int module, int index, const
   builder_.append(
       kind_of(part.exchange), at,
       Collective{.group = group, .input = buffer, .output = buffer, .count = part.count, .dtype = part.dtype});
-  pending_ = builder_.record(EventRole::exchanged, id);
+  pending_[static_cast<std::size_t>(part.half)] = builder_.record(EventRole::exchanged, id);
+}
+
+void TensorExchanges::await_numbers(OpKind kind, int unit, int module, int index) {
+  builder_.host_wait(builder_.record(EventRole::counted, id_of_part(kind, module, index)), WaitReason::data, unit);
 }
 
 void TensorExchanges::settle() {
-  if (pending_ != kNoEvent) builder_.wait(Lane::compute, std::exchange(pending_, kNoEvent), WaitReason::data);
+  for (const int half : {0, 1}) settle(half);
+}
+
+void TensorExchanges::settle(int half) {
+  EventId& pending = pending_[static_cast<std::size_t>(half)];
+  if (pending != kNoEvent) builder_.wait(Lane::compute, std::exchange(pending, kNoEvent), WaitReason::data);
 }
 
 }  // namespace fsdpbench::schedule

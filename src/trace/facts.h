@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/collective_kind.h"
 #include "base/dtype.h"
 #include "base/enum_table.h"
 #include "base/lane.h"
@@ -55,8 +56,6 @@ constexpr std::string_view to_string(OpPhase phase) {
   constexpr EnumNames<OpPhase> kNames{"forward", "backward", "optimizer"};
   return kNames[phase];
 }
-
-enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all };
 
 struct CollectiveLabel {
   CollectiveKind kind = CollectiveKind::all_gather;

@@ -15,7 +15,9 @@ constexpr std::string_view nccl_name(CollectiveKind kind) {
     case CollectiveKind::all_gather: return "AllGather";
     case CollectiveKind::reduce_scatter: return "ReduceScatter";
     case CollectiveKind::all_reduce: return "AllReduce";
-    case CollectiveKind::all_to_all: return "SendRecv";
+    case CollectiveKind::broadcast: return "Broadcast";
+    case CollectiveKind::all_to_all:
+    case CollectiveKind::send_recv: return "SendRecv";
   }
   return {};
 }
@@ -55,7 +57,9 @@ std::string_view torch_name(CollectiveKind kind) {
     case CollectiveKind::all_gather: return "_allgather_base";
     case CollectiveKind::reduce_scatter: return "_reduce_scatter_base";
     case CollectiveKind::all_reduce: return "allreduce";
+    case CollectiveKind::broadcast: return "broadcast";
     case CollectiveKind::all_to_all: return "all_to_allv";
+    case CollectiveKind::send_recv: return "send_recv";  // PyTorch has a name for each half
   }
   return {};
 }

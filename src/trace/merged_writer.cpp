@@ -25,8 +25,9 @@ constexpr EnumTable<MemoryCategory, const Field*> kCategoryFields{&field::kParam
 /// `mostly_exposed`: a collective beside which little was computed.
 std::string_view colour(const OpLabel& op, bool mostly_exposed) {
   constexpr EnumNames<OpPhase> kComputation{"thread_state_runnable", "rail_response", "rail_load"};
-  constexpr EnumNames<CollectiveKind> kCollective{"thread_state_iowait", "thread_state_uninterruptible",
-                                                  "detailed_memory_dump", "thread_state_uninterruptible"};
+  constexpr EnumNames<CollectiveKind> kCollective{"thread_state_iowait",          "thread_state_uninterruptible",
+                                                  "detailed_memory_dump",         "thread_state_iowait",
+                                                  "thread_state_uninterruptible", "thread_state_iowait"};
   switch (op.category) {
     case OpCategory::computation: return kComputation[op.phase];
     case OpCategory::communication:

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "schedule/memory_walk.h"
 #include "tune/bound.h"
 #include "tune/parallel.h"
+#include "tune/structures.h"
 
 namespace fsdpbench::tune {
 namespace {
@@ -25,7 +27,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 double tokens_of(const config::RunConfig& config) {
   const bool decoder = config.model.kind == config::ModelKind::decoder;
-  return static_cast<double>(config.mesh.data_ranks() * config.train.batch_per_rank * config.train.accumulate *
+  return static_cast<double>(config.mesh.sample_groups() * config.train.batch_per_rank * config.train.accumulate *
                              (decoder ? config.train.seq_len : 1));
 }
 
@@ -42,7 +44,7 @@ class Search {
  public:
   Search(const Space& space, const Machine& machine, const SearchOptions& options,
          const std::function<void(const SearchProgress&)>& progress)
-      : space_(space), machine_(machine), options_(options), progress_(progress) {
+      : space_(space), machine_(machine), options_(options), progress_(progress), kinds_(space) {
     result_.seed = options.seed;
   }
 
@@ -177,42 +179,63 @@ class Search {
 
   void find_structures() {
     doing_ = "bounds";
-    std::vector<Point> points;
-    space_.visit(space_.origin(), Part::structure, [&](const Point& point) {
-      points.push_back(point);
-      return true;
-    });
     all_ = space_.size();
+    result_.contradictory += kinds_.contradictory();
+    const std::vector<Leader> leaders = leaders_to_bound();
     struct Found {
       bool valid = false;
       Bound bound;
       double tokens = 0;
       std::uint64_t print = 0;
     };
-    std::vector<Found> found(points.size());
+    std::vector<Found> found(leaders.size());
     std::map<std::uint64_t, bool> seen;
-    for (std::size_t from = 0; from < points.size(); from += kBatch) {
+    for (std::size_t from = 0; from < leaders.size(); from += kBatch) {
       if (over()) {
-        bounded_ = false;
+        result_.bounded = false;
         break;
       }
-      const std::size_t count = std::min(kBatch, points.size() - from);
-      parallel_for(count, options_.threads, [&](std::size_t k) { bound(points[from + k], found[from + k]); });
+      const std::size_t count = std::min(kBatch, leaders.size() - from);
+      parallel_for(count, options_.threads, [&](std::size_t k) { bound(leaders[from + k].point, found[from + k]); });
       for (std::size_t i = from; i < from + count; ++i) {
-        const double orders = space_.orders_of(points[i]);
-        if (!found[i].valid) {
-          counted_whole_[points[i]] = &SearchResult::contradictory;
-          result_.contradictory += orders;
-        } else if (!seen.emplace(found[i].print, true).second) {
-          counted_whole_[points[i]] = &SearchResult::same;
-          result_.same += orders;
+        const auto& [point, led] = leaders[i];
+        const double orders = space_.orders_of(point);
+        const bool is_new = found[i].valid && seen.emplace(found[i].print, true).second;
+        const auto counted = found[i].valid ? &SearchResult::same : &SearchResult::contradictory;
+        if (is_new) {
+          add_structure(point, found[i].bound, found[i].tokens, orders);
+          result_.same += orders * (led - 1);
         } else {
-          add_structure(points[i], found[i].bound, found[i].tokens, orders);
+          result_.*counted += orders * led;
         }
+        counted_[point] = {is_new ? nullptr : counted, counted};
       }
       show();
     }
     std::ranges::stable_sort(structures_, {}, &Structure::bound);
+  }
+
+  /// What leads others, and how many structures it leads.
+  struct Leader {
+    Point point;
+    double led = 1;
+  };
+
+  /// All, in order, or as many as may be bounded.
+  std::vector<Leader> leaders_to_bound() {
+    const auto most = std::max(options_.structures, static_cast<std::size_t>(options_.evaluations));
+    std::vector<Leader> leaders;
+    const auto add = [&](std::size_t index) { leaders.push_back({kinds_.at(index), kinds_.led_by(index)}); };
+    if (options_.exhaustive || kinds_.size() <= most) {
+      for (std::size_t index = 0; index < kinds_.size(); ++index) add(index);
+    } else {
+      result_.bounded = false;
+      std::set<std::size_t> drawn;
+      while (drawn.size() < most) drawn.insert(random_below(kinds_.size()));
+      for (const std::size_t index : drawn) add(index);
+    }
+    std::ranges::sort(leaders, {}, &Leader::point);
+    return leaders;
   }
 
   template <class Found>
@@ -349,19 +372,29 @@ class Search {
   }
 
   void shuffle(std::vector<Point>& points) {
-    for (std::size_t i = points.size(); i > 1; --i) {
-      random_ = random_ * 6364136223846793005ULL + 1442695040888963407ULL + 2 * options_.seed;
-      std::swap(points[i - 1], points[(random_ >> 33) % i]);
-    }
+    for (std::size_t i = points.size(); i > 1; --i) std::swap(points[i - 1], points[random_below(i)]);
+  }
+
+  std::size_t random_below(std::size_t end) {
+    random_ = random_ * 6364136223846793005ULL + 1442695040888963407ULL + 2 * options_.seed;
+    return (random_ >> 33) % end;
+  }
+
+  /// Where all policies of a structure were counted when structures were: null if each is counted for itself.
+  double SearchResult::*counted_whole(const Point& structure) const {
+    const auto leader = kinds_.leader_of(structure);
+    if (!leader) return &SearchResult::contradictory;
+    const auto counted = counted_.find(*leader);
+    if (counted == counted_.end()) return nullptr;
+    return *leader == structure ? counted->second.leader : counted->second.led;
   }
 
   void finish() {
     std::map<Point, double> tried_of;
-    for (const auto& [point, found] : known_) {
-      ++tried_of[structure_of(point)];
+    for (const auto& [point, found] : known_) ++tried_of[structure_of(point)];
+    for (const auto& [structure, tried] : tried_of) {
       // Tried on the way to something else, and so counted a second time.
-      const auto whole = counted_whole_.find(structure_of(point));
-      if (whole != counted_whole_.end()) --(result_.*whole->second);
+      if (const auto whole = counted_whole(structure)) result_.*whole -= tried;
     }
     const double best = best_value();
     result_.bound = best;
@@ -374,7 +407,7 @@ class Search {
         result_.bound = std::min(result_.bound, structure.bound);
       }
     }
-    if (!bounded_) result_.bound = 0;
+    if (!result_.bounded) result_.bound = 0;
     result_.left = std::max(0.0, all_ - result_.considered());
     if (best != kNever) result_.best = leanest_of_equals();
   }
@@ -408,15 +441,20 @@ class Search {
   const Machine& machine_;
   const SearchOptions& options_;
   const std::function<void(const SearchProgress&)>& progress_;
+  Structures kinds_;
   SearchResult result_;
   std::optional<std::size_t> best_;
   std::map<Point, std::optional<std::size_t>> known_;  // absent: contradictory
   std::map<std::uint64_t, std::size_t> prints_;
   std::map<std::int64_t, double> front_;  // nanoseconds a token by bytes: what nothing tried beats in both
   std::vector<Structure> structures_;
-  std::map<Point, double SearchResult::*> counted_whole_;  // structures all of whose policies are counted there
+  struct Counted {
+    double SearchResult::*leader;  // null: policy by policy
+    double SearchResult::*led;
+  };
+  std::map<Point, Counted>
+      counted_;  // where the policies of a leader and those of what it leads are counted, by leader
   std::map<Point, bool> descended_;
-  bool bounded_ = true;  // all structures are
   std::uint64_t random_ = 1;
   const char* doing_ = "";
   double all_ = 0;

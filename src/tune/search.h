@@ -37,6 +37,7 @@ struct SearchOptions {
   Objective objective = Objective::step;
   MemoryBudget budget;
   std::int64_t evaluations = 20'000;  ///< policies whose step is computed, at most
+  std::size_t structures = 20'000;    ///< whose bounds are computed, at most, unless more policies may be evaluated
   bool any_step = false;              ///< of Objective::memory: also if the step is longer
   bool exhaustive = false;            ///< compute the step of every policy, and prune nothing
   std::uint64_t seed = 1;             ///< of the order in which policies are tried where nothing speaks for either
@@ -60,7 +61,8 @@ struct SearchResult {
   double pruned = 0;                ///< whose bound says that they are no better, or do not fit
   double left = 0;                  ///< of which nothing is known but their bound
   std::uint64_t seed = 1;
-  double bound = 0;  ///< no policy can be better than this: of the objective, nanoseconds, bytes or ns a token
+  double bound = 0;     ///< no policy can be better than this: of the objective, nanoseconds, bytes or ns a token
+  bool bounded = true;  ///< false: nothing bounds some policies that are left, and `bound` is 0
   bool stopped = false;
 
   const Tried& start() const { return tried.front(); }
@@ -77,12 +79,12 @@ double optimality_gap(Objective objective, const SearchResult& result);
 /// `stop`.
 ///
 /// [Note: the search]
-/// Policies of one structure have the same ops in another order, so one bound is all theirs. Structures are bounded,
-/// those that cannot fit or cannot be the best go, and from the others three orders are tried each: as in force, with
-/// everything prefetched, with as little memory as possible. From the best of them one axis after another is turned
-/// until none gains. What then may still be better is tried order by order, the smallest bound first, until nothing is
-/// left or `evaluations` are spent. Of what is within 0.1 % of the best found, the answer is what needs the least
-/// memory.
+/// Policies of one structure have the same ops in another order, so one bound is all theirs. Structures are bounded
+/// (of too many only some, drawn with the seed: axes are turned from those to the others), those that cannot fit or
+/// cannot be the best go, and from the others three orders are tried each: as in force, with everything prefetched,
+/// with as little memory as possible. From the best of them one axis after another is turned until none gains. What
+/// then may still be better is tried order by order, the smallest bound first, until nothing is left or `evaluations`
+/// are spent. Of what is within 0.1 % of the best found, the answer is what needs the least memory.
 SearchResult search(const Space& space, const Machine& machine, const SearchOptions& options,
                     const std::function<void(const SearchProgress&)>& progress = {});
 

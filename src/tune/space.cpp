@@ -29,6 +29,8 @@ struct Line {
   std::vector<std::string> keys;
   Part part;
   std::function<std::vector<Values>(const RunConfig&)> values;
+  bool alone = false;                               ///< Axis::alone
+  std::function<bool(const RunConfig&)> idle = {};  ///< Axis::idle
 };
 
 auto listed(std::vector<std::string> values) {
@@ -129,6 +131,11 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
   // What it costs is known where a PCIe is, and who has no memory to spare will have asked for it.
   const bool knows_pcie = start.emulate.pcie_gb_per_s || start.fsdp.cpu_offload != config::CpuOffload::none;
   const auto offloads = knows_pcie ? std::vector<std::string>{"none", "optimizer", "all"} : std::vector<std::string>{};
+  const config::Fsdp& fsdp = start.fsdp;
+  const bool plain_checkpoints =
+      !fsdp.checkpoint_reentrant && fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing;
+  const auto one_expert_rank = [](const RunConfig& config) { return config.mesh.expert == 1; };
+  const auto one_microbatch = [](const RunConfig& config) { return config.train.accumulate == 1; };
   return {
       {{"fsdp.preset"},
        structure,
@@ -138,21 +145,38 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
       {{"mesh.expert_overlap"},
        structure,
        listed(start.model.shared_experts > 0 ? std::vector<std::string>{"none", "combine", "both"}
-                                             : std::vector<std::string>())},
+                                             : std::vector<std::string>()),
+       true,
+       one_expert_rank},
+      {{"mesh.expert_halves"},
+       structure,
+       listed(options.expert_splits && start.model.experts > 0 ? std::vector<std::string>{"false", "true"}
+                                                               : std::vector<std::string>()),
+       false,
+       one_expert_rank},
+      {{"mesh.context_method"},
+       structure,
+       listed(options.expert_splits && start.mesh.context > 1 ? std::vector<std::string>{"all_gather", "ring"}
+                                                              : std::vector<std::string>())},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
-      {{"fsdp.head_unit"}, structure, listed({"false", "true"})},
+      {{"fsdp.head_unit"}, structure, listed({"false", "true"}), true},
       {{"fsdp.activation_checkpointing", "fsdp.checkpoint_every"},
        structure,
        [](const RunConfig&) {
          return std::vector<Values>{{"false", "1"}, {"true", "1"}, {"true", "2"}, {"true", "3"}, {"true", "4"}};
-       }},
+       },
+       plain_checkpoints},
       {{"train.batch_per_rank", "train.accumulate"}, structure, options.free_batch ? batches_free : batches_kept},
-      {{"train.accumulate_mode"}, structure, only_accumulated({"reduce_each", "no_sync", "reduce_scatter_only"})},
-      {{"fsdp.reshard_after_backward"}, structure, only_accumulated({"true", "false"})},
+      {{"train.accumulate_mode"},
+       structure,
+       only_accumulated({"reduce_each", "no_sync", "reduce_scatter_only"}),
+       fsdp.reduce_bucket == 0,
+       one_microbatch},
+      {{"fsdp.reshard_after_backward"}, structure, only_accumulated({"true", "false"}), true, one_microbatch},
       {{"fsdp.cpu_offload"}, structure, listed(offloads)},
-      {{"fsdp.param_dtype"}, structure, listed(options.dtypes)},
-      {{"fsdp.reduce_dtype"}, structure, listed(options.dtypes)},
+      {{"fsdp.param_dtype"}, structure, listed(options.dtypes), true},
+      {{"fsdp.reduce_dtype"}, structure, listed(options.dtypes), true},
       {{"fsdp.forward_prefetch"}, order, listed({"none", "implicit", "1", "2", "3"})},
       {{"fsdp.backward_prefetch"}, order, listed({"none", "post", "pre", "2", "3"})},
       {{"fsdp.all_gather_limit"},
@@ -161,6 +185,9 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
                "bytes:2GiB", "bytes:8GiB"})},
       {{"fsdp.reduce_scatter_buffers"}, order, listed({"1", "2", "3", "0"})},
       {{"fsdp.separate_reduce_scatter_comm"}, order, listed({"false", "true"})},
+      {{"mesh.expert_separate_comm"},
+       order,
+       listed(start.mesh.expert_separate_comm ? std::vector<std::string>() : std::vector<std::string>{"false", "true"})},
   };
 }
 
@@ -205,6 +232,7 @@ const std::vector<NotTurned>& not_turned() {
       {"it is how the model calls its checkpoints", {"fsdp.checkpoint_reentrant"}},
       {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
       {"it splits layers, so that each rank has another model", {"mesh.tensor", "mesh.sequence_parallel"}},
+      {"it splits sequences, so that each rank has other tokens", {"mesh.context"}},
       {"it is what the router and the library of exchanges do",
        {"mesh.expert_imbalance", "mesh.expert_sync", "mesh.expert_rows"}},
       {"it is how the model wraps its experts", {"fsdp.expert_unit"}},
@@ -246,10 +274,6 @@ bool sends_the_same_bits(const RunConfig& a, const RunConfig& b) {
 }
 
 bool is_engine(const Axis& axis) { return axis.name == "fsdp.preset"; }
-bool every_engine_has(const Axis& axis) {
-  return is_engine(axis) || axis.name == "fsdp.wrap" || axis.name == "fsdp.activation_checkpointing";
-}
-
 /// `choice` and the rest of what a preset means.
 Choice with_preset(Choice choice) {
   const std::string name = std::get<std::string>(choice.settings.front().value);
@@ -260,6 +284,10 @@ Choice with_preset(Choice choice) {
 }
 
 }  // namespace
+
+bool every_engine_has(const Axis& axis) {
+  return is_engine(axis) || axis.name == "fsdp.wrap" || axis.name == "fsdp.activation_checkpointing";
+}
 
 std::string_view why_not_turned(std::string_view key) {
   for (const NotTurned& reason : not_turned()) {
@@ -278,7 +306,7 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
     fixed_.push_back({field, field->write(start_)});
   }
   for (const Line& line : lines(start_, options)) {
-    Axis axis{line.keys.front(), line.keys, line.part, {{text_of(line.keys, start_), {}}}};
+    Axis axis{line.keys.front(), line.keys, line.part, {{text_of(line.keys, start_), {}}}, line.alone, line.idle};
     for (const Values& values : line.values(start_)) {
       Choice choice;
       for (std::size_t k = 0; k < values.size(); ++k) choice.settings.push_back(setting(line.keys[k], values[k]));

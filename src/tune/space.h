@@ -37,7 +37,16 @@ struct Axis {
   std::vector<std::string> keys;
   Part part = Part::structure;
   std::vector<Choice> choices;
+  /// An axis of structures whose keys no rule relates with those of another axis: each choice is valid beside every
+  /// choice of the others, or beside none.
+  bool alone = false;
+  /// Whether its keys do nothing in a valid configuration, whatever they are: a matter of axes that do not stand alone.
+  /// Null: they always do something.
+  std::function<bool(const config::RunConfig&)> idle = {};
 };
+
+/// Whether it is turned beside another engine's preset, too.
+bool every_engine_has(const Axis& axis);
 
 /// A choice of every axis.
 using Point = std::vector<std::uint8_t>;
@@ -48,7 +57,7 @@ struct SpaceOptions {
   std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
   bool any_engine = false;               ///< fsdp.preset may become another engine's, else it is kept
   bool quantization = false;             ///< what a choice brings may send fewer bits, which changes numerics
-  bool expert_splits = false;            ///< mesh.expert may be turned: op times are computed, not measured
+  bool expert_splits = false;            ///< mesh.expert and what no trace tells may be turned: op times are computed
   bool free_batch = false;               ///< the global batch may change, else micro-batch times accumulation is kept
   /// Asked of each valid choice of one axis beside what is in force: false leaves it out. Null: all are offered.
   std::function<bool(const config::RunConfig&)> offers = {};
@@ -72,6 +81,8 @@ class Space {
   bool holds(const Point& point) const;
   /// What a point of the space sets, validated; absent if that contradicts itself or a fixed key.
   std::optional<config::RunConfig> config_at(const Point& point) const;
+  /// Whether `point` turns the preset.
+  bool other_engine(const Point& point) const;
   /// How many points there are, contradictory ones included; and how many that differ from `structure` in order only.
   double size() const;
   double orders_of(const Point& structure) const;
@@ -81,8 +92,6 @@ class Space {
   void visit(Point point, Part part, Visit&& visit) const;
 
  private:
-  bool other_engine(const Point& point) const;
-
   config::RunConfig start_;
   std::vector<Axis> axes_;
   std::vector<Setting> fixed_;

@@ -101,6 +101,35 @@ TEST_F(ClusterFile, AchievedRatesAreWithinPeaks) {
       folder_.write("n.toml", cluster_text("all_reduce_gb_per_s", "all_reduce_gb_per_s = 38\nnvls_gb_per_s = 60"))));
 }
 
+TEST_F(ClusterFile, ASiteReplacesWhatItNames) {
+  const std::string site = "[site.hall]\ntitle = 'a slow hall'\n[site.hall.intra]\nbase_latency_us = 9\n";
+  const std::string path = folder_.write("c.toml", cluster_text("", "", site));
+  EXPECT_EQ(load_cluster(path).intra.base_latency_us, 4);
+  EXPECT_EQ(load_cluster(path).site, "");
+  const Cluster hall = load_cluster(path + ":hall");
+  EXPECT_EQ(hall.intra.base_latency_us, 9);
+  EXPECT_EQ(hall.intra.hop_latency_us, 3) << "what the file says of all";
+  EXPECT_EQ(hall.title, "a slow hall");
+  EXPECT_EQ(hall.name, "c") << "published errors are those of the file";
+  EXPECT_EQ(hall.site, "hall");
+}
+
+TEST_F(ClusterFile, MistakesInSitesAreNamedWhicheverIsAskedFor) {
+  const auto with = [](const std::string& add) { return cluster_text("", "", add); };
+  const std::string hall = "[site.hall.intra]\n";
+  EXPECT_THAT(error(with(hall + "hop = 1\n")), HasSubstr("c.toml:29: unknown key 'intra.hop'"));
+  EXPECT_THAT(error("site = 1\n" + cluster_text()), HasSubstr("c.toml:1: site is not valid; expected tables"));
+  EXPECT_THAT(error(with("[site]\nhall = 1\n")), HasSubstr("site.hall is not valid; expected a table"));
+  const std::string path = folder_.write("c.toml", with(hall + "all_gather_gb_per_s = 51\n"));
+  EXPECT_NO_THROW(load_cluster(path));
+  EXPECT_THAT(config_error([&] { load_cluster(path + ":hall"); }),
+              HasSubstr("c.toml:29: intra.all_gather_gb_per_s = 51 is not valid; expected at most"));
+  EXPECT_THAT(config_error([&] { load_cluster(path + ":yard"); }),
+              HasSubstr("there is no site 'yard'; expected one of hall."));
+  EXPECT_THAT(config_error([&] { load_cluster(folder_.write("d.toml", cluster_text()) + ":hall"); }),
+              HasSubstr("there is no site 'hall': the file has none."));
+}
+
 TEST_F(ClusterFile, SeveralNodesNeedANetwork) {
   EXPECT_THAT(error(cluster_text("count", "count = 2")),
               HasSubstr("there is no inter.kind; expected \"none\", \"infiniband\", \"roce\", \"efa\", \"ethernet\", "

@@ -43,6 +43,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("mlp"),
                                       std::string("plain"),
                                       std::string("sigmoid"),
+                                      std::string("position"),
                                       std::string("layer"),
                                       std::string("flat"),
                                       std::string("fsdp1"),

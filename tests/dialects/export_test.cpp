@@ -47,6 +47,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
                           {"model.active_experts", number(2)},
                           {"fsdp.strategy", text("full_shard")},
                           {"fsdp.layout", text("per_param")},
+                          {"fsdp.gradients_after_views", false},
                           {"fsdp.wrap", text("block")},
                           {"fsdp.forward_prefetch", text("implicit")},
                           {"fsdp.backward_prefetch", text("pre")},
@@ -82,6 +83,8 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"train.clip_norm", {{"train.clip_norm", 0.5}}},
       {"mesh.tensor", {{"mesh.tensor", number(2)}}},
       {"mesh.sequence_parallel", {{"mesh.sequence_parallel", true}, {"mesh.tensor", number(2)}}},
+      {"mesh.context", {{"mesh.context", number(2)}}},
+      {"mesh.context_method", {{"mesh.context_method", text("ring")}, {"mesh.context", number(2)}}},
       {"mesh.expert", for_experts({{"mesh.expert", number(2)}})},
       {"mesh.expert_imbalance", for_experts({{"mesh.expert_imbalance", number(2)}, {"mesh.expert", number(2)}})},
       {"mesh.expert_sync", for_experts({{"mesh.expert_sync", false}, {"mesh.expert", number(2)}})},
@@ -89,6 +92,8 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
                                            {"mesh.expert", number(2)},
                                            {"model.shared_experts", number(1)}})},
       {"mesh.expert_rows", for_experts({{"mesh.expert_rows", text("each_rank")}, {"mesh.expert", number(2)}})},
+      {"mesh.expert_separate_comm", for_experts({{"mesh.expert_separate_comm", false}, {"mesh.expert", number(8)}})},
+      {"mesh.expert_halves", for_experts({{"mesh.expert_halves", true}, {"mesh.expert", number(2)}})},
       {"fsdp.strategy", {{"fsdp.strategy", text("no_shard")}}},
       {"fsdp.layout", {{"fsdp.layout", text("flat")}}},
       {"fsdp.reshard_after_forward", {{"fsdp.reshard_after_forward", number(2)}}},
@@ -120,7 +125,6 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.recompute_share", {{"fsdp.recompute_share", 0.5}}},
       {"fsdp.checkpoint_keeps", {{"fsdp.checkpoint_keeps", text("every_second_product")}}},
       {"fsdp.checkpoint_reentrant", for_experts({{"fsdp.checkpoint_reentrant", true},
-                                                 {"fsdp.gradients_after_views", false},
                                                  {"fsdp.all_gather_limit", text("fsdp2_event")},
                                                  {"fsdp.max_reuse_distance", number(0)},
                                                  {"fsdp.keep_group_shard", false},
@@ -194,6 +198,18 @@ TEST(Export, TheHeadSaysWhichParametersTheModelMustTrain) {
   config.model.lora_alpha = 32;
   EXPECT_NE(all_text(exported(find_export_target("pytorch-fsdp2"), config)).find("LoraConfig(r=16, lora_alpha=32"),
             std::string::npos);
+}
+
+TEST(Export, TheHeadSaysWhatExpertsTake) {
+  config::RunConfig config;
+  config.model.experts = 8, config.model.active_experts = 2;
+  const auto head = [&] { return all_text(exported(find_export_target("megatron-fsdp"), config)); };
+  EXPECT_EQ(head().find("capacity"), std::string::npos);
+  config.model.expert_capacity = 1.25, config.model.expert_drop = config::ExpertDrop::position;
+  const std::string flags = "--moe-expert-capacity-factor 1.25 --moe-token-drop-policy position";
+  EXPECT_NE(head().find(flags + "."), std::string::npos);
+  config.model.expert_pad = true;
+  EXPECT_NE(head().find(flags + " --moe-pad-expert-input-to-capacity."), std::string::npos);
 }
 
 TEST(Export, EveryRuleIsOfAKeyAndStandsOnce) {

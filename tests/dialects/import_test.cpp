@@ -295,11 +295,75 @@ TEST(Import, ExpertParallelismOfTorchtitanAndMegatron) {
       make_import({{"run.sh",
                     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
                     "--moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4 "
-                    "--moe-ffn-hidden-size 16 --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap"}});
+                    "--moe-ffn-hidden-size 16 --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap "
+                    "--moe-router-bias-update-rate 0.001"}});
   EXPECT_EQ(of(megatron, "mesh.expert"), number(4));
   EXPECT_EQ(of(megatron, "model.router_score"), text("sigmoid"));
   EXPECT_EQ(of(megatron, "model.shared_experts"), number(2));
   EXPECT_EQ(of(megatron, "mesh.expert_overlap"), text("both"));
+  EXPECT_THAT(megatron.unread, Contains(HasSubstr("moe-router-bias-update-rate = 0.001")));
+  const Import biased = make_import({{"run.sh",
+                                      "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
+                                      "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+                                      "--moe-router-bias-update-rate 0.002"}});
+  EXPECT_EQ(of(biased, "model.router_bias_rate"), Value(0.002));
+  EXPECT_THAT(biased.unread, ::testing::Not(Contains(HasSubstr("moe-router"))));
+  const std::string experts = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 ";
+  const Import limited =
+      make_import({{"run.sh", experts + "--moe-expert-capacity-factor 1.25 --moe-token-drop-policy position "
+                                        "--moe-pad-expert-input-to-capacity"}});
+  EXPECT_EQ(of(limited, "model.expert_capacity"), Value(1.25));
+  EXPECT_EQ(of(limited, "model.expert_drop"), text("position"));
+  EXPECT_EQ(of(limited, "model.expert_pad"), Value(true));
+  EXPECT_THAT(limited.unread, ::testing::Not(Contains(HasSubstr("moe-"))));
+  for (const char* none : {"--moe-expert-capacity-factor -1", "--moe-token-drop-policy probs"}) {
+    const Import all = make_import({{"run.sh", experts + none}});
+    EXPECT_EQ(of(all, "model.expert_capacity"), text("(not set)")) << none;
+    EXPECT_THAT(all.unread, ::testing::Not(Contains(HasSubstr("moe-")))) << none;
+  }
+  const Import pairs = make_import({{"run.sh",
+                                     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
+                                     "--expert-model-parallel-size 4 --overlap-moe-expert-parallel-comm"}});
+  EXPECT_EQ(of(pairs, "mesh.expert_halves"), text("(not set)")) << "it pairs microbatches, and splits none";
+}
+
+TEST(Import, ContextParallelismOfTorchtitanAndMegatron) {
+  const std::string common =
+      "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --global-batch-size 8 "
+      "--micro-batch-size 1 --context-parallel-size 4 --data-parallel-sharding-strategy optim_grads_params ";
+  const auto megatron = [&](const std::string& more) {
+    return make_import({{"run.sh", common + more}}, {.ranks = 8, .layers = {}});
+  };
+  EXPECT_EQ(of(megatron(""), "mesh.context"), number(4));
+  EXPECT_EQ(of(megatron(""), "mesh.context_method"), text("ring")) << "--cp-comm-type is p2p";
+  EXPECT_EQ(of(megatron(""), "train.accumulate"), number(4)) << "2 ranks see different samples";
+  EXPECT_EQ(of(megatron("--cp-comm-type all_gather"), "mesh.context_method"), text("all_gather"));
+  for (const char* type : {"a2a", "a2a+p2p"}) {
+    const Import heads = megatron(std::string("--cp-comm-type ") + type);
+    EXPECT_EQ(of(heads, "mesh.context_method"), text("all_gather"));
+    EXPECT_THAT(heads.unread,
+                Contains(HasSubstr(std::string("--cp-comm-type ") + type + ": all_gather stands for it")));
+  }
+  EXPECT_THAT(megatron("--cp-comm-type p2p a2a --bf16").unread,
+              Contains("--cp-comm-type p2p a2a: the first word stands for all layers"));
+  EXPECT_THAT(megatron("--cp-comm-type p2p p2p").unread, ::testing::Not(Contains(HasSubstr("cp-comm-type"))));
+  EXPECT_THAT(make_import({{"run.sh", "--num-layers 2 --context-parallel-size 4"}}).unread,
+              Contains("context-parallel-size = 4: mesh.context does not go with fsdp.strategy = no_shard"));
+  const Import both = megatron("--tensor-model-parallel-size 2");
+  EXPECT_EQ(of(both, "mesh.context"), text("(not set)"));
+  EXPECT_THAT(both.unread, Contains("context-parallel-size = 4: mesh.context does not go with mesh.tensor"));
+
+  const std::string parallelism =
+      "[parallelism]\ndata_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 4\n"
+      "context_parallel_degree = 2\n";
+  const Import titan = make_import({{"job.toml", parallelism}});
+  EXPECT_EQ(of(titan, "mesh.context"), number(2));
+  EXPECT_EQ(of(titan, "mesh.context_method"), text("(not set)"));
+  EXPECT_EQ(of(titan, "mesh.ranks"), number(16));
+  EXPECT_EQ(of(titan, "mesh.shard"), number(8)) << "its mesh dp_shard_cp";
+  const Import rotates = make_import({{"job.toml", parallelism + "context_parallel_rotate_method = \"alltoall\"\n"}});
+  EXPECT_EQ(of(rotates, "mesh.context_method"), text("ring"));
+  EXPECT_THAT(rotates.unread, Contains(HasSubstr("stands for PyTorch's")));
 }
 
 TEST(Import, TorchtitansArgumentsAreItsTomls) {

@@ -126,6 +126,43 @@ class Published(unittest.TestCase):
                       "keeps:OUTPUTS",
                       self.call("--training", "t.csv", code=BAD_INPUT).stderr)
 
+    def refused(self, table: str, old: str, new: str) -> str:
+        """What is said of a table of one row, changed."""
+        lines = (SOURCE / f"profiles/published/{table}.csv").read_text(encoding="utf-8").splitlines()
+        self.assertIn(old, lines[1])
+        (self.folder / "t.csv").write_text(f"{lines[0]}\n{lines[1].replace(old, new, 1)}\n", encoding="utf-8")
+        return self.call("--" + table, "t.csv", code=BAD_INPUT).stderr
+
+    def test_what_no_machine_does_is_refused_by_its_line(self) -> None:
+        self.assertIn("t.csv:2: numbers = fp4 is not valid; expected bf16, fp16 or fp8",
+                      self.refused("training", ",bf16,", ",fp4,"))
+        self.assertIn("t.csv:2: abacus: there is no such file", self.refused("training", ",h100-500w,", ",abacus,"))
+        self.assertIn("t.csv:2: ", self.refused("training", ",llama3-8b,", ",llama9-8b,"))
+        self.assertIn("t.csv:2: ranks = 16 on nodes = 1 are 16 a node; expected at most 8",
+                      self.refused("collectives", ",8,1,", ",16,1,"))
+        self.assertIn("t.csv:2: algorithm = nvls cannot do an all_gather of 8 ranks on 1 node of hgx-b200",
+                      self.refused("collectives", "hgx-b200,,,", "hgx-b200,,nvls,"))
+
+    def test_columns_that_only_some_tables_have(self) -> None:
+        """A training with a tensor group, one with offloading, and one whose preset learns in its first step."""
+        with (SOURCE / "profiles/published/training.csv").open(encoding="utf-8", newline="") as file:
+            row = next(csv.DictReader(file)) | {"cluster": "dgx-h100", "checkpointing": "all"}
+        for column in ("expert", "expert_rows", "fp8_recipe", "eager_loss", "shard"):
+            del row[column]
+        kinds = ({}, {"tensor": "2"}, {"offload": "all"}, {"system": "deepspeed-z3"})
+        told = []
+        for number, change in enumerate(kinds):
+            told.append(row | {"id": f"U{number}", "tensor": "", "offload": ""} | change)
+        with (self.folder / "t.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, told[0].keys())
+            writer.writeheader()
+            writer.writerows(told)
+        self.call("--training", "t.csv", "--training-csv", "out.csv")
+        predicted = [float(one["predicted"]) for one in rows(self.folder / "out.csv")]
+        self.assertEqual(len(predicted), 4)
+        self.assertLess(max(predicted[1:3]), predicted[0])
+        self.assertEqual(len(set(predicted)), 4)
+
 
 if __name__ == "__main__":
     PROGRAM = str(Path(sys.argv.pop(1)).resolve())

@@ -200,14 +200,27 @@ TEST(ExpertParallel, BytesAreThoseOfTheFormula) {
   };
   EXPECT_EQ(all_to_all({}), 2 * (4 * kRows + kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_sync = false; }), 2 * 4 * kRows);
-  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_imbalance = 1.5; }), 2 * (4 * 1.5 * kRows + kCounts));
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_imbalance.value = 1.5; }), 2 * (4 * 1.5 * kRows + kCounts));
+  // Of four experts, two on each rank, the first rank's get three quarters of the rows.
+  EXPECT_EQ(all_to_all([](RunConfig& c) {
+              c.mesh.expert_imbalance = {config::ExpertLoad::Kind::rows, 1, {5, 4, 3, 0}};
+            }),
+            2 * (4 * 1.5 * kRows + kCounts));
   // Two of four experts are on both ranks with a chance of 2/3: 8 tokens send 40/3 rows, so 7 instead of 8 to each
   // rank.
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_rows = config::ExpertRows::each_rank; }),
             2 * (4 * kRows / 8 * 7 + kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_rows = config::ExpertRows::one_rank; }),
             2 * (4 * kRows / 2 + kCounts));
+  EXPECT_EQ(
+      all_to_all([](RunConfig& c) { c.mesh.expert_halves = true, c.train.batch_per_rank = 2, c.train.seq_len = 4; }),
+      2 * (4 * kRows + 2 * kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.fsdp.activation_checkpointing = true; }), 2 * (6 * kRows + 2 * kCounts));
+  EXPECT_EQ(all_to_all([](RunConfig& c) {
+              c.fsdp.activation_checkpointing = true;
+              c.fsdp.checkpoint_keeps = config::CheckpointKeeps::products;
+            }),
+            2 * (4 * kRows + kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.train.accumulate = 2; }), 2 * 2 * (4 * kRows + kCounts));
   // All four ranks split the experts: nobody else has a rank's, and three quarters of its rows leave it.
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert = 4, c.mesh.expert_sync = false; }), 2 * 4 * kRows * 3 / 2);
@@ -221,21 +234,102 @@ TEST(ExpertParallel, ExpertsOfOneRankAreNotGathered) {
 
 TEST(ExpertParallel, ImbalanceAndWaitsForCountsTakeTheirTime) {
   const double uniform = step_ms(mixture());
-  EXPECT_GT(step_ms(mixture([](RunConfig& c) { c.mesh.expert_imbalance = 2; })), 1.1 * uniform);
+  EXPECT_GT(step_ms(mixture([](RunConfig& c) { c.mesh.expert_imbalance.value = 2; })), 1.1 * uniform);
   EXPECT_LT(step_ms(mixture([](RunConfig& c) { c.mesh.expert_sync = false; })), uniform);
   const auto kept = [](double imbalance) {
-    return set_up(mixture([&](RunConfig& c) { c.mesh.expert_imbalance = imbalance; })).memory.peak_occupied_total;
+    return set_up(mixture([&](RunConfig& c) { c.mesh.expert_imbalance.value = imbalance; })).memory.peak_occupied_total;
   };
   EXPECT_GT(kept(2), kept(1));
 }
 
+// pytorch/torchtitan 3369: one process group for rows and gathers.
+TEST(ExpertParallel, OnOneCommunicatorRowsStandBehindGathers) {
+  const auto on = [](bool separate) {
+    return set_up(mixture([&](RunConfig& c) {
+      c.mesh.expert = 4;
+      c.mesh.expert_separate_comm = separate;
+      c.mesh.expert_sync = false;
+      c.fsdp.forward_prefetch = {.mode = config::Prefetch::Mode::explicit_, .depth = 1};
+    }));
+  };
+  const engine::Setup own = on(true), one = on(false);
+  EXPECT_EQ(order(one), order(own)) << "the host issues the same";
+  for (const Op& op : one.schedules.steady().ops) {
+    EXPECT_TRUE(!op.exchanges_rows() || op.group() == plan::Group::shard);
+  }
+  const auto with_slow_gathers = [](bool separate) {
+    return step_ms(mixture([&](RunConfig& c) {
+      c.model.width = 64;
+      c.mesh.expert = 4;
+      c.mesh.expert_separate_comm = separate;
+      c.mesh.expert_sync = false;
+      c.emulate.link_latency_us = 500;  // what another communicator spares; its bytes share the link
+      c.fsdp.forward_prefetch = {.mode = config::Prefetch::Mode::explicit_, .depth = 1};
+    }));
+  };
+  EXPECT_GT(with_slow_gathers(false), 1.1 * with_slow_gathers(true));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_separate_comm = false; }),
+              HasSubstr("mesh.expert_separate_comm = false does not go with mesh.expert = 2 of a shard group of 4 ranks"));
+}
+
+/// torchtitan's selective checkpointing keeps what exchanges brought; the host asks for their sizes once more.
+TEST(ExpertParallel, KeptExchangesAreNotRepeated) {
+  const auto with = [](config::CheckpointKeeps keeps, bool sync = true) {
+    return mixture([&](RunConfig& c) {
+      c.model.layers = 1;
+      c.fsdp.activation_checkpointing = true;
+      c.fsdp.checkpoint_keeps = keeps;
+      c.mesh.expert_sync = sync;
+    });
+  };
+  using Keeps = config::CheckpointKeeps;
+  const auto again = [&](const RunConfig& c) {
+    const std::vector<std::string> all = order(set_up(c));
+    const auto begin = std::ranges::find(all, "recompute blocks.0/0"), end = std::ranges::find(all, "backward blocks.0/0");
+    return std::vector(begin, end);
+  };
+  EXPECT_THAT(again(with(Keeps::nothing)),
+              ElementsAre("recompute blocks.0/0", "expert_counts blocks.0", "host_wait 0", "expert_dispatch blocks.0",
+                          "recompute blocks.0/1", "expert_combine blocks.0", "recompute blocks.0/2"));
+  EXPECT_THAT(again(with(Keeps::products)),
+              ElementsAre("recompute blocks.0/0", "host_wait 0", "recompute blocks.0/1", "recompute blocks.0/2"));
+  EXPECT_THAT(again(with(Keeps::products, false)),
+              ElementsAre("recompute blocks.0/0", "recompute blocks.0/1", "recompute blocks.0/2"));
+  const auto peak = [](const RunConfig& c) { return set_up(c).memory.peak_occupied_total; };
+  RunConfig whole = with(Keeps::nothing);
+  whole.fsdp.activation_checkpointing = false;
+  EXPECT_LT(peak(with(Keeps::nothing)), peak(with(Keeps::attention)));
+  EXPECT_LE(peak(with(Keeps::attention)), peak(with(Keeps::products)));
+  EXPECT_LT(step_ms(with(Keeps::products)), step_ms(with(Keeps::attention)));
+  EXPECT_LT(step_ms(with(Keeps::attention)), step_ms(with(Keeps::nothing)));
+  EXPECT_LT(step_ms(whole), step_ms(with(Keeps::products)));
+  EXPECT_THAT(error_of([](RunConfig& c) {
+                c.fsdp.activation_checkpointing = true;
+                c.fsdp.checkpoint_keeps = Keeps::products;
+                c.fsdp.expert_unit = config::ExpertUnit::module;
+              }),
+              HasSubstr("fsdp.checkpoint_keeps = \"products\" does not go with fsdp.expert_unit = \"module\""));
+}
+
 TEST(ExpertParallel, WhatDoesNotGoWithItSaysSo) {
+  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_halves = true; }),
+              HasSubstr("train.batch_per_rank = 1 is odd"));
+  EXPECT_THAT(error_of([](RunConfig& c) {
+                c.mesh.expert_halves = true, c.train.batch_per_rank = 2;
+                c.fsdp.expert_unit = config::ExpertUnit::module;
+              }),
+              HasSubstr("mesh.expert_halves = true does not go with fsdp.expert_unit"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert = 3; }), HasSubstr("does not divide model.experts = 4"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.model.experts = c.model.active_experts = 0; }),
               HasSubstr("model.experts is 0"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.ranks = 2, c.mesh.expert = 4; }), HasSubstr("shard group of 2 ranks"));
-  EXPECT_THAT(error_of([](RunConfig& c) { c.fsdp.layout = config::Layout::flat; }), HasSubstr("per_param"));
-  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_imbalance = 3; }), HasSubstr("expected 1 to 2"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.fsdp.layout = config::Layout::flat, c.mesh.expert = 4; }),
+              HasSubstr("per_param"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_imbalance.value = 3; }), HasSubstr("expected 1 to 2"));
+  EXPECT_THAT(error_of([](RunConfig& c) {
+                c.mesh.expert_imbalance = {config::ExpertLoad::Kind::rows, 1, {1, 2}};
+              }),
+              HasSubstr("rows of 2 experts, and model.experts is 4"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.fsdp.cpu_offload = config::CpuOffload::all; }), HasSubstr("cpu_offload"));
 }
 

@@ -324,7 +324,7 @@ void expect_agreement_with_one_rank(RunConfig many, Mesh mesh) {
 }
 
 TEST(SameComputation, RanksThatSplitLayersAgreeWithOneOnTheGlobalBatch) {
-  for (const Mesh mesh :
+  for (const Mesh& mesh :
        {Mesh{4, 2, 1, 2}, Mesh{8, 4, 1, 2}, Mesh{8, 2, 1, 4}, Mesh{4, 1, 1, 4}, Mesh{2, 1, 1, 2},
         Mesh{4, 2, 1, 2, true}, Mesh{8, 4, 1, 2, true}, Mesh{8, 2, 1, 4, true}, Mesh{4, 1, 1, 4, true}}) {
     RunConfig base = testing::splittable_decoder();

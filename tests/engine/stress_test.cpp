@@ -68,7 +68,7 @@ TEST(Stress, RandomPoliciesUnderRandomDelays) {
 
 TEST(Stress, RandomPoliciesOnRanksThatSplitLayersAndTokens) {
   std::mt19937 random(1705);
-  for (const Mesh mesh : {Mesh{4, 0, 0, 2}, Mesh{4, 0, 0, 2, true}, Mesh{8, 0, 0, 4, true}}) {
+  for (const Mesh& mesh : {Mesh{4, 0, 0, 2}, Mesh{4, 0, 0, 2, true}, Mesh{8, 0, 0, 4, true}}) {
     RunConfig base = testing::splittable_decoder();
     base.mesh = mesh;
     expect_one_digest_of_random_policies(base, FSDPBENCH_STRESS_POLICIES / 3, random);

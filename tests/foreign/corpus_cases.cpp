@@ -241,6 +241,27 @@ void dialects(Cases& cases) {
   }
 }
 
+/// Mixtures of experts under FSDP2: every rank has its shard of all experts, or ranks split them, which then are units
+/// of their own on fewer ranks.
+void experts(Cases& cases) {
+  const auto mixture = [](int expert) {
+    return [expert](RunConfig& c) {
+      c.model.experts = 8;
+      c.model.active_experts = 2;
+      c.model.ffn_width = 64;
+      c.mesh.expert = expert;
+    };
+  };
+  for (const char* preset : {"torchtitan-moe", "veomni"}) {
+    const Engine engine{preset, Framework::fsdp2};
+    for (const auto& [ranks, expert] : {std::pair(4, 1), {4, 2}, {8, 2}, {8, 4}}) {
+      cases.add(fmt::format("{} experts {} of {} ranks", preset, expert, ranks), engine, ranks, 4, mixture(expert));
+    }
+    cases.add(fmt::format("{} experts no-ranges", preset), engine, 4, 4, mixture(2)).dialect.ranges = false;
+    cases.add(fmt::format("{} experts no-fields", preset), engine, 4, 4, mixture(2)).dialect.collective_fields = false;
+  }
+}
+
 void other_systems(Cases& cases) {
   const Engine ddp{"fsdp1", Framework::ddp};
   for (const int ranks : {2, 4, 8}) {
@@ -272,6 +293,7 @@ std::vector<CaseSpec> all_cases() {
   dialects(cases);
   other_systems(cases);
   contention(cases);
+  experts(cases);
   return cases.take();
 }
 

@@ -160,10 +160,36 @@ TEST(Evidence, TokensThatAreSpreadUnevenlyAreTold) {
   EXPECT_EQ(explained.exchanges->busiest_rank, 0);
   EXPECT_FALSE(explained.exchanges->two_halves) << "it has no attention";
   EXPECT_THAT(exchange_sentences(*explained.exchanges), Contains(HasSubstr("auxiliary loss")));
+  // A part of the time that is exposed in exchanges is for rows beyond the mean, and no more than all of it.
+  using metrics::Cause;
+  const double uneven = explained.causes_ms[Cause::expert_imbalance];
+  EXPECT_GT(uneven, 0);
+  double exposed = 0;
+  for (const ExplainedCollective& one : explained.collectives) {
+    const bool exchange = one.kind == "all_to_all";  // counts of rows go the same way
+    EXPECT_TRUE(exchange || one.causes_ms[Cause::expert_imbalance] == 0) << one.kind;
+    if (exchange) exposed += one.exposed_ms;
+  }
+  EXPECT_LT(uneven, exposed);
+  Explanation advised = explained;
+  advise(job, found, advised);
+  const auto share = std::ranges::find(advised.causes, Cause::expert_imbalance, &metrics::CauseShare::cause);
+  ASSERT_NE(share, advised.causes.end());
+  if (!share->advice.empty()) {
+    EXPECT_THAT(share->advice, HasSubstr("1.50 times the mean"));
+    EXPECT_THAT(share->advice, HasSubstr("auxiliary loss"));
+  }
   const UnusedGathersFound unused = find_unused_gathers(job, found);
   EXPECT_EQ(unused.unknown, "");
   EXPECT_TRUE(unused.all.empty());
-  EXPECT_FALSE(explain(read_job({files.front()}), recognise(read_job({files.front()}))).exchanges->imbalance);
+  JobTrace untold = job;
+  for (CollectiveFacts& facts : untold.ranks[1].collectives) facts.elements_in = facts.elements_out = -1;
+  const Explanation without_sizes = explain(untold, found);
+  ASSERT_TRUE(without_sizes.exchanges);
+  EXPECT_FALSE(without_sizes.exchanges->imbalance) << "one rank's sizes tell nothing of the other's";
+  const Explanation alone = explain(read_job({files.front()}), recognise(read_job({files.front()})));
+  EXPECT_FALSE(alone.exchanges->imbalance);
+  EXPECT_EQ(alone.causes_ms[Cause::expert_imbalance], 0) << "nobody knows the rows of the other rank";
 }
 
 TEST(Evidence, AnAllToAllOfEmbeddingsMakesNoMixtureOfExperts) {

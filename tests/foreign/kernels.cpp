@@ -71,8 +71,7 @@ void compute(const Dialect& dialect, const plan::ModuleWork& work, bool backward
   }
   const auto norm = [&] {
     small(compiled ? "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0" : "aten::_fused_rms_norm",
-          compiled
-              ? "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0"
+          compiled ? "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0"
           : backward
               ? "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized<float, float>(int)"
               : "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, true>(int, float)",
@@ -194,6 +193,9 @@ std::string collective_kernel(const Dialect& dialect, OpKind kind, DType dtype) 
     case OpKind::reduce_scatter: return name("ReduceScatter", true);
     case OpKind::all_reduce: return name("AllReduce", true);
     case OpKind::all_to_all:
+    case OpKind::expert_counts:
+    case OpKind::expert_dispatch:
+    case OpKind::expert_combine:
       return old ? "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
                  : "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
     default: return name("AllGather", false);
@@ -206,7 +208,10 @@ std::string collective_op(const Dialect& dialect, OpKind kind) {
     case OpKind::reduce_scatter:
       return compiled ? "_c10d_functional::reduce_scatter_tensor" : "c10d::_reduce_scatter_base_";
     case OpKind::all_reduce: return "c10d::allreduce_";
-    case OpKind::all_to_all: return "c10d::alltoall_base_";
+    case OpKind::all_to_all:
+    case OpKind::expert_counts:
+    case OpKind::expert_dispatch:
+    case OpKind::expert_combine: return "c10d::alltoall_base_";
     default: return compiled ? "_c10d_functional::all_gather_into_tensor_out" : "c10d::_allgather_base_";
   }
 }

@@ -37,6 +37,7 @@ struct Tally {
 };
 
 JobKind kind_of_system(const corpus::CaseSpec& spec) {
+  if (spec.config.mesh.expert > 1) return JobKind::experts;
   if (spec.system == "ddp") return JobKind::data_parallel;
   if (spec.system == "inference") return JobKind::inference;
   if (spec.system == "moe") return JobKind::experts;
@@ -103,7 +104,7 @@ void count_units(const Read& read, Tally& tally) {
         if (at == truth.end()) continue;
         bool any = false, good = false;
         for (const corpus::CollectiveTruth* one : at->second) {
-          if (one->unit < 0) continue;
+          if (one->unit < 0 || use.purpose == Purpose::experts || use.purpose == Purpose::scalars) continue;
           any = true;
           const int unit = plan_unit(read.found.table, use.unit);
           good = good || unit == one->unit || std::ranges::find(one->others, unit) != one->others.end();
@@ -193,7 +194,7 @@ TEST(Explain, TheCorpusHasTheCausesOfItsRunsAndTheContentionThatWasPlanted) {
 
 TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {
   for (const corpus::CaseSpec& spec : corpus::all_cases()) {
-    if (kind_of_system(spec) == JobKind::sharded || !tells_kinds(spec)) continue;
+    if (kind_of_system(spec) == JobKind::sharded || !tells_kinds(spec) || spec.config.mesh.expert > 1) continue;
     const Read read = read_case(spec);
     EXPECT_FALSE(read.found.is_fsdp()) << spec.name;
     EXPECT_FALSE(read.found.schedule) << spec.name;
@@ -226,6 +227,58 @@ TEST(Recognise, ForwardsThatRunAgainInBackwardAreCheckpointing) {
     ASSERT_NE(found, nullptr) << name;
     EXPECT_EQ(found->value, value) << name << ": " << found->evidence;
   }
+}
+
+/// Where every module is in a unit, nothing is left for the root: a schedule is compared without the root's computation.
+TEST(Recognise, AJobWithoutARootFollowsItsSchedule) {
+  for (const bool keeps : {false, true}) {
+    corpus::CaseSpec spec = case_named("fsdp2 grad-op");
+    spec.config.model.kind = config::ModelKind::mlp;
+    if (!keeps) spec.config.fsdp.strategy = config::Strategy::full_shard;
+    const Read read = read_case(spec);
+    EXPECT_FALSE(read.found.facts.root);
+    ASSERT_TRUE(read.found.schedule);
+    EXPECT_EQ(read.found.schedule->distance, 0) << read.found.schedule->config.fsdp.preset;
+    EXPECT_EQ(knobs_of(read.found.schedule->config), knobs_of(read.made.run->config));
+  }
+}
+
+/// "AGR AG0 AGE0 …": schedules of experts on a mesh of their own are told by groups of ranks, and not guessed without.
+TEST(Recognise, ExpertsOnAMeshOfTheirOwnFollowTheirSchedule) {
+  int known = 0, unknown = 0;
+  for (const corpus::CaseSpec& spec : corpus::all_cases()) {
+    if (spec.config.mesh.expert <= 1) continue;
+    const Read read = read_case(spec);
+    SCOPED_TRACE(spec.name + ": " + ::testing::PrintToString(read.found.unknown));
+    EXPECT_EQ(read.found.kind, JobKind::experts);
+    EXPECT_TRUE(read.found.shards);
+    if (!spec.dialect.ranges || !spec.dialect.collective_fields) {
+      EXPECT_FALSE(read.found.schedule);
+      EXPECT_EQ(read.found.find("schedule"), nullptr);
+      EXPECT_TRUE(std::ranges::any_of(read.found.unknown, [](const std::string& line) {
+        return line.starts_with("Which schedule the job follows");
+      }));
+      ++unknown;
+      continue;
+    }
+    if (!read.found.schedule) {
+      ADD_FAILURE() << "no schedule";
+      continue;
+    }
+    const config::RunConfig &is = read.found.schedule->config, &was = read.made.run->config;
+    EXPECT_EQ(is.fsdp.preset, spec.system);
+    EXPECT_EQ(is.fsdp.expert_unit, was.fsdp.expert_unit);
+    EXPECT_EQ(is.mesh.expert, was.mesh.expert);
+    EXPECT_EQ(knobs_of(is), knobs_of(was));
+    EXPECT_THAT(read.found.find("schedule")->evidence, ::testing::HasSubstr("follows " + spec.system + "'s order"));
+    Tally units;
+    count_units(read, units);
+    EXPECT_EQ(units.right, units.all) << units.text();
+    EXPECT_GT(units.all, 0);
+    ++known;
+  }
+  EXPECT_EQ(known, 6);
+  EXPECT_EQ(unknown, 4);
 }
 
 /// An int is told by the size of backward's groups; without sizes it is said that nothing tells.

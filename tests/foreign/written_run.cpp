@@ -34,6 +34,11 @@ class RankStory {
         result_{trace_.rank, KinetoText(facts()), {}} {
     if (dialect.slower_beside > 1) communicating_ = communicating(run.setup.schedules, trace_);
     for (const plan::Unit& unit : run.setup.plan.units) {
+      if (unit.is_experts()) {  // FSDP2 names parameter groups by their module, so those of one have one name
+        const bool nested = run.setup.plan.nests_experts;
+        labels_.push_back(labels_[static_cast<std::size_t>(unit.members.experts_of)] + (nested ? ".experts" : ""));
+        continue;
+      }
       const bool root = unit.label() == "R";
       labels_.push_back(root ? "" : unit.label() == "T" ? "norm, output" : dialect.unit_prefix + unit.label());
     }
@@ -97,6 +102,8 @@ class RankStory {
       case plan::Group::shard: return "mesh_dp_shard";
       case plan::Group::replicate: return "mesh_dp_replicate";
       case plan::Group::shard_separate: return "fsdp_reduce_scatter";
+      case plan::Group::expert: return "mesh_ep";
+      case plan::Group::expert_shard: return "mesh_efsdp";
       default: return "undefined";
     }
   }
@@ -107,13 +114,13 @@ class RankStory {
 
   std::int64_t stream_of(const Op& op) const {
     if (!op.is_collective()) {
-      constexpr std::array<std::int64_t, kLaneCount> kLanes{kComputeStream, 21, 23, 25, 19};
+      constexpr std::array<std::int64_t, kLaneCount> kLanes{kComputeStream, 21, 23, 25, 19, 27};
       return kLanes[index_of(op.lane)];
     }
     if (op.lane == Lane::compute) return kComputeStream;
     const bool separate = op.group() == plan::Group::shard_separate;
     if (dialect_.one_stream) return separate ? 36 : op.group() == plan::Group::replicate ? 34 : 32;
-    constexpr std::array<std::int64_t, kLaneCount> kOwn{kComputeStream, 24, 28, 30, 19};
+    constexpr std::array<std::int64_t, kLaneCount> kOwn{kComputeStream, 24, 28, 30, 19, 26};
     return kOwn[index_of(op.lane)];
   }
 
@@ -277,7 +284,7 @@ class RankStory {
     const schedule::Collective& c = *op.collective();
     const plan::Groups& groups = run_.setup.plan.groups;
     const int size = groups.size(c.group);
-    const bool exchange = op.kind == OpKind::all_to_all;
+    const bool exchange = op.kind == OpKind::all_to_all || op.exchanges_rows();
     const bool scatters = exchange || op.kind == OpKind::reduce_scatter;
     const bool gathers = exchange || op.kind == OpKind::all_gather || op.kind == OpKind::gather_norm;
     const auto members = groups.members(c.group, trace_.rank).ranks();

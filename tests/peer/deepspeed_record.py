@@ -9,7 +9,8 @@ i: a unit, R: the root (embedding and head).
     |          between forward and backward, || between microbatches                  step  after the optimizer
 
 A unit has one parameter here, of as many elements as our unit has: DeepSpeed gathers, keeps and reduces parameter by
-parameter, so that only then its units are ours.
+parameter, so that only then its units are ours. A block with experts (Ei) is a parameter, DeepSpeed's MoE layer of one
+expert a rank, and that layer's gate, for whose few elements the buckets below have room.
 """
 
 import argparse
@@ -22,6 +23,8 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import deepspeed
 import torch
+from deepspeed.moe.layer import MoE
+from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer
 from deepspeed.runtime.zero import stage3, stage_1_and_2
 from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
 from torch import nn
@@ -34,6 +37,10 @@ DRAWN, SEED = 90, 20261124
 BLOCK = 3 * 128 * 128 + 3 * 128 * 352 + 2 * 128
 ROOT = 2 * 256 * 128 + 128
 WIDTH, VOCABULARY = 8, 16
+# The same with two experts on two ranks: what a rank has of them, and the rest of a block with its router.
+EXPERT = 3 * 128 * 352
+GATE = 2 * WIDTH
+REST = BLOCK - EXPERT + 2 * 128
 
 
 def case(stage, layers, ranks=2, **keys):
@@ -77,6 +84,11 @@ def cases():
                         "fsdp__reduce_scatter_buffers": 1, "train__accumulate": accumulate}
             found += [case(1, 4, fsdp__reduce_lag=0, **overlaps), case(2, 4, **overlaps)]
     found += [z3(3, BLOCK, reuse=0, bucket=BLOCK, ranks=4), case(2, 3, ranks=4, fsdp__reduce_bucket=BLOCK)]
+    for layers in (2, 3, 4):
+        for bucket in (REST + GATE + EXPERT, REST + GATE + 2 * EXPERT, 2 * (REST + GATE + EXPERT), 1 << 22):
+            experts = {"model__experts": 2, "model__active_experts": 1, "mesh__expert": 2, "fsdp__expert_unit": "bucket",
+                       "fsdp__reduce_bucket": bucket}
+            found += [case(stage, layers, ranks=4, **experts) for stage in (1, 2)]
     generator = random.Random(SEED)
     some = lambda most: generator.choice((1, BLOCK // 2, BLOCK, BLOCK + 1, generator.randint(1, most * BLOCK)))
     for _ in range(DRAWN):
@@ -89,7 +101,7 @@ def cases():
 
 class Log:
     def __init__(self):
-        self.tokens, self.begun, self.module, self.units = [], set(), None, []
+        self.tokens, self.begun, self.module, self.units, self.waiting = [], set(), None, [], []
 
     def __call__(self, token):
         self.tokens.append(token)
@@ -104,7 +116,7 @@ LOG = Log()
 
 
 def bucket(names):
-    names = sorted(set(names), key=lambda name: 1 << 30 if name == "R" else int(name))
+    names = sorted(set(names), key=lambda name: 1 << 30 if name == "R" else int(name.removeprefix("E")))
     return names[0] if len(names) == 1 else "{" + ",".join(names) + "}"
 
 
@@ -134,10 +146,16 @@ def watch(rank, ranks):
 
     def reduce_bucket(original, self, *args, **kwargs):
         buckets = self.ipg_buckets.values()
-        names = [self.bit16_groups[i][index].peer_label for one in buckets for i, index, _ in one.params]
-        if names:  # else the only gradient is larger than the bucket, and comes next
-            LOG(f"AR{bucket(names)}")
+        LOG.waiting = [self.bit16_groups[i][index].peer_label for one in buckets for i, index, _ in one.params]
+        if LOG.waiting and not self.has_moe_layers:  # else the only gradient is larger than the bucket, and comes next
+            LOG(f"AR{bucket(LOG.waiting)}")
         return original(self, *args, **kwargs)
+
+    def reduce_over(original, self, *args, process_group=None, **kwargs):
+        if self.has_moe_layers:
+            of_experts = process_group is not self.dp_process_group
+            LOG(f"AR{bucket(name for name in LOG.waiting if name.startswith('E') == of_experts)}")
+        return original(self, *args, process_group=process_group, **kwargs)
 
     def bring_persistent(original, self, *args, **kwargs):
         if self.persistent_parameters:
@@ -145,7 +163,9 @@ def watch(rank, ranks):
         return original(self, *args, **kwargs)
 
     def gather_all(original, *args, **kwargs):
-        LOG(f"AG{bucket(LOG.units)}")
+        for group in kwargs["dp_process_group"]:
+            of_experts = torch.distributed.get_world_size(group) < ranks
+            LOG(f"AG{bucket(name for name in LOG.units if name.startswith('E') == of_experts)}")
         return original(*args, **kwargs)
 
     wrap(PartitionedParameterCoordinator, "_fetch_sub_module_impl", fetch)
@@ -154,6 +174,7 @@ def watch(rank, ranks):
     wrap(stage3.DeepSpeedZeroOptimizer_Stage3, "_DeepSpeedZeroOptimizer_Stage3__avg_scatter_grads", reduce_scatter)
     wrap(stage3.DeepSpeedZeroOptimizer_Stage3, "_post_step", bring_persistent)
     wrap(stage_1_and_2.DeepSpeedZeroOptimizer, "reduce_ipg_grads", reduce_bucket)
+    wrap(stage_1_and_2.DeepSpeedZeroOptimizer, "allreduce_and_scatter", reduce_over)
     wrap(stage_1_and_2, "all_gather_dp_groups", gather_all)
 
 
@@ -182,13 +203,39 @@ class Block(nn.Module):
         return Mark.apply(x + torch.tanh(x @ weight) * self.flat.sum(), self.peer_label)
 
 
+class Expert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.flat = nn.Parameter(torch.randn(EXPERT) / WIDTH)
+
+    def forward(self, x):
+        return x * self.flat.sum()
+
+
+class BlockOfExperts(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.peer_label = name
+        self.flat = nn.Parameter(torch.randn(REST) / WIDTH)
+        self.flat.peer_label = name
+        self.moe = MoE(WIDTH, Expert(), num_experts=2, ep_size=2, k=1)
+        for parameter in self.moe.parameters():
+            parameter.peer_label = ("" if getattr(parameter, "allreduce", True) else "E") + name
+
+    def forward(self, x):
+        LOG.first("F", self.peer_label)
+        weight = self.flat[:WIDTH * WIDTH].view(WIDTH, WIDTH)
+        x = x + torch.tanh(x @ weight) * self.flat.sum()
+        return Mark.apply(x + self.moe(x)[0], self.peer_label)
+
+
 class Model(nn.Module):
-    def __init__(self, layers):
+    def __init__(self, layers, of_experts=False):
         super().__init__()
         self.peer_label = "R"
         self.flat = nn.Parameter(torch.randn(ROOT) / WIDTH)
         self.flat.peer_label = "R"
-        self.blocks = nn.ModuleList(Block(str(i)) for i in range(layers))
+        self.blocks = nn.ModuleList((BlockOfExperts if of_experts else Block)(str(i)) for i in range(layers))
 
     def forward(self, tokens):
         LOG.first("F", "R")
@@ -214,13 +261,17 @@ def engine_for(keys):
     else:
         zero["overlap_comm"] = keys.get("fsdp.reduce_lane") == "reduce_scatter"
     torch.manual_seed(1)
-    model = Model(keys["model.layers"])
+    of_experts = "model.experts" in keys
+    model = Model(keys["model.layers"], of_experts)
     labels = {name: p.peer_label for name, p in model.named_parameters()}
     LOG.units = list(labels.values())
     config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": keys.get("train.accumulate", 1),
               "zero_optimization": zero, "zero_allow_untested_optimizer": True, "steps_per_print": 1 << 30}
+    parameters = model.parameters()
+    if of_experts:
+        parameters = split_params_into_different_moe_groups_for_optimizer({"params": list(parameters), "name": "rest"})
     engine, _, _, _ = deepspeed.initialize(model=model, config=config,
-                                           optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3))
+                                           optimizer=torch.optim.AdamW(parameters, lr=1e-3))
     for name, parameter in engine.module.named_parameters():
         parameter.peer_label = labels[name]
     return engine
@@ -248,7 +299,8 @@ def steps_of(keys, rank):
     engine.destroy()
     while len(lines) > 1 and lines[-1] == lines[-2]:
         lines.pop()
-    return {"keys": keys, "elements": {"block": BLOCK, "root": ROOT}, "steps": lines}
+    block = REST if "model.experts" in keys else BLOCK
+    return {"keys": keys, "elements": {"block": block, "root": ROOT}, "steps": lines}
 
 
 def record_deepspeed(some):

@@ -5,6 +5,7 @@ as `mlp`, blocks alone. It tells a log when each of its modules computes, forwar
 """
 
 import contextlib
+import faulthandler
 import functools
 import os
 import sys
@@ -34,8 +35,18 @@ is_bw = _fsdp_param_group.is_bw
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
+HANG_S = 600
+
+
+def goes_on():
+    """Says that this rank is alive. One of which that is not heard for HANG_S seconds writes where it stands and ends its
+    job; a step of these small models takes seconds on the busiest machine."""
+    faulthandler.dump_traceback_later(HANG_S, exit=True)
+
+
 def join_job(rank, ranks, address):
     """Makes this process a rank of a job over gloo. One thread each: ranks share the cores of a small machine."""
+    goes_on()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
 

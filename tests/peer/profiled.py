@@ -98,6 +98,7 @@ def case(preset, ranks=2, layers=3, steps=2, stacks=False, experts=False, **keys
             "keys": {key.replace("__", "."): value for key, value in keys.items()}}
 
 
+SPLIT = {"mesh__expert": 2, "model__experts": 4}
 MESH = {"mesh__shard": 2, "mesh__replicate": 2}
 CASES = {
     "fsdp2": case("fsdp2"),
@@ -116,12 +117,24 @@ CASES = {
     "fsdp1-no-backward-prefetch": case("fsdp1", fsdp__backward_prefetch="none"),
     "fsdp1-hybrid": case("fsdp1", ranks=4, fsdp__strategy="hybrid_shard", **MESH),
     "experts-fsdp2": case("fsdp2", experts=True),  # in a folder of its own
+    # Those of the engines' own model, split over two ranks as torchtitan and as VeOmni have them.
+    "experts-torchtitan": case("torchtitan-moe", ranks=4, experts=True, fsdp__forward_prefetch=1,
+                               fsdp__backward_prefetch=1, fsdp__head_unit=True, **SPLIT),
+    "experts-veomni": case("veomni", ranks=4, experts=True, fsdp__forward_prefetch=1, fsdp__backward_prefetch=1,
+                           fsdp__root_prefetches_forward=False, fsdp__expert_unit="module", **SPLIT),
+    # No preset, but an order that FSDP2 has: each unit lists the next two.
+    "experts-two-ahead": case("fsdp2", ranks=4, experts=True, fsdp__forward_prefetch=2, fsdp__backward_prefetch=1,
+                              fsdp__root_prefetches_forward=False, **SPLIT),
     "ddp": case("ddp"),
     "alone": case("none", ranks=1),
 }
 
 
 def build(spec):
+    if spec["keys"].get("mesh.expert", 1) > 1:
+        engines.WIDTH, engines.VOCABULARY = WIDTH, VOCABULARY
+        return engines.build({"fsdp.preset": "fsdp2", "mesh.ranks": spec["ranks"], "model.layers": spec["layers"],
+                              **spec["keys"]}, record.LOG)
     torch.manual_seed(1)
     model = Model((ExpertBlock if spec["experts"] else Block)(WIDTH) for _ in range(spec["layers"]))
     experts = {p for name, p in model.named_parameters() if ".expert." in name}  # each rank has its own

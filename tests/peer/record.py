@@ -49,6 +49,7 @@ class Log:
         self.tokens.append(token)
 
     def begin_step(self, step):
+        engines.goes_on()
         self.tokens, self.freed, self.step = [], set(), step
 
     def collective(self, verb, tensor, quote=""):

@@ -103,6 +103,26 @@ TEST(CollectiveCost, OthersAsWorkedByHand) {
               25 + 2 * 2 * 20, 20000);
 }
 
+TEST(CollectiveCost, ASendToTheNextRankIsAsSlowAsTheSlowestLinkBetweenNeighbours) {
+  Cluster cluster = plain_cluster();
+  const auto cost = [&](const GroupShape& shape) {
+    return collective_cost(cluster, Collective::send_recv, 800e6, shape);
+  };
+  expect_cost(cost(kNode), 2, 8000);
+  expect_cost(cost({2, 1, 2}), 2, 8000);
+  // One rank of a node sends out of it, over one of 8 NICs; where neighbours are never on one node, each over its own.
+  expect_cost(cost(over_nodes(2)), 20, 80000);
+  expect_cost(cost(over_nodes(4, 1)), 20, 80000);
+  EXPECT_EQ(cost(over_nodes(2)).fabric, Fabric::inter);
+  EXPECT_EQ(cost(kNode).fabric, Fabric::intra);
+  cluster.inter.nics_per_node = 4;
+  expect_cost(cost(over_nodes(2)), 20, 160000);
+  cluster.intra.kind = config::IntraKind::xgmi;  // 7 links of a GPU, of which one goes to the next
+  expect_cost(cost(kNode), 2, 7 * 8000);
+  EXPECT_EQ(cost({}).seconds(), 0);
+  EXPECT_FALSE(can_run(Algorithm::ring, Collective::send_recv, cluster, kNode));
+}
+
 TEST(CollectiveCost, OneRankCommunicatesNothing) {
   for (const Collective collective : kAll) {
     for (const Algorithm algorithm : kAlgorithms) {
@@ -239,6 +259,29 @@ TEST(CollectiveCost, SymmetricKernelsAreNcclsOwnEstimate) {
               seconds(cluster, Collective::all_gather, kGiB, shape))
         << name;
   }
+}
+
+// pytorch/pytorch 182850: 64 MiB from each of 8 H100, copied by PyTorch (375.6 GB/s) and by NCCL's ring (382.7).
+TEST(CollectiveCost, CopyEnginesGatherAtNearlyTheRateOfARing) {
+  const Cluster h100 = load_cluster("dgx-h100");
+  const CollectiveCost copied = collective_cost(h100, Collective::all_gather, 512 * kMiB, kNode, Algorithm::copy_engine);
+  EXPECT_EQ(copied.algorithm, Algorithm::copy_engine);
+  EXPECT_EQ(copied.ctas, 0);
+  EXPECT_NEAR(512 * kMiB / copied.seconds() / 1e9, 375.6, 0.03 * 375.6);
+  EXPECT_GT(copied.seconds(), seconds(h100, Collective::all_gather, 512 * kMiB, kNode));
+  // Nothing else is copied: NCCL has kernels for it; and nothing leaves the NVLink domain.
+  const CollectiveCost reduced =
+      collective_cost(h100, Collective::reduce_scatter, 512 * kMiB, kNode, Algorithm::copy_engine);
+  EXPECT_EQ(reduced.algorithm, Algorithm::symmetric);
+  EXPECT_GT(reduced.ctas, 0);
+  const CollectiveCost far =
+      collective_cost(h100, Collective::all_gather, 512 * kMiB, over_nodes(2), Algorithm::copy_engine);
+  EXPECT_EQ(far.algorithm, Algorithm::ring);
+  EXPECT_EQ(far.ctas, -1);
+  // Blackwell copies what is large though nobody asked for it.
+  EXPECT_FALSE(nccl_copies(h100, 1e9));
+  EXPECT_FALSE(nccl_copies(load_cluster("hgx-b200"), 8 << 20));
+  EXPECT_TRUE(nccl_copies(load_cluster("hgx-b200"), (8 << 20) + 1));
 }
 
 struct Published {

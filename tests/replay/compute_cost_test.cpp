@@ -82,6 +82,21 @@ TEST(ComputeCost, AttentionGrowsWithTheSpanAndEachKernelIsFasterThanTheLast) {
   EXPECT_LT(rate(Attention::flash2, h100(), 16384, 128), rate(Attention::flash2, h100(), 16384)) << "short spans";
 }
 
+TEST(ComputeCost, NarrowHeadsCostEachKernelWhatItsPaperShows) {
+  const auto of_128 = [](Attention kernel, std::int64_t head_dim) {
+    const ComputeCost cost(h100(), {.compiled = false, .attention = kernel, .efficiency = 1}, DType::bf16);
+    const auto seconds = [&](std::int64_t heads, std::int64_t dim) {
+      return cost.attention_seconds({16384, 16384, heads, dim, 0}, true);
+    };
+    return seconds(32, 128) / seconds(32 * 128 / head_dim, head_dim);  // as many FLOPs
+  };
+  EXPECT_NEAR(of_128(Attention::flash2, 64), 291.0 / 322, 0.02);
+  EXPECT_NEAR(of_128(Attention::current, 64), 474.0 / 561, 0.03);
+  EXPECT_LT(of_128(Attention::flash1, 64), of_128(Attention::flash2, 64));
+  EXPECT_LT(of_128(Attention::flash2, 32), of_128(Attention::flash2, 64));
+  EXPECT_NEAR(of_128(Attention::flash2, 256), 1, 1e-6);
+}
+
 struct Step {
   testing::ScheduleCase c = make_case([] {
     config::RunConfig config = testing::decoder_config(3, 4);
@@ -123,6 +138,20 @@ TEST(ComputeCost, OpsOfAStepAreInProportion) {
   EXPECT_EQ(step.of(OpKind::reshard, eager), 0);
 }
 
+TEST(ComputeCost, TwoHalvesTakeLongerThanTheWhole) {
+  using schedule::OpKind;
+  Step step;
+  const ComputeCost cost(h100(), kBest, DType::bf16);
+  const double forward = step.of(OpKind::forward, cost), backward = step.of(OpKind::backward, cost);
+  plan::ModuleWork& block = step.work[2];
+  EXPECT_DOUBLE_EQ(2 * block.half().forward_flops(), block.forward_flops());
+  EXPECT_DOUBLE_EQ(2 * block.half().backward_flops(), block.backward_flops());
+  block.halves = true;
+  EXPECT_GT(step.of(OpKind::forward, cost), 1.001 * forward);
+  EXPECT_LT(step.of(OpKind::forward, cost), 1.3 * forward);
+  EXPECT_GT(step.of(OpKind::backward, cost), 1.001 * backward);
+}
+
 TEST(ComputeCost, WhatMovesBytesTakesItsBytes) {
   using schedule::OpKind;
   const Step step;
@@ -148,8 +177,22 @@ TEST(ComputeCost, RecipesOfFp8MoveTheirBytes) {
   };
   EXPECT_NEAR(beyond(Fp8Recipe::tensorwise, Pass::forward), 2 * kOperands, kMega);
   EXPECT_NEAR(beyond(Fp8Recipe::tensorwise, Pass::backward), kGradient - kOperands, kMega);
-  EXPECT_NEAR(beyond(Fp8Recipe::rowwise, Pass::forward), 0, kMega);
-  EXPECT_NEAR(beyond(Fp8Recipe::rowwise, Pass::backward), 2 * (kOperands + kGradient), kMega);
+  // By row the products themselves are slower, too.
+  const ComputeCost rowwise(h100(), kBest, DType::bf16, true, Fp8Recipe::rowwise);
+  const auto products = [&](const ComputeCost& cost, Pass pass) {
+    const plan::Product& p = work.products.front();
+    if (pass == Pass::forward) return cost.product_seconds(p, true);
+    return cost.product_seconds(p.input_gradient(), true) + cost.product_seconds(p.weight_gradient(), true);
+  };
+  const auto slower = [&](Pass pass) {
+    const ComputeCost delayed(h100(), kBest, DType::bf16, true);
+    return (products(rowwise, pass) - products(delayed, pass)) * h100().memory_bytes_per_s;
+  };
+  EXPECT_NEAR(rowwise.product_seconds({8192, 8192, 8192}, true) /
+                  ComputeCost(h100(), kBest, DType::bf16, true).product_seconds({8192, 8192, 8192}, true),
+              1 / 0.95, 0.01);
+  EXPECT_NEAR(beyond(Fp8Recipe::rowwise, Pass::forward), slower(Pass::forward), kMega);
+  EXPECT_NEAR(beyond(Fp8Recipe::rowwise, Pass::backward), 2 * (kOperands + kGradient) + slower(Pass::backward), kMega);
   EXPECT_NEAR(beyond(Fp8Recipe::mx, Pass::forward), kOperands / 32, kMega / 100);
   EXPECT_NEAR(beyond(Fp8Recipe::mx, Pass::backward), (kOperands + 2 * kGradient) / 32, kMega / 100);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <set>
 
@@ -127,6 +128,48 @@ TEST(Search, WhatIsAskedToStopEndsWithTheBestSoFar) {
   ASSERT_TRUE(result.best);
   EXPECT_GT(result.left, 0);
   EXPECT_LE(result.tried[*result.best].step_ns, result.start().step_ns);
+}
+
+/// A machine that counts how often it is asked.
+class CountingMachine final : public Machine {
+ public:
+  std::vector<plan::ModuleSizes> sizes(const RunConfig& config) const override { return machine_.sizes(config); }
+  replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override {
+    return machine_.forecast(training, changes);
+  }
+  replay::StepCosts least_costs(const schedule::Training& training) const override {
+    ++bounded;
+    return machine_.least_costs(training);
+  }
+  bool in_doubt() const override { return false; }
+
+  mutable std::atomic<int> bounded{0};
+
+ private:
+  ::fsdpbench::testing::EmulatedMachine machine_;
+};
+
+TEST(Search, OfTooManyStructuresSomeAreBoundedAndThatIsSaid) {
+  const Space space(valid(tunable_config()), {});
+  SearchOptions options;
+  options.evaluations = 300;
+  const CountingMachine all;
+  const SearchResult known = search(space, all, options);
+  EXPECT_TRUE(known.bounded);
+  ASSERT_GT(all.bounded, 300);
+  options.structures = 10;  // fewer than evaluations, which count then
+  const CountingMachine some;
+  const SearchResult result = search(space, some, options);
+  EXPECT_EQ(some.bounded, 300);
+  EXPECT_FALSE(result.bounded);
+  EXPECT_EQ(result.bound, 0);
+  EXPECT_GT(result.left, 0);
+  EXPECT_EQ(result.considered() + result.left, space.size());
+  ASSERT_TRUE(result.best);
+  EXPECT_LT(best_ms(result), result.start().step_ns / 1e6);
+  options.seed = 2;  // others are drawn
+  const SearchResult other = search(space, some, options);
+  EXPECT_NE(other.pruned, result.pruned);
 }
 
 TEST(Search, ABudgetThatNothingFitsHasNoAnswer) {

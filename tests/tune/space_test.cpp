@@ -97,8 +97,27 @@ TEST(Space, ExpertsAreSplitOverRanksOnlyWhereTimesAreComputed) {
   const Space space(valid(config), {.expert_splits = true});
   EXPECT_THAT(texts(axis(space, "mesh.expert")), ElementsAre("mesh.expert=1", "mesh.expert=2", "mesh.expert=4"));
   EXPECT_THAT(texts(axis(space, "mesh.expert_overlap")), Contains("mesh.expert_overlap=both"));
+  EXPECT_THAT(texts(axis(space, "mesh.expert_halves")), Contains("mesh.expert_halves=true"));
+  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_halves")).size(), 1U);
   config.model.shared_experts = 0;
   EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_overlap")).size(), 1U);
+  // It is worth little either way: only who has one communicator is told of two.
+  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_separate_comm")).size(), 1U);
+  config.mesh.expert = 4;
+  config.mesh.ranks = 4;
+  config.mesh.expert_separate_comm = false;
+  EXPECT_THAT(texts(axis(Space(valid(config), {.expert_splits = true}), "mesh.expert_separate_comm")),
+              Contains("mesh.expert_separate_comm=true"));
+}
+
+TEST(Space, RingsOfKeysAndValuesAreTriedWhereRanksSplitSequencesAndTimesAreComputed) {
+  config::RunConfig config = tunable_config();
+  config.mesh.ranks = 8;
+  EXPECT_EQ(texts(axis(Space(valid(config), {.expert_splits = true}), "mesh.context_method")).size(), 1U);
+  config.mesh.context = 2;
+  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.context_method")).size(), 1U);
+  EXPECT_THAT(texts(axis(Space(valid(config), {.expert_splits = true}), "mesh.context_method")),
+              ElementsAre("mesh.context_method=all_gather", "mesh.context_method=ring"));
 }
 
 TEST(Space, RanksThatSplitLayersAreNoShards) {

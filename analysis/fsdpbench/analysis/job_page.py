@@ -41,9 +41,9 @@ def job_page(path: Path) -> Page:
     page.verdict = _verdict(job)
     page.first = [t for t in (_findings(found), _helps(job)) if t.rows]
     page.pictures = [_breakdown(job), _causes(job), timeline(job, path.parent), _collectives(job), _steps(step)]
-    page.tables = [t for t in (_knobs(job), path_table(job.child("critical_path")), _kernels(job, "by_kind"),
-                               _kernels(job, "top"), _products(job), _arrivals(job), _contention(job), _deviations(found),
-                               _unknown(found)) if t.rows]
+    page.tables = [t for t in (_wasted(job), _exchanges(job), _knobs(job), path_table(job.child("critical_path")),
+                               _kernels(job, "by_kind"), _kernels(job, "top"), _products(job), _arrivals(job),
+                               _contention(job), _deviations(found), _unknown(job)) if t.rows]
     page.traces = trace_attachments(path.parent)
     if found.has("schedule"):
         page.config = [("The schedule that it follows, in fsdpbench's keys",
@@ -253,6 +253,24 @@ def _steps(step: Node) -> Picture:
     return picture
 
 
+def _wasted(job: Node) -> Table:
+    rows = []
+    for one in job.children("wasted_gathers"):  # earlier files have none
+        sent = one.number("bytes")
+        rows.append([clean(", ".join(one.texts("units")), 200), sentence(clean(one.text("why"), 300)),
+                     f"{one.required('gathers'):.0f}", size(sent) if sent is not None else "–",
+                     milliseconds(one.required("ms")), sentence(clean(one.text("remedy"), 300)),
+                     sentence(clean(one.text("evidence"), 300))])
+    return Table("All-gathers that are wasted", ["units", "what wastes them", "a step", "sent by a rank", "take",
+                                                 "what spares them", "evidence"], rows, texts=(1, 5, 6),
+                 note="Gathered and dropped unused, gathered twice and used once, or freed and brought back at once.")
+
+
+def _exchanges(job: Node) -> Table:
+    said = job.child("exchanges").texts("said") if job.has("exchanges") else []
+    return Table("Experts", ["what their exchanges of rows tell"], [[clean(text, 600)] for text in said])
+
+
 def _knob_words(knob: Node) -> str:
     """In the program's own words, else in ours."""
     return clean(knob.text("words") or knob.text("set"), 200)
@@ -328,5 +346,7 @@ def _deviations(found: Node) -> Table:
     return Table("Not as the schedule has it", ["what is otherwise"], rows)
 
 
-def _unknown(found: Node) -> Table:
-    return Table("Not known", ["what nothing in the files tells"], [[sentence(text)] for text in found.texts("unknown")])
+def _unknown(job: Node) -> Table:
+    gathers = job.text("wasted_gathers_unknown")
+    return Table("Not known", ["what nothing in the files tells"],
+                 [[sentence(text)] for text in [*job.child("recognition").texts("unknown"), *([gathers] if gathers else [])]])

@@ -54,7 +54,8 @@ def _verdict(tuning: Node, in_force: Node, best: Node) -> List[str]:
     gap = 100 * tuning.required("optimality_gap")
     policies = tuning.child("policies")
     words.append(f"{policies.required('walked'):,.0f} policies were walked; "
-                 + (f"nothing in the space can be more than {gap:.2f} % better." if gap > 0 else
+                 + (f"of {policies.required('left'):,.0f} no bound is known." if gap >= 100 else
+                    f"nothing in the space can be more than {gap:.2f} % better." if gap > 0 else
                     "nothing in the space is better."))
     return words
 

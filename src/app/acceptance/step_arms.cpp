@@ -49,48 +49,20 @@ double busy_ms(const StepRecords& step, OpClass wanted) {
   return static_cast<double>(ns) * 1e-6 / step.ranks();
 }
 
-using LinkLines = std::map<std::pair<schedule::OpKind, int>, replay::LineFit>;  // by kind and ranks
-
-/// As the schedule calls what was measured; absent: it has no such op.
-std::optional<schedule::OpKind> kind_of(backend::Collective collective) {
-  switch (collective) {
-    case backend::Collective::all_gather: return schedule::OpKind::all_gather;
-    case backend::Collective::reduce_scatter: return schedule::OpKind::reduce_scatter;
-    case backend::Collective::all_reduce: return schedule::OpKind::all_reduce;
-    case backend::Collective::all_to_all: return schedule::OpKind::all_to_all;
-    case backend::Collective::broadcast:
-    case backend::Collective::send_recv: break;
-  }
-  return std::nullopt;
-}
-
-/// What was measured of such an op, alone.
-schedule::OpKind measured_kind(schedule::OpKind kind) {
-  using schedule::OpKind;
-  switch (kind) {
-    case OpKind::gather_norm:
-    case OpKind::tensor_all_gather: return OpKind::all_gather;
-    case OpKind::tensor_all_reduce: return OpKind::all_reduce;
-    case OpKind::expert_counts:
-    case OpKind::expert_dispatch:
-    case OpKind::expert_combine: return OpKind::all_to_all;
-    case OpKind::tensor_reduce_scatter: return OpKind::reduce_scatter;
-    default: return kind;
-  }
-}
+using LinkLines = std::map<std::pair<CollectiveKind, int>, replay::LineFit>;  // by kind and ranks
 
 LinkLines lines_through(const std::vector<CollectiveRow>& rows) {
-  std::map<std::pair<schedule::OpKind, int>, std::vector<replay::LineSample>> samples;
+  std::map<std::pair<CollectiveKind, int>, std::vector<replay::LineSample>> samples;
   for (const CollectiveRow& row : rows) {
-    const std::optional<schedule::OpKind> kind = kind_of(row.message.op);
-    const bool gathers = row.message.op == backend::Collective::all_gather;
+    const CollectiveKind kind = row.message.op;
+    const bool gathers = kind == CollectiveKind::all_gather;
     const std::optional<Timing>& timing = gathers || !row.out_of_place ? row.in_place : row.out_of_place;
-    if (!kind || !timing || timing->iterations_us.empty()) continue;
-    const int passes = *kind == schedule::OpKind::all_reduce ? 2 : 1;
+    if (!timing || timing->iterations_us.empty()) continue;
+    const int passes = kind == CollectiveKind::all_reduce ? 2 : 1;
     const int ranks = row.message.ranks;
-    samples[{*kind, ranks}].push_back({static_cast<double>(ring_hops(ranks, passes)),
-                                       static_cast<double>(row.message.bytes()) * ring_share(ranks, passes),
-                                       timing->scatter.p50_us * 1e3, timing->scatter.deviation_us * 1e3});
+    samples[{kind, ranks}].push_back({static_cast<double>(ring_hops(ranks, passes)),
+                                      static_cast<double>(row.message.bytes()) * ring_share(ranks, passes),
+                                      timing->scatter.p50_us * 1e3, timing->scatter.deviation_us * 1e3});
   }
   LinkLines lines;
   for (const auto& [key, of_key] : samples) lines[key] = replay::fit_line(of_key);
@@ -191,12 +163,12 @@ PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& ru
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].is_collective()) continue;
     const int ranks = arms.plan.groups.size(ops[i].group());
-    const schedule::OpKind kind = measured_kind(ops[i].kind);
+    const CollectiveKind kind = schedule::collective_kind(ops[i].kind);
     if (ranks < 2) continue;
     const auto line = lines.find({kind, ranks});
     if (line == lines.end()) {
-      return {std::nullopt, fmt::format("no {} of {} ranks was measured alone, and the step has one",
-                                        schedule::to_string(kind), ranks)};
+      return {std::nullopt,
+              fmt::format("no {} of {} ranks was measured alone, and the step has one", to_string(kind), ranks)};
     }
     const replay::OpWork work = replay::work_of(ops[i], one.schedules.steady(), arms.plan.groups, arms.sizes);
     times.steps.front()[i].run_ns = std::nearbyint(line->second.fixed_ns * work.fixed);

@@ -48,6 +48,11 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
                                     : !arguments.schedule.empty() ? "--schedule"
                                                                   : "--format " + format));
     }
+    if (p.plan.mesh.context > 1) {
+      throw ConfigError(fmt::format(
+          "--compare-parallelism compares ranks that have whole sequences; mesh.context = {} splits them. Expected 1.",
+          p.plan.mesh.context));
+    }
     if (p.plan.mesh.tensor > 1) {
       throw ConfigError(fmt::format(
           "--compare-parallelism has a row for ranks that split layers beside the others; mesh.tensor = {} splits them "

@@ -216,10 +216,10 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
     open_simulation(cell);
     return cell;
   }
-  if (config.mesh.expert > 1 && config.mesh.expert_imbalance != 1) {
+  if (config.mesh.expert > 1 && !config.mesh.expert_imbalance.even()) {
     cell.notes.push_back(
         fmt::format("mesh.expert_imbalance = {} has no effect: rows go where the routers say; it is simulated only",
-                    config.mesh.expert_imbalance));
+                    config::to_toml(config::encode(config.mesh.expert_imbalance))));
   }
   if (config.emulate.compute_tflops || config.emulate.link_gb_per_s) {
     const replay::OpTimes times = engine::simulated_times(cell.setup, nullptr);
@@ -231,6 +231,12 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   if (!config.checkpoint.resume.empty()) {
     cell.resume =
         std::make_unique<engine::Checkpoint>(config.checkpoint.resume, cell.setup.plan.shapes, config.train.optimizer);
+    if (cell.resume->manifest().expert_bias && config.model.router_bias_rate == 0) {
+      throw ConfigError(fmt::format(
+          "{}: its routers have a bias for each expert, which model.router_bias_rate = 0 would leave out; expected a "
+          "rate above 0, as it was trained with.",
+          cell.resume->folder().string()));
+    }
   }
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   cell.data = std::make_unique<engine::ByteDataset>(

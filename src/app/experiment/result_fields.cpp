@@ -129,6 +129,8 @@ const Fields<CommunicationVolume>& fields<CommunicationVolume>() {
         f.operator()<WholeBytes>("all_reduce", &V::all_reduce, "B", "by all-reduces", {.check = check_not_negative});
         f.operator()<WholeBytes>("all_to_all", &V::all_to_all, "B",
                                  "by exchanges of quantised gradients, or of rows of experts", {.when = When::later});
+        f.operator()<WholeBytes>("send_recv", &V::send_recv, "B", "from rank to rank, where keys and values go round",
+                                 {.when = When::if_any, .check = check_not_negative});
       });
   return kAll;
 }

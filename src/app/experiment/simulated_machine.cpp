@@ -41,8 +41,8 @@ ErrorKind error_kind_of(const schedule::Training& training, const config::Cluste
   return shape.nodes == 1 ? ErrorKind::in_node : ErrorKind::between_nodes;
 }
 
-/// Whether the clock takes NCCL's symmetric kernels for the op. Seven rows of one source measured them, on one cluster,
-/// and no kind of errors is theirs: whatever their size, they are beyond the rows of other kernels.
+/// Whether the clock takes NCCL's symmetric kernels or copy engines for the op. Seven rows of one source measured the
+/// kernels, on one cluster, and no kind of errors is theirs: whatever their size, they are beyond the rows of others.
 bool symmetric(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op) {
   const config::RunConfig& config = training.config;
   if (config.nccl.register_buffers != config::NcclRegister::window ||
@@ -82,7 +82,7 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
   replay::Uncertainty uncertainty;
   uncertainty.ratios.resize(2 * kEnumCount<ErrorKind>);  // by kind: within its rows, and beyond them
   const plan::Groups& groups = training.plan.groups;
-  const auto tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len);
+  const auto tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len / config.mesh.context);
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
     const schedule::Schedule& schedule = training.schedules.steps[step];
     std::vector<int>& source = uncertainty.source.emplace_back();
@@ -93,7 +93,9 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
       if (!op.has_work() || (collective && ranks == 1)) continue;
       const double bytes = collective ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
       const ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : computation;
+      // No row is of a send to the next rank.
       const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens) &&
+                         op.kind != schedule::OpKind::context_send_recv &&
                          !(collective && symmetric(training, cluster, op));
       source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
       std::vector<double>& draws = uncertainty.ratios[static_cast<std::size_t>(source.back())];
@@ -108,8 +110,8 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
 std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) const {
   const std::lock_guard lock(mutex_);
   std::vector<plan::ModuleSizes>& known =
-      known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype, config.mesh.expert,
-              config.mesh.expert_overlap}];
+      known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype, config.mesh.context,
+              config.mesh.context_method, config.mesh.expert, config.mesh.expert_overlap, config.mesh.expert_halves}];
   if (known.empty()) known = model::make_model(config, plan::model_shapes(config.model))->sizes();
   return known;
 }
@@ -190,8 +192,8 @@ replay::StepCosts SimulatedMachine::least_costs(const schedule::Training& traini
 
 metrics::EvenRows even_rows(const schedule::Training& training, const replay::OpTimes& times) {
   config::RunConfig config = training.config;
-  if (config.mesh.expert == 1 || config.mesh.expert_imbalance == 1) return {};
-  config.mesh.expert_imbalance = 1;
+  if (plan::expert_split(config).imbalance == plan::even_expert_split(config).imbalance) return {};
+  config.mesh.expert_imbalance = {};
   const engine::Setup even = engine::set_up(config);
   const replay::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
   const replay::StepCosts& is = even_times.steps.back();

@@ -29,7 +29,7 @@ using backend::Collective;
 
 double tokens_per_step(const config::RunConfig& c) {
   const std::int64_t sample = c.model.kind == config::ModelKind::decoder ? c.train.seq_len : 1;
-  return static_cast<double>(c.mesh.data_ranks() * c.train.batch_per_rank) *
+  return static_cast<double>(c.mesh.sample_groups() * c.train.batch_per_rank) *
          static_cast<double>(c.train.accumulate * sample);
 }
 
@@ -40,7 +40,7 @@ std::vector<plan::CommunicationVolume> sent_a_step(const engine::Measurement& me
   for (const backend::WireBytes& bytes : measurement.wire_bytes) {
     const auto of = [&](Collective kind) { return static_cast<double>(bytes[static_cast<std::size_t>(kind)]) / steps; };
     ranks.push_back({of(Collective::all_gather), of(Collective::reduce_scatter), of(Collective::all_reduce),
-                     of(Collective::all_to_all)});
+                     of(Collective::all_to_all), of(Collective::send_recv)});
   }
   return ranks;
 }

@@ -37,7 +37,7 @@ constexpr double kSameWithin = 0.01;  // a step that differs by less is the same
 
 double tokens_of_rank(const config::RunConfig& c) {
   const std::int64_t sample = c.model.kind == config::ModelKind::decoder ? c.train.seq_len : 1;
-  return static_cast<double>(c.train.batch_per_rank * sample * c.train.accumulate);
+  return static_cast<double>(c.train.batch_per_rank * sample * c.train.accumulate / c.mesh.context);
 }
 
 /// Something that falls as the step grows: `at_one_ms` over the step in ms.
@@ -260,7 +260,6 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
     if (!best || distance < best->distance) best = {row, std::move(config), own.differs(other), distance};
   }
   if (!best) throw ConfigError(config::find_published_trainings() + ": has no training that is predicted.");
-  config::validate(best->config);
   const SimulatedMachine machine(best->config);
   const engine::Setup theirs = engine::set_up(best->config);
   return {best->row.text("id"),

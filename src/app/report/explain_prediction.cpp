@@ -36,6 +36,7 @@ Prediction::Save save_beside(const engine::Setup& p, const LinkModel& pcie, cons
       pieces += std::ssize(layout.pieces(0)) + std::ssize(layout.replicated_pieces());
     }
   }
+  if (p.config.model.router_bias_rate > 0) pieces += p.config.model.layers;
   Prediction::Save save;
   save.bytes = engine::Masters::saved_bytes(p.config, p.plan);
   save.copy_ns = std::llround(

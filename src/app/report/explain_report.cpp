@@ -121,6 +121,9 @@ std::string communication_table(const engine::Setup& p) {
                 {"all-to-all", fmt::format("{:.4f}", v.all_to_all / 1e6), "MB"},
                 {"sum", fmt::format("{:.4f}", v.total() / 1e6), "MB"},
                 {"data parallel", fmt::format("{:.4f}", parallel / 1e6), "MB"}};
+  if (v.send_recv > 0) {
+    table.rows.insert(table.rows.end() - 2, {"send/receive", fmt::format("{:.4f}", v.send_recv / 1e6), "MB"});
+  }
   std::string text = format_table(table);
   if (parallel > 0) {
     text += fmt::format(
@@ -469,6 +472,7 @@ json explain_json(const engine::Setup& p, const Prediction& prediction, bool wit
   j["communication"] = {{"all_gather", v.all_gather}, {"reduce_scatter", v.reduce_scatter},
                         {"all_reduce", v.all_reduce}, {"all_to_all", v.all_to_all},
                         {"total", v.total()},         {"data_parallel", plan::data_parallel_volume(p.plan, p.config)}};
+  if (v.send_recv > 0) j["communication"]["send_recv"] = v.send_recv;
   j["prediction"] = prediction_json(prediction);
   j["wasted_gathers"] = wasted_json(p, prediction);
   if (with_parameters) j["parameters"] = parameters_json(p.plan);

@@ -34,7 +34,7 @@ std::string percent_of(double value, double of) { return of > 0 ? fmt::format("{
 std::string what_it_is(const ExplainedJob& e) {
   const Recognition& r = e.recognition;
   std::string text = fmt::format("This is {}", r.name);
-  if (r.is_fsdp()) {
+  if (r.is_fsdp() || r.schedule) {
     text += fmt::format(": {} units{}, {} ranks{}", r.facts.units, r.facts.root ? " and the root" : "", r.facts.shard,
                         r.facts.replicate > 1 ? fmt::format(" x {} replicas", r.facts.replicate) : "");
   }
@@ -276,9 +276,13 @@ std::string headline(const ExplainedJob& e) {
     return late + (late.empty() ? "" : " ") + "What to change: " + metrics::knob_sentence(knob->gain, knob->words);
   }
   if (!late.empty()) return late;
-  std::string text = !e.recognition.is_fsdp()         ? "No setting was tried: the job is no sharded training."
-                     : e.not_replayed_because.empty() ? "No setting of the job is certain to make its step shorter."
-                                                      : fmt::format("No setting was tried: {}", e.not_replayed_because);
+  const bool experts = e.recognition.shards && e.recognition.kind == foreign::JobKind::experts;
+  std::string text =
+      experts ? "No setting was tried: trainings whose ranks exchange rows of experts are not replayed, because "
+                "products of experts and exchanges take as long as rows come, and that is up to the data."
+      : !e.recognition.is_fsdp()       ? "No setting was tried: the job is no sharded training."
+      : e.not_replayed_because.empty() ? "No setting of the job is certain to make its step shorter."
+                                       : fmt::format("No setting was tried: {}", e.not_replayed_because);
   constexpr double kMostly = 90;  // percent
   const double computes = 100 * x.computation_ms / x.mean_step_ms;
   if (computes >= kMostly) return text + fmt::format(" Computation takes {:.1f} % of the step.", computes);

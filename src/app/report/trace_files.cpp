@@ -7,7 +7,6 @@
 #include <chrono>
 #include <functional>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -29,8 +28,6 @@
 namespace fsdpbench::app {
 namespace {
 
-using schedule::OpKind;
-
 /// By plan::Group; those that the plan does not have stay without ranks.
 std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
   std::vector<trace::ProcessGroup> groups;
@@ -41,23 +38,6 @@ std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
     groups.push_back({std::to_string(i), std::string(to_string(group)), std::move(ranks)});
   }
   return groups;
-}
-
-trace::CollectiveKind collective_kind(OpKind kind) {
-  switch (kind) {
-    case OpKind::reduce_scatter:
-    case OpKind::tensor_reduce_scatter: return trace::CollectiveKind::reduce_scatter;
-    case OpKind::all_reduce:
-    case OpKind::tensor_all_reduce: return trace::CollectiveKind::all_reduce;
-    case OpKind::expert_counts:
-    case OpKind::expert_dispatch:
-    case OpKind::expert_combine:
-    case OpKind::all_to_all: return trace::CollectiveKind::all_to_all;
-    case OpKind::all_gather:
-    case OpKind::tensor_all_gather:
-    case OpKind::gather_norm: return trace::CollectiveKind::all_gather;
-    default: throw std::logic_error("trace labels: not a collective");
-  }
 }
 
 trace::OpCategory category_of(const schedule::Op& op) {
@@ -80,11 +60,12 @@ trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedu
                                                         : trace::OpPhase::optimizer;
   if (op.unit >= 0) label.unit = p.plan.units[static_cast<std::size_t>(op.unit)].label();
   label.lane = op.lane;
-  label.parameters = op.kind == OpKind::all_gather;
+  label.parameters = op.kind == schedule::OpKind::all_gather;
   if (op.is_collective()) {
     const schedule::Collective& work = *op.collective();
     label.bytes = work.bytes();
-    label.collective = {collective_kind(op.kind), static_cast<std::size_t>(work.group), work.count, work.dtype};
+    label.collective = {schedule::collective_kind(op.kind), static_cast<std::size_t>(work.group), work.count,
+                        work.dtype};
   } else if (label.category == trace::OpCategory::copy) {
     for (schedule::BufferId id : op.operands().writes)
       label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;

@@ -215,8 +215,14 @@ std::string tune_text(const Tuning& t) {
       in_full(t.result.considered()), in_full(t.result.considered() + t.result.left), in_full(t.result.evaluated),
       in_full(t.result.same), in_full(t.result.contradictory), in_full(t.result.pruned));
   const double gap = optimality_gap(t.options.objective, t.result);
-  text += gap <= 0 ? "no policy of the search space is better than the best one found\n"
-                   : fmt::format("the true optimum is at most {:.2f} % better than the best policy found\n", 100 * gap);
+  if (!t.result.bounded) {
+    text += fmt::format("of {} policies no bound is known: they may be better than the best one found\n",
+                        in_full(t.result.left));
+  } else {
+    text += gap <= 0
+                ? "no policy of the search space is better than the best one found\n"
+                : fmt::format("the true optimum is at most {:.2f} % better than the best policy found\n", 100 * gap);
+  }
   if (t.result.stopped) text += "interrupted: this is the best so far\n";
   return text;
 }

@@ -23,16 +23,19 @@ namespace fsdpbench::app {
 namespace {
 
 /// Keys whose effect no op time of the run tells.
-constexpr std::array<std::string_view, 11> kOtherRun{"model.",
+constexpr std::array<std::string_view, 14> kOtherRun{"model.",
                                                      "simulate.",
                                                      "device.",
                                                      "nccl.",
                                                      "mesh.ranks",
                                                      "mesh.tensor",
                                                      "mesh.sequence_parallel",
+                                                     "mesh.context",
+                                                     "mesh.context_method",
                                                      "mesh.expert",
                                                      "mesh.expert_imbalance",
                                                      "mesh.expert_rows",
+                                                     "mesh.expert_halves",
                                                      "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 6> kOtherKernels{"fsdp.param_dtype",     "fsdp.fp32_gradients",

@@ -52,12 +52,16 @@ const Words& deepspeed_words() {
       {"fsdp.reduce_quantization", "int4:2048"},
       {"fsdp.reduce_within", std::int64_t{8}},
   });
+  // moe/ and runtime/zero/stage_1_and_2.py of August 2026: experts fill the same bucket, and are reduced over their own
+  // group.
+  static constexpr auto kExperts = std::to_array<Setting>({{"fsdp.expert_unit", "bucket"}});
   static constexpr auto kPresets = std::to_array<Preset>({
       {"deepspeed-z1", "fsdp2", kZ1},
       {"deepspeed-z2", "fsdp2", kZ2},
       {"deepspeed-z3", "fsdp2", kZ3},
       {"deepspeed-z3-hpz", "deepspeed-z3", kHpz},
       {"deepspeed-zeropp", "deepspeed-z3-hpz", kZeroPp},
+      {"deepspeed-moe", "deepspeed-z2", kExperts},
   });
   static constexpr auto kMeanings = std::to_array<Meaning>({
       {"fsdp.preset", "zero1", "deepspeed-z1"},

@@ -25,8 +25,16 @@ const Words& megatron_fsdp_words() {
       {"fsdp.free_lane", "all_gather"},
       {"fsdp.gradient_copy_in", true},
   });
-  static constexpr auto kPresets =
-      std::to_array<Preset>({{"megatron-v1", "fsdp2", kV1}, {"megatron-v2", "fsdp2", kV2}});
+  // megatron_fsdp/param_and_grad_buffer.py of August 2026: a bucket of a unit's experts beside that of the rest,
+  // gathered and freed with it, reduced as its gradients become complete.
+  static constexpr auto kExperts = std::to_array<Setting>({{"fsdp.expert_unit", "bucket"}});
+  // mcore_fsdp_adapter.py and experimental/module.py of August 2026: fully_shard on the experts of a layer, without
+  // what sends rows, and on the layer; two static orders of all modules.
+  static constexpr auto kV2Experts = std::to_array<Setting>({{"fsdp.expert_unit", "ordered_module"}});
+  static constexpr auto kPresets = std::to_array<Preset>({{"megatron-v1", "fsdp2", kV1},
+                                                          {"megatron-v2", "fsdp2", kV2},
+                                                          {"megatron-moe", "megatron-v1", kExperts},
+                                                          {"megatron-v2-moe", "megatron-v2", kV2Experts}});
   static constexpr auto kMeanings = std::to_array<Meaning>({
       {"fsdp.preset", "megatronfsdp", "megatron-v1"},
       {"fsdp.strategy", "optimgradsparams", "full_shard"},
@@ -60,6 +68,10 @@ const Words& megatron_fsdp_words() {
       {"microbatchsize", "train.batch_per_rank"},
       {"globalbatchsize", "train.batch_global"},
       {"seqlength", "train.seq_len"},
+      {"expertmodelparallelsize", "mesh.expert"},
+      {"moeexpertcapacityfactor", "model.expert_capacity"},
+      {"moetokendroppolicy", "model.expert_drop"},
+      {"moepadexpertinputtocapacity", "model.expert_pad"},
       {"clipgrad", "train.clip_norm"},
       {"adambeta1", "train.beta1"},
       {"adambeta2", "train.beta2"},
@@ -71,18 +83,22 @@ const Words& megatron_fsdp_words() {
   static constexpr auto kParts =
       std::to_array<std::string_view>({"megatron", "Megatron", "MCoreFSDP", "RegisterFSDPBackwardFunction"});
   static constexpr auto kMeant = std::to_array<std::string_view>({"megatron-v2", "megatron-v1"});
-  static const Words kWords{
-      .name = "megatron-fsdp",
-      .presets = kPresets,
-      .meanings = kMeanings,
-      .answers = kAnswers,
-      .keys = kKeys,
-      .traces = {.parts = kParts, .of_one_program = true, .program = {.sharded = "Megatron-FSDP"}, .presets = kMeant},
-      .remedies = Remedies{.prefetch_forward = "suggested_communication_unit_size",
-                           .prefetch_backward = "suggested_communication_unit_size",
-                           .no_limit = "",
-                           .separate_reductions = "a process group of its own for all-gathers",
-                           .accumulate = "gradient accumulation"}};
+  static constexpr auto kMeantExperts = std::to_array<std::string_view>({"megatron-v2-moe", "megatron-moe"});
+  static const Words kWords{.name = "megatron-fsdp",
+                            .presets = kPresets,
+                            .meanings = kMeanings,
+                            .answers = kAnswers,
+                            .keys = kKeys,
+                            .traces = {.parts = kParts,
+                                       .of_one_program = true,
+                                       .program = {.sharded = "Megatron-FSDP"},
+                                       .presets = kMeant,
+                                       .expert_presets = kMeantExperts},
+                            .remedies = Remedies{.prefetch_forward = "suggested_communication_unit_size",
+                                                 .prefetch_backward = "suggested_communication_unit_size",
+                                                 .no_limit = "",
+                                                 .separate_reductions = "a process group of its own for all-gathers",
+                                                 .accumulate = "gradient accumulation"}};
   return kWords;
 }
 

@@ -71,6 +71,7 @@ const Words& pytorch_fsdp2_words() {
   });
   static constexpr auto kParts = std::to_array<std::string_view>({"FSDP::"});
   static constexpr auto kMeant = std::to_array<std::string_view>({"fsdp2"});
+  static constexpr auto kMeantExperts = std::to_array<std::string_view>({"torchtitan-moe", "veomni"});
   static constexpr auto kLayoutCopies =
       std::to_array<std::string_view>({"split_with_sizes_copy", "all_gather_copy_out", "chunk_cat"});
   static constexpr auto kCopies =
@@ -85,6 +86,7 @@ const Words& pytorch_fsdp2_words() {
                  .of_one_program = true,
                  .program = {.sharded = "PyTorch FSDP2 (fully_shard)"},
                  .presets = kMeant,
+                 .expert_presets = kMeantExperts,
                  .layout_copies = kLayoutCopies,
                  .copies = kCopies,
                  .prefetch = "_prefetch",

@@ -55,6 +55,7 @@ struct TraceNames {
   bool of_one_program = false;                   ///< they are the engine's own; else those of a compiler
   ProgramNames program = {};
   std::span<const std::string_view> presets = {};            ///< that may be meant, the likeliest first
+  std::span<const std::string_view> expert_presets = {};     ///< the same where experts are split over other ranks
   std::span<const std::string_view> quantized_presets = {};  ///< the same where gradients are exchanged as integers
   std::span<const std::string_view> quantization = {};       ///< kernels that quantise
   std::span<const std::string_view> layout_copies = {};      ///< rows that only a copy between layouts has

@@ -5,6 +5,7 @@ Collectives of the same kind, phase and size are one row where there are too man
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from statistics import median
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -81,7 +82,9 @@ def _folded(members: Sequence[Collective]) -> Collective:
     def middle(key: str) -> Optional[float]:
         values = [v for m in members for v in [getattr(m, key)] if v is not None]
         return median(values) if values else None
-    first, last = clean(members[0].unit, 12), clean(members[-1].unit, 12)
+    # E2 before E10: by the numbers in a name. They come in the order of exposure.
+    units = sorted((m.unit for m in members), key=lambda unit: [int(n) for n in re.findall(r"\d+", unit)])
+    first, last = clean(units[0], 12), clean(units[-1], 12)
     return replace(members[0], name=f"{len(members)} × {clean(members[0].kind, 16)}, units {first} to {last}",
                    **{key: middle(key) for key in ("time_ms", "transfer_ms", "wait_ms", "busbw_gb_per_s",
                                                    "link_efficiency")})

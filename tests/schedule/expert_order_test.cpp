@@ -1,0 +1,114 @@
+// The orders of Megatron-FSDP and DeepSpeed with experts split over ranks (mesh.expert), as their rules give them for
+// three blocks and a root. A schedule that differs by one position fails here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "schedule/check_schedules.h"
+#include "support/engine_orders.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+using config::Prefetch;
+
+/// Four experts a block on four ranks, of which two split them.
+config::RunConfig mixture(const std::string& preset) {
+  config::RunConfig c = testing::decoder_config(3, 4);
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.mesh.expert = 2;
+  return testing::with_preset(c, preset);
+}
+
+std::int64_t elements(const config::RunConfig& config, bool of_experts) {
+  const plan::Plan plan = plan::make_plan(config);
+  const plan::Unit& block = plan.units[1];
+  return (of_experts ? plan.units[static_cast<std::size_t>(block.experts)] : block).layout.parameter_numel();
+}
+
+config::RunConfig windowed(const std::string& preset, std::int64_t numel) {
+  config::RunConfig c = mixture(preset);
+  c.fsdp.forward_prefetch = c.fsdp.backward_prefetch = {Prefetch::Mode::window, 1, numel};
+  return c;
+}
+
+TEST(MegatronExpertOrder, BucketsOfExpertsCountByThemselves) {
+  EXPECT_EQ(order(windowed("megatron-moe", 1)), "AGR AG0* FR AGE0 AG1* F0 f0 fE0 AGE1 AG2* F1 f1 fE1 AGE2 F2 f2 fE2 | BR AGE1* AG2 AGE2 B2 RSE2 "
+            "fE2 f2 RS2 AGE0* AG1 B1 RSE1 fE1 f1 RS1 AG0 B0 RSE0 fE0 f0 RS0 fR RSR");
+  const config::RunConfig c = mixture("megatron-moe");
+  EXPECT_EQ(elements(c, true), 4 / 2 * 3 * c.model.width * c.model.ffn_width) << "those of one rank, of two";
+  EXPECT_EQ(order(windowed("megatron-moe", elements(c, false))), order(windowed("megatron-moe", 1)));
+  EXPECT_EQ(order(windowed("megatron-moe", elements(c, false) + 1)), "AGR AG0* AGE0* FR AG1* AGE1* F0 f0 fE0 AG2* AGE2* F1 f1 fE1 F2 f2 fE2 | BR AGE1* AG2 AGE2 B2 "
+            "RSE2 fE2 f2 RS2 AGE0* AG1 B1 RSE1 fE1 f1 RS1 AG0 B0 RSE0 fE0 f0 RS0 fR RSR");
+  EXPECT_EQ(order(windowed("megatron-moe", elements(c, false) + elements(c, true) + 1)), "AGR AG0* AGE0* AG1* FR AGE1* AG2* F0 f0 fE0 AGE2* F1 f1 fE1 F2 f2 fE2 | BR AGE0* AG1* AGE1* AG2 "
+            "AGE2 B2 RSE2 fE2 f2 RS2 AG0* B1 RSE1 fE1 f1 RS1 B0 RSE0 fE0 f0 RS0 fR RSR");
+}
+
+TEST(MegatronExpertOrder, ItsRewriteListsBlocksAndExpertsOneByOne) {
+  EXPECT_EQ(order(mixture("megatron-v2-moe")), "AGR AG0* FR AGE0* F0 AG1* fE0 f0 AGE1* F1 AG2* fE1 f1 AGE2* F2 fE2 f2 fR | AGR AG2* BR AGE2* B2 "
+            "AG1* fE2 RSE2 f2 RS2 AGE1* B1 AG0* fE1 RSE1 f1 RS1 AGE0* B0 fE0 RSE0 f0 RS0 fR RSR");
+  config::RunConfig deeper = mixture("megatron-v2-moe");
+  deeper.fsdp.forward_prefetch.depth = deeper.fsdp.backward_prefetch.depth = 2;
+  EXPECT_EQ(order(deeper), "AGR AG0* FR AGE0* AG1* F0 AGE1* fE0 f0 AG2* F1 AGE2* fE1 f1 F2 fE2 f2 fR | AGR AG2* BR AGE2* "
+            "AG1* B2 AGE1* fE2 RSE2 f2 RS2 AG0* B1 AGE0* fE1 RSE1 f1 RS1 B0 fE0 RSE0 f0 RS0 fR RSR");
+  config::RunConfig recomputed = mixture("megatron-v2-moe");
+  recomputed.fsdp.activation_checkpointing = true;
+  EXPECT_EQ(collectives(recomputed), collectives(mixture("megatron-v2-moe"))) << "which prefetches nothing";
+}
+
+TEST(MegatronExpertOrder, ItsRewriteHasHooksBetweenTheExchanges) {
+  const testing::ScheduleCase c = testing::make_case(mixture("megatron-v2-moe"));
+  std::string line;
+  for (const Op& op : c.schedules.steady().ops) {
+    const bool of_first = op.unit == 1 || op.unit == c.plan.units[1].experts;
+    const bool pass = op.kind == OpKind::forward || op.kind == OpKind::backward || op.exchanges_rows();
+    if (of_first && (pass || op.kind == OpKind::reshard || op.kind == OpKind::reduce_scatter)) {
+      line += op_name(c.plan, op) + ", ";
+    }
+  }
+  EXPECT_EQ(line, "forward blocks.0/0, expert_dispatch blocks.0, forward blocks.0/1, reshard E0, expert_combine "
+            "blocks.0, forward blocks.0/2, reshard 0, backward blocks.0/0, expert_dispatch blocks.0, backward "
+            "blocks.0/1, reshard E0, reduce_scatter E0, expert_combine blocks.0, backward blocks.0/2, reshard "
+            "0, reduce_scatter 0, ");
+}
+
+TEST(DeepSpeedExpertOrder, ABucketIsReducedOncePerGroup) {
+  config::RunConfig c = mixture("deepspeed-moe");
+  EXPECT_EQ(order(c), "FR F0 F1 F2 | BR B2 B1 B0 AR{E0,E1,E2} AR{0,1,2,R} step AG{0,1,2,R} AG{E0,E1,E2}");
+  const std::int64_t block = elements(c, false), experts = elements(c, true);
+  c.fsdp.reduce_bucket = block + experts;
+  EXPECT_EQ(order(c), "FR F0 F1 F2 | BR B2 B1 ARE2 AR2 B0 ARE1 AR1 ARE0 AR0 ARR step AG{0,1,2,R} AG{E0,E1,E2}");
+  c.fsdp.reduce_bucket = block + 2 * experts;
+  EXPECT_EQ(order(c), "FR F0 F1 F2 | BR B2 B1 AR{E1,E2} AR2 B0 AR{0,1,R} ARE0 step AG{0,1,2,R} AG{E0,E1,E2}");
+  c.fsdp.reduce_bucket = 1;
+  EXPECT_EQ(order(c), "FR F0 F1 F2 | BR B2 ARE2 B1 AR2 ARE1 B0 AR1 ARE0 AR0 ARR step AG{0,1,2,R} AG{E0,E1,E2}");
+}
+
+TEST(DeepSpeedExpertOrder, StageOneReducesGroupByGroup) {
+  config::RunConfig c = mixture("deepspeed-z1");
+  c.fsdp.expert_unit = config::ExpertUnit::bucket;
+  EXPECT_EQ(order(c), "FR F0 F1 F2 | BR B2 B1 B0 AR{0,1,2,R} AR{E0,E1,E2} step AG{0,1,2,R} AG{E0,E1,E2}");
+}
+
+/// fsdp.expert_unit = "bucket": the block's exchange of gradients is behind the experts' reduction.
+TEST(ExpertBucketOrder, ExpertsAreReducedBeforeTheRestOfTheirBlockGoesBack) {
+  const auto last_before_reduction = [](config::ExpertUnit unit) {
+    config::RunConfig c = mixture("megatron-v1");
+    c.fsdp.expert_unit = unit;
+    const testing::ScheduleCase made = testing::make_case(c);
+    EXPECT_TRUE(check_schedules(made.schedules).empty());
+    std::string last;
+    for (const Op& op : made.schedules.steady().ops) {
+      if (op.kind == OpKind::reduce_scatter && made.plan.units[static_cast<std::size_t>(op.unit)].is_experts()) break;
+      if (op.kind == OpKind::backward || op.exchanges_rows()) last = op_name(made.plan, op);
+    }
+    return last;
+  };
+  EXPECT_EQ(last_before_reduction(config::ExpertUnit::bucket), "backward blocks.2/1");
+  EXPECT_EQ(last_before_reduction(config::ExpertUnit::group), "backward blocks.2/2");
+}
+
+}  // namespace
+}  // namespace fsdpbench::schedule
