@@ -67,7 +67,15 @@ enum class CheckpointKeeps : std::uint8_t {
   attention,             ///< attention's output and the logarithms of its sums
   every_second_product,  ///< that, and the 1st, 3rd, 5th, ... product's output (torchtitan's selective "op")
   products,              ///< attention's and all products' outputs (PyTorch's list of compute-intensive operators)
+  all_but_feed_forward,  ///< all but what the feed-forward saves: it alone is computed again, experts with the
+                         ///< exchanges of rows (Megatron's recompute modules mlp and moe)
+  all_but_attention,     ///< all but attention's sums: it alone is computed again (Megatron's core_attn)
 };
+
+/// One module of the block is checkpointed, and the others save what they save without.
+constexpr bool checkpoints_a_module(CheckpointKeeps keeps) {
+  return keeps == CheckpointKeeps::all_but_feed_forward || keeps == CheckpointKeeps::all_but_attention;
+}
 
 /// Rows that ranks which split experts send for a token.
 enum class ExpertRows : std::uint8_t {
@@ -188,16 +196,16 @@ struct Data {
 
 struct Mesh {
   std::int64_t ranks = 4;
-  std::int64_t shard = 0;            ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
-  std::int64_t replicate = 0;        ///< groups that hold equal shards; 0: ranks / shard / tensor
-  std::int64_t tensor = 1;           ///< ranks that split each layer; neighbours. They see the same samples
-  bool sequence_parallel = false;    ///< they split the tokens, too, of what lies between their parts of layers
-  std::int64_t context = 1;          ///< neighbours of a shard group that split the sequences of their samples
+  std::int64_t shard = 0;          ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
+  std::int64_t replicate = 0;      ///< groups that hold equal shards; 0: ranks / shard / tensor
+  std::int64_t tensor = 1;         ///< ranks that split each layer; neighbours. They see the same samples
+  bool sequence_parallel = false;  ///< they split the tokens, too, of what lies between their parts of layers
+  std::int64_t context = 1;        ///< neighbours of a shard group that split the sequences of their samples
   ContextMethod context_method = ContextMethod::all_gather;
   std::int64_t expert = 1;           ///< neighbours of a shard group that split the experts of each block
   ExpertLoad expert_imbalance = {};  ///< how unevenly rows come to them
   bool expert_sync = true;           ///< the host waits for the counts of rows before it exchanges them
-  bool expert_separate_comm = true;  ///< rows have a communicator of their own; false: that of the shard group's gathers
+  bool expert_separate_comm = true;  ///< rows have their own communicator; false: that of the shard group's gathers
   ExpertOverlap expert_overlap = ExpertOverlap::none;
   ExpertRows expert_rows = ExpertRows::each_expert;  ///< simulated unless each_expert
   bool expert_halves = false;  ///< simulated: rows of half a microbatch travel while the other half is computed

@@ -94,7 +94,8 @@ struct Names<Fp8Recipe> {
 };
 template <>
 struct Names<CheckpointKeeps> {
-  static constexpr EnumNames<CheckpointKeeps> kAll{"nothing", "attention", "every_second_product", "products"};
+  static constexpr EnumNames<CheckpointKeeps> kAll{
+      "nothing", "attention", "every_second_product", "products", "all_but_feed_forward", "all_but_attention"};
 };
 template <>
 struct Names<ReduceBy> {

@@ -489,6 +489,45 @@ void put_context_method(Source& s, std::int64_t context) {
   }
 }
 
+/// --recompute-granularity: whole layers, or of each layer the modules that --recompute-modules names, core_attn where
+/// it names none; `against`: what keys do not let modules alone be recomputed with.
+void put_recomputation(Source& s, std::optional<std::int64_t> blocks, std::string_view against) {
+  const auto granularity = s.text("recompute-granularity");
+  const std::string method = s.text("recompute-method").value_or("uniform");
+  const std::int64_t count = s.integer("recompute-num-layers").value_or(1);
+  std::vector<std::string> modules = s.list("recompute-modules");
+  const std::vector<std::string>& more = s.words_after("recompute-modules");
+  modules.insert(modules.end(), more.begin(), more.end());
+  if (modules.empty()) modules = {"core_attn"};
+  if (!granularity) return;
+  if (*granularity != "selective") {
+    s.put("fsdp.activation_checkpointing", true);
+    if (method == "block" && blocks && count > 0 && count < *blocks)
+      s.put("fsdp.checkpoint_every", (*blocks + count - 1) / count);
+    if (method == "uniform" && count > 1)
+      s.unread(fmt::format("--recompute-num-layers {}: each layer stands for it", count));
+    return;
+  }
+  // Of models with experts every layer has them here.
+  const std::string_view feed_forward = s.has_key("model.experts") ? "moe" : "mlp";
+  const auto names = [&](std::string_view module) { return std::ranges::find(modules, module) != modules.end(); };
+  const std::string_view taken = names(feed_forward) ? feed_forward : names("core_attn") ? "core_attn" : "";
+  std::erase(modules, std::string(taken));
+  if (!taken.empty() && !against.empty()) {
+    const bool whole = taken == feed_forward;
+    if (whole) s.put("fsdp.activation_checkpointing", true);
+    s.unread(fmt::format("--recompute-modules {}: with {} {}", taken, against,
+                         whole ? "whole layers stand for it" : "nothing is recomputed for it"));
+  } else if (!taken.empty()) {
+    s.put("fsdp.activation_checkpointing", true);
+    s.put("fsdp.checkpoint_keeps", taken == feed_forward ? "all_but_feed_forward" : "all_but_attention");
+  }
+  if (!modules.empty()) {
+    s.unread(fmt::format("--recompute-modules {}: what {} here", fmt::join(modules, " "),
+                         modules.size() == 1 ? "it saves is kept" : "they save is kept"));
+  }
+}
+
 void read_megatron(Source& s, const ImportKnown& known) {
   const auto own = s.integer("num-layers");
   read_megatron_model(s, own);
@@ -528,17 +567,6 @@ void read_megatron(Source& s, const ImportKnown& known) {
   if (s.flag("fp16")) s.unread("--fp16: bf16, which is as large, stands for it");
   s.put("fsdp.param_dtype", s.flag("bf16") ? "bf16" : "fp32");
   put_dtype(s, "fsdp.reduce_dtype", s.text("megatron-fsdp-grad-comm-dtype").value_or("fp32"));
-  if (const auto granularity = s.text("recompute-granularity")) {
-    const std::string method = s.text("recompute-method").value_or("uniform");
-    const std::int64_t count = s.integer("recompute-num-layers").value_or(1);
-    s.put("fsdp.activation_checkpointing", true);
-    if (*granularity != "full")
-      s.unread("--recompute-granularity selective: say it as fsdp.checkpoint_keeps or fsdp.recompute_share");
-    if (method == "block" && blocks && count > 0 && count < *blocks)
-      s.put("fsdp.checkpoint_every", (*blocks + count - 1) / count);
-    if (method == "uniform" && count > 1)
-      s.unread(fmt::format("--recompute-num-layers {}: each layer stands for it", count));
-  }
   const std::int64_t tensor = s.integer("tensor-model-parallel-size").value_or(1);
   if (tensor > 1) s.put("mesh.tensor", tensor);
   if (s.flag("sequence-parallel") && tensor > 1) s.put("mesh.sequence_parallel", true);
@@ -548,6 +576,11 @@ void read_megatron(Source& s, const ImportKnown& known) {
                                            : sharding == "no_shard"   ? "fsdp.strategy = no_shard"
                                                                       : "");
   put_context_method(s, context);
+  put_recomputation(s, blocks,
+                    tensor > 1                            ? "mesh.tensor"
+                    : context > 1                         ? "mesh.context"
+                    : rewrite && s.has_key("mesh.expert") ? "fsdp.expert_unit"
+                                                          : "");
   s.put_if("train.seq_len", s.integer("seq-length"));
   const auto micro = s.integer("micro-batch-size");
   s.put_if("train.batch_per_rank", micro);

@@ -142,12 +142,35 @@ Said gradient_scaling(const ExportSource& s) {
   return lost("gradients are divided by the ranks before the sum");
 }
 
+bool recomputes_a_module(const ExportSource& s) {
+  return s.fsdp().activation_checkpointing && config::checkpoints_a_module(s.fsdp().checkpoint_keeps);
+}
+std::string recompute_flags(const ExportSource& s) {
+  const std::int64_t every = s.fsdp().checkpoint_every;
+  if (recomputes_a_module(s)) {
+    const bool attends = s.fsdp().checkpoint_keeps == config::CheckpointKeeps::all_but_attention;
+    return fmt::format("--recompute-granularity selective --recompute-modules {}", attends ? "core_attn"
+                                                                                   : s.config.model.experts > 0
+                                                                                       ? "moe"
+                                                                                       : "mlp");
+  }
+  return every == 1 ? "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+                    : fmt::format("--recompute-granularity full --recompute-method block --recompute-num-layers {}",
+                                  (s.config.model.layers + every - 1) / every);
+}
+
 Said checkpointing(const ExportSource& s) {
-  return s.fsdp().activation_checkpointing ? written("--recompute-granularity full --recompute-method uniform")
-                                           : same();
+  return s.fsdp().activation_checkpointing ? written(recompute_flags(s)) : same();
+}
+Said checkpoint_keeps(const ExportSource& s) {
+  if (recomputes_a_module(s)) return written(recompute_flags(s));
+  const bool kept = s.fsdp().checkpoint_keeps != config::CheckpointKeeps::nothing;
+  if (!s.fsdp().activation_checkpointing || !kept) return same();
+  return lost("a checkpointed layer is recomputed whole, or one module of it");
 }
 Said checkpoint_every(const ExportSource& s) {
   if (!s.fsdp().activation_checkpointing || s.fsdp().checkpoint_every == 1) return same();
+  if (recomputes_a_module(s)) return lost("--recompute-granularity selective is of every layer");
   const std::int64_t every = s.fsdp().checkpoint_every;
   return roughly(fmt::format("--recompute-method block --recompute-num-layers {}: the first ones, not every {}th",
                              (s.config.model.layers + every - 1) / every, every));
@@ -211,6 +234,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.gradient_scaling", gradient_scaling},
     {"fsdp.activation_checkpointing", checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
+    {"fsdp.checkpoint_keeps", checkpoint_keeps},
     {"nccl.register_buffers", register_buffers},
 });
 
@@ -232,12 +256,7 @@ std::string flags(const ExportSource& s) {
   if (fsdp.gradient_scaling == config::GradientScaling::average) add("--ddp-average-in-collective");
   if (fsdp.param_dtype == DType::bf16) add("--bf16");
   add(reduce_dtype(s).text);
-  if (fsdp.activation_checkpointing) {
-    const std::int64_t every = fsdp.checkpoint_every;
-    add(every == 1 ? "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-                   : fmt::format("--recompute-granularity full --recompute-method block --recompute-num-layers {}",
-                                 (s.config.model.layers + every - 1) / every));
-  }
+  if (fsdp.activation_checkpointing) add(recompute_flags(s));
   add(fmt::format("--seq-length {} --micro-batch-size {} {}", train.seq_len, train.batch_per_rank, accumulate(s).text));
   if (train.optimizer == config::Optimizer::sgd) {
     add(fmt::format("--optimizer sgd --lr {} --weight-decay {}", train.learning_rate, train.weight_decay));

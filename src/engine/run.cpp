@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/backend_options.h"
@@ -91,27 +93,16 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
   }
 }
 
-/// Visits of all ranks that were dropped, [block]. Empty if a rank did not count all of its steps.
-std::vector<std::int64_t> add_dropped_rows(const std::vector<RankOutcome>& outcomes) {
+/// What ranks counted, element by element, added up. Empty if a rank did not count all of its steps.
+std::vector<std::int64_t> added_up(const std::vector<RankOutcome>& outcomes,
+                                   std::vector<std::int64_t> RankOutcome::* counts) {
   std::vector<std::int64_t> sums;
   if (outcomes.empty()) return sums;
-  sums.resize(outcomes.front().dropped_rows.size());
+  sums.resize((outcomes.front().*counts).size());
   for (const RankOutcome& outcome : outcomes) {
-    if (outcome.dropped_rows.size() != sums.size()) return {};
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += outcome.dropped_rows[i];
-  }
-  return sums;
-}
-
-/// The rows of all ranks added up, [block][expert]. Empty if a rank did not count all of its steps.
-std::vector<std::vector<std::int64_t>> add_expert_rows(const std::vector<RankOutcome>& outcomes, std::size_t experts) {
-  std::vector<std::vector<std::int64_t>> sums;
-  if (outcomes.empty() || experts == 0) return sums;
-  sums.assign(outcomes.front().expert_rows.size() / experts, std::vector<std::int64_t>(experts));
-  for (const RankOutcome& outcome : outcomes) {
-    if (outcome.expert_rows.size() != sums.size() * experts) return {};
-    for (std::size_t i = 0; i < outcome.expert_rows.size(); ++i)
-      sums[i / experts][i % experts] += outcome.expert_rows[i];
+    const std::vector<std::int64_t>& own = outcome.*counts;
+    if (own.size() != sums.size()) return {};
+    std::ranges::transform(sums, own, sums.begin(), std::plus());
   }
   return sums;
 }
@@ -306,8 +297,11 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   }
   std::vector<RankOutcome> outcomes = board->outcomes();
   if (session == nullptr && result.interrupted) cut_outcomes(outcomes, result.steps_done, config.train.warmup);
-  result.expert_rows = add_expert_rows(outcomes, static_cast<std::size_t>(config.model.experts));
-  if (config.model.expert_capacity > 0) result.dropped_rows = add_dropped_rows(outcomes);
+  const std::vector<std::int64_t> rows = added_up(outcomes, &RankOutcome::expert_rows);
+  for (auto of_block = rows.begin(); of_block != rows.end(); of_block += config.model.experts) {
+    result.expert_rows.emplace_back(of_block, of_block + config.model.experts);
+  }
+  if (config.model.expert_capacity > 0) result.dropped_rows = added_up(outcomes, &RankOutcome::dropped_rows);
   for (RankOutcome& outcome : outcomes) {
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);

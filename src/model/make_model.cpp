@@ -34,7 +34,12 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
     // The data say who is busy.
     return std::make_unique<Decoder>(config.model, batch, TensorSplit(), plan::even_expert_split(config));
   }
-  if (eager_loss) return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), true);
+  // Only an outline says what a block saves for its feed-forward.
+  const bool outlined =
+      config.fsdp.activation_checkpointing && config::checkpoints_a_module(config.fsdp.checkpoint_keeps);
+  if (decoder && (eager_loss || outlined)) {
+    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), eager_loss);
+  }
   return make_model(config.model, shapes, batch, {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
 }
 

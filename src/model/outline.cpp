@@ -138,7 +138,6 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   take_projections(saved);
   saved.take(tensor(queries));
   saved.take(stream_.bytes());
-  take_expanded(saved);
   saved.take(norm_statistics());
   saved.take(norm_statistics());
   saved.take(statistics(model_.heads));
@@ -147,6 +146,14 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
     saved.take(tensor(keys));
     saved.take(statistics(model_.heads + model_.kv_heads));
   }
+  const std::int64_t rank = model_.adapter_rank(layer);  // between an adapter's two products
+  const auto take_adapters = [&](int count) {
+    for (int i = 0; i < count && rank > 0; ++i) saved.take(tensor(rank));
+  };
+  take_adapters((joined ? 1 : 3) + 1);
+  const std::int64_t attended = saved.mark();
+  take_expanded(saved);
+  take_adapters((gated && !joined ? 2 : 1) + 1);
   if (routed) {  // the router's logits, whom each token visits where with which weight, and what it got there
     saved.take(tensor(model_.experts));
     for (int i = 0; i < 3; ++i) saved.take(statistics(visits));
@@ -162,10 +169,8 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
     for (int i = 0; i < (gated ? 2 : 1); ++i) arena.take(tensor(shared_width));
   };
   if (shared_width > 0) take_shared(saved);
-  const std::int64_t rank = model_.adapter_rank(layer);
-  const int adapters = (joined ? 1 : 3) + 1 + (gated && !joined ? 2 : 1) + 1;
-  for (int i = 0; i < adapters && rank > 0; ++i) saved.take(tensor(rank));  // between an adapter's two products
   sizes.saved_bytes = saved.bytes();
+  sizes.feed_forward_saved_bytes = saved.bytes() - attended;
 
   // [Note: outputs of a ring's steps]
   // TransformerEngine keeps each step's output and sums of exponentials (out_per_step, softmax_lse_per_step) until the

@@ -56,7 +56,9 @@ ExpertSplit expert_split(const config::RunConfig& config) {
   }
   split.ranks = static_cast<int>(mesh.expert);
   split.told = mesh.expert_sync && !model.expert_pad;
-  split.repeats = config.fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing;
+  using config::CheckpointKeeps;
+  const CheckpointKeeps keeps = config.fsdp.checkpoint_keeps;
+  split.repeats = keeps == CheckpointKeeps::nothing || keeps == CheckpointKeeps::all_but_feed_forward;
   split.overlap = mesh.expert_overlap;
   split.rows = mesh.expert_rows;
   split.halves = mesh.expert_halves;

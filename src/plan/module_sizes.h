@@ -137,10 +137,11 @@ struct ModuleSizes {
   std::int64_t saved_bytes = 0;               ///< kept from forward to backward, its input not counted
   std::int64_t forward_workspace_bytes = 0;   ///< only while forward runs
   std::int64_t backward_workspace_bytes = 0;  ///< only while backward runs
-  /// fsdp.checkpoint_keeps, of a checkpointed block: outputs that are kept for its recomputation, and what of them is
-  /// among saved_bytes.
+  /// fsdp.checkpoint_keeps, of a checkpointed block: what is kept for its recomputation, and what of it is among
+  /// saved_bytes.
   std::int64_t kept_output_bytes = 0, kept_saved_bytes = 0;
-  double forward_flops = 0;    ///< of matrix products and attention, 2 a multiply-add
+  std::int64_t feed_forward_saved_bytes = 0;  ///< of saved_bytes, of an outline's block: those of its feed-forward
+  double forward_flops = 0;                   ///< of matrix products and attention, 2 a multiply-add
   double recompute_flops = 0;  ///< of a forward that only saves for backward; of modules that can be recomputed
   double backward_flops = 0;
   /// mesh.tensor > 1, mesh.context > 1 or mesh.expert > 1: each pass in parts, of which only a module's own last one

@@ -26,6 +26,7 @@ class DecoderWork {
         token_ranks_(token_ranks),
         split_(split),
         keeps_(keeps),
+        keeps_module_(config::checkpoints_a_module(keeps)),
         context_(context) {}
 
   ModuleWork embedding() const {
@@ -105,14 +106,22 @@ class DecoderWork {
     // 66 in backward), an eager rotation one of three (20 bytes).
     const bool chain = m_.norm == config::Norm::rms;
     const double norm = chain ? 18 : 2, norm_back = chain ? 33 : 4;
+    const double activation = (gated ? 5 : 2) * f, fused_activation = (gated ? 3 : 2) * f;
     // Two norms, two residual sums (3D each); fused, a sum and the norm after it are one pass of 4D.
-    work.forward.eager =
-        rows() * ((6 + 2 * norm) * stream() + 10 * rotary + head_norms + (gated ? 5 : 2) * f + routing);
-    work.forward.fused = rows() * (8 * stream() + 2 * rotary + head_norms + (gated ? 3 : 2) * f + routing);
+    work.forward.eager = rows() * ((6 + 2 * norm) * stream() + 10 * rotary + head_norms + activation + routing);
+    work.forward.fused = rows() * (8 * stream() + 2 * rotary + head_norms + fused_activation + routing);
     work.forward.eager_kernels = (chain ? 18 : 5) + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) +
                                  (routing > 0 ? 12 : 0) + (m_.shared_experts > 0 ? (gated ? 3 : 2) : 0);
     work.forward.fused_kernels =
         3 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 8 : 0) + (m_.shared_experts > 0 ? 1 : 0);
+    work.recompute = work.forward;
+    if (keeps_ == config::CheckpointKeeps::all_but_attention) work.recompute = {};
+    if (keeps_ == config::CheckpointKeeps::all_but_feed_forward) {  // from the norm before it
+      work.recompute.eager = rows() * (norm * stream() + activation + routing);
+      work.recompute.fused = rows() * (2 * stream() + fused_activation + routing);
+      work.recompute.eager_kernels -= (chain ? 7 : 1) + 2 + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0);
+      work.recompute.fused_kernels -= 1 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0);
+    }
     // Gradients that meet at the residual stream 3D each, and where several maps share an input. Joined ones do not
     // meet there: eager, those of their outputs are copied beside each other.
     const double joins = joined ? 2 * (q + 2 * k) + (gated ? 4 * f : 0) : 0;
@@ -142,13 +151,19 @@ class DecoderWork {
 
  private:
   /// PyTorch's list of operators names plain products (aten.mm) and not the grouped ones of experts; torchtitan counts
-  /// the plain ones in the order of the forward and recomputes every second, and always the router's.
+  /// the plain ones in the order of the forward and recomputes every second, and always the router's. Megatron
+  /// checkpoints a module of the block, and nothing outside it is computed again.
   void keep_outputs(ModuleWork& work) const {
     using config::CheckpointKeeps;
-    work.attention.kept = keeps_ != CheckpointKeeps::nothing;
+    work.attention.kept = keeps_ != CheckpointKeeps::nothing && keeps_ != CheckpointKeeps::all_but_attention;
     std::int64_t before = 0;
     for (std::size_t i = 0; i < work.products.size(); ++i) {
       Product& product = work.products[i];
+      const bool feeds_forward = i > static_cast<std::size_t>(work.projections);
+      if (keeps_ == CheckpointKeeps::all_but_attention ||
+          (keeps_ == CheckpointKeeps::all_but_feed_forward && !feeds_forward)) {
+        product.kept = product.count;
+      }
       if (product.grouped || (m_.experts > 0 && i == static_cast<std::size_t>(work.projections) + 1)) continue;
       if (keeps_ == CheckpointKeeps::products) product.kept = product.count;
       if (keeps_ == CheckpointKeeps::every_second_product) {
@@ -170,20 +185,17 @@ class DecoderWork {
       product.input_trains = static_cast<int>(i) >= work.projections || !m_.input_is_frozen(layer);
       Product down{product.m, rank, product.k, product.count, product.launches};
       down.input_trains = product.input_trains;
-      work.adapters.push_back(down);
-      work.adapters.push_back({product.m, product.n, rank, product.count, product.launches});
+      Product up{product.m, product.n, rank, product.count, product.launches};
+      const bool module_kept = keeps_module_ && product.kept == product.count;
+      if (module_kept) down.kept = up.kept = product.count;
+      work.adapters.insert(work.adapters.end(), {down, up});
       const auto count = static_cast<double>(product.count), m = static_cast<double>(product.m);
       const double out = count * m * static_cast<double>(product.n);
       const double in = product.input_trains ? count * m * static_cast<double>(product.k) : 0;
       const int kernels = static_cast<int>(product.launches);
-      work.forward.eager += 5 * out;
-      work.forward.fused += 3 * out;
-      work.forward.eager_kernels += 2 * kernels;
-      work.forward.fused_kernels += kernels;
-      work.backward.eager += 2 * out + 3 * in;
-      work.backward.fused += 2 * out + 3 * in;
-      work.backward.eager_kernels += 2 * kernels;
-      work.backward.fused_kernels += 2 * kernels;
+      add(work.forward, {5 * out, 3 * out, 2 * kernels, kernels});
+      if (!module_kept) add(work.recompute, {5 * out, 3 * out, 2 * kernels, kernels});
+      add(work.backward, {2 * out + 3 * in, 2 * out + 3 * in, 2 * kernels, 2 * kernels});
     }
   }
 
@@ -196,15 +208,18 @@ class DecoderWork {
   void go_round(ModuleWork& work, double q, double k) const {
     const int steps = context_.ranks;
     work.attention.steps = steps;
-    const auto add = [](Passes& passes, double elements, int kernels) {
-      passes.eager += elements;
-      passes.fused += elements;
-      passes.eager_kernels += kernels;
-      passes.fused_kernels += kernels;
-    };
     const double more = steps - 1;
-    add(work.forward, rows() * (4 * k + (2 + 3 * more) * q), 1 + 2 * steps);
-    add(work.backward, rows() * (4 * k + (2 + 3 * more) * (q + 2 * k)), 1 + 3 * steps);
+    const double forward = rows() * (4 * k + (2 + 3 * more) * q),
+                 backward = rows() * (4 * k + (2 + 3 * more) * (q + 2 * k));
+    for (Passes* pass : {&work.forward, &work.recompute}) add(*pass, {forward, forward, 1 + 2 * steps, 1 + 2 * steps});
+    add(work.backward, {backward, backward, 1 + 3 * steps, 1 + 3 * steps});
+  }
+
+  static void add(Passes& passes, const Passes& more) {
+    passes.eager += more.eager;
+    passes.fused += more.fused;
+    passes.eager_kernels += more.eager_kernels;
+    passes.fused_kernels += more.fused_kernels;
   }
 
   double width() const { return static_cast<double>(m_.width); }
@@ -217,6 +232,7 @@ class DecoderWork {
   int token_ranks_;
   ExpertSplit split_;
   config::CheckpointKeeps keeps_;
+  bool keeps_module_;
   ContextSplit context_;
 };
 
@@ -267,7 +283,11 @@ std::vector<Product> ModuleWork::products_of(Pass pass) const {
     all.resize(all.size() - static_cast<std::size_t>(kept_products));
     for (Product& product : all) product = product.recomputed();
   }
-  all.insert(all.end(), adapters.begin(), adapters.end() - (pass == Pass::recompute && !adapters.empty() ? 1 : 0));
+  if (pass != Pass::recompute) {
+    all.insert(all.end(), adapters.begin(), adapters.end());
+    return all;
+  }
+  for (std::size_t i = 0; i + 1 < adapters.size(); ++i) all.push_back(adapters[i].recomputed());
   return all;
 }
 
@@ -345,7 +365,7 @@ ModuleWork ModuleWork::half() const {
     for (Product& product : *all) product.m = ceil_div(product.m, 2);
   }
   work.attention.rows /= 2;  // whole sequences
-  for (Passes* passes : {&work.forward, &work.backward}) passes->eager /= 2, passes->fused /= 2;
+  for (Passes* passes : {&work.forward, &work.recompute, &work.backward}) passes->eager /= 2, passes->fused /= 2;
   return work;
 }
 
@@ -408,44 +428,67 @@ std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t bat
   return all;
 }
 
+namespace {
+
+/// What fsdp.checkpoint_keeps keeps of a block for its recomputation, and what of that is among its saved_bytes.
+struct KeptBytes {
+  std::int64_t kept = 0, saved = 0;
+};
+
+KeptBytes kept_outputs(const config::RunConfig& config, const ExpertSplit& split, const ModuleWork& work,
+                       const ModuleSizes& sizes) {
+  const AttentionWork& attention = work.attention;
+  const std::int64_t element = size_of(config.fsdp.param_dtype);
+  const std::int64_t sums = checked_product(attention.rows, attention.heads, size_of(DType::f32));
+  if (config::checkpoints_a_module(config.fsdp.checkpoint_keeps)) {
+    // Attention's output is an operand of the product after it, and saved as such.
+    const bool attends = config.fsdp.checkpoint_keeps == config::CheckpointKeeps::all_but_attention;
+    const std::int64_t kept = sizes.saved_bytes - (attends ? sums : sizes.feed_forward_saved_bytes);
+    return {kept, kept};
+  }
+  const std::int64_t attended = checked_product(attention.rows, attention.heads * attention.head_dim, element) + sums;
+  KeptBytes bytes{attended, attended};
+  for (std::size_t i = 0; i < work.products.size(); ++i) {
+    const Product& product = work.products[i];
+    const std::int64_t output = checked_product(product.m, product.n * product.kept, element);
+    bytes.kept += output;
+    // What only goes into a residual sum is no operand of backward.
+    const bool summed = i == static_cast<std::size_t>(work.projections) || i + 1 == work.products.size();
+    if (!summed) bytes.saved += output;
+  }
+  if (config.mesh.expert > 1) {
+    // torchtitan keeps what came in exchanges, too (all_to_all_single in _get_default_save_ops() of
+    // torchtitan/distributed/activation_checkpoint.py at b5bcd76c). What experts gave is an operand of the router's
+    // gradient; the rows that came to them are put in order first.
+    const std::int64_t visits = checked_product(attention.rows, config.model.active_experts);
+    const auto sent = [&](std::int64_t rows) {
+      return checked_product(split.sent_rows(config.model, rows), config.model.width, element);
+    };
+    bytes.kept += sent(split.arrived_rows(visits)) + sent(split.own_rows(visits));
+    bytes.saved += sent(split.own_rows(visits));
+  }
+  return bytes;
+}
+
+}  // namespace
+
 void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>& sizes) {
   const config::Fsdp& fsdp = config.fsdp;
   if (!fsdp.activation_checkpointing || fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing) return;
   const ExpertSplit split = expert_split(config);
   const std::vector<ModuleWork> all =
       module_work(config.model, config.train.batch_per_rank, config.train.seq_len, 1, split, fsdp.checkpoint_keeps);
-  const std::int64_t element = size_of(fsdp.param_dtype);
   for (std::size_t module = 0; module < all.size(); ++module) {
     const ModuleWork& work = all[module];
     if (work.kind != ModuleKind::block) continue;
-    const AttentionWork& attention = work.attention;
-    const std::int64_t sums = checked_product(attention.rows, attention.heads, size_of(DType::f32));
-    std::int64_t kept = checked_product(attention.rows, attention.heads * attention.head_dim, element) + sums,
-                 saved = kept;
-    for (std::size_t i = 0; i < work.products.size(); ++i) {
-      const Product& product = work.products[i];
-      const std::int64_t bytes = checked_product(product.m, product.n * product.kept, element);
-      kept += bytes;
-      // What only goes into a residual sum is no operand of backward.
-      const bool summed = i == static_cast<std::size_t>(work.projections) || i + 1 == work.products.size();
-      if (!summed) saved += bytes;
-    }
-    if (config.mesh.expert > 1) {
-      // torchtitan keeps what came in exchanges, too (all_to_all_single in _get_default_save_ops() of
-      // torchtitan/distributed/activation_checkpoint.py at b5bcd76c). What experts gave is an operand of the router's
-      // gradient; the rows that came to them are put in order first.
-      const std::int64_t visits = checked_product(attention.rows, config.model.active_experts);
-      const auto bytes = [&](std::int64_t rows) {
-        return checked_product(split.sent_rows(config.model, rows), config.model.width, element);
-      };
-      kept += bytes(split.arrived_rows(visits)) + bytes(split.own_rows(visits));
-      saved += bytes(split.own_rows(visits));
-    }
-    sizes[module].kept_output_bytes = kept;
-    sizes[module].kept_saved_bytes = saved;
+    const KeptBytes bytes = kept_outputs(config, split, work, sizes[module]);
+    sizes[module].kept_output_bytes = bytes.kept;
+    sizes[module].kept_saved_bytes = bytes.saved;
     sizes[module].recompute_flops = work.recompute_flops();
     std::vector<ModulePart>& parts = sizes[module].recompute_parts;
-    if (!work.by_experts) continue;
+    // Attention alone has no exchange of experts' rows in it.
+    if (fsdp.checkpoint_keeps == config::CheckpointKeeps::all_but_attention) parts.clear();
+    if (!work.by_experts || parts.empty()) continue;
     const std::vector<double> flops = work.expert_parts(ModuleWork::Pass::recompute);
     for (std::size_t i = 0; i < parts.size(); ++i) parts[i].flops = flops[i];
   }

@@ -88,7 +88,7 @@ struct ModuleWork {
   std::vector<Product> adapters;
   bool has_backward = true;  ///< false: no gradient comes here, as nothing before trains
   AttentionWork attention;
-  Passes forward, backward;
+  Passes forward, recompute, backward;
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
   bool by_experts = false;    ///< mesh.expert above 1: its parts are those between the exchanges of rows
   config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< by_experts, with a shared one

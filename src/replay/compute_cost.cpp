@@ -244,7 +244,7 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   const bool kept = pass == Pass::recompute && work.attention.kept;
   if (work.attention.heads > 0 && !kept)
     kernels.add(attention_seconds(work.attention, backward, beside), work.attention.steps);
-  const plan::Passes& passes = backward ? work.backward : work.forward;
+  const plan::Passes& passes = backward ? work.backward : pass == Pass::recompute ? work.recompute : work.forward;
   const bool head = work.kind == plan::ModuleKind::head;
   const bool fused = head && framework_.eager_loss ? false : framework_.compiled || (head && framework_.fused_loss);
   const double elements = (fused ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0);

@@ -212,6 +212,27 @@ TEST(Export, TheHeadSaysWhatExpertsTake) {
   EXPECT_NE(head().find(flags + " --moe-pad-expert-input-to-capacity."), std::string::npos);
 }
 
+TEST(Export, MegatronIsToldWhichModuleIsRecomputed) {
+  config::RunConfig config;
+  config.fsdp.activation_checkpointing = true;
+  const auto flags = [&](config::CheckpointKeeps keeps) {
+    config.fsdp.checkpoint_keeps = keeps;
+    return all_text(exported(find_export_target("megatron-fsdp"), config));
+  };
+  using config::CheckpointKeeps;
+  EXPECT_THAT(flags(CheckpointKeeps::products), HasSubstr("--recompute-granularity full"));
+  EXPECT_THAT(flags(CheckpointKeeps::all_but_attention),
+              HasSubstr("  --recompute-granularity selective --recompute-modules core_attn\n"));
+  EXPECT_THAT(flags(CheckpointKeeps::all_but_feed_forward),
+              HasSubstr("  --recompute-granularity selective --recompute-modules mlp\n"));
+  config.model.experts = 8, config.model.active_experts = 2;
+  EXPECT_THAT(flags(CheckpointKeeps::all_but_feed_forward),
+              HasSubstr("  --recompute-granularity selective --recompute-modules moe\n"));
+  config.fsdp.checkpoint_every = 2;
+  EXPECT_THAT(flags(CheckpointKeeps::all_but_attention),
+              HasSubstr("--recompute-granularity selective is of every layer"));
+}
+
 TEST(Export, EveryRuleIsOfAKeyAndStandsOnce) {
   std::set<std::string> keys;
   for (const config::Field* field : exported_fields()) keys.insert(field->name());

@@ -385,6 +385,37 @@ TEST(Import, TorchtitansArgumentsAreItsTomls) {
   EXPECT_EQ(of(of_file, "mesh.ranks"), number(8));
 }
 
+TEST(Import, MegatronRecomputesModulesOfALayer) {
+  const auto with = [](const std::string& flags) {
+    const std::string text =
+        "--num-layers 4 --hidden-size 256 --num-attention-heads 8 --use-megatron-fsdp "
+        "--data-parallel-sharding-strategy optim_grads_params --bf16 " +
+        flags + '\n';
+    return make_import({{"megatron.args", text}}, {.ranks = 8, .layers = {}});
+  };
+  const auto selective = [&](const std::string& modules) {
+    return with("--recompute-granularity selective " + modules);
+  };
+  const std::string experts = " --num-experts 8 --moe-router-topk 2";
+  EXPECT_EQ(of(selective(""), "fsdp.checkpoint_keeps"), text("all_but_attention")) << "core_attn is its default";
+  EXPECT_EQ(of(selective("--recompute-modules mlp"), "fsdp.checkpoint_keeps"), text("all_but_feed_forward"));
+  EXPECT_EQ(of(selective("--recompute-modules moe" + experts), "fsdp.checkpoint_keeps"), text("all_but_feed_forward"));
+  EXPECT_EQ(of(selective("--recompute-modules moe" + experts), "fsdp.activation_checkpointing"), Value(true));
+  EXPECT_EQ(of(with("--recompute-granularity full --recompute-method uniform"), "fsdp.checkpoint_keeps"),
+            text("(not set)"));
+  const Import two = selective("--recompute-modules layernorm moe" + experts);
+  EXPECT_EQ(of(two, "fsdp.checkpoint_keeps"), text("all_but_feed_forward"));
+  EXPECT_THAT(two.unread, Contains("--recompute-modules layernorm: what it saves is kept here"));
+  const Import others = selective("--recompute-modules moe_act layernorm" + experts);
+  EXPECT_EQ(of(others, "fsdp.activation_checkpointing"), text("(not set)"));
+  EXPECT_THAT(others.unread, Contains("--recompute-modules moe_act layernorm: what they save is kept here"));
+  const Import split = selective("--tensor-model-parallel-size 2 --recompute-modules mlp");
+  EXPECT_EQ(of(split, "fsdp.activation_checkpointing"), Value(true));
+  EXPECT_THAT(split.unread, Contains("--recompute-modules mlp: with mesh.tensor whole layers stand for it"));
+  EXPECT_THAT(selective("--tensor-model-parallel-size 2").unread,
+              Contains("--recompute-modules core_attn: with mesh.tensor nothing is recomputed for it"));
+}
+
 TEST(Import, TorchtitansSelectiveCheckpointingKeepsEverySecondProduct) {
   const auto import_of = [](const std::string& option) {
     return make_import({{"job.toml",

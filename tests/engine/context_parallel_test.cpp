@@ -5,15 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
-#include "metrics/run_metrics.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
 #include "schedule/print_schedule.h"
+#include "support/small_simulation.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -26,34 +25,17 @@ using ::testing::HasSubstr;
 
 /// One block with two heads of queries and one of keys, on four ranks, of which two split each sequence.
 RunConfig long_sequences(const std::function<void(RunConfig&)>& change = {}) {
-  RunConfig c;
-  c.model.layers = 1;
-  c.model.width = 16;
-  c.model.heads = 2;
+  RunConfig c = testing::small_simulation();
   c.model.kv_heads = 1;
-  c.model.ffn_width = 32;
-  c.model.vocab = 256;
   c.mesh.ranks = 4;
   c.mesh.context = 2;
-  c.train.steps = 2;
-  c.train.warmup = 1;
-  c.train.seq_len = 8;
-  c.train.batch_per_rank = 1;
-  c.device.backend = config::BackendKind::virtual_;
-  c.emulate.compute_tflops = 1e-3;
-  c.emulate.link_gb_per_s = 0.1;
   if (change) change(c);
   config::validate(c);
   return c;
 }
 
 std::string context_error(const std::function<void(RunConfig&)>& change) {
-  try {
-    long_sequences(change);
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-  return {};
+  return testing::refusal([&] { long_sequences(change); });
 }
 
 TEST(ContextParallel, KeysAndValuesAreGatheredInEachPassAndTheirGradientsAddedUp) {
@@ -104,13 +86,11 @@ TEST(ContextParallel, EachRankHasItsPartOfTheWorkAndOfWhatIsKept) {
 /// Attention waits for keys and values in forward and backward, and backward's end for the sum of their gradients.
 TEST(ContextParallel, AStepIsItsPartOfTheWorkAndItsExchanges) {
   const auto step_ms = [](std::int64_t context, double gb_per_s) {
-    const engine::Setup p = set_up(long_sequences([&](RunConfig& c) {
+    return testing::median_step_ms(long_sequences([&](RunConfig& c) {
       c.mesh.context = context;
       c.emulate.link_latency_us = 0;
       c.emulate.link_gb_per_s = gb_per_s;
     }));
-    const Measurement m = simulate(p, simulated_times(p, nullptr));
-    return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1).step_ms.median;
   };
   constexpr double kNoTime = 1e6, kSlow = 1e-4;
   EXPECT_NEAR(step_ms(2, kNoTime) / step_ms(1, kNoTime), 0.5, 0.01);

@@ -6,17 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "metrics/cause_report.h"
 #include "metrics/peers_arrived.h"
-#include "metrics/run_metrics.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
 #include "schedule/print_schedule.h"
+#include "support/small_simulation.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -32,23 +31,12 @@ using ::testing::HasSubstr;
 /// One block with two heads of queries and one of keys, on as many ranks as split each sequence.
 RunConfig split_sequences(std::int64_t context, ContextMethod method,
                           const std::function<void(RunConfig&)>& change = {}) {
-  RunConfig c;
-  c.model.layers = 1;
-  c.model.width = 16;
-  c.model.heads = 2;
+  RunConfig c = testing::small_simulation();
   c.model.kv_heads = 1;
-  c.model.ffn_width = 32;
-  c.model.vocab = 256;
   c.mesh.ranks = context;
   c.mesh.context = context;
   c.mesh.context_method = method;
-  c.train.steps = 2;
-  c.train.warmup = 1;
   c.train.seq_len = 16;
-  c.train.batch_per_rank = 1;
-  c.device.backend = config::BackendKind::virtual_;
-  c.emulate.compute_tflops = 1e-3;
-  c.emulate.link_gb_per_s = 0.1;
   c.emulate.link_latency_us = 0;
   if (change) change(c);
   config::validate(c);
@@ -204,15 +192,9 @@ TEST(ContextRing, StepsOfAttentionAreEqualAndAddUpToTheSameWork) {
   }
 }
 
-double median_ms_of(const RunConfig& c) {
-  const engine::Setup p = set_up(c);
-  const Measurement m = simulate(p, simulated_times(p, nullptr));
-  return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1).step_ms.median;
-}
-
 /// Sequences long enough for attention to be most of a step: 1024 tokens a rank, whose keys and values are 64 KiB.
 double long_step_ms(ContextMethod method, double gb_per_s, double latency_us = 0) {
-  return median_ms_of(split_sequences(4, method, [&](RunConfig& c) {
+  return testing::median_step_ms(split_sequences(4, method, [&](RunConfig& c) {
     c.train.seq_len = 4096;
     c.emulate.link_gb_per_s = gb_per_s;
     c.emulate.link_latency_us = latency_us;
@@ -235,7 +217,7 @@ TEST(ContextRing, HidesWhatGatheringExposes) {
 /// less.
 TEST(ContextRing, PaysALatencyForEachSend) {
   const auto instant = [](ContextMethod method, double latency_us) {
-    return median_ms_of(split_sequences(4, method, [&](RunConfig& c) {
+    return testing::median_step_ms(split_sequences(4, method, [&](RunConfig& c) {
       c.emulate.compute_tflops = 1e6;
       c.emulate.link_gb_per_s = 1e6;
       c.emulate.link_latency_us = latency_us;

@@ -12,13 +12,13 @@
 
 #include "config/validate.h"
 #include "metrics/expert_load.h"
-#include "metrics/run_metrics.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
 #include "support/golden.h"
 #include "support/golden_tokens.h"
 #include "support/resumed_run.h"
+#include "support/small_simulation.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
@@ -66,26 +66,10 @@ void expect_pytorchs_limits(const std::string& name, bool padded) {
     c.fsdp.activation_checkpointing = padded;
     c = testing::settled(c);
     const engine::Setup p = set_up(c);
-    RunHooks hooks;
-    hooks.keep_parameters = true;
-    hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
-      const std::vector<float> all = golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
-      std::copy_n(all.begin() + begin, out.size(), out.begin());
-    };
-    const Measurement result = run(*backend::cpu::make_cpu_backend(), p, testing::GoldenTokens(golden), hooks);
+    const Measurement result =
+        run(*backend::cpu::make_cpu_backend(), p, testing::GoldenTokens(golden), testing::golden_hooks(golden, p.plan));
     EXPECT_GT(metrics::dropped_share(result.expert_rows, result.dropped_rows).value(), 0.05);
-    const std::vector<float> losses = golden.losses();
-    ASSERT_EQ(result.losses.size(), losses.size());
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      EXPECT_NEAR(result.losses[i], static_cast<double>(losses[i]), 1e-6 * static_cast<double>(losses[i])) << i;
-    }
-    for (std::size_t i = 0; i < p.plan.shapes.parameters.size(); ++i) {
-      const std::vector<float> expected = golden.final(p.plan.shapes.parameters[i].name);
-      ASSERT_EQ(result.parameters[i].size(), expected.size());
-      for (std::size_t e = 0; e < expected.size(); ++e) {
-        ASSERT_NEAR(result.parameters[i][e], expected[e], 1e-4F) << p.plan.shapes.parameters[i].name << '[' << e << ']';
-      }
-    }
+    testing::expect_golden(result, golden, p.plan, 1e-6, 3e-5);
   }
 }
 
@@ -255,33 +239,11 @@ TEST(ExpertCapacity, ACheckpointGoesOnWithTheSameBits) {
 
 /// Simulated: two blocks of four experts, each of eight tokens visits two: four rows an expert in the mean.
 RunConfig simulated(const LimitChange& change = {}) {
-  RunConfig c;
-  c.model.layers = 2;
-  c.model.width = 16;
-  c.model.heads = c.model.kv_heads = 2;
-  c.model.ffn_width = 32;
-  c.model.vocab = 256;
-  c.model.experts = 4;
-  c.model.active_experts = 2;
-  c.mesh.ranks = 4;
-  c.mesh.expert = 2;
+  RunConfig c = testing::small_mixture(2, 4);
   c.mesh.expert_sync = false;
-  c.train.steps = 2;
-  c.train.warmup = 1;
-  c.train.seq_len = 8;
-  c.train.batch_per_rank = 1;
-  c.device.backend = BackendKind::virtual_;
-  c.emulate.compute_tflops = 1e-3;
-  c.emulate.link_gb_per_s = 0.1;
   if (change) change(c);
   validate(c);
   return c;
-}
-
-double limited_step_ms(const RunConfig& c) {
-  const engine::Setup p = set_up(c);
-  const Measurement m = simulate(p, simulated_times(p, nullptr));
-  return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1).step_ms.median;
 }
 
 double exchanged_bytes(const RunConfig& c) {
@@ -293,15 +255,16 @@ TEST(ExpertCapacity, DroppedRowsAreNeitherSentNorComputed) {
   const RunConfig all = simulated();
   const RunConfig half = simulated([](RunConfig& c) { c.model.expert_capacity = 0.5; });
   EXPECT_EQ(exchanged_bytes(half), exchanged_bytes(all) / 2);
-  EXPECT_LT(limited_step_ms(half), limited_step_ms(all));
+  EXPECT_LT(testing::median_step_ms(half), testing::median_step_ms(all));
   EXPECT_LT(set_up(half).memory.peak_occupied, set_up(all).memory.peak_occupied);
-  EXPECT_EQ(limited_step_ms(simulated([](RunConfig& c) { c.model.expert_capacity = 1.25; })), limited_step_ms(all))
+  EXPECT_EQ(testing::median_step_ms(simulated([](RunConfig& c) { c.model.expert_capacity = 1.25; })),
+            testing::median_step_ms(all))
       << "equal rows fit";
   const auto whole = [](double capacity) {
     return simulated(
         [&](RunConfig& c) { c.mesh.expert = 1, c.mesh.expert_sync = true, c.model.expert_capacity = capacity; });
   };
-  EXPECT_LT(limited_step_ms(whole(0.5)), limited_step_ms(whole(0)));
+  EXPECT_LT(testing::median_step_ms(whole(0.5)), testing::median_step_ms(whole(0)));
 }
 
 TEST(ExpertCapacity, LimitsTheBusiestRank) {
@@ -309,10 +272,10 @@ TEST(ExpertCapacity, LimitsTheBusiestRank) {
     return simulated(
         [&](RunConfig& c) { c.mesh.expert_imbalance.value = imbalance, c.model.expert_capacity = capacity; });
   };
-  EXPECT_EQ(limited_step_ms(of(1.5, 1.25)), limited_step_ms(of(1.25, 0)));
+  EXPECT_EQ(testing::median_step_ms(of(1.5, 1.25)), testing::median_step_ms(of(1.25, 0)));
   EXPECT_EQ(exchanged_bytes(of(1.5, 1.25)), exchanged_bytes(of(1.25, 0)));
-  EXPECT_LT(limited_step_ms(of(1.5, 1.25)), limited_step_ms(of(1.5, 0)));
-  EXPECT_EQ(limited_step_ms(of(1.125, 1.25)), limited_step_ms(of(1.125, 0)));
+  EXPECT_LT(testing::median_step_ms(of(1.5, 1.25)), testing::median_step_ms(of(1.5, 0)));
+  EXPECT_EQ(testing::median_step_ms(of(1.125, 1.25)), testing::median_step_ms(of(1.125, 0)));
 }
 
 TEST(ExpertCapacity, PaddingMakesRowsOfAllRanksThatMany) {
@@ -325,9 +288,11 @@ TEST(ExpertCapacity, PaddingMakesRowsOfAllRanksThatMany) {
   const double even = exchanged_bytes(simulated());
   EXPECT_EQ(exchanged_bytes(of(false, 1, false)), even);
   EXPECT_EQ(exchanged_bytes(of(true, 1, true)), 1.25 * even);
-  EXPECT_GT(limited_step_ms(of(true, 1, true)), limited_step_ms(of(false, 1, false)));
-  EXPECT_EQ(limited_step_ms(of(true, 2, true)), limited_step_ms(of(true, 1, false))) << "neither imbalance nor counts";
-  EXPECT_GT(limited_step_ms(of(false, 1, true)), limited_step_ms(of(false, 1, false))) << "counts take time";
+  EXPECT_GT(testing::median_step_ms(of(true, 1, true)), testing::median_step_ms(of(false, 1, false)));
+  EXPECT_EQ(testing::median_step_ms(of(true, 2, true)), testing::median_step_ms(of(true, 1, false)))
+      << "neither imbalance nor counts";
+  EXPECT_GT(testing::median_step_ms(of(false, 1, true)), testing::median_step_ms(of(false, 1, false)))
+      << "counts take time";
 }
 
 /// Each half of a microbatch has a router: of 8 tokens with 2 visits an expert takes ceil(1.25 * 4), and of the 16 of

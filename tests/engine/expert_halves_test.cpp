@@ -9,10 +9,10 @@
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
-#include "metrics/run_metrics.h"
 #include "model/outline.h"
 #include "schedule/check_schedules.h"
 #include "schedule/print_schedule.h"
+#include "support/small_simulation.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -25,34 +25,13 @@ using ::testing::ElementsAre;
 
 /// One block of four experts, each token visits two; two ranks split the experts.
 RunConfig mixture_of_two(bool halves, const std::function<void(RunConfig&)>& change = {}) {
-  RunConfig c;
-  c.model.layers = 1;
-  c.model.width = 16;
-  c.model.heads = c.model.kv_heads = 2;
-  c.model.ffn_width = 32;
-  c.model.vocab = 256;
-  c.model.experts = 4;
-  c.model.active_experts = 2;
-  c.mesh.ranks = 2;
-  c.mesh.expert = 2;
+  RunConfig c = testing::small_mixture(1, 2);
   c.mesh.expert_sync = false;
   c.mesh.expert_halves = halves;
-  c.train.steps = 2;
-  c.train.warmup = 1;
-  c.train.seq_len = 8;
   c.train.batch_per_rank = 2;
-  c.device.backend = config::BackendKind::virtual_;
-  c.emulate.compute_tflops = 1e-3;
-  c.emulate.link_gb_per_s = 0.1;
   if (change) change(c);
   config::validate(c);
   return c;
-}
-
-double median_step_ms(const RunConfig& c) {
-  const Setup p = set_up(c);
-  const Measurement m = simulate(p, simulated_times(p, nullptr));
-  return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1).step_ms.median;
 }
 
 /// The block's parts and exchanges in the host's order. A part says behind which exchange of rows it waits, by number.
@@ -106,7 +85,8 @@ TEST(ExpertHalves, GoWithASharedExpertBesideTheExchanges) {
 
 TEST(ExpertHalves, HideExchangesBehindTheOtherHalf) {
   const auto no_latency = [](RunConfig& c) { c.emulate.link_latency_us = 0; };
-  EXPECT_LT(median_step_ms(mixture_of_two(true, no_latency)), median_step_ms(mixture_of_two(false, no_latency)));
+  EXPECT_LT(testing::median_step_ms(mixture_of_two(true, no_latency)),
+            testing::median_step_ms(mixture_of_two(false, no_latency)));
   for (const ExpertOverlap overlap : {ExpertOverlap::none, ExpertOverlap::combine, ExpertOverlap::both}) {
     const auto shared = [&](RunConfig& c) {
       no_latency(c);
@@ -114,7 +94,8 @@ TEST(ExpertHalves, HideExchangesBehindTheOtherHalf) {
       c.mesh.expert_overlap = overlap;
       c.emulate.link_gb_per_s = 0.01;  // a shared expert alone does not hide it
     };
-    EXPECT_LT(median_step_ms(mixture_of_two(true, shared)), median_step_ms(mixture_of_two(false, shared)));
+    EXPECT_LT(testing::median_step_ms(mixture_of_two(true, shared)),
+              testing::median_step_ms(mixture_of_two(false, shared)));
   }
 }
 
@@ -126,10 +107,10 @@ TEST(ExpertHalves, GainNothingWhereNothingIsComputed) {
       c.emulate.link_latency_us = latency_us;
     };
   };
-  EXPECT_NEAR(median_step_ms(mixture_of_two(true, instant(0))), median_step_ms(mixture_of_two(false, instant(0))),
-              1e-4);
-  EXPECT_GT(median_step_ms(mixture_of_two(true, instant(50))),
-            median_step_ms(mixture_of_two(false, instant(50))) + 3 * 0.05);
+  EXPECT_NEAR(testing::median_step_ms(mixture_of_two(true, instant(0))),
+              testing::median_step_ms(mixture_of_two(false, instant(0))), 1e-4);
+  EXPECT_GT(testing::median_step_ms(mixture_of_two(true, instant(50))),
+            testing::median_step_ms(mixture_of_two(false, instant(50))) + 3 * 0.05);
 }
 
 TEST(ExpertHalves, NeedTheMemoryOfTheWhole) {

@@ -285,26 +285,9 @@ void expect_pytorchs_training(const std::string& name, ExpertOverlap overlap) {
     c.mesh.expert = expert;
     c = testing::settled(c);
     const engine::Setup p = set_up(c);
-    RunHooks hooks;
-    hooks.keep_parameters = true;
-    hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
-      const std::vector<float> all = golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
-      std::copy_n(all.begin() + begin, out.size(), out.begin());
-    };
-    const Measurement result = run(*backend::cpu::make_cpu_backend(), p, WholeBatches(golden, ranks), hooks);
-    const std::vector<float> losses = golden.losses();
-    ASSERT_EQ(result.losses.size(), losses.size());
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      EXPECT_NEAR(result.losses[i], static_cast<double>(losses[i]), 3e-6 * static_cast<double>(losses[i]));
-    }
-    for (std::size_t i = 0; i < p.plan.shapes.parameters.size(); ++i) {
-      const std::vector<float> expected = golden.final(p.plan.shapes.parameters[i].name);
-      ASSERT_EQ(result.parameters[i].size(), expected.size());
-      for (std::size_t e = 0; e < expected.size(); ++e) {
-        ASSERT_NEAR(static_cast<double>(result.parameters[i][e]), static_cast<double>(expected[e]), 1e-4)
-            << p.plan.shapes.parameters[i].name << '[' << e << "], " << expert << " of " << ranks << " ranks";
-      }
-    }
+    const Measurement result =
+        run(*backend::cpu::make_cpu_backend(), p, WholeBatches(golden, ranks), testing::golden_hooks(golden, p.plan));
+    testing::expect_golden(result, golden, p.plan, 1e-6, 3e-5);
   }
 }
 

@@ -13,9 +13,6 @@ namespace {
 
 using namespace config;  // NOLINT: nothing here but settings
 
-constexpr double kLossTolerance = 3e-6;       // relative
-constexpr double kParameterTolerance = 1e-5;  // absolute, see tests/golden/README.md
-
 TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
   for (const char* name : {"decoder_tied", "decoder_untied", "decoder_lora"}) {
     const testing::GoldenDecoder golden{std::string(name)};
@@ -31,27 +28,9 @@ TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
       c.fsdp.strategy = strategy;
       c = testing::settled(c);
       const engine::Setup p = set_up(c);
-      RunHooks hooks;
-      hooks.keep_parameters = true;
-      hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
-        const std::vector<float> all =
-            golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
-        std::copy_n(all.begin() + begin, out.size(), out.begin());
-      };
-      const Measurement result = run(*backend::cpu::make_cpu_backend(), p, testing::GoldenTokens(golden), hooks);
-      const std::vector<float> losses = golden.losses();
-      ASSERT_EQ(result.losses.size(), losses.size());
-      for (std::size_t i = 0; i < losses.size(); ++i) {
-        EXPECT_NEAR(result.losses[i], static_cast<double>(losses[i]), kLossTolerance * static_cast<double>(losses[i]));
-      }
-      for (std::size_t i = 0; i < p.plan.shapes.parameters.size(); ++i) {
-        const std::vector<float> expected = golden.final(p.plan.shapes.parameters[i].name);
-        for (std::size_t e = 0; e < expected.size(); ++e) {
-          ASSERT_NEAR(static_cast<double>(result.parameters[i][e]), static_cast<double>(expected[e]),
-                      kParameterTolerance)
-              << p.plan.shapes.parameters[i].name << '[' << e << "], " << ranks << " ranks";
-        }
-      }
+      const Measurement result = run(*backend::cpu::make_cpu_backend(), p, testing::GoldenTokens(golden),
+                                     testing::golden_hooks(golden, p.plan));
+      testing::expect_golden(result, golden, p.plan, 3e-6, 1e-6);
     }
   }
 }

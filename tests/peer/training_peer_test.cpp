@@ -6,7 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "support/golden.h"
+#include "support/golden_tokens.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -41,12 +41,7 @@ void expect_equal_training(const testing::GoldenFile& recorded, const std::strin
   c.train.seq_len = seq_len;
   c.train.batch_per_rank = recorded.facts().at("batch").get<std::int64_t>() / c.mesh.data_ranks();
   const plan::Plan plan = set_up(testing::settled(c)).plan;
-  RunHooks hooks;
-  hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
-    const std::vector<float> all = golden.initial(plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
-    std::copy_n(all.begin() + begin, out.size(), out.begin());
-  };
-  const Measurement result = testing::run_tiny(c, hooks);
+  const Measurement result = testing::run_tiny(c, testing::golden_hooks(golden, plan));
   const std::vector<float> losses = recorded.floats(engine + "/losses");
   ASSERT_EQ(result.losses.size(), losses.size());
   double worst_loss = 0;

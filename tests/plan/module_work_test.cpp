@@ -112,6 +112,63 @@ TEST(ModuleWork, EverySecondProductIsKeptAndTheOthersAreRecomputed) {
       << "neither the router nor the experts";
 }
 
+/// Megatron's recompute modules: what is outside of the module is saved, and nothing of it is computed again.
+TEST(ModuleWork, AModuleAloneIsRecomputed) {
+  using config::CheckpointKeeps;
+  const auto sizes_of = [](config::RunConfig c, CheckpointKeeps keeps) {
+    c.fsdp.activation_checkpointing = true;
+    c.fsdp.checkpoint_keeps = keeps;
+    std::vector<ModuleSizes> sizes(2 + static_cast<std::size_t>(c.model.layers));
+    sizes[1].saved_bytes = 1 << 30;
+    sizes[1].feed_forward_saved_bytes = 1000;
+    sizes[1].recompute_parts.resize(3);
+    set_kept_outputs(c, sizes);
+    return sizes[1];
+  };
+  const auto work_of = [](const config::RunConfig& c, CheckpointKeeps keeps) {
+    return module_work(c.model, c.train.batch_per_rank, c.train.seq_len, 1, expert_split(c), keeps)[1];
+  };
+  config::RunConfig dense;
+  dense.model.layers = 1;
+  dense.train.seq_len = 128;
+  config::RunConfig routed = dense;
+  routed.model.experts = 8;
+  routed.model.active_experts = 2;
+  config::RunConfig split = routed;
+  split.mesh.expert = 4;
+  for (const config::RunConfig& c : {dense, routed, split}) {
+    const std::int64_t rows = c.train.batch_per_rank * c.train.seq_len;
+    const ModuleSizes feeds = sizes_of(c, CheckpointKeeps::all_but_feed_forward),
+                      attends = sizes_of(c, CheckpointKeeps::all_but_attention);
+    EXPECT_EQ(feeds.kept_output_bytes, (1 << 30) - 1000);
+    EXPECT_EQ(feeds.kept_saved_bytes, feeds.kept_output_bytes);
+    EXPECT_EQ(attends.kept_saved_bytes, (1 << 30) - rows * c.model.heads * 4) << "sums of exponentials alone";
+    EXPECT_EQ(feeds.recompute_parts.size(), 3);
+    EXPECT_TRUE(attends.recompute_parts.empty());
+    const ModuleWork whole = work_of(c, CheckpointKeeps::nothing),
+                     one = work_of(c, CheckpointKeeps::all_but_feed_forward),
+                     other = work_of(c, CheckpointKeeps::all_but_attention);
+    const BlockFlops flops = whole.block_flops(ModuleWork::Pass::recompute);
+    EXPECT_DOUBLE_EQ(attends.recompute_flops, whole.attention.flops());
+    EXPECT_DOUBLE_EQ(feeds.recompute_flops, flops.total() - flops.projections - flops.attention);
+    EXPECT_EQ(other.recompute.eager + other.recompute.fused, 0);
+    EXPECT_EQ(other.recompute.eager_kernels + other.recompute.fused_kernels, 0);
+    EXPECT_LT(one.recompute.eager, whole.recompute.eager);
+    EXPECT_LT(one.recompute.fused, whole.recompute.fused);
+    EXPECT_GT(one.recompute.eager, one.recompute.fused);
+    EXPECT_GE(one.recompute.fused_kernels, 2) << "the norm before it, and what stands between its products";
+    EXPECT_DOUBLE_EQ(one.forward_flops(), whole.forward_flops());
+  }
+  config::RunConfig adapted = dense;
+  adapted.model.lora_rank = 8;
+  const auto added = [&](CheckpointKeeps keeps) {
+    return work_of(adapted, keeps).recompute_flops() - work_of(dense, keeps).recompute_flops();
+  };
+  EXPECT_EQ(added(CheckpointKeeps::all_but_attention), 0);
+  EXPECT_GT(added(CheckpointKeeps::all_but_feed_forward), 0);
+  EXPECT_LT(added(CheckpointKeeps::all_but_feed_forward), added(CheckpointKeeps::nothing));
+}
+
 TEST(ModuleWork, JoinedProjectionsAreFewerProductsOfAsManyFlops) {
   config::Model separate;
   for (const bool experts : {false, true}) {

@@ -58,8 +58,8 @@ TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
       << "one rank communicates nothing";
 }
 
-// pytorch/pytorch 172714, 8 H100: a product of 8192 x 8192 x 8192 and an all-gather of 64 MiB from each rank take 2.02 ms
-// together, and 1.77 if copy engines gather.
+// pytorch/pytorch 172714, 8 H100: a product of 8192 x 8192 x 8192 and an all-gather of 64 MiB from each rank take 2.02
+// ms together, and 1.77 if copy engines gather.
 TEST(ClusterTimes, CopyEnginesLeaveMultiprocessorsToComputation) {
   const config::Cluster h100 = cluster("dgx-h100");
   const auto step = [&](Algorithm algorithm, bool contention) {
@@ -128,6 +128,13 @@ TEST(ClusterTimes, FrameworksAndCheckpointing) {
     more = step_ns(c, h100);
   }
   EXPECT_GT(more, eager) << "what only moves bytes is computed again";
+  more = all;
+  for (const auto keeps : {config::CheckpointKeeps::all_but_feed_forward, config::CheckpointKeeps::all_but_attention}) {
+    c.fsdp.checkpoint_keeps = keeps;
+    EXPECT_LT(step_ns(c, h100), more);
+    more = step_ns(c, h100);
+  }
+  EXPECT_GT(more, eager);
   c.fsdp.checkpoint_keeps = config::CheckpointKeeps::nothing;
   config::RunConfig fp8 = llama_like(8);
   fp8.fsdp.fp8_products = true;

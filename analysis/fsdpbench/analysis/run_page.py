@@ -75,7 +75,8 @@ def run_title(config: Dict[str, Any], model: str = "") -> str:
 
 
 def run_subtitle(world: Dict[str, Any]) -> str:
-    return "  ·  ".join(str(p) for p in ("fsdpbench run", world.get("date"), machine(world)) if p)
+    command = "fsdpbench simulate" if world.get("simulated") else "fsdpbench run"
+    return "  ·  ".join(str(p) for p in (command, world.get("date"), machine(world)) if p)
 
 
 def _verdict(result: Result) -> List[str]:

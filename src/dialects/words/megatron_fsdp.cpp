@@ -62,6 +62,7 @@ const Words& megatron_fsdp_words() {
       {"usencclub", "nccl.register_buffers"},
       {"fsdpunitmodules", "fsdp.wrap"},
       {"recomputegranularity", "fsdp.activation_checkpointing"},
+      {"recomputemodules", "fsdp.checkpoint_keeps"},
       {"numdistributedoptimizerinstances", "mesh.replicate"},
       {"tensormodelparallelsize", "mesh.tensor"},
       {"sequenceparallel", "mesh.sequence_parallel"},
