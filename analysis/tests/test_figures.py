@@ -76,13 +76,12 @@ class Figures(FolderTest):
             value["model"] = "decoder of 32 layers, width 4096"
         self.assertIn("decoder of 32 layers, width 4096, full_shard", run_page(self.copy("run", imported) / "result.json").title)
         self.assertIn("quickstart, full_shard", run_page(DATA / "run/result.json").title)  # an earlier file
+
+    def test_a_page_says_whether_it_was_run_or_simulated(self) -> None:
+        def simulated(value):
+            value["world"]["simulated"] = True
         self.assertTrue(run_page(DATA / "run/result.json").subtitle.startswith("fsdpbench run"))
-
-        def simulated(result):
-            result["world"]["simulated"] = True
-
-        page = run_page(self.copy("run", simulated) / "result.json")
-        self.assertTrue(page.subtitle.startswith("fsdpbench simulate"))
+        self.assertTrue(run_page(self.copy("run", simulated) / "result.json").subtitle.startswith("fsdpbench simulate"))
 
     def test_two_runs(self) -> None:
         a, b = self.pair()

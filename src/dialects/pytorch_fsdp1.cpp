@@ -163,6 +163,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.gradient_scaling", nullptr, "gradients are divided before the sum and after it"},
     {"fsdp.activation_checkpointing", activation_checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
+    {"fsdp.checkpoint_keeps", checkpoint_keeps},
     {"fsdp.head_unit", nullptr, "norm and head are in the root: a unit is one module"},
     {"fsdp.cpu_offload", cpu_offload},
 });
@@ -171,18 +172,15 @@ std::string imports(const ExportSource& s) {
   std::string text = s.config.train.accumulate_mode == AccumulateMode::no_sync ? "import contextlib\n" : "";
   if (s.fsdp().activation_checkpointing) text += "import functools\n";
   text += fmt::format("{}import torch\nfrom torch import nn\n", text.empty() ? "" : "\n");
-  if (s.fsdp().activation_checkpointing) {
-    text +=
-        "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (\n"
-        "    CheckpointImpl, apply_activation_checkpointing, checkpoint_wrapper)\n";
-  }
+  text += python_checkpoint_imports(s);
   return text +
          "from torch.distributed.device_mesh import init_device_mesh\n"
          "from torch.distributed.fsdp import (\n"
          "    BackwardPrefetch, " +
          std::string(s.offloads() ? "CPUOffload, " : "") +
          "FullyShardedDataParallel, MixedPrecision, ShardingStrategy)\n"
-         "from torch.distributed.fsdp.wrap import CustomPolicy\n";
+         "from torch.distributed.fsdp.wrap import CustomPolicy\n" +
+         python_policy_imports(s);
 }
 
 /// Blocks that are one unit need a module of their own, in their place.

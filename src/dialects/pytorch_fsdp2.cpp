@@ -248,6 +248,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.gradient_divide_factor", gradient_divide_factor},
     {"fsdp.activation_checkpointing", activation_checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
+    {"fsdp.checkpoint_keeps", checkpoint_keeps},
     {"fsdp.shard_threshold", shard_threshold},
     {"fsdp.head_unit", head_unit},
     {"fsdp.cpu_offload", cpu_offload},
@@ -314,16 +315,13 @@ std::string imports(const ExportSource& s) {
   text += "import torch\n";
   if (s.fsdp().shard_threshold > 0) text += "import torch.distributed as dist\n";
   text += "from torch import nn\n";
-  if (s.fsdp().activation_checkpointing) {
-    text +=
-        "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (\n"
-        "    CheckpointImpl, apply_activation_checkpointing, checkpoint_wrapper)\n";
-  }
+  text += python_checkpoint_imports(s);
   text += "from torch.distributed.device_mesh import init_device_mesh\n";
   const bool each = settings(s).find("FSDPModule") != std::string::npos;
-  return text + fmt::format("from torch.distributed.fsdp import {}{}{}fully_shard\n",
-                            s.offloads() ? "CPUOffloadPolicy, " : "", each ? "FSDPModule, " : "",
-                            mixed(s) ? "MixedPrecisionPolicy, " : "");
+  return text +
+         fmt::format("from torch.distributed.fsdp import {}{}{}fully_shard\n", s.offloads() ? "CPUOffloadPolicy, " : "",
+                     each ? "FSDPModule, " : "", mixed(s) ? "MixedPrecisionPolicy, " : "") +
+         python_policy_imports(s);
 }
 
 std::string prefetch_lists(const ExportSource& s) {

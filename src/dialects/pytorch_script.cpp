@@ -54,19 +54,81 @@ def blocks_of(model):
 )";
 }
 
+namespace {
+
+/// The names of what torch.ops.aten has on some device.
+constexpr std::string_view kKeptOutputs = R"(
+def operators(*names):
+    return {getattr(torch.ops.aten, name).default for name in names if hasattr(torch.ops.aten, name)}
+
+
+ATTENTION = operators(*(f"_scaled_dot_product_{kind}" for kind in (
+    "flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")))
+PRODUCTS = operators("mm", "addmm")
+
+)";
+
+/// The policy of torch.utils.checkpoint that fsdp.checkpoint_keeps is.
+std::string python_policy(config::CheckpointKeeps keeps) {
+  std::string_view what, count, kept;
+  switch (keeps) {
+    case config::CheckpointKeeps::attention: what = "attention", kept = "op in ATTENTION"; break;
+    case config::CheckpointKeeps::products:
+      what = "attention and matrix products", kept = "op in ATTENTION | PRODUCTS";
+      break;
+    case config::CheckpointKeeps::every_second_product:
+      what = "attention and of every second matrix product";
+      count = "        products[context.is_recompute] += op in PRODUCTS\n";
+      kept = "op in ATTENTION or (op in PRODUCTS and products[context.is_recompute] % 2 == 1)";
+      break;
+    default: return "";
+  }
+  return fmt::format(R"({}
+def keep_outputs():
+    """Keeps the outputs of {} for the recomputation."""
+{}
+    def policy(context, op, *args, **kwargs):
+{}        kept = {}
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+)",
+                     kKeptOutputs, what,
+                     count.empty() ? "" : "    products = [0, 0]  # so far: in forward, in the recomputation\n", count,
+                     kept);
+}
+
+}  // namespace
+
+std::string python_checkpoint_imports(const ExportSource& s) {
+  if (!s.fsdp().activation_checkpointing) return "";
+  return "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (\n"
+         "    CheckpointImpl, apply_activation_checkpointing, checkpoint_wrapper)\n";
+}
+
+std::string python_policy_imports(const ExportSource& s) {
+  if (!s.fsdp().activation_checkpointing || python_policy(s.fsdp().checkpoint_keeps).empty()) return "";
+  return "from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts\n";
+}
+
 std::string python_checkpointing(const ExportSource& s) {
   if (!s.fsdp().activation_checkpointing) return "";
   const std::int64_t every = s.fsdp().checkpoint_every;
-  return fmt::format(R"(
+  const std::string policy = python_policy(s.fsdp().checkpoint_keeps);
+  return policy +
+         fmt::format(R"(
 def checkpoint_blocks(model):
     """Keeps only the input of {}, and recomputes the rest in backward."""
     chosen = set(blocks_of(model){})
-    wrapper = functools.partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT)
+    wrapper = functools.partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT{})
     apply_activation_checkpointing(model, checkpoint_wrapper_fn=wrapper, check_fn=lambda m: m in chosen)
 
 )",
-                     every == 1 ? "each block" : fmt::format("one block in {}", every),
-                     every == 1 ? "" : fmt::format("[::{}]", every));
+                     policy.empty() ? (every == 1 ? "each block" : fmt::format("one block in {}", every))
+                                    : fmt::format("{} and what keep_outputs() says",
+                                                  every == 1 ? "each block" : fmt::format("one block in {}", every)),
+                     every == 1 ? "" : fmt::format("[::{}]", every), policy.empty() ? "" : ", context_fn=keep_outputs");
 }
 
 std::string python_optimizer(const ExportSource& s, std::string_view parameters) {
@@ -88,6 +150,14 @@ Said in_the_script(const ExportSource&) { return written("in the script"); }
 
 Said activation_checkpointing(const ExportSource& s) {
   return s.fsdp().activation_checkpointing ? written("checkpoint_wrapper around blocks") : same();
+}
+
+Said checkpoint_keeps(const ExportSource& s) {
+  const config::Fsdp& fsdp = s.fsdp();
+  if (!fsdp.activation_checkpointing || fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing) return same();
+  if (python_policy(fsdp.checkpoint_keeps).empty()) return lost("checkpoint_wrapper is around whole blocks");
+  if (s.config.model.experts == 0) return written("create_selective_checkpoint_contexts");
+  return roughly("create_selective_checkpoint_contexts, which counts the router's product, too");
 }
 
 Said checkpoint_every(const ExportSource& s) {

@@ -21,6 +21,10 @@ std::string python_mesh(const ExportSource& source);
 /// blocks_of(model): the repeated blocks, and the check that they are as many as the settings were chosen for.
 std::string python_blocks();
 
+/// Imports of checkpoint_blocks(): from torch.distributed.algorithms, and from torch.utils; empty if it needs none.
+std::string python_checkpoint_imports(const ExportSource& source);
+std::string python_policy_imports(const ExportSource& source);
+
 /// checkpoint_blocks(model), which wraps blocks so that backward recomputes them; empty if none is.
 std::string python_checkpointing(const ExportSource& source);
 
@@ -32,6 +36,7 @@ std::string python_update(const ExportSource& source, std::string_view clip);
 
 /// Rules of the keys that the script above holds whichever FSDP it is.
 Said in_the_script(const ExportSource& source);
+Said checkpoint_keeps(const ExportSource& source);
 Said checkpoint_every(const ExportSource& source);
 Said activation_checkpointing(const ExportSource& source);
 

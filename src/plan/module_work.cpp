@@ -372,8 +372,8 @@ ModuleWork ModuleWork::half() const {
 double ModuleWork::share(Pass pass, int part) const {
   if (part < 0) return 1;
   const bool back = pass == Pass::backward;
-  if (by_experts) return expert_parts(pass)[static_cast<std::size_t>(part)] / block_flops(pass).total();
-  if (by_context) return context_parts(pass)[static_cast<std::size_t>(part)] / block_flops(pass).total();
+  if (by_experts) return expert_parts(pass).at(static_cast<std::size_t>(part)) / block_flops(pass).total();
+  if (by_context) return context_parts(pass).at(static_cast<std::size_t>(part)) / block_flops(pass).total();
   if (kind == ModuleKind::embedding) return part == (by_tokens && back ? 1 : 0) ? 1 : 0;
   if (kind != ModuleKind::block) return part == (by_tokens ? 1 : 0) ? 1 : 0;
   const BlockFlops flops = block_flops(pass);
@@ -384,7 +384,6 @@ double ModuleWork::share(Pass pass, int part) const {
 std::vector<double> BlockFlops::expert_parts(bool backward, config::ExpertOverlap overlap) const {
   const double tokens = projections + attention + routing, experts = expanding + contracting,
                shared = shared_expanding + shared_contracting;
-  if (shared == 0) overlap = config::ExpertOverlap::none;
   switch (overlap) {
     case config::ExpertOverlap::none: break;
     case config::ExpertOverlap::combine:
@@ -490,7 +489,7 @@ void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>&
     if (fsdp.checkpoint_keeps == config::CheckpointKeeps::all_but_attention) parts.clear();
     if (!work.by_experts || parts.empty()) continue;
     const std::vector<double> flops = work.expert_parts(ModuleWork::Pass::recompute);
-    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].flops = flops[i];
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].flops = flops.at(i);
   }
 }
 

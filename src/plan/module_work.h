@@ -91,7 +91,7 @@ struct ModuleWork {
   Passes forward, recompute, backward;
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
   bool by_experts = false;    ///< mesh.expert above 1: its parts are those between the exchanges of rows
-  config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< by_experts, with a shared one
+  config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< by_experts, where there is a shared one
   bool halves = false;      ///< by_experts: each part is done twice, for half of the tokens each (mesh.expert_halves)
   bool by_context = false;  ///< mesh.context above 1: its parts are those between exchanges of keys and values
   bool by_tokens = false;   ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)

@@ -74,8 +74,8 @@ class Answerer {
     parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
       replay::Changes changes;
       changes.draw = static_cast<int>(draw);
-      gains[draw] = 1 - tokens * machine_.forecast(chosen, changes).slowest_ns() /
-                            machine_.forecast(start, changes).slowest_ns();
+      gains[draw] =
+          1 - tokens * machine_.forecast(chosen, changes).slowest_ns() / machine_.forecast(start, changes).slowest_ns();
     });
     const auto [low, high] = std::ranges::minmax(gains);
     const double half = (high - low) / 2, more = std::hypot(half, doubt) - half;
@@ -88,7 +88,7 @@ class Answerer {
       const std::uint8_t choice = best().point[a];
       if (choice == 0) continue;
       const Axis& axis = space_.axes()[a];
-      TurnedKnob knob{a, axis.choices.front().text, axis.choices[choice].text, {}, {}, {}};
+      TurnedKnob knob{a, axis.choices[choice].was, axis.choices[choice].text, {}, {}, {}};
       Point alone = space_.origin(), without = best().point;
       alone[a] = choice;
       without[a] = 0;

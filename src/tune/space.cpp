@@ -103,6 +103,22 @@ std::vector<Values> wraps(const RunConfig& config) {
   return all;
 }
 
+/// None, and of every Nth block.
+std::vector<Values> checkpoints() {
+  return {{"false", "1"}, {"true", "1"}, {"true", "2"}, {"true", "3"}, {"true", "4"}};
+}
+
+/// The same, and of every block in part: torchtitan's, PyTorch's and Megatron's ways. Flash attention saves nothing
+/// that attention alone would free.
+std::vector<Values> selective_checkpoints() {
+  std::vector<Values> all = checkpoints();
+  for (Values& values : all) values.push_back("nothing");
+  for (const char* keeps : {"every_second_product", "products", "all_but_feed_forward"}) {
+    all.push_back({"true", "1", keeps});
+  }
+  return all;
+}
+
 /// Micro-batches of as many sequences as an optimizer step has now.
 std::vector<Values> batches_kept(const RunConfig& config) {
   std::vector<Values> all;
@@ -133,7 +149,7 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
   const auto offloads = knows_pcie ? std::vector<std::string>{"none", "optimizer", "all"} : std::vector<std::string>{};
   const config::Fsdp& fsdp = start.fsdp;
   const bool plain_checkpoints =
-      !fsdp.checkpoint_reentrant && fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing;
+      !fsdp.checkpoint_reentrant && (options.computed || fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing);
   const auto one_expert_rank = [](const RunConfig& config) { return config.mesh.expert == 1; };
   const auto one_microbatch = [](const RunConfig& config) { return config.train.accumulate == 1; };
   return {
@@ -141,7 +157,7 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
        structure,
        listed(options.any_engine ? config::fsdp_preset_names() : std::vector<std::string>())},
       {{"fsdp.strategy", "mesh.shard", "mesh.replicate"}, structure, meshes},
-      {{"mesh.expert"}, structure, listed(options.expert_splits ? expert_splits(start) : std::vector<std::string>())},
+      {{"mesh.expert"}, structure, listed(options.computed ? expert_splits(start) : std::vector<std::string>())},
       {{"mesh.expert_overlap"},
        structure,
        listed(start.model.shared_experts > 0 ? std::vector<std::string>{"none", "combine", "both"}
@@ -150,23 +166,25 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
        one_expert_rank},
       {{"mesh.expert_halves"},
        structure,
-       listed(options.expert_splits && start.model.experts > 0 ? std::vector<std::string>{"false", "true"}
-                                                               : std::vector<std::string>()),
+       listed(options.computed && start.model.experts > 0 ? std::vector<std::string>{"false", "true"}
+                                                          : std::vector<std::string>()),
        false,
        one_expert_rank},
       {{"mesh.context_method"},
        structure,
-       listed(options.expert_splits && start.mesh.context > 1 ? std::vector<std::string>{"all_gather", "ring"}
-                                                              : std::vector<std::string>())},
+       listed(options.computed && start.mesh.context > 1 ? std::vector<std::string>{"all_gather", "ring"}
+                                                         : std::vector<std::string>())},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
       {{"fsdp.head_unit"}, structure, listed({"false", "true"}), true},
-      {{"fsdp.activation_checkpointing", "fsdp.checkpoint_every"},
-       structure,
-       [](const RunConfig&) {
-         return std::vector<Values>{{"false", "1"}, {"true", "1"}, {"true", "2"}, {"true", "3"}, {"true", "4"}};
-       },
-       plain_checkpoints},
+      options.computed ? Line{{"fsdp.activation_checkpointing", "fsdp.checkpoint_every", "fsdp.checkpoint_keeps"},
+                              structure,
+                              [](const RunConfig&) { return selective_checkpoints(); },
+                              plain_checkpoints}
+                       : Line{{"fsdp.activation_checkpointing", "fsdp.checkpoint_every"},
+                              structure,
+                              [](const RunConfig&) { return checkpoints(); },
+                              plain_checkpoints},
       {{"train.batch_per_rank", "train.accumulate"}, structure, options.free_batch ? batches_free : batches_kept},
       {{"train.accumulate_mode"},
        structure,
@@ -187,7 +205,8 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
       {{"fsdp.separate_reduce_scatter_comm"}, order, listed({"false", "true"})},
       {{"mesh.expert_separate_comm"},
        order,
-       listed(start.mesh.expert_separate_comm ? std::vector<std::string>() : std::vector<std::string>{"false", "true"})},
+       listed(start.mesh.expert_separate_comm ? std::vector<std::string>()
+                                              : std::vector<std::string>{"false", "true"})},
   };
 }
 
@@ -228,7 +247,8 @@ const std::vector<NotTurned>& not_turned() {
        {"fsdp.fp8_products", "fsdp.fp8_recipe", "fsdp.gradient_divide_factor", "fsdp.gather_quantization",
         "fsdp.reduce_quantization", "fsdp.fp32_gradients"}},
       {"the op times of a machine are those of kernels with or without it", {"fsdp.cast_in_optimizer"}},
-      {"it says what the model's own recomputation keeps", {"fsdp.recompute_share", "fsdp.checkpoint_keeps"}},
+      {"it says what the model's own recomputation keeps", {"fsdp.recompute_share"}},
+      {"it is simulated only: --cluster", {"fsdp.checkpoint_keeps"}},
       {"it is how the model calls its checkpoints", {"fsdp.checkpoint_reentrant"}},
       {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
       {"it splits layers, so that each rank has another model", {"mesh.tensor", "mesh.sequence_parallel"}},
@@ -262,6 +282,16 @@ std::string text_of(const std::vector<std::string>& keys, const RunConfig& confi
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
   }
   return text;
+}
+
+/// What of `keys` is other than in force.
+void say_changes(std::vector<std::string> keys, const RunConfig& turned, const RunConfig& in_force, Choice& choice) {
+  std::erase_if(keys, [&](const std::string& key) {
+    const config::Field* field = config::find_field(key);
+    return field->write(turned) == field->write(in_force);
+  });
+  choice.text = text_of(keys, turned);
+  choice.was = text_of(keys, in_force);
 }
 
 void apply(const Choice& choice, RunConfig& config) {
@@ -306,7 +336,7 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
     fixed_.push_back({field, field->write(start_)});
   }
   for (const Line& line : lines(start_, options)) {
-    Axis axis{line.keys.front(), line.keys, line.part, {{text_of(line.keys, start_), {}}}, line.alone, line.idle};
+    Axis axis{line.keys.front(), line.keys, line.part, {{text_of(line.keys, start_), "", {}}}, line.alone, line.idle};
     for (const Values& values : line.values(start_)) {
       Choice choice;
       for (std::size_t k = 0; k < values.size(); ++k) choice.settings.push_back(setting(line.keys[k], values[k]));
@@ -324,14 +354,14 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
                  });
         });
         if (turns_fixed) continue;
-        choice.text = text_of(line.keys, turned);
+        say_changes(line.keys, turned, start_, choice);
         axis.choices.push_back(std::move(choice));
         continue;
       }
-      choice.text = text_of(line.keys, turned);
+      say_changes(line.keys, turned, start_, choice);
       const bool fixed =
           std::ranges::any_of(fixed_, [&](const Setting& s) { return s.field->write(turned) != s.value; });
-      if (fixed || turned == start_ || choice.text == axis.choices.front().text) continue;
+      if (fixed || turned == start_ || choice.text.empty()) continue;
       if (options.offers && !options.offers(turned)) continue;
       axis.choices.push_back(std::move(choice));
     }

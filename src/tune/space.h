@@ -27,7 +27,8 @@ struct Setting {
 
 /// What one turn of an axis sets. The first choice of every axis sets nothing: all stays as it is in force.
 struct Choice {
-  std::string text;  ///< "fsdp.wrap=blocks:2"; several keys with a blank between them
+  std::string text;  ///< "fsdp.wrap=blocks:2"; of several keys those that it changes, with a blank between them
+  std::string was;   ///< the same keys in force
   std::vector<Setting> settings;
 };
 
@@ -57,7 +58,7 @@ struct SpaceOptions {
   std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
   bool any_engine = false;               ///< fsdp.preset may become another engine's, else it is kept
   bool quantization = false;             ///< what a choice brings may send fewer bits, which changes numerics
-  bool expert_splits = false;            ///< mesh.expert and what no trace tells may be turned: op times are computed
+  bool computed = false;                 ///< op times are a cluster's: mesh.expert and what no run tells may be turned
   bool free_batch = false;               ///< the global batch may change, else micro-batch times accumulation is kept
   /// Asked of each valid choice of one axis beside what is in force: false leaves it out. Null: all are offered.
   std::function<bool(const config::RunConfig&)> offers = {};

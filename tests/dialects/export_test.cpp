@@ -212,6 +212,29 @@ TEST(Export, TheHeadSaysWhatExpertsTake) {
   EXPECT_NE(head().find(flags + " --moe-pad-expert-input-to-capacity."), std::string::npos);
 }
 
+TEST(Export, AScriptSaysWhichOutputsAreKept) {
+  config::RunConfig config;
+  config.fsdp.activation_checkpointing = true;
+  using config::CheckpointKeeps;
+  for (const char* name : {"pytorch-fsdp1", "pytorch-fsdp2"}) {
+    if (name == std::string("pytorch-fsdp1")) config.fsdp.layout = config::Layout::flat;
+    const auto script = [&](CheckpointKeeps keeps) {
+      config.fsdp.checkpoint_keeps = keeps;
+      return all_text(exported(find_export_target(name), config));
+    };
+    const std::string passed = "CheckpointImpl.NO_REENTRANT, context_fn=keep_outputs)";
+    EXPECT_THAT(script(CheckpointKeeps::nothing), ::testing::Not(HasSubstr("keep_outputs")));
+    EXPECT_THAT(script(CheckpointKeeps::attention),
+                ::testing::AllOf(HasSubstr(passed), HasSubstr("kept = op in ATTENTION\n")));
+    EXPECT_THAT(script(CheckpointKeeps::products),
+                ::testing::AllOf(HasSubstr(passed), HasSubstr("kept = op in ATTENTION | PRODUCTS\n")));
+    EXPECT_THAT(script(CheckpointKeeps::every_second_product),
+                ::testing::AllOf(HasSubstr(passed), HasSubstr("% 2 == 1)\n")));
+    EXPECT_THAT(script(CheckpointKeeps::all_but_attention),
+                ::testing::AllOf(::testing::Not(HasSubstr("keep_outputs")), HasSubstr("is around whole blocks")));
+  }
+}
+
 TEST(Export, MegatronIsToldWhichModuleIsRecomputed) {
   config::RunConfig config;
   config.fsdp.activation_checkpointing = true;

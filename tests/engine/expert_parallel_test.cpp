@@ -259,8 +259,10 @@ TEST(ExpertParallel, KeptExchangesAreNotRepeated) {
   using Keeps = config::CheckpointKeeps;
   const auto again = [&](const RunConfig& c) {
     const std::vector<std::string> all = order(set_up(c));
-    const auto begin = std::ranges::find(all, "recompute blocks.0/0"),
-               end = std::ranges::find(all, "backward blocks.0/0");
+    const auto begin =
+                   std::ranges::find_if(all, [](const auto&name) { return name.starts_with("recompute blocks.0"); }),
+               end =
+                   std::ranges::find_if(begin, all.end(), [](const auto&name) { return name.starts_with("backward"); });
     return std::vector(begin, end);
   };
   EXPECT_THAT(again(with(Keeps::nothing)),
@@ -282,9 +284,10 @@ TEST(ExpertParallel, KeptExchangesAreNotRepeated) {
   EXPECT_LT(testing::median_step_ms(with(Keeps::attention)), testing::median_step_ms(with(Keeps::nothing)));
   EXPECT_LT(testing::median_step_ms(whole), testing::median_step_ms(with(Keeps::products)));
   const RunConfig experts_alone = with(Keeps::all_but_feed_forward), attention_alone = with(Keeps::all_but_attention);
-  EXPECT_LT(peak(with(Keeps::nothing)), peak(experts_alone));
-  EXPECT_LT(peak(experts_alone), peak(attention_alone));
-  EXPECT_LE(peak(attention_alone), peak(whole));
+  const auto deep_peak = [&](RunConfig c) { return c.model.layers = 6, peak(c); };
+  EXPECT_LT(deep_peak(with(Keeps::nothing)), deep_peak(experts_alone));
+  EXPECT_LT(deep_peak(experts_alone), deep_peak(attention_alone));
+  EXPECT_LE(deep_peak(attention_alone), deep_peak(whole));
   EXPECT_LT(testing::median_step_ms(whole), testing::median_step_ms(attention_alone));
   EXPECT_LT(testing::median_step_ms(attention_alone), testing::median_step_ms(experts_alone));
   EXPECT_LT(testing::median_step_ms(experts_alone), testing::median_step_ms(with(Keeps::nothing)));

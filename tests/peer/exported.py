@@ -56,6 +56,8 @@ def fsdp2():
                    fsdp__strategy=strategy)
     for every in (1, 2):
         yield case(4, fsdp__activation_checkpointing=True, fsdp__checkpoint_every=every)
+    for keeps in ("attention", "every_second_product", "products"):
+        yield case(4, fsdp__activation_checkpointing=True, fsdp__checkpoint_keeps=keeps)
     for wrap, forward in itertools.product(("blocks:2", "size:400000", "model"), ("implicit", 1)):
         yield case(5, fsdp__wrap=wrap, fsdp__forward_prefetch=forward, fsdp__activation_checkpointing=True)
     for param, reduce in (("bf16", "f32"), ("bf16", "bf16"), ("f32", "bf16")):
@@ -82,6 +84,7 @@ def fsdp1():
         yield case(3, train__accumulate=2, train__accumulate_mode=mode, fsdp__strategy=strategy)
     for every in (1, 2):
         yield case(4, fsdp__activation_checkpointing=True, fsdp__checkpoint_every=every)
+    yield case(4, fsdp__activation_checkpointing=True, fsdp__checkpoint_keeps="every_second_product")
     for wrap in ("blocks:2", "model"):
         yield case(5, fsdp__wrap=wrap, train__clip_norm=1.0)
     for param, reduce in (("bf16", "f32"), ("f32", "bf16")):

@@ -169,6 +169,34 @@ TEST(ModuleWork, AModuleAloneIsRecomputed) {
   EXPECT_LT(added(CheckpointKeeps::all_but_feed_forward), added(CheckpointKeeps::nothing));
 }
 
+/// Also where the shared expert's products are all kept, and what is beside an exchange then computes nothing.
+TEST(ModuleWork, EveryPassOfSplitExpertsHasThePartsOfItsOverlap) {
+  config::RunConfig c;
+  c.mesh.expert = 2;
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.model.shared_experts = 1;
+  c.mesh.expert_overlap = config::ExpertOverlap::both;
+  c.fsdp.activation_checkpointing = true;
+  for (const auto keeps : {config::CheckpointKeeps::nothing, config::CheckpointKeeps::attention,
+                           config::CheckpointKeeps::every_second_product, config::CheckpointKeeps::products,
+                           config::CheckpointKeeps::all_but_feed_forward}) {
+    const ModuleWork work = module_work(c.model, 1, 128, 1, expert_split(c), keeps)[1];
+    for (const auto pass : {ModuleWork::Pass::forward, ModuleWork::Pass::recompute, ModuleWork::Pass::backward}) {
+      ASSERT_EQ(work.expert_parts(pass).size(), 5);
+      double all = 0;
+      for (int part = 0; part < 5; ++part) all += work.share(pass, part);
+      EXPECT_DOUBLE_EQ(all, 1);
+    }
+  }
+  std::vector<ModuleSizes> sizes(2 + static_cast<std::size_t>(c.model.layers));
+  sizes[1].recompute_parts.resize(5);
+  c.fsdp.checkpoint_keeps = config::CheckpointKeeps::products;
+  set_kept_outputs(c, sizes);
+  EXPECT_EQ(sizes[1].recompute_parts[1].flops, 0);
+  EXPECT_GT(sizes[1].recompute_parts[2].flops, 0) << "grouped products are no operators of the list";
+}
+
 TEST(ModuleWork, JoinedProjectionsAreFewerProductsOfAsManyFlops) {
   config::Model separate;
   for (const bool experts : {false, true}) {

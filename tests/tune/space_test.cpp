@@ -57,9 +57,18 @@ TEST(Space, EachChoiceSaysWhatItSets) {
       const auto config = space.config_at(point);
       if (!config) continue;
       for (const std::string& key : space.axes()[a].keys) {
-        std::string value = config::to_toml(config::find_field(key)->write(*config));
+        const config::Field* field = config::find_field(key);
+        std::string value = config::to_toml(field->write(*config)), was = config::to_toml(field->write(space.start()));
         std::erase(value, '"');
-        EXPECT_THAT(space.axes()[a].choices[c].text, HasSubstr(key + "=" + value));
+        std::erase(was, '"');
+        const Choice& choice = space.axes()[a].choices[c];
+        if (c > 0 && value == was) {
+          EXPECT_THAT(choice.text, Not(HasSubstr(key + "=")));
+          EXPECT_THAT(choice.was, Not(HasSubstr(key + "=")));
+          continue;
+        }
+        EXPECT_THAT(choice.text, HasSubstr(key + "=" + value));
+        EXPECT_THAT(c > 0 ? choice.was : choice.text, HasSubstr(key + "=" + (c > 0 ? was : value)));
       }
     }
   }
@@ -94,7 +103,7 @@ TEST(Space, ExpertsAreSplitOverRanksOnlyWhereTimesAreComputed) {
   config.model.active_experts = 2;
   config.model.shared_experts = 1;
   EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert")).size(), 1U);
-  const Space space(valid(config), {.expert_splits = true});
+  const Space space(valid(config), {.computed = true});
   EXPECT_THAT(texts(axis(space, "mesh.expert")), ElementsAre("mesh.expert=1", "mesh.expert=2", "mesh.expert=4"));
   EXPECT_THAT(texts(axis(space, "mesh.expert_overlap")), Contains("mesh.expert_overlap=both"));
   EXPECT_THAT(texts(axis(space, "mesh.expert_halves")), Contains("mesh.expert_halves=true"));
@@ -106,17 +115,31 @@ TEST(Space, ExpertsAreSplitOverRanksOnlyWhereTimesAreComputed) {
   config.mesh.expert = 4;
   config.mesh.ranks = 4;
   config.mesh.expert_separate_comm = false;
-  EXPECT_THAT(texts(axis(Space(valid(config), {.expert_splits = true}), "mesh.expert_separate_comm")),
+  EXPECT_THAT(texts(axis(Space(valid(config), {.computed = true}), "mesh.expert_separate_comm")),
               Contains("mesh.expert_separate_comm=true"));
+}
+
+TEST(Space, BlocksAreRecomputedInPartOnlyWhereTimesAreComputed) {
+  const std::string name = "fsdp.activation_checkpointing";
+  config::RunConfig config = tunable_config();
+  EXPECT_THAT(texts(axis(Space(valid(config), {}), name)), Contains(name + "=true"));
+  const Space space(valid(config), {.computed = true});
+  EXPECT_THAT(
+      texts(axis(space, name)),
+      ElementsAre(name + "=false fsdp.checkpoint_every=1 fsdp.checkpoint_keeps=nothing", name + "=true",
+                  name + "=true fsdp.checkpoint_every=2", name + "=true fsdp.checkpoint_every=3",
+                  name + "=true fsdp.checkpoint_every=4", name + "=true fsdp.checkpoint_keeps=every_second_product",
+                  name + "=true fsdp.checkpoint_keeps=products",
+                  name + "=true fsdp.checkpoint_keeps=all_but_feed_forward"));
 }
 
 TEST(Space, RingsOfKeysAndValuesAreTriedWhereRanksSplitSequencesAndTimesAreComputed) {
   config::RunConfig config = tunable_config();
   config.mesh.ranks = 8;
-  EXPECT_EQ(texts(axis(Space(valid(config), {.expert_splits = true}), "mesh.context_method")).size(), 1U);
+  EXPECT_EQ(texts(axis(Space(valid(config), {.computed = true}), "mesh.context_method")).size(), 1U);
   config.mesh.context = 2;
   EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.context_method")).size(), 1U);
-  EXPECT_THAT(texts(axis(Space(valid(config), {.expert_splits = true}), "mesh.context_method")),
+  EXPECT_THAT(texts(axis(Space(valid(config), {.computed = true}), "mesh.context_method")),
               ElementsAre("mesh.context_method=all_gather", "mesh.context_method=ring"));
 }
 

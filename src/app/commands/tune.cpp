@@ -436,7 +436,7 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
                                    .dtypes = arguments.dtypes,
                                    .any_engine = arguments.any_engine,
                                    .quantization = arguments.allow_quantization,
-                                   .expert_splits = !arguments.cluster.empty()};
+                                   .computed = !arguments.cluster.empty()};
   std::vector<const dialects::Dialect*> targets;
   if (!exports.empty()) targets = dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
   std::optional<TracedJob> traced;
