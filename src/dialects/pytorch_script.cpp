@@ -116,8 +116,8 @@ std::string python_checkpointing(const ExportSource& s) {
   if (!s.fsdp().activation_checkpointing) return "";
   const std::int64_t every = s.fsdp().checkpoint_every;
   const std::string policy = python_policy(s.fsdp().checkpoint_keeps);
-  return policy +
-         fmt::format(R"(
+  const std::string blocks = every == 1 ? "each block" : fmt::format("one block in {}", every);
+  return policy + fmt::format(R"(
 def checkpoint_blocks(model):
     """Keeps only the input of {}, and recomputes the rest in backward."""
     chosen = set(blocks_of(model){})
@@ -125,10 +125,9 @@ def checkpoint_blocks(model):
     apply_activation_checkpointing(model, checkpoint_wrapper_fn=wrapper, check_fn=lambda m: m in chosen)
 
 )",
-                     policy.empty() ? (every == 1 ? "each block" : fmt::format("one block in {}", every))
-                                    : fmt::format("{} and what keep_outputs() says",
-                                                  every == 1 ? "each block" : fmt::format("one block in {}", every)),
-                     every == 1 ? "" : fmt::format("[::{}]", every), policy.empty() ? "" : ", context_fn=keep_outputs");
+                              blocks + (policy.empty() ? "" : " and what keep_outputs() says"),
+                              every == 1 ? "" : fmt::format("[::{}]", every),
+                              policy.empty() ? "" : ", context_fn=keep_outputs");
 }
 
 std::string python_optimizer(const ExportSource& s, std::string_view parameters) {
