@@ -52,6 +52,30 @@ class LayerGradients : public ::testing::Test {
       ASSERT_NEAR(gradient[i], difference, 2e-3 * largest) << what << '[' << i << ']';
     }
   }
+
+  /// What combine's backward says of the rows `x` that experts gave, of `weight`, the visits' in `routing`, and of the
+  /// residual, whose gradient is that of the sum. Returns that of `weight`.
+  Floats check_combine(const backend::Routing& routing, Floats& weight, Floats& x, Floats& residual,
+                       std::int64_t width) {
+    Floats weights = random_values(routing.rows * width, 3), y(residual.size());
+    Floats d_x(x.size(), 9.0F), d_weight(weight.size(), 9.0F);
+    const auto loss = [&] {
+      kernels_->combine(
+          {.routing = routing, .width = width, .x = bytes(x), .residual = bytes(residual), .y = bytes(y)});
+      return weighted_sum(y, weights);
+    };
+    loss();
+    kernels_->combine_backward({.routing = routing,
+                                .width = width,
+                                .d_y = bytes(weights),
+                                .x = bytes(x),
+                                .d_x = bytes(d_x),
+                                .d_weight = d_weight.data()});
+    check("x", x, d_x, loss);
+    check("weight", weight, d_weight, loss);
+    check("residual", residual, weights, loss);
+    return d_weight;
+  }
 };
 
 TEST_F(LayerGradients, RmsNorm) {
@@ -306,23 +330,8 @@ TEST_F(LayerGradients, RowsOfExperts) {
   Routed r;
   kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
   const auto visits = static_cast<std::int64_t>(r.weight.size());
-  Floats x = random_values(visits * kWidth, 1), d_x(x.size()), d_weight(r.weight.size());
-  Floats residual = random_values(Routed::kRows * kWidth, 2), y(residual.size());
-  Floats weights = random_values(Routed::kRows * kWidth, 3);
-  const auto loss = [&] {
-    kernels_->combine(
-        {.routing = r.routing, .width = kWidth, .x = bytes(x), .residual = bytes(residual), .y = bytes(y)});
-    return weighted_sum(y, weights);
-  };
-  loss();
-  kernels_->combine_backward({.routing = r.routing,
-                              .width = kWidth,
-                              .d_y = bytes(weights),
-                              .x = bytes(x),
-                              .d_x = bytes(d_x),
-                              .d_weight = d_weight.data()});
-  check("x", x, d_x, loss);
-  check("weight", r.weight, d_weight, loss);
+  Floats x = random_values(visits * kWidth, 1), residual = random_values(Routed::kRows * kWidth, 2);
+  check_combine(r.routing, r.weight, x, residual, kWidth);
 
   // The way to the experts: its gradient is the way back with weights of 1.
   Floats tokens = random_values(Routed::kRows * kWidth, 5), d_tokens(tokens.size()), at_experts(x.size());
@@ -438,22 +447,8 @@ TEST_F(LayerGradients, RowsOfExpertsThatDropSomeAndArePadded) {
   EXPECT_EQ(Floats(rows.begin() + kWidth, rows.begin() + 2 * kWidth),
             Floats(tokens.begin() + 2 * kWidth, tokens.begin() + 3 * kWidth));
 
-  Floats x = random_values(kRooms * kWidth, 2), d_x(x.size(), 9.0F), d_weight(r.weight.size(), 9.0F);
-  Floats y(tokens.size()), weights = random_values(Routed::kRows * kWidth, 3);
-  const auto loss = [&] {
-    kernels_->combine({.routing = r.routing, .width = kWidth, .x = bytes(x), .residual = bytes(tokens), .y = bytes(y)});
-    return weighted_sum(y, weights);
-  };
-  loss();
-  kernels_->combine_backward({.routing = r.routing,
-                              .width = kWidth,
-                              .d_y = bytes(weights),
-                              .x = bytes(x),
-                              .d_x = bytes(d_x),
-                              .d_weight = d_weight.data()});
-  check("x", x, d_x, loss);
-  check("weight", r.weight, d_weight, loss);
-  check("residual", tokens, weights, loss);
+  Floats x = random_values(kRooms * kWidth, 2);
+  const Floats d_weight = check_combine(r.routing, r.weight, x, tokens, kWidth);
   EXPECT_EQ(d_weight[2], 0) << "expert 0 drops token 1";
 }
 
