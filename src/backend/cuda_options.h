@@ -45,7 +45,6 @@ struct CudaOptions {
   Timer timer = Timer::automatic;
   Arithmetic arithmetic;
   NcclOptions nccl;
-  bool graphs = false;  ///< Device::begin_capture() will be called: memory is one region, stamps are of events
   BlockMemory memory = BlockMemory::pool;
   bool monitor = true;  ///< Device::health() polls the driver during the run
 };

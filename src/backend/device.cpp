@@ -13,18 +13,6 @@ std::byte* Device::host_buffer(std::int64_t bytes) {
   return buffers_.back().get();
 }
 
-namespace {
-
-[[noreturn]] void throw_no_graphs() {
-  throw BackendError("this backend launches no graphs: device.graphs needs the CUDA backend");
-}
-
-}  // namespace
-
-void Device::begin_capture() { throw_no_graphs(); }
-Device::Graph Device::end_capture() { throw_no_graphs(); }
-void Device::launch(Graph /*graph*/, bool /*stamped*/) { throw_no_graphs(); }
-
 const PoolStatistics& Device::host_memory() const {
   static const PoolStatistics kNone;
   return kNone;

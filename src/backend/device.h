@@ -89,20 +89,6 @@ class Device {
   /// whose lanes end with the run's abort alone does nothing: they go on until then.
   virtual void drop_tasks() {}
 
-  /// A step that was captured: the number of one of this device's graphs.
-  using Graph = std::int32_t;
-  /// Until end_capture(), what is enqueued, recorded, waited for, allocated and freed is kept and does not run: events
-  /// recorded before count as complete. The host may neither wait nor download meanwhile; what kernels, libraries and
-  /// communicators make at first use must be there, by the same work done once before. All lanes must be idle. Throws
-  /// BackendError on a device that has no graphs.
-  virtual void begin_capture();
-  /// The graph of it, which stays as long as the device, or until a communicator ends.
-  virtual Graph end_capture();
-  /// Runs a graph once: each op on the memory that it was captured with. All lanes are idle, what is allocated is what
-  /// was when the capture began, and the next call but for reading is synchronize(). Uploads read their sources now.
-  /// `stamped`: the stamps of its ops are written by the next settle_stamps().
-  virtual void launch(Graph graph, bool stamped);
-
   /// Everything enqueued from now on belongs to this op of this step; only for what take_activities() tells.
   virtual void set_op(std::int32_t /*step*/, std::int32_t /*op*/) {}
   /// Returns when the stamps of all work that is done are written. A device that stamps as it goes has nothing to do.

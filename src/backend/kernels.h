@@ -346,9 +346,6 @@ struct SgdStep {
 struct AdamWStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   std::int64_t step = 1;  ///< counted from 1, for bias correction
-  /// Where launches of a graph in which this is captured find their `step`; null: it is not captured. Updates with
-  /// equal steps in one capture are of one step in each launch, too.
-  const std::int64_t* step_of_launch = nullptr;
   const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 
@@ -453,8 +450,7 @@ class Kernels {
 
   /// `bytes` may be 0.
   virtual void fill_zero(std::byte* target, std::int64_t bytes) = 0;
-  /// target = bytes of host memory `source` (which must stay valid until the lane was waited for; of an upload that is
-  /// captured, which each launch does with what is there then, as long as the graph is launched).
+  /// target = bytes of host memory `source` (which must stay valid until the lane was waited for).
   virtual void upload(const void* source, std::byte* target, std::int64_t bytes) = 0;
   /// host memory `target` = bytes of device memory `source`; valid after the lane was waited for.
   virtual void download(const std::byte* source, void* target, std::int64_t bytes) = 0;

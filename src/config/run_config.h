@@ -410,12 +410,6 @@ enum class ProductChoice : std::uint8_t {
   fastest,    ///< of its best eight, each timed once
 };
 
-/// What of a training the host launches as one CUDA graph.
-enum class Graphs : std::uint8_t {
-  none,  ///< it launches every op by itself
-  step,  ///< a whole step
-};
-
 /// Where the blocks of a training lie on a GPU.
 enum class DeviceMemory : std::uint8_t {
   fixed,  ///< in one region, where the bookkeeping places them
@@ -428,7 +422,6 @@ struct Device {
   Binding bind = Binding::none;
   bool deterministic = false;  ///< a GPU gives the same bits in every run
   ProductChoice product_choice = ProductChoice::automatic;
-  Graphs graphs = Graphs::none;
   DeviceMemory memory = DeviceMemory::fixed;
   bool monitor = true;  ///< a GPU's clocks, power and errors are sampled
 

@@ -147,10 +147,6 @@ struct Names<ProductChoice> {
   static constexpr EnumNames<ProductChoice> kAll{"auto", "first", "fastest"};
 };
 template <>
-struct Names<Graphs> {
-  static constexpr EnumNames<Graphs> kAll{"none", "step"};
-};
-template <>
 struct Names<DeviceMemory> {
   static constexpr EnumNames<DeviceMemory> kAll{"fixed", "pool"};
 };

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "config/check_experts.h"
-#include "config/check_graphs.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 
@@ -663,7 +662,6 @@ std::vector<std::string> validate(RunConfig& config) {
   check_schedule_size(config);
   check_emulate(config.emulate);
   check_device(config, notes);
-  check_graphs(config, notes);
   check_simulate(config, notes);
   check_saving(config, notes);
   check_inject(config, notes);

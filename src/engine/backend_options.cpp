@@ -102,7 +102,6 @@ backend::CudaOptions cuda_options(const RunConfig& config) {
   options.nccl.max_ctas = config.nccl.max_ctas;
   options.nccl.blocking = config.nccl.blocking;
   options.nccl.timeout_s = config.nccl.timeout_s;
-  options.graphs = config.device.graphs == config::Graphs::step;
   options.memory =
       config.device.memory == config::DeviceMemory::fixed ? backend::BlockMemory::fixed : backend::BlockMemory::pool;
   options.monitor = config.device.monitor;

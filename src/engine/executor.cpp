@@ -28,7 +28,6 @@ bool updates_state(const Op& op) { return op.kind == OpKind::optimizer || op.kin
 Executor::Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
                    const schedule::Schedules& schedules, const model::Model& model, const BatchSource& batches)
     : context_(context),
-      config_(config),
       plan_(plan),
       schedules_(schedules),
       communicators_(context, plan.groups),
@@ -72,12 +71,12 @@ std::int64_t Executor::recording_bytes(const schedule::Schedules& schedules, std
 
 void Executor::sample_memory() {
   const PoolStatistics& statistics = context_.device.memory();
-  (capturing_ ? graph_->memory : trace_.memory).push_back({now_ns(), statistics.live, statistics.reserved});
+  trace_.memory.push_back({now_ns(), statistics.live, statistics.reserved});
 }
 
 void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Record* record) {
   backend::Device& device = context_.device;
-  if (!capturing_) trouble_.before_issue();
+  trouble_.before_issue();
   if (record != nullptr) record->issued_ns = now_ns();
   if (!op.has_work()) ranges_.begin_on_host(op, step);
   if (op.is_host()) {
@@ -95,7 +94,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     runner_.resolve(op, buffers_, step, &slot);
     ranges_.begin_on_lane(device, op, step);
     if (record != nullptr) device.set_op(static_cast<std::int32_t>(step), record->op);
-    backend::Stamp* stamp = recording_ || capturing_ || copy_.asked() ? &slot.stamp : nullptr;
+    backend::Stamp* stamp = recording_ || copy_.asked() ? &slot.stamp : nullptr;
     if (op.is_collective() && plan_.groups.size(op.group()) > 1) {
       runner_.enqueue_collective(op, slot, communicators_, stamp);
     } else {
@@ -107,7 +106,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
   }
   for (schedule::BufferId id : op.frees) buffers_.free(id, op.lane);
   if (op.record != schedule::kNoEvent) device.record(op.record, op.lane);
-  if ((recording_ || capturing_) && !(op.allocates.empty() && op.frees.empty())) sample_memory();
+  if (recording_ && !(op.allocates.empty() && op.frees.empty())) sample_memory();
   if (!op.has_work()) ranges_.end_on_host();
 }
 
@@ -122,7 +121,7 @@ void Executor::issue_all(const schedule::Schedule& schedule, std::int64_t step) 
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     slots_[i].stamp = {};
     trace::Record* record = nullptr;
-    if (recording_ && !capturing_) {
+    if (recording_) {
       trace_.records.push_back({static_cast<std::int32_t>(step), static_cast<std::int32_t>(i), 0, 0, 0, 0});
       record = &trace_.records.back();
     }
@@ -130,66 +129,11 @@ void Executor::issue_all(const schedule::Schedule& schedule, std::int64_t step) 
   }
 }
 
-bool Executor::is_launched(std::int64_t step) const {
-  return launches_graphs(config_) && !copy_.asked() && step >= static_cast<std::int64_t>(schedules_.steps.size());
-}
-
-void Executor::capture(const schedule::Schedule& schedule, std::int64_t step) {
-  const backend::WireBytes before = communicators_.wire_bytes();
-  graph_.emplace();
-  capturing_ = true;
-  context_.device.begin_capture();
-  issue_all(schedule, step);
-  graph_->number = context_.device.end_capture();
-  capturing_ = false;
-  const backend::WireBytes after = communicators_.wire_bytes();
-  for (std::size_t i = 0; i < after.size(); ++i) {
-    graph_->wire_bytes[i] = after[i] - before[i];
-    launched_bytes_[i] -= graph_->wire_bytes[i];  // nothing has run yet
-  }
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    if (OpRunner::changes_with_the_step(schedule.ops[i])) graph_->changing.push_back(i);
-  }
-}
-
-void Executor::launch(const schedule::Schedule& schedule, std::int64_t step) {
-  if (!graph_) {
-    capture(schedule, step);
-  } else {
-    for (const std::size_t i : graph_->changing) runner_.move_to_step(schedule.ops[i], step, &slots_[i]);
-  }
-  trouble_.before_issue();
-  const std::int64_t issued = now_ns();
-  if (recording_) {
-    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      slots_[i].stamp = {};
-      trace_.records.push_back({static_cast<std::int32_t>(step), static_cast<std::int32_t>(i), issued, 0, 0, 0});
-    }
-    for (trace::MemorySample sample : graph_->memory) {
-      sample.time_ns = issued;
-      trace_.memory.push_back(sample);
-    }
-    context_.device.set_op(static_cast<std::int32_t>(step), -1);
-  }
-  context_.device.launch(graph_->number, recording_);
-  for (std::size_t i = 0; i < launched_bytes_.size(); ++i) launched_bytes_[i] += graph_->wire_bytes[i];
-}
-
-backend::WireBytes Executor::wire_bytes() const {
-  backend::WireBytes bytes = communicators_.wire_bytes();
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] += launched_bytes_[i];
-  return bytes;
-}
-
 float Executor::run_step(std::int64_t step) {
   const schedule::Schedule& schedule = schedules_.of_step(static_cast<std::size_t>(step));
   const std::size_t first_record = trace_.records.size();
   const std::int64_t begin = now_ns();
-  if (is_launched(step)) {
-    launch(schedule, step);
-  } else {
-    issue_all(schedule, step);
-  }
+  issue_all(schedule, step);
   const std::int64_t issued = now_ns();
   context_.device.synchronize();
   last_step_ns_ = now_ns() - begin;

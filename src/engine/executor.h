@@ -16,7 +16,6 @@
 #include "engine/op_ranges.h"
 #include "engine/op_runner.h"
 #include "engine/state_copy.h"
-#include "engine/step_graph.h"
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -72,7 +71,7 @@ class Executor {
   /// kClocksDiffer_ns: that is no clock's doing.
   std::int64_t early_ns() const { return early_ns_; }
   /// Since the executor was made.
-  backend::WireBytes wire_bytes() const;
+  backend::WireBytes wire_bytes() const { return communicators_.wire_bytes(); }
   /// Rows with which this rank's tokens have visited experts since the executor was made, [blocks, experts]; empty
   /// without experts, or where nothing computes.
   const std::vector<std::int64_t>& expert_rows() const { return expert_rows_; }
@@ -94,12 +93,6 @@ class Executor {
   std::int64_t ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const;
   /// Issues a step op by op.
   void issue_all(const schedule::Schedule& schedule, std::int64_t step);
-  /// Whether `step` is launched as a graph.
-  bool is_launched(std::int64_t step) const;
-  /// Makes graph_ of a step.
-  void capture(const schedule::Schedule& schedule, std::int64_t step);
-  /// Launches graph_, which is captured before if it is not there.
-  void launch(const schedule::Schedule& schedule, std::int64_t step);
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
   void sample_memory();
   void put_times(const backend::Stamp& stamp, trace::Record& record);
@@ -111,7 +104,6 @@ class Executor {
   void take_activities(std::span<trace::Record> records);
 
   backend::RankContext& context_;
-  const config::RunConfig& config_;
   const plan::Plan& plan_;
   const schedule::Schedules& schedules_;
   Communicators communicators_;
@@ -125,9 +117,6 @@ class Executor {
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
   std::vector<std::int64_t> expert_rows_, dropped_rows_;
-  std::optional<StepGraph> graph_;
-  bool capturing_ = false;
-  backend::WireBytes launched_bytes_{};  // what launches communicated beyond what was enqueued
   bool recording_ = false;
   std::int64_t last_step_ns_ = 0;
   std::int64_t early_ns_ = 0;

@@ -323,15 +323,6 @@ void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64
   }
 }
 
-bool OpRunner::changes_with_the_step(const Op& op) {
-  return std::holds_alternative<schedule::LoadBatch>(op.work) || std::holds_alternative<schedule::Update>(op.work);
-}
-
-void OpRunner::move_to_step(const Op& op, std::int64_t step, OpSlot* slot) const {
-  if (std::holds_alternative<schedule::LoadBatch>(op.work)) fill_batch(op.micro, step, *slot);
-  if (std::holds_alternative<schedule::Update>(op.work)) slot->step = update_number(step);
-}
-
 void OpRunner::resolve(const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const {
   std::visit(Resolve(*this, op, buffers, step, *slot), op.work);
 }
@@ -432,7 +423,6 @@ class OpRunner::Run {
                             .epsilon = static_cast<float>(train.epsilon),
                             .weight_decay = static_cast<float>(train.weight_decay),
                             .step = slot_.step,
-                            .step_of_launch = &slot_.step,
                             .gradient_scale = slot_.factor.floats()});
   }
 

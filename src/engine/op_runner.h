@@ -54,10 +54,6 @@ class OpRunner {
 
   /// Fills `slot` from the buffers as they are at issue. `step` counts from 0 in each run.
   void resolve(const schedule::Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const;
-  /// Whether what the host gives to this op is another in every step: samples, the number of the step.
-  static bool changes_with_the_step(const schedule::Op& op);
-  /// Puts that of `step` into a slot that resolve() has filled for an earlier one, where it lies.
-  void move_to_step(const schedule::Op& op, std::int64_t step, OpSlot* slot) const;
   /// Adds to `rows` [blocks, experts] those with which this rank's tokens visit each expert, if `op` is what says so,
   /// and to `dropped` [blocks] the visits that experts leave out. After its step; of a device that computes.
   void add_visits(const schedule::Op& op, const OpSlot& slot, std::span<std::int64_t> rows,

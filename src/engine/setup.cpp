@@ -3,7 +3,6 @@
 #include "base/bytes.h"
 #include "engine/executor.h"
 #include "engine/masters.h"
-#include "engine/step_graph.h"
 #include "schedule/memory_walk.h"
 
 namespace fsdpbench::engine {
@@ -14,8 +13,7 @@ Setup set_up(const config::RunConfig& config) {
     s.model = model::make_model(config, plan.shapes);
     return s.model->sizes();
   });
-  check_step_graph(config, s.schedules);
-  const std::int64_t steps = laid_out_steps(config, s.schedules);
+  const std::int64_t steps = config.train.warmup + config.train.steps;
   s.memory = schedule::memory_walk(s.schedules, steps);
   s.host_memory = schedule::memory_walk(s.schedules, steps, MemorySpace::host);
   s.pool_bytes = checked_sum(s.memory.reserved, Masters::collection_bytes(s.plan));

@@ -5,7 +5,6 @@
 #include <functional>
 #include <limits>
 
-#include "config/check_graphs.h"
 #include "config/fields.h"
 #include "config/support.h"
 
@@ -47,35 +46,6 @@ TEST(Validate, WhatAGpuMayDoWithItsSums) {
   EXPECT_THAT(check(on_gpu(false, ProductChoice::fastest)).notes, IsEmpty());
   EXPECT_THAT(check([](RunConfig& c) { c.device.deterministic = true; }).notes,
               ElementsAre(HasSubstr("device.deterministic and device.product_choice have no effect")));
-}
-
-TEST(Validate, WhatGoesWithGraphs) {
-  const auto graphs = [](const std::function<void(RunConfig&)>& change) {
-    return [=](RunConfig& c) {
-      c.device.backend = BackendKind::cuda;
-      c.device.graphs = Graphs::step;
-      change(c);
-    };
-  };
-  EXPECT_THAT(check(graphs([](RunConfig&) {})).notes, IsEmpty());
-  EXPECT_THAT(error(graphs([](RunConfig& c) { c.device.backend = BackendKind::cpu; })),
-              HasSubstr("device.graphs = \"step\" needs device.backend = \"cuda\""));
-  EXPECT_THAT(error(graphs([](RunConfig& c) { c.device.timer = Timer::cupti; })),
-              HasSubstr("expected \"auto\" or \"events\""));
-  EXPECT_THAT(error(graphs([](RunConfig& c) { c.device.memory = DeviceMemory::pool; })),
-              HasSubstr("device.memory = \"pool\" does not go with device.graphs = \"step\""));
-  EXPECT_THAT(error(graphs([](RunConfig& c) { c.inject.jitter_us = 5; })),
-              HasSubstr("inject.jitter_us = 5 does not go"));
-  RunConfig offloads;
-  graphs([](RunConfig& c) { c.fsdp.cpu_offload = CpuOffload::all; })(offloads);
-  std::vector<std::string> notes;
-  EXPECT_THAT(config_error([&] { check_graphs(offloads, notes); }),
-              HasSubstr("fsdp.cpu_offload = \"all\" does not go with device.graphs = \"step\""));
-  EXPECT_THAT(check(graphs([](RunConfig& c) {
-                c.device.backend = BackendKind::virtual_;
-                c.emulate.compute_tflops = c.emulate.link_gb_per_s = 1;
-              })).notes,
-              ElementsAre("device.graphs has no effect: device.backend is \"virtual\"."));
 }
 
 TEST(Validate, DefaultsAreFineWithoutNotes) {

@@ -76,14 +76,6 @@ TEST(BackendOptions, ProductsAreTimedUnlessTheBitsShallBeTheSame) {
   EXPECT_FALSE(arithmetic(true, config::ProductChoice::automatic).fastest_products);
 }
 
-TEST(BackendOptions, GraphsAreForTheCudaBackend) {
-  config::RunConfig c = on(config::BackendKind::cuda);
-  EXPECT_FALSE(backend_options(set_up(c), nullptr).get<backend::CudaOptions>().graphs);
-  c.device.graphs = config::Graphs::step;
-  c.train.warmup = 2;
-  EXPECT_TRUE(backend_options(set_up(c), nullptr).get<backend::CudaOptions>().graphs);
-}
-
 TEST(BackendOptions, MemoryAndMonitorAreAsTheConfigurationSays) {
   config::RunConfig c = on(config::BackendKind::cuda);
   c.device.memory = config::DeviceMemory::pool;

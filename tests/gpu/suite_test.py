@@ -43,7 +43,7 @@ step = {"median": 10.0, "ci_low": 9.0, "ci_high": 11.0}
 text = Path(next((s.split("=")[1] for s in settings if s.startswith("data.path=")), os.environ.get("SOURCE", ".")))
 bytes_ = b"".join(file.read_bytes() for file in sorted(text.rglob("*")) if file.is_file())
 digest = os.environ.get("OTHER_DIGEST", "d1") if os.environ.get("OTHER", "nothing") in " ".join(sys.argv) else "d1"
-device = {"graphs": "80 nodes", "pinned host memory": "1.00 GiB"}
+device = {"pinned host memory": "1.00 GiB"}
 done_by = "RING" if os.environ.get("NCCL_PROFILER_PLUGIN") else ""
 (out / "result.json").write_text(json.dumps({
     "train": {"loss": losses, "params_digest": digest}, "metrics": {"step_ms": step, "compute_ms": 5.0, "model_tflops_per_rank": 494.5},
@@ -259,7 +259,7 @@ echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
             self.assertEqual((overrides["device.timer"], overrides["train.params_digest"]), ("events", "false"))
             if self.broken in changed:
                 raise Failed(f"{self.broken} does not work")
-            median = 8.0 if "device.graphs" in changed else 12.0 if changed else 10.0
+            median = 12.0 if changed else 10.0
             return {"metrics": {"step_ms": {"median": median}}}
 
         suite.train = train
@@ -270,12 +270,9 @@ echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
         expected = ["benchmark", ("gpu-1b", {})]
         for key, value, _ in arms:
             expected += [("gpu-1b", {key: value}), ("gpu-1b", {})]
-        for profile in speed.GRAPH_PROFILES:
-            expected += [(profile, {}), (profile, {"device.graphs": "step"}), (profile, {})]
         self.assertEqual(asked, expected)
         speedups = [value for name, value in entry["figures"].items() if "speedup by" in name]
-        self.assertEqual(speedups, [1.2] * len(speed.STEP_CHANGES) + [10 / 12] * len(speed.STEP_OFFERS) +
-                         [1.25] * len(speed.GRAPH_PROFILES))
+        self.assertEqual(speedups, [1.2] * len(speed.STEP_CHANGES) + [10 / 12] * len(speed.STEP_OFFERS))
         self.assertIn("bench_cuda_changes measured nothing", entry["reason"])
 
         self.broken = "fsdp.cast_in_optimizer"
@@ -362,17 +359,16 @@ echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
     def test_features_are_compared_each_by_itself(self):
         entry = self.run_one(checks.features)
         self.assertEqual(entry["status"], "passed", entry)
-        self.assertEqual(entry["figures"]["one graph a step, blocking communicators: parameters"], "the same bits")
+        self.assertEqual(entry["figures"]["fsdp.cpu_offload = all: parameters"], "the same bits")
         self.assertIn("all_gather: RING", entry["figures"]["NCCL's profiler"])
         worst = [value for name, value in entry["figures"].items() if "largest relative difference" in name]
-        self.assertEqual(worst, [0.0] * 6)
+        self.assertEqual(worst, [0.0] * 4)
 
     def test_a_feature_that_changes_bits_fails_and_the_others_are_tried(self):
-        self.environment(OTHER="device.graphs", OTHER_DIGEST="d2")
+        self.environment(OTHER="fsdp.cpu_offload", OTHER_DIGEST="d2")
         entry = self.run_one(checks.features)
         self.assertEqual(entry["status"], "failed")
-        self.assertIn("one graph a step: the digest is d2, and d1 without", entry["reason"])
-        self.assertEqual(entry["figures"]["fsdp.cpu_offload = all: parameters"], "the same bits")
+        self.assertIn("fsdp.cpu_offload = all: the digest is d2, and d1 without", entry["reason"])
         self.assertIn("NCCL's profiler", entry["figures"])
 
     def test_processes_of_ranks_work_in_the_folder_of_the_profiles(self):

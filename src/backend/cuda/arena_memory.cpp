@@ -54,11 +54,6 @@ void ArenaMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
   }
 }
 
-void ArenaMemory::set_capturing(bool capturing) {
-  poisoned_.set_capturing(capturing);
-  others_->set_capturing(capturing);
-}
-
 Facts ArenaMemory::facts() const {
   Facts all{{"registered memory", format_bytes(static_cast<std::int64_t>(region().size())) +
                                       ", one region of parameters, gradients and communication buffers"}};

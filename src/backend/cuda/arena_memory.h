@@ -25,7 +25,6 @@ class ArenaMemory : public DeviceMemory {
   std::byte* allocate(std::int64_t offset, const LanePool::CategoryPlace& place, std::int64_t bytes,
                       Lane lane) override;
   void free(std::byte* memory, std::int64_t bytes, Lane lane) override;
-  void set_capturing(bool capturing) override;
   std::span<std::byte> region() const override { return arena_.memory(); }
   Facts facts() const override;
 

@@ -33,8 +33,8 @@ constexpr std::chrono::seconds kPatience{5};
 
 std::unique_ptr<OpTimer> make_timer(const CudaOptions& options, std::string& note) {
   if (options.timer == Timer::events) return make_event_timer();
-  std::string why_not = "it names ops by what the host launched for each, and of a graph that is one thing";
-  std::unique_ptr<OpTimer> timer = options.graphs ? nullptr : make_cupti_timer(&why_not);
+  std::string why_not;
+  std::unique_ptr<OpTimer> timer = make_cupti_timer(&why_not);
   if (timer != nullptr) return timer;
   if (options.timer == Timer::cupti) throw ConfigError("device.timer = \"cupti\" cannot be had: " + why_not);
   note = why_not;
@@ -45,8 +45,9 @@ std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const Back
   const int gpus = options.session == nullptr ? options.ranks : 1;
   const bool poison = options.poison_freed_memory;
   const auto make = [&](std::int64_t bytes) -> std::unique_ptr<DeviceMemory> {
-    const auto& cuda = options.get<CudaOptions>();
-    if (cuda.graphs || cuda.memory == BlockMemory::fixed) return std::make_unique<FixedMemory>(streams, bytes, poison);
+    if (options.get<CudaOptions>().memory == BlockMemory::fixed) {
+      return std::make_unique<FixedMemory>(streams, bytes, poison);
+    }
     return std::make_unique<PoolMemory>(streams, bytes, poison, gpus);
   };
   if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) return make(options.pool_bytes);
@@ -81,7 +82,6 @@ CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& opt
 CudaDevice::~CudaDevice() {
   drop_tasks();
   bool idle = true;
-  graphs_.destroy();
   const Clock::time_point deadline = Clock::now() + kPatience;
   for (const Lane lane : kLanes) {
     while (cudaStreamQuery(streams_[lane]) == cudaErrorNotReady && Clock::now() < deadline) {
@@ -110,11 +110,10 @@ void CudaDevice::issue(Lane lane, const char* name, Stamp* stamp, const Work& wo
   throw_if_failed();
   order_.issue(lane);
   try {
-    graphs_.enter(lane);
     if (stamp != nullptr) timer_->begin(lane, streams_[lane], step_, op_, stamp);
     work();
     if (stamp != nullptr) timer_->end(lane, streams_[lane]);
-    if (graphs_.capture() == 0) ops_.add(lane, streams_[lane], name, step_, op_);
+    ops_.add(lane, streams_[lane], name, step_, op_);
   } catch (const launch::Stopped&) {
     drop_tasks();
     throw;
@@ -158,9 +157,7 @@ void CudaDevice::record(Event event, Lane lane) {
   if (index >= events_.size()) events_.resize(index + 1);
   Recording& recorded = events_[index];
   if (recorded.event == nullptr) recorded.event = event_store_.take();
-  graphs_.enter(lane);
   check(cudaEventRecord(recorded.event, streams_[lane]), "recording an event");
-  recorded.capture = graphs_.capture();
   recorded.clock = order_.record(lane);
 }
 
@@ -174,9 +171,6 @@ void CudaDevice::wait(Lane lane, Event event) {
   const Recording* const recorded = recording(event);
   if (recorded == nullptr) return;
   order_.wait(lane, recorded->clock);
-  // Captures and launches begin and end with idle lanes: what comes from before one is complete.
-  if (recorded->capture != graphs_.capture()) return;
-  graphs_.enter(lane);
   check(cudaStreamWaitEvent(streams_[lane], recorded->event, 0), "waiting for an event");
 }
 
@@ -234,9 +228,8 @@ bool CudaDevice::is_done(cudaError_t status) const {
 }
 
 void CudaDevice::host_wait(Event event) {
-  if (graphs_.capture() != 0) throw std::logic_error("Device::host_wait: nothing runs during a capture");
   const Recording* const recorded = recording(event);
-  if (recorded == nullptr || recorded->capture != 0) return;  // of a graph, which was waited for
+  if (recorded == nullptr) return;
   throw_if_failed();
   block_until([&] { return is_done(cudaEventQuery(recorded->event)); });
   // At once. CUDA's allocator learns from a wait, not from a query, that other lanes may have what was freed before.
@@ -245,7 +238,6 @@ void CudaDevice::host_wait(Event event) {
 }
 
 void CudaDevice::synchronize() {
-  if (graphs_.capture() != 0) throw std::logic_error("Device::synchronize: nothing runs during a capture");
   throw_if_failed();
   for (const Lane lane : kLanes) {
     block_until([&] { return is_done(cudaStreamQuery(streams_[lane])); });
@@ -258,7 +250,6 @@ void CudaDevice::synchronize() {
 std::byte* CudaDevice::allocate(std::int64_t bytes, MemoryCategory category, Lane lane) {
   if (bytes < 0) throw std::logic_error("Device::allocate: negative size");
   const std::int64_t offset = pool_.allocate(bytes, category, lane, order_);
-  graphs_.enter(lane);
   std::byte* const memory = memory_->allocate(offset, pool_.category_place(offset), pool_.size_of_block(offset), lane);
   if (memory == nullptr) {
     pool_.free(offset, lane, order_);
@@ -309,47 +300,7 @@ void CudaDevice::free(std::byte* memory, Lane lane) {
   const std::int64_t bytes = pool_.size_of_block(offset);
   offsets_.erase(found);
   pool_.free(offset, lane, order_);
-  graphs_.enter(lane);
   memory_->free(memory, bytes, lane);
-}
-
-void CudaDevice::begin_capture() {
-  throw_if_failed();
-  live_before_.push_back(pool_.statistics().live_total);
-  memory_->set_capturing(true);
-  timer_->begin_capture();
-  const Graph graph = graphs_.begin();
-  for (const auto& kernels : kernels_) kernels->begin_capture(graph);
-}
-
-Device::Graph CudaDevice::end_capture() {
-  throw_if_failed();
-  Graph graph = 0;
-  try {
-    graph = graphs_.end();
-  } catch (const std::exception& e) {
-    throw BackendError(fmt::format("rank {}: {}", rank_, e.what()));
-  }
-  for (const auto& kernels : kernels_) kernels->end_capture();
-  timer_->end_capture(graph);
-  memory_->set_capturing(false);
-  return graph;
-}
-
-void CudaDevice::launch(Graph graph, bool stamped) {
-  throw_if_failed();
-  if (pool_.statistics().live_total != live_before_.at(static_cast<std::size_t>(graph))) {
-    throw std::logic_error("Device::launch: what is allocated is not what was when the capture began");
-  }
-  order_.issue(Lane::compute);
-  try {
-    for (const auto& kernels : kernels_) kernels->before_launch(graph);
-    if (stamped) timer_->launched(graph);
-    graphs_.launch(graph);
-    ops_.add(Lane::compute, streams_[Lane::compute], "the step as one graph", step_, op_);
-  } catch (const std::exception& e) {
-    throw BackendError(in_op(Lane::compute, "the step as one graph", e.what()));
-  }
 }
 
 std::optional<GpuHealth> CudaDevice::health() const {
@@ -364,7 +315,6 @@ Facts CudaDevice::facts() const {
   if (!timer_note_.empty()) all.emplace_back("no CUPTI", timer_note_);
   all.emplace_back("stream priorities", streams_.priorities());
   const auto append = [&](const Facts& more) { all.insert(all.end(), more.begin(), more.end()); };
-  append(graphs_.facts());
   append(memory_->facts());
   if (pinned_pool_) append(pinned_pool_->facts());
   if (host_lane_) append(host_lane_->facts());

@@ -17,7 +17,6 @@
 #include "backend/cuda/host_lane.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
 #include "backend/cuda/lane_access.h"
-#include "backend/cuda/lane_graphs.h"
 #include "backend/cuda/lane_streams.h"
 #include "backend/cuda/memory_log.h"
 #include "backend/cuda/op_timer.h"
@@ -63,9 +62,6 @@ class CudaDevice : public Device, public LaneAccess {
   std::byte* host_buffer(std::int64_t bytes) override;
   void reset_memory_peaks() override;
   void drop_tasks() override;
-  void begin_capture() override;
-  Graph end_capture() override;
-  void launch(Graph graph, bool stamped) override;
   void set_op(std::int32_t step, std::int32_t op) override;
   void settle_stamps() override { timer_->settle(); }
   Activities take_activities() override { return timer_->take_activities(); }
@@ -79,8 +75,6 @@ class CudaDevice : public Device, public LaneAccess {
   launch::Abort& abort() override { return abort_; }
   Kernels& kernels(Lane lane) override { return *kernels_[index_of(lane)]; }
   std::span<std::byte> communication_memory() override { return memory_->region(); }
-  int capture() const override { return graphs_.capture(); }
-  void destroy_graphs() noexcept override { graphs_.destroy(); }
 
   /// More for facts() to tell, asked then.
   void add_facts(std::function<Facts()> more) { more_facts_ = std::move(more); }
@@ -90,7 +84,6 @@ class CudaDevice : public Device, public LaneAccess {
  private:
   struct Recording {
     cudaEvent_t event = nullptr;  ///< null: never recorded
-    int capture = 0;              ///< that it was recorded in; 0: in none
     LaneClock clock;
   };
 
@@ -137,8 +130,6 @@ class CudaDevice : public Device, public LaneAccess {
   LanePool pool_;
   std::unique_ptr<DeviceMemory> memory_;
   std::unordered_map<std::byte*, std::int64_t> offsets_;  ///< of live blocks
-  LaneGraphs graphs_{streams_};
-  std::vector<std::int64_t> live_before_;  ///< by graph: bytes that were allocated when its capture began
 };
 
 }  // namespace fsdpbench::backend::cuda

@@ -22,8 +22,6 @@ class DeviceMemory {
                               Lane lane) = 0;
   /// Gives the block back once everything enqueued on `lane` so far is done.
   virtual void free(std::byte* memory, std::int64_t bytes, Lane lane) = 0;
-  /// A capture begins or has ended, with all lanes idle; only asked of memory whose blocks have fixed addresses.
-  virtual void set_capturing(bool /*capturing*/) {}
   /// The region of all blocks that collectives are called with; empty if there is none such.
   virtual std::span<std::byte> region() const { return {}; }
   /// Bytes of the device that this holds or has held at most, and what else is worth knowing.

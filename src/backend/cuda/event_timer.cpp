@@ -23,32 +23,12 @@ EventTimer::EventTimer() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamN
 EventTimer::~EventTimer() { cudaStreamDestroy(stream_); }
 
 void EventTimer::begin(Lane /*lane*/, cudaStream_t stream, std::int32_t /*step*/, std::int32_t /*op*/, Stamp* stamp) {
-  std::vector<Timed>& ops = capturing_ ? captured_ : pending_;
-  ops.push_back({events_.take(), events_.take(), stamp, now_ns(), capturing_});
-  record(ops.back().begin, stream);
+  pending_.push_back({events_.take(), events_.take(), stamp, now_ns()});
+  check(cudaEventRecord(pending_.back().begin, stream), "recording an event");
 }
 
 void EventTimer::end(Lane /*lane*/, cudaStream_t stream) {
-  record((capturing_ ? captured_ : pending_).back().end, stream);
-}
-
-void EventTimer::record(cudaEvent_t event, cudaStream_t stream) const {
-  // An event of a graph that others may ask when it was, unlike those that only order its ops.
-  const unsigned flags = capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault;
-  check(cudaEventRecordWithFlags(event, stream, flags), "recording an event");
-}
-
-void EventTimer::end_capture(std::int32_t graph) {
-  capturing_ = false;
-  graphs_[graph] = std::exchange(captured_, {});
-}
-
-void EventTimer::launched(std::int32_t graph) {
-  const std::int64_t now = now_ns();
-  for (Timed timed : graphs_.at(graph)) {
-    timed.issued_ns = now;
-    pending_.push_back(timed);
-  }
+  check(cudaEventRecord(pending_.back().end, stream), "recording an event");
 }
 
 /// Of several tries the one whose time the host knows best.
@@ -92,7 +72,6 @@ void EventTimer::settle() {
   for (const Timed& timed : pending_) {
     timed.stamp->begin_ns += shift_ns;
     timed.stamp->end_ns += shift_ns;
-    if (timed.of_graph) continue;
     events_.give_back(timed.begin);
     events_.give_back(timed.end);
   }

@@ -7,7 +7,7 @@
 namespace fsdpbench::backend::cuda {
 
 /// One region for all blocks, each where the bookkeeping has placed it: the same schedule always gets the same
-/// addresses, which graphs keep. Nothing is asked of CUDA for a block.
+/// addresses. Nothing is asked of CUDA for a block.
 class FixedMemory : public DeviceMemory {
  public:
   /// `bytes`: the range that the bookkeeping will need at most. `poison`: freed blocks are filled with NaN. Throws
@@ -18,7 +18,6 @@ class FixedMemory : public DeviceMemory {
   std::byte* allocate(std::int64_t offset, const LanePool::CategoryPlace& place, std::int64_t bytes,
                       Lane lane) override;
   void free(std::byte* memory, std::int64_t bytes, Lane lane) override;
-  void set_capturing(bool capturing) override { poisoned_.set_capturing(capturing); }
   Facts facts() const override;
 
  private:

@@ -25,11 +25,6 @@ class LaneAccess {
   /// failed. At most one.
   virtual void watch(std::function<void()> check) = 0;
   virtual launch::Abort& abort() = 0;
-  /// The number of the capture that lanes are in, counted from 1: what is enqueued does not run, and nothing may be
-  /// asked of the GPU. 0: none.
-  virtual int capture() const { return 0; }
-  /// Before a communicator ends or is aborted: NCCL waits until no graph has its collectives any more.
-  virtual void destroy_graphs() noexcept {}
   /// The kernels of the lane's stream, for what NCCL is not needed for: scaling in a group of one rank.
   virtual Kernels& kernels(Lane lane) = 0;
   /// All memory that collectives will be called with, and little else, as one region (nccl/registered_arena.h); empty

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 
 #include "backend/device.h"
@@ -20,12 +19,6 @@ class OpTimer {
   /// Around what the host enqueues for one op. Ops do not nest.
   virtual void begin(Lane lane, cudaStream_t stream, std::int32_t step, std::int32_t op, Stamp* stamp) = 0;
   virtual void end(Lane lane, cudaStream_t stream) = 0;
-  /// Ops until end_capture() are captured and do not run; launched() says that they do, once more. Of a timer that
-  /// times what the host launches, an error.
-  virtual void begin_capture() { throw std::logic_error("OpTimer: this one times no graphs"); }
-  /// `graph`: the number to name them by.
-  virtual void end_capture(std::int32_t /*graph*/) {}
-  virtual void launched(std::int32_t /*graph*/) {}
   /// Writes all stamps since the last call. The streams must be idle.
   virtual void settle() = 0;
   virtual Activities take_activities() { return {}; }

@@ -6,7 +6,7 @@ namespace fsdpbench::backend::cuda {
 
 void PoisonedBlocks::fill(std::byte* memory, std::int64_t bytes, Lane lane) {
   std::erase_if(fillings_, [&](const Filling& f) {
-    if (capturing_ || cudaEventQuery(f.done) != cudaSuccess) return false;
+    if (cudaEventQuery(f.done) != cudaSuccess) return false;
     events_.give_back(f.done);
     return true;
   });
@@ -22,12 +22,6 @@ void PoisonedBlocks::wait(Lane lane, const std::byte* memory, std::int64_t bytes
       check(cudaStreamWaitEvent(streams_[lane], f.done, 0), "waiting for an event");
     }
   }
-}
-
-void PoisonedBlocks::set_capturing(bool capturing) {
-  capturing_ = capturing;
-  for (const Filling& f : fillings_) events_.give_back(f.done);
-  fillings_.clear();
 }
 
 }  // namespace fsdpbench::backend::cuda

@@ -23,9 +23,6 @@ class PoisonedBlocks {
   void fill(std::byte* memory, std::int64_t bytes, Lane lane);
   /// What is enqueued on `lane` from now on comes after the fillings of these bytes.
   void wait(Lane lane, const std::byte* memory, std::int64_t bytes);
-  /// A capture begins, or has ended: all lanes are idle, so that no filling goes on. During one nothing is asked of the
-  /// GPU.
-  void set_capturing(bool capturing);
 
  private:
   struct Filling {
@@ -35,7 +32,6 @@ class PoisonedBlocks {
   };
 
   const LaneStreams& streams_;
-  bool capturing_ = false;
   EventStore events_{cudaEventDisableTiming};
   std::vector<Filling> fillings_;
 };

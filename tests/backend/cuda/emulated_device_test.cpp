@@ -240,6 +240,21 @@ TEST_F(EmulatedCudaDevice, TellsWhatTheMemoryOfTheGpuWentTo) {
   });
 }
 
+TEST_F(EmulatedCudaDevice, BlocksOfOneRegionLieWhereTheBookkeepingPutsThem) {
+  options_.set<CudaOptions>().memory = BlockMemory::fixed;
+  options_.pool_bytes = 1 << 20;
+  run([](RankContext& rank) {
+    Device& device = rank.device;
+    std::byte* const a = device.allocate(1024, MemoryCategory::gradients, Lane::compute);
+    std::byte* const b = device.allocate(512, MemoryCategory::activations, Lane::compute);
+    EXPECT_EQ(b, a + 1024) << "one region for all categories";
+    device.free(a, Lane::compute);
+    EXPECT_EQ(device.allocate(512, MemoryCategory::optimizer, Lane::compute), a);
+    EXPECT_THROW(device.allocate(1 << 20, MemoryCategory::optimizer, Lane::compute), ResourceError);
+    EXPECT_EQ(fact(device.facts(), "pool reserved at most"), "1.00 MiB, one region, all of it before the first op");
+  });
+}
+
 TEST_F(EmulatedCudaDevice, ManyOpsInFlightAreForgottenAsTheyEnd) {
   run([](RankContext& rank) {
     for (int i = 0; i < 20'000; ++i) delay(rank.device, Lane::compute, 0);

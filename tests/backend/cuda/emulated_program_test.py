@@ -55,32 +55,6 @@ class EmulatedProgramTest(unittest.TestCase):
     def test_the_timer_changes_no_number(self):
         self.assertEqual(self.gpu["train"]["params_digest"], self.events["train"]["params_digest"])
 
-    def test_steps_as_graphs_change_no_number_also_beside_checkpoints(self):
-        settings = ("device.backend=cuda", "device.deterministic=true", "device.timer=events", "train.warmup=2", "train.steps=6")
-        plain = run(self.root / "plain", *settings, NCCL_PROFILER_PLUGIN="fsdpbench")
-        graphs = run(self.root / "graphs", *settings, "device.graphs=step", NCCL_PROFILER_PLUGIN="fsdpbench")
-        saving = run(self.root / "saving", *settings, "device.graphs=step", f"checkpoint.folder={self.root / 'saved'}",
-                     "checkpoint.every=3", "checkpoint.asynchronous=true")
-        for result in (graphs, saving):
-            self.assertEqual(result["train"]["params_digest"], plain["train"]["params_digest"])
-            self.assertEqual(result["train"]["loss"], plain["train"]["loss"])
-            self.assertEqual(result["memory"]["peak_bytes"], plain["memory"]["peak_bytes"])
-        launches = [{int(re.search(r"; (\d+) launches", device["graphs"])[1]) for device in result["world"]["devices"]}
-                    for result in (graphs, saving)]
-        self.assertEqual(launches[0], {7}, "all steps but the first")
-        self.assertEqual(len(launches[1]), 1)
-        self.assertTrue(launches[1] < {*range(7)}, "those beside which nothing was copied")
-        self.assertNotIn("graphs", plain["world"]["devices"][0])
-        self.assertEqual(*({collective["kind"]: collective["done_by"] for collective in result["collectives"]}
-                           for result in (graphs, plain)), "NCCL's profiler is told of the collectives of each launch")
-        checked = call("trace", "check", str(self.root / "graphs" / "trace.json"))
-        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
-
-    def test_a_cpu_has_no_graphs(self):
-        refused = call("run", f"{SOURCE}/profiles/runs/mlp.toml", "--set", "device.graphs=step")
-        self.assertEqual(refused.returncode, 2)
-        self.assertIn("device.graphs = \"step\" needs device.backend = \"cuda\"", refused.stderr)
-
     def test_sums_in_any_order_leave_no_digest_and_it_says_so(self):
         default = run(self.root / "default", "device.backend=cuda", "nccl.blocking=true")
         self.assertNotIn("params_digest", default["train"])

@@ -166,25 +166,5 @@ TEST_F(NcclStandInTest, Misuse) {
   EXPECT_EQ(ncclCommCount(comms_[1], &size), ncclInvalidArgument) << "in progress";
 }
 
-TEST_F(NcclStandInTest, GraphsGoBeforeTheCommunicatorsWhoseCollectivesTheyHave) {
-  cudaGraph_t graphs[2] = {};
-  for (cudaStream_t stream : streams_) {
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  }
-  for (int rank = 0; rank < 2; ++rank) ASSERT_EQ(reduce(rank, streams_[rank]), ncclInProgress);
-  for (ncclComm_t comm : comms_) ASSERT_EQ(settle(comm), ncclSuccess);
-  for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_EQ(cudaStreamEndCapture(streams_[rank], &graphs[rank]), cudaSuccess);
-    std::size_t nodes = 0;
-    ASSERT_EQ(cudaGraphGetNodes(graphs[rank], nullptr, &nodes), cudaSuccess);
-    EXPECT_EQ(nodes, 1U);
-  }
-  EXPECT_EQ(fake::nccl::misuses(), "");
-  EXPECT_NE(ncclCommFinalize(comms_[0]), ncclInProgress);
-  EXPECT_THAT(fake::nccl::misuses(), HasSubstr("it would wait for ever: graphs have collectives of it"));
-  for (cudaGraph_t graph : graphs) cudaGraphDestroy(graph);
-  for (ncclComm_t comm : comms_) EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
-}
-
 }  // namespace
 }  // namespace fsdpbench::backend::cuda

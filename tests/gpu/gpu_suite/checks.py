@@ -75,7 +75,7 @@ def functional(suite: Suite, seconds: float, figures: Figures) -> None:
 
 
 def features(suite: Suite, seconds: float, figures: Figures) -> None:
-    """Graphs, offload, tensor parallelism, quantised gathers, registered buffers and NCCL's profiler: numbers as without,
+    """Offload, tensor parallelism, quantised gathers, registered buffers and NCCL's profiler: numbers as without,
     or as on CPUs."""
     clock, problems = Clock(seconds), Problems()
     common = NO_LINK | {"train.steps": 4, "train.warmup": 2, "device.timer": "events", "device.deterministic": "true"}
@@ -114,14 +114,8 @@ def features(suite: Suite, seconds: float, figures: Figures) -> None:
             raise Failed(f"NCCL's profiler tells nothing of {[kind for kind, done_by in told.items() if not done_by]}")
 
     reference = alone("plain", {})
-    graphs, blocking = {"device.graphs": "step"}, {"nccl.blocking": "true"}
-    problems.part(same_bits, "one graph a step", "graphs", graphs, "graphs")
-    problems.part(same_bits, "one graph a step, blocking communicators", "graphs-blocking", graphs | blocking, "graphs")
     problems.part(same_bits, "fsdp.cpu_offload = all", "offload", {"fsdp.cpu_offload": "all"}, "pinned host memory")
     problems.part(same_losses, "mesh.tensor = 2", "tensor", {"mesh.tensor": 2, "train.batch_per_rank": 4}, reference["train"]["loss"])
-    problems.part(same_losses, "2 ranks, one graph a step", "graphs-2", graphs, reference["train"]["loss"])
-    problems.part(same_losses, "2 ranks, one graph a step, blocking communicators", "graphs-2-blocking", graphs | blocking,
-                  reference["train"]["loss"])
     problems.part(same_losses, "2 ranks, nccl.register_buffers = local", "registered", {"nccl.register_buffers": "local"},
                   reference["train"]["loss"])
     problems.part(quantised, "int8")

@@ -116,10 +116,6 @@ STEP_OFFERS = (("model.fused_projections", "true", "one product of queries, keys
                ("fsdp.fp32_gradients", "true", "gradients that nothing casts"))
 
 
-# Models of which a step is measured as one CUDA graph and op by op: small ones, on which the host has little time for an op.
-GRAPH_PROFILES = ("gpu-100m",)
-
-
 def changes(suite: Suite, seconds: float, figures: Figures) -> None:
     """What single decisions are worth, each against doing without it in the same call: parts of a step, and whole steps."""
     clock, problems = Clock(seconds), Problems()
@@ -149,9 +145,6 @@ def changes(suite: Suite, seconds: float, figures: Figures) -> None:
             figures[f"1b step: speedup by {what} ({key} = {value} is without)"] = ratio
         else:
             figures[f"1b step: speedup by {what} ({key} = {value})"] = 1 / ratio
-    for profile in GRAPH_PROFILES:
-        for _, ratio in of_default([("device.graphs", "step")], profile):
-            figures[f"{profile} step: speedup by one graph over ops one by one (device.graphs)"] = 1 / ratio
     problems.raise_all()
 
 

@@ -9,7 +9,6 @@
 #include "backend/cuda/kernels/delay.h"
 #include "backend/cuda/kernels/embedding.h"
 #include "backend/cuda/kernels/gemms.h"
-#include "backend/cuda/kernels/launch_data.h"
 #include "backend/cuda/kernels/linear.h"
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/kernels/norm.h"
@@ -33,7 +32,6 @@ class CudaKernels final : public StreamKernels {
         scratch_(stream),
         rotary_(stream),
         transfers_(stream, while_waiting, pinned),
-        launch_data_(stream),
         gemms_(stream, {.fastest = arithmetic.fastest_products, .while_waiting = while_waiting}),
         attention_(stream, gemms_, arithmetic.deterministic) {}
 
@@ -41,9 +39,6 @@ class CudaKernels final : public StreamKernels {
     return scratch_.bytes() + rotary_.bytes() + gemms_.workspace_bytes() + attention_.workspace_bytes();
   }
   void deliver_downloads() override { transfers_.deliver(); }
-  void begin_capture(std::int32_t graph) override { launch_data_.begin(graph); }
-  void end_capture() override { launch_data_.end(); }
-  void before_launch(std::int32_t graph) override { launch_data_.fill(graph); }
 
   void gemm(const Gemm& gemm) override { gemms_.run(gemm); }
 
@@ -120,12 +115,9 @@ class CudaKernels final : public StreamKernels {
     if (bytes > 0) check(cudaMemsetAsync(target, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");
   }
   void upload(const void* source, std::byte* target, std::int64_t bytes) override {
-    if (launch_data_.capturing()) return launch_data_.upload(source, target, bytes);
     transfers_.upload(source, target, bytes);
   }
   void download(const std::byte* source, void* target, std::int64_t bytes) override {
-    if (launch_data_.capturing())
-      throw BackendError("a download cannot be captured: the host would have to wait for it");
     transfers_.download(source, target, bytes);
   }
   void sum_of_squares(const ConstElements& x, std::int64_t count, double factor, double* sum, bool overwrite) override {
@@ -135,9 +127,7 @@ class CudaKernels final : public StreamKernels {
     cuda::clip_factor(stream_, sums, count, max_norm, factor);
   }
   void sgd(const ParameterUpdate& update, const SgdStep& step) override { cuda::sgd(stream_, update, step); }
-  void adamw(const ParameterUpdate& update, const AdamWStep& step) override {
-    cuda::adamw(stream_, update, step, launch_data_.capturing() ? launch_data_.corrections(step) : nullptr);
-  }
+  void adamw(const ParameterUpdate& update, const AdamWStep& step) override { cuda::adamw(stream_, update, step); }
   void delay(std::int64_t nanoseconds) override { cuda::delay(stream_, nanoseconds); }
 
  private:
@@ -148,7 +138,6 @@ class CudaKernels final : public StreamKernels {
   Scratch scratch_;
   Rotary rotary_;
   Transfers transfers_;
-  LaunchData launch_data_;
   Gemms gemms_;
   Attention attention_;
 };

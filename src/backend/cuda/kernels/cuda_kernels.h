@@ -23,12 +23,6 @@ class StreamKernels : public Kernels {
   /// Writes the host memory of the downloads that have arrived; never waits. The device calls it whenever the stream,
   /// or an event on it, was waited for; nothing else writes there, so a caller who gave up waiting may free his memory.
   virtual void deliver_downloads() = 0;
-
-  /// What is called until end_capture() is captured as part of the device's graph of this number.
-  virtual void begin_capture(std::int32_t graph) = 0;
-  virtual void end_capture() = 0;
-  /// Brings what the host gives to this launch to where the graph reads it; the launch before is over.
-  virtual void before_launch(std::int32_t graph) = 0;
 };
 /// `stream` outlives the kernels and is idle when they die. `while_waiting` is called at least every 10 ms where an
 /// upload or download of more than 64 MiB, or the first product of a shape if the fastest is wanted, makes the host

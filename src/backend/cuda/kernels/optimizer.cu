@@ -76,16 +76,14 @@ struct AdamW {
   float* first_moment;
   float* second_moment;
   const float* gradient_scale;
-  const float* of_launch;  // AdamWCorrections instead of those here; null: none
-  AdamWCorrections corrections;
+  float step_size;
+  float root;  // of the second moment's correction
   float decay, weight1, weight2, keep2, epsilon;
 
   /// The new parameters.
   template <int N>
   __device__ Floats<N> update(std::int64_t i) const {
     const float scale = scale_of(gradient_scale);
-    const float step_size = of_launch != nullptr ? of_launch[0] : corrections.step_size;
-    const float root = of_launch != nullptr ? of_launch[1] : corrections.root;
     Floats<N> p = load<N>(parameter + i);
     const Floats<N> g = load<N>(gradient + i);
     Floats<N> m = load<N>(first_moment + i);
@@ -161,16 +159,11 @@ void sgd(cudaStream_t stream, const ParameterUpdate& update, const SgdStep& step
   });
 }
 
-AdamWCorrections adamw_corrections(const AdamWStep& step) {
+void adamw(cudaStream_t stream, const ParameterUpdate& update, const AdamWStep& step) {
   // The scalars in double, as torch has them.
   const double beta1 = step.beta1;
   const double beta2 = step.beta2;
   const auto t = static_cast<double>(step.step);
-  return {.step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(beta1, t))),
-          .root = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t)))};
-}
-
-void adamw(cudaStream_t stream, const ParameterUpdate& update, const AdamWStep& step, const float* corrections) {
   with_element_type(update.gradient.dtype, [&]<class G>(G) {
     const AdamW<G> body{
         .parameter = update.parameter,
@@ -178,11 +171,11 @@ void adamw(cudaStream_t stream, const ParameterUpdate& update, const AdamWStep& 
         .first_moment = update.first_moment,
         .second_moment = update.second_moment,
         .gradient_scale = step.gradient_scale,
-        .of_launch = corrections,
-        .corrections = adamw_corrections(step),
+        .step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(beta1, t))),
+        .root = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t))),
         .decay = static_cast<float>(1.0 - static_cast<double>(step.learning_rate) * step.weight_decay),
-        .weight1 = static_cast<float>(1.0 - static_cast<double>(step.beta1)),
-        .weight2 = static_cast<float>(1.0 - static_cast<double>(step.beta2)),
+        .weight1 = static_cast<float>(1.0 - beta1),
+        .weight2 = static_cast<float>(1.0 - beta2),
         .keep2 = step.beta2,
         .epsilon = step.epsilon,
     };

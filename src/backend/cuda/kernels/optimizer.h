@@ -15,15 +15,6 @@ void sum_of_squares(cudaStream_t stream, const ConstElements& x, std::int64_t co
                     bool overwrite, Scratch& scratch);
 void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, double max_norm, float* factor);
 void sgd(cudaStream_t stream, const ParameterUpdate& update, const SgdStep& step);
-/// `corrections`: device memory with those of the step, for a graph whose launches are of different steps; null: they
-/// are those of `step`.
-void adamw(cudaStream_t stream, const ParameterUpdate& update, const AdamWStep& step, const float* corrections);
-
-/// What of an update depends on the number of its step.
-struct AdamWCorrections {
-  float step_size = 0;
-  float root = 0;  ///< of the second moment's correction
-};
-AdamWCorrections adamw_corrections(const AdamWStep& step);
+void adamw(cudaStream_t stream, const ParameterUpdate& update, const AdamWStep& step);
 
 }  // namespace fsdpbench::backend::cuda

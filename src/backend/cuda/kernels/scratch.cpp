@@ -15,11 +15,6 @@ Scratch::~Scratch() {
 std::byte* Scratch::get(std::int64_t bytes) {
   constexpr std::int64_t kStep = 64 << 10;
   if (!grows(bytes)) return memory_;
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream_, &status), "scratch of kernels");
-  if (status != cudaStreamCaptureStatusNone) {
-    throw BackendError("scratch of kernels must not grow during a capture: the same work must have run before");
-  }
   if (memory_ != nullptr) {
     check(cudaFreeAsync(memory_, stream_), "scratch of kernels");
     memory_ = nullptr;

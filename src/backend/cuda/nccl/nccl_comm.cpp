@@ -173,7 +173,6 @@ void NcclComm::deregister_memory() {
 
 void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stamp) {
   rank_.stop_if_aborted();
-  if (const int capture = rank_.lanes().capture(); capture != 0) return capture_op(capture, kind, lane, launch, stamp);
   if (ops_.size() >= kMostInFlight) {
     rank_.wait([&] {
       ops_.oldest();
@@ -183,15 +182,6 @@ void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stam
   ops_.follow(lane, rank_.lanes().stream(lane));
   rank_.lanes().run_op(
       lane, to_string(kind).data(), [&](cudaStream_t stream) { launch_op(kind, lane, stream, launch); }, stamp);
-}
-
-void NcclComm::capture_op(int capture, Collective kind, Lane lane, const Launch& launch, Stamp* stamp) {
-  const auto work = [&](cudaStream_t stream) {
-    settle(function_of(kind), [&] { return launch(handle(), stream); });
-    ops_.end_in(capture, lane, stream);
-  };
-  ops_.follow_in(capture, lane, rank_.lanes().stream(lane));
-  rank_.lanes().run_op(lane, to_string(kind).data(), work, stamp);
 }
 
 void NcclComm::launch_op(Collective kind, Lane lane, cudaStream_t stream, const Launch& launch) {
@@ -257,7 +247,6 @@ std::string NcclComm::oldest_op() {
 }
 
 void NcclComm::finish() {
-  rank_.lanes().destroy_graphs();
   for (const auto& reduction : reductions_) {
     settle("ncclRedOpDestroy", [&] { return ncclRedOpDestroy(reduction.second, handle()); });
   }
@@ -349,7 +338,6 @@ void NcclRank::wait(const std::function<bool()>& done) {
 
 void NcclRank::abort_all() noexcept {
   if (std::exchange(aborted_, true)) return;
-  lanes_.destroy_graphs();
   const AbortGuard guard(deadlines_.abort,
                          fmt::format("rank {}: ncclCommAbort has not returned after {} s{}; this process ends now.",
                                      rank_, std::chrono::duration<double>(deadlines_.abort).count(), unfinished()),

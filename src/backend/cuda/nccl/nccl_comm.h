@@ -150,8 +150,6 @@ class NcclComm {
   void ready();
   void register_memory();
   void deregister_memory();
-  /// Puts a collective into the capture of this number.
-  void capture_op(int capture, Collective kind, Lane lane, const Launch& launch, Stamp* stamp);
   void launch_op(Collective kind, Lane lane, cudaStream_t stream, const Launch& launch);
 
   NcclRank& rank_;

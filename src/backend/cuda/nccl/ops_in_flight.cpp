@@ -20,7 +20,6 @@ OpsInFlight::~OpsInFlight() {
     cudaEventDestroy(op.ended);
   }
   for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
-  if (captured_.ended != nullptr) cudaEventDestroy(captured_.ended);
 }
 
 cudaEvent_t OpsInFlight::take_event() {
@@ -48,18 +47,6 @@ void OpsInFlight::begin(Collective kind, Lane lane, cudaStream_t stream) {
 void OpsInFlight::end(cudaStream_t stream) {
   check(cudaEventRecord(ops_.back().ended, stream), "cudaEventRecord after a collective");
   ops_.back().launched = true;
-}
-
-void OpsInFlight::follow_in(int capture, Lane lane, cudaStream_t stream) {
-  if (captured_.capture != capture || captured_.lane == lane) return;
-  check(cudaStreamWaitEvent(stream, captured_.ended, 0), "cudaStreamWaitEvent before a collective");
-}
-
-void OpsInFlight::end_in(int capture, Lane lane, cudaStream_t stream) {
-  captured_.capture = capture;
-  captured_.lane = lane;
-  if (captured_.ended == nullptr) captured_.ended = take_event();
-  check(cudaEventRecord(captured_.ended, stream), "cudaEventRecord after a collective");
 }
 
 const OpsInFlight::Op* OpsInFlight::oldest() {

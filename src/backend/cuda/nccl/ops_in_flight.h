@@ -41,11 +41,6 @@ class OpsInFlight {
   void begin(Collective kind, Lane lane, cudaStream_t stream);
   void end(cudaStream_t stream);
 
-  /// The same of an op in the capture of this number, which is not under way: only its place among those of the capture
-  /// is kept.
-  void follow_in(int capture, Lane lane, cudaStream_t stream);
-  void end_in(int capture, Lane lane, cudaStream_t stream);
-
   /// Asks the GPU: forgets the ops that are done, and returns the oldest that is not, null if all are. An op before
   /// which its lane still has other work to do has not begun, however long ago it was issued.
   const Op* oldest();
@@ -58,12 +53,6 @@ class OpsInFlight {
   std::deque<Op> ops_;
   std::vector<cudaEvent_t> free_events_;
   std::int64_t issued_ = 0;
-  struct Captured {
-    int capture = 0;
-    Lane lane = Lane::compute;
-    cudaEvent_t ended = nullptr;
-  };
-  Captured captured_;  ///< the last one
 };
 
 }  // namespace fsdpbench::backend::cuda

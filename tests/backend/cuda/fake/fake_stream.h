@@ -23,19 +23,6 @@ struct WorkLabel {
 /// collectives of all fakes come through here. Returns the launch's number, counted from 1 across all streams.
 std::uint64_t run_on_stream(cudaStream_t stream, std::function<void()> work, const WorkLabel& label = {});
 
-/// While `stream` captures, work for it is no work yet: of a captured piece this is called at each launch of the graph,
-/// in the order of the capture, and gives what that launch runs.
-using Prepare = std::function<std::function<void()>()>;
-/// As run_on_stream() where what is to be done is another thing at each launch; run_on_stream() captures work that is
-/// always the same. False, and nothing done, if `stream` captures nothing. `forget` is called once no graph that has it
-/// can be launched any more.
-bool capture_on_stream(cudaStream_t stream, const Prepare& prepare, const WorkLabel& label,
-                       const std::function<void()>& forget = {});
-bool is_capturing(cudaStream_t stream);
-/// Calls of run_on_stream() and graphs launched, in this process so far: what hosts gave to streams.
-std::uint64_t enqueued();
-std::uint64_t graph_launches();
-
 /// One piece of work that has run; times are base/clock.h nanoseconds.
 struct FinishedWork {
   std::uint64_t number = 0;
@@ -47,8 +34,6 @@ struct FinishedWork {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
-/// Does `work` and tells the observer of it.
-void perform(FinishedWork facts, const std::function<void()>& work);
 /// Called for every kernel, copy and fill launched from now on when it has run, on its stream's thread. Empty: nobody.
 void observe(std::function<void(const FinishedWork&)> observer);
 

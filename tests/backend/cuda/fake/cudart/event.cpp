@@ -1,9 +1,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <set>
 
-#include "backend/cuda/fake/cudart/capture.h"
 #include "backend/cuda/fake/cudart/device.h"
 #include "backend/cuda/fake/cudart/faults.h"
 #include "backend/cuda/fake/cudart/stream.h"
@@ -52,19 +50,10 @@ struct CUevent_st {
   int device = 0;
   mutable std::mutex mutex;
   std::shared_ptr<fake::Recording> latest;
-  std::shared_ptr<fake::Capture> capture;  ///< that it was last recorded in; null: in none
-  std::set<std::size_t> after;             ///< in a capture: the nodes before it
 
   std::shared_ptr<fake::Recording> recording() const {
     const std::lock_guard lock(mutex);
     return latest;
-  }
-  /// A recording that is under way from now on.
-  std::shared_ptr<fake::Recording> begin_recording() {
-    auto recording = std::make_shared<fake::Recording>();
-    const std::lock_guard lock(mutex);
-    latest = recording;
-    return recording;
   }
 };
 
@@ -84,49 +73,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-namespace {
-
-/// Whether the host may ask when it was, or whether it has been: not of an event that is part of a capture.
-cudaError_t forbidden_on(cudaEvent_t event) {
-  {
-    const std::lock_guard lock(captures_mutex());
-    if (event->capture != nullptr) {
-      event->capture->valid = false;
-      return failed(cudaErrorCapturedEvent);
-    }
-  }
-  return forbidden_to_thread();
-}
-
-/// Whether the recording is a capture's.
-bool capture_recording(cudaEvent_t event, cudaStream_t stream) {
-  const std::uint64_t id = stream_of(stream).id();
-  const std::lock_guard lock(captures_mutex());
-  event->capture = capture_of(id);
-  if (event->capture == nullptr) return false;
-  event->after = event->capture->ends[id];
-  return true;
-}
-
-}  // namespace
-
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
-  if (event->device != device_of(stream)) return failed(cudaErrorInvalidResourceHandle);
-  const auto prepare = [event]() -> std::function<void()> {
-    return [recording = event->begin_recording()] { recording->finish(); };
-  };
-  if (!capture_on_stream(stream, prepare, {.kind = WorkKind::other})) return failed(cudaErrorInvalidValue);
-  const std::lock_guard lock(captures_mutex());
-  event->capture = nullptr;
-  return cudaSuccess;
-}
-
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   if (event->device != device_of(stream)) return failed(cudaErrorInvalidResourceHandle);
-  if (capture_recording(event, stream)) return cudaSuccess;
   auto recording = std::make_shared<Recording>();
   recording->marks = before(stream_of(stream).id());
   {
@@ -138,21 +87,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
-  {
-    const std::uint64_t id = stream_of(stream).id();
-    const std::lock_guard lock(captures_mutex());
-    const std::shared_ptr<Capture> capture = capture_of(id);
-    if (capture != nullptr && event->capture != capture) {
-      capture->valid = false;
-      return failed(event->capture == nullptr ? cudaErrorStreamCaptureIsolation : cudaErrorStreamCaptureMerge);
-    }
-    if (event->capture != nullptr) {
-      if (!event->capture->active) return failed(cudaErrorCapturedEvent);
-      join(event->capture, id, event->after);
-      return cudaSuccess;
-    }
-  }
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   if (const std::shared_ptr<Recording> recording = event->recording()) {
     run_on_stream(stream, [recording] { recording->wait(); }, {.kind = WorkKind::other});
     stream_waits(stream_of(stream).id(), recording->marks);
@@ -162,14 +97,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t error = fault_on(__func__, event->device)) return error;
-  if (const cudaError_t error = forbidden_on(event)) return error;
   const std::shared_ptr<Recording> recording = event->recording();
   return recording == nullptr || recording->done() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = fault_on(__func__, event->device)) return error;
-  if (const cudaError_t error = forbidden_on(event)) return error;
   if (const std::shared_ptr<Recording> recording = event->recording()) {
     recording->wait();
     pools_see_host_wait(recording->marks);
@@ -179,9 +112,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (const cudaError_t error = fault_on(__func__, begin->device)) return error;
-  for (cudaEvent_t event : {begin, end}) {
-    if (const cudaError_t error = forbidden_on(event)) return error;
-  }
   const std::shared_ptr<Recording> first = begin->recording();
   const std::shared_ptr<Recording> last = end->recording();
   if (first == nullptr || last == nullptr || (begin->flags & cudaEventDisableTiming) != 0 ||

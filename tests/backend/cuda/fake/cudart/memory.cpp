@@ -10,7 +10,6 @@
 #include <set>
 #include <vector>
 
-#include "backend/cuda/fake/cudart/capture.h"
 #include "backend/cuda/fake/cudart/device.h"
 #include "backend/cuda/fake/cudart/faults.h"
 #include "backend/cuda/fake/cudart/pool.h"
@@ -180,14 +179,12 @@ using namespace fake;
 
 cudaError_t cudaMalloc(void** result, std::size_t bytes) {
   if (const cudaError_t error = fault(__func__)) return error;
-  if (const cudaError_t error = forbidden_to_thread()) return error;
   make_context();
   return allocate(result, bytes);
 }
 
 cudaError_t cudaFree(void* address) {
   if (const cudaError_t error = fault(__func__)) return error;
-  if (const cudaError_t error = forbidden_to_thread()) return error;
   if (address == nullptr) return cudaSuccess;
   wait_for_device(current_device());
   {
@@ -204,19 +201,16 @@ cudaError_t cudaFree(void* address) {
 }
 
 cudaError_t cudaMallocFromPoolAsync(void** result, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
-  if (is_capturing(stream)) return failed(cudaErrorNotSupported);  // this stand-in's graphs have no memory of their own
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   return allocate_of(*pool, result, bytes, stream);
 }
 cudaError_t cudaMallocAsync(void** result, std::size_t bytes, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
-  if (is_capturing(stream)) return failed(cudaErrorNotSupported);  // this stand-in's graphs have no memory of their own
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   return allocate_of(*default_pool(device_of(stream)), result, bytes, stream);
 }
 
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
-  if (is_capturing(stream)) return failed(cudaErrorNotSupported);  // this stand-in's graphs have no memory of their own
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   const std::lock_guard lock(memory().mutex);
   const Block block = forget(address);
   if (block.bytes == 0) return failed(cudaErrorInvalidValue);
@@ -232,7 +226,6 @@ namespace fake {
 namespace {
 
 cudaError_t lock_pages(void** result, std::size_t bytes) {
-  if (const cudaError_t error = forbidden_to_thread()) return error;
   const auto size = static_cast<std::int64_t>(bytes);
   const std::lock_guard lock(memory().mutex);
   if (memory().pinned_bytes + size > kHostMemory_bytes) return failed(cudaErrorMemoryAllocation);
@@ -258,7 +251,6 @@ cudaError_t cudaHostAlloc(void** result, std::size_t bytes, unsigned) {
 
 cudaError_t cudaFreeHost(void* address) {
   if (in_host_function()) return failed(cudaErrorNotPermitted);
-  if (const cudaError_t error = forbidden_to_thread()) return error;
   wait_for_device(current_device());
   {
     const std::lock_guard lock(memory().mutex);
@@ -273,13 +265,10 @@ cudaError_t cudaFreeHost(void* address) {
 
 cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   if (bytes == 0) return cudaSuccess;
   if (!fits(kind, target, source)) return failed(cudaErrorInvalidMemcpyDirection);
   count_pageable(target, source);
-  if (is_pageable(source) || is_pageable(target)) {  // it would be copied through memory of CUDA's, at once
-    if (const cudaError_t error = forbidden_on_capturing(stream)) return error;
-  }
   const WorkLabel label{WorkKind::copy, "memcpy", static_cast<std::int64_t>(bytes)};
   if (is_pageable(source) && static_cast<std::int64_t>(bytes) <= kStaged_bytes) {
     const auto* const first = static_cast<const std::byte*>(source);
@@ -299,7 +288,7 @@ cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cuda
 }
 
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   if (!reaches(device_of(stream), target)) return failed(cudaErrorInvalidValue);
   run_on_stream(stream, [=] { std::memset(target, value, bytes); },
                 {WorkKind::fill, "memset", static_cast<std::int64_t>(bytes)});
@@ -307,7 +296,7 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStre
 }
 cudaError_t cudaMemset2DAsync(void* target, std::size_t pitch, int value, std::size_t width, std::size_t height,
                               cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   if (width > pitch) return failed(cudaErrorInvalidValue);
   const auto rows = [=] {
     for (std::size_t row = 0; row < height; ++row)
@@ -318,7 +307,7 @@ cudaError_t cudaMemset2DAsync(void* target, std::size_t pitch, int value, std::s
 }
 cudaError_t cudaMemcpy2DAsync(void* target, std::size_t pitch, const void* source, std::size_t source_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   if (width > pitch || width > source_pitch) return failed(cudaErrorInvalidPitchValue);
   const auto rows = [=] {
     for (std::size_t row = 0; row < height; ++row) {

@@ -161,27 +161,8 @@ void log_choice(const char* name, const Call& call, ncclComm_t comm) {
           " Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}");
 }
 
-/// Into the graph that `stream` captures: a collective of its own at each launch, of which profilers are told then.
-void capture(const char* name, bool told, const char* kernel, const Call& call, ncclComm_t comm,
-             std::unique_lock<std::mutex>& lock, cudaStream_t stream) {
-  const Prepare prepare = [=]() -> std::function<void()> {
-    const std::lock_guard held(state().mutex);
-    const std::int64_t number = ++comm->issued;
-    if (told) tell_profiler(name, call, comm);
-    return [=] { perform(comm, number, call); };
-  };
-  const auto forget = [comm] {
-    const std::lock_guard held(state().mutex);
-    --comm->in_graphs;
-  };
-  ++comm->in_graphs;
-  lock.unlock();
-  capture_on_stream(stream, prepare, {.kind = WorkKind::kernel, .name = kernel, .bytes = 0}, forget);
-  lock.lock();
-}
-
 /// What NCCL does for a collective on a thread of its own: the first one of a communicator connects it, which takes
-/// all ranks; then the kernel is launched. `number` 0: it is captured.
+/// all ranks; then the kernel is launched.
 ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, const Call& call, ncclComm_t comm,
                     std::int64_t number, cudaStream_t stream) {
   Group& group = *comm->group;
@@ -195,12 +176,10 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
                            : call.kind == Kind::all_reduce     ? "AllReduce"
                                                                : "Broadcast";
   const bool told = call.kind != Kind::exchange;  // of sends and receives neither the log nor profilers hear
-  if (told) log_choice(name, call, comm);
-  if (number == 0) {
-    capture(name, told, kernel, call, comm, lock, stream);
-    return ncclSuccess;
+  if (told) {
+    log_choice(name, call, comm);
+    tell_profiler(name, call, comm);
   }
-  if (told) tell_profiler(name, call, comm);
   lock.unlock();
   run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
                 {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});
@@ -209,7 +188,6 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
 }
 
 ncclResult_t enqueue(const char* function, const char* kernel, const Call& call, ncclComm_t comm, cudaStream_t stream) {
-  const bool captures = is_capturing(stream);
   std::unique_lock lock(state().mutex);
   ncclResult_t refused = usable(function, comm);
   if (refused == ncclSuccess && device_of(stream) != comm->device) {
@@ -220,7 +198,7 @@ ncclResult_t enqueue(const char* function, const char* kernel, const Call& call,
     return refused;
   }
   if (call.count == 0) return ncclSuccess;
-  const std::int64_t number = captures ? 0 : ++comm->issued;
+  const std::int64_t number = ++comm->issued;
   begin(comm, [=](std::unique_lock<std::mutex>& held) { return launch(held, kernel, call, comm, number, stream); });
   return returned(lock, comm, ncclInProgress);
 }

@@ -185,7 +185,6 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   std::unique_lock lock(state().mutex);
   if (const ncclResult_t unusable = usable(__func__, comm); unusable != ncclSuccess) return unusable;
-  if (comm->in_graphs > 0) return misuse(__func__, "it would wait for ever: graphs have collectives of it");
   comm->finalized = true;
   ++comm->group->finalized;
   begin(comm, [comm](std::unique_lock<std::mutex>& held) {
@@ -211,7 +210,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm->parent != nullptr && comm->parent->busy && !comm->parent->gone) {
     misuse(__func__, "its parent's split, which makes it, is in progress: abort that first");
   }
-  if (comm->in_graphs > 0) misuse(__func__, "it would wait for ever: graphs have collectives of it");
   if (comm->blocking && comm->busy) misuse(__func__, "a blocking call of it is under way on another thread");
   comm->gone = true;
   ++state().counts.aborted;

@@ -81,7 +81,6 @@ struct ncclComm {
   std::int64_t performed = 0;
   std::int64_t windows = 0;
   bool connected = false;
-  int in_graphs = 0;         ///< collectives that graphs have
   void* profiler = nullptr;  ///< what it keeps of this communicator
   std::vector<std::optional<std::pair<ncclDataType_t, float>>> operators;
 

@@ -13,7 +13,7 @@
 #include <type_traits>
 
 #include "backend/cuda/check.h"
-#include "backend/cuda/fake/cudart/capture.h"
+#include "backend/cuda/fake/cudart/faults.h"
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/fake/kernels/grid_runner.h"
 #include "backend/cuda/fake/kernels/warp_exchange.h"
@@ -56,7 +56,7 @@ template <class... Parameters>
 void launch(cudaStream_t stream, const char* name, dim3 grid, dim3 block, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  check(fake::fault_on_stream("cudaLaunchKernelExC", stream), name);
+  check(fake::fault_on("cudaLaunchKernelExC", fake::device_of(stream)), name);
   fake::check_launch(name, grid, block, (sizeof(Parameters) + ... + 0));
   (check_argument(name, fake::device_of(stream), arguments), ...);
   fake::run_on_stream(stream, [=] { fake::run_grid(name, grid, block, [=] { kernel(arguments...); }); },
