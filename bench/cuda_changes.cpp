@@ -194,19 +194,6 @@ void attention_backward_in_any_order(benchmark::State& state) {
   compare(state, any.stream(), backward(any), fixed.stream(), backward(fixed));
 }
 
-void fastest_of_eight_products(benchmark::State& state, const Gemm& shape) {
-  Gpu fastest({.fastest_products = true}), first;
-  const auto a = random_matrix(shape.m * shape.k), b = random_matrix(shape.k * shape.n);
-  const Memory c(shape.m * shape.n * 2);
-  Gemm gemm = bf16(shape);
-  gemm.a = a->data();
-  gemm.b = b->data();
-  gemm.c = c.data();
-  compare(
-      state, fastest.stream(), [&] { fastest.kernels().gemm(gemm); }, first.stream(),
-      [&] { first.kernels().gemm(gemm); });
-}
-
 enum class Pass { forward, input_gradient, weight_gradient };
 
 /// A linear layer's product in `pass`: x [kRows, kWidth], w [out, kWidth], y [kRows, out].
@@ -219,9 +206,9 @@ Gemm product_of(Pass pass, std::int64_t out, std::byte* x, std::byte* w, std::by
   return bf16({.a = y, .b = x, .c = w, .m = out, .n = kWidth, .k = kRows, .transpose_a = true});
 }
 
-/// model.fused_projections: one product instead of those of `outs`, each with the algorithm that is fastest for it.
+/// model.fused_projections: one product instead of those of `outs`.
 void one_product_of_several(benchmark::State& state, const std::vector<std::int64_t>& outs, Pass pass) {
-  Gpu gpu({.fastest_products = true});
+  Gpu gpu;
   const std::int64_t all = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
   const auto x = random_matrix(kRows * kWidth), w = random_matrix(all * kWidth), y = random_matrix(kRows * all);
   const Gemm one = product_of(pass, all, x->data(), w->data(), y->data());
@@ -245,17 +232,6 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
       ->Iterations(bench::repetitions(11))
       ->UseManualTime()
       ->Unit(benchmark::kMicrosecond);
-}
-
-void add_products(const std::string& layer, std::int64_t in, std::int64_t out) {
-  const std::pair<const char*, Gemm> passes[] = {
-      {"forward", {.m = kRows, .n = out, .k = in, .transpose_b = true}},
-      {"input_gradient", {.m = kRows, .n = in, .k = out}},
-      {"weight_gradient", {.m = out, .n = in, .k = kRows, .transpose_a = true}}};
-  for (const auto& [pass, shape] : passes) {
-    add("fastest_of_eight_products/" + layer + "/" + pass,
-        [shape = shape](benchmark::State& state) { fastest_of_eight_products(state, shape); });
-  }
 }
 
 }  // namespace
@@ -283,10 +259,6 @@ int main(int argc, char** argv) {
       one_product_of_several(state, {kFfnWidth, kFfnWidth}, pass);
     });
   }
-  add_products("query", kWidth, kWidth);
-  add_products("key", kWidth, kKeyWidth);
-  add_products("gate", kWidth, kFfnWidth);
-  add_products("down", kFfnWidth, kWidth);
   benchmark::Initialize(&argc, argv);
   bench::add_library_context();
   benchmark::RunSpecifiedBenchmarks();

@@ -13,8 +13,7 @@ enum class Timer : std::uint8_t {
 
 /// How a GPU computes where there is a choice.
 struct Arithmetic {
-  bool deterministic = true;      ///< attention's backward adds in a fixed order
-  bool fastest_products = false;  ///< matrix products by the fastest of cuBLASLt's best algorithms, timed at first use
+  bool deterministic = true;  ///< attention's backward adds in a fixed order
 };
 
 /// Where the blocks of a device lie.

@@ -345,7 +345,7 @@ struct SgdStep {
 
 struct AdamWStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  std::int64_t step = 1;  ///< counted from 1, for bias correction
+  std::int64_t step = 1;                  ///< counted from 1, for bias correction
   const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 

@@ -272,7 +272,6 @@ std::vector<Field> make_fields() {
   device("timer", &Device::timer, one_of<Timer>(), "cuda: the source of op times; auto: CUPTI where it can be used, otherwise events");
   device("bind", &Device::bind, one_of<Binding>(), "processors of a rank's threads: none: all, or as launched; numa: one NUMA node's, its GPU's on GPUs; cores: a share of the host's cores, on CPUs");
   device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and therefore a digest of the parameters; false, as in PyTorch: attention's backward adds in any order, which is faster");
-  device("product_choice", &Device::product_choice, one_of<ProductChoice>(), "cuda: which of cuBLASLt's algorithms multiplies: first: the one it names first; fastest: of the first eight, each timed once for each shape; auto: fastest unless deterministic");
   device("memory", &Device::memory, one_of<DeviceMemory>(), "cuda: where memory blocks are: fixed: in one region that the schedule sizes, with no CUDA call in a step; pool: in memory of cudaMallocAsync, two calls per block");
   device("monitor", &Device::monitor, boolean(), "cuda: NVML samples each GPU's clocks, power and errors every 20 ms; false: they are not sampled");
 

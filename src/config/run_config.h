@@ -403,13 +403,6 @@ enum class Timer : std::uint8_t {
   events,
 };
 
-/// Which of cuBLASLt's algorithms multiplies.
-enum class ProductChoice : std::uint8_t {
-  automatic,  ///< first where the device is to be deterministic, else fastest
-  first,      ///< what cuBLASLt thinks best
-  fastest,    ///< of its best eight, each timed once
-};
-
 /// Where the blocks of a training lie on a GPU.
 enum class DeviceMemory : std::uint8_t {
   fixed,  ///< in one region, where the bookkeeping places them
@@ -421,7 +414,6 @@ struct Device {
   Timer timer = Timer::automatic;
   Binding bind = Binding::none;
   bool deterministic = false;  ///< a GPU gives the same bits in every run
-  ProductChoice product_choice = ProductChoice::automatic;
   DeviceMemory memory = DeviceMemory::fixed;
   bool monitor = true;  ///< a GPU's clocks, power and errors are sampled
 

@@ -143,10 +143,6 @@ struct Names<Timer> {
   static constexpr EnumNames<Timer> kAll{"auto", "cupti", "events"};
 };
 template <>
-struct Names<ProductChoice> {
-  static constexpr EnumNames<ProductChoice> kAll{"auto", "first", "fastest"};
-};
-template <>
 struct Names<DeviceMemory> {
   static constexpr EnumNames<DeviceMemory> kAll{"fixed", "pool"};
 };

@@ -597,11 +597,9 @@ void check_device(const RunConfig& config, Notes& notes) {
     if (config.device.timer != Timer::automatic) {
       notes.push_back(fmt::format("device.timer has no effect: device.backend is \"{}\".", backend));
     }
-    if (config.device.deterministic || config.device.product_choice != ProductChoice::automatic) {
-      notes.push_back(
-          fmt::format("device.deterministic and device.product_choice have no effect: device.backend is \"{}\", which "
-                      "gives the same bits always.",
-                      backend));
+    if (config.device.deterministic) {
+      notes.push_back(fmt::format(
+          "device.deterministic has no effect: device.backend is \"{}\", which gives the same bits always.", backend));
     }
     // A cluster's collectives are simulated over what is registered.
     const bool window = config.device.backend == BackendKind::virtual_ && !config.simulate.cluster.empty() &&
@@ -623,10 +621,6 @@ void check_device(const RunConfig& config, Notes& notes) {
   require(config.inject.slow_rank < 0,
           "inject.slow_rank = {} needs device.backend = \"cpu\"; on GPUs use inject.delay_lane with inject.delay_rank.",
           config.inject.slow_rank);
-  require(
-      !config.device.deterministic || config.device.product_choice != ProductChoice::fastest,
-      "device.product_choice = \"fastest\" contradicts device.deterministic = true: which algorithm is fastest, and so "
-      "how it rounds, may differ from run to run.");
   require(config.nccl.min_ctas == 0 || config.nccl.max_ctas == 0 || config.nccl.min_ctas <= config.nccl.max_ctas,
           "nccl.min_ctas = {} is above nccl.max_ctas = {}.", config.nccl.min_ctas, config.nccl.max_ctas);
   require(

@@ -83,18 +83,9 @@ backend::NcclOptions::CtaPolicy cta_policy(config::CtaPolicy named) {
   throw std::logic_error("backend_options: no such CTA policy");
 }
 
-bool fastest_products(const config::Device& device) {
-  switch (device.product_choice) {
-    case config::ProductChoice::automatic: return !device.deterministic;
-    case config::ProductChoice::first: return false;
-    case config::ProductChoice::fastest: return true;
-  }
-  throw std::logic_error("backend_options: no such choice of products");
-}
-
 backend::CudaOptions cuda_options(const RunConfig& config) {
   backend::CudaOptions options;
-  options.arithmetic = {config.device.deterministic, fastest_products(config.device)};
+  options.arithmetic = {config.device.deterministic};
   options.timer = timer(config.device.timer);
   options.nccl.registration = registration(config.nccl.register_buffers);
   options.nccl.cta_policy = cta_policy(config.nccl.cta_policy);

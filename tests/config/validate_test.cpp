@@ -33,19 +33,13 @@ std::string error(const std::function<void(RunConfig&)>& change) {
 }
 
 TEST(Validate, WhatAGpuMayDoWithItsSums) {
-  const auto on_gpu = [](bool deterministic, ProductChoice choice) {
-    return [=](RunConfig& c) {
-      c.device.backend = BackendKind::cuda;
-      c.device.deterministic = deterministic;
-      c.device.product_choice = choice;
-    };
-  };
-  EXPECT_THAT(error(on_gpu(true, ProductChoice::fastest)),
-              HasSubstr("device.product_choice = \"fastest\" contradicts device.deterministic = true"));
-  EXPECT_THAT(check(on_gpu(true, ProductChoice::first)).notes, IsEmpty());
-  EXPECT_THAT(check(on_gpu(false, ProductChoice::fastest)).notes, IsEmpty());
+  EXPECT_THAT(check([](RunConfig& c) {
+                c.device.backend = BackendKind::cuda;
+                c.device.deterministic = true;
+              }).notes,
+              IsEmpty());
   EXPECT_THAT(check([](RunConfig& c) { c.device.deterministic = true; }).notes,
-              ElementsAre(HasSubstr("device.deterministic and device.product_choice have no effect")));
+              ElementsAre(HasSubstr("device.deterministic has no effect")));
 }
 
 TEST(Validate, DefaultsAreFineWithoutNotes) {

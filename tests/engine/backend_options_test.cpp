@@ -62,18 +62,12 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   EXPECT_TRUE(own.monitor);
 }
 
-TEST(BackendOptions, ProductsAreTimedUnlessTheBitsShallBeTheSame) {
-  const auto arithmetic = [](bool deterministic, config::ProductChoice choice) {
+TEST(BackendOptions, SumsAreInAFixedOrderWhereTheyShallBe) {
+  for (const bool deterministic : {false, true}) {
     config::RunConfig c = on(config::BackendKind::cuda);
     c.device.deterministic = deterministic;
-    c.device.product_choice = choice;
-    return backend_options(set_up(c), nullptr).get<backend::CudaOptions>().arithmetic;
-  };
-  EXPECT_FALSE(arithmetic(false, config::ProductChoice::automatic).deterministic);
-  EXPECT_TRUE(arithmetic(false, config::ProductChoice::automatic).fastest_products);
-  EXPECT_FALSE(arithmetic(false, config::ProductChoice::first).fastest_products);
-  EXPECT_TRUE(arithmetic(true, config::ProductChoice::automatic).deterministic);
-  EXPECT_FALSE(arithmetic(true, config::ProductChoice::automatic).fastest_products);
+    EXPECT_EQ(backend_options(set_up(c), nullptr).get<backend::CudaOptions>().arithmetic.deterministic, deterministic);
+  }
 }
 
 TEST(BackendOptions, MemoryAndMonitorAreAsTheConfigurationSays) {

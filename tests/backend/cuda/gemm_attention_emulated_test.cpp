@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -105,69 +104,6 @@ TEST_F(EmulatedGemms, AskForReproducibleSums) {
   EXPECT_EQ(first, again);
 }
 
-constexpr std::chrono::milliseconds kSlow{30}, kFast{0};
-
-TEST_F(EmulatedGemms, TakeTheLibrarysFirstAlgorithmUnlessTheFastestIsWanted) {
-  fake::set_lt_algorithms({kFast, kSlow});
-  std::vector<float> a = ramp(16), c(16);
-  Gemms gemms(stream_);
-  for (int i = 0; i < 3; ++i) gemms.run({.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4});
-  wait();
-  EXPECT_EQ(fake::lt_counts().by_algorithm, (std::vector<std::int64_t>{3}));
-}
-
-TEST_F(EmulatedGemms, TheFastestIsFoundOnceAShape) {
-  fake::set_lt_algorithms({kSlow, kSlow, kFast, kSlow});
-  std::vector<float> a = ramp(16), c(16);
-  int waits = 0;
-  Gemms gemms(stream_, {.fastest = true, .while_waiting = [&] { ++waits; }});
-  const Gemm gemm{.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4};
-  gemms.run(gemm);
-  wait();
-  EXPECT_GT(waits, 0);
-  const std::vector<std::int64_t> tried = fake::lt_counts().by_algorithm;
-  for (int i = 0; i < 5; ++i) gemms.run(gemm);
-  wait();
-  std::vector<std::int64_t> after = tried;
-  after[2] += 5;
-  EXPECT_EQ(fake::lt_counts().by_algorithm, after);
-  float expected = 0.0F;
-  for (int l = 0; l < 4; ++l) expected += a[l] * a[l * 4];
-  EXPECT_FLOAT_EQ(c[0], expected);
-}
-
-// While algorithms are tried nothing is added twice.
-TEST_F(EmulatedGemms, TryingAddsNothing) {
-  fake::set_lt_algorithms({kSlow, kFast});
-  std::vector<float> a = ramp(16), c(16, 5.0F), addend(16, 7.0F), sum(16);
-  Gemms gemms(stream_, {.fastest = true});
-  const Gemm in_place{.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4, .beta = 1.0F};
-  gemms.run(in_place);
-  Gemm elsewhere = in_place;
-  elsewhere.transpose_b = true;
-  elsewhere.addend = bytes(addend);
-  elsewhere.c = bytes(sum);
-  gemms.run(elsewhere);
-  wait();
-  float product = 0.0F, of_transposed = 0.0F;
-  for (int l = 0; l < 4; ++l) {
-    product += a[l] * a[l * 4];
-    of_transposed += a[l] * a[l];
-  }
-  EXPECT_FLOAT_EQ(c[0], 5.0F + product);
-  EXPECT_FLOAT_EQ(sum[0], 7.0F + of_transposed);
-  EXPECT_EQ(addend, std::vector<float>(16, 7.0F));
-}
-
-TEST_F(EmulatedGemms, AWaitForTheFastestEndsWithTheRun) {
-  fake::set_lt_algorithms({kSlow, kSlow});
-  std::vector<float> a = ramp(16), c(16);
-  Gemms gemms(stream_, {.fastest = true, .while_waiting = [] { throw BackendError("another rank has failed"); }});
-  const Gemm gemm{.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4};
-  EXPECT_THAT([&] { gemms.run(gemm); }, testing::ThrowsMessage<BackendError>("another rank has failed"));
-  wait();
-}
-
 // Logits of 50257 words, rows back to back, have no two neighbours that begin at multiples of 16 bytes.
 TEST_F(EmulatedGemms, RowsApartFeedTensorCoresWell) {
   std::vector<float> memory(4096);
@@ -196,7 +132,7 @@ TEST_F(EmulatedGemms, Tf32IsOnlyForThoseWhoAskForIt) {
   exact.run(gemm);
   wait();
   EXPECT_EQ(c[0], a[0]);
-  Gemms rounded(stream_, {.fp32_products = Fp32Products::tf32});
+  Gemms rounded(stream_, Fp32Products::tf32);
   rounded.run(gemm);
   wait();
   EXPECT_EQ(c[0], 1.0F);

@@ -32,7 +32,7 @@ class CudaKernels final : public StreamKernels {
         scratch_(stream),
         rotary_(stream),
         transfers_(stream, while_waiting, pinned),
-        gemms_(stream, {.fastest = arithmetic.fastest_products, .while_waiting = while_waiting}),
+        gemms_(stream),
         attention_(stream, gemms_, arithmetic.deterministic) {}
 
   std::int64_t workspace_bytes() const override {
@@ -151,9 +151,7 @@ std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, const Arit
 
 std::string describe(const Arithmetic& arithmetic) {
   return std::string("attention's backward adds in ") + (arithmetic.deterministic ? "a fixed" : "any") +
-         " order; products by cuBLASLt's " +
-         (arithmetic.fastest_products ? "fastest algorithm for each shape, of its first eight, as timed in this run"
-                                      : "first algorithm for each shape");
+         " order; products by cuBLASLt's first algorithm for each shape";
 }
 
 std::string math_libraries() { return cublaslt_version() + ", " + cudnn_version(); }

@@ -25,9 +25,8 @@ class StreamKernels : public Kernels {
   virtual void deliver_downloads() = 0;
 };
 /// `stream` outlives the kernels and is idle when they die. `while_waiting` is called at least every 10 ms where an
-/// upload or download of more than 64 MiB, or the first product of a shape if the fastest is wanted, makes the host
-/// wait for the stream; it may throw. Copies from and to what is `pinned` (null: nothing; outlives the kernels) wait
-/// for nobody.
+/// upload or download of more than 64 MiB makes the host wait for the stream; it may throw. Copies from and to what is
+/// `pinned` (null: nothing; outlives the kernels) wait for nobody.
 std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, const Arithmetic& arithmetic = {},
                                                  std::function<void()> while_waiting = {},
                                                  const PinnedRanges* pinned = nullptr);

@@ -1,16 +1,12 @@
 #include "backend/cuda/kernels/gemms.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/cublaslt.h"
-#include "backend/cuda/kernels/fastest_call.h"
 #include "backend/cuda/kernels/scratch.h"
 
 namespace fsdpbench::backend::cuda {
@@ -87,8 +83,8 @@ std::string cannot_multiply(const PlanKey& key) {
 // with b as its first factor and a as its second, n x m, and each keeps its transpose flag.
 class Gemms::Library {
  public:
-  Library(cudaStream_t stream, GemmOptions options)
-      : stream_(stream), options_(std::move(options)), workspace_(stream) {}
+  Library(cudaStream_t stream, Fp32Products fp32_products)
+      : stream_(stream), fp32_products_(fp32_products), workspace_(stream) {}
 
   std::int64_t workspace_bytes() const { return workspace_.bytes(); }
 
@@ -98,25 +94,17 @@ class Gemms::Library {
     if (handle_ == nullptr) open();
     const PlanKey key = key_of(gemm);
     auto found = plans_.find(key);
-    if (found == plans_.end()) found = plans_.emplace(key, make(key, gemm)).first;
+    if (found == plans_.end()) found = plans_.emplace(key, make(key)).first;
     const Plan& plan = found->second;
-    const cublasStatus_t status = multiply(gemm, plan, plan.algorithm, gemm.c);
+    const std::byte* const addend = gemm.addend != nullptr ? gemm.addend : gemm.c;
+    const cublasStatus_t status =
+        cublasLtMatmul(handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(),
+                       &gemm.beta, addend, plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm,
+                       workspace_.get(workspace_.bytes()), static_cast<std::size_t>(workspace_.bytes()), stream_);
     if (status != CUBLAS_STATUS_SUCCESS) check(status, cannot_multiply(key));
   }
 
  private:
-  static constexpr int kMostChoices = 8;
-  /// Of a copy of a result that may not be written while algorithms are tried. Larger ones take the first algorithm.
-  static constexpr std::int64_t kMostCopy = 512 * kMiB;
-
-  cublasStatus_t multiply(const Gemm& gemm, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
-                          std::byte* result) {
-    const std::byte* const addend = gemm.addend != nullptr ? gemm.addend : gemm.c;
-    return cublasLtMatmul(handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(),
-                          &gemm.beta, addend, plan.c.get(), result, plan.c.get(), &algorithm,
-                          workspace_.get(workspace_.bytes()), static_cast<std::size_t>(workspace_.bytes()), stream_);
-  }
-
   void open() {
     int device = 0;
     int major = 0;
@@ -126,8 +114,8 @@ class Gemms::Library {
     handle_ = make_lt_handle();
   }
 
-  Plan make(const PlanKey& key, const Gemm& first) {
-    const bool tf32 = key.input == DType::f32 && options_.fp32_products == Fp32Products::tf32;
+  Plan make(const PlanKey& key) {
+    const bool tf32 = key.input == DType::f32 && fp32_products_ == Fp32Products::tf32;
     const auto stored = [](DType dtype, std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t stride) {
       return make_lt_layout(lt_type(dtype), transposed ? rows : columns, transposed ? columns : rows, stride);
     };
@@ -140,31 +128,14 @@ class Gemms::Library {
                                                         .alignment_a = key.alignment_b,
                                                         .alignment_b = key.alignment_a,
                                                         .alignment_c = key.alignment_c});
-    std::array<cublasLtMatmulHeuristicResult_t, kMostChoices> choices{};
+    cublasLtMatmulHeuristicResult_t choice{};
     int found = 0;
     check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.matmul.get(), plan.b.get(), plan.a.get(), plan.c.get(),
-                                         plan.c.get(), preference.get(), options_.fastest ? kMostChoices : 1,
-                                         choices.data(), &found),
+                                         plan.c.get(), preference.get(), 1, &choice, &found),
           cannot_multiply(key));
-    check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : choices[0].state, cannot_multiply(key));
-    plan.algorithm =
-        choices[found > 1 ? fastest(first, plan, {choices.data(), static_cast<std::size_t>(found)}) : 0].algo;
+    check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : choice.state, cannot_multiply(key));
+    plan.algorithm = choice.algo;
     return plan;
-  }
-
-  std::size_t fastest(const Gemm& gemm, const Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> choices) {
-    Scratch copy(stream_);
-    std::byte* result = gemm.c;  // written again and again with the same
-    if (gemm.beta != 0.0F && gemm.addend == nullptr) {
-      const std::int64_t bytes = ((gemm.m - 1) * gemm.c_stride + gemm.n) * size_of(gemm.output_dtype);
-      if (bytes > kMostCopy) return 0;
-      result = copy.get(bytes);
-    }
-    const auto call = [&](std::size_t i) {
-      return choices[i].state == CUBLAS_STATUS_SUCCESS &&
-             multiply(gemm, plan, choices[i].algo, result) == CUBLAS_STATUS_SUCCESS;
-    };
-    return fastest_call(stream_, choices.size(), call, options_.while_waiting);
   }
 
   /// Of no elements there is only the addend.
@@ -181,14 +152,14 @@ class Gemms::Library {
   }
 
   cudaStream_t stream_;
-  GemmOptions options_;
+  Fp32Products fp32_products_;
   LtHandle handle_;
   Scratch workspace_;
   std::unordered_map<PlanKey, Plan, PlanKeyHash> plans_;
 };
 
-Gemms::Gemms(cudaStream_t stream, GemmOptions options)
-    : library_(std::make_unique<Library>(stream, std::move(options))) {}
+Gemms::Gemms(cudaStream_t stream, Fp32Products fp32_products)
+    : library_(std::make_unique<Library>(stream, fp32_products)) {}
 Gemms::~Gemms() = default;
 
 void Gemms::run(const Gemm& gemm) { library_->run(gemm.with_strides()); }

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "backend/cuda/fake/cublaslt/descriptors.h"
@@ -33,12 +32,10 @@ struct Algorithm {
   std::uint64_t any_order;  ///< of the sum
   std::uint64_t workspace;  ///< bytes
   std::uint32_t alignment_a, alignment_b, alignment_c, alignment_d;
-  std::uint64_t index;  ///< among those for its problem
 };
 
 struct Library {
   std::mutex mutex;
-  std::vector<std::chrono::milliseconds> delays{std::chrono::milliseconds(0)};
   fake::LtCounts counts;
 };
 Library& library() {
@@ -159,11 +156,9 @@ struct Product {
   std::uint64_t first;  ///< the element of k that the sums begin with
   std::byte* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
-  std::chrono::milliseconds delay{0};
 
   /// Fills the workspace, computes, and looks whether it is still as it was.
   void compute_with_workspace(unsigned char mark) const {
-    if (delay.count() > 0) std::this_thread::sleep_for(delay);
     std::memset(workspace, mark, workspace_bytes);
     compute();
     const bool alone = std::all_of(workspace, workspace + workspace_bytes,
@@ -225,39 +220,30 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const fake::LtPreference& wishes = content(preference);
   constexpr std::uint32_t kInOrder = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const std::uint64_t wanted = wanted_workspace(size_of(content(matmul), content(a), content(b)));
-  Algorithm algorithm{fingerprint(content(matmul), content(a), content(b), content(c)),
-                      wishes.reduction_schemes & ~kInOrder,
-                      wanted <= wishes.workspace_bytes ? wanted : 0,
-                      wishes.alignment_a,
-                      wishes.alignment_b,
-                      wishes.alignment_c,
-                      wishes.alignment_d,
-                      0};
-  const std::lock_guard lock(library().mutex);
-  *found = std::min(requested, static_cast<int>(library().delays.size()));
-  for (int i = 0; i < *found; ++i, ++algorithm.index, algorithm.workspace = 0) {
-    results[i] = {};
-    static_assert(sizeof(algorithm) <= sizeof(results[0].algo.data));
-    std::memcpy(results[i].algo.data, &algorithm, sizeof(algorithm));
-    results[i].workspaceSize = algorithm.workspace;
-    results[i].state = CUBLAS_STATUS_SUCCESS;
-  }
+  const Algorithm algorithm{fingerprint(content(matmul), content(a), content(b), content(c)),
+                            wishes.reduction_schemes & ~kInOrder,
+                            wanted <= wishes.workspace_bytes ? wanted : 0,
+                            wishes.alignment_a,
+                            wishes.alignment_b,
+                            wishes.alignment_c,
+                            wishes.alignment_d};
+  *found = 1;
+  results[0] = {};
+  static_assert(sizeof(algorithm) <= sizeof(results[0].algo.data));
+  std::memcpy(results[0].algo.data, &algorithm, sizeof(algorithm));
+  results[0].workspaceSize = algorithm.workspace;
+  results[0].state = CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 namespace fake {
 
-void set_lt_algorithms(std::vector<std::chrono::milliseconds> delays) {
-  const std::lock_guard lock(library().mutex);
-  library().delays = std::move(delays);
-}
 LtCounts lt_counts() {
   const std::lock_guard lock(library().mutex);
   return library().counts;
 }
 void lt_reset() {
   const std::lock_guard lock(library().mutex);
-  library().delays = {std::chrono::milliseconds(0)};
   library().counts = {};
 }
 
@@ -298,10 +284,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   {
     const std::lock_guard lock(library().mutex);
     fake::LtCounts& counts = library().counts;
-    if (algorithm.index >= library().delays.size()) return CUBLAS_STATUS_INVALID_VALUE;
-    p.delay = library().delays[algorithm.index];
-    counts.by_algorithm.resize(std::max<std::size_t>(counts.by_algorithm.size(), algorithm.index + 1));
-    ++counts.by_algorithm[algorithm.index];
+    ++counts.products;
     const bool wide = is_wide(p.a, algorithm.alignment_a) && is_wide(p.b, algorithm.alignment_b) &&
                       is_wide(p.c, std::min(algorithm.alignment_c, algorithm.alignment_d));
     counts.narrow += p.a.type == CUDA_R_16BF && !wide ? 1 : 0;
