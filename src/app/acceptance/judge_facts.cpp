@@ -138,8 +138,10 @@ void judge_transport(const config::Acceptance& wanted, const AcceptanceMeasureme
     if (wanted.transport.empty()) break;
     const std::string& ways = m.transports[rank];
     if (ways.empty()) {
-      out.push_back(accept::judged(kRule, kFigure, Verdict::inconclusive,
-                                   fmt::format("rank {} does not know, and {} is asked for", rank, allowed)));
+      out.push_back(accept::judged(
+          kRule, kFigure, Verdict::inconclusive,
+          fmt::format("rank {}: unknown, and {} is asked for; NCCL tells it in its log alone (NCCL_DEBUG=INFO)", rank,
+                      allowed)));
       return;
     }
     if (const std::string way = foreign_way(ways, wanted.transport); !way.empty()) {
@@ -150,7 +152,7 @@ void judge_transport(const config::Acceptance& wanted, const AcceptanceMeasureme
       return;
     }
   }
-  const std::string first = m.transports.empty() || m.transports.front().empty() ? "not known" : m.transports.front();
+  const std::string first = m.transports.empty() || m.transports.front().empty() ? "unknown" : m.transports.front();
   if (wanted.transport.empty()) {
     out.push_back(accept::judged(kRule, kFigure, Verdict::unrated,
                                  fmt::format("rank 0: {}; the profile does not say what it should be", first)));

@@ -127,18 +127,13 @@ ScaleEffort scale_effort(const engine::Setup& setup, const AcceptanceEffort& eff
 
 /// What the device says of it; else how processes talk, or that there is one process.
 std::string transport_of(const backend::Facts& device, const std::string& otherwise) {
-  std::string text;
-  for (const auto& [name, value] : device) {
-    if (name == "collectives" || name == "nccl transport" || name == "nccl network") {
-      text += (text.empty() ? "" : ", ") + value;
-    }
-  }
-  return text.empty() ? otherwise : text;
+  const auto told = std::ranges::find(device, "collectives", &backend::Facts::value_type::first);
+  return told == device.end() ? otherwise : told->second;
 }
 
 /// What carries bytes if the device does not say.
 std::string usual_transport(const engine::Setup& setup, const launch::Session* session) {
-  if (setup.config.device.backend == config::BackendKind::cuda) return {};  // NCCL chooses
+  if (setup.config.device.backend == config::BackendKind::cuda) return {};  // NCCL chooses, and does not tell
   return session == nullptr ? "shared memory of one process" : session->transport();
 }
 
@@ -170,7 +165,7 @@ class AcceptanceRank {
       m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock,
                                 [this](const std::string& name, double least_s) { return skips(name, least_s); });
     }
-    m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));  // NCCL knows only now
+    m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));
     for (const std::string& text :
          meeting_.gather(context_, json_line(to_json(watched_gpu(context_.device.health()))))) {
       const nlohmann::json theirs = parse_json(text);

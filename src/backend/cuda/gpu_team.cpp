@@ -10,7 +10,6 @@
 
 #include "backend/cuda/gpu.h"
 #include "backend/cuda/nccl/collective_profile.h"
-#include "backend/cuda/nccl/nccl_log.h"
 #include "base/error.h"
 #include "launch/control_channel.h"
 #include "launch/host_identity.h"
@@ -52,10 +51,7 @@ bool ranks_share(launch::ControlChannel& control, int gpu) {
 GpuTeam::GpuTeam(const BackendOptions& options, int gpus, Patience patience)
     : options_(options), gpus_(gpus), patience_(std::move(patience)) {
   check_options(options);
-  if (options.ranks > 1) {  // both set variables of the environment, which CUDA's threads read
-    open_nccl_log();
-    name_profiler();
-  }
+  if (options.ranks > 1) name_profiler();  // it sets a variable of the environment, which CUDA's threads read
   if (options.session == nullptr) {
     if (options.ranks > gpus) {
       throw ConfigError(

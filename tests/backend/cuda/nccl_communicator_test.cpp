@@ -296,23 +296,9 @@ TEST_F(NcclCommunicatorTest, WithoutWishesNcclChooses) {
   EXPECT_EQ(config.maxCTAs, NCCL_CONFIG_UNDEF_INT);
 }
 
-TEST_F(NcclCommunicatorTest, TheTransportIsReadFromNcclsLog) {
+TEST_F(NcclCommunicatorTest, TheVersionIsAFact) {
   NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
-    const Facts facts = communicator_facts(rank.world);
-    EXPECT_THAT(facts, testing::Contains(testing::Pair("nccl", "2.28.9 (built with 2.28.9)")));
-    EXPECT_THAT(facts, testing::Contains(testing::Pair("nccl transport", HasSubstr("SHM/direct/direct"))));
-    rank.world.barrier();
-  });
-}
-
-TEST_F(NcclCommunicatorTest, AlgorithmsAreReadFromNcclsLog) {
-  NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
-    std::vector<float> values(4, 1);
-    rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 4, DType::f32, 1.0F, nullptr);
-    rank.lanes.synchronize();
-    rank.world.barrier();
-    EXPECT_THAT(communicator_facts(rank.world),
-                testing::Contains(testing::Pair("nccl algorithms", HasSubstr("AllReduce: RING/LL"))));
+    EXPECT_THAT(communicator_facts(rank.world), testing::Contains(testing::Pair("nccl", "2.28.9 (built with 2.28.9)")));
     rank.world.barrier();
   });
 }

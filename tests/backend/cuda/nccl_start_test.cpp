@@ -1,4 +1,4 @@
-// What happens before the first communicator: versions, the id, NCCL's log.
+// What happens before the first communicator: versions, the id.
 
 #include <cstdlib>
 #include <map>

@@ -21,7 +21,6 @@
 #include "backend/cuda/id_exchange.h"
 #include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
-#include "backend/cuda/nccl/nccl_log.h"
 #include "backend/cuda/nccl/registered_arena.h"
 #include "backend/support.h"
 #include "launch/run_ranks.h"
@@ -112,7 +111,6 @@ struct NcclRun {
 
   /// Runs `body` on all ranks; fails as the run's first failure says.
   void run(const std::function<void(NcclRankContext&)>& body) const {
-    open_nccl_log();  // as GpuTeam does: it sets variables, and the ranks' threads read the environment
     launch::Abort own_abort;
     launch::Abort& abort = shared_abort != nullptr ? *shared_abort : own_abort;
     ThreadExchange ids(abort, ranks);

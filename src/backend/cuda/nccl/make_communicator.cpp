@@ -10,8 +10,6 @@
 #include "backend/cuda/nccl/collective_profile.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_environment.h"
-#include "backend/cuda/nccl/nccl_log.h"
-#include "backend/cuda/nccl/nccl_log_facts.h"
 #include "backend/cuda/nccl/nccl_version.h"
 #include "backend/cuda/nccl/solo_communicator.h"
 
@@ -61,13 +59,6 @@ Facts communicator_facts(const Communicator& world) {
                                    Microseconds(times.longest).count()));
   }
   for (auto& fact : profile_facts()) facts.push_back(std::move(fact));
-  const NcclLog log = read_nccl_log();
-  if (!log.why_not.empty()) {
-    facts.emplace_back("nccl transport", log.why_not);
-    return facts;
-  }
-  const Facts told = describe(parse_nccl_log(log.text));
-  facts.insert(facts.end(), told.begin(), told.end());
   return facts;
 }
 

@@ -22,7 +22,7 @@ std::unique_ptr<Communicator> make_world_communicator(LaneAccess& lanes, IdExcha
                                                       const NcclOptions& options);
 
 /// What is known of how `world` (from make_world_communicator) and its splits communicate: "nccl" (versions), what the
-/// options asked for, "nccl transport" and what else NCCL's log told, or why it was not read.
+/// options and the environment asked for, what launches took, and what NCCL's profiler told if it was asked.
 Facts communicator_facts(const Communicator& world);
 
 }  // namespace fsdpbench::backend::cuda

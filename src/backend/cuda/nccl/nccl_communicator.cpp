@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "backend/cuda/nccl/nccl_id.h"
-#include "backend/cuda/nccl/nccl_log.h"
 #include "backend/cuda/nccl/solo_communicator.h"
 
 namespace fsdpbench::backend::cuda {
@@ -109,7 +108,6 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
 
 std::unique_ptr<Communicator> make_nccl_communicator(LaneAccess& lanes, IdExchange& ids, int rank, int ranks,
                                                      const NcclOptions& options, NcclDeadlines deadlines) {
-  open_nccl_log();
   require_nccl(options);
   const ncclUniqueId id = exchange_nccl_id(ids, rank);
   auto nccl_rank = std::make_shared<NcclRank>(lanes, rank, options, std::move(deadlines));

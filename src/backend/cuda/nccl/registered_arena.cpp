@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
-#include "backend/cuda/nccl/nccl_log.h"
 #include "backend/cuda/nccl/nccl_words.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -11,7 +10,6 @@
 namespace fsdpbench::backend::cuda {
 
 RegisteredArena::RegisteredArena(std::size_t bytes) {
-  open_nccl_log();
   void* memory = nullptr;
   const ncclResult_t result = ncclMemAlloc(&memory, bytes);
   if (result == ncclUnhandledCudaError) {

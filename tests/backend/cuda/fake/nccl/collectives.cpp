@@ -153,14 +153,6 @@ void perform(ncclComm_t comm, std::int64_t number, const Call& call) {
   all.changed.notify_all();
 }
 
-/// As enqueue.cc: a line of the first rank.
-void log_choice(const char* name, const Call& call, ncclComm_t comm) {
-  if (comm->rank != 0) return;
-  log("TUNING", comm->rank,
-      std::string(name) + ": " + std::to_string(call.count * size_of(call.type)) +
-          " Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}");
-}
-
 /// What NCCL does for a collective on a thread of its own: the first one of a communicator connects it, which takes
 /// all ranks; then the kernel is launched.
 ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, const Call& call, ncclComm_t comm,
@@ -175,11 +167,8 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
                            : call.kind == Kind::reduce_scatter ? "ReduceScatter"
                            : call.kind == Kind::all_reduce     ? "AllReduce"
                                                                : "Broadcast";
-  const bool told = call.kind != Kind::exchange;  // of sends and receives neither the log nor profilers hear
-  if (told) {
-    log_choice(name, call, comm);
-    tell_profiler(name, call, comm);
-  }
+  const bool told = call.kind != Kind::exchange;  // of sends and receives profilers do not hear
+  if (told) tell_profiler(name, call, comm);
   lock.unlock();
   run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
                 {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});

@@ -78,15 +78,6 @@ ncclResult_t accept(const char* function, const ncclConfig_t* config) {
   return ncclSuccess;
 }
 
-/// Some of what NCCL writes while it connects; `mutex` is held.
-void write_log(int rank, int ranks) {
-  const std::string ends = std::to_string(rank) + "[" + std::to_string(rank) + "] -> " +
-                           std::to_string((rank + 1) % ranks) + "[" + std::to_string((rank + 1) % ranks) + "]";
-  for (const char* const channel : {"00/0", "01/0"}) {
-    log("INIT", rank, std::string("Channel ") + channel + " : " + ends + " via SHM/direct/direct");
-  }
-}
-
 }  // namespace
 }  // namespace fake::nccl
 
@@ -138,7 +129,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* result, int ranks, ncclUniqueId 
   if (const auto fault = state().init_faults.find(rank); fault != state().init_faults.end()) {
     set_error(comm, fault->second.error, fault->second.words);
   }
-  write_log(rank, ranks);
   begin(comm, [comm, joined = group](std::unique_lock<std::mutex>& held) {
     return wait(held, comm, [&] { return joined->joined == joined->size; }) ? ncclSuccess : ncclInternalError;
   });

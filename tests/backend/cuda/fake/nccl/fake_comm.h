@@ -131,8 +131,6 @@ void begin(ncclComm_t comm, Job job);
 ncclResult_t returned(std::unique_lock<std::mutex>& lock, ncclComm_t comm, ncclResult_t at_once);
 /// In a job: waits until `ready`; false if the communicator was aborted before.
 bool wait(std::unique_lock<std::mutex>& lock, ncclComm_t comm, const std::function<bool()>& ready);
-/// A line of the log, if the environment asks for `subsystem` of it.
-void log(const char* subsystem, int rank, const std::string& text);
 void set_error(ncclComm_t comm, ncclResult_t error, const std::string& words);
 
 }  // namespace fake::nccl

@@ -53,18 +53,6 @@ bool wait(std::unique_lock<std::mutex>& lock, ncclComm_t comm, const std::functi
   return ready();
 }
 
-void log(const char* subsystem, int rank, const std::string& text) {
-  const char* const level = std::getenv("NCCL_DEBUG");
-  const char* const path = std::getenv("NCCL_DEBUG_FILE");
-  const char* const subsystems = std::getenv("NCCL_DEBUG_SUBSYS");
-  if (level == nullptr || std::string(level) != "INFO" || path == nullptr) return;
-  if (subsystems == nullptr || std::string(subsystems).find(subsystem) == std::string::npos) return;
-  static std::FILE* const file = std::fopen(path, "w");
-  if (file == nullptr) return;
-  std::fprintf(file, "host:1:2 [%d] NCCL INFO %s\n", rank, text.c_str());
-  std::fflush(file);
-}
-
 void set_error(ncclComm_t comm, ncclResult_t error, const std::string& words) {
   comm->error = error;
   comm->words = words;
