@@ -106,7 +106,6 @@ peer-check: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/inst
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py recorded --check
 	$(PEER_PYTHON) -B -Wignore tests/peer/eager_loss.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
-	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
 	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py --case accelerate-fsdp2
 
 # Times are in them, so they are new each time.
@@ -115,11 +114,10 @@ peer-traces: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiled.py recorded
 	build/bin/foreign_test --gtest_filter='*Recorded*'
 
-# The stored exports, read by the systems that they are for: those of them that PyPI has; and weights exchanged with one.
-peer-parsers: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+# The stored exports, read by the systems that they are for: those of them that PyPI has.
+peer-parsers: $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement tests/peer/parsers-requirements.txt
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
-	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py ../../analysis/tests/data --models
 
 # DeepSpeed compiles an extension of its own first, which takes a minute.

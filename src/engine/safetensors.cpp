@@ -7,16 +7,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
-#include "base/bf16.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -29,14 +26,6 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // as others have it
 
-template <class T>
-std::string_view bytes_of(std::span<const T> values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
-}
-
-/// As the format calls it.
-std::string_view name_of(DType dtype) { return dtype == DType::bf16 ? "BF16" : "F32"; }
-
 /// The header, padded with spaces so that the tensors begin at a multiple of eight.
 std::string header_of(const std::vector<SafeTensor>& tensors, const std::map<std::string, std::string>& metadata) {
   json header = json::object();
@@ -44,27 +33,12 @@ std::string header_of(const std::vector<SafeTensor>& tensors, const std::map<std
   std::int64_t at = 0;
   for (const SafeTensor& tensor : tensors) {
     const std::int64_t end = at + tensor.bytes();
-    header[tensor.name] = {{"dtype", name_of(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
     at = end;
   }
   std::string text = header.dump();
   text.resize(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(text.size()), kLengthBytes)), ' ');
   return text;
-}
-
-/// A header. `twice` becomes a key that an object in it has twice: of JSON's many readers some take the first, some the
-/// last, and the format allows none.
-json parse_header(const std::string& text, std::string* twice) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto look = [&](int /*depth*/, json::parse_event_t event, json& parsed) {
-    using Event = json::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
-      *twice = parsed.get<std::string>();
-    return true;
-  };
-  return json::parse(text, look, false);
 }
 
 }  // namespace
@@ -96,13 +70,7 @@ void SafetensorsWriter::write(std::span<const float> values) {
     const SafeTensor& tensor = tensors_.at(tensor_);
     const auto left = static_cast<std::size_t>(tensor.numel() - written_);
     const std::span<const float> some = values.first(std::min(values.size(), left));
-    if (tensor.dtype == DType::f32) {
-      add(bytes_of(some));
-    } else {
-      rounded_.resize(some.size());
-      std::ranges::transform(some, rounded_.begin(), float_to_bf16);
-      add(bytes_of(std::span<const std::uint16_t>(rounded_)));
-    }
+    add({reinterpret_cast<const char*>(some.data()), some.size_bytes()});
     written_ += std::ssize(some);
     values = values.subspan(some.size());
     if (written_ < tensor.numel()) continue;
@@ -132,26 +100,18 @@ FileDigest SafetensorsWriter::finish() {
   return digest_;
 }
 
-struct SafetensorsReader::Verified {
-  explicit Verified(std::size_t blocks) : block(blocks) {}
-  std::vector<std::atomic<bool>> block;
-};
-
-SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<FileDigest> digest)
-    : path_(std::move(path)), digest_(std::move(digest)) {
+SafetensorsReader::SafetensorsReader(std::filesystem::path path, FileDigest digest)
+    : path_(std::move(path)), digest_(std::move(digest)), verified_(digest_.blocks.size()) {
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for ever
   if (file_ < 0) fail(fmt::format("cannot be opened: {}", std::strerror(errno)));
   try {
     struct stat status {};
     if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) fail("is no regular file");
     bytes_ = status.st_size;
-    if (digest_ && digest_->bytes != bytes_) {
-      fail(fmt::format("has {} bytes and was saved with {}", bytes_, digest_->bytes));
+    if (digest_.bytes != bytes_) fail(fmt::format("has {} bytes and was saved with {}", bytes_, digest_.bytes));
+    if (std::ssize(digest_.blocks) != ceil_div(bytes_, FileDigest::kBlockBytes)) {
+      fail(fmt::format("has {} bytes and digests of {} blocks", bytes_, digest_.blocks.size()));
     }
-    if (digest_ && static_cast<std::int64_t>(digest_->blocks.size()) != ceil_div(bytes_, FileDigest::kBlockBytes)) {
-      fail(fmt::format("has {} bytes and digests of {} blocks", bytes_, digest_->blocks.size()));
-    }
-    if (digest_) verified_ = std::make_unique<Verified>(digest_->blocks.size());
     read_header();
   } catch (...) {
     ::close(file_);
@@ -162,8 +122,7 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<F
 SafetensorsReader::~SafetensorsReader() { ::close(file_); }
 
 void SafetensorsReader::fail(const std::string& what) const {
-  throw ConfigError(
-      fmt::format("{}: {}; expected a whole safetensors file of fp32 or bf16 tensors.", path_.string(), what));
+  throw ConfigError(fmt::format("{}: {}; expected a whole safetensors file of fp32 tensors.", path_.string(), what));
 }
 
 void SafetensorsReader::read_header() {
@@ -176,10 +135,8 @@ void SafetensorsReader::read_header() {
   std::string text(length, '\0');
   read_bytes(kLengthBytes, std::as_writable_bytes(std::span(text)));
   if (!text.starts_with('{')) fail("has a header that does not begin with {");
-  std::string twice;
-  const json header = parse_header(text, &twice);
+  const json header = json::parse(text, nullptr, false);
   if (!header.is_object()) fail("has a header that is no JSON object");
-  if (!twice.empty()) fail(fmt::format("describes {} twice", twice));
   const std::int64_t data = kLengthBytes + static_cast<std::int64_t>(length);
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
@@ -192,9 +149,8 @@ void SafetensorsReader::read_header() {
     }
     try {
       const json& dtype = entry.at("dtype");
-      if (dtype != "F32" && dtype != "BF16") fail(fmt::format("holds {} as {}", name, dtype.dump()));
-      SafeTensor tensor{name, entry.at("shape").get<std::vector<std::int64_t>>(), 0,
-                        dtype == "BF16" ? DType::bf16 : DType::f32};
+      if (dtype != "F32") fail(fmt::format("holds {} as {}", name, dtype.dump()));
+      SafeTensor tensor{name, entry.at("shape").get<std::vector<std::int64_t>>(), 0};
       const auto offsets = entry.at("data_offsets").get<std::vector<std::int64_t>>();
       // The product of hostile sizes may not overflow: each factor leaves room for the next.
       std::int64_t numel = 1;
@@ -203,7 +159,7 @@ void SafetensorsReader::read_header() {
         numel *= size;
       }
       if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] > bytes_ - data ||
-          offsets[1] - offsets[0] != numel * size_of(tensor.dtype)) {
+          offsets[1] - offsets[0] != tensor.bytes()) {
         fail(fmt::format("does not hold all of {}", name));
       }
       tensor.begin = data + offsets[0];
@@ -212,55 +168,30 @@ void SafetensorsReader::read_header() {
       fail(fmt::format("describes {} otherwise than by dtype, shape and data_offsets", name));
     }
   }
-  check_coverage(data);
-}
-
-/// As the format has it, every byte of the data belongs to one tensor. So a header whose length is wrong is found, too.
-void SafetensorsReader::check_coverage(std::int64_t data) const {
-  std::vector<const SafeTensor*> in_order;
-  for (const SafeTensor& tensor : tensors_) in_order.push_back(&tensor);
-  std::ranges::sort(in_order, {}, [](const SafeTensor* t) { return std::pair(t->begin, t->bytes()); });
-  const auto hole = [&](std::int64_t from, std::int64_t to) {
-    fail(fmt::format("leaves a hole: bytes {} to {} of the data are no tensor's", from - data, to - data - 1));
-  };
-  std::int64_t end = data;
-  for (const SafeTensor* tensor : in_order) {
-    if (tensor->begin < end) {
-      fail(fmt::format("holds {} from byte {} of the data on, where a tensor before it is, up to byte {}", tensor->name,
-                       tensor->begin - data, end - data - 1));
-    }
-    if (tensor->begin > end) hole(end, tensor->begin);
-    end += tensor->bytes();
-  }
-  if (end < bytes_) hole(end, bytes_);
 }
 
 void SafetensorsReader::read(const SafeTensor& tensor, std::int64_t first, std::span<float> out) const {
-  const std::int64_t begin = tensor.begin + first * size_of(tensor.dtype);
-  if (tensor.dtype == DType::f32) return read_bytes(begin, std::as_writable_bytes(out));
-  std::vector<std::uint16_t> rounded(out.size());
-  read_bytes(begin, std::as_writable_bytes(std::span(rounded)));
-  std::ranges::transform(rounded, out.begin(), bf16_to_float);
+  read_bytes(tensor.begin + first * static_cast<std::int64_t>(sizeof(float)), std::as_writable_bytes(out));
 }
 
 void SafetensorsReader::verify() const {
-  for (std::size_t block = 0; digest_ && block < digest_->blocks.size(); ++block) verify_block(block);
+  for (std::size_t block = 0; block < digest_.blocks.size(); ++block) verify_block(block);
 }
 
 void SafetensorsReader::verify_block(std::size_t block) const {
-  if (verified_->block[block].load(std::memory_order_relaxed)) return;
+  if (verified_[block].load(std::memory_order_relaxed)) return;
   const std::int64_t begin = static_cast<std::int64_t>(block) * FileDigest::kBlockBytes;
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(FileDigest::kBlockBytes, bytes_ - begin)));
   read_unverified(begin, bytes);
-  if (XXH3_64bits(bytes.data(), bytes.size()) != digest_->blocks[block]) {
+  if (XXH3_64bits(bytes.data(), bytes.size()) != digest_.blocks[block]) {
     fail(fmt::format("is damaged: bytes {} to {} are not those that were saved", begin,
                      begin + static_cast<std::int64_t>(bytes.size()) - 1));
   }
-  verified_->block[block].store(true, std::memory_order_relaxed);
+  verified_[block].store(true, std::memory_order_relaxed);
 }
 
 void SafetensorsReader::read_bytes(std::int64_t begin, std::span<std::byte> out) const {
-  if (digest_ && !out.empty()) {
+  if (!out.empty()) {
     const std::int64_t last = (begin + static_cast<std::int64_t>(out.size()) - 1) / FileDigest::kBlockBytes;
     for (std::int64_t block = begin / FileDigest::kBlockBytes; block <= last; ++block) {
       verify_block(static_cast<std::size_t>(block));

@@ -1,21 +1,19 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
 #include "trace/whole_file.h"
 
-/// Files of named tensors that others read too: eight bytes with the length of a JSON header, the header, and the
-/// tensors' bytes, little-endian (https://github.com/huggingface/safetensors, "Format"). Here tensors are fp32 or bf16,
-/// and what is written and read is fp32: rounded to the nearest on the way.
+/// Files of named fp32 tensors that others read too: eight bytes with the length of a JSON header, the header, and the
+/// tensors' bytes, little-endian (https://github.com/huggingface/safetensors, "Format"). A shard of a checkpoint is one.
 namespace fsdpbench::engine {
 
 /// What makes out a flipped bit: XXH3-64 of every block of a file.
@@ -30,10 +28,9 @@ struct SafeTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0;  ///< of its first byte in the file
-  DType dtype = DType::f32;
 
   std::int64_t numel() const;
-  std::int64_t bytes() const { return numel() * size_of(dtype); }
+  std::int64_t bytes() const { return numel() * static_cast<std::int64_t>(sizeof(float)); }
 };
 
 /// Writes one, which is whole and on disk once finish() has returned, and else not there. Throws OutputError.
@@ -58,16 +55,14 @@ class SafetensorsWriter {
   const std::vector<SafeTensor> tensors_;
   std::size_t tensor_ = 0;    // that is being written
   std::int64_t written_ = 0;  // elements of it
-  std::vector<std::uint16_t> rounded_;
 };
 
 /// Reads one. Nothing of it is in memory but the header. Thread-safe.
 class SafetensorsReader {
  public:
   /// `digest`: what the file must be; each block is compared when something of it is first read. Throws ConfigError in
-  /// one sentence that names the file if it is no such file, holds other than fp32 and bf16, has another size, is
-  /// damaged, or breaks a rule of the format: a key twice, tensors that overlap, bytes that are no tensor's.
-  explicit SafetensorsReader(std::filesystem::path path, std::optional<FileDigest> digest = {});
+  /// one sentence that names the file if it is no such file, holds other than fp32, has another size, or is damaged.
+  SafetensorsReader(std::filesystem::path path, FileDigest digest);
   ~SafetensorsReader();
   SafetensorsReader(const SafetensorsReader&) = delete;
   SafetensorsReader& operator=(const SafetensorsReader&) = delete;
@@ -84,15 +79,13 @@ class SafetensorsReader {
   void read_unverified(std::int64_t begin, std::span<std::byte> out) const;
   void verify_block(std::size_t block) const;
   void read_header();
-  void check_coverage(std::int64_t data) const;
   [[noreturn]] void fail(const std::string& what) const;
 
   std::filesystem::path path_;
   int file_ = -1;
   std::int64_t bytes_ = 0;
-  std::optional<FileDigest> digest_;
-  struct Verified;
-  std::unique_ptr<Verified> verified_;
+  const FileDigest digest_;
+  mutable std::vector<std::atomic<bool>> verified_;  // by block
   std::vector<SafeTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };

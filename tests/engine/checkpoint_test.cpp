@@ -19,7 +19,6 @@
 #include "base/error.h"
 #include "config/spelling.h"
 #include "config/validate.h"
-#include "engine/weights_file.h"
 #include "support/changed_manifest.h"
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
@@ -241,7 +240,7 @@ TEST(Checkpoint, ReplicasShareTheWriting) {
     std::int64_t all = 0, least = std::numeric_limits<std::int64_t>::max(), most = 0;
     for (const ShardFile& file : manifest.files) {
       std::int64_t numel = 0;
-      const SafetensorsReader reader(newest(folder) / file.name);
+      const SafetensorsReader reader(newest(folder) / file.name, file.digest);
       for (const SafeTensor& tensor : reader.tensors()) numel += tensor.numel();
       all += numel;
       least = std::min(least, numel);
@@ -434,7 +433,7 @@ TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
   nlohmann::json emptied = nlohmann::json::parse(text);
   emptied["parameters"] = nlohmann::json::array();
   std::ofstream(path) << testing::with_its_digest(emptied.dump());
-  EXPECT_THROW((void)export_weights(saved, folder / "weights.safetensors", {}), ConfigError);
+  EXPECT_THROW(Checkpoint{saved}, ConfigError);
   std::filesystem::remove(path);
   EXPECT_THROW(read_manifest(saved), ConfigError);
   EXPECT_FALSE(newest_checkpoint(folder.path()));

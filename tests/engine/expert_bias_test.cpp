@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "engine/checkpoint_saver.h"
-#include "engine/weights_file.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
@@ -191,17 +190,6 @@ TEST(ExpertBias, BeginsWhereACheckpointHasNone) {
   const Measurement rest = testing::resumed(c, step);
   EXPECT_EQ(rest.losses.front(), testing::resumed(without, step).losses.front());
   EXPECT_NE(rest.losses.back(), testing::resumed(without, step).losses.back());
-}
-
-TEST(ExpertBias, NoFileOfWeightsHoldsIt) {
-  const TemporaryFolder folder;
-  const fs::path step = testing::checkpoint_after(2, biased(2, 1), folder);
-  try {
-    export_weights(step, folder.path() / "weights.safetensors", {.names = ParameterNames::own});
-    ADD_FAILURE() << "it would lose the biases";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("its routers have biases (model.router_bias_rate)"));
-  }
 }
 
 /// 3 blocks of 6 experts, four bytes each, over two shards and two replicas.

@@ -7,7 +7,6 @@
 #include <functional>
 
 #include "base/error.h"
-#include "engine/weights_file.h"
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
@@ -113,19 +112,6 @@ TEST(ExpertsRun, GoesOnFromACheckpointOnAnyMesh) {
   const TemporaryFolder folder;
   const fs::path step = testing::checkpoint_after(2, c, folder);
   EXPECT_EQ(testing::resumed(c, step).parameters_digest, testing::run_tiny(c).parameters_digest);
-
-  const fs::path file = folder.path() / "weights.safetensors";
-  export_weights(step, file, {.names = ParameterNames::own, .moments = true});
-  const TemporaryFolder target;
-  import_weights(file, plan::model_shapes(c.model), c.train.optimizer, target.path());
-  EXPECT_EQ(testing::resumed(c, newest_checkpoint(target.path()).value()).parameters_digest,
-            testing::run_tiny(c).parameters_digest);
-  try {
-    export_weights(step, folder.path() / "other.safetensors", {.names = ParameterNames::hugging_face});
-    ADD_FAILURE() << "experts have no name in transformers' Llama";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("router has no name in transformers' Llama"));
-  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "engine/weights_file.h"
+#include "engine/checkpoint.h"
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
@@ -79,14 +79,6 @@ TEST(FusedProjectionsRun, HasTheSameBitsWhateverThePolicy) {
   }
 }
 
-/// All states with names and shapes of separate projections.
-std::string exported(const fs::path& step, const TemporaryFolder& folder) {
-  const fs::path file = folder.path() / "weights.safetensors";
-  export_weights(step, file, {.names = ParameterNames::hugging_face, .moments = true});
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 TEST(FusedProjectionsRun, ACheckpointOfEitherFormIsOneOfTheOther) {
   const std::vector<Mesh> meshes{{4}, {4, 2, 1, 2}};
   for (const Mesh& before : meshes) {
@@ -102,31 +94,6 @@ TEST(FusedProjectionsRun, ACheckpointOfEitherFormIsOneOfTheOther) {
       }
     }
   }
-}
-
-TEST(FusedProjectionsRun, FilesHaveSeparateWeightsInEitherForm) {
-  const TemporaryFolder one, other, target;
-  const fs::path step = testing::checkpoint_after(kFusedBefore, fused_training(true), one);
-  const std::string weights = exported(step, one);
-  const SafetensorsReader reader(one.path() / "weights.safetensors");
-  std::vector<std::string> names;
-  for (const SafeTensor& tensor : reader.tensors()) names.push_back(tensor.name);
-  EXPECT_THAT(names, ::testing::IsSupersetOf(
-                         {"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight",
-                          "model.layers.0.self_attn.v_proj.weight", "model.layers.2.mlp.gate_proj.weight",
-                          "second_moment/model.layers.2.mlp.up_proj.weight"}));
-  EXPECT_EQ(names.size(), 3 * plan::model_shapes(fused_training(false).model).parameters.size());
-  // Read by either form it is the same training, and written again the same file.
-  for (const bool fused : {false, true}) {
-    const fs::path into = target.path() / (fused ? "fused" : "separate");
-    const WeightsFile read = import_weights(one.path() / "weights.safetensors",
-                                            plan::model_shapes(fused_training(fused).model), Optimizer::adamw, into);
-    EXPECT_TRUE(read.moments);
-    EXPECT_EQ(exported(newest_checkpoint(into).value(), other), weights);
-  }
-  EXPECT_EQ(
-      testing::resumed(fused_training(true), newest_checkpoint(target.path() / "fused").value()).parameters_digest,
-      testing::run_tiny(fused_training(true)).parameters_digest);
 }
 
 TEST(FusedProjectionsRun, ADamagedManifestIsRefused) {

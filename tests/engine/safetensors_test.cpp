@@ -1,9 +1,10 @@
 #include "engine/safetensors.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -14,7 +15,6 @@
 namespace fsdpbench::engine {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::vector<float> numbers(std::size_t count) {
@@ -36,9 +36,19 @@ std::string file_of(std::string header, std::size_t data_bytes) {
   return text + header + std::string(data_bytes, '\1');
 }
 
-std::string refused(const std::filesystem::path& path, std::optional<FileDigest> digest = {}) {
+/// What a manifest would say of it.
+FileDigest digest_of(std::string_view text) {
+  FileDigest digest{static_cast<std::int64_t>(text.size()), {}};
+  for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), FileDigest::kBlockBytes))) {
+    const std::string_view block = text.substr(0, FileDigest::kBlockBytes);
+    digest.blocks.push_back(XXH3_64bits(block.data(), block.size()));
+  }
+  return digest;
+}
+
+std::string refused(const std::filesystem::path& path, const FileDigest& digest) {
   try {
-    SafetensorsReader reader(path, std::move(digest));
+    SafetensorsReader reader(path, digest);
     reader.verify();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr(path.string()));
@@ -115,7 +125,7 @@ TEST(Safetensors, HostileFilesAreRefusedInASentence) {
   const auto path = folder.path() / "a.safetensors";
   const auto said = [&](const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
-    return refused(path);
+    return refused(path, digest_of(text));
   };
   const auto tensor = [&](const std::string& entry) { return said(file_of("{\"w\":" + entry + "}", 16)); };
   EXPECT_EQ(tensor(R"({"dtype":"F32","shape":[4],"data_offsets":[0,16]})"), "not refused");
@@ -135,58 +145,8 @@ TEST(Safetensors, HostileFilesAreRefusedInASentence) {
   EXPECT_THAT(
       said(file_of(R"({"__metadata__":{"steps":3},"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 16)),
       HasSubstr("steps in its metadata is no text"));
-  EXPECT_THAT(refused(folder.path() / "none"), HasSubstr("No such file"));
-  EXPECT_THAT(refused(folder.path()), HasSubstr("is no regular file"));
-}
-
-/// Every byte belongs to one tensor, as the format's own validate() has it.
-TEST(Safetensors, TensorsThatOverlapLeaveHolesOrAreThereTwiceAreRefused) {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "a.safetensors";
-  const auto said = [&](const std::string& header, std::size_t data_bytes) {
-    std::ofstream(path, std::ios::binary) << file_of(header, data_bytes);
-    return refused(path);
-  };
-  const auto two = [](const std::string& a, const std::string& b, const std::string& second = "b") {
-    constexpr auto kEntry = R"("{}":{{"dtype":"F32","shape":[2],"data_offsets":[{}]}})";
-    return "{" + fmt::format(kEntry, "a", a) + "," + fmt::format(kEntry, second, b) + "}";
-  };
-  EXPECT_EQ(said(two("0,8", "8,16"), 16), "not refused");
-  EXPECT_EQ(said(two("8,16", "0,8"), 16), "not refused");                                         // in any order
-  EXPECT_EQ(said(R"({"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", 4), "not refused");  // a scalar
-  EXPECT_EQ(said(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
-                 R"("s":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})",
-                 4),
-            "not refused");  // an empty one
-  EXPECT_EQ(said("{}", 0), "not refused");
-  EXPECT_THAT(said(two("0,8", "4,12"), 12), HasSubstr("holds b from byte 4 of the data on, where a tensor before it"));
-  EXPECT_THAT(said(two("0,8", "0,8"), 8), HasSubstr("holds b from byte 0 of the data on, where a tensor before it"));
-  EXPECT_THAT(said(two("0,8", "12,20"), 20), HasSubstr("leaves a hole: bytes 8 to 11 of the data are no tensor's"));
-  EXPECT_THAT(said(two("4,12", "12,20"), 20), HasSubstr("leaves a hole: bytes 0 to 3 of the data are no tensor's"));
-  EXPECT_THAT(said(two("0,8", "8,16"), 20), HasSubstr("leaves a hole: bytes 16 to 19 of the data are no tensor's"));
-  EXPECT_THAT(said("{}", 4), HasSubstr("leaves a hole"));
-  EXPECT_THAT(said(two("0,8", "8,16", "a"), 16), HasSubstr("describes a twice"));
-  EXPECT_THAT(said(R"({"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16],"shape":[4]}})", 16),
-              HasSubstr("describes shape twice"));
-}
-
-/// A header that is padded is JSON still, and all data would be read from a byte too early.
-TEST(Safetensors, AHeaderLengthThatIsWrongByOneIsRefused) {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "a.safetensors";
-  SafetensorsWriter writer(path, {{"w", {5}, 0}}, {});
-  writer.write(numbers(5));
-  writer.finish();
-  const std::string whole = content_of(path);
-  std::uint64_t length = 0;
-  std::memcpy(&length, whole.data(), sizeof length);
-  ASSERT_EQ(whole[8 + length - 1], ' ');
-  for (const std::uint64_t wrong : {length - 1, length + 1}) {
-    std::string text = whole;
-    std::memcpy(text.data(), &wrong, sizeof wrong);
-    std::ofstream(path, std::ios::binary) << text;
-    EXPECT_THAT(refused(path), HasSubstr("expected a whole safetensors file")) << wrong;
-  }
+  EXPECT_THAT(refused(folder.path() / "none", {}), HasSubstr("No such file"));
+  EXPECT_THAT(refused(folder.path(), {}), HasSubstr("is no regular file"));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "engine/checkpoint.h"
-#include "engine/weights_file.h"
 #include "support/changed_manifest.h"
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
@@ -136,7 +135,7 @@ TEST(TensorCheckpoint, EveryElementIsWrittenOnceByWhoeverHasIt) {
     ASSERT_EQ(std::ssize(manifest.files), mesh.ranks);
     std::int64_t all = 0;
     for (std::size_t rank = 0; rank < manifest.files.size(); ++rank) {
-      const SafetensorsReader reader(step / manifest.files[rank].name);
+      const SafetensorsReader reader(step / manifest.files[rank].name, manifest.files[rank].digest);
       for (const SafeTensor& tensor : reader.tensors()) {
         all += tensor.numel();
         const bool part = tensor.name.find("-of-") != std::string::npos;
@@ -163,20 +162,6 @@ TEST(TensorCheckpoint, OnlyWhatIsNeededIsRead) {
   std::vector<float> half(static_cast<std::size_t>(columns / 2)), row(static_cast<std::size_t>(columns));
   for (std::int64_t r = 0; r < wo->rows(); ++r) checkpoint.read(State::parameter, index, r * columns, half);
   EXPECT_THROW(checkpoint.read(State::parameter, index, 0, row), ConfigError);
-}
-
-TEST(TensorCheckpoint, WeightsOfOneFileAreWholeAndComeBack) {
-  const RunConfig c = split_training({4, 2, 1, 2});
-  const Measurement whole = testing::run_tiny(c);
-  const TemporaryFolder folder, begun;
-  const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, c, folder),
-                              file = folder.path() / "weights.safetensors";
-  export_weights(step, file, {.names = ParameterNames::hugging_face, .moments = true});
-  const SafetensorsReader reader(file);
-  for (const SafeTensor& tensor : reader.tensors()) EXPECT_EQ(tensor.name.find("-of-"), std::string::npos);
-  import_weights(file, shapes(), Optimizer::adamw, begun.path());
-  EXPECT_EQ(state_of(newest_checkpoint(begun.path()).value()), state_of(step));
-  EXPECT_EQ(testing::resumed(c, newest_checkpoint(begun.path()).value()).parameters_digest, whole.parameters_digest);
 }
 
 TEST(TensorCheckpoint, WhatIsWrongIsSaidInASentence) {

@@ -1,6 +1,8 @@
 """Kills at random moments of saving and of training: what is complete loads, is right, and the same command goes on."""
 
+import json
 import signal
+import struct
 import time
 
 import harness
@@ -19,13 +21,18 @@ def complete(c: Case, folder: str = "saved") -> list[int]:
     return sorted(int(path.parent.name[5:]) for path in (c.folder / folder).glob("step-*/manifest.json"))
 
 
-def weights(c: Case, folder: str, steps: int) -> bytes:
-    """All of a checkpoint in one file, in which nothing is left of who wrote it."""
-    file = c.folder / f"{folder}-{steps}.safetensors"
-    done = c.bench.call("checkpoint", "export", f"{folder}/step-{steps:09}", str(file), "--moments", "--overwrite")
-    if done.popen.returncode:
-        raise promises.Broken(f"the checkpoint after step {steps} cannot be read: {done.err[-600:]}")
-    return file.read_bytes()
+def state(c: Case, folder: str, steps: int) -> dict[str, bytes]:
+    """All of a checkpoint by state and parameter, in which nothing is left of who wrote it."""
+    pieces: dict[str, list[tuple[int, bytes]]] = {}
+    for shard in (c.folder / folder / f"step-{steps:09}").glob("shard-*"):
+        content = shard.read_bytes()
+        data = 8 + struct.unpack("<Q", content[:8])[0]
+        for name, tensor in json.loads(content[8:data]).items():
+            if name != "__metadata__":
+                what, first = name.rsplit("/", 1)
+                begin, end = tensor["data_offsets"]
+                pieces.setdefault(what, []).append((int(first), content[data + begin:data + end]))
+    return {what: b"".join(values for _, values in sorted(found)) for what, found in pieces.items()}
 
 
 def check_newest(c: Case, before: int) -> None:
@@ -37,7 +44,7 @@ def check_newest(c: Case, before: int) -> None:
         shown = c.bench.call("checkpoint", "show", f"saved/step-{step:09}", "--verify")
         if shown.popen.returncode:
             raise promises.Broken(f"the checkpoint after step {step} has a manifest and does not load: {shown.err[-600:]}")
-    if weights(c, "saved", steps[-1]) != weights(c, "whole", steps[-1]):
+    if state(c, "saved", steps[-1]) != state(c, "whole", steps[-1]):
         raise promises.Broken(f"the checkpoint after step {steps[-1]} is not that of a training which was never killed")
 
 
@@ -71,7 +78,7 @@ def killed(c: Case, every: int, as_processes: bool, more: tuple[str, ...] = ()) 
     rest = c.bench.start(*saving(c, every, "rest", more))
     if c.ended(rest) != harness.OK:
         raise promises.Broken(f"the same command does not go on: {rest.err[-600:]}")
-    if weights(c, "saved", STEPS) != weights(c, "whole", STEPS):
+    if state(c, "saved", STEPS) != state(c, "whole", STEPS):
         raise promises.Broken("a training that was killed and went on has ended elsewhere")
 
 

@@ -43,7 +43,7 @@ class Hostile(Faults):
                 ["explain", "--from", name], ["trace", "check", name], ["run", "base.toml", *sets(f"data.path={name}")],
                 ["baseline", "show", name], ["gate", name, "--against", name], ["what-if", name, "--link-scale", "2"],
                 ["calibrate", "--out", "c.toml", "--beside", name, "base.toml"], ["trace", "explain", name],
-                ["checkpoint", "import", name, "base.toml", "--into", "into"], ["checkpoint", "show", name]]
+                ["checkpoint", "show", name]]
 
 
 class Locked(Hostile):

@@ -29,8 +29,6 @@ Command help_command();
 Command export_command();
 Command import_command();
 Command checkpoint_show_command();
-Command checkpoint_export_command();
-Command checkpoint_import_command();
 Command trace_to_profile_command();
 
 std::vector<Command> all_commands() {
@@ -62,8 +60,6 @@ std::vector<Command> all_commands() {
            export_command,
            import_command,
            checkpoint_show_command,
-           checkpoint_export_command,
-           checkpoint_import_command,
            trace_to_profile_command,
        }) {
     all.push_back(make());
