@@ -177,24 +177,6 @@ class Words(UndrawnTest):
         self.assertIn("GPU 0 X PIX 0 mlx5_0 PIX X ?", text)
         self.assertNotIn("GPUs and network cards", self.page(DATA / "run"))
 
-    def test_checkpoints_are_a_table(self) -> None:
-        self.assertNotIn("Checkpoints", self.page(DATA / "run"))
-
-        def save(value):
-            value["checkpoints"] = [
-                {"folder": "a", "steps": 4, "bytes": 2_000_000, "at_end": False, "stall_ms": 1.5, "copy_ms": 6.0, "write_ms": 40.0,
-                 "mb_per_s": 50.2},
-                {"folder": "b", "steps": 7, "bytes": 2_000_000, "at_end": True, "stall_ms": 40.0, "copy_ms": 0.0, "write_ms": 40.0,
-                 "mb_per_s": 50.0}]
-            value["checkpoint_cost"] = {"stall_ms": 1.5, "stall_pct": 1.6, "because": "the update waits for the copy"}
-        text = "".join(Tags(self.page(self.copy("run", save))).text)
-        self.assertIn("7 (the last)", text)
-        self.assertIn("In the median a save stalled 1.50\u00a0ms, 1.6\u00a0% of a step without any. The update waits", text)
-
-        def older(value):
-            value["checkpoints"] = [{"folder": "a", "steps": 4, "bytes": 2_000_000}]
-        self.assertIn("Checkpoints", self.page(self.copy("run", older, "older")))
-
     def test_caveats_come_before_any_number(self) -> None:
         def caveats(value):
             value["caveats"] = ["noisy: two halves differ by 33 %", "4 ranks compute on 2 cores"]

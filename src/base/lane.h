@@ -26,8 +26,7 @@ inline constexpr auto& kLanes = kEnumerators<Lane>;
 
 constexpr std::size_t index_of(Lane lane) { return static_cast<std::size_t>(lane); }
 
-/// Used by fsdp.cpu_offload and by the copies of asynchronous checkpoints alone: without them there is neither a thread
-/// nor a track.
+/// Used by fsdp.cpu_offload alone: without it there is neither a thread nor a track.
 constexpr bool is_offload_lane(Lane lane) {
   return lane == Lane::host_to_device || lane == Lane::device_to_host || lane == Lane::host_compute;
 }

@@ -332,7 +332,6 @@ std::vector<Field> make_fields() {
   checkpoint("folder", &Checkpointing::folder, anything<std::string>("the path of a folder as a string"), "where the training is saved, so that `run --resume` can continue it; empty: nowhere");
   checkpoint("every", &Checkpointing::every, integer(0, 1'000'000), "optimizer steps from one checkpoint to the next; 0: only one, after the last step");
   checkpoint("keep", &Checkpointing::keep, integer(1, 1 << 20), "how many checkpoints are kept; older ones are removed once the newest is complete");
-  checkpoint("asynchronous", &Checkpointing::asynchronous, boolean(), "training continues while a copy in host memory is written");
   checkpoint("resume", &Checkpointing::resume, anything<std::string>("the path of a checkpoint, or of a folder with some, as a string"), "the training resumes from this checkpoint, or from the newest one in that folder; empty: it begins");
   return all;
 }

@@ -503,11 +503,10 @@ struct Trace {
 
 /// What of a training is kept, so that it can go on.
 struct Checkpointing {
-  std::string folder;         ///< where checkpoints are; empty: none are saved
-  std::int64_t every = 0;     ///< steps between them; 0: only one, at the end
-  std::int64_t keep = 2;      ///< how many stay, the newest
-  bool asynchronous = false;  ///< written beside the next steps, from a copy in host memory
-  std::string resume;         ///< the checkpoint that the training goes on with; empty: from the beginning
+  std::string folder;      ///< where checkpoints are; empty: none are saved
+  std::int64_t every = 0;  ///< steps between them; 0: only one, at the end
+  std::int64_t keep = 2;   ///< how many stay, the newest
+  std::string resume;      ///< the checkpoint that the training goes on with; empty: from the beginning
   bool operator==(const Checkpointing&) const = default;
 };
 

@@ -460,8 +460,8 @@ void check_offload(const RunConfig& config, Notes& notes) {
           "emulate.pcie_latency_us = {} is the latency of the modelled PCIe, and there is none: set "
           "emulate.pcie_gb_per_s.",
           emulate.pcie_latency_us);
-  if (!offloads && !config.checkpoint.asynchronous && emulate.pcie_gb_per_s) {
-    notes.push_back("emulate.pcie_gb_per_s has no effect without fsdp.cpu_offload or checkpoint.asynchronous.");
+  if (!offloads && emulate.pcie_gb_per_s) {
+    notes.push_back("emulate.pcie_gb_per_s has no effect without fsdp.cpu_offload.");
   }
   const bool named = emulate.pcie_gb_per_s || !config.simulate.cluster.empty() || !config.simulate.calibration.empty();
   require(!offloads || config.device.backend != BackendKind::virtual_ || named,

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/error.h"
 
 namespace fsdpbench::engine {
@@ -55,12 +54,6 @@ std::vector<Masters::Piece> pieces_of(const Setup& setup, int rank, const Master
                   groups.index(Group::replicate, rank), setup.plan.mesh.replicate);
 }
 
-std::int64_t numel_of(const std::vector<Masters::Piece>& pieces) {
-  std::int64_t numel = 0;
-  for (const Masters::Piece& piece : pieces) numel += piece.of.count;
-  return numel;
-}
-
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -106,16 +99,7 @@ CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, Executor& executo
       start_(start),
       folder_(setup.config.checkpoint.folder),
       pieces_(pieces_of(setup, rank, executor.masters())) {
-  const config::Checkpointing& asked = setup.config.checkpoint;
-  if (rank == 0) own_.emplace(folder_, asked.keep);
-  if (!asked.asynchronous || asked.every == 0) return;  // no step follows on a checkpoint
-  // Before the first step: page-locking takes long. Where nothing locks, pages come with their first copy, beside a
-  // step.
-  copy_ = reinterpret_cast<float*>(executor.host_buffer(numel_of(pieces_) * kFloat));
-}
-
-CheckpointSaver::~CheckpointSaver() {
-  if (writer_.joinable()) writer_.join();
+  if (rank == 0) own_.emplace(folder_, setup.config.checkpoint.keep);
 }
 
 std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const plan::Plan& plan) {
@@ -134,7 +118,6 @@ TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {
 }
 
 void CheckpointSaver::after_step(std::int64_t steps_of_run) {
-  if (copying_) start_writer();
   const std::int64_t every = setup_.config.checkpoint.every;
   if (every > 0 && position(steps_of_run).steps % every == 0) save(steps_of_run);
   if (rank_ == 0) complete_ready(false);
@@ -142,11 +125,6 @@ void CheckpointSaver::after_step(std::int64_t steps_of_run) {
 
 void CheckpointSaver::finish(std::int64_t steps_of_run) {
   if (steps_of_run > saved_) save(steps_of_run);
-  if (copying_) {  // no step follows
-    save_blocking(*copying_);
-    copying_.reset();
-  }
-  join();
 }
 
 std::vector<SavedCheckpoint> CheckpointSaver::complete() {
@@ -155,101 +133,30 @@ std::vector<SavedCheckpoint> CheckpointSaver::complete() {
   return std::move(completed_);
 }
 
-void CheckpointSaver::join() {
-  if (!writer_.joinable()) return;
-  writer_.join();
-  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-  spans_.push_back(written_);
-}
-
 void CheckpointSaver::save(std::int64_t steps_of_run) {
   saved_ = steps_of_run;
   const TrainingPosition at = position(steps_of_run);
   if (rank_ == 0) expected_.push_back(at);
-  trace::SaveSpan wait{trace::SavePart::wait, at.steps, now_ns()};
-  const bool busy = writer_.joinable();
-  join();  // its copy is still in use
-  wait.end_ns = now_ns();
-  wait.stall_ns = wait.end_ns - wait.begin_ns;
-  if (busy) spans_.push_back(wait);
-  if (setup_.config.checkpoint.asynchronous) {
-    start_copy(at.steps);
-  } else {
-    save_blocking(at.steps);
-  }
+  board_.report(rank_, write(at.steps));
 }
 
-void CheckpointSaver::save_blocking(std::int64_t steps) {
-  staging_.resize(static_cast<std::size_t>(Masters::kPieceNumel));
-  const ShowPiece show = [this](const Masters::Piece& piece, const Take& take) {
-    for (std::int64_t done = 0; done < piece.of.count; done += Masters::kPieceNumel) {
-      const auto some =
-          std::span(staging_).first(static_cast<std::size_t>(std::min(Masters::kPieceNumel, piece.of.count - done)));
-      executor_.masters().download(piece, done, some);
-      take(some);
-    }
-  };
-  trace::SaveSpan span;
-  const SavedShard saved = write(steps, show, &span);
-  span.stall_ns = span.end_ns - span.begin_ns;
-  spans_.push_back(span);
-  board_.report(rank_, saved);
-}
-
-void CheckpointSaver::start_copy(std::int64_t steps) {
-  copying_ = steps;
-  if (copy_ == nullptr) return;  // no step follows
-  std::vector<StateCopy::Part> parts;
-  auto* to = reinterpret_cast<std::byte*>(copy_);
-  for (const Masters::Piece& piece : pieces_) {
-    parts.push_back({piece.memory, piece.space, to, piece.of.count * kFloat});
-    to += piece.of.count * kFloat;
-  }
-  executor_.copy_beside_next_step(std::move(parts));
-}
-
-void CheckpointSaver::start_writer() {
-  const std::int64_t steps = *std::exchange(copying_, std::nullopt);
-  if (const std::optional<StateCopy::Done>& copied = executor_.copied()) {
-    spans_.push_back({trace::SavePart::copy, steps, copied->begin_ns, copied->end_ns, copied->waited_ns,
-                      numel_of(pieces_) * kFloat});
-  }
-  writer_ = std::thread([this, steps] {
-    try {
-      write_copy(steps);
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
-  });
-}
-
-void CheckpointSaver::write_copy(std::int64_t steps) {
-  const float* from = copy_;
-  const SavedShard saved = write(
-      steps,
-      [&from](const Masters::Piece& piece, const Take& take) {
-        take(std::span(from, static_cast<std::size_t>(piece.of.count)));
-        from += piece.of.count;
-      },
-      &written_);
-  board_.report(rank_, saved);
-}
-
-SavedShard CheckpointSaver::write(std::int64_t steps, const ShowPiece& show, trace::SaveSpan* span) const {
-  *span = {trace::SavePart::write, steps, now_ns()};
+SavedShard CheckpointSaver::write(std::int64_t steps) {
   const fs::path folder = step_folder(folder_, steps);
   make_folder(folder);
   remove_manifest(folder);  // of an earlier run: what it promised is about to change
   std::vector<SafeTensor> tensors;
   for (const Masters::Piece& piece : pieces_) tensors.push_back(tensor_of(piece.of, setup_.plan.shapes));
   SafetensorsWriter file(folder / shard_file_name(rank_, setup_.plan.mesh.ranks()), tensors, shard_metadata(steps));
+  staging_.resize(static_cast<std::size_t>(Masters::kPieceNumel));
   for (const Masters::Piece& piece : pieces_) {
-    show(piece, [&](std::span<const float> values) { file.write(values); });
+    for (std::int64_t done = 0; done < piece.of.count; done += Masters::kPieceNumel) {
+      const auto some =
+          std::span(staging_).first(static_cast<std::size_t>(std::min(Masters::kPieceNumel, piece.of.count - done)));
+      executor_.masters().download(piece, done, some);
+      file.write(some);
+    }
   }
-  SavedShard saved{steps, file.finish()};
-  span->end_ns = now_ns();
-  span->bytes = saved.digest.bytes;
-  return saved;
+  return {steps, file.finish()};
 }
 
 void CheckpointSaver::complete_ready(bool wait) {

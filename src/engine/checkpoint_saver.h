@@ -1,16 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/batch_source.h"
@@ -20,7 +17,6 @@
 #include "engine/masters.h"
 #include "engine/setup.h"
 #include "launch/control_channel.h"
-#include "trace/record.h"
 
 namespace fsdpbench::engine {
 
@@ -71,46 +67,30 @@ class ChannelCheckpointBoard : public CheckpointBoard {
   ThreadCheckpointBoard own_;  // rank 0's: nobody sends to himself
 };
 
-/// Saves one rank's part of checkpoints, and on rank 0 completes them. Replicas share the writing of a shard. Blocking,
-/// the rank goes on when its file is on disk. Asynchronous (checkpoint.asynchronous), its state is copied beside the
-/// next step, and a thread writes the file beside those that follow; the next checkpoint waits for it. Of one rank,
-/// used by its thread alone.
+/// Saves one rank's part of checkpoints, and on rank 0 completes them. Replicas share the writing of a shard. The rank
+/// goes on when its file is on disk. Of one rank, used by its thread alone.
 class CheckpointSaver {
  public:
   /// `data`: what is trained on, as far as it is known, and `training`: which one it is; asked of rank 0. `start`:
   /// where the run began. All references must outlive it.
   CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board,
                   std::optional<DataDigest> data, std::string training, TrainingPosition start);
-  ~CheckpointSaver();
 
-  /// After each step of the run: saves if it is time, and completes what can be. Throws what saving threw, also
-  /// earlier.
+  /// After each step of the run: saves if it is time, and completes what can be.
   void after_step(std::int64_t steps_of_run);
-  /// After the last step: saves what was not, and waits until this rank's files are on disk.
+  /// After the last step: saves what was not.
   void finish(std::int64_t steps_of_run);
   /// Rank 0, after finish() on all ranks: completes the rest.
   std::vector<SavedCheckpoint> complete();
-  /// What saving took so far, but for the file that is being written.
-  const std::vector<trace::SaveSpan>& spans() const { return spans_; }
-
   /// Bytes of one checkpoint, over all ranks.
   static std::int64_t file_bytes(const config::RunConfig& config, const plan::Plan& plan);
 
  private:
-  using Take = std::function<void(std::span<const float>)>;
-  using ShowPiece = std::function<void(const Masters::Piece& piece, const Take& take)>;
-
   TrainingPosition position(std::int64_t steps_of_run) const;
   void save(std::int64_t steps_of_run);
-  void save_blocking(std::int64_t steps);
-  void start_copy(std::int64_t steps);
-  /// After the step beside which the state was copied.
-  void start_writer();
-  void write_copy(std::int64_t steps);
-  /// The file, until it is on disk; its time goes to `span`.
-  SavedShard write(std::int64_t steps, const ShowPiece& show, trace::SaveSpan* span) const;
+  /// The file, until it is on disk.
+  SavedShard write(std::int64_t steps);
   void complete_ready(bool wait);
-  void join();
 
   const Setup& setup_;
   const int rank_;
@@ -122,13 +102,7 @@ class CheckpointSaver {
   const std::filesystem::path folder_;
   const std::vector<Masters::Piece> pieces_;  // that this rank writes
   std::int64_t saved_ = 0;                    // steps of the run when the last one was taken
-  std::vector<trace::SaveSpan> spans_;
-  std::vector<float> staging_;           // blocking
-  float* copy_ = nullptr;                // asynchronous: all pieces, one after another; the device's
-  std::optional<std::int64_t> copying_;  // steps of the checkpoint whose state the next step copies
-  std::thread writer_;
-  trace::SaveSpan written_;                 // of writer_, read after it was joined
-  std::exception_ptr failure_;              // likewise
+  std::vector<float> staging_;
   std::optional<CheckpointFolder> own_;     // rank 0
   std::vector<TrainingPosition> expected_;  // rank 0: checkpoints that are not complete, the oldest first
   std::vector<SavedShard> reported_;        // rank 0: of the oldest, by rank

@@ -20,9 +20,6 @@ std::size_t most_ops(const schedule::Schedules& schedules) {
   return ops;
 }
 
-/// Overwrites what a checkpoint holds.
-bool updates_state(const Op& op) { return op.kind == OpKind::optimizer || op.kind == OpKind::balance_experts; }
-
 }  // namespace
 
 Executor::Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
@@ -36,7 +33,6 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       runner_(config, plan, model, batches, context.rank),
       ranges_(plan, schedules),
       trouble_(config.inject, config.train.seed, context.rank),
-      copy_(context.device, {schedules.event_count, schedules.event_count + 1}),
       losses_(static_cast<std::size_t>(config.train.accumulate)) {
   slots_.resize(most_ops(schedules));
   if (context.device.computes()) {
@@ -87,14 +83,13 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     return;
   }
   for (const schedule::Wait& wait : op.waits) device.wait(op.lane, wait.event);
-  if (updates_state(op)) copy_.before_update(op.lane);
   for (schedule::BufferId id : op.allocates) buffers_.allocate(id, op.lane);
   if (op.has_work()) {
     trouble_.before_op(device, op.lane);
     runner_.resolve(op, buffers_, step, &slot);
     ranges_.begin_on_lane(device, op, step);
     if (record != nullptr) device.set_op(static_cast<std::int32_t>(step), record->op);
-    backend::Stamp* stamp = recording_ || copy_.asked() ? &slot.stamp : nullptr;
+    backend::Stamp* stamp = recording_ ? &slot.stamp : nullptr;
     if (op.is_collective() && plan_.groups.size(op.group()) > 1) {
       runner_.enqueue_collective(op, slot, communicators_, stamp);
     } else {
@@ -112,12 +107,6 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
 
 void Executor::issue_all(const schedule::Schedule& schedule, std::int64_t step) {
   buffers_.begin_step(schedule);
-  if (copy_.asked()) {
-    for (const MemorySpace space : kMemorySpaces) {
-      if (copy_.asked(space)) trouble_.before_op(context_.device, StateCopy::lane_from(space));
-    }
-    copy_.issue();
-  }
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     slots_[i].stamp = {};
     trace::Record* record = nullptr;
@@ -138,10 +127,8 @@ float Executor::run_step(std::int64_t step) {
   context_.device.synchronize();
   last_step_ns_ = now_ns() - begin;
 
-  if (recording_ || copy_.asked()) context_.device.settle_stamps();
-  copied_.reset();
-  if (copy_.asked()) copied_ = copy_.finish(ready_to_update_ns(schedule, begin));
   if (recording_) {
+    context_.device.settle_stamps();
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       if (schedule.ops[i].has_work()) put_times(slots_[i].stamp, trace_.records[first_record + i]);
     }
@@ -189,14 +176,6 @@ bool Executor::is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns
   if (early <= 0 || early > kClocksDiffer_ns) return false;
   early_ns_ = std::max(early_ns_, early);
   return true;
-}
-
-std::int64_t Executor::ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const {
-  std::int64_t ready = begin_ns;
-  for (std::size_t i = 0; i < schedule.ops.size() && !updates_state(schedule.ops[i]); ++i) {
-    ready = std::max(ready, slots_[i].stamp.end_ns);
-  }
-  return ready;
 }
 
 /// An activity begins neither before its op nor before its launch, and ends no later than its op.

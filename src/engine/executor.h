@@ -15,7 +15,6 @@
 #include "engine/masters.h"
 #include "engine/op_ranges.h"
 #include "engine/op_runner.h"
-#include "engine/state_copy.h"
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -54,13 +53,6 @@ class Executor {
   /// Host memory that those buffers take.
   static std::int64_t recording_bytes(const schedule::Schedules& schedules, std::int64_t steps);
 
-  /// As Device::host_buffer().
-  std::byte* host_buffer(std::int64_t bytes) { return context_.device.host_buffer(bytes); }
-  /// Copies state to host memory beside the next step; what has been copied is there after run_step().
-  void copy_beside_next_step(std::vector<StateCopy::Part> parts) { copy_.ask(std::move(parts)); }
-  /// The copy that was made beside the last step, if any.
-  const std::optional<StateCopy::Done>& copied() const { return copied_; }
-
   /// Host time of the last step, from its first op issued until every lane was idle; recorded or not.
   std::int64_t last_step_ns() const { return last_step_ns_; }
 
@@ -89,8 +81,6 @@ class Executor {
   void collect(const TakeParameter& take) { masters_.collect(take); }
 
  private:
-  /// When all that comes before the first update had ended.
-  std::int64_t ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const;
   /// Issues a step op by op.
   void issue_all(const schedule::Schedule& schedule, std::int64_t step);
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
@@ -112,8 +102,6 @@ class Executor {
   OpRunner runner_;
   OpRanges ranges_;
   Trouble trouble_;
-  StateCopy copy_;
-  std::optional<StateCopy::Done> copied_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
   std::vector<std::int64_t> expert_rows_, dropped_rows_;

@@ -286,23 +286,8 @@ std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
 
 std::int64_t Masters::collection_bytes(const plan::Plan& plan) { return arrived_bytes(plan) + joined_bytes(plan); }
 
-std::int64_t Masters::saving_bytes(const config::RunConfig& config, const plan::Plan& plan) {
-  if (config.checkpoint.folder.empty()) return 0;
-  if (!config.checkpoint.asynchronous) return kPieceBytes;
-  return kPieceBytes + saved_bytes(config, plan);
-}
-
-std::int64_t Masters::saved_bytes(const config::RunConfig& config, const plan::Plan& plan) {
-  std::int64_t bytes = 0;
-  for (const State state : states_of(config.train.optimizer)) {
-    std::int64_t numel = 0;
-    for (const plan::Unit& unit : plan.units) {
-      const ShardLayout& layout = layout_of(unit, state);
-      numel += layout.shard_numel + layout.replicated_numel;
-    }
-    bytes += ceil_div(numel, plan.mesh.replicate) * kBytes;
-  }
-  return bytes + ceil_div(bias_numel(config), plan.mesh.replicate) * kBytes;
+std::int64_t Masters::saving_bytes(const config::RunConfig& config) {
+  return config.checkpoint.folder.empty() ? 0 : kPieceBytes;
 }
 
 std::int64_t Masters::bias_numel(const config::RunConfig& config) {

@@ -36,11 +36,8 @@ class Masters {
   /// Host memory that collect() needs on rank 0 for a parameter that ranks split, beside what it takes in pieces.
   static std::int64_t whole_bytes(const plan::Plan& plan);
 
-  /// Host memory that a rank needs to save checkpoints: a piece, or a copy of its shard if training goes on meanwhile.
-  static std::int64_t saving_bytes(const config::RunConfig& config, const plan::Plan& plan);
-  /// Bytes that a rank of the first shard writes to a checkpoint. No rank writes more: it also writes what is on all
-  /// shards.
-  static std::int64_t saved_bytes(const config::RunConfig& config, const plan::Plan& plan);
+  /// Host memory that a rank needs to save checkpoints.
+  static std::int64_t saving_bytes(const config::RunConfig& config);
 
   /// Biases of experts that a training has, over all blocks (model.router_bias_rate).
   static std::int64_t bias_numel(const config::RunConfig& config);

@@ -19,7 +19,7 @@ constexpr std::uint64_t kLayout =
     0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^ (sizeof(trace::StepWindow) << 9) ^
     (sizeof(trace::MemorySample) << 17) ^ (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
     (sizeof(backend::WireBytes) << 41) ^ (sizeof(GpuSample) << 49) ^ (sizeof(GpuErrors) << 53) ^
-    (sizeof(GpuLimits) << 57) ^ (sizeof(trace::SaveSpan) << 45);
+    (sizeof(GpuLimits) << 57);
 
 class Writer {
  public:
@@ -106,7 +106,6 @@ std::string to_bytes(const RankOutcome& o) {
   w.list(o.trace.activities);
   w.value(static_cast<std::uint64_t>(o.trace.activity_names.size()));
   for (const std::string& name : o.trace.activity_names) w.text(name);
-  w.list(o.trace.saves);
   w.value(o.memory);
   w.value(o.host_memory);
   w.value(o.wire_bytes);
@@ -142,7 +141,6 @@ RankOutcome outcome_from_bytes(std::string_view bytes) {
   o.trace.memory = r.list<trace::MemorySample>();
   o.trace.activities = r.list<Activity>();
   for (std::uint64_t n = r.count(sizeof(std::uint64_t)); n > 0; --n) o.trace.activity_names.push_back(r.text());
-  o.trace.saves = r.list<trace::SaveSpan>();
   o.memory = r.value<PoolStatistics>();
   o.host_memory = r.value<PoolStatistics>();
   o.wire_bytes = r.value<backend::WireBytes>();
@@ -177,7 +175,6 @@ void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& 
   for (trace::StepWindow& w : trace.steps) move({&w.begin_ns, &w.end_ns, &w.issued_ns});
   for (trace::Record& r : trace.records) move({&r.issued_ns, &r.begin_ns, &r.end_ns, &r.peers_arrived_ns});
   for (trace::MemorySample& s : trace.memory) move({&s.time_ns});
-  for (trace::SaveSpan& s : trace.saves) move({&s.begin_ns, &s.end_ns});
   for (Activity& a : trace.activities) move({&a.begin_ns, &a.end_ns, &a.launch_begin_ns, &a.launch_end_ns});
 }
 

@@ -183,7 +183,6 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   outcome.memory = memory ? *memory : executor.memory();
   outcome.host_memory = host_memory ? *host_memory : executor.host_memory();
   outcome.trace = executor.trace();
-  if (saver) outcome.trace.saves = saver->spans();
   cut_trace(outcome.trace, step, shared.warmup());
   outcome.device = executor.device_facts();
   outcome.gpu = executor.gpu_health();

@@ -20,7 +20,7 @@ Setup set_up(const config::RunConfig& config) {
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
   if (!config.emulate.compute_tflops) {
     s.host_bytes +=
-        Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan) + Masters::saving_bytes(config, s.plan);
+        Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan) + Masters::saving_bytes(config);
   }
   return s;
 }

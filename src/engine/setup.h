@@ -21,10 +21,8 @@ struct Setup : schedule::Training {
   /// What a device's own profiler records comes on top; on rank 0 of a job of processes so do the others' traces.
   std::int64_t host_bytes = 0;
 
-  /// Whether any is_offload_lane() has something to do: fsdp.cpu_offload, or checkpoints that are copied beside steps.
-  bool uses_offload_lanes() const {
-    return host_memory.reserved > 0 || (!config.checkpoint.folder.empty() && config.checkpoint.asynchronous);
-  }
+  /// Whether any is_offload_lane() has something to do (fsdp.cpu_offload).
+  bool uses_offload_lanes() const { return host_memory.reserved > 0; }
 };
 
 /// Decides training, model and memory of a configuration that config::validate has accepted. Runs

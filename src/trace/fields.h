@@ -90,8 +90,6 @@ inline constexpr Field kKept{"kept_bytes", Place::args, FieldType::integer, "byt
 inline constexpr Field kBound{"bound_us", Place::args, FieldType::number, "us", Files::merged};
 inline constexpr Field kBoundLane{"lane", Place::args, FieldType::text, "", Files::merged};
 inline constexpr Field kBoundLaneTime{"lane_us", Place::args, FieldType::number, "us", Files::merged};
-inline constexpr Field kStepsDone{"steps_done", Place::args, FieldType::integer, "", Files::merged};
-inline constexpr Field kStall{"stall_us", Place::args, FieldType::number, "us", Files::merged};
 inline constexpr Field kUnit{"unit", Place::args, FieldType::text, "", Files::both};
 inline constexpr Field kPhase{"phase", Place::args, FieldType::text, "", Files::both};
 inline constexpr Field kIssued{"issued_us", Place::args, FieldType::number, "us", Files::merged};
@@ -183,8 +181,6 @@ inline constexpr auto kFields = std::to_array<Field>({
     field::kBound,
     field::kBoundLane,
     field::kBoundLaneTime,
-    field::kStepsDone,
-    field::kStall,
     field::kPhase,
     field::kIssued,
     field::kWaitedForPeers,

@@ -62,7 +62,6 @@ Track MergedWriter::host_track() const { return {rank_ + 1, kHostTid}; }
 Track MergedWriter::lane_track(Lane lane) const { return {rank_ + 1, tid_of(lane)}; }
 Track MergedWriter::exposed_track() const { return {rank_ + 1, kExposedTid}; }
 Track MergedWriter::bound_track() const { return {rank_ + 1, kBoundTid}; }
-Track MergedWriter::checkpoint_track() const { return {rank_ + 1, kCheckpointTid}; }
 
 std::int64_t MergedWriter::flow_id() { return (static_cast<std::int64_t>(rank_) << kRankShift) + ++flows_; }
 
@@ -105,27 +104,6 @@ void MergedWriter::step(const TracedStep& step, const StepExplanation& explanati
   write_memory(step, explanation);
   write_gathers();
   write_gpu(step, explanation.gpu);
-}
-
-void MergedWriter::saves(std::span<const SaveSpan> spans) {
-  if (spans.empty()) return;
-  events_.name_track("thread_name", checkpoint_track(), "checkpoint");
-  events_.sort_track("thread_sort_index", checkpoint_track(), 3 + static_cast<int>(kLaneCount));
-  for (const SaveSpan& span : spans) {
-    if (span.begin_ns < origin_ns_) continue;
-    if (span.part != SavePart::wait) write_save(span, checkpoint_track());
-    if (span.part != SavePart::copy && span.stall_ns > 0) write_save(span, host_track());
-  }
-}
-
-void MergedWriter::write_save(const SaveSpan& span, Track track) {
-  constexpr EnumNames<SavePart> kNames{"wait for the last file", "copy state", "write file"};
-  events_.head('X', "checkpoint", kNames[span.part], track, span.begin_ns);
-  events_.duration(span.end_ns - span.begin_ns);
-  events_.arg(field::kStepsDone, span.steps);
-  events_.arg_duration(field::kStall, span.stall_ns);
-  if (span.bytes > 0) events_.arg(field::kBytes, span.bytes);
-  events_.end();
 }
 
 void MergedWriter::write_step(const TracedStep& step, const StepExplanation& explanation) {
@@ -328,7 +306,6 @@ std::int64_t write_merged_trace(const std::string& path, const std::vector<RankT
     const std::vector<TracedStep> steps = steps_of(ranks[rank]);
     for (std::size_t s = 0; s < steps.size(); ++s)
       writer.step(steps[s], explain ? explain(rank, s) : StepExplanation{});
-    writer.saves(ranks[rank].saves);
   }
   writer.finish();
   return writer.bytes();

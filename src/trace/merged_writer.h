@@ -28,8 +28,6 @@ class MergedWriter {
   void begin_rank(int rank);
   /// Steps in order of time; what is not explained is not shown.
   void step(const TracedStep& step, const StepExplanation& explanation = {});
-  /// What this rank did to save the training, after its steps; what was before the first measured step is left out.
-  void saves(std::span<const SaveSpan> spans);
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
   /// Size of the file; call after finish().
@@ -53,14 +51,12 @@ class MergedWriter {
   void write_gathers();
   void write_gpu(const TracedStep& step, std::span<const GpuSample> samples);
   void write_gpu_level(const char* name, const Field& field, std::int64_t time_ns, double value, double& written);
-  void write_save(const SaveSpan& span, Track track);
   void find_computation(const TracedStep& step);
   Track lane_track(Lane lane) const;
   void name_lane(Lane lane);
   Track host_track() const;
   Track exposed_track() const;
   Track bound_track() const;
-  Track checkpoint_track() const;
   /// The id of the next arrow.
   std::int64_t flow_id();
 

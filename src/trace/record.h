@@ -35,23 +35,6 @@ struct StepWindow {
   std::int64_t issued_ns = 0;  ///< the host had issued the whole step; 0: not known
 };
 
-/// What a rank does to save its training.
-enum class SavePart : std::uint8_t {
-  wait,   ///< for the file before, which is still being written
-  copy,   ///< its state comes to host memory, beside a step
-  write,  ///< the file is written, until it is on disk
-};
-
-/// A part of one checkpoint, warm-up included.
-struct SaveSpan {
-  SavePart part = SavePart::write;
-  std::int64_t steps = 0;  ///< of the training that were done
-  std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;
-  std::int64_t stall_ns = 0;  ///< of it the training stood still for so long
-  std::int64_t bytes = 0;     ///< copied, or of the file; wait: 0
-};
-
 /// What one rank did, step by step.
 struct RankTrace {
   int rank = 0;
@@ -60,7 +43,6 @@ struct RankTrace {
   std::vector<MemorySample> memory;
   std::vector<Activity> activities;  ///< the device's own records, where it has a profiler; step after step
   std::vector<std::string> activity_names;
-  std::vector<SaveSpan> saves;  ///< in order of their ends
 };
 
 }  // namespace fsdpbench::trace

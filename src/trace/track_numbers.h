@@ -9,7 +9,6 @@ inline constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 f
 inline constexpr int kFirstLanes = 5;
 inline constexpr int kExposedTid = kHostTid + 1 + kFirstLanes;
 inline constexpr int kBoundTid = kExposedTid + 1;
-inline constexpr int kCheckpointTid = 30;  // beyond all lanes
 
 /// Lanes that came later have numbers beyond all others', so that these stay.
 constexpr int tid_of(Lane lane) {

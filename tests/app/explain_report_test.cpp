@@ -145,35 +145,6 @@ TEST(Prediction, TakesGivenRatesBeforeThoseOfTheProfile) {
   EXPECT_EQ(prediction_json(given)["tflops"], 2e-3);
 }
 
-// What the device has of the state crosses PCIe while forward and backward go on; the update waits for the rest of it.
-TEST(Prediction, OfACheckpointBesideAStep) {
-  config::RunConfig c = tiny();
-  c.emulate.compute_tflops = 1e-3;
-  c.emulate.link_gb_per_s = 1.0;
-  c.emulate.pcie_gb_per_s = 1.0;
-  c.emulate.pcie_latency_us = 2;
-  c.checkpoint.asynchronous = true;
-  const engine::Setup p = prepared(c);
-  std::int64_t numel = 0, pieces = 0;
-  for (const plan::Unit& unit : p.plan.units) {
-    numel += unit.layout.shard_numel;
-    pieces += std::ssize(unit.layout.pieces(0));
-  }
-  const Prediction quick = predict(p, {});
-  EXPECT_EQ(quick.save->bytes, 3 * 4 * numel);
-  EXPECT_EQ(quick.save->copy_ns, 3 * 4 * numel + 3 * pieces * 2000);
-  const auto stall = [&](double tflops) {
-    return predict(p, {.tflops = tflops, .link_gb_per_s = {}, .link_latency_us = {}});
-  };
-  const Prediction hidden = stall(1e-6), exposed = stall(1e6);
-  EXPECT_EQ(hidden.save->stall_ns, 0);
-  EXPECT_EQ(exposed.save->stall_ns, exposed.save->copy_ns - exposed.step->update);
-  EXPECT_GT(exposed.save->stall_ns, 0);
-  EXPECT_THAT(prediction_text(hidden), HasSubstr("and the update waits 0.00 ms for it: 0.0 % of a step\n"));
-  c.fsdp.cpu_offload = config::CpuOffload::all;  // the state is there already
-  EXPECT_FALSE(predict(prepared(c), {}).save.has_value());
-}
-
 TEST(ParametersText, SaysWhoHoldsWhichRowsOfEachParameter) {
   config::RunConfig c = tiny();
   c.mesh.ranks = 4;

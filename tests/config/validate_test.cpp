@@ -453,7 +453,7 @@ TEST(Validate, OffloadNeedsHostMemoryAndAWayThere) {
             "emulate.pcie_latency_us = 5 is the latency of the modelled PCIe, and there is none: set "
             "emulate.pcie_gb_per_s.");
   EXPECT_THAT(check([](RunConfig& c) { c.emulate.pcie_gb_per_s = 50; }).notes,
-              ElementsAre("emulate.pcie_gb_per_s has no effect without fsdp.cpu_offload or checkpoint.asynchronous."));
+              ElementsAre("emulate.pcie_gb_per_s has no effect without fsdp.cpu_offload."));
   const auto simulated = [&](RunConfig& c) {
     offloads(c);
     c.device.backend = BackendKind::virtual_;

@@ -71,37 +71,31 @@ TEST(CheckpointFolder, TheOldestGoesOnceTheNewestIsComplete) {
 
 /// What was saved last is the newest, however many steps an earlier training in this folder had done.
 TEST(CheckpointFolder, AnEarlierTrainingWithMoreStepsIsOlder) {
-  for (const bool asynchronous : {false, true}) {
-    const TemporaryFolder folder;
-    RunConfig c = saved_after(6, folder);
-    c.checkpoint.every = 2;
-    c.checkpoint.asynchronous = asynchronous;
-    (void)testing::run_tiny(c);
-    EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000004", "step-000000006"));
-    c.train.steps = 3;
-    c.train.seed += 1;
-    EXPECT_EQ(testing::run_tiny(c).checkpoints.size(), 2U);
-    EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 3));
-    EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000002", "step-000000003")) << asynchronous;
-  }
+  const TemporaryFolder folder;
+  RunConfig c = saved_after(6, folder);
+  c.checkpoint.every = 2;
+  (void)testing::run_tiny(c);
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000004", "step-000000006"));
+  c.train.steps = 3;
+  c.train.seed += 1;
+  EXPECT_EQ(testing::run_tiny(c).checkpoints.size(), 2U);
+  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 3));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000002", "step-000000003"));
 }
 
 /// Going back to an earlier step and on from there, also over the steps that were saved before.
 TEST(CheckpointFolder, WhoGoesBackKeepsWhatIsSavedFromThenOn) {
-  for (const bool asynchronous : {false, true}) {
-    const TemporaryFolder folder;
-    RunConfig c = saved_after(8, folder);
-    c.checkpoint.every = 1;
-    c.checkpoint.keep = 6;
-    c.checkpoint.asynchronous = asynchronous;
-    (void)testing::run_tiny(c);  // 3 to 8
-    c.checkpoint.keep = 2;
-    c.train.steps = 6;
-    (void)testing::resumed(c, step_folder(folder.path(), 3));
-    EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
-    EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000005", "step-000000006")) << asynchronous;
-    for (const std::int64_t step : {5, 6}) EXPECT_NO_THROW(Checkpoint(step_folder(folder.path(), step)).verify());
-  }
+  const TemporaryFolder folder;
+  RunConfig c = saved_after(8, folder);
+  c.checkpoint.every = 1;
+  c.checkpoint.keep = 6;
+  (void)testing::run_tiny(c);  // 3 to 8
+  c.checkpoint.keep = 2;
+  c.train.steps = 6;
+  (void)testing::resumed(c, step_folder(folder.path(), 3));
+  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000005", "step-000000006"));
+  for (const std::int64_t step : {5, 6}) EXPECT_NO_THROW(Checkpoint(step_folder(folder.path(), step)).verify());
 }
 
 /// Each training has an identity that goes on with it.

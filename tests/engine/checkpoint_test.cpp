@@ -92,14 +92,6 @@ TEST(Checkpoint, FrozenParametersHaveNoMomentsAndGoOnToTheSameBits) {
       if (after.fsdp.layout == Layout::flat || after.fsdp.wrap.mode != config::Wrap::Mode::block) continue;
       EXPECT_EQ(testing::resumed(after, saved).parameters_digest, whole.parameters_digest) << sharding.name;
     }
-    RunConfig asynchronous = c;
-    asynchronous.checkpoint.folder = (folder.path() / "beside").string();
-    asynchronous.checkpoint.every = 2;
-    asynchronous.checkpoint.keep = 4;
-    asynchronous.checkpoint.asynchronous = true;
-    EXPECT_EQ(testing::run_tiny(asynchronous).parameters_digest, whole.parameters_digest);
-    const std::filesystem::path copied = step_folder(asynchronous.checkpoint.folder, 4);
-    EXPECT_EQ(testing::resumed(c, copied).parameters_digest, whole.parameters_digest);
 
     const Checkpoint checkpoint(saved, shapes_of(c), c.train.optimizer);
     std::int64_t moments = 0;
@@ -265,43 +257,6 @@ TEST(Checkpoint, ReplicasShareTheWriting) {
   check(c, shapes_of(c).parameter_count());  // whole rows: shards differ, their halves do not
 }
 
-/// The updates wait for a copy that takes long, and nothing else does: what is saved is what was there after the step.
-void expect_the_state_of_its_step(config::CpuOffload offload, Lane lane) {
-  const TemporaryFolder blocking, beside;
-  for (const auto* folder : {&blocking, &beside}) {
-    RunConfig c = saving(training(4, 2), *folder);
-    c.checkpoint.every = 2;
-    c.checkpoint.asynchronous = folder == &beside;
-    c.fsdp.cpu_offload = offload;
-    c.inject.delay_lane = to_string(lane);
-    c.inject.delay_us = 30'000;  // longer than the step
-    const Measurement m = testing::run_tiny(c);
-    for (const trace::RankTrace& trace : m.traces) {
-      std::vector<trace::SavePart> parts;
-      for (const trace::SaveSpan& span : trace.saves) {
-        parts.push_back(span.part);
-        EXPECT_LE(span.begin_ns, span.end_ns);
-        EXPECT_LE(span.stall_ns, span.end_ns - span.begin_ns);
-      }
-      using enum trace::SavePart;
-      // Beside: the first is copied in step 3 and written in step 4; the last has no step to be copied beside.
-      const std::vector expected =
-          folder == &blocking ? std::vector{write, write} : std::vector{copy, write, wait, write};
-      EXPECT_EQ(parts, expected);
-    }
-  }
-  for (const std::int64_t step : {2, 4}) {
-    const Manifest a = read_manifest(step_folder(blocking.path(), step));
-    const Manifest b = read_manifest(step_folder(beside.path(), step));
-    for (std::size_t i = 0; i < a.files.size(); ++i) EXPECT_EQ(a.files[i].digest.blocks, b.files[i].digest.blocks);
-  }
-}
-
-TEST(Checkpoint, ASlowCopySavesTheStateOfItsStep) {
-  expect_the_state_of_its_step(config::CpuOffload::none, Lane::device_to_host);
-  expect_the_state_of_its_step(config::CpuOffload::all, Lane::host_compute);  // which has the state already
-}
-
 TEST(Checkpoint, WhereTheStateLiesIsNoneOfItsBusiness) {
   using enum config::CpuOffload;
   RunConfig c = training(kAll);
@@ -318,23 +273,6 @@ TEST(Checkpoint, WhereTheStateLiesIsNoneOfItsBusiness) {
     second.fsdp.cpu_offload = after;
     EXPECT_EQ(gone_on(second, folder).parameters_digest, expected)
         << config::to_string(before) << ' ' << config::to_string(after);
-  }
-}
-
-TEST(Checkpoint, WrittenBesideTheNextStepsItIsTheSame) {
-  const TemporaryFolder blocking, beside;
-  for (const auto* folder : {&blocking, &beside}) {
-    RunConfig c = saving(training(5), *folder);
-    c.checkpoint.every = 1;
-    c.checkpoint.keep = 5;
-    c.checkpoint.asynchronous = folder == &beside;
-    EXPECT_EQ(testing::run_tiny(c).checkpoints.size(), 5U);
-  }
-  for (std::int64_t step = 1; step <= 5; ++step) {
-    const Manifest a = read_manifest(step_folder(blocking.path(), step));
-    const Manifest b = read_manifest(step_folder(beside.path(), step));
-    ASSERT_EQ(a.files.size(), b.files.size());
-    for (std::size_t i = 0; i < a.files.size(); ++i) EXPECT_EQ(a.files[i].digest.blocks, b.files[i].digest.blocks);
   }
 }
 

@@ -86,7 +86,6 @@ TEST(TensorCheckpoint, AnyShardingGoesOnToTheSameBits) {
       [](RunConfig& c) { c.fsdp.strategy = Strategy::no_shard; },
       [](RunConfig& c) { c.fsdp.shard_threshold = 100; },
       [](RunConfig& c) { c.fsdp.wrap.mode = config::Wrap::Mode::model, c.fsdp.layout = Layout::flat; },
-      [](RunConfig& c) { c.checkpoint.asynchronous = true, c.checkpoint.every = 1; },
       [](RunConfig& c) { c.fsdp.cpu_offload = config::CpuOffload::all, c.checkpoint.every = 1; },
   };
   const RunConfig base = split_training({8, 0, 0, 2});

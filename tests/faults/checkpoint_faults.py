@@ -49,8 +49,8 @@ def check_newest(c: Case, before: int) -> None:
 
 
 def saving(c: Case, every: int, out: str, more: tuple[str, ...]) -> list[str]:
-    keys = [f"checkpoint.every={every}", f"checkpoint.asynchronous={c.chance.choice(('true', 'false'))}",
-            f"checkpoint.keep={c.chance.choice((1, 2, 5))}", f"fsdp.strategy={c.chance.choice(STRATEGIES)}"]
+    keys = [f"checkpoint.every={every}", f"checkpoint.keep={c.chance.choice((1, 2, 5))}",
+            f"fsdp.strategy={c.chance.choice(STRATEGIES)}"]
     return ["run", "quickstart", *sets(*BASE, *more, "checkpoint.folder=saved", *keys), "--resume", "saved", "--out", out,
             "--overwrite"]
 

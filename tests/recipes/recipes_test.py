@@ -197,9 +197,8 @@ esac""")
             self.run_script("slurm/train.sbatch", "a.toml", "/shared/a", "--set", "train.steps=9", code=code,
                             SLURM_JOB_ID="17")
             self.assertEqual(self.said("scontrol"), "requeue 17\n" * again, code)
-        self.assertIn(" run a.toml --set checkpoint.folder=/shared/a/checkpoints --set checkpoint.every=50 --set "
-                      "checkpoint.asynchronous=true --resume /shared/a/checkpoints --out /shared/a/result --overwrite --set "
-                      "train.steps=9\n", self.said("srun"))
+        self.assertIn(" run a.toml --set checkpoint.folder=/shared/a/checkpoints --set checkpoint.every=50 --resume "
+                      "/shared/a/checkpoints --out /shared/a/result --overwrite --set train.steps=9\n", self.said("srun"))
         self.stand_in("fsdpbench", "exit 5")
         (self.folder / "scontrol.log").unlink(missing_ok=True)
         self.run_script("slurm/train.sbatch", "a.toml", "b", code=5, SLURM_JOB_ID="17", SLURM_RESTART_COUNT="10")

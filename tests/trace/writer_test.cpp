@@ -97,35 +97,6 @@ TEST(Writers, WriteEveryKindOfOp) {
   EXPECT_GT(coloured, 0U);
 }
 
-TEST(MergedWriter, ShowsWhatSavingTook) {
-  Example example;
-  const StepWindow& step = example.trace.steps.front();
-  const std::string without = merged_text({example.trace}, example);
-  EXPECT_EQ(without.find("checkpoint"), std::string::npos);
-  const std::int64_t after = host_end({0, step, {}, {}, {}, {}});
-  example.trace.saves = {
-      {SavePart::write, 1, example.time.origin_ns - 10, example.time.origin_ns - 5, 5, 100},  // in the warm-up
-      {SavePart::copy, 2, step.begin_ns, step.end_ns, 7, 4000},
-      {SavePart::wait, 3, after, after + 40, 40, 0},
-      {SavePart::write, 2, after, after + 40, 0, 4096},
-      {SavePart::write, 3, after + 50, after + 90, 40, 4096}};
-  const std::string text = merged_text({example.trace}, example);
-  EXPECT_EQ(findings_text(validate_text(text)), "");
-  const auto json = nlohmann::json::parse(text);
-  std::vector<std::string> seen;
-  for (const auto& event : json["traceEvents"]) {
-    if (event.value("cat", "") != "checkpoint") continue;
-    seen.push_back(fmt::format("{} {} {}", event["tid"].get<int>() == 1 ? "host" : "own",
-                               event["name"].get<std::string>(), event["args"]["steps_done"].get<int>()));
-    if (seen.back() == "own copy state 2") {
-      EXPECT_EQ(event["args"]["stall_us"], 0.007);
-      EXPECT_EQ(event["args"]["bytes"], 4000);
-    }
-  }
-  EXPECT_THAT(seen, UnorderedElementsAre("own copy state 2", "host wait for the last file 3", "own write file 2",
-                                         "own write file 3", "host write file 3"));
-}
-
 TEST(RankWriter, TheHeadNamesRankAndGroups) {
   Example example;
   example.facts.rank = 3;

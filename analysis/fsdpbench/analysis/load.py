@@ -173,25 +173,6 @@ class Rating:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    steps: int
-    bytes: float
-    at_end: bool
-    stall_ms: Optional[float]
-    copy_ms: Optional[float]
-    write_ms: Optional[float]
-    mb_per_s: Optional[float]
-
-
-@dataclass(frozen=True)
-class CheckpointCost:
-    stall_ms: Optional[float] = None
-    stall_pct: Optional[float] = None
-    beside_pct: Optional[float] = None
-    because: str = ""
-
-
-@dataclass(frozen=True)
 class Gpu:
     """One rank's GPU over the measured steps; None is what the driver did not tell."""
 
@@ -227,8 +208,6 @@ class Result:
     changed: Optional[List[ChangedKey]] = None
     rating: Rating = Rating()
     gpus: List[Gpu] = field(default_factory=list)
-    checkpoints: List[Checkpoint] = field(default_factory=list)
-    checkpoint_cost: CheckpointCost = CheckpointCost()
 
     @property
     def folder(self) -> Path:
@@ -325,10 +304,6 @@ def load_result(path: Path) -> Result:
                   for n in root.children("config_changed")] if root.has("config_changed") else None),
         rating=_rating(root),
         gpus=[_gpu(node) for node in root.children("gpus")],
-        checkpoints=[Checkpoint(int(n.required("steps")), n.required("bytes"), n.flag("at_end", False), n.number("stall_ms"),
-                                n.number("copy_ms"), n.number("write_ms"), n.number("mb_per_s"))
-                     for n in root.children("checkpoints")],
-        checkpoint_cost=_checkpoint_cost(root.child("checkpoint_cost")),
     )
 
 
@@ -346,11 +321,6 @@ def _told(steps: Node, key: str, kind: type) -> List[Any]:
     inner = Node(steps.path, steps.place(key), {str(i): v for i, v in enumerate(steps.items(key))})
     names = [name for name in inner.value if inner.has(name)]
     return [inner.text(name) for name in names] if kind is str else [inner.required(name) for name in names]
-
-
-def _checkpoint_cost(node: Node) -> CheckpointCost:
-    return CheckpointCost(node.number("stall_ms"), node.number("stall_pct"), node.number("steps_beside_pct"),
-                          node.text("because"))
 
 
 def load_sweep(path: Path) -> Sweep:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from .attachments import trace_attachments
-from .checkpoints import checkpoints_table
 from .critical_path import path_table
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
@@ -47,9 +46,6 @@ def run_page(path: Path) -> Page:
     if path_rows.rows:
         page.tables.append(path_rows)
     page.tables += [table for table in (gpu_table(result.gpus), topology_table(Node(result.path, "world", result.world))) if table]
-    saved = checkpoints_table(result)
-    if saved is not None:
-        page.tables.append(saved)
     if result.changed is not None:
         page.tables.append(changed_table(result.changed, _presets(result)))
     page.traces = trace_attachments(result.folder)

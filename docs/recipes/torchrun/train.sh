@@ -22,4 +22,4 @@ read -ra torchrun <<<"${TORCHRUN:-torchrun}"
 exec "${torchrun[@]}" --nnodes "$NODES" --nproc-per-node "$RANKS_PER_NODE" --max-restarts "$RESTARTS" \
   --rdzv-backend c10d --rdzv-endpoint "$RENDEZVOUS" --rdzv-id "${RENDEZVOUS_ID:-fsdpbench}" --no-python \
   "$FSDPBENCH" run "$profile" --set checkpoint.folder="$folder/checkpoints" --set checkpoint.every="$EVERY" \
-  --set checkpoint.asynchronous=true --resume "$folder/checkpoints" --out "$folder/result" --overwrite "$@"
+  --resume "$folder/checkpoints" --out "$folder/result" --overwrite "$@"

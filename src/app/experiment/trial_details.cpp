@@ -26,19 +26,6 @@ void add_clocks(const engine::Measurement& measurement, TrialDetails& details) {
   }
 }
 
-/// Checkpoints and what each cost, joined by the steps that were done.
-void add_checkpoints(const engine::Setup& setup, const engine::Measurement& measurement, TrialDetails& details) {
-  if (measurement.checkpoints.empty()) return;
-  details.checkpoint_cost = metrics::checkpoint_cost(measurement.traces, setup.config.checkpoint.every);
-  for (const engine::SavedCheckpoint& saved : measurement.checkpoints) {
-    CheckpointOfRun& one = details.checkpoints.emplace_back(CheckpointOfRun{saved, {}});
-    if (!details.checkpoint_cost) continue;
-    for (const metrics::SaveCost& save : details.checkpoint_cost->saves) {
-      if (save.steps == saved.steps) one.cost = save;
-    }
-  }
-}
-
 /// How the communication library did such collectives, where its profiler told; empty: nobody knows.
 std::string told_by_profiler(const metrics::CollectiveTimes& c, const engine::Measurement& measurement) {
   if (measurement.devices.empty()) return {};
@@ -142,7 +129,6 @@ std::vector<GpuOfRank> gpus_of(const Trial& trial) {
 TrialDetails trial_details(const engine::Setup& setup, const Trial& trial) {
   TrialDetails details;
   add_clocks(trial.measurement, details);
-  add_checkpoints(setup, trial.measurement, details);
   if (!trial.metrics) return details;
   const metrics::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
   metrics::RunDetails found = metrics::run_details(run, setup.plan, setup.config.emulate.link());

@@ -11,7 +11,6 @@
 #include "base/memory_category.h"
 #include "engine/checkpoint_saver.h"
 #include "engine/setup.h"
-#include "metrics/checkpoint_cost.h"
 #include "metrics/gpu_steps.h"
 #include "metrics/path_report.h"
 #include "metrics/run_details.h"
@@ -68,11 +67,6 @@ struct StepsByRank {
   std::vector<int> ranks;                    ///< which these are, where only some were recorded; else empty
 };
 
-struct CheckpointOfRun {
-  engine::SavedCheckpoint saved;
-  std::optional<metrics::SaveCost> cost;
-};
-
 /// How a rank's GPU fared.
 struct GpuOfRank {
   struct Xid {
@@ -90,8 +84,6 @@ struct GpuOfRank {
 struct TrialDetails {
   bool one_clock = true;  ///< all ranks have one clock, or clocks of one host
   std::vector<ClockOfRank> clocks;
-  std::vector<CheckpointOfRun> checkpoints;
-  std::optional<metrics::CheckpointCost> checkpoint_cost;
   // The rest needs a measured step, and is empty without one.
   std::vector<metrics::PhaseTimes> phases;
   std::vector<metrics::UnitTimes> units;

@@ -10,8 +10,6 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "config/fields.h"
-#include "engine/checkpoint.h"
-#include "engine/masters.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -24,26 +22,6 @@ void check_option(const char* option, const char* key, const std::optional<doubl
   const config::Field& field = *config::find_field(key);
   if (!value || field.read(scratch, *value)) return;
   throw ConfigError(fmt::format("{} {} is not valid; expected {}.", option, *value, field.valid));
-}
-
-/// Of a rank of the first shard, which writes what is replicated, too: that has most. Each state of each parameter that
-/// it has a part of is a copy.
-Prediction::Save save_beside(const engine::Setup& p, const LinkModel& pcie, const metrics::StepPrediction& step) {
-  std::int64_t pieces = 0;
-  for (const engine::State state : engine::states_of(p.config.train.optimizer)) {
-    for (const plan::Unit& unit : p.plan.units) {
-      const plan::ShardLayout& layout = engine::Masters::layout_of(unit, state);
-      pieces += std::ssize(layout.pieces(0)) + std::ssize(layout.replicated_pieces());
-    }
-  }
-  if (p.config.model.router_bias_rate > 0) pieces += p.config.model.layers;
-  Prediction::Save save;
-  save.bytes = engine::Masters::saved_bytes(p.config, p.plan);
-  save.copy_ns = std::llround(
-      (static_cast<double>(pieces) * pcie.latency_seconds + static_cast<double>(save.bytes) / pcie.bytes_per_second) *
-      1e9);
-  save.stall_ns = std::max<std::int64_t>(0, save.copy_ns - step.update);
-  return save;
 }
 
 }  // namespace
@@ -80,25 +58,8 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
     return prediction;
   }
   prediction.step = metrics::predict_step(p, std::move(times));
-  if (p.config.checkpoint.asynchronous && !offloads && emulate.pcie_gb_per_s) {
-    prediction.save = save_beside(p, *emulate.pcie(), *prediction.step);
-  }
   return prediction;
 }
-
-namespace {
-
-std::string save_text(const Prediction& prediction) {
-  if (!prediction.save) return "";
-  const Prediction::Save& save = *prediction.save;
-  return fmt::format(
-      "A checkpoint copies {} a rank beside a step, in {:.2f} ms, and the update waits {:.2f} ms for it: {:.1f} % of a "
-      "step\n",
-      format_bytes(save.bytes), milliseconds(save.copy_ns), milliseconds(save.stall_ns),
-      100 * static_cast<double>(save.stall_ns) / static_cast<double>(prediction.step->step));
-}
-
-}  // namespace
 
 std::string prediction_text(const Prediction& prediction) {
   if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
@@ -108,7 +69,7 @@ std::string prediction_text(const Prediction& prediction) {
       fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
   const double tflops = r.flops_per_second / 1e12;
   if (s.communication == 0)
-    return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops) + save_text(prediction);
+    return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops);
   const bool offloads = r.pcie.bytes_per_second > 0;
   text += fmt::format("exposed communication{} {:.2f} {} {:.2f} ms,\n", offloads ? " and copies" : "",
                       milliseconds(s.exposed_communication()), offloads ? "beside communication of" : "of",
@@ -121,8 +82,7 @@ std::string prediction_text(const Prediction& prediction) {
          fmt::format(
              "by the schedule with modelled op times: matrix products at {:.4g} TFLOP/s, a collective of\n"
              "n ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times\n",
-             tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9) +
-         save_text(prediction);
+             tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
 }
 
 nlohmann::json prediction_json(const Prediction& prediction) {
@@ -140,11 +100,6 @@ nlohmann::json prediction_json(const Prediction& prediction) {
   if (prediction.rates.pcie.bytes_per_second > 0) {
     j["pcie_gb_per_s"] = prediction.rates.pcie.bytes_per_second / 1e9;
     j["pcie_latency_us"] = prediction.rates.pcie.latency_seconds * 1e6;
-  }
-  if (prediction.save) {
-    j["checkpoint"] = {{"bytes", prediction.save->bytes},
-                       {"copy_ms", milliseconds(prediction.save->copy_ns)},
-                       {"stall_ms", milliseconds(prediction.save->stall_ns)}};
   }
   return j;
 }

@@ -23,13 +23,6 @@ struct GivenRates {
 struct Prediction {
   std::optional<metrics::StepPrediction> step;
   replay::Rates rates;
-  /// Of a checkpoint that is copied beside a step (checkpoint.asynchronous), where it crosses a PCIe that is known.
-  struct Save {
-    std::int64_t bytes = 0;  ///< of a rank
-    std::int64_t copy_ns = 0;
-    std::int64_t stall_ns = 0;  ///< that the first update waits for it
-  };
-  std::optional<Save> save;
   std::string why_none;                                ///< a sentence, where there is no step
   std::vector<schedule::WastedGather> wasted_gathers;  ///< of the steady step; needs no rates
 };
@@ -40,8 +33,7 @@ Prediction predict(const engine::Setup& setup, const GivenRates& given);
 /// A few lines: the step and what it is made of, or why there is none.
 std::string prediction_text(const Prediction& prediction);
 
-/// {"step_ms", "compute_ms", "comm_ms", "exposed_comm_ms", "tflops", "link_gb_per_s", "link_latency_us",
-/// "checkpoint": {"bytes", "copy_ms", "stall_ms"}}, or {"reason"}.
+/// {"step_ms", "compute_ms", "comm_ms", "exposed_comm_ms", "tflops", "link_gb_per_s", "link_latency_us"}, or {"reason"}.
 nlohmann::json prediction_json(const Prediction& prediction);
 
 }  // namespace fsdpbench::app

@@ -210,50 +210,14 @@ const Fields<ClockOfRank>& fields<ClockOfRank>() {
 }
 
 template <>
-const Fields<metrics::SaveCost>& fields<metrics::SaveCost>() {
-  using S = metrics::SaveCost;
-  static const auto kAll = declare<S>("SaveCost", "", "metrics/checkpoint_cost.h", [](Fields<S>& f) {
-    f("at_end", &S::at_end, "", "no step followed, so nobody was held up");
-    f("stall_ms", &S::stall_ms, "ms",
-      "the training of the rank that waited longest stood still; the sum of the next three");
-    f("waited_ms", &S::waited_ms, "ms", "of it, for the file before");
-    f("copied_ms", &S::copied_ms, "ms", "of it, an update for the copy of what it changes");
-    f("wrote_ms", &S::wrote_ms, "ms", "of it, while the file was written");
-    f("copy_ms", &S::copy_ms, "ms", "the longest copy to host memory, held up or not");
-    f("write_ms", &S::write_ms, "ms", "the file that took longest until it was on disk");
-    f("hidden_pct", &S::hidden_pct, "%", "of copying and writing, over all ranks, what no training stood still for");
-    f("mb_per_s", &S::mb_per_s, "MB/s", "all files together, from the first one's begin to the last one's end");
-  });
-  return kAll;
-}
-
-template <>
-const Fields<CheckpointOfRun>& fields<CheckpointOfRun>() {
-  using C = CheckpointOfRun;
-  static const auto kAll = declare<C>("Checkpoint", "A checkpoint and what it cost ([checkpoint.md](checkpoint.md)).",
-                                      "metrics/checkpoint_cost.h", [](Fields<C>& f) {
-                                        f(
-                                            "folder", [](const C& c) { return c.saved.folder; }, "", "where it is");
-                                        f(
-                                            "steps", [](const C& c) { return c.saved.steps; }, "", "that were done");
-                                        f(
-                                            "bytes", [](const C& c) { return c.saved.bytes; }, "B", "of all files");
-                                        f.spread(&C::cost, fields<metrics::SaveCost>());
+const Fields<engine::SavedCheckpoint>& fields<engine::SavedCheckpoint>() {
+  using C = engine::SavedCheckpoint;
+  static const auto kAll = declare<C>("Checkpoint", "A checkpoint ([checkpoint.md](checkpoint.md)).",
+                                      "engine/checkpoint_saver.h", [](Fields<C>& f) {
+                                        f("folder", &C::folder, "", "where it is");
+                                        f("steps", &C::steps, "", "that were done");
+                                        f("bytes", &C::bytes, "B", "of all files");
                                       });
-  return kAll;
-}
-
-template <>
-const Fields<metrics::CheckpointCost>& fields<metrics::CheckpointCost>() {
-  using C = metrics::CheckpointCost;
-  static const auto kAll = declare<C>(
-      "CheckpointCost", "What checkpoints cost the training; only of those that steps followed.",
-      "metrics/checkpoint_cost.h", [](Fields<C>& f) {
-        f("stall_ms", &C::stall_ms, "ms", "a save, in the median");
-        f("stall_pct", &C::stall_pct, "%", "of a median step without any");
-        f("steps_beside_pct", &C::beside_pct, "%", "how much longer steps were beside which something was saved");
-        f("because", &C::because, "", "what most of the stall is, and what would take it away", {.when = When::if_any});
-      });
   return kAll;
 }
 
@@ -592,15 +556,8 @@ const Fields<RunFile>& run_fields() {
                      {.when = When::if_any});
                    f.part("world", world_more_fields());
                    f.part("train", train_fields());
-                   f("checkpoints", [](const R& r) { return r.details.checkpoints; }, "", "checkpoints that were saved",
+                   f("checkpoints", [](const R& r) { return r.trial.measurement.checkpoints; }, "", "checkpoints that were saved",
                      {.when = When::if_any});
-                   f(
-                       "checkpoint_cost",
-                       [](const R& r) {
-                         const auto& cost = r.details.checkpoint_cost;
-                         return cost && cost->stall_ms ? cost : std::nullopt;
-                       },
-                       "", "what checkpoints cost; only those that were followed by steps count");
                    f.part("metrics", metrics_more_fields(), has_steps);
                    f(
                        "collectives",

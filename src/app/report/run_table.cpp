@@ -16,7 +16,6 @@
 #include "config/load.h"
 #include "config/spelling.h"
 #include "metrics/caveats.h"
-#include "metrics/checkpoint_cost.h"
 #include "metrics/divergence.h"
 #include "metrics/expert_load.h"
 #include "metrics/gpu_steps.h"
@@ -81,26 +80,6 @@ std::string device_lines(const engine::Measurement& result) {
   }
   text += slowest_gpu_line(result);
   return text.empty() ? text : "\n" + text;
-}
-
-/// What saving took and held up.
-template <class Row>
-void add_checkpoint_cost(const metrics::CheckpointCost& cost, const Row& row) {
-  const metrics::SaveCost& longest = std::ranges::max(cost.saves, {}, &metrics::SaveCost::write_ms);
-  row("  written", ms(longest.write_ms), "ms",
-      fmt::format(
-          "the slowest of them: {:.0f} MB/s{}", longest.mb_per_s,
-          longest.copy_ms > 0 ? fmt::format(", after a copy of {} ms beside a step", ms(longest.copy_ms)) : ""));
-  if (cost.stall_ms) {
-    row("  stall", ms(*cost.stall_ms), "ms",
-        fmt::format("a save, in the median{}{}",
-                    cost.stall_pct ? fmt::format(": {:.1f} % of a step", *cost.stall_pct) : "",
-                    cost.because.empty() ? "" : "; " + cost.because));
-  }
-  if (cost.beside_pct) {
-    row("  steps beside", fmt::format("{:+.1f}", *cost.beside_pct), "%",
-        "longer than those with no saving beside them");
-  }
 }
 
 /// How a simulation's collectives are done, most frequent first within each kind.
@@ -309,8 +288,6 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   if (!result.checkpoints.empty()) {
     row("checkpoints", fmt::format("{}", result.checkpoints.size()), "",
         fmt::format("{} each", format_bytes(result.checkpoints.back().bytes)));
-    const auto cost = metrics::checkpoint_cost(result.traces, c.checkpoint.every);
-    if (cost) add_checkpoint_cost(*cost, row);
   }
   row("", "", "", "");
   const PoolStatistics& worst = trial.memory;

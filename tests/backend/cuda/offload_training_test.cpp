@@ -149,23 +149,5 @@ TEST(EmulatedCudaOffloadTraining, DelayedLanesChangeNothing) {
   }
 }
 
-TEST(EmulatedCudaOffloadTraining, AnAsynchronousCheckpointIsCopiedWholeIntoPinnedMemory) {
-  for (const CpuOffload offload : {CpuOffload::none, CpuOffload::all}) {
-    RunConfig c = tiny_training(2);
-    c.device.deterministic = true;
-    c.fsdp.cpu_offload = offload;
-    const Measurement without = run_offloading(c);
-    const TemporaryFolder folder;
-    c.checkpoint.folder = folder.path().string();
-    c.checkpoint.every = 1;
-    c.checkpoint.asynchronous = true;
-    const std::int64_t pageable = fake::pageable_copies();
-    const Measurement saved = run_offloading(c);
-    EXPECT_EQ(saved.parameters_digest, without.parameters_digest);
-    EXPECT_EQ(fake::pageable_copies(), pageable);
-    EXPECT_EQ(saved.checkpoints.size(), static_cast<std::size_t>(c.train.warmup + c.train.steps));
-  }
-}
-
 }  // namespace
 }  // namespace fsdpbench::engine
