@@ -169,23 +169,6 @@ const MemoryBound kMemoryBound[] = {
        }
        k.copy_runs({t[0], d}, {t[1], d}, runs);
      }},
-    // fp32 masters to bytes with a scale for 2048, and such bytes to bf16 parameters.
-    {"quantize_int8", 1.25,
-     [](Kernels& k, const Tensors& t, DType d) {
-       k.quantize({t[0], d}, t[1], kElements, 1.0F, {8, 2048});
-     },
-     true},
-    {"quantize_fp8", 1.25,
-     [](Kernels& k, const Tensors& t, DType d) {
-       k.quantize({t[0], d}, t[1], kElements, 1.0F, {8, 2048, true});
-     },
-     true},
-    {"dequantize_fp8", 0.75,
-     [](Kernels& k, const Tensors& t, DType) {
-       const backend::CopyRun all{.rows = 1, .run = kElements};
-       k.dequantize({t[1], kElements, 0, {8, 2048, true}}, {t[0], DType::bf16}, {&all, 1});
-     },
-     true},
     {"sum_of_squares", 1,
      [](Kernels& k, const Tensors& t, DType) {
        k.sum_of_squares(floats(t[0]), kElements, 1.0, reinterpret_cast<double*>(t[5]), true);

@@ -104,13 +104,12 @@ RunConfig random_policy(std::mt19937& random, const Ranks& of) {
 /// Presets in turn; their elements suit the size of these units. Whole rounds take checkpointing by turns, so that what
 /// calibrates, two microbatches a step, is no policy of these.
 RunConfig preset_policy(int i, int accumulate, const Ranks& of) {
-  const auto& names = fsdp_preset_names();
+  const std::vector<std::string> names = testing::running_presets();
   const std::size_t number = static_cast<std::size_t>(i) % names.size();
   RunConfig c = cluster_of(of);
   const std::int64_t unit = engine::set_up(c).plan.units[1].layout.parameter_numel();
   c = testing::with_scaled_preset(c, names[number], unit);
   if (c.fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group) c.fsdp.reshard_after_forward.group = 2;
-  if (c.fsdp.reduce_within > 0) c.fsdp.reduce_within = 2;
   if (static_cast<std::size_t>(i) / names.size() % 2 == 1) {
     c.fsdp.activation_checkpointing = !c.fsdp.activation_checkpointing;
   }
@@ -142,7 +141,7 @@ Step simulated(const engine::Setup& p, const replay::OpTimes& times) {
 std::vector<RunConfig> calibrating_policies(std::mt19937& random, const Ranks& of) {
   std::vector<RunConfig> policies;
   if (of.engines) {
-    for (int i = 0; i < 2 * static_cast<int>(fsdp_preset_names().size()); ++i) {
+    for (int i = 0; i < 2 * static_cast<int>(testing::running_presets().size()); ++i) {
       policies.push_back(preset_policy(i, 2, of));
     }
     return policies;
@@ -222,7 +221,7 @@ void print(const std::string& what, const std::vector<Row>& rows) {
 }
 
 void print_presets(const std::vector<Row>& rows) {
-  for (const std::string& preset : fsdp_preset_names()) {
+  for (const std::string& preset : testing::running_presets()) {
     std::vector<Row> of_preset;
     std::ranges::copy_if(rows, std::back_inserter(of_preset), [&](const Row& row) { return row.preset == preset; });
     if (!of_preset.empty()) print(preset, of_preset);

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "base/dtype.h"
-#include "base/quantization.h"
 
 namespace fsdpbench::backend {
 
@@ -167,14 +166,6 @@ struct CopyRun {
   std::int64_t source_stride = 0;  ///< elements between row starts
   std::int64_t target_stride = 0;
   std::int64_t zero_fill = 0;  ///< elements set to 0 after the last run in the target (padding)
-};
-
-/// Parts of quantised numbers (base/quantization.h) in device memory, one after another; their memory is aligned to 4.
-struct QuantizedParts {
-  const std::byte* first = nullptr;
-  std::int64_t count = 0;   ///< numbers of each part
-  std::int64_t stride = 0;  ///< bytes from one part to the next
-  Quantization format;
 };
 
 /// A product for each of several experts, whose matrices of weights lie back to back and whose rows of the other
@@ -434,19 +425,6 @@ class Kernels {
   virtual void accumulate(const ConstElements& source, float* target, std::int64_t count, float factor) = 0;
   /// All runs, in order, with conversion; offsets in elements of the respective dtype.
   virtual void copy_runs(const ConstElements& source, const Elements& target, std::span<const CopyRun> runs) = 0;
-
-  // Quantised numbers. Their bits are the same on each backend.
-
-  /// One part of `count` numbers: factor * source, the product rounded to fp32 before it is quantised.
-  virtual void quantize(const ConstElements& source, std::byte* part, std::int64_t count, float factor,
-                        Quantization format) = 0;
-  /// All runs, in order, rounded to the target's dtype. Sources are counted in numbers, those of all parts one after
-  /// another; no row of a run goes beyond its part.
-  virtual void dequantize(const QuantizedParts& parts, const Elements& target, std::span<const CopyRun> runs) = 0;
-  /// target[0..count) = scale * (part 0 + part 1 + … of `sources` parts), in fp32 and in this order, rounded once.
-  virtual void sum_quantized(const QuantizedParts& parts, int sources, float scale, const Elements& target) = 0;
-  /// The same, unscaled, and the fp32 sum quantised in the same format: a part.
-  virtual void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) = 0;
 
   /// `bytes` may be 0.
   virtual void fill_zero(std::byte* target, std::int64_t bytes) = 0;

@@ -260,8 +260,8 @@ std::vector<Field> make_fields() {
   fsdp("gradient_divide_factor", &Fsdp::gradient_divide_factor, number(0, kMostFactor), "what sums of gradients over ranks are divided by; 0: the number of ranks, which gives the mean");
   fsdp("host_sync_at_group_shard", &Fsdp::host_sync_at_group_shard, boolean(), "reshard_after_forward = n: the host waits until the group's part is kept, before the unit is freed");
   fsdp("keep_group_shard", &Fsdp::keep_group_shard, boolean(), "reshard_after_forward = n: the group's part is kept to the end of the step, so that later microbatches need not copy it again; false: until the unit's backward");
-  fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of 8 or 4 bits, or as fp8 (e4m3), with an fp32 scale per block (ZeRO++'s qwZ)");
-  fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such numbers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ)");
+  fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of 8 or 4 bits, or as fp8 (e4m3), with an fp32 scale per block (ZeRO++'s qwZ); simulated only");
+  fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such numbers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ); simulated only");
   fsdp("reduce_within", &Fsdp::reduce_within, integer<int>(0, 1 << 20), "reduce_quantization: first among N neighbouring ranks (a node), then across; 0: among all ranks of the shard group at once");
   fsdp("cpu_offload", &Fsdp::cpu_offload, one_of<CpuOffload>(), "which sharded state is in host memory: optimizer: masters, moments, gradients and the update (ZeRO-Offload); all: shards too, copied to the device before each gather (CPUOffloadPolicy)");
   fsdp("cast_in_optimizer", &Fsdp::cast_in_optimizer, boolean(), "the optimizer's update also writes the shard in param_dtype, which stays in memory: gathers read it and cast nothing");

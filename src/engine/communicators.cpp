@@ -8,8 +8,8 @@ using plan::Group;
 
 Communicators::Communicators(backend::RankContext& context, const plan::Groups& groups) {
   for (const Group group :
-       {Group::shard, Group::shard_separate, Group::reshard, Group::replicate, Group::reduce_within,
-        Group::reduce_across, Group::tensor, Group::expert, Group::expert_shard, Group::expert_shard_separate}) {
+       {Group::shard, Group::shard_separate, Group::reshard, Group::replicate, Group::tensor, Group::expert,
+        Group::expert_shard, Group::expert_shard_separate}) {
     if (!groups.exists(group)) continue;
     auto& communicator = communicators_[static_cast<std::size_t>(group)];
     communicator = context.world.split(groups.number(group, context.rank), context.rank);

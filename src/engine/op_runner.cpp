@@ -11,6 +11,13 @@ using schedule::BufferId;
 using schedule::Op;
 using schedule::OpKind;
 
+namespace {
+
+/// Simulated only: model::key_without_kernels() says so before a run begins.
+[[noreturn]] void refuse_quantized() { throw std::logic_error("OpRunner: quantised numbers"); }
+
+}  // namespace
+
 OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, const model::Model& model,
                    const BatchSource& batches, int rank)
     : config_(config), plan_(plan), model_(model), batches_(batches), rank_(rank) {
@@ -147,22 +154,7 @@ class OpRunner::Resolve {
     }
   }
 
-  void operator()(const schedule::Quantize& work) const {
-    from_to(work.from, work.to);
-    slot_.to.memory += work.offset + runner_.plan_.groups.index(work.over, runner_.rank_) * work.stride;
-  }
-  void operator()(const schedule::Dequantize& work) const {
-    from_to(work.from, work.to);
-    const plan::Unit& unit = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
-    const plan::ShardLayout& layout = work.over != Group::reshard ? unit.layout : unit.group_layout.front();
-    slot_.bucket_runs = copy_out_runs(layout);
-    slot_.runs = &slot_.bucket_runs;
-    slot_.parts = {slot_.from.memory + work.offset, layout.shard_numel, work.stride, work.format};
-  }
-  void operator()(const schedule::SumQuantized& work) const {
-    from_to(work.from, work.to);
-    slot_.parts = {slot_.from.memory, work.count, work.parts * work.format.bytes(work.count), work.format};
-  }
+  void operator()(const schedule::Requantize&) const { refuse_quantized(); }
 
   void operator()(const schedule::Accumulate& work) const {
     from_to(work.from, work.sum);
@@ -356,28 +348,7 @@ class OpRunner::Run {
     if (op_.kind == OpKind::copy_in) return cast(slot_.count, 1.0F);
     kernels_.copy_runs(slot_.from, slot_.to, *slot_.runs);
   }
-  void operator()(const schedule::Quantize& work) const {
-    const std::int64_t part = work.format.bytes(work.count);
-    for (int a = 0; a < work.within; ++a) {
-      for (int b = 0; b < work.across; ++b) {
-        const std::int64_t first = (b * work.within + a) * work.count;
-        kernels_.quantize(slot_.from.after(first), slot_.to.memory + (a * work.across + b) * part, work.count,
-                          work.factor, work.format);
-      }
-    }
-  }
-  void operator()(const schedule::Dequantize&) const { kernels_.dequantize(slot_.parts, slot_.to, *slot_.runs); }
-  void operator()(const schedule::SumQuantized& work) const {
-    const std::int64_t part = work.format.bytes(work.count);
-    backend::QuantizedParts parts = slot_.parts;
-    for (int p = 0; p < work.parts; ++p, parts.first += part) {
-      if (work.quantizes) {
-        kernels_.requantize_sum(parts, work.sources, slot_.to.memory + p * part);
-      } else {
-        kernels_.sum_quantized(parts, work.sources, work.scale, slot_.to.after(p * work.count));
-      }
-    }
-  }
+  void operator()(const schedule::Requantize&) const { refuse_quantized(); }
   void operator()(const schedule::Accumulate& work) const {
     if (work.overwrite) return cast(work.count, work.factor);
     kernels_.accumulate(slot_.from, slot_.to.floats(), work.count, work.factor);
@@ -471,8 +442,7 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
                      .parts = slot.rows},
                     stamp);
       return;
-    case OpKind::expert_counts:
-    case OpKind::all_to_all: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
+    case OpKind::expert_counts: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
     case OpKind::all_reduce:
     case OpKind::reduce_load:
     case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;

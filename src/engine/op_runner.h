@@ -25,8 +25,7 @@ struct OpSlot {
   backend::Elements first_moment, second_moment, factor, rounded;  // optimizer
   std::int64_t step = 0;                                           // optimizer: steps done, this one included
   const std::vector<backend::CopyRun>* runs = nullptr;             // copies by layout, but for copy_in:
-  std::vector<backend::CopyRun> bucket_runs;         // the same into or out of a bucket, or out of quantised parts
-  backend::QuantizedParts parts;                     // dequantize, sum_quantized
+  std::vector<backend::CopyRun> bucket_runs;         // the same into or out of a bucket
   backend::UnequalParts rows;                        // expert_dispatch, expert_combine
   std::int64_t count = 0;                            // copy_in: elements
   std::vector<std::byte> host_inputs, host_targets;  // load_batch

@@ -57,6 +57,8 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
     return "fsdp.checkpoint_keeps";
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
+  if (config.fsdp.gather_quantization.on()) return "fsdp.gather_quantization";
+  if (config.fsdp.reduce_quantization.on()) return "fsdp.reduce_quantization";
   if (config.mesh.expert > 1 && config.mesh.expert_halves) return "mesh.expert_halves";
   if (config.mesh.expert_rows != config::ExpertRows::each_expert) return "mesh.expert_rows";
   if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {

@@ -95,28 +95,8 @@ double copied_bytes(const schedule::Schedule& schedule, const schedule::LayoutCo
   return static_cast<double>(elements * (size_of(from.dtype) + size_of(to.dtype)));
 }
 
-/// What quantising kernels read and write: numbers in the buffer's dtype on one side, parts with their scales on the
-/// other, each once.
-double quantized_bytes(const schedule::Schedule& schedule, const schedule::Quantize& work) {
-  const std::int64_t element = size_of(schedule.buffers[static_cast<std::size_t>(work.from)].dtype);
-  return static_cast<double>(work.within * work.across * (work.count * element + work.format.bytes(work.count)));
-}
-
-double quantized_bytes(const schedule::Schedule& schedule, const schedule::Dequantize& work) {
-  const auto& to = schedule.buffers[static_cast<std::size_t>(work.to)];
-  return static_cast<double>(to.bytes + work.format.bytes(to.bytes / size_of(to.dtype)));
-}
-
-double quantized_bytes(const schedule::Schedule& schedule, const schedule::SumQuantized& work) {
-  const std::int64_t part = work.format.bytes(work.count);
-  const std::int64_t element = size_of(schedule.buffers[static_cast<std::size_t>(work.to)].dtype);
-  return static_cast<double>(work.parts * (work.sources * part + (work.quantizes ? part : work.count * element)));
-}
-
 double touched_bytes(const schedule::Schedule& schedule, const schedule::Op& op) {
-  if (const auto* w = std::get_if<schedule::Quantize>(&op.work)) return quantized_bytes(schedule, *w);
-  if (const auto* w = std::get_if<schedule::Dequantize>(&op.work)) return quantized_bytes(schedule, *w);
-  if (const auto* w = std::get_if<schedule::SumQuantized>(&op.work)) return quantized_bytes(schedule, *w);
+  if (const auto* w = std::get_if<schedule::Requantize>(&op.work)) return static_cast<double>(w->bytes);
   if (const auto* copy = std::get_if<schedule::LayoutCopy>(&op.work)) return copied_bytes(schedule, *copy);
   return buffer_bytes(schedule, op);
 }

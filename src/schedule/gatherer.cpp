@@ -140,15 +140,8 @@ void Gatherer::copy_in(int unit, const At& at, BufferId message, Place place, Li
   const BufferId shard = from.buffer;
   lifetimes.frees.push_back(from.temporary);
   if (quantized_) {
-    builder_.append(OpKind::quantize, at,
-                    Quantize{.from = shard,
-                             .to = message,
-                             .count = layout_of(unit).shard_numel,
-                             .format = builder_.policy.fsdp.gather_quantization,
-                             .over = over(unit),
-                             .offset = place.offset,
-                             .stride = place.stride},
-                    std::move(lifetimes));
+    const std::int64_t numbers = layout_of(unit).shard_numel * size_of(builder_.dtype_of(shard));
+    builder_.append(OpKind::quantize, at, Requantize{shard, message, numbers + part_size(unit)}, std::move(lifetimes));
   } else {
     builder_.append(
         OpKind::copy_in, at,
@@ -159,17 +152,13 @@ void Gatherer::copy_in(int unit, const At& at, BufferId message, Place place, Li
 
 void Gatherer::copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place,
                         Lifetimes lifetimes) {
-  const Group over = this->over(unit);
   if (quantized_) {
-    builder_.append(OpKind::dequantize, at,
-                    Dequantize{.from = message,
-                               .to = parameters,
-                               .format = builder_.policy.fsdp.gather_quantization,
-                               .over = over,
-                               .offset = place.offset,
-                               .stride = place.stride},
-                    std::move(lifetimes));
+    const std::int64_t numel = builder_.numel_of(parameters);
+    const std::int64_t bytes = numel * size_of(builder_.dtype_of(parameters)) +
+                               builder_.policy.fsdp.gather_quantization.bytes(numel);
+    builder_.append(OpKind::dequantize, at, Requantize{message, parameters, bytes}, std::move(lifetimes));
   } else {
+    const Group over = this->over(unit);
     builder_.append(
         OpKind::copy_out, at,
         LayoutCopy{.from = message, .to = parameters, .over = over, .offset = place.offset, .stride = place.stride},
@@ -287,7 +276,7 @@ void Gatherer::gather_copied(int unit, bool prefetch) {
   }
   order(Lane::copy);
   s.gathered = new_message(unit, part_size(unit) * layout_of(unit).shards);
-  copy_in(unit, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch}, s.gathered, place_of(unit),
+  copy_in(unit, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch}, s.gathered, {},
           {.allocates = {s.gathered}});
   builder_.wait(Lane::all_gather, builder_.record(EventRole::copied_in, unit), WaitReason::data);
   all_gather(unit, prefetch, s.gathered, {});
@@ -327,7 +316,7 @@ void Gatherer::wait_for_unshard(int unit) {
   // The root's output goes before the next copy-in, so that limits on gathers count the units and nothing else.
   const bool release_now = !alone && (unit == plan::Plan::kRoot ? !hold : event_limit && !hold);
   // A gather over the reshard group was rank-major over fewer, larger chunks.
-  copy_out(unit, {.lane = Lane::compute, .unit = unit}, s.gathered, s.unsharded, place_of(unit),
+  copy_out(unit, {.lane = Lane::compute, .unit = unit}, s.gathered, s.unsharded, {},
            {.allocates = {s.unsharded}, .frees = {alone || hold || release_now ? kNoBuffer : s.gathered}});
   const Held output{unit, s.gathered, builder_.record(EventRole::copied_out, unit)};
   s.gathered = kNoBuffer;

@@ -138,7 +138,7 @@ class Gatherer {
   void gather_copied(int unit, bool prefetch);
   /// What is gathered is not yet the parameters.
   bool copies_out(int unit) const { return quantized_ || !unit_of(unit).layout.views(); }
-  /// Where a unit lies in each rank's part of a message; elements, or bytes of quantised numbers.
+  /// Where a unit lies in each rank's part of a message, in elements; zeros: it is alone there.
   struct Place {
     std::int64_t offset = 0;
     std::int64_t stride = 0;
@@ -147,8 +147,6 @@ class Gatherer {
   void copy_in(int unit, const At& at, BufferId message, Place place, Lifetimes lifetimes);
   /// … and the message into parameters.
   void copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place, Lifetimes lifetimes);
-  /// The place of a unit that is alone in its message. (Copies by layout take 0 for that.)
-  Place place_of(int unit) const { return {.offset = 0, .stride = quantized_ ? part_size(unit) : 0}; }
   std::int64_t part_size(int unit) const;  ///< of the unit's next gather, in elements of message_dtype()
   DType message_dtype() const { return quantized_ ? DType::u8 : builder_.plan.param_dtype; }
   BufferId new_message(int unit, std::int64_t elements);

@@ -13,26 +13,20 @@ void GradientExchange::append(const Gradients& gradients) {
   BufferId message = new_message(unit, part * within * across);
   const bool compute_frees = inputs_.compute_frees();
   builder_.append(OpKind::quantize_gradients, {.lane = lane_, .unit = unit},
-                  Quantize{.from = gradients.input,
-                           .to = message,
-                           .count = count,
-                           .format = format,
-                           .factor = gradients.factor,
-                           .within = within,
-                           .across = across},
+                  Requantize{gradients.input, message,
+                             within * across * (count * size_of(builder_.dtype_of(gradients.input)) + part)},
                   {.allocates = {message}, .frees = {compute_frees ? kNoBuffer : gradients.input}});
   if (compute_frees) {
     inputs_.add(gradients.input, builder_.record(EventRole::gradients_quantized, unit), unit, gradients.numel);
   }
   message = all_to_all(unit, Group::reduce_within, message, part * across);
-  SumQuantized last{.count = count, .format = format, .sources = within, .scale = gradients.scale};
   if (across > 1) {
     const BufferId sums = new_message(unit, part * across);
-    sum(unit, {.count = count, .format = format, .sources = within, .parts = across, .quantizes = true}, message, sums);
+    sum(unit, message, sums, across * (within * part + part));
     message = all_to_all(unit, Group::reduce_across, sums, part);
-    last.sources = across;
   }
-  sum(unit, last, message, gradients.output);
+  const std::int64_t sources = across > 1 ? across : within;
+  sum(unit, message, gradients.output, sources * part + count * size_of(builder_.dtype_of(gradients.output)));
 }
 
 BufferId GradientExchange::all_to_all(int unit, Group group, BufferId input, std::int64_t bytes_to_each) {
@@ -44,10 +38,9 @@ BufferId GradientExchange::all_to_all(int unit, Group group, BufferId input, std
   return output;
 }
 
-void GradientExchange::sum(int unit, SumQuantized sum, BufferId from, BufferId to) {
-  sum.from = from;
-  sum.to = to;
-  builder_.append(OpKind::sum_quantized, {.lane = lane_, .unit = unit}, sum, {.allocates = {to}, .frees = {from}});
+void GradientExchange::sum(int unit, BufferId from, BufferId to, std::int64_t bytes) {
+  builder_.append(OpKind::sum_quantized, {.lane = lane_, .unit = unit}, Requantize{from, to, bytes},
+                  {.allocates = {to}, .frees = {from}});
 }
 
 }  // namespace fsdpbench::schedule

@@ -27,9 +27,7 @@ struct OperandsOf {
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const LayoutCopy& w) const { return {{w.from}, {w.to}}; }
-  Operands operator()(const Quantize& w) const { return {{w.from}, {w.to}}; }
-  Operands operator()(const Dequantize& w) const { return {{w.from}, {w.to}}; }
-  Operands operator()(const SumQuantized& w) const { return {{w.from}, {w.to}}; }
+  Operands operator()(const Requantize& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const Accumulate& w) const { return {{w.from, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
   Operands operator()(const Collective& w) const { return {{w.input}, {w.output}}; }
   Operands operator()(const SumOfSquares& w) const { return {{w.gradient, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }

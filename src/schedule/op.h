@@ -9,7 +9,6 @@
 #include "base/collective_kind.h"
 #include "base/dtype.h"
 #include "base/lane.h"
-#include "base/quantization.h"
 #include "plan/groups.h"
 #include "schedule/buffer.h"
 
@@ -171,48 +170,12 @@ struct LayoutCopy {
   bool operator==(const LayoutCopy&) const = default;
 };
 
-/// factor * from as quantised numbers (base/quantization.h).
-/// kind quantize: one part, a shard's, to its place in a message over `over`: `offset` + index * `stride` bytes from
-/// its begin. kind quantize_gradients: a part for each of within * across ranks; that of rank b * within + a goes to
-/// place a * across + b, so that what one of `within` gets is in one piece.
-struct Quantize {
+/// Numbers become fewer bits (base/quantization.h), come from them, or are added up as such. Simulated only.
+struct Requantize {
   BufferId from = kNoBuffer;
   BufferId to = kNoBuffer;
-  std::int64_t count = 0;  ///< numbers of a part
-  Quantization format;
-  float factor = 1.0F;
-  Group over = Group::none;
-  std::int64_t offset = 0;
-  std::int64_t stride = 0;
-  int within = 1;
-  int across = 1;
-  bool operator==(const Quantize&) const = default;
-};
-
-/// A message's numbers to a unit's parameters, by the unit's layout over `over`. The part of rank r begins at `offset`
-/// + r * `stride` bytes.
-struct Dequantize {
-  BufferId from = kNoBuffer;
-  BufferId to = kNoBuffer;
-  Quantization format;
-  Group over = Group::shard;
-  std::int64_t offset = 0;
-  std::int64_t stride = 0;
-  bool operator==(const Dequantize&) const = default;
-};
-
-/// Each of `sources` ranks sends `parts` parts. Part p of `to` = scale * the sum of parts s * parts + p over all s, in
-/// fp32 and in this order; quantised again if `quantizes` (then unscaled), else rounded to the buffer's dtype.
-struct SumQuantized {
-  BufferId from = kNoBuffer;
-  BufferId to = kNoBuffer;
-  std::int64_t count = 0;  ///< numbers of a part
-  Quantization format;
-  int sources = 1;
-  int parts = 1;
-  float scale = 1.0F;
-  bool quantizes = false;
-  bool operator==(const SumQuantized&) const = default;
+  std::int64_t bytes = 0;  ///< read and written: numbers on one side, parts with their scales on the other, each once
+  bool operator==(const Requantize&) const = default;
 };
 
 /// sum (fp32) = factor * from, plus the old sum unless `overwrite`. The product is fp32 either way.
@@ -294,8 +257,8 @@ struct Transfer {
 
 /// monostate: nothing to do on the lane, only waits, frees or a mark.
 using Work =
-    std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Quantize, Dequantize, SumQuantized,
-                 Accumulate, Collective, SumOfSquares, ClipFactor, BalanceExperts, Update, Transfer>;
+    std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Requantize, Accumulate, Collective,
+                 SumOfSquares, ClipFactor, BalanceExperts, Update, Transfer>;
 
 /// A few buffers, in order; kNoBuffer is left out.
 class BufferList {

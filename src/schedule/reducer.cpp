@@ -108,7 +108,7 @@ void Reducer::reduce(int unit, bool last_micro) {
         }
         if (!layout(unit).views() || builder_.policy.fsdp.gradient_copy_in) copy_in(flow);
         if (exchanges_) {
-          exchange(flow, factors_.before);
+          exchange(flow);
         } else {
           cast(flow, lane_);
           reduce_scatter(flow);
@@ -214,15 +214,10 @@ BufferId Reducer::new_output(const Flow& flow) {
                              layout(flow.unit).shard_numel * size_of(dtype), flow.unit);
 }
 
-void Reducer::exchange(Flow& flow, float factor) {
+void Reducer::exchange(Flow& flow) {
   move_to(flow, lane_);
   const BufferId output = new_output(flow);
-  exchange_.append({.unit = flow.unit,
-                    .input = flow.buffer,
-                    .numel = flow.numel,
-                    .output = output,
-                    .factor = factor,
-                    .scale = factors_.shard});
+  exchange_.append({.unit = flow.unit, .input = flow.buffer, .numel = flow.numel, .output = output});
   flow.buffer = output;
   flow.numel = layout(flow.unit).shard_numel;
   flow.ready = builder_.record(EventRole::reduced, flow.unit);
@@ -385,7 +380,7 @@ EventId Reducer::exchange_bucket(Bucket& bucket) {
                       LayoutCopy{.from = gradients, .to = flow.buffer},
                       {.allocates = {flow.buffer}, .frees = {gradients}});
     }
-    exchange(flow, w.copied ? 1.0F : factors_.before);
+    exchange(flow);
     if (builder_.plan.mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
     finish_gradient(flow);
     leave(flow);

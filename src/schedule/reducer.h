@@ -143,7 +143,7 @@ class Reducer {
   void copy_in(Flow& flow);
   void cast(Flow& flow, Lane lane);
   void reduce_scatter(Flow& flow);
-  void exchange(Flow& flow, float factor);
+  void exchange(Flow& flow);
   bool accumulate_partial(Flow& flow, bool last_micro);
   void all_reduce(Flow& flow, Group group, float scale);
   void finish_gradient(Flow& flow);

@@ -128,8 +128,11 @@ class StepBuilder {
   BufferId persistent(BufferRole role, int unit = -1) const;
   /// Bytes of one buffer to another on the lane that goes from the one's memory to the other's, in whole.
   void transfer(BufferId from, BufferId to, int unit, bool prefetch, Lifetimes lifetimes);
-  /// The dtype of a buffer that new_buffer() returned.
+  /// Dtype and elements of a buffer that new_buffer() returned.
   DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }
+  std::int64_t numel_of(BufferId buffer) const {
+    return schedule_.buffers[static_cast<std::size_t>(buffer)].bytes / size_of(dtype_of(buffer));
+  }
 
  private:
   using EventName = std::tuple<EventRole, int, Phase, int>;  // role, unit or module, phase, microbatch

@@ -79,7 +79,7 @@ class Follower {
 
   void copy_out(const Op& op) {
     const auto* copy = std::get_if<LayoutCopy>(&op.work);
-    const auto* numbers = std::get_if<Dequantize>(&op.work);
+    const auto* numbers = std::get_if<Requantize>(&op.work);
     const BufferId from = copy ? copy->from : numbers->from, to = copy ? copy->to : numbers->to;
     const auto found = in_.find({from, op.unit});
     if (found == in_.end()) return;  // a shard that a rank has alone

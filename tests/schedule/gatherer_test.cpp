@@ -220,16 +220,17 @@ TEST(Gatherer, QuantisedNumbersAreGatheredInPlaceAndMadeParametersWhereTheyAreUs
     Gathering g(c);
     g.use(kUnit);
     EXPECT_EQ(g.ops(), "quantize all_gather dequantize forward");
-    const auto in = g.work<Quantize>(0);
+    const auto in = g.work<Requantize>(0);
     const auto gather = g.work<Collective>(1);
-    const auto out = g.work<Dequantize>(2);
+    const auto out = g.work<Requantize>(2);
     const plan::ShardLayout& shards = g.plan.units[kUnit].layout;
     EXPECT_EQ(g.role(in.from), BufferRole::master_shard);  // not rounded to bf16 before
-    EXPECT_EQ(in.count, shards.shard_numel);
-    EXPECT_EQ(in.stride, in.format.bytes(shards.shard_numel));
+    const std::int64_t part = c.fsdp.gather_quantization.bytes(shards.shard_numel);
+    EXPECT_EQ(in.bytes, 4 * shards.shard_numel + part);
+    EXPECT_EQ(out.bytes, c.fsdp.gather_quantization.bytes(shards.unsharded_numel) + 2 * shards.unsharded_numel);
     EXPECT_EQ(gather.input, in.to);
     EXPECT_EQ(gather.output, in.to);
-    EXPECT_EQ(gather.count, in.stride);
+    EXPECT_EQ(gather.count, part);
     EXPECT_EQ(gather.dtype, DType::u8);
     EXPECT_EQ(g.role(gather.output), BufferRole::quantized);
     EXPECT_EQ(out.from, gather.output);
@@ -247,13 +248,10 @@ TEST(Gatherer, AQuantisedBucketHoldsThePartsOfItsUnitsOneAfterAnother) {
   Gathering g(c);
   g.gatherer.unshard_together({2, 1}, true);
   EXPECT_EQ(g.ops(), "quantize* quantize* all_gather* dequantize* dequantize*");
-  const auto first = g.work<Quantize>(0), second = g.work<Quantize>(1);
-  const std::int64_t part = first.format.bytes(g.plan.units[1].layout.shard_numel);
-  EXPECT_EQ(first.offset, 0);
-  EXPECT_EQ(second.offset, part);
-  EXPECT_EQ(second.stride, g.work<Collective>(2).count);
-  EXPECT_EQ(second.stride, part + first.format.bytes(g.plan.units[2].layout.shard_numel));
-  EXPECT_EQ(g.work<Dequantize>(4).offset, second.offset);
+  const Quantization format = c.fsdp.gather_quantization;
+  EXPECT_EQ(g.work<Requantize>(0).to, g.work<Requantize>(1).to);
+  EXPECT_EQ(g.work<Collective>(2).count, format.bytes(g.plan.units[1].layout.shard_numel) +
+                                             format.bytes(g.plan.units[2].layout.shard_numel));
 }
 
 config::RunConfig in_groups_of_two(bool keep) {

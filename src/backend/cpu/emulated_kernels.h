@@ -53,10 +53,6 @@ class EmulatedKernels : public Kernels {
   void cast(const ConstElements&, const Elements&, std::int64_t, float) override {}
   void accumulate(const ConstElements&, float*, std::int64_t, float) override {}
   void copy_runs(const ConstElements&, const Elements&, std::span<const CopyRun>) override {}
-  void quantize(const ConstElements&, std::byte*, std::int64_t, float, Quantization) override {}
-  void dequantize(const QuantizedParts&, const Elements&, std::span<const CopyRun>) override {}
-  void sum_quantized(const QuantizedParts&, int, float, const Elements&) override {}
-  void requantize_sum(const QuantizedParts&, int, std::byte*) override {}
   void fill_zero(std::byte*, std::int64_t) override {}
   void upload(const void*, std::byte*, std::int64_t) override {}
   void download(const std::byte*, void*, std::int64_t) override {}

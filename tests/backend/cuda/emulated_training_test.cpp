@@ -78,18 +78,6 @@ TEST_P(EmulatedCudaTraining, InBf16Too) {
   expect_memory_of_the_schedule(config, cuda);
 }
 
-TEST_P(EmulatedCudaTraining, WithQuantisedNumbersOnTheWire) {
-  for (const Quantization gathers : {Quantization{8, 64}, Quantization{8, 64, true}}) {
-    RunConfig config = tiny_training(GetParam());
-    config.fsdp.gather_quantization = gathers;
-    config.fsdp.reduce_quantization = {4, 32};
-    config.fsdp.reduce_within = GetParam() / 2;
-    const Measurement cuda = run_cuda(config);
-    expect_same_training(cuda, testing::run_tiny(config), 1e-3);
-    expect_memory_of_the_schedule(config, cuda);
-  }
-}
-
 TEST_P(EmulatedCudaTraining, WithFusedProjections) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     RunConfig config = tiny_training(GetParam());

@@ -27,7 +27,7 @@ HEAD = "| kernel | variants | registers | shared bytes | warps | 128-bit loads, 
 # These work on single numbers, or (softmax, store_head) are there to be right where cuDNN has no kernel.
 NARROW = {"clip_factor_kernel", "delay_kernel", "finish_column_sums_kernel", "finish_squares_kernel", "mean_kernel", "count_kernel", "scan_kernel", "move_kernel",
           "softmax_backward_kernel", "softmax_kernel", "store_head_kernel", "table_kernel"}
-SUMS = {"partial_column_sums_kernel", "partial_sums_kernel", "quantize_kernel", "terms_kernel"}  # write little
+SUMS = {"partial_column_sums_kernel", "partial_sums_kernel", "terms_kernel"}  # write little
 
 
 def disassembler(folder: Path) -> str:

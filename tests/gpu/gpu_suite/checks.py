@@ -75,8 +75,7 @@ def functional(suite: Suite, seconds: float, figures: Figures) -> None:
 
 
 def features(suite: Suite, seconds: float, figures: Figures) -> None:
-    """Offload, tensor parallelism, quantised gathers, registered buffers and NCCL's profiler: numbers as without,
-    or as on CPUs."""
+    """Offload, tensor parallelism, registered buffers and NCCL's profiler: numbers as without."""
     clock, problems = Clock(seconds), Problems()
     common = NO_LINK | {"train.steps": 4, "train.warmup": 2, "device.timer": "events", "device.deterministic": "true"}
     gpu = {"device.backend": "cuda"}
@@ -100,12 +99,6 @@ def features(suite: Suite, seconds: float, figures: Figures) -> None:
     def same_losses(what: str, log: str, overrides: dict, expected: list) -> None:
         compare_losses(figures, what, two(log, overrides)["train"]["loss"], expected, 1e-3)
 
-    def quantised(kind: str) -> None:
-        overrides = {"fsdp.gather_quantization": f"{kind}:64"}
-        on_cpus = suite.train("quickstart", f"features-{kind}-cpu", clock.left(), NO_LINK | {
-            "train.steps": 4, "train.warmup": 2, "device.backend": "cpu"} | half | overrides)["train"]["loss"]
-        compare_losses(figures, f"{kind} gathers, against CPUs", two(kind, overrides)["train"]["loss"], on_cpus, 1e-3)
-
     def profiler() -> None:
         result = two("profiler", {}, {"NCCL_PROFILER_PLUGIN": "fsdpbench"})
         told = {collective["kind"]: collective.get("done_by") for collective in result["collectives"]}
@@ -118,7 +111,5 @@ def features(suite: Suite, seconds: float, figures: Figures) -> None:
     problems.part(same_losses, "mesh.tensor = 2", "tensor", {"mesh.tensor": 2, "train.batch_per_rank": 4}, reference["train"]["loss"])
     problems.part(same_losses, "2 ranks, nccl.register_buffers = local", "registered", {"nccl.register_buffers": "local"},
                   reference["train"]["loss"])
-    problems.part(quantised, "int8")
-    problems.part(quantised, "fp8")
     problems.part(profiler)
     problems.raise_all()

@@ -15,7 +15,6 @@
 #include "backend/cpu/kernels/matmul.h"
 #include "backend/cpu/kernels/norm.h"
 #include "backend/cpu/kernels/optimizer.h"
-#include "backend/cpu/kernels/quantize.h"
 #include "backend/cpu/kernels/rotary.h"
 #include "backend/cpu/kernels/swiglu.h"
 
@@ -91,19 +90,6 @@ class CpuKernels : public Kernels {
   }
   void copy_runs(const ConstElements& source, const Elements& target, std::span<const CopyRun> runs) override {
     cpu::copy_runs(source, target, runs);
-  }
-  void quantize(const ConstElements& source, std::byte* part, std::int64_t count, float factor,
-                Quantization format) override {
-    cpu::quantize(source, part, count, factor, format);
-  }
-  void dequantize(const QuantizedParts& parts, const Elements& target, std::span<const CopyRun> runs) override {
-    cpu::dequantize(parts, target, runs);
-  }
-  void sum_quantized(const QuantizedParts& parts, int sources, float scale, const Elements& target) override {
-    cpu::sum_quantized(parts, sources, scale, target);
-  }
-  void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) override {
-    cpu::requantize_sum(parts, sources, part);
   }
   void fill_zero(std::byte* target, std::int64_t bytes) override {
     if (bytes > 0) std::memset(target, 0, static_cast<std::size_t>(bytes));

@@ -13,7 +13,6 @@
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/kernels/norm.h"
 #include "backend/cuda/kernels/optimizer.h"
-#include "backend/cuda/kernels/quantize.h"
 #include "backend/cuda/kernels/rotary.h"
 #include "backend/cuda/kernels/scratch.h"
 #include "backend/cuda/kernels/swiglu.h"
@@ -97,19 +96,6 @@ class CudaKernels final : public StreamKernels {
   }
   void copy_runs(const ConstElements& source, const Elements& target, std::span<const CopyRun> runs) override {
     cuda::copy_runs(stream_, source, target, runs);
-  }
-  void quantize(const ConstElements& source, std::byte* part, std::int64_t count, float factor,
-                Quantization format) override {
-    cuda::quantize(stream_, source, part, count, factor, format);
-  }
-  void dequantize(const QuantizedParts& parts, const Elements& target, std::span<const CopyRun> runs) override {
-    cuda::dequantize(stream_, parts, target, runs);
-  }
-  void sum_quantized(const QuantizedParts& parts, int sources, float scale, const Elements& target) override {
-    cuda::sum_quantized(stream_, parts, sources, scale, target);
-  }
-  void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) override {
-    cuda::requantize_sum(stream_, parts, sources, part);
   }
   void fill_zero(std::byte* target, std::int64_t bytes) override {
     if (bytes > 0) check(cudaMemsetAsync(target, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");
