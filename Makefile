@@ -65,7 +65,7 @@ test-build: configure
 
 # `tests/under_load ctest --preset default` for all of them.
 under-load: test-build
-	@$(QUIETLY) build/under-load.log tests/under_load ctest --preset default --label-regex '^(backend|launch|mpi|processes)$$'
+	@$(QUIETLY) build/under-load.log tests/under_load ctest --preset default --label-regex '^(backend|launch|processes)$$'
 
 headers: configure
 	@$(QUIETLY) build/build.log cmake --build build --target header_tests
@@ -80,8 +80,7 @@ bench-build: configure
 bench: bench-build
 	@for program in $$(ls build/bin/bench_* | grep -v bench_fsdp); do echo "== $$program =="; $$program || exit 1; done
 	build/bin/bench_fsdp --sweep model-batch-ranks --benchmark_filter=llama3.2-1b/train.batch_per_rank:1/
-	for program in bench_collectives_processes bench_collectives_mpi; do \
-	  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/$$program || exit 1; done
+	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/bench_collectives_processes
 
 hta: build
 	@$(QUIETLY) build/build.log cmake --build build --target corpus_files

@@ -4,7 +4,7 @@
     check_includes.py SOURCE_FOLDER
 
 - a folder includes only what the table below allows (src/README.md shows the same table);
-- headers of CUDA, NCCL and MPI stay in their backend's folder, CLI11 in the command line, oneDNN in the CPU kernels;
+- headers of CUDA and NCCL stay in their backend's folder, CLI11 in the command line, oneDNN in the CPU kernels;
 - concrete backends are named in app/machine/select_backend.cpp only;
 - backends are chosen by CMake: no #if, #ifdef, #ifndef outside ALLOWED_CONDITIONALS;
 - includes start at src/, headers begin with #pragma once, no file is longer than 700 lines;
@@ -38,7 +38,6 @@ MAY_INCLUDE = {
     "config": ["dialects/words"],
     "trace": [],
     "launch": [],
-    "launch/mpi": ["launch"],
     "backend": ["launch"],
     "backend/cpu": ["backend", "launch", "hardware"],
     "backend/cpu/kernels": ["backend"],
@@ -69,7 +68,6 @@ SINGLE_FILES = {
 THIRD_PARTY = [
     (r"cuda|cublas|cupti|cudnn|nvrtc|nccl|nvml", ["backend/cuda"]),
     (r"nvtx", ["trace/nvtx_range.cpp", "backend/cuda"]),
-    (r"mpi\.h", ["launch/mpi"]),
     (r"CLI/", ["app/command_line.cpp"]),
     (r"dnnl|oneapi/dnnl/dnnl\.h", ["backend/cpu/kernels"]),
     (r"toml\+\+", ["config", "app/machine/machine_facts.cpp"]),

@@ -8,7 +8,6 @@ else()
   list(FILTER headers EXCLUDE REGEX "^backend/cuda/")
   list(APPEND headers backend/cuda/backend.h backend/cuda/plugin.h)
 endif()
-list(FILTER headers EXCLUDE REGEX "^launch/mpi/") # MPI's headers are seen by that folder only
 set(units)
 foreach(header ${headers})
   string(REGEX REPLACE "\\.h$" ".cpp" source ${header})

@@ -10,7 +10,7 @@ namespace fsdpbench {
 /// Writes `last_words` to stderr and ends the process at once with the exit code of a failed rank.
 void exit_at_once(const std::string& last_words);
 
-/// A deadline for what cannot be trusted to return, as ncclCommAbort, or MPI_Init while a rank is stopped: unless this is destroyed before it, `give_up` is
+/// A deadline for what cannot be trusted to return, as ncclCommAbort: unless this is destroyed before it, `give_up` is
 /// called with `last_words`, on a thread of its own.
 class AbortGuard {
  public:

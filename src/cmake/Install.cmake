@@ -1,4 +1,4 @@
-# cmake --install BUILD --prefix PREFIX [--component program|mpi|cuda]. The program finds its profiles and plugins beside
+# cmake --install BUILD --prefix PREFIX [--component program|cuda]. The program finds its profiles and its plugin beside
 # itself, so PREFIX may be moved. Another CMake project says find_package(fsdpbench) and has the program as
 # fsdpbench::fsdpbench and its profiles' folder as fsdpbench_PROFILES.
 include(CMakePackageConfigHelpers)
@@ -9,11 +9,9 @@ install(
   DESTINATION share/fsdpbench
   COMPONENT program
   PATTERN recorded EXCLUDE) # figures of the documents: nothing reads them but tests
-foreach(plugin mpi cuda)
-  if(TARGET fsdpbench_${plugin})
-    install(TARGETS fsdpbench_${plugin} LIBRARY DESTINATION lib COMPONENT ${plugin})
-  endif()
-endforeach()
+if(TARGET fsdpbench_cuda)
+  install(TARGETS fsdpbench_cuda LIBRARY DESTINATION lib COMPONENT cuda)
+endif()
 
 install(EXPORT fsdpbench_targets NAMESPACE fsdpbench:: FILE fsdpbenchTargets.cmake DESTINATION lib/cmake/fsdpbench
         COMPONENT development)

@@ -18,7 +18,7 @@ if command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi
 # What that folder was configured with stays so.
-for key in FSDPBENCH_NATIVE FSDPBENCH_MPI FSDPBENCH_TESTS FSDPBENCH_BENCH FSDPBENCH_UNITY; do
+for key in FSDPBENCH_NATIVE FSDPBENCH_TESTS FSDPBENCH_BENCH FSDPBENCH_UNITY; do
   value=$(sed -n "s/^$key:BOOL=//p" "$cache" 2>/dev/null || true)
   [ -z "$value" ] || settings+=(--config-settings "cmake.define.$key=$value")
 done

@@ -268,7 +268,7 @@ std::vector<Field> make_fields() {
   fsdp("fp32_gradients", &Fsdp::fp32_gradients, boolean(), "backward writes parameters' gradients in fp32 rather than in param_dtype, so that nothing is rounded before it is added or reduced (Megatron's main gradients)");
 
   Table<Device> device(all, "device", &RunConfig::device);
-  device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");
+  device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");
   device("timer", &Device::timer, one_of<Timer>(), "cuda: the source of op times; auto: CUPTI where it can be used, otherwise events");
   device("bind", &Device::bind, one_of<Binding>(), "processors of a rank's threads: none: all, or as launched; numa: one NUMA node's, its GPU's on GPUs; cores: a share of the host's cores, on CPUs");
   device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and therefore a digest of the parameters; false, as in PyTorch: attention's backward adds in any order, which is faster");

@@ -32,6 +32,7 @@ class Address {
 
 /// The numeric addresses a name stands for; empty if it is unknown.
 std::vector<std::string> resolve(const std::string& host);
+inline constexpr const char* kLoopback = "127.0.0.1";
 /// "127.0.0.1", "::1" and the like.
 bool is_loopback(const std::string& numeric_address);
 /// This host's addresses that others may reach: all interfaces that are up, without loopback.

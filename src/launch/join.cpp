@@ -6,11 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/paths.h"
-#include "base/plugin.h"
 #include "launch/addresses.h"
 #include "launch/host_identity.h"
-#include "launch/mpi_plugin.h"
 #include "launch/rendezvous_file.h"
 #include "launch/tcp_session.h"
 #include "launch/variables.h"
@@ -76,11 +73,6 @@ Joined join_at_address(const Placement& placement, const Introduction& self, Dea
 }
 
 std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options) {
-  const std::filesystem::path mpi = plugin_path(kMpiPluginFile);
-  if (placement.launcher == Launcher::mpi && path_exists(mpi)) {
-    const auto& plugin = *static_cast<const MpiPlugin*>(load_plugin(kMpiPluginFile));
-    return std::unique_ptr<Session>(plugin.join(placement, options));
-  }
   const Deadline deadline = deadline_in(options.deadline_s);
   const Introduction self = introduce(placement, options);
   if (!placement.root_host.empty()) {
@@ -91,15 +83,11 @@ std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& opt
     return std::make_unique<TcpSession>(placement,
                                         join_through_file(folder, placement, self, deadline, process_environment()));
   }
-  throw BackendError(fmt::format(
-      "{}, so rank {} of {} does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder that all "
-      "ranks share",
-      placement.launcher == Launcher::mpi
-          ? fmt::format("{} started this process, but the plugin for MPI is missing ({} does not exist; a build "
-                        "from source makes it where mpicc is)",
-                        placement.source, mpi.string())
-          : fmt::format("{} says no address", placement.source),
-      placement.rank, placement.ranks));
+  throw BackendError(
+      fmt::format("{} says no address, so rank {} of {} does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder "
+                  "that all ranks share, or MASTER_ADDR to rank 0's host and {} to the same random text on all hosts, as "
+                  "`openssl rand -hex 32` makes one (mpirun -x NAME passes a variable on)",
+                  placement.source, placement.rank, placement.ranks, kSecret));
 }
 
 }  // namespace fsdpbench::launch

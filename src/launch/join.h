@@ -7,10 +7,9 @@
 
 namespace fsdpbench::launch {
 
-/// Joins the job of `placement`: finds rank 0 (through MPI if the launcher is MPI and its plugin is there, else at
-/// root_host:root_port, else through a file in the folder of FSDPBENCH_RENDEZVOUS), connects, and checks that all
-/// ranks are there and run the same version. Throws BackendError that says which ranks are missing after
-/// `deadline_s`.
+/// Joins the job of `placement`: finds rank 0 (at root_host:root_port, else through a file in the folder of
+/// FSDPBENCH_RENDEZVOUS), connects, and checks that all ranks are there and run the same version. Throws BackendError that
+/// says which ranks are missing after `deadline_s`.
 std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options = {});
 
 /// The job at root_host:root_port of `placement`; at a loopback address if all its ranks are on one host. The secret is

@@ -12,8 +12,6 @@
 
 namespace fsdpbench::launch {
 
-inline constexpr const char* kLoopback = "127.0.0.1";
-
 /// What this process says of itself.
 Introduction introduce(const Placement& placement, const JoinOptions& options);
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "launch/addresses.h"
 #include "launch/own_names.h"
 #include "launch/slurm_lists.h"
 #include "launch/variables.h"
@@ -19,8 +20,8 @@ constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kMostRanks = 1 << 20;   // as --ranks; a place is kept for each
 constexpr int kTorchrunPort = 29500;  // what torchrun itself assumes
 // Below the ports that Linux gives to outgoing connections.
-constexpr unsigned kFirstSlurmPort = 20000;
-constexpr unsigned kSlurmPorts = 12000;
+constexpr unsigned kFirstPort = 20000;
+constexpr unsigned kPorts = 12000;
 // Slurm numbers the steps that are no srun of the user's from the top: batch script, interactive shell and others.
 constexpr unsigned long kFirstSpecialStep = 0xfffffff0UL;
 
@@ -28,7 +29,6 @@ constexpr const char* kPmiRank = "PMI_RANK";
 
 /// How one launcher names what it tells a process.
 struct Names {
-  Launcher launcher = Launcher::mpi;
   const char* title = "";
   std::string rank;
   std::string ranks;
@@ -36,25 +36,21 @@ struct Names {
   std::vector<std::string> local_ranks;  ///< the first that is set
 };
 
-// No MPI: such ranks join as those of torchrun do.
-const Names kOwn{Launcher::torchrun, "fsdpbench itself", kOwnRank, kOwnRanks, {kOwnRank}, {kOwnRanks}};
-const Names kTorchrun{Launcher::torchrun, "torchrun", "RANK", "WORLD_SIZE", {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}};
-const Names kSlurm{Launcher::slurm, "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", {"SLURM_LOCALID"}, {}};
+const Names kOwn{"fsdpbench itself", kOwnRank, kOwnRanks, {kOwnRank}, {kOwnRanks}};
+const Names kTorchrun{"torchrun", "RANK", "WORLD_SIZE", {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}};
+const Names kSlurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", {"SLURM_LOCALID"}, {}};
 const std::vector<Names> kMpi{
-    {Launcher::mpi,
-     "Open MPI",
+    {"Open MPI",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      {"OMPI_COMM_WORLD_LOCAL_RANK"},
      {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
-    {Launcher::mpi,
-     "MVAPICH",
+    {"MVAPICH",
      "MV2_COMM_WORLD_RANK",
      "MV2_COMM_WORLD_SIZE",
      {"MV2_COMM_WORLD_LOCAL_RANK"},
      {"MV2_COMM_WORLD_LOCAL_SIZE"}},
-    {Launcher::mpi,
-     "MPI",
+    {"MPI",
      kPmiRank,
      "PMI_SIZE",
      {"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"},
@@ -83,7 +79,6 @@ Placement read(const Variables& variables, const Names& names) {
     }
   }
   Placement placement;
-  placement.launcher = names.launcher;
   placement.rank = variables.number(names.rank, 0, kMostRanks - 1);
   placement.ranks = variables.number(names.ranks, 1, kMostRanks);
   if (placement.rank >= placement.ranks) {
@@ -125,10 +120,11 @@ std::string slurm_job(const Variables& variables) {
   return job.empty() ? "" : fmt::format("slurm {}.{}", variables.text(job), variables.text("SLURM_STEP_ID"));
 }
 
+/// One that differs from job to job.
 int port_of(const std::string& job) {
   std::uint32_t hash = 2166136261U;
   for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return static_cast<int>(kFirstSlurmPort + hash % kSlurmPorts);
+  return static_cast<int>(kFirstPort + hash % kPorts);
 }
 
 void find_slurm_root(const Variables& variables, Placement& placement) {
@@ -159,17 +155,31 @@ void find_nccl_root(const Variables& variables, Placement& placement) {
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port + 1);
 }
 
-Placement torchrun_placement(const Variables& variables) {
-  Placement placement = read(variables, kTorchrun);
-  placement.source = "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)";
-  if (variables.has("TORCHELASTIC_RUN_ID")) {
-    placement.job = fmt::format("torchrun {} restart {}", variables.text("TORCHELASTIC_RUN_ID"),
-                                variables.number("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0));
-  }
+void find_master(const Variables& variables, Placement& placement) {
   placement.root_host = variables.host("MASTER_ADDR");
   // torchrun's agent keeps MASTER_PORT itself.
   const int next = variables.number("MASTER_PORT", 1, kMostPort - 1, kTorchrunPort) + 1;
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, next);
+  placement.source.insert(placement.source.size() - 1, ", MASTER_ADDR");
+}
+
+/// Where rank 0 is if the launcher itself does not say it, as mpirun.
+void find_root(const Variables& variables, Placement& placement) {
+  if (variables.has("MASTER_ADDR")) return find_master(variables, placement);
+  if (variables.has("FSDPBENCH_RENDEZVOUS")) return;
+  find_nccl_root(variables, placement);
+  if (!placement.root_host.empty() || placement.local_ranks != placement.ranks) return;
+  placement.root_host = kLoopback;
+  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port_of(placement.job));
+}
+
+Placement torchrun_placement(const Variables& variables) {
+  Placement placement = read(variables, kTorchrun);
+  if (variables.has("TORCHELASTIC_RUN_ID")) {
+    placement.job = fmt::format("torchrun {} restart {}", variables.text("TORCHELASTIC_RUN_ID"),
+                                variables.number("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0));
+  }
+  find_master(variables, placement);
   return placement;
 }
 
@@ -234,7 +244,7 @@ std::optional<Placement> find_placement(const Environment& environment) {
   const Variables variables(environment);
   std::optional<Placement> placement = find_any(variables);
   if (!placement || placement->ranks == 1) return std::nullopt;
-  if (placement->root_host.empty() && !variables.has("FSDPBENCH_RENDEZVOUS")) find_nccl_root(variables, *placement);
+  if (placement->root_host.empty() && !variables.has(kOwnJob)) find_root(variables, *placement);
   return placement;
 }
 

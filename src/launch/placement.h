@@ -7,19 +7,15 @@
 
 namespace fsdpbench::launch {
 
-/// Who started the processes of a job.
-enum class Launcher { torchrun, mpi, slurm };
-
 /// Where this process stands in a job of several processes, one rank each, as its launcher says.
 struct Placement {
-  Launcher launcher = Launcher::torchrun;
   int rank = 0;         ///< of this process, 0..ranks-1
   int ranks = 1;        ///< processes of the job
   int local_rank = 0;   ///< among the processes of this host: chooses the GPU
   int local_ranks = 1;  ///< processes of the job on this host
   std::string source;   ///< for people: "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)"
   std::string job;      ///< tells this job from others on the same machines and file systems; empty: unknown
-  std::string root_host;  ///< where rank 0 listens; empty: found another way (MPI, a file)
+  std::string root_host;  ///< where rank 0 listens; empty: a file says it (FSDPBENCH_RENDEZVOUS), or nothing does
   int root_port = 0;      ///< of root_host
 };
 

@@ -20,7 +20,7 @@ class Session {
   virtual ControlChannel& control() = 0;
   /// All processes of the job, as a new group, which the session outlives. Collective.
   virtual std::unique_ptr<PeerGroup> peers() = 0;
-  /// For people and result files: how bytes travel ("OpenMPI 4.1.4", "TCP sockets").
+  /// For people and result files: how bytes travel ("TCP sockets").
   virtual std::string transport() const = 0;
   /// For people, at rank 0: where it listened for the others, "127.0.0.1:29501".
   const std::string& door() const { return door_; }

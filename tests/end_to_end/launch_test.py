@@ -285,7 +285,7 @@ class Mpirun(Launch):
         # Not its usual second from SIGTERM to SIGKILL: a busy machine needs longer to write the files.
         options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "6", "-n", str(RANKS)]
         return self.start_process(["mpirun", *options, program.PROGRAM, *arguments], OMPI_ALLOW_RUN_AS_ROOT=1,
-                          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_btl_vader_single_copy_mechanism="none")
+                          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 
     @staticmethod
     def ranks_of(mpirun: Process) -> dict[int, int]:

@@ -160,8 +160,7 @@ class Bench:
     def mpirun(self, *arguments: str, ranks: int = RANKS) -> Started:
         # Not its usual second from SIGTERM to SIGKILL: a busy machine needs longer to write the files.
         options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "6", "-n", str(ranks)]
-        variables = dict(OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1,
-                         OMPI_MCA_btl_vader_single_copy_mechanism="none")
+        variables = dict(OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
         return self.start(*options, PROGRAM, *arguments, program="mpirun", variables=variables)
 
     def rank_variables(self, rank: int, ranks: int, port: int) -> dict[str, object]:

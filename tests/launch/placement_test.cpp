@@ -91,7 +91,6 @@ TEST(Placement, RanksThatThisProgramStartedAreOfNobodyElsesJob) {
 TEST(Placement, Torchrun) {
   const auto placement = find(kTorchrun);
   ASSERT_TRUE(placement);
-  EXPECT_EQ(placement->launcher, Launcher::torchrun);
   EXPECT_EQ(placement->rank, 5);
   EXPECT_EQ(placement->ranks, 8);
   EXPECT_EQ(placement->local_rank, 1);
@@ -115,7 +114,6 @@ TEST(Placement, TheThreeVariablesOfTorchrunSuffice) {
 TEST(Placement, OpenMpi) {
   const auto placement = find(kOpenMpi);
   ASSERT_TRUE(placement);
-  EXPECT_EQ(placement->launcher, Launcher::mpi);
   EXPECT_EQ(placement->rank, 3);
   EXPECT_EQ(placement->ranks, 4);
   EXPECT_EQ(placement->local_rank, 1);
@@ -128,7 +126,6 @@ TEST(Placement, OpenMpi) {
 TEST(Placement, Mvapich) {
   const auto placement = find(kMvapich);
   ASSERT_TRUE(placement);
-  EXPECT_EQ(placement->launcher, Launcher::mpi);
   EXPECT_EQ(placement->rank, 1);
   EXPECT_EQ(placement->local_ranks, 1);
   EXPECT_EQ(placement->source, "MVAPICH (MV2_COMM_WORLD_RANK, MV2_COMM_WORLD_SIZE)");
@@ -137,7 +134,6 @@ TEST(Placement, Mvapich) {
 TEST(Placement, MpichAndIntelMpi) {
   const auto placement = find(kHydra);
   ASSERT_TRUE(placement);
-  EXPECT_EQ(placement->launcher, Launcher::mpi);
   EXPECT_EQ(placement->rank, 2);
   EXPECT_EQ(placement->ranks, 6);
   EXPECT_EQ(placement->local_rank, 2);
@@ -150,7 +146,6 @@ TEST(Placement, MpichAndIntelMpi) {
 TEST(Placement, SlurmStep) {
   const auto placement = find(kSlurmStep);
   ASSERT_TRUE(placement);
-  EXPECT_EQ(placement->launcher, Launcher::slurm);
   EXPECT_EQ(placement->rank, 17);
   EXPECT_EQ(placement->ranks, 20);
   EXPECT_EQ(placement->local_rank, 1);
@@ -196,20 +191,43 @@ TEST(Placement, OneProcessIsNoJob) {
 }
 
 TEST(Placement, TorchrunBeforeMpiBeforeSlurm) {
-  EXPECT_EQ(find(with(with(kSlurmStep, kOpenMpi), kTorchrun))->launcher, Launcher::torchrun);
+  EXPECT_EQ(find(with(with(kSlurmStep, kOpenMpi), kTorchrun))->source, "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)");
   const auto mpi = find(with(with(kSlurmStep, kHydra), kOpenMpi));
-  EXPECT_EQ(mpi->launcher, Launcher::mpi);
+  EXPECT_EQ(mpi->source, "Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)");
   EXPECT_EQ(mpi->ranks, 4);
   const auto pmi = find(with(kSlurmStep, {{"PMI_RANK", "17"}, {"PMI_SIZE", "20"}}));
-  EXPECT_EQ(pmi->launcher, Launcher::mpi) << "srun --mpi=pmi2";
+  EXPECT_EQ(pmi->source, "MPI (PMI_RANK, PMI_SIZE)") << "srun --mpi=pmi2";
   EXPECT_EQ(pmi->job, "slurm 777.3");
   EXPECT_EQ(pmi->local_rank, 1);
   EXPECT_EQ(pmi->local_ranks, 4);
-  EXPECT_EQ(pmi->root_host, "node003") << "for builds without MPI";
+  EXPECT_EQ(pmi->root_host, "node003");
 }
 
 TEST(Placement, HalfATorchrunDoesNotHideAnother) {
   EXPECT_EQ(find(with(kOpenMpi, {{"RANK", "1"}, {"WORLD_SIZE", "9"}}))->ranks, 4);
+}
+
+TEST(Placement, RanksOfMpirunOnOneHostMeetThereAtAPortOfTheirJob) {
+  const Set one_host = with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
+  const auto placement = find(one_host);
+  EXPECT_EQ(placement->root_host, "127.0.0.1");
+  EXPECT_GE(placement->root_port, 20000);
+  EXPECT_LT(placement->root_port, 32000);
+  EXPECT_EQ(find(with(one_host, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}))->root_port,
+            placement->root_port);
+  EXPECT_NE(find(with(one_host, {{"PMIX_NAMESPACE", "1234568"}}))->root_port, placement->root_port);
+  EXPECT_EQ(find(with(one_host, {{"FSDPBENCH_PORT", "5"}}))->root_port, 5);
+  EXPECT_EQ(find(with(one_host, {{"FSDPBENCH_RENDEZVOUS", "/shared"}}))->root_host, "") << "rank 0 says it there";
+}
+
+TEST(Placement, MasterAddrSaysWhereRankZeroOfMpirunIs) {
+  const auto placement = find(with(kOpenMpi, {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29400"}}));
+  EXPECT_EQ(placement->root_host, "node1");
+  EXPECT_EQ(placement->root_port, 29401) << "as under torchrun";
+  EXPECT_EQ(placement->source, "Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, MASTER_ADDR)");
+  EXPECT_EQ(find(with(kOpenMpi, {{"MASTER_ADDR", "node1"}, {"NCCL_COMM_ID", "node2:4000"}}))->root_host, "node1");
+  EXPECT_EQ(error_of(with(kOpenMpi, {{"MASTER_ADDR", "not a host"}})),
+            "MASTER_ADDR='not a host' in the environment is neither the name nor the address of a host");
 }
 
 TEST(Placement, TheAddressOfNcclIsTheLastResort) {
