@@ -18,7 +18,6 @@
 #include "app/gate/gate_report.h"
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/sha256.h"
 #include "config/support.h"
 #include "support/trials.h"
 

@@ -81,6 +81,11 @@ const std::vector<std::pair<ResultKind, json>>& results() {
   return kAll;
 }
 
+TEST(ResultSchema, Sha256IsWhatSha256sumPrints) {
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256(std::string(1000, 'x')), "44f8354494a5ba03ba1792a8d3e9c534c47a9181980fde7a3f44b06ef2ae7c7f");
+}
+
 TEST(ResultSchema, WholeResultsAreOfTheirKindAndPass) {
   for (const auto& [kind, result] : results()) {
     EXPECT_EQ(kind_of_result(result), kind) << to_string(kind);

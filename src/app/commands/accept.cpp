@@ -42,7 +42,6 @@
 #include "app/report/trace_files.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/sha256.h"
 #include "config/acceptance.h"
 #include "config/find_file.h"
 #include "config/load.h"

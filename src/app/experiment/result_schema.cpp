@@ -1,6 +1,7 @@
 #include "app/experiment/result_schema.h"
 
 #include <fmt/format.h>
+#include <sodium.h>
 
 #include <algorithm>
 #include <array>
@@ -157,6 +158,13 @@ std::string result_text(json result) {
   json written = parse_json(json_line(result));
   written["digest"] = json_digest(written);
   return json_text(written);
+}
+
+std::string sha256(std::string_view text) {
+  std::array<unsigned char, crypto_hash_sha256_BYTES> digest{};
+  (void)crypto_hash_sha256(digest.data(), reinterpret_cast<const unsigned char*>(text.data()), text.size());
+  std::array<char, 2 * digest.size() + 1> hex{};
+  return sodium_bin2hex(hex.data(), hex.size(), digest.data(), digest.size());
 }
 
 ResultKind kind_of_result(const json& content) {

@@ -27,6 +27,8 @@ inline constexpr int kFewestArmRounds = 6;
 
 /// The text of a result's file: its "schema_version" and its "digest", which is of all the rest, are added.
 std::string result_text(nlohmann::json result);
+/// SHA-256 of it in 64 hexadecimal digits, as `sha256sum` prints it.
+std::string sha256(std::string_view text);
 
 /// Which kind of result `content`, an object, says it is. One that says nothing is a run's.
 ResultKind kind_of_result(const nlohmann::json& content);

@@ -12,6 +12,7 @@
 
 #include "app/experiment/judged_fields.h"
 #include "app/experiment/result_fields.h"
+#include "app/experiment/result_schema.h"
 #include "app/experiment/trial_log.h"
 #include "app/machine/other_work.h"
 #include "app/report/compare_report.h"
@@ -20,7 +21,6 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/read_input.h"
-#include "base/sha256.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
