@@ -178,32 +178,24 @@ struct GroupedGemm {
 };
 
 /// Which experts each of `rows` tokens visits, with what weight, and the order of the rows that experts work on: sorted
-/// by expert, those of one expert by token. Every token visits as many. Of visits beyond an expert's capacity those of
-/// the least weight, or of the last tokens, are dropped: they have no row and give nothing. Other weights stay as they
-/// are. Of equal weights the first token's is kept.
+/// by expert, those of one expert by token. Every token visits as many.
 struct Routing {
-  std::int64_t rows = 0;        ///< tokens
-  std::int64_t experts = 0;     ///< that there are
-  std::int64_t active = 0;      ///< that each token visits
-  bool sigmoid = false;         ///< how logits become scores: each by itself; false: by a softmax over all experts
-  bool normalized = true;       ///< weights are scores divided by their sum over the visited experts; false: scores
-  std::int64_t capacity = 0;    ///< rows that an expert takes at most, 1 to `rows`; 0: all
-  bool drops_by_weight = true;  ///< those of the least weight; false: those of the last tokens
-  bool padded = false;          ///< each expert has `capacity` rows, its last ones zeros if fewer visit it
+  std::int64_t rows = 0;     ///< tokens
+  std::int64_t experts = 0;  ///< that there are
+  std::int64_t active = 0;   ///< that each token visits
+  bool sigmoid = false;      ///< how logits become scores: each by itself; false: by a softmax over all experts
+  bool normalized = true;    ///< weights are scores divided by their sum over the visited experts; false: scores
   // Device memory that route() fills and the other kernels read.
-  std::int32_t* expert = nullptr;  ///< [rows, active], the highest score (with its bias) first, equal ones by index
-  std::int32_t* place = nullptr;   ///< [rows, active]: the row among those of all experts; -1: dropped
+  std::int32_t* expert = nullptr;  ///< [rows, active], the highest score first, equal ones by index
+  std::int32_t* place = nullptr;   ///< [rows, active]: the row among those of all experts
   float* weight = nullptr;         ///< [rows, active]
   std::int32_t* first = nullptr;   ///< [experts + 1], as in GroupedGemm
-  std::int32_t* chosen = nullptr;  ///< [experts]: visits of each, dropped ones too; null without a capacity
 };
 /// Elements of `dtype` unless said.
 struct RouteCall {
   Routing routing;
   DType dtype = DType::f32;
   const std::byte* logits = nullptr;  ///< [rows, experts]
-  const float* bias = nullptr;        ///< [experts]: added to scores for the choice, not for weights; null: none is
-  float* load = nullptr;              ///< [experts]: visits of each that are not dropped are added; null: nobody counts
 };
 struct RouteBackwardCall {
   Routing routing;
@@ -240,14 +232,6 @@ struct CombineBackwardCall {
   std::byte* d_x = nullptr;        ///< of experts; overwritten
   float* d_weight = nullptr;       ///< [rows, active]; overwritten
   std::int32_t* visits = nullptr;  ///< as DispatchCall's
-};
-/// How busy the experts of all layers were, and the biases that this moves, both [layers, experts].
-struct BalanceCall {
-  std::int64_t layers = 0;
-  std::int64_t experts = 0;
-  float rate = 0;         ///< by how much a bias moves
-  float* load = nullptr;  ///< rows of each expert; becomes zero
-  float* bias = nullptr;
 };
 /// Rows that ranks have sent to this rank's experts: `visits` says how many each rank sends to each expert. In
 /// `by_rank` they lie as they came, by rank and those of a rank by expert; in `by_expert` by expert and those of an
@@ -376,18 +360,12 @@ class Kernels {
   /// The gradient of the logits through the weights of the visited experts, plus that of `balance` times the loss of
   /// Fedus et al. 2021 (arXiv:2101.03961, equation 4) as transformers' load_balancing_loss_func has it for one layer:
   /// experts * sum over e of (visits of e / rows) * (mean over rows of the softmax of e), through the softmax alone.
-  /// Dropped visits count there, as in Megatron-LM; nothing comes through their weights.
   virtual void route_backward(const RouteBackwardCall& call) = 0;
-  /// Of each layer: bias += d - mean(d) with d = rate * sign(mean(load) - load), as torchtitan's hook before each
-  /// optimizer step has it (register_moe_load_balancing_hook in torchtitan/components/optimizer/optimizer.py at
-  /// b5bcd76c). Wang et al. 2024 (arXiv:2408.15664) and DeepSeek-V3 do not take the mean of d away, which changes no
-  /// choice.
-  virtual void balance_experts(const BalanceCall& call) = 0;
-  /// y[place] = x[token] for each expert that a token visits; 0 in rows that are padding.
+  /// y[place] = x[token] for each expert that a token visits.
   virtual void dispatch(const DispatchCall& call) = 0;
   /// y[token] = residual[token] + sum over its experts, in their order, of weight * x[place], rounded once.
   virtual void combine(const CombineCall& call) = 0;
-  /// d_x[place] = weight * d_y[token], d_weight = d_y[token] . x[place]; 0 in padding, and of a dropped visit.
+  /// d_x[place] = weight * d_y[token], d_weight = d_y[token] . x[place].
   virtual void combine_backward(const CombineBackwardCall& call) = 0;
   /// Brings rows into the order in which experts work on them, or back.
   virtual void regroup(const RegroupCall& call) = 0;

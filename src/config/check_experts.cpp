@@ -70,19 +70,6 @@ void check_routing(const Model& model, std::vector<std::string>& notes) {
   if (model.experts == 0 && model.router_aux_loss > 0) {
     notes.push_back("model.router_aux_loss has no effect: model.experts is 0.");
   }
-  demand(model.experts > 0 || model.router_bias_rate == 0,
-         "model.router_bias_rate = {} moves the bias of experts: model.experts is 0; expected 0.",
-         model.router_bias_rate);
-  demand(model.experts > 0 || model.expert_capacity == 0,
-         "model.expert_capacity = {} limits the rows of experts: model.experts is 0; expected 0.",
-         model.expert_capacity);
-  demand(model.expert_capacity > 0 || !model.expert_pad,
-         "model.expert_pad = true fills experts up to model.expert_capacity, which is 0; expected a factor above 0, or "
-         "model.expert_pad = false.");
-  if (model.expert_capacity == 0 && model.expert_drop != Model().expert_drop) {
-    notes.push_back(fmt::format("model.expert_drop = \"{}\" has no effect: model.expert_capacity is 0.",
-                                to_string(model.expert_drop)));
-  }
   demand(model.experts > 0 || model.shared_experts == 0,
          "model.shared_experts = {} come beside routed experts: model.experts is 0.", model.shared_experts);
   // As many parameters as one matrix may have without experts: sums over a model then fit 64 bits.
@@ -108,7 +95,6 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
     if (!mesh.expert_separate_comm) {
       notes.push_back("mesh.expert_separate_comm = false has no effect: mesh.expert is 1.");
     }
-    if (mesh.expert_halves) notes.push_back("mesh.expert_halves has no effect: mesh.expert is 1.");
     if (mesh.expert_rows != Mesh().expert_rows) notes.push_back("mesh.expert_rows has no effect: mesh.expert is 1.");
     return;
   }
@@ -118,25 +104,6 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
          "mesh.expert = {} splits the experts of a decoder: model.experts is 0.", expert);
   if (mesh.expert_overlap != ExpertOverlap::none && model.shared_experts == 0) {
     notes.push_back("mesh.expert_overlap has no effect: model.shared_experts is 0.");
-  }
-  demand(!mesh.expert_halves || config.train.batch_per_rank % 2 == 0,
-         "mesh.expert_halves = true computes half of a microbatch's sequences at a time: train.batch_per_rank = {} is "
-         "odd; expected an even number.",
-         config.train.batch_per_rank);
-  demand(!mesh.expert_halves || fsdp.expert_unit == ExpertUnit::group,
-         "mesh.expert_halves = true does not go with fsdp.expert_unit = \"{}\": the hooks of the experts would be "
-         "called for each half; expected \"group\".",
-         to_string(fsdp.expert_unit));
-  demand(
-      !model.expert_pad || mesh.expert_rows == ExpertRows::each_expert,
-      "model.expert_pad = true does not go with mesh.expert_rows = \"{}\": rows that are sent once for all experts of "
-      "a rank have no fixed number; expected \"each_expert\".",
-      to_string(mesh.expert_rows));
-  if (model.expert_pad && !mesh.expert_sync) {
-    notes.push_back("mesh.expert_sync = false has no effect: with model.expert_pad nobody counts rows.");
-  }
-  if (model.expert_pad && !mesh.expert_imbalance.even()) {
-    notes.push_back("mesh.expert_imbalance has no effect: with model.expert_pad all experts have as many rows.");
   }
   demand(model.experts % expert == 0, "mesh.expert = {} does not divide model.experts = {}.", expert, model.experts);
   demand(mesh.shard % expert == 0, "mesh.expert = {} does not divide the shard group of {} ranks.", expert, mesh.shard);

@@ -35,14 +35,4 @@ std::vector<double> zipf_shares(std::int64_t experts, std::int64_t active, doubl
 /// the same ones, because no rule says which expert becomes popular.
 double imbalance_of(const ExpertLoad& load, std::int64_t experts, std::int64_t active, std::int64_t ranks);
 
-/// Rows that come to ranks where an expert takes no more than some, over the mean of what all ranks would get.
-struct LimitedLoad {
-  double busiest = 1;
-  double mean = 1;  ///< below 1 where rows are dropped
-};
-/// An expert takes at most `most` times the mean of all experts. A number is taken to be the same for all experts of a
-/// rank, and ranks other than the busiest to be alike; of a distribution each expert is limited.
-LimitedLoad limited_load(const ExpertLoad& load, std::int64_t experts, std::int64_t active, std::int64_t ranks,
-                         double most);
-
 }  // namespace fsdpbench::config

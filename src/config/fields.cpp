@@ -165,10 +165,6 @@ std::vector<Field> make_fields() {
   model("router_score", &Model::router_score, one_of<RouterScore>(), "model.experts: how the router scores them: softmax over all (Mixtral, Qwen3), or sigmoid of each (DeepSeek-V3)");
   model("router_normalize", &Model::router_normalize, boolean(), "model.experts: a token's weights are divided by their sum (norm_topk_prob of transformers)");
   model("router_aux_loss", &Model::router_aux_loss, number(0, 1000), "model.experts: factor of the loss that asks for balanced experts (router_aux_loss_coef of transformers), of which only the gradient is computed");
-  model("router_bias_rate", &Model::router_bias_rate, number(0, 1000), "model.experts: by how much each step moves the bias that the router adds to an expert's score when it chooses (load_balance_coeff of torchtitan, bias update speed of DeepSeek-V3); 0: no bias");
-  model("expert_capacity", &Model::expert_capacity, number(0, 4096), "model.experts: rows that an expert takes of a rank's microbatch, over the mean of all experts, rounded up; those beyond are dropped (--moe-expert-capacity-factor of Megatron); 0: it takes all");
-  model("expert_drop", &Model::expert_drop, one_of<ExpertDrop>(), "model.expert_capacity: rows that are dropped: probs: those of the least weight; position: those of the last tokens");
-  model("expert_pad", &Model::expert_pad, boolean(), "model.expert_capacity: each expert gets exactly so many rows, zeros where fewer come (--moe-pad-expert-input-to-capacity), so that all sizes are known beforehand");
 
   model("trainable", &Model::trainable, anything<Trainable>("\"all\", or \"blocks:FIRST-LAST\""), "whose parameters train: all; or those of these blocks (mlp: linear layers), counted from 0: then all others, embedding and head are frozen");
   model("lora_rank", &Model::lora_rank, integer(0, 1 << 16), "decoder: low-rank adapters of this rank (LoRA) beside every matrix product of the trainable blocks: only these train; 0: no adapters");
@@ -191,7 +187,6 @@ std::vector<Field> make_fields() {
   mesh("expert_separate_comm", &Mesh::expert_separate_comm, boolean(), "mesh.expert above 1: rows are exchanged on a communicator of their own; false, for mesh.expert = mesh.shard: on that of gathers, behind which they stand (one process group for both, pytorch/torchtitan 3369)");
   mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");
   mesh("expert_rows", &Mesh::expert_rows, one_of<ExpertRows>(), "mesh.expert above 1: rows that are sent for a token: one to each expert that it visits (an all-to-all); one to each rank that has any of them, where one kernel puts them in order (DeepEP), by routers that choose experts independently; the same where all experts of a token are on one rank (balanced stand-ins for routers); simulated only unless each_expert");
-  mesh("expert_halves", &Mesh::expert_halves, boolean(), "mesh.expert above 1: each block computes a microbatch in two halves of its sequences, one while rows of the other go to experts or come back (two-batch overlap); simulated only");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");

@@ -31,11 +31,6 @@ enum class RouterScore : std::uint8_t {
   softmax,  ///< over all experts
   sigmoid,  ///< each by itself
 };
-/// Which rows an expert leaves out where more come than it takes.
-enum class ExpertDrop : std::uint8_t {
-  probs,     ///< those of the least weight
-  position,  ///< those of the last tokens
-};
 /// What a block's shared expert is computed beside, where ranks split the routed ones.
 enum class ExpertOverlap : std::uint8_t {
   none,     ///< nothing: it comes before rows leave
@@ -150,10 +145,6 @@ struct Model {
   RouterScore router_score = RouterScore::softmax;
   bool router_normalize = true;  ///< a token's weights are divided by their sum
   double router_aux_loss = 0;    ///< factor of the loss that asks for balanced experts, the mean over blocks
-  double router_bias_rate = 0;   ///< by how much a step moves each expert's bias towards balance; 0: there is none
-  double expert_capacity = 0;    ///< rows that an expert takes of a rank's microbatch, over their mean; 0: all
-  ExpertDrop expert_drop = ExpertDrop::probs;
-  bool expert_pad = false;  ///< it gets exactly so many, zeros among them
   Trainable trainable;
   std::int64_t lora_rank = 0;  ///< decoder: inner size of the adapters beside a block's products; 0: none
   double lora_alpha = 16;      ///< what they add is times lora_alpha / lora_rank
@@ -208,7 +199,6 @@ struct Mesh {
   bool expert_separate_comm = true;  ///< rows have their own communicator; false: that of the shard group's gathers
   ExpertOverlap expert_overlap = ExpertOverlap::none;
   ExpertRows expert_rows = ExpertRows::each_expert;  ///< simulated unless each_expert
-  bool expert_halves = false;  ///< simulated: rows of half a microbatch travel while the other half is computed
 
   /// Ranks that see different tokens, and among which parameters are sharded or replicated.
   std::int64_t data_ranks() const { return ranks / tensor; }

@@ -48,10 +48,6 @@ struct Names<Norm> {
   static constexpr EnumNames<Norm> kAll{"rms", "layer"};
 };
 template <>
-struct Names<ExpertDrop> {
-  static constexpr EnumNames<ExpertDrop> kAll{"probs", "position"};
-};
-template <>
 struct Names<ContextMethod> {
   static constexpr EnumNames<ContextMethod> kAll{"all_gather", "ring"};
 };

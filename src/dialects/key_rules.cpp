@@ -42,7 +42,6 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.expert_separate_comm", nullptr, "each rank has all experts"},
     {"mesh.expert_overlap", nullptr, "each rank has all experts"},
     {"mesh.expert_rows", nullptr, "each rank has all experts"},
-    {"mesh.expert_halves", nullptr, "each rank has all experts"},
     {"train.seq_len", your_loader},
     {"train.batch_per_rank", your_loader},
     {"train.batch_global", when_ranks_change},

@@ -79,27 +79,6 @@ std::string frozen_line(const config::Model& model) {
       blocks, model.lora_rank, model.lora_alpha);
 }
 
-/// Nor is what moves the biases of experts.
-std::string router_line(const config::Model& model) {
-  if (model.router_bias_rate == 0) return "";
-  return fmt::format(
-      "Each step moves the biases of experts by {}: in torchtitan load_balance_coeff of the model's experts, in "
-      "Megatron --moe-router-enable-expert-bias --moe-router-bias-update-rate {}.",
-      model.router_bias_rate, model.router_bias_rate);
-}
-
-/// Nor are the rows that an expert takes.
-std::string capacity_line(const config::Model& model) {
-  if (model.expert_capacity == 0) return "";
-  return fmt::format(
-      "An expert takes {} times the mean of a rank's rows and drops {}{}: in Megatron --moe-expert-capacity-factor {} "
-      "--moe-token-drop-policy {}{}.",
-      model.expert_capacity,
-      model.expert_drop == config::ExpertDrop::probs ? "those of the least weight" : "those of the last tokens",
-      model.expert_pad ? ", padded to that number" : "", model.expert_capacity, config::to_string(model.expert_drop),
-      model.expert_pad ? " --moe-pad-expert-input-to-capacity" : "");
-}
-
 void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, std::string_view title) {
   const std::vector<KeyFate> keys = made.with(fate);
   if (keys.empty()) return;
@@ -112,8 +91,6 @@ std::vector<std::string> notes_of(const Dialect& target, const ExportSource& sou
   std::vector<std::string> lines{fmt::format("Settings for {}, written by fsdpbench export.", target.system),
                                  model_line(source.config)};
   if (std::string frozen = frozen_line(source.config.model); !frozen.empty()) lines.push_back(std::move(frozen));
-  if (std::string router = router_line(source.config.model); !router.empty()) lines.push_back(std::move(router));
-  if (std::string rows = capacity_line(source.config.model); !rows.empty()) lines.push_back(std::move(rows));
   add_notes(lines, made, Fate::lost, "No word for these here; what it does instead:");
   add_notes(lines, made, Fate::roughly, "Near, not the same:");
   add_notes(lines, made, Fate::yours, "For your training script, launcher or environment:");

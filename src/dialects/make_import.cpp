@@ -446,25 +446,17 @@ void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
           score == "softmax") {
         s.put("model.router_aux_loss", *balance);
       }
-      // Its biases do not keep their mean, which chooses no other experts.
-      if (s.flag("moe-router-enable-expert-bias")) {
-        s.put("model.router_bias_rate", s.number("moe-router-bias-update-rate").value_or(1e-3));
-      }
-      // A negative factor is none (transformer_config.py).
+      // A negative factor is none (transformer_config.py), and then no policy drops anything.
       if (const auto capacity = s.number("moe-expert-capacity-factor"); capacity && *capacity > 0) {
-        s.put("model.expert_capacity", *capacity);
-        const std::string drop = s.text("moe-token-drop-policy").value_or("probs");
-        if (drop == "position") s.put("model.expert_drop", drop);
-        if (s.flag("moe-pad-expert-input-to-capacity")) s.put("model.expert_pad", true);
-      } else {
-        s.text("moe-token-drop-policy");  // nothing is dropped: examples that give it say so
+        s.unread(fmt::format("--moe-expert-capacity-factor {}: experts take all rows here", *capacity));
       }
+      s.text("moe-token-drop-policy");
       const auto expert = s.integer("expert-model-parallel-size");
       if (expert && *expert > 1) s.put("mesh.expert", *expert);
       if (s.flag("overlap-moe-expert-parallel-comm")) {
         s.unread(
             "--overlap-moe-expert-parallel-comm: it computes the forward of a microbatch beside the backward of "
-            "another; mesh.expert_halves, which splits each microbatch, is not the same");
+            "another");
       }
     }
   }

@@ -149,7 +149,6 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.expert_separate_comm", nullptr, "rows are exchanged in a process group of their own"},
     {"mesh.expert_overlap", expert_overlap},
     {"mesh.expert_rows", nullptr, "a row goes to each expert"},
-    {"mesh.expert_halves", nullptr, "a microbatch is computed as a whole"},
     {"train.seq_len", training},
     {"train.batch_per_rank", training},
     {"train.batch_global", batch_global},

@@ -26,7 +26,7 @@ constexpr const char* kFormat = "fsdpbench checkpoint";
 constexpr std::int64_t kMostOfAManifest = std::int64_t{1} << 30;  // a digest of 24 bytes a MiB of shards: some 40 TiB
 constexpr const char* kShardSteps = "steps";                      // in a shard's metadata
 constexpr std::string_view kStepPrefix = "step-";
-constexpr EnumNames<State> kStates{"parameter", "first_moment", "second_moment", "expert_bias"};
+constexpr EnumNames<State> kStates{"parameter", "first_moment", "second_moment"};
 
 std::optional<std::int64_t> number_in(std::string_view text) {
   std::int64_t number = 0;
@@ -142,12 +142,7 @@ std::span<const State> states_of(config::Optimizer optimizer) {
 }
 
 bool has_state(const plan::ParameterShape& parameter, State state) {
-  if (state == State::expert_bias) return parameter.name.ends_with(".router");
   return state == State::parameter || !parameter.frozen;
-}
-
-std::int64_t state_numel(const plan::ParameterShape& parameter, State state) {
-  return state == State::expert_bias ? parameter.rows() : parameter.numel();
 }
 
 std::map<std::string, std::string> shard_metadata(std::int64_t steps) {
@@ -191,7 +186,6 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
                {"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw" : "sgd"},
                {"parameters", std::move(parameters)},
                {"files", std::move(files)}};
-  if (manifest.expert_bias) content["expert_bias"] = true;
   if (manifest.data) {
     content["data"] = {{"bytes", manifest.data->bytes}, {"xxh3_64", fmt::format("{:016x}", manifest.data->xxh3_64)}};
   }
@@ -241,7 +235,6 @@ Manifest read_manifest(const fs::path& folder) {
     manifest.optimizer = optimizer == "adamw" ? config::Optimizer::adamw : config::Optimizer::sgd;
     for (const json& parameter : content.at("parameters")) manifest.parameters.push_back(parameter_of(parameter));
     if (manifest.parameters.empty()) throw std::invalid_argument("no parameters");
-    manifest.expert_bias = content.value("expert_bias", false);
     for (const json& file : content.at("files")) manifest.files.push_back(shard_of(file));
     if (const auto data = content.find("data"); data != content.end()) {
       manifest.data = {data->at("bytes").get<std::int64_t>(), digest_of(data->at("xxh3_64"))};
@@ -339,7 +332,6 @@ void Checkpoint::find_pieces(config::Optimizer optimizer) {
     }
   }
   for (const State state : states_of(optimizer)) check_whole(state);
-  if (manifest_.expert_bias) check_whole(State::expert_bias);
 }
 
 void Checkpoint::check_whole(State state) {
@@ -351,7 +343,7 @@ void Checkpoint::check_whole(State state) {
       std::ranges::sort(places, {}, &Place::begin);
       std::int64_t end = 0;
       for (const Place& place : places) end = place.begin == end ? end + place.count : -1;
-      if (end == state_numel(parameters[i], state)) continue;
+      if (end == parameters[i].numel()) continue;
       fail(folder_, fmt::format("does not hold all of {} of {}", to_string(state), part_name(parameters[i], part)));
     }
   }

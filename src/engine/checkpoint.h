@@ -22,16 +22,14 @@
 /// without (docs/checkpoint.md).
 namespace fsdpbench::engine {
 
-/// What an optimizer step reads and writes of each parameter; and of a router the biases of its experts.
-enum class State : std::uint8_t { parameter, first_moment, second_moment, expert_bias };
+/// What an optimizer step reads and writes of each parameter.
+enum class State : std::uint8_t { parameter, first_moment, second_moment };
 inline constexpr std::size_t kStateCount = kEnumCount<State>;
 std::string_view to_string(State state);
 /// Those of all parameters that an optimizer has.
 std::span<const State> states_of(config::Optimizer optimizer);
-/// Whether a parameter has it: what is frozen has no moments, and only a router biases.
+/// Whether a parameter has it: what is frozen has no moments.
 bool has_state(const plan::ParameterShape& parameter, State state);
-/// How many numbers it is.
-std::int64_t state_numel(const plan::ParameterShape& parameter, State state);
 
 /// How far a training is.
 struct TrainingPosition {
@@ -65,15 +63,14 @@ struct ShardFile {
 
 struct Manifest {
   /// The version that is written. Version 1 knew no parts, 2 no joined parameters, 3 neither training nor digest, 4 no
-  /// frozen parameters, 5 no biases of experts. All are read.
-  static constexpr int kVersion = 6;
+  /// frozen parameters. All are read.
+  static constexpr int kVersion = 5;
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
   std::vector<plan::ParameterShape> parameters;  ///< names, shapes, parts, what is frozen, in canonical order
   std::vector<ShardFile> files;
   std::optional<DataDigest> data = {};  ///< that it was trained on; absent: not known
   std::string training = {};  ///< whose it is: new_training(), also of all that goes on with it; empty: not known
-  bool expert_bias = false;   ///< routers have biases (model.router_bias_rate)
   std::int64_t saved = 0;     ///< counts what was saved in its folder, in time; 0: not known
   int version = kVersion;     ///< that it was read from
   /// Whether its own digest was compared: versions before 4 have none.

@@ -108,7 +108,7 @@ std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const 
   const std::int64_t pieces =
       std::ssize(plan.shapes.parameters) * plan.mesh.shard * plan.mesh.tensor + plan.mesh.ranks();
   return (plan.shapes.parameter_count() + moments * plan.shapes.trained_count()) * kFloat +
-         (1 + moments) * pieces * kNames + Masters::bias_numel(config) * kFloat + config.model.layers * kNames;
+         (1 + moments) * pieces * kNames;
 }
 
 TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {
@@ -171,7 +171,6 @@ void CheckpointSaver::complete_ready(bool wait) {
     const fs::path folder = step_folder(folder_, position.steps);
     SavedCheckpoint done{folder.string(), position.steps, 0};
     Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}, data_, training_};
-    manifest.expert_bias = setup_.config.model.router_bias_rate > 0;
     for (int rank = 0; rank < ranks; ++rank) {
       SavedShard& saved = reported_[static_cast<std::size_t>(rank)];
       done.bytes += saved.digest.bytes;

@@ -37,7 +37,6 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
   slots_.resize(most_ops(schedules));
   if (context.device.computes()) {
     expert_rows_.resize(static_cast<std::size_t>(config.model.layers * config.model.experts));
-    dropped_rows_.resize(static_cast<std::size_t>(config.model.experts > 0 ? config.model.layers : 0));
   }
   trace_.rank = context.rank;
 }
@@ -151,7 +150,7 @@ float Executor::run_step(std::int64_t step) {
   context_.device.synchronize();
   if (!expert_rows_.empty()) {
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      runner_.add_visits(schedule.ops[i], slots_[i], expert_rows_, dropped_rows_);
+      runner_.add_visits(schedule.ops[i], slots_[i], expert_rows_);
     }
   }
   double sum = 0;

@@ -67,8 +67,6 @@ class Executor {
   /// Rows with which this rank's tokens have visited experts since the executor was made, [blocks, experts]; empty
   /// without experts, or where nothing computes.
   const std::vector<std::int64_t>& expert_rows() const { return expert_rows_; }
-  /// Visits that experts left out because of their capacity, [blocks]; as expert_rows().
-  const std::vector<std::int64_t>& dropped_rows() const { return dropped_rows_; }
   /// As Device::memory().
   const PoolStatistics& memory() const { return context_.device.memory(); }
   const PoolStatistics& host_memory() const { return context_.device.host_memory(); }
@@ -104,7 +102,7 @@ class Executor {
   Trouble trouble_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
-  std::vector<std::int64_t> expert_rows_, dropped_rows_;
+  std::vector<std::int64_t> expert_rows_;
   bool recording_ = false;
   std::int64_t last_step_ns_ = 0;
   std::int64_t early_ns_ = 0;

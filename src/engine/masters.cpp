@@ -23,10 +23,9 @@ using schedule::BufferRole;
 constexpr std::int64_t kBytes = sizeof(float);
 
 constexpr EnumTable<State, BufferRole> kShardRoles{BufferRole::master_shard, BufferRole::first_moment,
-                                                   BufferRole::second_moment, BufferRole::expert_bias};
-constexpr EnumTable<State, BufferRole> kReplicatedRoles{BufferRole::master_replicated,
-                                                        BufferRole::first_moment_replicated,
-                                                        BufferRole::second_moment_replicated, BufferRole::expert_bias};
+                                                   BufferRole::second_moment};
+constexpr EnumTable<State, BufferRole> kReplicatedRoles{
+    BufferRole::master_replicated, BufferRole::first_moment_replicated, BufferRole::second_moment_replicated};
 
 /// Calls use(begin, whole, count) for each run of elements [begin, begin + count) of a rank's part of a parameter that
 /// lies in one piece, from `whole` on, in the whole of it.
@@ -290,10 +289,6 @@ std::int64_t Masters::saving_bytes(const config::RunConfig& config) {
   return config.checkpoint.folder.empty() ? 0 : kPieceBytes;
 }
 
-std::int64_t Masters::bias_numel(const config::RunConfig& config) {
-  return config.model.router_bias_rate > 0 ? config.model.layers * config.model.experts : 0;
-}
-
 std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
   std::int64_t most = 0;
   for (const plan::ParameterShape& shape : plan.shapes.parameters) {
@@ -309,7 +304,7 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
                              second = of_part(moments.second, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
-    const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second, &moments.expert_bias};
+    const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
     for (const State state : states_of(config::Optimizer::adamw)) {
       const ShardLayout& layout = layout_of(plan_.units[static_cast<std::size_t>(u)], state);
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
@@ -328,30 +323,8 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
            *fills[state], threads);
     }
   }
-  initialize_biases(moments.expert_bias);
   context_.device.synchronize();
   staging_ = {};
-}
-
-void Masters::initialize_biases(const model::FillParameter& fill) {
-  for (const BufferRole role : {BufferRole::expert_bias, BufferRole::expert_load}) {
-    const schedule::Buffer* const buffer = buffers_.persistent_info(role, -1);
-    if (buffer != nullptr) load(buffers_.persistent(role, -1), {}, buffer->bytes / kBytes, {}, 1);
-  }
-  std::byte* to = buffers_.persistent(BufferRole::expert_bias, -1);
-  if (to == nullptr || !fill) return;
-  for (int p = 0; p < static_cast<int>(plan_.shapes.parameters.size()); ++p) {
-    const plan::ParameterShape& shape = plan_.shapes.parameters[static_cast<std::size_t>(p)];
-    if (!has_state(shape, State::expert_bias)) continue;
-    std::vector<float> values(static_cast<std::size_t>(state_numel(shape, State::expert_bias)));
-    fill(p, 0, values);
-    context_.device.enqueue(
-        Lane::compute, "initialize",
-        [&, to](backend::Kernels& kernels) { kernels.upload(values.data(), to, std::ssize(values) * kBytes); },
-        nullptr);
-    context_.device.synchronize();  // before the values go
-    to += std::ssize(values) * kBytes;
-  }
 }
 
 void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std::int64_t numel,
@@ -400,15 +373,6 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
       add(state, kShardRoles[state], u, layout.pieces(index));
       if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
     }
-  }
-  const std::byte* biases = buffers_.persistent(BufferRole::expert_bias, -1);
-  if (biases == nullptr || !with_replicated || !first_of_layers) return all;
-  for (int p = 0; p < static_cast<int>(plan_.shapes.parameters.size()); ++p) {
-    const plan::ParameterShape& shape = plan_.shapes.parameters[static_cast<std::size_t>(p)];
-    if (!has_state(shape, State::expert_bias)) continue;
-    const std::int64_t count = state_numel(shape, State::expert_bias);
-    all.push_back({{State::expert_bias, p, 0, 0, count}, biases, MemorySpace::device});
-    biases += count * kBytes;
   }
   return all;
 }

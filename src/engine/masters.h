@@ -39,9 +39,6 @@ class Masters {
   /// Host memory that a rank needs to save checkpoints.
   static std::int64_t saving_bytes(const config::RunConfig& config);
 
-  /// Biases of experts that a training has, over all blocks (model.router_bias_rate).
-  static std::int64_t bias_numel(const config::RunConfig& config);
-
   /// Where a unit's state lies in a shard: what is frozen has no moments.
   static const plan::ShardLayout& layout_of(const plan::Unit& unit, State state);
 
@@ -50,9 +47,9 @@ class Masters {
           Communicators& communicators)
       : context_(context), plan_(plan), buffers_(buffers), communicators_(communicators) {}
 
-  /// Moments, and biases of the experts of routers, to begin with; empty: zero.
+  /// Moments to begin with; empty: zero.
   struct Moments {
-    model::FillParameter first, second, expert_bias;
+    model::FillParameter first, second;
   };
   /// Sets this rank's masters to what `fill` says, on up to `threads` threads at once; padding becomes zero.
   /// The device must be one that computes. Throws what `fill` throws.
@@ -64,7 +61,7 @@ class Masters {
     const std::byte* memory = nullptr;
     MemorySpace space = MemorySpace::device;  ///< that it is in
   };
-  /// All pieces of `states` that this rank owns, unit by unit, and the biases of experts if there are any; what all
+  /// All pieces of `states` that this rank owns, unit by unit; what all
   /// shards hold (fsdp.shard_threshold) only if asked for, what all ranks hold that split layers only on the first of
   /// them. In all shards of a plan, of all parts of its layers, they are every element once.
   std::vector<Piece> pieces(std::span<const State> states, bool with_replicated) const;
@@ -76,7 +73,6 @@ class Masters {
   void collect(const TakeParameter& take);
 
  private:
-  void initialize_biases(const model::FillParameter& fill);
   void load(std::byte* target, const std::vector<plan::ShardPiece>& pieces, std::int64_t numel,
             const model::FillParameter& fill, int threads);
 

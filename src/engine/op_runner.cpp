@@ -83,8 +83,6 @@ class OpRunner::Resolve {
     call.part = work.part;
     call.exchange = work.exchange == schedule::kNoBuffer ? call.output : at(work.exchange).memory;
     call.tensor = runner_.tensor_;
-    call.expert_bias = of_block(work.expert_bias);
-    call.expert_load = of_block(work.expert_load);
     if (!runner_.routes(op_)) return;
     slot_.visits.assign(static_cast<std::size_t>(runner_.config_.model.experts) + 1, 0);
     call.visits = slot_.visits.data();
@@ -173,7 +171,6 @@ class OpRunner::Resolve {
   }
   void operator()(const schedule::ClipFactor& work) const { from_to(work.sums, work.factor); }
 
-  void operator()(const schedule::BalanceExperts& work) const { from_to(work.load, work.bias); }
   void operator()(const schedule::Transfer& work) const { from_to(work.from, work.to); }
   void operator()(const schedule::Update& work) const {
     from_to(work.gradient, work.parameters);
@@ -188,12 +185,6 @@ class OpRunner::Resolve {
   backend::Elements at(BufferId id) const {
     if (id == schedule::kNoBuffer) return {};
     return {buffers_.at(id), buffers_.info(id).dtype};
-  }
-  /// What this block has of a buffer [blocks, experts].
-  float* of_block(BufferId id) const {
-    if (id == schedule::kNoBuffer) return nullptr;
-    const auto block = runner_.plan_.shapes.modules[static_cast<std::size_t>(op_.module)].index;
-    return at(id).floats() + block * runner_.config_.model.experts;
   }
   void from_to(BufferId from, BufferId to) const {
     slot_.from = at(from);
@@ -300,19 +291,11 @@ bool OpRunner::routes(const Op& op) const {
          plan_.shapes.modules[static_cast<std::size_t>(op.module)].kind == plan::ModuleKind::block;
 }
 
-void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64_t> rows,
-                          std::span<std::int64_t> dropped) const {
+void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const {
   if (!routes(op)) return;
   const auto experts = static_cast<std::size_t>(config_.model.experts);
   const auto block = static_cast<std::size_t>(plan_.shapes.modules[static_cast<std::size_t>(op.module)].index);
-  const std::int64_t capacity =
-      plan::expert_capacity(config_.model, config_.train.batch_per_rank * config_.train.seq_len);
-  for (std::size_t e = 0; e < experts; ++e) {
-    const std::int64_t visits = capacity > 0 ? slot.visits[e] : slot.visits[e + 1] - slot.visits[e];
-    const std::int64_t taken = capacity > 0 ? std::min(visits, capacity) : visits;
-    rows[block * experts + e] += taken;
-    dropped[block] += visits - taken;
-  }
+  for (std::size_t e = 0; e < experts; ++e) rows[block * experts + e] += slot.visits[e + 1] - slot.visits[e];
 }
 
 void OpRunner::resolve(const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const {
@@ -362,14 +345,6 @@ class OpRunner::Run {
   }
   void operator()(const schedule::ClipFactor& work) const {
     kernels_.clip_factor(slot_.from.doubles(), work.count, runner_.config_.train.clip_norm, slot_.to.floats());
-  }
-  void operator()(const schedule::BalanceExperts&) const {
-    const config::Model& model = runner_.config_.model;
-    kernels_.balance_experts({.layers = model.layers,
-                              .experts = model.experts,
-                              .rate = static_cast<float>(model.router_bias_rate),
-                              .load = slot_.from.floats(),
-                              .bias = slot_.to.floats()});
   }
   void operator()(const schedule::Transfer& work) const {
     if (op_.kind == OpKind::host_to_device) return kernels_.upload(slot_.from.memory, slot_.to.memory, work.bytes);
@@ -444,7 +419,6 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
       return;
     case OpKind::expert_counts: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
     case OpKind::all_reduce:
-    case OpKind::reduce_load:
     case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;
     default: throw std::logic_error("OpRunner::enqueue_collective: not a collective");
   }

@@ -53,10 +53,9 @@ class OpRunner {
 
   /// Fills `slot` from the buffers as they are at issue. `step` counts from 0 in each run.
   void resolve(const schedule::Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const;
-  /// Adds to `rows` [blocks, experts] those with which this rank's tokens visit each expert, if `op` is what says so,
-  /// and to `dropped` [blocks] the visits that experts leave out. After its step; of a device that computes.
-  void add_visits(const schedule::Op& op, const OpSlot& slot, std::span<std::int64_t> rows,
-                  std::span<std::int64_t> dropped) const;
+  /// Adds to `rows` [blocks, experts] those with which this rank's tokens visit each expert, if `op` is what says so.
+  /// After its step; of a device that computes.
+  void add_visits(const schedule::Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const;
   /// The work of every op that is not a collective. Throws std::logic_error for one that has none.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
   /// Enqueues a collective on its lane. Throws std::logic_error if it is none, or the plan lacks its group.

@@ -85,10 +85,7 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
     const auto had = static_cast<std::int64_t>(outcome.trace.steps.size());
     cut_trace(outcome.trace, steps, warmup);
     const auto has = static_cast<std::int64_t>(outcome.trace.steps.size());
-    if (had != has) {  // those of a step differ from those of others
-      outcome.expert_rows.clear();
-      outcome.dropped_rows.clear();
-    }
+    if (had != has) outcome.expert_rows.clear();  // those of a step differ from those of others
     for (std::int64_t& bytes : outcome.wire_bytes) bytes = had == 0 ? 0 : bytes / had * has;
   }
 }
@@ -115,9 +112,7 @@ Masters::Moments moments_of(const Checkpoint* resume) {
       resume->read(state, parameter, begin, out);
     };
   };
-  model::FillParameter biases;
-  if (resume->manifest().expert_bias) biases = from(State::expert_bias);  // else they begin now
-  return {from(State::first_moment), from(State::second_moment), biases};
+  return {from(State::first_moment), from(State::second_moment)};
 }
 
 /// One rank, from its first parameter to its last.
@@ -132,7 +127,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
-  std::vector<std::int64_t> rows_before, rows_after, dropped_before, dropped_after;
+  std::vector<std::int64_t> rows_before, rows_after;
   std::int64_t step = 0;
   std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
   try {
@@ -143,14 +138,13 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
         executor.start_recording(p.config.train.steps);
         before = after = executor.wire_bytes();
         rows_before = rows_after = executor.expert_rows();
-        dropped_before = dropped_after = executor.dropped_rows();
         context.world.barrier();
       }
       if (shared.hooks.meet_before_steps) context.world.barrier();
       const float loss = executor.run_step(step);
       if (step >= shared.warmup()) {
         after = executor.wire_bytes();
-        rows_after = executor.expert_rows(), dropped_after = executor.dropped_rows();
+        rows_after = executor.expert_rows();
       }
       publication.publish(executor.trace(), step + 1);
       if (saver) saver->after_step(step + 1);
@@ -178,8 +172,6 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
   outcome.expert_rows = std::move(rows_after);
   for (std::size_t i = 0; i < outcome.expert_rows.size(); ++i) outcome.expert_rows[i] -= rows_before[i];
-  outcome.dropped_rows = std::move(dropped_after);
-  for (std::size_t i = 0; i < outcome.dropped_rows.size(); ++i) outcome.dropped_rows[i] -= dropped_before[i];
   outcome.memory = memory ? *memory : executor.memory();
   outcome.host_memory = host_memory ? *host_memory : executor.host_memory();
   outcome.trace = executor.trace();
@@ -300,7 +292,6 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   for (auto of_block = rows.begin(); of_block != rows.end(); of_block += config.model.experts) {
     result.expert_rows.emplace_back(of_block, of_block + config.model.experts);
   }
-  if (config.model.expert_capacity > 0) result.dropped_rows = added_up(outcomes, &RankOutcome::dropped_rows);
   for (RankOutcome& outcome : outcomes) {
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);

@@ -76,9 +76,6 @@ struct Measurement {
   /// Rows that came to each expert in the measured steps, of all ranks' tokens: [block][expert]. Empty without experts,
   /// where nothing computes, and of a run that was cut short in the middle of a step.
   std::vector<std::vector<std::int64_t>> expert_rows;
-  /// Visits that experts left out in these steps (model.expert_capacity), [block]; empty as expert_rows, or without a
-  /// capacity.
-  std::vector<std::int64_t> dropped_rows;
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
   std::vector<std::optional<GpuHealth>> gpus;  ///< by rank: how its GPU fared; absent: it has none
   std::vector<std::int64_t> early_ns;          ///< by rank: Executor::early_ns()

@@ -1,7 +1,6 @@
 #include "metrics/expert_load.h"
 
 #include <iterator>
-#include <numeric>
 
 #include "config/run_config.h"
 
@@ -17,16 +16,6 @@ std::optional<double> expert_imbalance(const std::vector<std::vector<std::int64_
   }
   if (rows.empty()) return std::nullopt;
   return sum / static_cast<double>(rows.size());
-}
-
-std::optional<double> dropped_share(const std::vector<std::vector<std::int64_t>>& rows,
-                                    const std::vector<std::int64_t>& dropped) {
-  if (dropped.empty()) return std::nullopt;
-  const std::int64_t left_out = std::accumulate(dropped.begin(), dropped.end(), std::int64_t{0});
-  std::int64_t all = left_out;
-  for (const std::vector<std::int64_t>& block : rows) all = std::accumulate(block.begin(), block.end(), all);
-  if (all == 0) return std::nullopt;
-  return static_cast<double>(left_out) / static_cast<double>(all);
 }
 
 }  // namespace fsdpbench::metrics

@@ -12,9 +12,4 @@ namespace fsdpbench::metrics {
 /// rank. Single exchanges are less even than their sum. Absent where there are no rows.
 std::optional<double> expert_imbalance(const std::vector<std::vector<std::int64_t>>& rows, std::int64_t ranks);
 
-/// The share of visits that experts dropped (engine::Measurement::dropped_rows: [block]) beside the `rows` that they
-/// took. Absent without a capacity, and where there are no rows.
-std::optional<double> dropped_share(const std::vector<std::vector<std::int64_t>>& rows,
-                                    const std::vector<std::int64_t>& dropped);
-
 }  // namespace fsdpbench::metrics

@@ -37,7 +37,7 @@ class RecordFacts : public StepFacts {
     const schedule::Op& op = view_.op(i);
     const bool outermost = op.unit <= 1;
     if (op.kind == OpKind::all_gather) return outermost && op.phase == Phase::forward && op.micro == 0;
-    return op.kind == OpKind::gather_norm || op.kind == OpKind::reduce_load || (outermost && last_ops);
+    return op.kind == OpKind::gather_norm || (outermost && last_ops);
   }
 
   /// How much longer than all other links of collective i one rank's was busy with it.

@@ -29,7 +29,6 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::accumulate_gradients:
     case OpKind::gradient_norm:
     case OpKind::clip:
-    case OpKind::balance_experts:
     case OpKind::optimizer: return OpClass::computation;
     case OpKind::all_gather:
     case OpKind::reduce_scatter:
@@ -42,7 +41,6 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine:
-    case OpKind::reduce_load:
     case OpKind::gather_norm: return OpClass::communication;
     case OpKind::load_batch:
     case OpKind::cast_replicated:

@@ -23,8 +23,7 @@ StepPrediction predict_step(const schedule::Training& training, replay::OpTimes 
   prediction.step = prediction.update = static_cast<std::int64_t>(step.slowest_ns());
   for (const trace::Record& record : step.traces.front().records) {
     const schedule::Op& op = ops[static_cast<std::size_t>(record.op)];
-    if (op.kind == schedule::OpKind::optimizer || op.kind == schedule::OpKind::balance_experts)
-      prediction.update = std::min(prediction.update, record.begin_ns);
+    if (op.kind == schedule::OpKind::optimizer) prediction.update = std::min(prediction.update, record.begin_ns);
   }
   return prediction;
 }

@@ -37,10 +37,7 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, co
               .experts = experts,
               .active = model.active_experts,
               .sigmoid = model.router_score == config::RouterScore::sigmoid,
-              .normalized = model.router_normalize,
-              .capacity = plan::expert_capacity(model, rows),
-              .drops_by_weight = model.expert_drop == config::ExpertDrop::probs,
-              .padded = model.expert_pad};
+              .normalized = model.router_normalize};
   balance_ = static_cast<float>(model.router_aux_loss / static_cast<double>(model.layers));
   attention_ = {batch.batch, batch.seq_len, model.heads,    model.kv_heads,
                 head_dim,    dtype,         qkv_.stride(0), qkv_.stride(1)};
@@ -82,7 +79,6 @@ Block::Saved Block::carve_saved(std::byte* memory) const {
     s.routing.place = arena.take_array<std::int32_t>(own_visits());
     s.routing.weight = arena.take_array<float>(own_visits());
     s.routing.first = arena.take_array<std::int32_t>(model_.experts + 1);
-    if (routing_.capacity > 0) s.routing.chosen = arena.take_array<std::int32_t>(model_.experts);
     s.routed = arena.take(checked_product(exchange_.own, model_.width, size_of(batch_.dtype)));
     if (experts_.ranks > 1) s.arrived = arena.take(contract_.output_bytes());
     if (shares()) s.shared = shared_gate_up_.take(arena);

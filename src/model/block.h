@@ -88,7 +88,7 @@ class Block {
     Maps3 d_qkv;
   };
   Saved carve_saved(std::byte* memory) const;
-  /// Visits of this rank's tokens to experts, those too that are dropped (model.expert_capacity).
+  /// Visits of this rank's tokens to experts.
   std::int64_t own_visits() const { return routing_.rows * routing_.active; }
   ForwardWorkspace carve_forward(std::byte* memory) const;
   BackwardWorkspace carve_backward(std::byte* memory) const;

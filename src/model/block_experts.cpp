@@ -11,7 +11,7 @@ void Block::set_parts_by_experts(plan::ModuleSizes& sizes) const {
   sizes.forward_flops = work.forward_flops();
   sizes.recompute_flops = work.recompute_flops();
   sizes.backward_flops = work.backward_flops();
-  set_expert_parts(model_, batch_, experts_, experts_.own_rows(own_visits()), work, sizes);
+  set_expert_parts(model_, batch_, experts_, own_visits(), work, sizes);
   for (auto* parts : {&sizes.forward_parts, &sizes.recompute_parts, &sizes.backward_parts}) {
     for (plan::ModulePart& part : *parts) part.room = part.of_experts() ? exchange_.bytes() : 0;
   }
@@ -114,16 +114,10 @@ void Block::regroup(backend::Kernels& kernels, const ModuleCall& call, std::int3
 void Block::route(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                   const ForwardWorkspace& work) const {
   router_.forward(kernels, work.normed, call.parameters[at_.router], saved.logits);
-  kernels.route({.routing = saved.routing,
-                 .dtype = batch_.dtype,
-                 .logits = saved.logits,
-                 .bias = call.expert_bias,
-                 .load = call.expert_load});
+  kernels.route({.routing = saved.routing, .dtype = batch_.dtype, .logits = saved.logits});
   if (call.visits == nullptr) return;
-  const backend::Routing& routing = saved.routing;
-  const bool drops = routing.capacity > 0;
-  kernels.download(reinterpret_cast<const std::byte*>(drops ? routing.chosen : routing.first), call.visits,
-                   (model_.experts + (drops ? 0 : 1)) * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  kernels.download(reinterpret_cast<const std::byte*>(saved.routing.first), call.visits,
+                   (model_.experts + 1) * static_cast<std::int64_t>(sizeof(std::int32_t)));
 }
 
 /// What experts make of rows x, sorted by expert as `first` says.

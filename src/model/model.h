@@ -58,13 +58,8 @@ struct ModuleCall {
   float loss_scale = 1.0F;        ///< loss modules: multiplies every gradient
 
   /// Forward of a block with experts: host memory [experts + 1] that gets where each one's rows of this rank's tokens
-  /// begin (backend::Routing::first), once the lane was waited for; null: nobody asks. With model.expert_capacity it
-  /// gets [experts] how often each was visited, dropped visits too (Routing::chosen).
+  /// begin (backend::Routing::first), once the lane was waited for; null: nobody asks.
   std::int32_t* visits = nullptr;
-  /// Passes of a block with experts that have a bias (model.router_bias_rate): its own biases, and what a forward adds
-  /// the rows of each expert to, in device memory [experts]; null in a recomputation, which counts nothing again.
-  const float* expert_bias = nullptr;
-  float* expert_load = nullptr;
 
   // For a module that is split over several ranks (see [Note: parts]):
   int part = kAllParts;           ///< which of the pass's parts runs

@@ -59,7 +59,6 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
   if (config.fsdp.gather_quantization.on()) return "fsdp.gather_quantization";
   if (config.fsdp.reduce_quantization.on()) return "fsdp.reduce_quantization";
-  if (config.mesh.expert > 1 && config.mesh.expert_halves) return "mesh.expert_halves";
   if (config.mesh.expert_rows != config::ExpertRows::each_expert) return "mesh.expert_rows";
   if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
     return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
@@ -99,7 +98,7 @@ void Outline::set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) 
 
 std::int64_t Outline::routed(std::int64_t features) const {
   const std::int64_t visits = std::max<std::int64_t>(model_.active_experts, 1);
-  if (experts_.ranks == 1 && experts_.imbalance == 1) return tensor(visits * features);
+  if (experts_.ranks == 1) return tensor(visits * features);
   return checked_product(experts_.arrived_rows(batch_.rows() * visits), features, size_of(batch_.dtype));
 }
 
@@ -117,10 +116,7 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   const bool gated = model_.feed_forward == config::FeedForward::gated;
   const bool routed = model_.experts > 0, joined = model_.fused_projections;
   const bool apart = experts_.ranks > 1;
-  const std::int64_t inner = this->routed(model_.ffn_width),
-                     routed_rows = routed ? checked_product(experts_.own_rows(checked_product(batch_.rows(), visits)),
-                                                            model_.width, size_of(batch_.dtype))
-                                          : 0,
+  const std::int64_t inner = this->routed(model_.ffn_width), routed_rows = routed ? tensor(visits * model_.width) : 0,
                      rows_here = routed ? this->routed(model_.width) : 0;  // that come to this rank's experts
   const backend::AttentionShape attention{batch_.batch,    batch_.seq_len,     model_.heads,
                                           model_.kv_heads, model_.head_size(), batch_.dtype};
@@ -160,7 +156,6 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
     saved.take(tensor(model_.experts));
     for (int i = 0; i < 3; ++i) saved.take(statistics(visits));
     saved.take_array<std::int32_t>(model_.experts + 1);
-    if (model_.expert_capacity > 0) saved.take_array<std::int32_t>(model_.experts);
     saved.take(routed_rows);
     if (apart) saved.take(rows_here);  // what came from other ranks: the experts' input
   }

@@ -32,7 +32,7 @@ class Outline final : public Model {
       : model_(model),
         batch_(batch),
         split_(split),
-        experts_(experts.ranks > 1 ? experts : plan::whole_experts(model, batch.rows())),
+        experts_(experts),
         eager_loss_(eager_loss),
         context_(context),
         stream_(model, batch, split) {}

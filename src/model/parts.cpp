@@ -37,23 +37,6 @@ std::vector<ModulePart> parts(const std::vector<double>& flops, std::initializer
   return all;
 }
 
-/// Each part for one half of the microbatch, then for the other: what one sends is there or comes while the other is
-/// computed. Rows of `width` elements are whole.
-std::vector<ModulePart> in_halves(const std::vector<ModulePart>& whole, std::int64_t width,
-                                  const std::vector<double>& flops) {
-  std::vector<ModulePart> all;
-  for (const ModulePart& part : whole) {
-    const std::int64_t first = ceil_div(part.count / width, 2) * width;
-    for (const int half : {0, 1}) {
-      ModulePart& one = all.emplace_back(part);
-      one.flops = flops[all.size() - 1];
-      one.half = half;
-      one.count = half == 0 ? first : part.count - first;
-    }
-  }
-  return all;
-}
-
 /// The parts of a pass in which keys and values go around a ring (schedule/context_ring.h). In backward each buffer has
 /// room for them and for their gradients.
 std::vector<ModulePart> parts_of_ring(const std::vector<double>& flops, bool backward, std::int64_t keys_and_values,
@@ -164,7 +147,7 @@ void set_expert_parts(const config::Model& model, BatchShape batch, const plan::
     if (pass == Pass::recompute && !experts.repeats) {
       for (ModulePart& part : all) part.exchange = Exchange::none, part.count = 0;
     }
-    return experts.halves ? in_halves(all, model.width, work.expert_parts(pass)) : all;
+    return all;
   };
   sizes.forward_parts = of_pass(Pass::forward);
   sizes.recompute_parts = of_pass(Pass::recompute);

@@ -77,8 +77,7 @@ void add_expert_volume(const config::RunConfig& config, CommunicationVolume& vol
   const std::int64_t recomputed = repeats ? ceil_div(layers, config.fsdp.checkpoint_every) : 0;
   const std::int64_t sent = split.sent_rows(model, split.arrived_rows(visits));
   const std::int64_t to_each = ceil_div(sent, ranks) * model.width * size_of(config.fsdp.param_dtype);
-  const std::int64_t halves = config.mesh.expert_halves ? 2 : 1;  // each with its numbers
-  const std::int64_t told = split.told ? halves * (model.experts / ranks) * size_of(DType::i32) : 0;
+  const std::int64_t told = split.told ? (model.experts / ranks) * size_of(DType::i32) : 0;
   const std::int64_t each = (2 * (2 * layers + recomputed)) * to_each + (layers + recomputed) * told;
   volume.all_to_all += static_cast<double>(config.train.accumulate * (ranks - 1) * each);
 }
@@ -130,10 +129,6 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
   }
   const int tensor = plan.mesh.tensor;
   if (config.train.clip_norm > 0) volume.all_gather += 8.0 * ((plan.mesh.shard - 1) + (tensor - 1) * plan.mesh.shard);
-  if (config.model.router_bias_rate > 0) {
-    const std::int64_t counts = config.model.layers * config.model.experts;
-    volume.all_reduce += 2 * (ring(counts, DType::f32, plan.mesh.shard) + ring(counts, DType::f32, replicate));
-  }
   if (tensor > 1) add_tensor_volume(plan, config, volume);
   if (plan.mesh.context > 1) add_context_volume(config, volume);
   if (plan.mesh.expert > 1) add_expert_volume(config, volume);

@@ -24,8 +24,6 @@ struct Regathers {
 /// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over
 /// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `again`: schedule::regathers().
 /// Padding is sent too, so it counts. The gather of gradient norms (8 (N-1) bytes) counts as all-gather.
-/// Biases of experts (model.router_bias_rate): 4 bytes for each expert of each block are all-reduced over the ranks that
-/// split a unit, then over replicas.
 /// For n quantised numbers Q(n) bytes are sent (base/quantization.h: payload and scales). A gather of a shard of n
 /// numbers sends (N-1) Q(n). So does an exchange of gradients, all-to-all: of these (N/g - 1) Q(n) from one group of g
 /// neighbours to the others.
@@ -38,8 +36,7 @@ struct Regathers {
 /// Ranks that split sequences (mesh.context) gather keys and values in each block's forward, in its backward and where
 /// it is recomputed, and reduce-scatter their gradients. In a ring they send as much from rank to rank: send_recv.
 /// Ranks that split experts (mesh.expert) send (E-1)/E of k rows a token, [tokens * k, width] in the compute dtype,
-/// times mesh.expert_imbalance, but no more than experts take (model.expert_capacity), or exactly that (expert_pad):
-/// twice in each block's forward, twice in its backward, twice where it is recomputed.
+/// times mesh.expert_imbalance: twice in each block's forward, twice in its backward, twice where it is recomputed.
 /// Before each but those of backward they tell each other how many, in 4 bytes an expert (mesh.expert_sync). That is in
 /// all_to_all.
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again);

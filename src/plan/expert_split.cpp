@@ -5,63 +5,20 @@
 #include "plan/module_sizes.h"
 
 namespace fsdpbench::plan {
-namespace {
-
-/// Rows of `visits` tokens' visits to all experts where each takes at most `capacity`, over these visits: such that no
-/// product with them is more than that, which rounding up would make a row.
-double most_over_mean(std::int64_t capacity, std::int64_t experts, std::int64_t visits) {
-  const auto rows = static_cast<double>(checked_product(capacity, experts));
-  double ratio = rows / static_cast<double>(visits);
-  while (ratio * static_cast<double>(visits) > rows) ratio = std::nextafter(ratio, 0.0);
-  return ratio;
-}
-
-std::int64_t rounded_up(std::int64_t visits, double factor) {
-  return std::llround(std::ceil(static_cast<double>(visits) * factor));
-}
-
-}  // namespace
-
-std::int64_t expert_capacity(const config::Model& model, std::int64_t tokens) {
-  if (model.experts == 0 || model.expert_capacity == 0) return 0;
-  const double mean =
-      static_cast<double>(checked_product(tokens, model.active_experts)) / static_cast<double>(model.experts);
-  return static_cast<std::int64_t>(std::min(std::ceil(mean * model.expert_capacity), static_cast<double>(tokens)));
-}
-
-ExpertSplit whole_experts(const config::Model& model, std::int64_t tokens) {
-  ExpertSplit split;
-  const std::int64_t capacity = expert_capacity(model, tokens);
-  if (capacity == 0) return split;
-  const double most = most_over_mean(capacity, model.experts, checked_product(tokens, model.active_experts));
-  split.imbalance = split.kept = model.expert_pad ? most : std::min(1.0, most);
-  return split;
-}
 
 ExpertSplit expert_split(const config::RunConfig& config) {
   const config::Mesh& mesh = config.mesh;
   const config::Model& model = config.model;
-  const std::int64_t tokens = config.train.batch_per_rank * config.train.seq_len / mesh.context;
-  if (mesh.expert == 1) return whole_experts(model, tokens);
-  const std::int64_t halves = mesh.expert_halves ? 2 : 1;  // each has a router, and an expert a capacity for it
+  if (mesh.expert == 1) return {};
   ExpertSplit split;
-  if (const std::int64_t capacity = halves * expert_capacity(model, tokens / halves); capacity > 0) {
-    const double most = most_over_mean(capacity, model.experts, checked_product(tokens, model.active_experts));
-    const config::LimitedLoad load =
-        limited_load(mesh.expert_imbalance, model.experts, model.active_experts, mesh.expert, most);
-    split.imbalance = model.expert_pad ? most : load.busiest;
-    split.kept = model.expert_pad ? most : load.mean;
-  } else {
-    split.imbalance = imbalance_of(mesh.expert_imbalance, model.experts, model.active_experts, mesh.expert);
-  }
+  split.imbalance = imbalance_of(mesh.expert_imbalance, model.experts, model.active_experts, mesh.expert);
   split.ranks = static_cast<int>(mesh.expert);
-  split.told = mesh.expert_sync && !model.expert_pad;
+  split.told = mesh.expert_sync;
   using config::CheckpointKeeps;
   const CheckpointKeeps keeps = config.fsdp.checkpoint_keeps;
   split.repeats = keeps == CheckpointKeeps::nothing || keeps == CheckpointKeeps::all_but_feed_forward;
   split.overlap = mesh.expert_overlap;
   split.rows = mesh.expert_rows;
-  split.halves = mesh.expert_halves;
   return split;
 }
 
@@ -70,9 +27,9 @@ ExpertSplit even_expert_split(config::RunConfig config) {
   return expert_split(config);
 }
 
-std::int64_t ExpertSplit::arrived_rows(std::int64_t visits) const { return rounded_up(visits, imbalance); }
-
-std::int64_t ExpertSplit::own_rows(std::int64_t visits) const { return rounded_up(visits, kept); }
+std::int64_t ExpertSplit::arrived_rows(std::int64_t visits) const {
+  return std::llround(std::ceil(static_cast<double>(visits) * imbalance));
+}
 
 double ExpertSplit::ranks_of_token(const config::Model& model) const {
   if (rows == config::ExpertRows::one_rank) return 1;
@@ -92,11 +49,7 @@ std::int64_t ExpertSplit::sent_rows(const config::Model& model, std::int64_t vis
 }
 
 std::int64_t RowExchange::most_rows(const config::Model& model, std::int64_t tokens, std::int64_t of_experts) {
-  const std::int64_t visits = checked_product(tokens, std::min(model.active_experts, of_experts));
-  const std::int64_t capacity = expert_capacity(model, tokens);
-  if (capacity == 0) return visits;
-  const std::int64_t limit = checked_product(capacity, of_experts);
-  return model.expert_pad ? limit : std::min(visits, limit);
+  return checked_product(tokens, std::min(model.active_experts, of_experts));
 }
 
 }  // namespace fsdpbench::plan

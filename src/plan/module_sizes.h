@@ -9,35 +9,25 @@
 
 namespace fsdpbench::plan {
 
-/// Rows that an expert takes of the microbatch of one rank, which has so many tokens (model.expert_capacity); 0: all.
-/// As get_capacity() of Megatron-LM rounds it (megatron/core/transformer/moe/moe_utils.py at d98e8a64): the factor
-/// times the mean of all experts, up. A token visits an expert once, so that it is no more than the tokens.
-std::int64_t expert_capacity(const config::Model& model, std::int64_t tokens);
-
 /// How the experts of a block are split over ranks, and how many rows come to them and leave for them, over those with
-/// which a rank's tokens visit experts. Without model.expert_capacity all visits are rows.
+/// which a rank's tokens visit experts.
 struct ExpertSplit {
   int ranks = 1;
   double imbalance = 1;  ///< rows that come to the busiest rank's experts, from all ranks, over one rank's visits
-  double kept = 1;       ///< the same of all ranks' mean: less than 1 where visits are dropped, more with padding
   bool told = false;     ///< the host waits for the numbers of rows (mesh.expert_sync)
   bool repeats = true;   ///< a recomputation exchanges rows again; false: what came is kept (fsdp.checkpoint_keeps)
   config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< of the shared expert, if there is one
   config::ExpertRows rows = config::ExpertRows::each_expert;
-  bool halves = false;  ///< mesh.expert_halves
 
   /// Ranks on which a token's experts are, on average, where each is chosen independently of the others: of E ranks
   /// with n of N experts each, E (1 - C(N - n, k) / C(N, k)); mesh.expert_rows = one_rank: 1.
   double ranks_of_token(const config::Model& model) const;
-  /// Of `visits` to experts the rows that come to a rank's experts, and those of its own tokens that experts take.
+  /// Of `visits` to experts the rows that come to a rank's experts.
   std::int64_t arrived_rows(std::int64_t visits) const;
-  std::int64_t own_rows(std::int64_t visits) const;
   /// Of `visits` to experts, the rows that are sent for them: one for each visit, or for each rank of a token.
   std::int64_t sent_rows(const config::Model& model, std::int64_t visits) const;
 };
 
-/// Of experts that no ranks split, where each rank has so many tokens.
-ExpertSplit whole_experts(const config::Model& model, std::int64_t tokens);
 /// The experts' split of a valid configuration.
 ExpertSplit expert_split(const config::RunConfig& config);
 /// The same where all experts are visited equally often.
@@ -59,7 +49,7 @@ inline ContextSplit context_split(const config::RunConfig& config) {
 /// the rows with which this rank's tokens visit experts, as kernels::dispatch sorts them; room for those that come to
 /// this rank's experts, by rank and expert; and both their numbers, [ranks, experts of a rank] i32. Whomever tokens
 /// visit, it has room: a token visits no expert twice, so that each rank sends at most min(active, experts of a rank)
-/// rows a token to another, and to no expert more than its capacity. With model.expert_pad it sends exactly that.
+/// rows a token to another.
 struct RowExchange {
   std::int64_t ranks = 1;
   std::int64_t experts = 0;  ///< of the block
@@ -113,7 +103,6 @@ struct ModulePart {
   std::int64_t told = 0;
   bool of_context = false;  ///< it is with the ranks that split the sequence (mesh.context): keys and values
   bool beside = false;      ///< needs nothing of the exchange before it, and is computed beside it
-  int half = 0;             ///< of the microbatch (mesh.expert_halves); each has its exchanges
   /// Bytes of the buffer, if it has more than what is exchanged: rows of experts in a training, which no routing
   /// exceeds; keys and values beside their gradients (of a ring, of one rank). 0: `count`s.
   std::int64_t room = 0;

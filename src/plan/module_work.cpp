@@ -59,7 +59,6 @@ class DecoderWork {
     const std::int64_t visited = std::min(experts / split_.ranks, visits);
     const std::int64_t each = (visits + visited - 1) / visited;
     work.by_experts = split_.ranks > 1;
-    work.halves = split_.halves;
     const std::int64_t into = gated && !joined ? 2 : 1, wide = gated && joined ? 2 : 1;
     work.products.push_back({each, wide * m_.ffn_width, m_.width, visited * into, into});
     work.products.push_back({each, m_.width, m_.ffn_width, visited});
@@ -81,8 +80,7 @@ class DecoderWork {
     const double rotary = m_.learned_positions > 0 ? 0 : q + k;  // rows that are turned
     const double head_norms = m_.qk_norm ? 2 * (q + k) : 0;
     // To the experts and back, and their weighted sum.
-    const double own = static_cast<double>(active) * split_.kept;
-    double routing = m_.experts > 0 ? (5 * own + 1) * width() : 0;
+    double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
     double routing_back = 2 * routing;
     if (split_.ranks > 1 && split_.rows != config::ExpertRows::each_expert) {
       // One kernel copies what came once for a rank to each of its experts, one sums it on the way back; the weights
@@ -336,11 +334,7 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
 }
 
 std::vector<double> ModuleWork::expert_parts(Pass pass) const {
-  std::vector<double> parts = block_flops(pass).expert_parts(pass == Pass::backward, overlap);
-  if (!halves) return parts;
-  std::vector<double> both;
-  for (const double flops : parts) both.insert(both.end(), 2, flops / 2);
-  return both;
+  return block_flops(pass).expert_parts(pass == Pass::backward, overlap);
 }
 
 std::vector<double> ModuleWork::context_parts(Pass pass) const {
@@ -356,17 +350,6 @@ std::vector<double> ModuleWork::context_parts(Pass pass) const {
   }
   parts.back() += back ? flops.projections : others;
   return parts;
-}
-
-ModuleWork ModuleWork::half() const {
-  ModuleWork work = *this;
-  work.halves = false;
-  for (std::vector<Product>* all : {&work.products, &work.adapters}) {
-    for (Product& product : *all) product.m = ceil_div(product.m, 2);
-  }
-  work.attention.rows /= 2;  // whole sequences
-  for (Passes* passes : {&work.forward, &work.recompute, &work.backward}) passes->eager /= 2, passes->fused /= 2;
-  return work;
 }
 
 double ModuleWork::share(Pass pass, int part) const {
@@ -463,8 +446,8 @@ KeptBytes kept_outputs(const config::RunConfig& config, const ExpertSplit& split
     const auto sent = [&](std::int64_t rows) {
       return checked_product(split.sent_rows(config.model, rows), config.model.width, element);
     };
-    bytes.kept += sent(split.arrived_rows(visits)) + sent(split.own_rows(visits));
-    bytes.saved += sent(split.own_rows(visits));
+    bytes.kept += sent(split.arrived_rows(visits)) + sent(visits);
+    bytes.saved += sent(visits);
   }
   return bytes;
 }

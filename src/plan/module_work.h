@@ -92,7 +92,6 @@ struct ModuleWork {
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
   bool by_experts = false;    ///< mesh.expert above 1: its parts are those between the exchanges of rows
   config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< by_experts, where there is a shared one
-  bool halves = false;      ///< by_experts: each part is done twice, for half of the tokens each (mesh.expert_halves)
   bool by_context = false;  ///< mesh.context above 1: its parts are those between exchanges of keys and values
   bool by_tokens = false;   ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
 
@@ -105,14 +104,12 @@ struct ModuleWork {
   std::vector<Product> products_of(Pass pass) const;
   /// FLOPs of a block.
   BlockFlops block_flops(Pass pass) const;
-  /// FLOPs of the parts of a pass of a block whose experts ranks split; with halves, part i of both before the next.
+  /// FLOPs of the parts of a pass of a block whose experts ranks split.
   std::vector<double> expert_parts(Pass pass) const;
   /// FLOPs of the parts of a pass of a block whose sequences ranks split. Of a ring (schedule/context_ring.h): each
   /// step of attention has as many. With two of 2C pieces of a sequence a rank has, of its own four pairs of pieces,
   /// one in whole and two by half; of those with another rank's pieces two, both in whole, whatever the ranks.
   std::vector<double> context_parts(Pass pass) const;
-  /// Of one of two halves: as many kernels, each for half of the rows.
-  ModuleWork half() const;
   /// What of a pass's arithmetic falls to part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
   double share(Pass pass, int part) const;
 };

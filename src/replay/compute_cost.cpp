@@ -196,10 +196,6 @@ double ComputeCost::update_seconds(double bytes, const Beside& beside) const {
 }
 
 ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const {
-  if (work.halves) {
-    const Kernels half = kernels_of(work.half(), pass, beside);
-    return {2 * half.seconds, 2 * half.count};
-  }
   Kernels kernels;
   const bool backward = pass == Pass::backward;
   using OfWork = plan::ModuleWork::Pass;

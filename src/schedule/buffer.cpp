@@ -41,8 +41,6 @@ std::string_view to_string(BufferRole role) {
     case BufferRole::norm_gathered: return "norm_gathered";
     case BufferRole::clip_factor: return "clip_factor";
     case BufferRole::loss: return "loss";
-    case BufferRole::expert_bias: return "expert_bias";
-    case BufferRole::expert_load: return "expert_load";
   }
   return "?";
 }
@@ -58,9 +56,7 @@ MemoryCategory category_of(BufferRole role) {
     case BufferRole::first_moment:
     case BufferRole::second_moment:
     case BufferRole::first_moment_replicated:
-    case BufferRole::second_moment_replicated:
-    case BufferRole::expert_bias:
-    case BufferRole::expert_load: return MemoryCategory::optimizer;
+    case BufferRole::second_moment_replicated: return MemoryCategory::optimizer;
     case BufferRole::cast_shard:
     case BufferRole::quantized:
     case BufferRole::exchanged:

@@ -53,8 +53,6 @@ enum class BufferRole : std::uint8_t {
   norm_gathered,        ///< all ranks' sums of squares, one fp64 each
   clip_factor,          ///< what gradients are multiplied by, one float
   loss,                 ///< one float a microbatch
-  expert_bias,          ///< of all blocks, what the router adds to the scores of experts when it chooses, fp32
-  expert_load,          ///< of all blocks, the rows of each expert since the last update, fp32
 };
 
 /// The enumerator's own name.

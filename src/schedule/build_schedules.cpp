@@ -53,7 +53,7 @@ class StepWalk {
   void append_pass(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
   template <class Work>
   void append_ring(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
-  BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0, int half = 0);
+  BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0);
   void enter_experts(OpKind kind, int experts, EventId computed);
   void leave_experts(OpKind kind, int experts);
   void end_backward();
@@ -74,9 +74,6 @@ class StepWalk {
   bool hooks_on_views() const { return builder_.policy.fsdp.gradients_after_views; }
   int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
   bool checkpointed(int module) const;
-  bool routes(int module) const {
-    return builder_.plan.shapes.modules[static_cast<std::size_t>(module)].kind == plan::ModuleKind::block;
-  }
   /// Of what a checkpointed module saves: that which is not recomputed.
   std::int64_t not_recomputed_bytes(int module) const;
   /// All that it keeps from forward to backward beside its input.
@@ -184,13 +181,12 @@ std::int64_t StepWalk::kept_bytes(int module) const {
   return sizes(module).kept_output_bytes;
 }
 
-/// Room for what a pass's parts exchange of one half; kNoBuffer if nothing is, or it fits into `there` bytes that are
+/// Room for what a pass's parts exchange; kNoBuffer if nothing is, or it fits into `there` bytes that are
 /// at hand.
-BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there, int half) {
+BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there) {
   std::int64_t most = 0;
   for (const plan::ModulePart& part : parts) {
     if (part.exchange == plan::ModulePart::Exchange::send_recv) return kNoBuffer;  // ContextRing has its own
-    if (part.half != half) continue;
     // Rows go from one place to another, which is not where the output will be, and keys and values are no output.
     if (part.of_experts() || part.of_context) there = 0;
     const plan::Mesh& mesh = builder_.plan.mesh;
@@ -214,15 +210,11 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
   if (parts.front().exchange == Exchange::send_recv) {
     return append_ring(kind, module, parts, std::move(work), std::move(lifetimes));
   }
-  // Rows of both halves of a microbatch are under way at once.
-  const std::array<BufferId, 2> rooms{work.exchange, new_exchange(parts, module, 0, 1)};
-  lifetimes.allocates.push_back(rooms.back());
-  lifetimes.frees.push_back(rooms.back());
+  const BufferId exchange = work.exchange;
   const int nested = nested_experts(at.unit), apart = apart_experts(at.unit);
   const bool ordered = builder_.plan.orders_experts;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     work.part = static_cast<int>(i);
-    work.half = parts[i].half;
     const bool last = i + 1 == parts.size();
     const bool here = parts[i].exchange == Exchange::combine;  // the part before it is the experts' own
     if (nested >= 0 && ordered && here) enter_experts(kind, nested, exchanges_.pending());
@@ -235,8 +227,7 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
         if (gradients.fresh) lifetimes.allocates.push_back(gradients.sharded);
       }
     }
-    const BufferId exchange = rooms[static_cast<std::size_t>(parts[i].half)];
-    if (!parts[i].beside) exchanges_.settle(parts[i].half);
+    if (!parts[i].beside) exchanges_.settle();
     work.exchange = parts[i].beside ? kNoBuffer : exchange;
     builder_.append(kind, at, work,
                     {.allocates = std::exchange(lifetimes.allocates, {}),
@@ -376,9 +367,7 @@ void StepWalk::forward_module(int module) {
               .output = output,
               .workspace = workspace,
               .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer,
-              .exchange = exchange,
-              .expert_bias = routes(module) ? builder_.persistent(BufferRole::expert_bias) : kNoBuffer,
-              .expert_load = routes(module) ? builder_.persistent(BufferRole::expert_load) : kNoBuffer},
+              .exchange = exchange},
       {.allocates = {kept, saved, output, workspace, exchange},
        .frees = {workspace, exchange, recomputes ? saved : kNoBuffer, ends_here ? output_before(module) : kNoBuffer}});
   kept_[static_cast<std::size_t>(module)] = kept;
@@ -495,8 +484,7 @@ void StepWalk::recompute(int module) {
                       .input = output_before(module),
                       .saved = saved,
                       .workspace = workspace,
-                      .exchange = exchange,
-                      .expert_bias = routes(module) ? builder_.persistent(BufferRole::expert_bias) : kNoBuffer},
+                      .exchange = exchange},
               {.allocates = {saved, workspace, exchange}, .frees = {workspace, exchange}});
   saved_[static_cast<std::size_t>(module)] = saved;
 }

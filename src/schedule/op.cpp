@@ -14,15 +14,15 @@ struct OperandsOf {
     const bool goes_on = w.part > 0;
     return {
         {w.parameters, w.replicated, w.experts, w.input, w.batch_inputs, w.batch_targets, goes_on ? w.saved : kNoBuffer,
-         w.part <= w.half          ? kNoBuffer
+         !goes_on                  ? kNoBuffer
          : w.exchange == kNoBuffer ? w.output
                                    : w.exchange,
-         w.expert_bias, w.expert_load, w.arrived},
-        {w.saved, w.output, w.workspace, w.loss, w.exchange, w.expert_load}};
+         w.arrived},
+        {w.saved, w.output, w.workspace, w.loss, w.exchange}};
   }
   Operands operator()(const Backward& w) const {
     return {{w.parameters, w.replicated, w.experts, w.saved, w.input, w.batch_inputs,
-             w.begins_stream ? kNoBuffer : w.d_stream, w.part > w.half ? w.exchange : kNoBuffer, w.arrived},
+             w.begins_stream ? kNoBuffer : w.d_stream, w.part > 0 ? w.exchange : kNoBuffer, w.arrived},
             {w.gradients, w.gradients_replicated, w.gradients_experts, w.workspace, w.d_stream, w.exchange}};
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
@@ -32,7 +32,6 @@ struct OperandsOf {
   Operands operator()(const Collective& w) const { return {{w.input}, {w.output}}; }
   Operands operator()(const SumOfSquares& w) const { return {{w.gradient, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
   Operands operator()(const ClipFactor& w) const { return {{w.sums}, {w.factor}}; }
-  Operands operator()(const BalanceExperts& w) const { return {{w.load, w.bias}, {w.load, w.bias}}; }
   Operands operator()(const Transfer& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const Update& w) const {
     return {{w.gradient, w.clip_factor, w.parameters, w.first_moment, w.second_moment},
@@ -58,7 +57,6 @@ CollectiveKind collective_kind(OpKind kind) {
     case OpKind::reduce_scatter:
     case OpKind::tensor_reduce_scatter: return CollectiveKind::reduce_scatter;
     case OpKind::all_reduce:
-    case OpKind::reduce_load:
     case OpKind::tensor_all_reduce: return CollectiveKind::all_reduce;
     case OpKind::all_to_all:
     case OpKind::expert_counts:
@@ -109,8 +107,6 @@ std::string_view to_string(OpKind kind) {
     case OpKind::gradient_norm: return "gradient_norm";
     case OpKind::gather_norm: return "gather_norm";
     case OpKind::clip: return "clip";
-    case OpKind::reduce_load: return "reduce_load";
-    case OpKind::balance_experts: return "balance_experts";
     case OpKind::optimizer: return "optimizer";
     case OpKind::left_out: return "left_out";
     case OpKind::host_wait: return "host_wait";

@@ -58,8 +58,6 @@ enum class OpKind : std::uint8_t {
   gradient_norm,          ///< adds up squares of one unit's gradients
   gather_norm,            ///< all ranks' sums of squares
   clip,                   ///< clip factor from the norm
-  reduce_load,            ///< how often all ranks' tokens visited each expert
-  balance_experts,        ///< moves the biases of experts by it
   optimizer,              ///< one unit's update
   left_out,               ///< something of a step of which only a part is done (step_part.h); no work
   host_wait,              ///< the host blocks until the events are complete
@@ -119,10 +117,7 @@ struct Forward {
   BufferId loss = kNoBuffer;
   int part = -1;                  ///< between exchanges with the ranks that split the module; -1: all of it
   BufferId exchange = kNoBuffer;  ///< what they exchange, if it is not the output
-  BufferId expert_bias = kNoBuffer;
-  BufferId expert_load = kNoBuffer;  ///< of a forward: it counts, and a recomputation does not
-  int half = 0;                      ///< of the microbatch (plan::ModulePart::half); its first part is that number
-  BufferId arrived = kNoBuffer;      ///< keys and values that came from another rank, or are sent to one meanwhile
+  BufferId arrived = kNoBuffer;   ///< keys and values that came from another rank, or are sent to one meanwhile
   bool operator==(const Forward&) const = default;
 };
 
@@ -227,13 +222,6 @@ struct ClipFactor {
   bool operator==(const ClipFactor&) const = default;
 };
 
-/// Moves biases by `load`, which becomes zero.
-struct BalanceExperts {
-  BufferId load = kNoBuffer;
-  BufferId bias = kNoBuffer;
-  bool operator==(const BalanceExperts&) const = default;
-};
-
 /// The optimizer's step on fp32 parameters. SGD has no moments; without clipping there is no factor. `rounded`, if
 /// there is one, gets the new parameters in its own dtype.
 struct Update {
@@ -256,9 +244,8 @@ struct Transfer {
 };
 
 /// monostate: nothing to do on the lane, only waits, frees or a mark.
-using Work =
-    std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Requantize, Accumulate, Collective,
-                 SumOfSquares, ClipFactor, BalanceExperts, Update, Transfer>;
+using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Requantize, Accumulate,
+                          Collective, SumOfSquares, ClipFactor, Update, Transfer>;
 
 /// A few buffers, in order; kNoBuffer is left out.
 class BufferList {

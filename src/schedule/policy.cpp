@@ -13,7 +13,6 @@ Policy make_policy(const config::RunConfig& config) {
   policy.clip = config.train.clip_norm > 0;
   policy.host_sync_after_layer = config.inject.host_sync_after_layer;
   policy.separate_exchanges = config.mesh.expert_separate_comm;
-  if (config.model.router_bias_rate > 0) policy.expert_biases = config.model.layers * config.model.experts;
   return policy;
 }
 

@@ -65,7 +65,7 @@ std::string join(const Schedule& schedule, TextOf text_of) {
   for (const Op& op : schedule.ops) {
     if (op.phase != Phase::optimizer) continue;
     if (verb_of(op) != nullptr && !std::exchange(stepped, true)) append("step");
-    if (verb_of(op) != nullptr || op.kind == OpKind::gather_norm || op.kind == OpKind::reduce_load) append(text_of(op));
+    if (verb_of(op) != nullptr || op.kind == OpKind::gather_norm) append(text_of(op));
   }
   return line;
 }
@@ -75,7 +75,6 @@ std::string join(const Schedule& schedule, TextOf text_of) {
 std::string collective_order(const plan::Plan& plan, const Schedule& schedule) {
   return join(schedule, [&](const Op& op) -> std::string {
     if (op.kind == OpKind::gather_norm) return "ARnorm";
-    if (op.kind == OpKind::reduce_load) return "ARload";
     const char* verb = verb_of(op);
     if (verb == nullptr) return {};
     const bool star = op.kind == OpKind::all_gather && op.prefetch && op.phase == Phase::backward;

@@ -51,9 +51,6 @@ void StepBuilder::add_persistent_buffers() {
     }
   }
   add(BufferRole::loss, DType::f32, 4 * policy.accumulate, -1);
-  for (const BufferRole role : {BufferRole::expert_bias, BufferRole::expert_load}) {
-    add(role, DType::f32, 4 * policy.expert_biases, -1);
-  }
 }
 
 void StepBuilder::begin_step() {

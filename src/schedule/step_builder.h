@@ -48,7 +48,6 @@ enum class EventRole : std::uint8_t {
   copied_to_host,
   norm_part,
   clipped,
-  load_reduced,
 };
 
 inline constexpr int kRoot = plan::Plan::kRoot;

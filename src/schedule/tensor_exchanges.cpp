@@ -1,6 +1,5 @@
 #include "schedule/tensor_exchanges.h"
 
-#include <cstddef>
 #include <utility>
 
 namespace fsdpbench::schedule {
@@ -45,7 +44,7 @@ void TensorExchanges::append(OpKind kind, int unit, int module, int index, const
   builder_.append(
       kind_of(part.exchange), at,
       Collective{.group = group, .input = buffer, .output = buffer, .count = part.count, .dtype = part.dtype});
-  pending_[static_cast<std::size_t>(part.half)] = builder_.record(EventRole::exchanged, id);
+  pending_ = builder_.record(EventRole::exchanged, id);
 }
 
 void TensorExchanges::await_numbers(OpKind kind, int unit, int module, int index) {
@@ -53,12 +52,7 @@ void TensorExchanges::await_numbers(OpKind kind, int unit, int module, int index
 }
 
 void TensorExchanges::settle() {
-  for (const int half : {0, 1}) settle(half);
-}
-
-void TensorExchanges::settle(int half) {
-  EventId& pending = pending_[static_cast<std::size_t>(half)];
-  if (pending != kNoEvent) builder_.wait(Lane::compute, std::exchange(pending, kNoEvent), WaitReason::data);
+  if (pending_ != kNoEvent) builder_.wait(Lane::compute, std::exchange(pending_, kNoEvent), WaitReason::data);
 }
 
 }  // namespace fsdpbench::schedule

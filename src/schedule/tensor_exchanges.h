@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "schedule/step_builder.h"
 
 namespace fsdpbench::schedule {
@@ -31,15 +29,14 @@ class TensorExchanges {
   void append(OpKind kind, int unit, int module, int index, const plan::ModulePart& part, BufferId buffer);
   /// The host waits for the last appended op, part `index` of a pass: for numbers that it was told before.
   void await_numbers(OpKind kind, int unit, int module, int index);
-  /// The compute lane's next op reads what was exchanged last; of one half of a microbatch (plan::ModulePart::half).
+  /// The compute lane's next op reads what was exchanged last.
   void settle();
-  void settle(int half);
   /// The event of an exchange that nothing has waited for yet; kNoEvent if there is none.
-  EventId pending() const { return pending_.front(); }
+  EventId pending() const { return pending_; }
 
  private:
   StepBuilder& builder_;
-  std::array<EventId, 2> pending_{kNoEvent, kNoEvent};  // by half
+  EventId pending_ = kNoEvent;
 };
 
 }  // namespace fsdpbench::schedule

@@ -5,7 +5,6 @@
 namespace fsdpbench::schedule {
 
 void Updates::append(const std::vector<Reducer::Ready>& gradients) {
-  balance_experts();
   const BufferId factor = builder_.policy.clip ? clip(gradients) : kNoBuffer;
   if (builder_.offloads()) {
     factor_ = factor;
@@ -61,25 +60,6 @@ void Updates::finish() {
     }
   }
   builder_.append(OpKind::release, {}, {}, {.frees = {factor_}});
-}
-
-/// As torchtitan's hook before the optimizer's step, which waits for the sum on the stream that computes. Its counts
-/// are halved where a block is recomputed, because they are taken there again; here a recomputation counts nothing.
-void Updates::balance_experts() {
-  const BufferId bias = builder_.persistent(BufferRole::expert_bias);
-  if (bias == kNoBuffer) return;
-  const BufferId load = builder_.persistent(BufferRole::expert_load);
-  EventId ready = kNoEvent;
-  // Ranks that split layers have the same tokens.
-  for (const auto& [group, lane] : {std::pair(Group::shard, Lane::all_gather), {Group::replicate, Lane::all_reduce}}) {
-    if (builder_.plan.groups.size(group) == 1) continue;
-    builder_.wait(lane, ready == kNoEvent ? builder_.mark(Lane::compute) : ready, WaitReason::data);
-    builder_.append(OpKind::reduce_load, {.lane = lane},
-                    Collective{.group = group, .input = load, .output = load, .count = builder_.policy.expert_biases});
-    ready = builder_.record(EventRole::load_reduced, static_cast<int>(group));
-  }
-  if (ready != kNoEvent) builder_.wait(Lane::compute, ready, WaitReason::data);
-  builder_.append(OpKind::balance_experts, {}, BalanceExperts{.load = load, .bias = bias});
 }
 
 BufferId Updates::clip(const std::vector<Reducer::Ready>& gradients) {

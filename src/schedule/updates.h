@@ -21,8 +21,6 @@ class Updates {
 
  private:
   static Lane lane_of(const Reducer::Ready& gradient) { return gradient.on_host ? Lane::host_compute : Lane::compute; }
-  /// Moves the biases of experts (model.router_bias_rate) by what all ranks' tokens visited since the last step.
-  void balance_experts();
   BufferId clip(const std::vector<Reducer::Ready>& gradients);
   /// cpu_offload = optimizer: what the device keeps of the unit that the last op has updated.
   void send_to_device(int unit);

@@ -21,7 +21,6 @@ bool in_fixed_order(OpKind kind) {
     case OpKind::backward:
     case OpKind::gradient_norm:
     case OpKind::clip:
-    case OpKind::balance_experts:
     case OpKind::optimizer: return true;
     default: return false;
   }

@@ -164,12 +164,6 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
                                              : std::vector<std::string>()),
        true,
        one_expert_rank},
-      {{"mesh.expert_halves"},
-       structure,
-       listed(options.computed && start.model.experts > 0 ? std::vector<std::string>{"false", "true"}
-                                                          : std::vector<std::string>()),
-       false,
-       one_expert_rank},
       {{"mesh.context_method"},
        structure,
        listed(options.computed && start.mesh.context > 1 ? std::vector<std::string>{"all_gather", "ring"}

@@ -343,27 +343,6 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
             }),
             "model.router_aux_loss = 0.5 does not go with model.router_score = \"sigmoid\": that loss is one of a "
             "softmax; expected 0.");
-  EXPECT_EQ(error([](RunConfig& c) { c.model.router_bias_rate = 0.001; }),
-            "model.router_bias_rate = 0.001 moves the bias of experts: model.experts is 0; expected 0.");
-  EXPECT_EQ(error([](RunConfig& c) { c.model.expert_capacity = 1.25; }),
-            "model.expert_capacity = 1.25 limits the rows of experts: model.experts is 0; expected 0.");
-  EXPECT_EQ(error([](RunConfig& c) { c.model.expert_pad = true; }),
-            "model.expert_pad = true fills experts up to model.expert_capacity, which is 0; expected a factor above 0, "
-            "or model.expert_pad = false.");
-  EXPECT_THAT(check([](RunConfig& c) { c.model.expert_drop = ExpertDrop::position; }).notes,
-              ElementsAre("model.expert_drop = \"position\" has no effect: model.expert_capacity is 0."));
-  const auto padded = [](RunConfig& c) {
-    c.model.experts = 4, c.model.active_experts = 2, c.model.expert_capacity = 1, c.model.expert_pad = true;
-    c.mesh.ranks = 4, c.mesh.expert = 2;
-  };
-  EXPECT_EQ(
-      error([&](RunConfig& c) { padded(c), c.mesh.expert_rows = ExpertRows::each_rank; }),
-      "model.expert_pad = true does not go with mesh.expert_rows = \"each_rank\": rows that are sent once for all "
-      "experts of a rank have no fixed number; expected \"each_expert\".");
-  EXPECT_THAT(
-      check([&](RunConfig& c) { padded(c), c.mesh.expert_sync = false, c.mesh.expert_imbalance.value = 1.5; }).notes,
-      ElementsAre("mesh.expert_sync = false has no effect: with model.expert_pad nobody counts rows.",
-                  "mesh.expert_imbalance has no effect: with model.expert_pad all experts have as many rows."));
   EXPECT_EQ(error([](RunConfig& c) { c.model.active_experts = 2; }),
             "model.active_experts = 2 does not fit model.experts = 0; expected 0, since there is nothing to choose.");
   EXPECT_THAT(check([](RunConfig& c) { c.model.full_attention_every = 2; }).notes,

@@ -93,7 +93,6 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
                                            {"model.shared_experts", number(1)}})},
       {"mesh.expert_rows", for_experts({{"mesh.expert_rows", text("each_rank")}, {"mesh.expert", number(2)}})},
       {"mesh.expert_separate_comm", for_experts({{"mesh.expert_separate_comm", false}, {"mesh.expert", number(8)}})},
-      {"mesh.expert_halves", for_experts({{"mesh.expert_halves", true}, {"mesh.expert", number(2)}})},
       {"fsdp.strategy", {{"fsdp.strategy", text("no_shard")}}},
       {"fsdp.layout", {{"fsdp.layout", text("flat")}}},
       {"fsdp.reshard_after_forward", {{"fsdp.reshard_after_forward", number(2)}}},
@@ -198,18 +197,6 @@ TEST(Export, TheHeadSaysWhichParametersTheModelMustTrain) {
   config.model.lora_alpha = 32;
   EXPECT_NE(all_text(exported(find_export_target("pytorch-fsdp2"), config)).find("LoraConfig(r=16, lora_alpha=32"),
             std::string::npos);
-}
-
-TEST(Export, TheHeadSaysWhatExpertsTake) {
-  config::RunConfig config;
-  config.model.experts = 8, config.model.active_experts = 2;
-  const auto head = [&] { return all_text(exported(find_export_target("megatron-fsdp"), config)); };
-  EXPECT_EQ(head().find("capacity"), std::string::npos);
-  config.model.expert_capacity = 1.25, config.model.expert_drop = config::ExpertDrop::position;
-  const std::string flags = "--moe-expert-capacity-factor 1.25 --moe-token-drop-policy position";
-  EXPECT_NE(head().find(flags + "."), std::string::npos);
-  config.model.expert_pad = true;
-  EXPECT_NE(head().find(flags + " --moe-pad-expert-input-to-capacity."), std::string::npos);
 }
 
 TEST(Export, AScriptSaysWhichOutputsAreKept) {

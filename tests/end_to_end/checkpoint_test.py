@@ -72,23 +72,6 @@ class Checkpoints(Program):
             for ours, theirs in zip(loss, whole["loss"][5:]):
                 self.assertAlmostEqual(ours, theirs, delta=1e-5 * theirs, msg=name)
 
-    def test_biases_of_experts_go_on(self) -> None:
-        experts = ("model.experts=4", "model.active_experts=2")
-        biased = (*experts, "model.router_bias_rate=0.05")
-        whole = self.train("whole", *biased)["train"]
-        self.train("first", *biased, *SAVING, steps=5)
-        self.assertRegex(self.call("checkpoint", "show", "saved", "--verify").stdout, r"routers +a bias for each expert")
-        shards = [safetensors(path) for path in self.checkpoints()[-1].glob("shard-*")]
-        biases = [values for shard in shards for name, values in shard.items() if name.startswith("expert_bias/")]
-        for of_block in biases:
-            self.assertEqual(len(of_block), 4)
-            self.assertAlmostEqual(sum(of_block), 0, delta=1e-6)
-        self.assertTrue(any(any(of_block) for of_block in biases))
-        rest = self.train("rest", *biased, more=("--resume", "saved"))["train"]
-        self.assertEqual((rest["params_digest"], rest["loss"]), (whole["params_digest"], whole["loss"][5:]))
-        without = ("run", self.profile, *sets(*TINY, f"train.steps={ALL - 1}", *experts), "--resume", "saved")
-        self.assertIn("a bias for each expert, which model.router_bias_rate = 0 would leave out", self.error(*without))
-
     def test_show_tells_what_is_there(self) -> None:
         self.train("first", *SAVING, steps=5)
         text = self.call("checkpoint", "show", "saved", "--verify").stdout

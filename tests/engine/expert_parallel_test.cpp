@@ -185,9 +185,6 @@ TEST(ExpertParallel, BytesAreThoseOfTheFormula) {
             2 * (4 * kRows / 8 * 7 + kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_rows = config::ExpertRows::one_rank; }),
             2 * (4 * kRows / 2 + kCounts));
-  EXPECT_EQ(
-      all_to_all([](RunConfig& c) { c.mesh.expert_halves = true, c.train.batch_per_rank = 2, c.train.seq_len = 4; }),
-      2 * (4 * kRows + 2 * kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.fsdp.activation_checkpointing = true; }), 2 * (6 * kRows + 2 * kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) {
               c.fsdp.activation_checkpointing = true;
@@ -300,13 +297,6 @@ TEST(ExpertParallel, KeptExchangesAreNotRepeated) {
 }
 
 TEST(ExpertParallel, WhatDoesNotGoWithItSaysSo) {
-  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_halves = true; }),
-              HasSubstr("train.batch_per_rank = 1 is odd"));
-  EXPECT_THAT(error_of([](RunConfig& c) {
-                c.mesh.expert_halves = true, c.train.batch_per_rank = 2;
-                c.fsdp.expert_unit = config::ExpertUnit::module;
-              }),
-              HasSubstr("mesh.expert_halves = true does not go with fsdp.expert_unit"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert = 3; }), HasSubstr("does not divide model.experts = 4"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.model.experts = c.model.active_experts = 0; }),
               HasSubstr("model.experts is 0"));

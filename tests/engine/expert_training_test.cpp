@@ -86,7 +86,6 @@ TEST(ExpertTraining, ComputesWhatRanksWithAllExpertsCompute) {
                       c.model.active_experts = 4;  // more than a rank has
                     }),
       split_mixture(4, 2, [](RunConfig& c) { c.model.shared_experts = 2; }),
-      split_mixture(4, 2, [](RunConfig& c) { c.model.router_bias_rate = 0.05; }),
       split_mixture(2, 2,
                     [](RunConfig& c) { c.model.shared_experts = 1, c.mesh.expert_overlap = ExpertOverlap::combine; }),
       split_mixture(2, 2,
@@ -151,7 +150,6 @@ TEST(ExpertTraining, HasTheSameBitsWhateverThePolicy) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const RunConfig base = split_mixture(4, 2, [&](RunConfig& c) {
       c.fsdp.param_dtype = dtype;
-      c.model.router_bias_rate = 0.05;
       c.train.clip_norm = 0.05;
       c.train.steps = 3;
       c.model.shared_experts = 1;

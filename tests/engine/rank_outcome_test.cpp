@@ -29,7 +29,6 @@ RankOutcome full_outcome() {
   o.memory.live[1] = 6;
   o.wire_bytes = {1, 2, 3, 4};
   o.expert_rows = {5, 0, 7};
-  o.dropped_rows = {2, 1};
   o.device = {{"timer", "events"}, {"nccl", ""}};
   o.host = "node7";
   o.early_ns = 9000;
@@ -65,7 +64,6 @@ TEST(OutcomeBytes, EverythingComesBack) {
   EXPECT_EQ(read.memory.live, sent.memory.live);
   EXPECT_EQ(read.wire_bytes, sent.wire_bytes);
   EXPECT_EQ(read.expert_rows, sent.expert_rows);
-  EXPECT_EQ(read.dropped_rows, sent.dropped_rows);
   EXPECT_EQ(read.device, sent.device);
   EXPECT_EQ(read.host, "node7");
   ASSERT_TRUE(read.gpu.has_value());

@@ -1,11 +1,10 @@
 """Exports a small Llama-style decoder trained for three AdamW steps in plain PyTorch, fp32 on CPU: initial parameters,
 tokens, the loss of each step, every gradient of step 1 and the parameters after the last step. Once with a tied head,
-once without, once with routed experts, once with those and a shared one, once with experts that have biases, twice with experts that take no more than some rows, and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
+once without, once with routed experts, once with those and a shared one, and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
 
     python make_decoder.py [NAME ...]       (needs torch and numpy; see README.md); without names all
 """
 
-import math
 import platform
 import sys
 
@@ -21,10 +20,6 @@ EXPERTS = MODEL | dict(
     router_aux_loss=0.05,
 )
 SHARED = EXPERTS | dict(ffn_width=16, shared_experts=2, router_score="sigmoid", router_normalize=False, router_aux_loss=0.0)
-BIASED = EXPERTS | dict(router_score="sigmoid", router_aux_loss=0.0, router_bias_rate=0.02)
-# `parts`: so many microbatches, of each of which an expert takes some rows; their losses for balance are averaged.
-LIMITED = EXPERTS | dict(parts=2, expert_capacity=0.8, expert_drop="probs")
-LIMITED_BY_POSITION = BIASED | dict(parts=2, expert_capacity=1.0, expert_drop="position")
 LORA = MODEL | dict(lora_rank=3, lora_alpha=6.0, trainable="blocks:1-2")
 BATCH, SEQ, STEPS, MORE_STEPS = 8, 17, 3, 8
 ADAMW = dict(learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.1)
@@ -83,51 +78,33 @@ def rotary(x):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
-def kept(model, chosen, weights):
-    """Which of the visits `chosen` [tokens, active] the experts take, as Megatron-LM's router drops them
-    (apply_router_token_dropping): those of the most weight, or those of the first tokens."""
-    if "expert_capacity" not in model:
-        return torch.ones_like(chosen, dtype=torch.bool)
-    tokens, experts = len(chosen), model["experts"]
-    capacity = min(math.ceil(chosen.numel() / experts * model["expert_capacity"]), tokens)
-    if model["expert_drop"] == "position":
-        takes = F.one_hot(chosen, experts).sum(1).cumsum(0) <= capacity
-    else:
-        of_expert = torch.zeros(tokens, experts, dtype=weights.dtype).scatter(1, chosen, weights.detach())
-        takes = torch.zeros(tokens, experts, dtype=torch.bool).scatter(0, of_expert.topk(capacity, dim=0).indices, True)
-    return takes.gather(1, chosen)
-
-
-def experts_of(model, x, w, bias):
+def experts_of(model, x, w):
     """A Mixtral block's feed-forward of x [tokens, width], and its load balancing loss as transformers' mixtral has it
     for one layer (load_balancing_loss_func), which does not look into how often a token chooses. With a shared expert
-    as in DeepSeek-V3: each token visits one more feed-forward, and scores are sigmoids. `bias` [experts] is added to
-    scores for the choice alone. Visits that an expert does not take give nothing and count for balance, but not among the
-    rows of each expert, which are returned, too."""
+    as in DeepSeek-V3: each token visits one more feed-forward, and scores are sigmoids."""
     experts, active = model["experts"], model["active_experts"]
     logits = x @ w("router").T
     probabilities = torch.sigmoid(logits) if model["router_score"] == "sigmoid" else F.softmax(logits, dim=-1)
-    chosen = torch.topk(probabilities.detach() + bias, active, dim=-1).indices
+    chosen = torch.topk(probabilities.detach(), active, dim=-1).indices
     weights = probabilities.gather(-1, chosen)
     if model["router_normalize"]:
         weights = weights / weights.sum(-1, keepdim=True)
-    takes = kept(model, chosen, weights)
     visits = F.one_hot(chosen, experts).to(x.dtype)
     balance = (visits.mean(0) * probabilities.mean(0)).sum() * experts
     y = torch.zeros_like(x)
     if "shared_experts" in model:
         y = (F.silu(x @ w("shared_gate").T) * (x @ w("shared_up").T)) @ w("shared_down").T
     for e in range(experts):
-        token, choice = torch.where((chosen == e) & takes)
+        token, choice = torch.where(chosen == e)
         rows = x[token]
         out = (F.silu(rows @ w("w_gate")[e].T) * (rows @ w("w_up")[e].T)) @ w("w_down")[e].T
         y = y.index_add(0, token, out * weights[token, choice, None])
-    return y, balance, (visits.detach() * takes[..., None]).sum((0, 1))
+    return y, balance
 
 
-def loss_of(model, p, tokens, targets, biases):
-    """The cross-entropy, what is trained: with the load balancing loss, and the rows of each block's experts."""
-    balance, rows = 0.0, []
+def loss_of(model, p, tokens, targets):
+    """The cross-entropy, and what is trained: with the load balancing loss."""
+    balance = 0.0
     heads, kv_heads = model["heads"], model["kv_heads"]
     batch, seq = tokens.shape
     split = lambda t, n: t.view(batch, seq, n, -1).transpose(1, 2)
@@ -150,16 +127,14 @@ def loss_of(model, p, tokens, targets, biases):
         h = x + product(a, "wo")
         n2 = rms_norm(h, w("norm2"))
         if "experts" in model:
-            parts = [experts_of(model, part, w, biases[i]) for part in n2.reshape(batch * seq, -1).chunk(model.get("parts", 1))]
-            ys, of_block, visits = zip(*parts)
-            rows.append(sum(visits))
-            x = h + torch.cat(ys).view_as(h)
-            balance = balance + sum(of_block) / len(parts) / model["layers"]
+            y, of_block = experts_of(model, n2.reshape(batch * seq, -1), w)
+            x = h + y.view_as(h)
+            balance = balance + of_block / model["layers"]
         else:
             x = h + product(F.silu(product(n2, "w_gate")) * product(n2, "w_up"), "w_down")
     logits = rms_norm(x, p["head.norm"]) @ p.get("head.weight", p["embedding.weight"]).T
     loss = F.cross_entropy(logits.reshape(batch * seq, -1), targets.reshape(-1))
-    return loss, loss + model.get("router_aux_loss", 0.0) * balance, rows
+    return loss, loss + model.get("router_aux_loss", 0.0) * balance
 
 
 def initial_parameters(model, tied):
@@ -171,31 +146,22 @@ def initial_parameters(model, tied):
     }
 
 
-def move_biases(model, biases, rows):
-    """torchtitan's hook before each optimizer step (register_moe_load_balancing_hook)."""
-    for bias, visits in zip(biases, rows):
-        delta = model.get("router_bias_rate", 0.0) * torch.sign(visits.mean() - visits)
-        bias += delta - delta.mean()
-
-
 def train(model, initial, tokens, dtype):
     p = {name: value.to(dtype, copy=True).requires_grad_(trains(model, name)) for name, value in initial.items()}
     optimizer = torch.optim.AdamW(
         [value for value in p.values() if value.requires_grad], lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"],
         weight_decay=ADAMW["weight_decay"], foreach=False,
     )
-    biases = torch.zeros(model["layers"], model.get("experts", 0), dtype=dtype)
     losses, first_gradients = [], {}
     for step in range(len(tokens)):
         optimizer.zero_grad()
-        loss, trained, rows = loss_of(model, p, tokens[step, :, :-1], tokens[step, :, 1:], biases)
+        loss, trained = loss_of(model, p, tokens[step, :, :-1], tokens[step, :, 1:])
         trained.backward()
         losses.append(loss.item())
         if step == 0:
             first_gradients = {name: value.grad.clone() for name, value in p.items() if value.requires_grad}
-        move_biases(model, biases, rows)
         optimizer.step()
-    return losses, first_gradients, {name: value.detach() for name, value in p.items()}, biases
+    return losses, first_gradients, {name: value.detach() for name, value in p.items()}
 
 
 def main():
@@ -206,17 +172,14 @@ def main():
         ("decoder_untied", MODEL, False, STEPS),
         ("decoder_experts", EXPERTS, False, MORE_STEPS),
         ("decoder_shared_expert", SHARED, False, MORE_STEPS),
-        ("decoder_expert_bias", BIASED, False, MORE_STEPS),
-        ("decoder_expert_capacity", LIMITED, False, MORE_STEPS),
-        ("decoder_expert_capacity_position", LIMITED_BY_POSITION, False, MORE_STEPS),
         ("decoder_lora", LORA, False, MORE_STEPS),
     ):
         if len(sys.argv) > 1 and name not in sys.argv[1:]:
             continue
         initial = initial_parameters(model, tied)
         tokens = torch.randint(model["vocab"], (steps, BATCH, SEQ + 1), generator=torch.Generator().manual_seed(2))
-        losses, gradients, final, biases = train(model, initial, tokens, torch.float32)
-        exact_losses, exact_gradients, exact_final, exact_biases = train(model, initial, tokens, torch.float64)
+        losses, gradients, final = train(model, initial, tokens, torch.float32)
+        exact_losses, exact_gradients, exact_final = train(model, initial, tokens, torch.float64)
 
         file = GoldenFile(
             dict(
@@ -231,12 +194,6 @@ def main():
         for kind, values in (("initial", initial), ("gradient", gradients), ("final", final)):
             for parameter, value in values.items():
                 file.add(f"{kind}/{parameter}", value.detach().numpy())
-        if "router_bias_rate" in model:
-            file.add("biases", biases.numpy())
-            print("  biases, float32 and float64 apart:", (biases - exact_biases).abs().max().item(), biases)
-            print("  losses with and without:", losses, train(model | dict(router_bias_rate=0.0), initial, tokens, torch.float32)[0])
-        if "expert_capacity" in model:
-            print("  losses with and without:", losses, train(model | dict(expert_capacity=6.0), initial, tokens, torch.float32)[0])
         file.write(name)
 
         relative = lambda a, b: ((a.double() - b).abs().max() / b.abs().max()).item()

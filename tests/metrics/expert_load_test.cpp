@@ -50,38 +50,5 @@ TEST(ExpertLoad, OfZipfIsTheMeanOverPlacements) {
   EXPECT_GT(of(2, 2), of(1, 2));
 }
 
-/// A mean of ten rows an expert, of which it takes at most 1.1 times as many.
-TEST(ExpertLoad, OfExpertsThatTakeNoMoreThanSomeRows) {
-  using config::ExpertLoad;
-  const ExpertLoad rows{ExpertLoad::Kind::rows, 1, {14, 8, 6, 12}};
-  const config::LimitedLoad of_two = config::limited_load(rows, 4, 2, 2, 1.1);
-  EXPECT_DOUBLE_EQ(of_two.busiest, (11.0 + 8) / 20);
-  EXPECT_DOUBLE_EQ(of_two.mean, (11.0 + 8 + 6 + 11) / 40);
-  EXPECT_DOUBLE_EQ(config::limited_load(rows, 4, 2, 2, 2).busiest, config::imbalance_of(rows, 4, 2, 2));
-  // The busiest of four ranks would get twice the mean, the others two thirds of it.
-  const ExpertLoad twice{ExpertLoad::Kind::factor, 2, {}};
-  EXPECT_DOUBLE_EQ(config::limited_load(twice, 4, 2, 4, 1.25).busiest, 1.25);
-  EXPECT_DOUBLE_EQ(config::limited_load(twice, 4, 2, 4, 1.25).mean, (1.25 + 2) / 4);
-  EXPECT_DOUBLE_EQ(config::limited_load(twice, 4, 2, 4, 0.5).mean, 0.5);
-  EXPECT_DOUBLE_EQ(config::limited_load({}, 4, 2, 4, 0.5).busiest, 0.5);
-  EXPECT_DOUBLE_EQ(config::limited_load({}, 4, 2, 1, 1.25).busiest, 1);
-  // With one rank for each expert the busiest has the most popular one.
-  const ExpertLoad zipf{ExpertLoad::Kind::zipf, 1, {}};
-  EXPECT_NEAR(config::limited_load(zipf, 4, 1, 4, 1.5).busiest, 1.5, 1e-9);
-  EXPECT_NEAR(config::limited_load(zipf, 4, 1, 4, 1.5).mean, (1.5 / 4) + (1 - 12.0 / 25), 1e-9);
-}
-
-TEST(ExpertLoad, SaysWhatWasDropped) {
-  EXPECT_DOUBLE_EQ(dropped_share({{10, 5}, {20, 5}}, {4, 6}).value(), 0.2);
-  EXPECT_EQ(dropped_share({{10, 5}}, {0}).value(), 0);
-  EXPECT_FALSE(dropped_share({{10, 5}}, {}).has_value()) << "no expert has a capacity";
-  EXPECT_FALSE(dropped_share({{0, 0}}, {0}).has_value());
-}
-
-TEST(ExpertLoad, IsNotKnownWithoutRows) {
-  EXPECT_FALSE(expert_imbalance({}, 2).has_value());
-  EXPECT_FALSE(expert_imbalance({{0, 0}}, 2).has_value());
-}
-
 }  // namespace
 }  // namespace fsdpbench::metrics

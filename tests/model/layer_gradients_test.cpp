@@ -263,42 +263,6 @@ TEST_F(LayerGradients, Router) {
   }
 }
 
-TEST_F(LayerGradients, ABiasChoosesExpertsAndWeighsNone) {
-  Routed r;
-  kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
-  const std::vector<std::int32_t> unbiased = r.expert;
-  const Floats weights = r.weight;
-  Floats bias(Routed::kExperts), load(Routed::kExperts, 1.0F);
-  const backend::RouteCall call{
-      .routing = r.routing, .logits = bytes(r.logits), .bias = bias.data(), .load = load.data()};
-  kernels_->route(call);
-  EXPECT_EQ(r.expert, unbiased) << "all biases are zero";
-  EXPECT_EQ(r.weight, weights);
-  bias.back() = 2;  // more than any probability
-  kernels_->route(call);
-  for (std::int64_t row = 0; row < Routed::kRows; ++row) {
-    const auto first = static_cast<std::size_t>(row * r.routing.active);
-    EXPECT_EQ(r.expert[first], Routed::kExperts - 1);
-    double chosen = 0;
-    for (std::int64_t i = 0; i < r.routing.active; ++i) {
-      chosen += std::exp(static_cast<double>(
-          r.logits[static_cast<std::size_t>(row * Routed::kExperts + r.expert[first + static_cast<std::size_t>(i)])]));
-    }
-    const float last = r.logits[static_cast<std::size_t>((row + 1) * Routed::kExperts - 1)];
-    EXPECT_NEAR(r.weight[first], std::exp(static_cast<double>(last)) / chosen, 1e-5);
-  }
-  const float rows = std::accumulate(load.begin(), load.end(), 0.0F);
-  EXPECT_EQ(rows, static_cast<float>(Routed::kExperts + 2 * Routed::kRows * r.routing.active)) << "counts add up";
-}
-
-TEST_F(LayerGradients, BiasesMoveTowardsTheMean) {
-  Floats load{1, 2, 3, 6, 5, 5, 5, 5}, bias{0, 0, 0, 0, 1, 2, 3, 4};
-  kernels_->balance_experts({.layers = 2, .experts = 4, .rate = 0.5F, .load = load.data(), .bias = bias.data()});
-  // The first layer has 12 rows, a mean of 3 for each expert: two have less, one has more. The moves' mean is 1/8.
-  EXPECT_EQ(bias, (Floats{0.375F, 0.375F, -0.125F, -0.625F, 1, 2, 3, 4}));
-  EXPECT_EQ(load, Floats(8));
-}
-
 TEST_F(LayerGradients, BalanceOfExperts) {
   Routed r;
   constexpr double kFactor = 0.5;
@@ -394,80 +358,6 @@ TEST_F(LayerGradients, TiesGoToTheLowerExpertAndRowsOfAnExpertAreInTheOrderOfTok
   EXPECT_EQ(r.expert, (std::vector<std::int32_t>{0, 1, 2, 0, 0, 1, 0, 1, 0, 1, 0, 1}));
   EXPECT_EQ(r.first, (std::vector<std::int32_t>{0, 6, 11, 12, 12, 12}));
   EXPECT_EQ(r.place, (std::vector<std::int32_t>{0, 6, 11, 1, 2, 7, 3, 8, 4, 9, 5, 10}));
-}
-
-/// All of six tokens want experts 0 and 1, which take four of them.
-struct Crowded : Routed {
-  std::vector<std::int32_t> chosen = std::vector<std::int32_t>(kExperts);
-
-  explicit Crowded(bool by_weight, bool padded = false) {
-    const float wishes[] = {0.5F, 0.25F, 1.0F, 0.5F, 0.75F, 0.25F};  // for expert 0
-    for (std::size_t row = 0; row < kRows; ++row) {
-      const Floats of_row{2 + wishes[row], 2, 0, 0, 0};
-      std::ranges::copy(of_row, logits.begin() + static_cast<std::ptrdiff_t>(row * kExperts));
-    }
-    routing.capacity = 4;
-    routing.drops_by_weight = by_weight;
-    routing.padded = padded;
-    routing.chosen = chosen.data();
-  }
-};
-
-TEST_F(LayerGradients, ExpertsDropTheLeastWeightOrTheLastTokensAndOfEqualOnesTheLater) {
-  using Places = std::vector<std::int32_t>;
-  Crowded by_weight(true);
-  Floats load(Routed::kExperts);
-  kernels_->route({.routing = by_weight.routing, .logits = bytes(by_weight.logits), .load = load.data()});
-  // Expert 0 keeps 2, 4 and 0, 3; expert 1, whose weights are what is left, 1, 5 and of 0 and 3, which are equal, both.
-  EXPECT_EQ(by_weight.place, (Places{0, 4, -1, 5, 1, -1, 2, 6, 3, -1, -1, 7}));
-  EXPECT_EQ(by_weight.first, (Places{0, 4, 8, 8, 8, 8}));
-  EXPECT_EQ(by_weight.chosen, (Places{6, 6, 0, 0, 0}));
-  EXPECT_EQ(load, (Floats{4, 4, 0, 0, 0})) << "what is dropped is no load";
-  by_weight.routing.capacity = 3;
-  kernels_->route({.routing = by_weight.routing, .logits = bytes(by_weight.logits)});
-  EXPECT_EQ(by_weight.place, (Places{0, 3, -1, 4, 1, -1, -1, -1, 2, -1, -1, 5})) << "of 0 and 3 the first is kept";
-
-  Crowded by_position(false);
-  kernels_->route({.routing = by_position.routing, .logits = bytes(by_position.logits)});
-  EXPECT_EQ(by_position.place, (Places{0, 4, 1, 5, 2, 6, 3, 7, -1, -1, -1, -1}));
-  EXPECT_EQ(by_position.weight, by_weight.weight) << "and is not divided anew";
-}
-
-TEST_F(LayerGradients, RowsOfExpertsThatDropSomeAndArePadded) {
-  constexpr std::int64_t kWidth = 3, kRooms = 4 * Routed::kExperts;
-  Crowded r(true, true);
-  kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
-  EXPECT_EQ(r.first, (std::vector<std::int32_t>{0, 4, 8, 12, 16, 20}));
-  Floats tokens = random_values(Routed::kRows * kWidth, 1), rows(kRooms * kWidth, 9.0F);
-  std::vector<std::int32_t> visits(Routed::kExperts);
-  kernels_->dispatch(
-      {.routing = r.routing, .width = kWidth, .x = bytes(tokens), .y = bytes(rows), .visits = visits.data()});
-  EXPECT_EQ(visits, std::vector<std::int32_t>(Routed::kExperts, 4)) << "each gets as many";
-  EXPECT_EQ(Floats(rows.begin() + 8 * kWidth, rows.end()), Floats(12 * kWidth)) << "padding";
-  EXPECT_EQ(Floats(rows.begin() + kWidth, rows.begin() + 2 * kWidth),
-            Floats(tokens.begin() + 2 * kWidth, tokens.begin() + 3 * kWidth));
-
-  Floats x = random_values(kRooms * kWidth, 2);
-  const Floats d_weight = check_combine(r.routing, r.weight, x, tokens, kWidth);
-  EXPECT_EQ(d_weight[2], 0) << "expert 0 drops token 1";
-}
-
-TEST_F(LayerGradients, DroppedVisitsCountForBalance) {
-  const auto gradient = [&](std::int64_t capacity) {
-    Crowded r(true);
-    r.routing.capacity = capacity;
-    if (capacity == 0) r.routing.chosen = nullptr;
-    Floats d_logits(r.logits.size());
-    const Floats none(r.weight.size());
-    kernels_->route({.routing = r.routing, .logits = bytes(r.logits)});
-    kernels_->route_backward({.routing = r.routing,
-                              .logits = bytes(r.logits),
-                              .d_weight = none.data(),
-                              .balance = 0.5F,
-                              .d_logits = bytes(d_logits)});
-    return d_logits;
-  };
-  EXPECT_EQ(gradient(2), gradient(0));
 }
 
 TEST_F(LayerGradients, ProductsOfExpertsAreTheirOwnAndOneWithoutRowsHasNoGradient) {

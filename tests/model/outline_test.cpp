@@ -39,13 +39,6 @@ void expect_equal(const plan::ModuleSizes& a, const plan::ModuleSizes& b) {
   expect_equal(a.backward_parts, b.backward_parts);
 }
 
-config::Model with_capacity(const config::Model& model, double capacity, bool padded) {
-  config::Model limited = with_experts(model);
-  limited.expert_capacity = capacity;
-  limited.expert_pad = padded;
-  return limited;
-}
-
 TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   config::Model wide = small_decoder(3, false);
   wide.width = 128;
@@ -53,8 +46,8 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   const config::Model narrow = small_decoder(2, true);
   for (const config::Model& model :
        {narrow, wide, fused(narrow), fused(wide), with_experts(narrow), fused(with_experts(wide)),
-        with_shared(with_experts(narrow)), with_shared(fused(with_experts(wide))), with_capacity(narrow, 0.5, false),
-        with_capacity(wide, 1.25, true), with_adapters(wide, 0, 1), with_adapters(fused(wide), 1, 2)}) {
+        with_shared(with_experts(narrow)), with_shared(fused(with_experts(wide))), with_adapters(wide, 0, 1),
+        with_adapters(fused(wide), 1, 2)}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
       for (const model::TensorSplit split :

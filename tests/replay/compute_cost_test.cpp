@@ -138,20 +138,6 @@ TEST(ComputeCost, OpsOfAStepAreInProportion) {
   EXPECT_EQ(step.of(OpKind::reshard, eager), 0);
 }
 
-TEST(ComputeCost, TwoHalvesTakeLongerThanTheWhole) {
-  using schedule::OpKind;
-  Step step;
-  const ComputeCost cost(h100(), kBest, DType::bf16);
-  const double forward = step.of(OpKind::forward, cost), backward = step.of(OpKind::backward, cost);
-  plan::ModuleWork& block = step.work[2];
-  EXPECT_DOUBLE_EQ(2 * block.half().forward_flops(), block.forward_flops());
-  EXPECT_DOUBLE_EQ(2 * block.half().backward_flops(), block.backward_flops());
-  block.halves = true;
-  EXPECT_GT(step.of(OpKind::forward, cost), 1.001 * forward);
-  EXPECT_LT(step.of(OpKind::forward, cost), 1.3 * forward);
-  EXPECT_GT(step.of(OpKind::backward, cost), 1.001 * backward);
-}
-
 TEST(ComputeCost, WhatMovesBytesTakesItsBytes) {
   using schedule::OpKind;
   const Step step;

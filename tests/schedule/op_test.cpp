@@ -37,11 +37,6 @@ TEST(Op, OperandsFollowFromTheWork) {
   EXPECT_EQ(reads(Backward{.parameters = 1, .d_stream = 7}), (Ids{1, 7}));
   EXPECT_EQ(writes(Backward{.d_stream = 7, .gradients = 8, .workspace = 9}), (Ids{8, 9, 7}));
 
-  // A forward counts the rows of experts, a recomputation does not, and the update of their biases forgets them.
-  EXPECT_EQ(reads(Forward{.parameters = 1, .expert_bias = 2, .expert_load = 3}), (Ids{1, 2, 3}));
-  EXPECT_EQ(writes(Forward{.parameters = 1, .expert_bias = 2, .expert_load = 3}), (Ids{3}));
-  EXPECT_EQ(writes(BalanceExperts{.load = 1, .bias = 2}), (Ids{1, 2}));
-
   EXPECT_EQ(reads(Collective{.input = 1, .output = 1}), (Ids{1}));
   EXPECT_EQ(writes(Collective{.input = 1, .output = 1}), (Ids{1}));
   EXPECT_TRUE(reads(std::monostate{}).empty());
@@ -70,7 +65,7 @@ TEST(Op, EveryKindHasANameOfItsOwn) {
 
 TEST(Buffer, EveryRoleHasANameOfItsOwn) {
   std::set<std::string_view> names;
-  for (int role = 0; role <= static_cast<int>(BufferRole::expert_load); ++role) {
+  for (int role = 0; role <= static_cast<int>(BufferRole::loss); ++role) {
     const std::string_view name = to_string(static_cast<BufferRole>(role));
     EXPECT_TRUE(name != "?" && names.insert(name).second) << role;
   }

@@ -60,13 +60,12 @@ class GoldenFile {
   std::string data_;
 };
 
-/// decoder_tied, decoder_untied, decoder_experts, decoder_shared_expert, decoder_expert_bias and decoder_lora: three
+/// decoder_tied, decoder_untied, decoder_experts, decoder_shared_expert and decoder_lora: three
 /// AdamW steps of PyTorch on the global batch, or eight with experts or adapters. Tensors:
 ///   "inputs", "targets"        i32 [steps, batch, seq_len]; targets are the inputs moved on by one token
 ///   "losses"                   f32 [steps], mean over the batch, before each step's update
 ///   "initial/PARAMETER", "gradient/PARAMETER" (of the first step, unless it is frozen), "final/PARAMETER" (after the
 ///   last step)
-///   "biases" (decoder_expert_bias) f32 [layers, experts], after the last step
 /// where PARAMETER is the canonical name of plan/model_shapes.h ("blocks.0.wq"). The batch of 8 divides by 1, 2, 4
 /// and 8 ranks: rank r of n takes samples [r * 8/n, (r+1) * 8/n).
 class GoldenDecoder {
@@ -99,9 +98,6 @@ class GoldenDecoder {
     if (m.at("router_score") == "sigmoid") model.router_score = config::RouterScore::sigmoid;
     model.shared_experts = m.value("shared_experts", 0);
     model.router_aux_loss = m.at("router_aux_loss");
-    model.router_bias_rate = m.value("router_bias_rate", 0.0);
-    model.expert_capacity = m.value("expert_capacity", 0.0);
-    if (m.value("expert_drop", "probs") == "position") model.expert_drop = config::ExpertDrop::position;
     return model;
   }
   /// Optimizer, steps, and the global batch as that of one rank.

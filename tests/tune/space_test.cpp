@@ -106,8 +106,6 @@ TEST(Space, ExpertsAreSplitOverRanksOnlyWhereTimesAreComputed) {
   const Space space(valid(config), {.computed = true});
   EXPECT_THAT(texts(axis(space, "mesh.expert")), ElementsAre("mesh.expert=1", "mesh.expert=2", "mesh.expert=4"));
   EXPECT_THAT(texts(axis(space, "mesh.expert_overlap")), Contains("mesh.expert_overlap=both"));
-  EXPECT_THAT(texts(axis(space, "mesh.expert_halves")), Contains("mesh.expert_halves=true"));
-  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_halves")).size(), 1U);
   config.model.shared_experts = 0;
   EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_overlap")).size(), 1U);
   // It is worth little either way: only who has one communicator is told of two.

@@ -45,7 +45,6 @@ std::vector<Question> questions() {
   all.back().config.fsdp.strategy = config::Strategy::hybrid_shard_grad_op;
   all.back().config.mesh.shard = 4;
   all.back().config.mesh.expert = 2;
-  all.back().config.mesh.expert_halves = true;
   all.push_back({"split sequences", tunable_config(), {.fixed = no_wrap, .computed = true}});
   all.back().config.mesh.context = 2;
   all.push_back({"blocks recomputed in part", tunable_config(), {.fixed = no_wrap, .computed = true}});

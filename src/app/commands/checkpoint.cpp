@@ -52,7 +52,6 @@ int show_checkpoint(const CheckpointShowArguments& arguments) {
   table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
   table.rows.push_back({"parameters", fmt::format("{} in {} tensors", elements, manifest.parameters.size())});
   if (frozen > 0) table.rows.push_back({"frozen", fmt::format("{} of them, which have no moments", frozen)});
-  if (manifest.expert_bias) table.rows.push_back({"routers", "a bias for each expert"});
   if (manifest.data) table.rows.push_back({"data", format_bytes(manifest.data->bytes) + " of text"});
   if (!manifest.training.empty()) table.rows.push_back({"training", manifest.training});
   table.rows.push_back({"files", fmt::format("{}, {}", manifest.files.size(), format_bytes(bytes))});

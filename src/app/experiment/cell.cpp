@@ -231,12 +231,6 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   if (!config.checkpoint.resume.empty()) {
     cell.resume =
         std::make_unique<engine::Checkpoint>(config.checkpoint.resume, cell.setup.plan.shapes, config.train.optimizer);
-    if (cell.resume->manifest().expert_bias && config.model.router_bias_rate == 0) {
-      throw ConfigError(fmt::format(
-          "{}: its routers have a bias for each expert, which model.router_bias_rate = 0 would leave out; expected a "
-          "rate above 0, as it was trained with.",
-          cell.resume->folder().string()));
-    }
   }
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   cell.data = std::make_unique<engine::ByteDataset>(

@@ -111,7 +111,7 @@ std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) c
   const std::lock_guard lock(mutex_);
   std::vector<plan::ModuleSizes>& known =
       known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype, config.mesh.context,
-              config.mesh.context_method, config.mesh.expert, config.mesh.expert_overlap, config.mesh.expert_halves}];
+              config.mesh.context_method, config.mesh.expert, config.mesh.expert_overlap}];
   if (known.empty()) known = model::make_model(config, plan::model_shapes(config.model))->sizes();
   return known;
 }

@@ -26,7 +26,7 @@ class ModelSizes {
 
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, DType, std::int64_t, config::ContextMethod, std::int64_t,
-                         config::ExpertOverlap, bool>;
+                         config::ExpertOverlap>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::vector<plan::ModuleSizes>> known_;
 };

@@ -479,17 +479,7 @@ const Fields<RunFile>& train_fields() {
       {.when = When::if_any});
     f("expert_rows", measured(&engine::Measurement::expert_rows), "",
       "rows that came to each expert in the measured steps, by block and expert: of all ranks' tokens, each as often "
-      "as it visits one; without those that are dropped, and without padding (`model.expert_capacity`); absent without "
-      "experts and where nothing is computed",
-      {.when = When::if_any});
-    f("expert_dropped",
-      [](const RunFile& r) {
-        return metrics::dropped_share(r.trial.measurement.expert_rows, r.trial.measurement.dropped_rows);
-      },
-      "",
-      "share of all visits of tokens to experts that are dropped in the measured steps, 0 to 1: beyond what these "
-      "take; "
-      "absent without `model.expert_capacity`",
+      "as it visits one; absent without experts and where nothing is computed",
       {.when = When::if_any});
     f("expert_imbalance",
       [](const RunFile& r) {

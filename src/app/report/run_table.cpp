@@ -243,10 +243,6 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
           c.mesh.expert > 1 ? "rows of the busiest rank over the mean; simulate --set mesh.expert_imbalance"
                             : "rows of the busiest expert over the mean");
     }
-    if (const auto dropped = metrics::dropped_share(result.expert_rows, result.dropped_rows)) {
-      row("dropped", fmt::format("{:.2f}", 100 * *dropped), "%",
-          "of the visits of tokens to experts, beyond what these take (model.expert_capacity)");
-    }
     if (trial.fidelity) {
       row("emulation", fmt::format("{:+.1f}", trial.fidelity->over_pct()), "%",
           fmt::format("observed over modelled time, and lanes that began late; up to {:.0f} % is rated",

@@ -23,7 +23,7 @@ namespace fsdpbench::app {
 namespace {
 
 /// Keys whose effect no op time of the run tells.
-constexpr std::array<std::string_view, 14> kOtherRun{"model.",
+constexpr std::array<std::string_view, 13> kOtherRun{"model.",
                                                      "simulate.",
                                                      "device.",
                                                      "nccl.",
@@ -35,7 +35,6 @@ constexpr std::array<std::string_view, 14> kOtherRun{"model.",
                                                      "mesh.expert",
                                                      "mesh.expert_imbalance",
                                                      "mesh.expert_rows",
-                                                     "mesh.expert_halves",
                                                      "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 6> kOtherKernels{"fsdp.param_dtype",     "fsdp.fp32_gradients",

@@ -34,7 +34,6 @@ class EmulatedKernels : public Kernels {
   void swiglu_backward(const SwigluBackwardCall&) override {}
   void route(const RouteCall&) override {}
   void route_backward(const RouteBackwardCall&) override {}
-  void balance_experts(const BalanceCall&) override {}
   void dispatch(const DispatchCall&) override {}
   void combine(const CombineCall&) override {}
   void combine_backward(const CombineBackwardCall&) override {}

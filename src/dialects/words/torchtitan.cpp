@@ -28,7 +28,6 @@ const Words& torchtitan_words() {
       {"selectiveacoption", "fsdp.checkpoint_every"},
       {"enablefsdpsymmmem", "nccl.register_buffers"},
       {"numsharedexperts", "model.shared_experts"},
-      {"loadbalancecoeff", "model.router_bias_rate"},
       {"localbatchsize", "train.batch_per_rank"},
       {"maxnorm", "train.clip_norm"},
       {"nlayers", "model.layers"},

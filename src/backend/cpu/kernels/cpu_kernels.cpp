@@ -53,7 +53,6 @@ class CpuKernels : public Kernels {
   void grouped_gemm(const GroupedGemm& gemm) override { cpu::grouped_gemm(matmul_, gemm, scratch_); }
   void route(const RouteCall& call) override { cpu::route(call); }
   void route_backward(const RouteBackwardCall& call) override { cpu::route_backward(call); }
-  void balance_experts(const BalanceCall& call) override { cpu::balance_experts(call); }
   void dispatch(const DispatchCall& call) override { cpu::dispatch(call); }
   void combine(const CombineCall& call) override { cpu::combine(call); }
   void combine_backward(const CombineBackwardCall& call) override { cpu::combine_backward(call); }

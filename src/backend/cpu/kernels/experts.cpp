@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <span>
 
 #include "backend/cpu/kernels/element.h"
 #include "backend/cpu/kernels/vector_math.h"
@@ -49,7 +48,7 @@ void choose(const std::vector<float>& scores, std::vector<std::int32_t>& order, 
 }
 
 /// Sorts the visits by expert, those of an expert by token.
-void place_all(const Routing& routing) {
+void place(const Routing& routing) {
   const std::int64_t visits = routing.rows * routing.active;
   std::fill_n(routing.first, routing.experts + 1, 0);
   for (std::int64_t i = 0; i < visits; ++i) ++routing.first[routing.expert[i] + 1];
@@ -57,50 +56,6 @@ void place_all(const Routing& routing) {
   std::vector<std::int32_t> next(routing.first, routing.first + routing.experts);
   for (std::int64_t i = 0; i < visits; ++i) {
     routing.place[i] = next[static_cast<std::size_t>(routing.expert[i])]++;
-  }
-}
-
-std::int64_t kept(const Routing& routing, std::int64_t expert) {
-  if (routing.capacity == 0) return routing.first[expert + 1] - routing.first[expert];
-  return std::min<std::int64_t>(routing.chosen[expert], routing.capacity);
-}
-
-/// The same of those that no expert's capacity drops.
-void place_kept(const Routing& routing) {
-  const std::int64_t visits = routing.rows * routing.active;
-  std::vector<std::vector<std::int32_t>> of_expert(static_cast<std::size_t>(routing.experts));
-  for (std::int64_t i = 0; i < visits; ++i) {
-    of_expert[static_cast<std::size_t>(routing.expert[i])].push_back(static_cast<std::int32_t>(i));
-  }
-  std::fill_n(routing.place, visits, -1);
-  const auto weight = [&](std::int32_t i) {  // a sort needs an order of all numbers
-    return std::isnan(routing.weight[i]) ? -std::numeric_limits<float>::infinity() : routing.weight[i];
-  };
-  routing.first[0] = 0;
-  for (std::int64_t e = 0; e < routing.experts; ++e) {
-    std::vector<std::int32_t>& all = of_expert[static_cast<std::size_t>(e)];
-    routing.chosen[e] = static_cast<std::int32_t>(all.size());
-    const std::int64_t rows = kept(routing, e);
-    const auto last = all.begin() + rows;
-    if (routing.drops_by_weight && last != all.end()) {
-      std::nth_element(all.begin(), last, all.end(), [&](std::int32_t a, std::int32_t b) {
-        const float of_a = weight(a), of_b = weight(b);
-        return of_a > of_b || (of_a == of_b && a < b);
-      });
-      std::sort(all.begin(), last);
-    }
-    std::int32_t next = routing.first[e];
-    for (auto i = all.begin(); i != last; ++i) routing.place[*i] = next++;
-    routing.first[e + 1] = routing.first[e] + static_cast<std::int32_t>(routing.padded ? routing.capacity : rows);
-  }
-}
-
-/// Rows [experts' rows, width] of `width` elements: zeros where no visit has a row.
-void clear_padding(const Routing& routing, std::int64_t row_bytes, std::byte* rows) {
-  if (!routing.padded) return;
-  for (std::int64_t e = 0; e < routing.experts; ++e) {
-    const std::int64_t from = routing.first[e] + kept(routing, e);
-    std::memset(rows + from * row_bytes, 0, static_cast<std::size_t>((routing.first[e + 1] - from) * row_bytes));
   }
 }
 
@@ -112,27 +67,21 @@ void count_visits(const Routing& routing, std::int32_t* visits) {
 
 void route(const RouteCall& call) {
   const Routing& r = call.routing;
-  std::vector<float> scores(static_cast<std::size_t>(r.experts)), biased;
+  std::vector<float> scores(static_cast<std::size_t>(r.experts));
   std::vector<std::int32_t> order(scores.size());
   with_element_type(call.dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < r.rows; ++row) {
       score(r, elements<T>(call.logits) + row * r.experts, scores.data());
       std::int32_t* const expert = r.expert + row * r.active;
       float* const weight = r.weight + row * r.active;
-      if (call.bias != nullptr) {
-        biased = scores;
-        for (std::size_t e = 0; e < biased.size(); ++e) biased[e] += call.bias[e];
-      }
-      choose(call.bias != nullptr ? biased : scores, order, r.active, expert);
+      choose(scores, order, r.active, expert);
       float sum = kLeastSum;
       for (std::int64_t i = 0; i < r.active; ++i) sum += weight[i] = scores[static_cast<std::size_t>(expert[i])];
       if (!r.normalized) continue;
       for (std::int64_t i = 0; i < r.active; ++i) weight[i] /= sum;
     }
   });
-  r.capacity > 0 ? place_kept(r) : place_all(r);
-  if (call.load == nullptr) return;
-  for (std::int64_t e = 0; e < r.experts; ++e) call.load[e] += static_cast<float>(kept(r, e));
+  place(r);
 }
 
 void route_backward(const RouteBackwardCall& call) {
@@ -141,7 +90,7 @@ void route_backward(const RouteBackwardCall& call) {
   const double of_all = static_cast<double>(call.balance) * static_cast<double>(r.experts) /
                         (static_cast<double>(r.rows) * static_cast<double>(r.rows));
   for (std::size_t e = 0; e < balance.size(); ++e) {
-    const std::int64_t visits = r.capacity > 0 ? r.chosen[e] : r.first[e + 1] - r.first[e];
+    const std::int64_t visits = r.first[e + 1] - r.first[e];
     balance[e] = static_cast<float>(of_all * static_cast<double>(visits));
   }
   with_element_type(call.dtype, [&]<class T>(T) {
@@ -174,30 +123,12 @@ void route_backward(const RouteBackwardCall& call) {
   });
 }
 
-void balance_experts(const BalanceCall& call) {
-  const auto experts = static_cast<std::size_t>(call.experts);
-  std::vector<float> move(experts);
-  for (std::int64_t layer = 0; layer < call.layers; ++layer) {
-    const std::span load(call.load + layer * call.experts, experts), bias(call.bias + layer * call.experts, experts);
-    const double mean = std::accumulate(load.begin(), load.end(), 0.0) / static_cast<double>(experts);
-    std::ranges::transform(load, move.begin(), [&](float rows) {
-      const double missing = mean - static_cast<double>(rows);
-      return missing > 0 ? call.rate : missing < 0 ? -call.rate : 0.0F;
-    });
-    const double drift = std::accumulate(move.begin(), move.end(), 0.0) / static_cast<double>(experts);
-    for (std::size_t e = 0; e < experts; ++e) bias[e] += move[e] - static_cast<float>(drift);
-    std::ranges::fill(load, 0.0F);
-  }
-}
-
 void dispatch(const DispatchCall& call) {
   const Routing& r = call.routing;
   const std::int64_t bytes = call.width * size_of(call.dtype);
   for (std::int64_t i = 0; i < r.rows * r.active; ++i) {
-    if (r.place[i] < 0) continue;
     std::memcpy(call.y + r.place[i] * bytes, call.x + i / r.active * bytes, static_cast<std::size_t>(bytes));
   }
-  clear_padding(r, bytes, call.y);
   count_visits(r, call.visits);
 }
 
@@ -209,7 +140,6 @@ void combine(const CombineCall& call) {
     for (std::int64_t row = 0; row < r.rows; ++row) {
       std::fill(sum.begin(), sum.end(), 0.0F);
       for (std::int64_t i = row * r.active; i < (row + 1) * r.active; ++i) {
-        if (r.place[i] < 0) continue;
         const T* const x = elements<T>(call.x) + r.place[i] * call.width;
         const float weight = call.weighted ? r.weight[i] : 1.0F;
         for (std::size_t j = 0; j < width; ++j) sum[j] += weight * load(x[j]);
@@ -229,10 +159,6 @@ void combine_backward(const CombineBackwardCall& call) {
   const auto width = static_cast<std::size_t>(call.width);
   with_element_type(call.dtype, [&]<class T>(T) {
     for (std::int64_t i = 0; i < r.rows * r.active; ++i) {
-      if (r.place[i] < 0) {
-        call.d_weight[i] = 0;
-        continue;
-      }
       const T* const d_y = elements<T>(call.d_y) + i / r.active * call.width;
       const T* const x = elements<T>(call.x) + r.place[i] * call.width;
       T* const d_x = elements<T>(call.d_x) + r.place[i] * call.width;
@@ -240,7 +166,6 @@ void combine_backward(const CombineBackwardCall& call) {
       for (std::size_t j = 0; j < width; ++j) store(d_x[j], r.weight[i] * load(d_y[j]));
     }
   });
-  clear_padding(r, call.width * size_of(call.dtype), call.d_x);
   count_visits(r, call.visits);
 }
 

@@ -11,7 +11,6 @@ namespace fsdpbench::backend::cpu {
 /// Each as the function of its name in backend::Kernels, on the calling thread.
 void route(const RouteCall& call);
 void route_backward(const RouteBackwardCall& call);
-void balance_experts(const BalanceCall& call);
 void dispatch(const DispatchCall& call);
 void combine(const CombineCall& call);
 void combine_backward(const CombineBackwardCall& call);

@@ -53,7 +53,6 @@ class CudaKernels final : public StreamKernels {
   void grouped_gemm(const GroupedGemm&) override { no_experts(); }
   void route(const RouteCall&) override { no_experts(); }
   void route_backward(const RouteBackwardCall&) override { no_experts(); }
-  void balance_experts(const BalanceCall&) override { no_experts(); }
   void dispatch(const DispatchCall&) override { no_experts(); }
   void combine(const CombineCall&) override { no_experts(); }
   void combine_backward(const CombineBackwardCall&) override { no_experts(); }
