@@ -598,17 +598,15 @@ class Acceptance(Record):
     settings: Any = field("any", "", "", "what was set: sizes of the profile, and `config` with every key of its run; gates compare it")
     judgements: Records[Judgement] = field("list of object", "Judgement", "", "judgements in the order of the stages")
     findings: Records[Finding] = field("list of object", "Finding", "", "parts that are to blame, then those that were slow for a while")
-    meanwhile: List[str] = field("list of text", "", "", "when a rank was lost: what happened to the host of rank 0, and what NCCL's RAS said of the job")
+    meanwhile: List[str] = field("list of text", "", "", "when a rank was lost: what NCCL's RAS said of the job")
     device_rates_flops_per_s: List[List[float]] = field("list of list of number", "", "FLOP/s", "rates of computation in each round, by rank")
     memory_rates_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "rates of memory in each round, by rank; bytes read and written")
-    node_rates: Optional[NodeRates] = field("object", "NodeRates", "", "memory of hosts, copies to and from GPUs, launches of kernels, disks")
+    node_rates: Optional[NodeRates] = field("object", "NodeRates", "", "memory of hosts, copies to and from GPUs, launches of kernels")
     pairs: Pairs = field("object", "Pairs", "", "What pairs of ranks or nodes carry.")
     stages: Records[Stage] = field("list of object", "Stage", "", "what was measured, and how long it took")
     rendezvous: Rendezvous = field("object", "Rendezvous", "", "How the ranks came together.")
     others_share: float = field("number", "", "", "share of the busiest host's processors that other programs took meanwhile, as a fraction")
     transports: List[str] = field("list of text", "", "", "what carried the bytes of each rank; empty: it does not know")
-    host_links: Records[HostLink] = field("list of object", "HostLink", "", "links of the hosts, before and after")
-    host_events: Records[HostEvent] = field("list of object", "HostEvent", "", "what happened to links of hosts and in their kernels' logs meanwhile")
     scales: Records[Scale] = field("list of object", "Scale", "", "collectives of the most frequent unit, in groups of ranks")
     lateness: Optional[LatenessReport] = field("object", "LatenessReport", "", "waiting and moving bytes; absent if no rank was compared")
     arms: Arms = field("object", "Arms", "", "Parts of a step, alone and together.")
@@ -658,25 +656,13 @@ class Finding(Record):
 
 
 class NodeRates(Record):
-    """What nodes carry beside the fabric, all ranks or hosts at once; a list that is not there was not measured."""
+    """What nodes carry beside the fabric, all ranks at once; a list that is not there was not measured."""
 
     unknown_because: Optional[str] = field("text", "", "", "why none of it was measured")
     host_copy_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "copies in memory by processors in each round, by rank; bytes read and written")
     host_to_device_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "copies from page-locked memory to GPUs in each round, by rank")
     device_to_host_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "copies from GPUs likewise")
     launch_us: List[List[float]] = field("list of list of number", "", "us", "from the launch of a kernel until the host knows its end, in each round, by rank")
-    disks: Records[HostDisk] = field("list of object", "HostDisk", "", "disk of each host")
-
-
-class HostDisk(Record):
-    """The disk, or file system, of a folder of one host."""
-
-    host: str = field("text", "", "", "name of its host")
-    folder: str = field("text", "", "", "folder that was measured")
-    unknown_because: Optional[str] = field("text", "", "", "why nothing was measured")
-    beside_cache: bool = field("true or false", "", "", "whether bytes went past the page cache (O_DIRECT)")
-    write_bytes_per_s: List[float] = field("list of number", "", "B/s", "writing of each part of the file, fdatasync included")
-    read_bytes_per_s: List[float] = field("list of number", "", "B/s", "reading of each part of the file")
 
 
 class Pairs(Record):
@@ -713,29 +699,6 @@ class ClockOffset(Record):
     offset_ns: int = field("whole number", "", "ns", "offset of its clock")
     residual_ns: int = field("whole number", "", "ns", "error that the offset may have")
     same_clock: bool = field("true or false", "", "", "whether both read the same clock")
-
-
-class HostLink(Record):
-    """A network interface or an InfiniBand port of a host."""
-
-    host: str = field("text", "", "", "name of its host")
-    name: str = field("text", "", "", "`eth0`, `mlx5_2 port 1`")
-    up: bool = field("true or false", "", "", "whether it was up when all was measured")
-    gbit_per_s: float = field("number", "", "Gbit/s", "its rate; 0: not known")
-    changes: int = field("whole number", "", "", "how often it went down or came up meanwhile")
-    more_errors: Dict[str, int] = field("map of whole number", "", "", "errors that were counted meanwhile, by the name of their counter")
-
-
-class HostEvent(Record):
-    """What happened to a host while it was measured."""
-
-    host: str = field("text", "", "", "its name")
-    part: str = field("text", "", "", "`eth0`, `mlx5_2 port 1`, `kernel log`")
-    what: str = field("text", "", "", "`went down`, `went down and came up again`, `came up`, `is gone`, the counter that rose for the first time, or the line of the log")
-    fails: bool = field("true or false", "", "", "whether its host fails for it")
-    at_s: float = field("number", "", "s", "when it was seen, after the start; a look every second")
-    time: str = field("text", "", "", "likewise by the clock of its host, UTC")
-    stage: Optional[str] = field("text", "", "", "that was measured then")
 
 
 class Scale(Record):

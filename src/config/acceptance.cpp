@@ -13,9 +13,9 @@ namespace fsdpbench::config {
 namespace {
 
 constexpr const char* kAcceptanceFile = "an acceptance profile";
-constexpr std::array<std::string_view, 11> kFigures{"gemm",           "memory",      "pair",           "all_gather",
-                                                   "reduce_scatter", "host_memory", "host_to_device", "device_to_host",
-                                                   "launch",         "disk_write",  "disk_read"};
+constexpr std::array<std::string_view, 9> kFigures{"gemm",           "memory",         "pair",
+                                                   "all_gather",     "reduce_scatter", "host_memory",
+                                                   "host_to_device", "device_to_host", "launch"};
 
 AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
   StrictTable table(path, given, kAcceptanceFile);
@@ -68,7 +68,6 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("scale_pct")) a.scale_pct = top.number("scale_pct", 0, 100);
   if (file.contains("transport")) a.transport = top.texts("transport");
   if (file.contains("memory_mib")) a.memory_mib = top.whole("memory_mib", 1, 1 << 16);
-  if (file.contains("disk_mib")) a.disk_mib = top.whole("disk_mib", 0, 1 << 16);
   if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
   if (file.contains("explained_pct")) a.explained_pct = top.number("explained_pct", 1, 100);
   if (file.contains("reference")) {

@@ -9,9 +9,8 @@ namespace fsdpbench::config {
 /// What a healthy machine of some fabric reaches, and where that is written.
 struct AcceptanceReference {
   /// "gemm" in TFLOP/s a rank; "memory" in GB/s a rank, read and written; "pair" in GB/s one way; "all_gather" and
-  /// "reduce_scatter" in GB/s of bus bandwidth for large messages; "host_memory" in GB/s a rank, read and written by the
-  /// processors; "host_to_device" and "device_to_host" in GB/s a rank; "launch" in us, of which less is better;
-  /// "disk_write" and "disk_read" in GB/s a host.
+  /// "reduce_scatter" in GB/s of bus bandwidth for large messages; "host_memory" in GB/s a rank, read and written by
+  /// the processors; "host_to_device" and "device_to_host" in GB/s a rank; "launch" in us, of which less is better.
   std::string figure;
   double value = 0;
   double hop_us = 0;   ///< of the collectives: what a step of the ring takes beside its bytes
@@ -38,7 +37,6 @@ struct Acceptance {
   double scale_pct = 80;                ///< of what a small group of ranks carries that a large one must
   std::vector<std::string> transport;   ///< words, one of which names each way that bytes may take; none: any
   std::int64_t memory_mib = 32;         ///< that a rank copies to measure its memory
-  std::int64_t disk_mib = 64;           ///< that each host writes and reads to measure its disk; 0: it is not measured
   std::optional<double> slowdown;       ///< of computation beside communication, at most; absent: not rated
   std::optional<double> explained_pct;  ///< of a step, at least, that follows from its parts; absent: not rated
   std::vector<AcceptanceReference> references;  ///< those that are known; none: nothing is rated by a floor

@@ -164,50 +164,6 @@ class Accept(Program):
         self.assertEqual(result["ranks"], 3)
         self.assertEqual(outputs[1], ("", ""))
 
-    def test_links_of_the_host_are_looked_at_before_and_after(self) -> None:
-        for file, text in {"device/vendor": "0x15b3", "operstate": "up", "speed": "100000", "carrier_changes": "1",
-                           "statistics/rx_errors": "4"}.items():
-            path = self.folder / "sys/class/net/eth9" / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text + "\n")
-        done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(*EMULATED), "--budget", "1s", "--out", "out"],
-                              cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S,
-                              env=environment(FSDPBENCH_SYS=self.folder / "sys"))
-        self.assertIn(done.returncode, (OK, FAIL, INCONCLUSIVE), done.stdout + done.stderr)
-        result = json.loads((self.folder / "out/result.json").read_text())
-        links = [judgement for judgement in result["judgements"] if judgement["rule"] == "host links"]
-        self.assertEqual([(link["verdict"], link["why"]) for link in links],
-                         [("pass", "none of 1 link of 1 host went down, is slower than that of most hosts, or counted errors")])
-
-    def test_a_link_that_falls_in_the_middle_fails_the_host_with_the_stage(self) -> None:
-        eth = self.folder / "sys/class/net/eth9"
-        for file, text in {"device/vendor": "0x15b3", "operstate": "up", "carrier_changes": "1"}.items():
-            (eth / file).parent.mkdir(parents=True, exist_ok=True)
-            (eth / file).write_text(text + "\n")
-        keys = [key for key in EMULATED if "ranks" not in key] + ["mesh.ranks=2"]
-        for more in ((), ("--full", "--budget", "15s")):  # again with a soak, if it has ended before the link fell
-            (eth / "carrier_changes").write_text("1\n")
-            process = subprocess.Popen([program.PROGRAM, "accept", "cpu", *sets(*keys), *more, "--out", "out", "--overwrite"],
-                                       cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                       env=environment(FSDPBENCH_SYS=self.folder / "sys"))
-            self.addCleanup(process.kill)
-            for line in process.stdout:
-                if "matrix products" in line:
-                    break
-            (eth / "carrier_changes").write_text("3\n")  # and it is up again
-            said = process.communicate(timeout=PATIENCE_S)[0]
-            result = json.loads((self.folder / "out/result.json").read_text())
-            if result.get("host_events"):
-                break
-        self.assertEqual(process.returncode, FAIL, said)
-        stages = [stage["name"] for stage in result["stages"]]
-        [event] = result["host_events"]
-        self.assertEqual((event["part"], event["what"], event["fails"]), ("eth9", "went down and came up again", True))
-        self.assertIn(event["stage"], stages[1:], "not before matrix products")
-        [link] = [judgement for judgement in result["judgements"] if judgement["rule"] == "host links"]
-        self.assertIn(f"went down while it was measured (seen {event['at_s']:.0f} s after the start, at {event['time']}, in the "
-                      f"stage {event['stage']})", link["why"])
-
     def test_nccls_ras_is_asked_when_ranks_do_not_come_to_an_end(self) -> None:
         ras = watch_test.Ras([[8, 7]])
         self.addCleanup(ras.close)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from statistics import median
 from typing import Dict, List, Optional, Tuple
 
 from .attachments import packed_trace
@@ -17,7 +16,6 @@ from .text import clean, count_text, digits, milliseconds, percent, sentence
 from .world import emulation_badges, machine, world_rows
 
 _WORDS = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "unrated": "unrated"}
-_NOT_MEASURED = "not measured"
 
 
 def accept_page(path: Path) -> Page:
@@ -56,12 +54,6 @@ def _measured_by(result: Node) -> List[Tuple[str, str]]:
     ready = result.child("rendezvous").numbers("ready_s")
     if ready:
         rows.append(("ranks were ready after", f"{digits(min(ready))} to {digits(max(ready))} s"))
-    for disk in result.child("node_rates").children("disks")[:4]:
-        write, read = disk.numbers("write_bytes_per_s"), disk.numbers("read_bytes_per_s")
-        what = (f"{digits(median(write) * 1e-9)} GB/s written, {digits(median(read) * 1e-9)} GB/s read"
-                f"{'' if disk.value.get('beside_cache') else ', perhaps from the page cache'}"
-                if write and read else f"{_NOT_MEASURED}: {clean(disk.text('unknown_because'), 200)}")
-        rows.append((f"disk of {clean(disk.text('host'), 60)}", f"{what} ({clean(disk.text('folder'), 80)})"))
     pairs = result.child("pairs")
     if pairs.integer("measurements"):
         rows.append(("pairs were measured in", f"{count_text(pairs.integer('rounds') or 0, 'round')}, "

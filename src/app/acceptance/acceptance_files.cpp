@@ -10,8 +10,6 @@
 
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/judgement_files.h"
-#include "app/acceptance/kernel_log.h"
-#include "app/acceptance/link_watch.h"
 #include "app/collectives/collectives_json.h"
 #include "app/console/json_fields.h"
 #include "app/console/prometheus_text.h"
@@ -71,11 +69,6 @@ std::string acceptance_headline(const AcceptanceReport& r) {
                      blamed);
 }
 
-/// What changes no verdict, and should be looked at all the same.
-bool warns(const Judgement& j) {
-  return (j.rule == kHostLinkRule || j.rule == kKernelLogRule) && j.verdict == Verdict::unrated;
-}
-
 /// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
 std::vector<std::string> first_lines(const AcceptanceReport& r) {
   std::vector<std::string> lines;
@@ -95,9 +88,6 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
     if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
   }
   add_failed(false);
-  for (const Judgement& j : r.judgements) {
-    if (warns(j)) lines.push_back(fmt::format("{}: {}", j.rule, j.sentence));
-  }
   if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
   return lines;
 }
@@ -123,7 +113,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
   std::string text = format_table(table) + '\n' + reasons;
   for (const std::string& line : finding_lines(r)) text += text_line(line);
   for (const Judgement& j : r.judgements) {
-    if (j.rule == kOtherWorkRule || warns(j)) text += text_line(j.sentence);
+    if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
   }
   if (r.lateness && r.lateness->in_turn) text += text_line(r.lateness->sentence);
   return text;
@@ -329,32 +319,13 @@ const Fields<ScaleRow>& fields<ScaleRow>() {
 }
 
 template <>
-const Fields<HostDisk>& fields<HostDisk>() {
-  using H = HostDisk;
-  static const auto kAll = declare<H>(
-      "HostDisk", "The disk, or file system, of a folder of one host.", "app/machine/disk_rates.h", [](Fields<H>& f) {
-        f("host", &H::host, "", "name of its host");
-        f(
-            "folder", [](const H& h) { return h.rates.folder; }, "", "folder that was measured");
-        f("unknown_because", [](const H& h) { return h.rates.unknown_because; }, "", "why nothing was measured",
-          {.when = When::if_any});
-        f(
-            "beside_cache", [](const H& h) { return h.rates.beside_cache; }, "",
-            "whether bytes went past the page cache (O_DIRECT)");
-        f("write_bytes_per_s", [](const H& h) { return h.rates.write_bytes_per_s; }, "B/s",
-          "writing of each part of the file, fdatasync included", {.when = When::if_any});
-        f("read_bytes_per_s", [](const H& h) { return h.rates.read_bytes_per_s; }, "B/s",
-          "reading of each part of the file", {.when = When::if_any});
-      });
-  return kAll;
-}
-
-template <>
 const Fields<NodeRates>& fields<NodeRates>() {
   using N = NodeRates;
   static const auto kAll = declare<N>(
-      "NodeRates", "What nodes carry beside the fabric, all ranks or hosts at once; a list that is not there was not "
-      "measured.", "app/acceptance/node_rates.h", [](Fields<N>& f) {
+      "NodeRates",
+      "What nodes carry beside the fabric, all ranks at once; a list that is not there was not "
+      "measured.",
+      "app/acceptance/node_rates.h", [](Fields<N>& f) {
         f("unknown_because", &N::unknown_because, "", "why none of it was measured", {.when = When::if_any});
         f("host_copy_bytes_per_s", &N::host_copy, "B/s",
           "copies in memory by processors in each round, by rank; bytes read and written", {.when = When::if_any});
@@ -363,44 +334,6 @@ const Fields<NodeRates>& fields<NodeRates>() {
         f("device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", {.when = When::if_any});
         f("launch_us", &N::launch_us, "us",
           "from the launch of a kernel until the host knows its end, in each round, by rank", {.when = When::if_any});
-        f("disks", &N::disks, "", "disk of each host", {.when = When::if_any});
-      });
-  return kAll;
-}
-
-template <>
-const Fields<WatchedLink>& fields<WatchedLink>() {
-  using W = WatchedLink;
-  static const auto kAll = declare<W>(
-      "HostLink", "A network interface or an InfiniBand port of a host.", "app/acceptance/link_watch.h",
-      [](Fields<W>& f) {
-        f("host", &W::host, "", "name of its host");
-        f(
-            "name", [](const W& w) { return w.now.name; }, "", "`eth0`, `mlx5_2 port 1`");
-        f(
-            "up", [](const W& w) { return w.now.up; }, "", "whether it was up when all was measured");
-        f(
-            "gbit_per_s", [](const W& w) { return w.now.gbit_per_s; }, "Gbit/s", "its rate; 0: not known");
-        f("changes", &W::changes, "", "how often it went down or came up meanwhile");
-        f("more_errors", &W::more_errors, "", "errors that were counted meanwhile, by the name of their counter");
-      });
-  return kAll;
-}
-
-template <>
-const Fields<HostEvent>& fields<HostEvent>() {
-  using E = HostEvent;
-  static const auto kAll = declare<E>(
-      "HostEvent", "What happened to a host while it was measured.", "app/acceptance/link_watch.h", [](Fields<E>& f) {
-        f("host", &E::host, "", "its name");
-        f("part", &E::part, "", "`eth0`, `mlx5_2 port 1`, `kernel log`");
-        f("what", &E::what, "",
-          "`went down`, `went down and came up again`, `came up`, `is gone`, the counter that rose for the first time, or the "
-          "line of the log");
-        f("fails", &E::fails, "", "whether its host fails for it");
-        f("at_s", &E::at_s, "s", "when it was seen, after the start; a look every second");
-        f("time", &E::time, "", "likewise by the clock of its host, UTC");
-        f("stage", &E::stage, "", "that was measured then", {.when = When::if_any});
       });
   return kAll;
 }
@@ -526,10 +459,8 @@ const Fields<A>& acceptance_fields() {
         f(
             "findings", [](const A& a) { return each<NamedFinding>(a.report.findings, a.report.cluster); }, "",
             "parts that are to blame, then those that were slow for a while");
-        f(
-            "meanwhile", [](const A& a) { return a.report.meanwhile; }, "",
-            "when a rank was lost: what happened to the host of rank 0, and what NCCL's RAS said of the job",
-            {.when = When::if_any});
+        f("meanwhile", [](const A& a) { return a.report.meanwhile; }, "",
+          "when a rank was lost: what NCCL's RAS said of the job", {.when = When::if_any});
         f(
             "device_rates_flops_per_s", [](const A& a) { return a.measured.device_rates; }, "FLOP/s",
             "rates of computation in each round, by rank");
@@ -537,7 +468,7 @@ const Fields<A>& acceptance_fields() {
             "memory_rates_bytes_per_s", [](const A& a) { return a.measured.memory_rates; }, "B/s",
             "rates of memory in each round, by rank; bytes read and written");
         f("node_rates", [](const A& a) { return a.measured.node; }, "",
-          "memory of hosts, copies to and from GPUs, launches of kernels, disks", {.when = When::later});
+          "memory of hosts, copies to and from GPUs, launches of kernels", {.when = When::later});
         f.part("pairs", pair_fields());
         f(
             "stages", [](const A& a) { return a.measured.stages; }, "", "what was measured, and how long it took");
@@ -548,14 +479,6 @@ const Fields<A>& acceptance_fields() {
         f(
             "transports", [](const A& a) { return a.measured.transports; }, "",
             "what carried the bytes of each rank; empty: it does not know");
-        f("host_links",
-          [](const A& a) {
-            return watched_links(a.measured.hosts, a.measured.host_links_before, a.measured.host_links_after);
-          },
-          "", "links of the hosts, before and after", {.when = When::if_any});
-        f(
-            "host_events", [](const A& a) { return a.measured.host_events; }, "",
-            "what happened to links of hosts and in their kernels' logs meanwhile", {.when = When::if_any});
         f(
             "scales", [](const A& a) { return each<ScaleRow>(a.measured.scales.rows); }, "",
             "collectives of the most frequent unit, in groups of ranks");

@@ -21,8 +21,4 @@ nlohmann::json acceptance_json(const AcceptanceReport& report, const AcceptanceM
                                const World& world, const nlohmann::json& settings);
 const ObjectFacts& acceptance_file_facts();
 
-/// Events of hosts, in result files and between ranks.
-template <>
-const Fields<HostEvent>& fields<HostEvent>();
-
 }  // namespace fsdpbench::app

@@ -8,8 +8,6 @@
 #include "app/acceptance/busy_host.h"
 #include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
-#include "app/acceptance/kernel_log.h"
-#include "app/acceptance/link_watch.h"
 #include "app/acceptance/node_rates.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -347,14 +345,6 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
                                                fmt::format("it was not measured: {}", stage.note)));
   }
   for (Judgement& judgement : judge_gpus(measured.gpus, measured.hosts)) {
-    report.judgements.push_back(std::move(judgement));
-  }
-  for (Judgement& judgement :
-       judge_host_links(measured.hosts, measured.host_links_before, measured.host_links_after, measured.host_events)) {
-    report.judgements.push_back(std::move(judgement));
-  }
-  for (Judgement& judgement :
-       judge_kernel_logs(measured.hosts, measured.kernel_logs_before, measured.kernel_logs_after, measured.host_events)) {
     report.judgements.push_back(std::move(judgement));
   }
   judge_devices(wanted, measured, report);

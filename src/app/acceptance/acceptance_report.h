@@ -19,7 +19,7 @@ struct AcceptanceReport {
   std::vector<std::string> hosts;                  ///< by rank; empty of one that is not known
   std::vector<accept::Judgement> judgements;       ///< in the order of the stages
   std::vector<accept::Finding> findings;           ///< who is to blame, then what came and went
-  std::vector<std::string> meanwhile;  ///< what its host and NCCL's RAS said when a rank was lost
+  std::vector<std::string> meanwhile;              ///< what NCCL's RAS said when a rank was lost
   std::optional<accept::LatenessReport> lateness;  ///< absent: no rank was compared
   accept::Verdict verdict = accept::Verdict::inconclusive;
   bool wrong_data = false;

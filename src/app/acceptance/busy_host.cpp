@@ -28,11 +28,11 @@ struct TimedRule {
   std::string_view rule;
   Sense sense;
 };
-constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},    TimedRule{"scale", Sense::rises},
+constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},     TimedRule{"scale", Sense::rises},
                                  TimedRule{"explained", Sense::rises}, TimedRule{"exposed communication", Sense::falls},
                                  TimedRule{"slow-down", Sense::falls}, TimedRule{"drift", Sense::falls},
-                                 TimedRule{"disk", Sense::rises},      TimedRule{"latency", Sense::falls},
-                                 TimedRule{"tail", Sense::scatters},   TimedRule{"shape", Sense::scatters}};
+                                 TimedRule{"latency", Sense::falls},   TimedRule{"tail", Sense::scatters},
+                                 TimedRule{"shape", Sense::scatters}};
 
 bool still_fails(const Judgement& j, Sense sense, double faster) {
   if (sense == Sense::scatters || !j.bound) return false;

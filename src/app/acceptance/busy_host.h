@@ -12,7 +12,7 @@ namespace fsdpbench::app {
 /// processors). 1 on GPUs, and where they took less than kQuietShare.
 double may_be_faster(const AcceptanceMeasurements& measured);
 
-/// The same of what processors do beside GPUs, as copies in their memory and writing to disks.
+/// The same of what processors do beside GPUs, as copies in their memory.
 double host_may_be_faster(const AcceptanceMeasurements& measured);
 
 /// What other programs took is an uncertainty of all that CPU ranks measured: a rule that fails, and would not if they

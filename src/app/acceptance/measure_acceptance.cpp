@@ -294,7 +294,7 @@ class AcceptanceRank {
   /// What nodes carry beside the fabric.
   void measure_nodes(AcceptanceMeasurements& m) {
     if (!context_.device.computes()) {
-      m.node.unknown_because = "computation is emulated: memory of hosts and disks are not asked for";
+      m.node.unknown_because = "computation is emulated: memory of hosts is not asked for";
       return;
     }
     constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
@@ -315,38 +315,6 @@ class AcceptanceRank {
       if (const std::string name = "launches of kernels"; !skips(name)) {
         m.node.launch_us = measure_launches(effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
       }
-    }
-    measure_disks(m);
-  }
-
-  /// One rank of each host writes and reads, all hosts at once: so checkpoints are saved, too.
-  void measure_disks(AcceptanceMeasurements& m) {
-    constexpr double kMost_s = 4;  // to write, and likewise to read
-    const char* const name = "disks";
-    if (effort_.disk_bytes == 0 || skips(name, 1)) return;
-    begin(name, 2);
-    std::vector<double> firsts;  // 1 of each rank that measures
-    std::set<std::string> seen;
-    for (const std::string& host : m.hosts) firsts.push_back(seen.insert(host).second ? 1 : 0);
-    firsts = meeting_.broadcast(context_, firsts);
-    DiskRates mine;
-    context_.world.barrier();
-    const bool measures = firsts.at(static_cast<std::size_t>(context_.rank)) > 0;
-    if (measures) mine = measure_disk(effort_.disk_folder, effort_.disk_bytes, kMost_s);
-    const std::vector<std::string> all = meeting_.gather(
-        context_, json_line({{"folder", mine.folder}, {"unknown_because", mine.unknown_because},
-                             {"beside_cache", mine.beside_cache}, {"write", mine.write_bytes_per_s},
-                             {"read", mine.read_bytes_per_s}}));
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      if (firsts.at(rank) == 0) continue;
-      const nlohmann::json theirs = parse_json(all[rank]);
-      const JsonPart part(theirs);
-      DiskRates& rates = m.node.disks.emplace_back(HostDisk{m.hosts.at(rank), {}}).rates;
-      rates.folder = part.at("folder").text();
-      rates.unknown_because = part.at("unknown_because").text();
-      rates.beside_cache = part.at("beside_cache").flag();
-      for (const JsonPart& rate : part.at("write").list()) rates.write_bytes_per_s.push_back(rate.number());
-      for (const JsonPart& rate : part.at("read").list()) rates.read_bytes_per_s.push_back(rate.number());
     }
   }
 

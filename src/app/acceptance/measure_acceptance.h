@@ -10,8 +10,6 @@
 #include "accept/blame_links.h"
 #include "accept/lateness.h"
 #include "app/acceptance/gpu_watch.h"
-#include "app/acceptance/kernel_log.h"
-#include "app/acceptance/link_watch.h"
 #include "app/acceptance/measure_scales.h"
 #include "app/acceptance/node_rates.h"
 #include "app/acceptance/stage_clock.h"
@@ -32,8 +30,6 @@ struct AcceptanceEffort {
   int arm_rounds = 8;   ///< of a step's arms
   std::int64_t pair_bytes = std::int64_t{4} << 20;
   std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
-  std::int64_t disk_bytes = 0;    ///< that each host writes and reads; 0: disks are not measured
-  std::string disk_folder{};      ///< where
 };
 
 /// Facts that must be the same everywhere, by name.
@@ -54,15 +50,10 @@ struct AcceptanceMeasurements {
   std::vector<launch::ClockOffset> clocks;  ///< by rank; none: all are threads of one process
   std::vector<std::string> transports;      ///< by rank: what carried its bytes; empty: it does not know
   std::vector<std::optional<WatchedGpu>> gpus;  ///< by rank: how its GPU fared meanwhile; absent: it has none
-  std::vector<std::vector<HostLink>> host_links_before;  ///< by rank, of its host; or of rank 0 only
-  std::vector<std::vector<HostLink>> host_links_after;   ///< likewise, when all was measured
-  std::vector<KernelLog> kernel_logs_before;             ///< likewise
-  std::vector<KernelLog> kernel_logs_after;
-  std::vector<HostEvent> host_events;           ///< what happened to them meanwhile, of each host in its order
   bool computes = true;                         ///< false: computation is emulated
   accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]
-  NodeRates node;                               ///< memory of hosts, PCIe, launches, disks
+  NodeRates node;                               ///< memory of hosts, PCIe, launches
   accept::LinkReport links;                     ///< GB/s
   std::vector<std::vector<double>> pairs;       ///< [from][to] of the ends, GB/s one way; 0: not measured
   bool on_processors = false;                   ///< ranks compute on these, not on GPUs

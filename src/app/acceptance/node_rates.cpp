@@ -24,23 +24,13 @@ constexpr Figure kHostCopy{"host_memory", "memory of hosts, read and written by 
 constexpr Figure kToDevice{"host_to_device", "copies from a host to its GPU", "GB/s", 1e-9};
 constexpr Figure kFromDevice{"device_to_host", "copies from a GPU to its host", "GB/s", 1e-9};
 constexpr Figure kLaunch{"launch", "launch and end of a kernel", "us", 1, true, true};
-constexpr Figure kWrite{"disk_write", "writing to the disk of a host", "GB/s", 1e-9, false, true};
-constexpr Figure kRead{"disk_read", "reading from the disk of a host", "GB/s", 1e-9, false, true};
 
-/// A rank or a host.
+/// A rank.
 struct Owner {
   std::string name;
   std::vector<int> ranks;
   std::vector<double> samples;  ///< in the figure's unit
 };
-
-std::vector<int> ranks_on(const std::string& host, const std::vector<std::string>& hosts) {
-  std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (hosts[rank] == host) ranks.push_back(static_cast<int>(rank));
-  }
-  return ranks;
-}
 
 std::vector<Owner> owners_of(const accept::DeviceRounds& rounds, double scale, const std::vector<std::string>& hosts) {
   std::vector<Owner> owners;
@@ -58,14 +48,13 @@ class Judge {
 
   bool rates(const Figure& figure) const { return wanted_.find(figure.reference) != nullptr; }
 
-  /// `beside`: what else is to be said of each.
-  void add(const Figure& figure, const std::vector<Owner>& owners, const char* rule, const std::string& beside) {
+  void add(const Figure& figure, const std::vector<Owner>& owners) {
     std::vector<double> all;
     for (const Owner& owner : owners) all.insert(all.end(), owner.samples.begin(), owner.samples.end());
-    Judgement whole = judged(figure, figure.name, all, rule, beside);
+    Judgement whole = judged(figure, figure.name, all);
     std::vector<Judgement> bad;
     for (const Owner& owner : owners) {
-      Judgement j = judged(figure, fmt::format("{}: {}", figure.name, owner.name), owner.samples, rule, beside);
+      Judgement j = judged(figure, fmt::format("{}: {}", figure.name, owner.name), owner.samples);
       if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
       j.sentence = fmt::format("{}: {}", owner.name, j.sentence);
       j.ranks = owner.ranks;
@@ -91,57 +80,19 @@ class Judge {
   std::vector<Judgement> judgements;
 
  private:
-  Judgement judged(const Figure& figure, const std::string& name, const std::vector<double>& samples, const char* rule,
-                   const std::string& beside) const {
+  Judgement judged(const Figure& figure, const std::string& name, const std::vector<double>& samples) const {
     const config::AcceptanceReference* const known = wanted_.find(figure.reference);
     const auto reference =
         known == nullptr ? std::nullopt : std::optional(accept::Reference{known->value, known->source});
     const double tolerance = wanted_.tolerance_pct / 100;
     Judgement j = figure.less_is_better ? accept::judge_latency(name, figure.unit, samples, reference, tolerance)
                                         : accept::judge_floor(name, figure.unit, samples, reference, tolerance);
-    if (rule != nullptr) j.rule = rule;
     j.on_host = figure.on_host;
-    j.sentence += beside;
     return j;
   }
 
   const config::Acceptance& wanted_;
 };
-
-void judge_disks(const NodeRates& rates, const std::vector<std::string>& hosts, Judge& judge) {
-  for (const Figure& figure : {kWrite, kRead}) {
-    std::vector<Owner> owners;
-    std::string cached;  // folders
-    for (const HostDisk& disk : rates.disks) {
-      if (!disk.rates.unknown_because.empty()) continue;
-      Owner& owner = owners.emplace_back(
-          Owner{fmt::format("{} of {}", disk.rates.folder, disk.host), ranks_on(disk.host, hosts), {}});
-      const bool writes = figure.reference == kWrite.reference;
-      for (const double rate : writes ? disk.rates.write_bytes_per_s : disk.rates.read_bytes_per_s) {
-        owner.samples.push_back(rate * figure.scale);
-      }
-      if (!disk.rates.beside_cache) cached = disk.rates.folder;
-    }
-    if (owners.empty()) continue;
-    // What the page cache answers says nothing of a disk.
-    if (figure.reference == kRead.reference && !cached.empty()) {
-      judge.absent(
-          figure, figure.name, kDiskRule,
-          fmt::format("the file system of {} does not let reads go past the page cache (O_DIRECT), so nobody knows "
-                      "what the disk gives",
-                      cached));
-      continue;
-    }
-    judge.add(figure, owners, kDiskRule, fmt::format("; below {}", rates.disks.front().rates.folder));
-  }
-  for (const HostDisk& disk : rates.disks) {
-    if (disk.rates.unknown_because.empty()) continue;
-    judge.absent(judge.rates(kWrite) ? kWrite : kRead, fmt::format("the disk of {}", disk.host), kDiskRule,
-                 fmt::format("the folder {} of {} was not measured: {}", disk.rates.folder, disk.host,
-                             disk.rates.unknown_because));
-    judge.judgements.back().ranks = ranks_on(disk.host, hosts);
-  }
-}
 
 }  // namespace
 
@@ -153,13 +104,13 @@ std::vector<Judgement> judge_node_rates(const config::Acceptance& wanted, const 
         accept::judged("floor", "hosts beside the fabric", Verdict::unrated, rates.unknown_because));
     return judge.judgements;
   }
-  judge.add(kHostCopy, owners_of(rates.host_copy, kHostCopy.scale, hosts), nullptr, "");
+  judge.add(kHostCopy, owners_of(rates.host_copy, kHostCopy.scale, hosts));
   const std::string no_gpu = "ranks compute on processors: there is no GPU to copy to, or to launch a kernel on";
   bool said = false;
   for (const auto& [figure, rounds] :
        {std::pair{kToDevice, &rates.to_device}, {kFromDevice, &rates.from_device}, {kLaunch, &rates.launch_us}}) {
     if (rates.has_gpus) {
-      judge.add(figure, owners_of(*rounds, figure.scale, hosts), nullptr, "");
+      judge.add(figure, owners_of(*rounds, figure.scale, hosts));
     } else if (judge.rates(figure)) {
       judge.absent(figure, figure.name, figure.less_is_better ? "latency" : "floor", no_gpu);
     } else if (!said) {
@@ -167,7 +118,6 @@ std::vector<Judgement> judge_node_rates(const config::Acceptance& wanted, const 
       judge.absent(figure, "copies to and from GPUs, and launches", "floor", no_gpu);
     }
   }
-  judge_disks(rates, hosts, judge);
   return judge.judgements;
 }
 

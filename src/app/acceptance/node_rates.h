@@ -6,33 +6,22 @@
 
 #include "accept/blame_devices.h"
 #include "accept/verdict.h"
-#include "app/machine/disk_rates.h"
 #include "config/acceptance.h"
 
 namespace fsdpbench::app {
 
-/// The disk of one host.
-struct HostDisk {
-  std::string host;
-  DiskRates rates;
-};
-
-/// What nodes carry beside the fabric, all ranks or hosts at once. Rounds are [round][rank].
+/// What nodes carry beside the fabric, all ranks at once. Rounds are [round][rank].
 struct NodeRates {
   std::string unknown_because;      ///< why none of it was asked for, without a full stop; empty: it was
   bool has_gpus = false;            ///< else there are neither copies to and from devices nor launches
   accept::DeviceRounds host_copy;   ///< bytes read and written a second by the processors
   accept::DeviceRounds to_device;   ///< bytes a second, from page-locked memory of the host
   accept::DeviceRounds from_device;  ///< likewise, to it
-  accept::DeviceRounds launch_us;   ///< from the launch of a kernel with next to no work until the host knows its end
-  std::vector<HostDisk> disks;      ///< of each host once
+  accept::DeviceRounds launch_us;    ///< from the launch of a kernel with next to no work until the host knows its end
 };
 
-/// Writing to and reading from disks. A gate does not compare them: others may use the same file system.
-inline constexpr const char* kDiskRule = "disk";
-
-/// Each rank and each host is compared with the profile's reference by itself, because one bad disk of sixty is no matter
-/// for their median: those that do not pass are named; if none reaches it, or all do, one judgement is of all. Without a
+/// Each rank is compared with the profile's reference by itself, because one bad host of sixty is no matter for their
+/// median: those that do not pass are named; if none reaches it, or all do, one judgement is of all. Without a
 /// reference a figure is unrated. What could not be measured is unrated, with the reason, and inconclusive where the
 /// profile has a reference for it.
 std::vector<accept::Judgement> judge_node_rates(const config::Acceptance& wanted, const NodeRates& rates,

@@ -21,7 +21,7 @@ void StageClock::begin(std::string name, std::optional<double> estimate_s) {
   if (estimate_s) text += fmt::format(", about {}", format_duration(*estimate_s));
   if (!next_note_.empty()) text += fmt::format(" ({})", next_note_);
   stage_began_s_ = now_s_();
-  stages_.push_back({std::move(name), estimate_s, 0, std::exchange(next_note_, {}), false, stage_began_s_ - began_s_});
+  stages_.push_back({std::move(name), estimate_s, 0, std::exchange(next_note_, {}), false});
   open_ = true;
   say_(text);
 }
@@ -45,7 +45,7 @@ void StageClock::skip(std::string name, std::string why) {
   end();
   next_note_.clear();
   say_(fmt::format("not measured: {}: {}", name, why));
-  stages_.push_back({std::move(name), std::nullopt, 0, std::move(why), true, spent_s()});
+  stages_.push_back({std::move(name), std::nullopt, 0, std::move(why), true});
 }
 
 bool StageClock::admits(const std::string& name, double least_s) {

@@ -14,7 +14,6 @@ struct Stage {
   double took_s = 0;
   std::string note;      ///< what was left out of it, and why; empty: nothing
   bool skipped = false;  ///< it was not measured, for the reason in `note`
-  double began_s = 0;    ///< after the clock was made
 };
 
 /// What an acceptance may take, what its stages took, and what that leaves for those to come. One thread at a time.

@@ -20,10 +20,7 @@
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/gpu_watch.h"
-#include "app/acceptance/host_watch.h"
 #include "app/acceptance/judge_facts.h"
-#include "app/acceptance/kernel_log.h"
-#include "app/acceptance/link_watch.h"
 #include "app/acceptance/lost_ranks.h"
 #include "app/acceptance/node_lists.h"
 #include "app/commands/ask_endpoint.h"
@@ -75,7 +72,6 @@ constexpr const char* kStageOfParts = "arms";
 constexpr const char* kStageOfMachine = "machine";
 constexpr const char* kStageOfStandstills = "standstills";
 constexpr const char* kStageOfNames = "names";
-constexpr const char* kStageOfLinks = "links";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
 constexpr int kLost = static_cast<int>(ExitCode::rank_failed);
@@ -84,7 +80,6 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   AcceptanceEffort effort;
   effort.matrix = wanted.matrix;
   effort.memory_bytes = wanted.memory_mib << 20;
-  effort.disk_bytes = wanted.disk_mib << 20;
   if (full) effort.iterations = 200;
   if (full) effort.arm_rounds = 30;
   return effort;
@@ -131,13 +126,6 @@ std::vector<double> standstills(Job& job) {
   return seconds;
 }
 
-/// What hosts say of themselves, by rank.
-struct HostsNow {
-  std::vector<std::vector<HostLink>> links;
-  std::vector<KernelLog> logs;
-  std::vector<HostEvent> events;  // of all hosts, since they were looked at before
-};
-
 /// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off; absent: it is
 /// not asked. CPU ranks have no NCCL.
 std::optional<Endpoint> ras_of(const std::string& given, bool on_processors) {
@@ -149,23 +137,6 @@ std::optional<Endpoint> ras_of(const std::string& given, bool on_processors) {
   if (!given.empty()) return read_endpoint("--ras", given, kRasPort);
   const std::string named = variable("NCCL_RAS_ADDR");
   return named.empty() ? Endpoint{"--ras", "localhost", kRasPort} : read_endpoint("NCCL_RAS_ADDR", named, kRasPort);
-}
-
-/// Links and kernel log of each rank's host as they are now. On rank 0, by rank. Collective.
-HostsNow state_of_hosts(Job& job) {
-  HostsNow all;
-  const std::vector<HostEvent> events = begin_or_end_watch(job.session().placement().local_rank == 0);
-  const nlohmann::json mine{
-      {"links", to_json(host_links())}, {"kernel_log", to_json(kernel_log())}, {"events", JsonType<std::vector<HostEvent>>::write(events)}};
-  for (const std::string& text : launch::gather(job.session().control(), "links", json_line(mine))) {
-    const nlohmann::json theirs = parse_json(text);
-    all.links.push_back(host_links_from_json(JsonPart(theirs).at("links")));
-    all.logs.push_back(kernel_log_from_json(JsonPart(theirs).at("kernel_log")));
-    std::vector<HostEvent> events_there;
-    JsonType<std::vector<HostEvent>>::read(JsonPart(theirs).at("events"), events_there);
-    std::ranges::move(events_there, std::back_inserter(all.events));
-  }
-  return all;
 }
 
 /// What each rank's host is called in lists of nodes. On rank 0, by rank. Collective.
@@ -193,17 +164,8 @@ class Acceptance {
     return stage_;
   }
 
-  /// Where disks are measured; before measure().
-  void set_disk_folder(const std::filesystem::path& folder) {
-    effort_.disk_folder = std::filesystem::absolute(folder).string();
-  }
-
   void measure() {
-    const double watch_began_s = clock_.spent_s();
-    HostsNow before = look_at_hosts();
     measure_machine();
-    measured_.host_links_before = std::move(before.links);
-    measured_.kernel_logs_before = std::move(before.logs);
     if (measured_.stopped_because.empty()) {
       measure_steps();
       if (cell_.setup.config.mesh.ranks > 1) measure_parts();
@@ -213,13 +175,8 @@ class Acceptance {
       order_service(*job_, kAcceptanceService, {{"stage", kStageOfStandstills}});
       measured_.standstill_s = standstills(*job_);
     }
-    HostsNow after = look_at_hosts();
-    measured_.host_links_after = std::move(after.links);
-    measured_.kernel_logs_after = std::move(after.logs);
     clock_.end();
     measured_.stages = clock_.stages();
-    measured_.host_events = std::move(after.events);
-    name_stages(measured_.host_events, measured_.stages, watch_began_s);
   }
   const AcceptanceMeasurements& measured() const { return measured_; }
   /// Of the run; null: its steps were not measured.
@@ -240,24 +197,12 @@ class Acceptance {
     job_->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
   }
 
-  /// By rank; of threads of one process, which share a host, of the first.
-  HostsNow look_at_hosts() {
-    if (job_ == nullptr) {
-      std::vector<HostEvent> events = begin_or_end_watch(true);
-      return {.links = {host_links()}, .logs = {kernel_log()}, .events = std::move(events)};
-    }
-    order_service(*job_, kAcceptanceService, {{"stage", kStageOfLinks}});
-    return state_of_hosts(*job_);
-  }
-
   void measure_machine() {
     order({{"stage", kStageOfMachine},
            {"matrix", effort_.matrix},
            {"memory_bytes", effort_.memory_bytes},
            {"device_rounds", effort_.device_rounds},
            {"iterations", effort_.iterations},
-           {"disk_bytes", effort_.disk_bytes},
-           {"disk_folder", effort_.disk_folder},
            {"pair_bytes", effort_.pair_bytes}});
     const AcceptanceLead lead{clock_, topology_, [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
     measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
@@ -552,7 +497,6 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   const Cell cell = open_cell(config, local_ranks(job));
   Acceptance acceptance(wanted, cell, arguments, job);
   const ResultFolder folder(stem, arguments.out, old_acceptance(arguments));
-  acceptance.set_disk_folder(config.checkpoint.folder.empty() ? folder.path() : std::filesystem::path(config.checkpoint.folder));
   std::vector<std::string> nodes{launch::node_name()};
   if (job != nullptr) {
     order_service(*job, kAcceptanceService, {{"stage", kStageOfNames}});
@@ -564,9 +508,9 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   const auto report_once = [&](int rank, const std::string& why, double patience_s) {
     std::call_once(once, [&] {
       const std::string host = rank < 0 ? "" : nodes.at(static_cast<std::size_t>(rank));
-      std::vector<std::string> meanwhile = told_of_this_host();
+      std::vector<std::string> meanwhile;
       if (ras) {
-        for (std::string& said : ras_of_stopped_job(*ras, patience_s)) meanwhile.push_back(std::move(said));
+        meanwhile = ras_of_stopped_job(*ras, patience_s);
       }
       const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}},
                                                        on_processors(config), meanwhile);
@@ -610,10 +554,6 @@ void serve_acceptance(Job& job, const JsonPart& order) {
     standstills(job);
     return;
   }
-  if (order.at("stage").text() == kStageOfLinks) {
-    state_of_hosts(job);
-    return;
-  }
   if (order.at("stage").text() == kStageOfNames) {
     names_of_nodes(job);
     return;
@@ -631,8 +571,6 @@ void serve_acceptance(Job& job, const JsonPart& order) {
   effort.device_rounds = static_cast<int>(order.at("device_rounds").whole(1, kMost));
   effort.iterations = static_cast<int>(order.at("iterations").whole(1, kMost));
   effort.pair_bytes = order.at("pair_bytes").whole(4, kMost);
-  effort.disk_bytes = order.at("disk_bytes").whole(0, std::int64_t{1} << 40);
-  effort.disk_folder = order.at("disk_folder").text();
   measure_acceptance(cell.setup, effort, &job.session(), nullptr);
 }
 
@@ -643,7 +581,7 @@ each, one per GPU. It measures, in this order:
   rendezvous   whether as many ranks came as the profile expects
   devices      matrix products on all ranks at once, in 15 rounds: finds a slow rank
   GPUs         clocks, throttling, errors and PCIe lanes meanwhile
-  hosts        memory, copies to and from GPUs, launches, and the disk of the output folder, all hosts at once
+  hosts        memory, copies to and from GPUs, and launches, all hosts at once
   pairs        both directions, everybody with everybody up to 64 ends: finds a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's units, every element checked
   scales       the same in groups of 2, 4, … all ranks, and shard groups beside replicate groups
