@@ -49,7 +49,7 @@ class Picture:
 class Result:
     """A result folder.
 
-    folder: its files.          data: its JSON; fields of earlier versions have today's names.
+    folder: its files.          data: its JSON.
     text: what the program printed about it.          notes: what it said meanwhile.
     """
 
@@ -68,9 +68,9 @@ class Result:
 
     @functools.cached_property
     def data(self) -> Dict[str, Any]:
-        from .analysis.schema import NEWEST, check_version, read_json
+        from .analysis.schema import VERSIONS, check_version, read_json
         root = read_json(self.folder / self._FILE)
-        if self._FILE in NEWEST:
+        if self._FILE in VERSIONS:
             check_version(root, self._FILE)
         return root.value
 

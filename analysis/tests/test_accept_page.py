@@ -27,7 +27,7 @@ def timing(us: float, busbw: float) -> dict:
 INTERVAL = {"median": 25.0, "low": 24.0, "high": 26.0, "n": 20}
 RANKS = 6
 ACCEPTANCE = {
-    "schema_version": 1, "kind": "acceptance", "verdict": "fail", "fabric": "a <b>fabric</b>", "ranks": RANKS, "nodes": 1,
+    "schema_version": 3, "kind": "acceptance", "verdict": "fail", "fabric": "a <b>fabric</b>", "ranks": RANKS, "nodes": 1,
     "world": {"date": "2026-01-02T03:04:05+0000", "cpu": "a processor", "kernel": "a kernel"},
     "judgements": [
         judgement("peers", "rank 3", "fail", value={"median": 0.5, "low": 0.49, "high": 0.51, "n": 15}),

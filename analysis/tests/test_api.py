@@ -18,7 +18,7 @@ import support
 import fsdpbench as fb
 from fsdpbench import fields
 
-OLD = Path(__file__).resolve().parents[2] / "tests/golden/results-2.tar.gz"
+STORED = Path(__file__).resolve().parents[2] / "tests/golden/results.tar.gz"
 MACHINE = {"simulate.cluster": "dgx-h100", "train.steps": 3}
 TINY = {"model.layers": 2, "model.width": 32, "model.ffn_width": 64, "train.seq_len": 16, "train.batch_per_rank": 1,
         "train.steps": 2, "train.warmup": 1, "mesh.ranks": 2, "emulate.link_gb_per_s": None, "emulate.link_latency_us": 0}
@@ -140,37 +140,37 @@ class Timelines(Api):
             fb.explain("quickstart").timeline()
 
     def test_of_somebody_elses_job(self) -> None:
-        with tarfile.open(OLD) as old:
-            old.extractall(self.folder)
+        with tarfile.open(STORED) as stored:
+            stored.extractall(self.folder)
         with self.assertRaisesRegex(ValueError, "There is no timeline: there is no trace.json beside explain.json"):
-            fb.load(self.folder / "old/explain").timeline()
+            fb.load(self.folder / "results/explain").timeline()
         with self.assertRaisesRegex(ValueError, "There is no timeline of "):
-            fb.Explanation({}, "", lambda: fb.load(self.folder / "old/gate")).timeline()
+            fb.Explanation({}, "", lambda: fb.load(self.folder / "results/gate")).timeline()
 
 
 class OfStoredFiles(Api):
-    """Of every kind of result, as an earlier version wrote them."""
+    """Of every kind of result."""
 
     def setUp(self) -> None:
         super().setUp()
-        with tarfile.open(OLD) as old:
-            old.extractall(self.folder)
+        with tarfile.open(STORED) as stored:
+            stored.extractall(self.folder)
 
     def test_each_kind_is_loaded_with_its_type(self) -> None:
         for name, kind in (("run", fb.Run), ("sweep", fb.Sweep), ("compare", fb.Comparison), ("gate", fb.Gate),
                            ("accept", fb.Acceptance), ("explain", fb.TraceExplanation)):
-            result = fb.load(self.folder / "old" / name)
+            result = fb.load(self.folder / "results" / name)
             self.assertIs(type(result), kind)
             self.assertEqual(type(result.result).__name__, fields.FILES[result._KIND][1])
             self.assertIn("<h3>", result._repr_html_())
 
-    def test_fields_have_types_and_todays_names(self) -> None:
-        job = fb.load(self.folder / "old/explain").result
+    def test_fields_have_types(self) -> None:
+        job = fb.load(self.folder / "results/explain").result
         self.assertEqual(job.step.exposed_comm_ms, job.data["step"]["exposed_comm_ms"])
         self.assertGreater(job.ranks[0].steps[0].compute_ms, 0)
-        compared = fb.load(self.folder / "old/compare").result
+        compared = fb.load(self.folder / "results/compare").result
         self.assertEqual((compared.verdict, compared.a.trials[0].metrics.step_ms.n), ("slower", 5))
-        accepted = fb.load(self.folder / "old/accept").result
+        accepted = fb.load(self.folder / "results/accept").result
         values = [judgement.value for judgement in accepted.judgements if judgement.value]
         self.assertEqual(values[0].data.keys(), {"median", "ci_low", "ci_high", "n"})
 
@@ -191,7 +191,7 @@ class OfStoredFiles(Api):
             elif value is not None and kind in kinds:
                 self.assertIsInstance(value, kinds[kind], place)
         for name in ("run", "sweep", "compare", "gate", "accept"):
-            check(fb.load(self.folder / "old" / name).result, name)
+            check(fb.load(self.folder / "results" / name).result, name)
 
 
 class OfOthers(Api):

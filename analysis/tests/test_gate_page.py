@@ -26,7 +26,7 @@ def side(driver: str, *names: str) -> dict:
 
 
 GATE = {
-    "schema_version": 1, "kind": "gate", "verdict": "fail", "sentence": "WORSE: 1 of 4 figures", "threshold": 0.05,
+    "schema_version": 2, "kind": "gate", "verdict": "fail", "sentence": "WORSE: 1 of 4 figures", "threshold": 0.05,
     "baseline": "acceptance-1f2e3d4c", "before": side("driver 12.8", "mon", "tue", "wed"), "now": side("driver 13.0", "thu"),
     "differences": [{"name": "CUDA", "part": "software", "before": "driver 12.8", "now": "driver 13.0"}], "differing_keys": [],
     "changes": [change("pairs", "pass", 1.0), change("all_gather", "better", 1.2), change("step", "fail", 1.3, "less"),

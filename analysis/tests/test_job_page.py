@@ -74,7 +74,7 @@ class JobPageTest(FolderTest):
 
     def test_has_kernels_and_arrivals_where_the_file_has_them(self) -> None:
         titles = ("Kernels by kind", "Kernels that take most", "How far apart ranks arrive")
-        page = self.page()  # an earlier version's
+        page = self.page()
         for title in titles:
             self.assertNotIn(title, page)
         gemm = {"kind": "products", "launches": 8, "total_ms": 20, "a_step": 2, "ms": 5, "share_pct": 100}
@@ -96,7 +96,7 @@ class JobPageTest(FolderTest):
 
     def test_has_wasted_gathers_and_what_experts_exchange_where_the_file_has_them(self) -> None:
         titles = ("All-gathers that are wasted", "<h2>Experts")
-        page = self.page()  # an earlier version's
+        page = self.page()
         for title in titles:
             self.assertNotIn(title, page)
         wasted = {"waste": "used_once", "units": ["E0", "E1"], "gathers": 2, "bytes": 1 << 20, "ms": 1.5,

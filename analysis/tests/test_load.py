@@ -34,7 +34,7 @@ class Good(FolderTest):
         self.assertEqual(result.setting("fsdp.backward_prefetch"), "none")
         self.assertIsNone(result.setting("fsdp.no_such_key"))
 
-    def test_older_files_have_less(self) -> None:
+    def test_a_file_may_have_less(self) -> None:
         def strip(value):
             for key in ("causes", "exposed_intervals", "collectives", "steps", "causes_small_ms"):
                 value.pop(key)
@@ -135,20 +135,20 @@ class Bad(FolderTest):
                 (b"\xff\xfe", "not UTF-8"),
                 (b"[]", "a JSON object is expected"),
                 (b"{}", "no schema_version"),
-                (b'{"schema_version": 999}', "has schema_version 999; this package reads 1"),
-                (b'{"schema_version": true}', "reads 1"),
-                (b'{"schema_version": [1]}', "reads 1"),
-                (b'{"schema_version": 1, "metrics": {"step_ms": {"median": "fast"}}}',
+                (b'{"schema_version": 999}', "has schema_version 999; this package reads 3"),
+                (b'{"schema_version": true}', "reads 3"),
+                (b'{"schema_version": [1]}', "reads 3"),
+                (b'{"schema_version": 3, "metrics": {"step_ms": {"median": "fast"}}}',
                  'metrics.step_ms.median is "fast"; a number'),
-                (b'{"schema_version": 1, "metrics": {"step_ms": {}}}', "metrics.step_ms.median is missing"),
-                (b'{"schema_version": 1, "metrics": {"compute_ms": NaN}}', "no valid JSON"),
-                (b'{"schema_version": 1, "metrics": {"compute_ms": 1e999}}', "a finite number"),
-                (b'{"schema_version": 1, "metrics": []}', "metrics is a list; an object"),
-                (b'{"schema_version": 1, "config": {}, "causes": {"a": 1}}', "causes is an object; a list"),
-                (b'{"schema_version": 1, "metrics": {}, "rated": 1}', "rated is 1; true or false"),
-                (b'{"schema_version": 1, "metrics": {}, "caveats": "slow"}', 'caveats is "slow"; a list'),
-                (b'{"schema_version": 1, "metrics": {}, "caveats": [[]]}', "caveats.0 is a list; a text"),
-                (b'{"schema_version": 1, "config": {}, "memory": {"timeline": {"time_ms": [1, 2], "optimizer": [1]}}}',
+                (b'{"schema_version": 3, "metrics": {"step_ms": {}}}', "metrics.step_ms.median is missing"),
+                (b'{"schema_version": 3, "metrics": {"compute_ms": NaN}}', "no valid JSON"),
+                (b'{"schema_version": 3, "metrics": {"compute_ms": 1e999}}', "a finite number"),
+                (b'{"schema_version": 3, "metrics": []}', "metrics is a list; an object"),
+                (b'{"schema_version": 3, "config": {}, "causes": {"a": 1}}', "causes is an object; a list"),
+                (b'{"schema_version": 3, "metrics": {}, "rated": 1}', "rated is 1; true or false"),
+                (b'{"schema_version": 3, "metrics": {}, "caveats": "slow"}', 'caveats is "slow"; a list'),
+                (b'{"schema_version": 3, "metrics": {}, "caveats": [[]]}', "caveats.0 is a list; a text"),
+                (b'{"schema_version": 3, "config": {}, "memory": {"timeline": {"time_ms": [1, 2], "optimizer": [1]}}}',
                  "they belong together"),
                 (b"[" * 100000, "no valid JSON")):
             with self.subTest(expected):
@@ -160,7 +160,7 @@ class Bad(FolderTest):
             b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "pid": 1, "tid": 1, "ts": "now"}]}', "trace.json"))
 
     def test_sweep_messages(self) -> None:
-        self.assertIn("cells[0].id is missing", self.error(b'{"schema_version": 1, "cells": [{}]}', "sweep.json"))
+        self.assertIn("cells[0].id is missing", self.error(b'{"schema_version": 3, "cells": [{}]}', "sweep.json"))
 
     def test_a_cell_lies_on_its_axes(self) -> None:
         def astray(value):

@@ -230,7 +230,7 @@ class Words(UndrawnTest):
         self.assertIn("Step by step", text)
         self.assertNotIn("trial", text)
 
-    def test_older_result_says_what_is_left_out(self) -> None:
+    def test_a_result_says_what_is_left_out(self) -> None:
         def strip(value):
             for key in ("causes", "collectives", "exposed_intervals", "steps"):
                 value.pop(key)

@@ -416,10 +416,8 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
       change.judgement.sentence = "the baseline never measured it";
       continue;
     }
-    // A baseline of an earlier version does not say which figures explain others.
-    const bool explains = f.figure.explains || found->figure.explains;
     if (change.before.median <= 0 || change.judgement.value.median <= 0) {
-      decide_without_ratio(change, f.figure.counted, explains);
+      decide_without_ratio(change, f.figure.counted, f.figure.explains);
       continue;
     }
     std::string recorded;
@@ -428,8 +426,8 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
       const double seconds =
           by_runs.contains(f.figure.name) ? 0 : seconds_of(f.figure) / static_cast<double>(f.values.size());
       const double known = recorded_scatter(measured_on, seconds);
-      compare_results(f, found->values, explains ? Family{.figures = 1} : by_unit.at(f.figure.unit), known, tail,
-                      change);
+      compare_results(f, found->values, f.figure.explains ? Family{.figures = 1} : by_unit.at(f.figure.unit), known,
+                      tail, change);
       if (known > 0) {
         recorded = fmt::format(", and runs as short as these ({:.2g} s) were recorded to scatter by {:.0f} %", seconds,
                                100 * known);
@@ -442,7 +440,7 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     widen_unseen(scatter, change);
     widen(most_taken(baseline), most_taken(now), change);
     const double taken = std::max(most_taken(baseline), most_taken(now));
-    decide(change, explains, f.values.size(), scatter, recorded, taken, threshold);
+    decide(change, f.figure.explains, f.values.size(), scatter, recorded, taken, threshold);
     if (taken > 0) {
       change.judgement.sentence += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
     }

@@ -126,10 +126,8 @@ Calibration read_calibration(const std::string& path) {
   Calibration c;
   c.machine = top.text("machine");
   c.revision = top.text("revision");
-  if (top.has("cores")) {  // earlier versions of this program did not ask
-    c.cores = top.whole("cores", 0, 1 << 20);
-    c.ranks = top.whole("ranks", 0, 1 << 20);
-  }
+  c.cores = top.whole("cores", 0, 1 << 20);
+  c.ranks = top.whole("ranks", 0, 1 << 20);
   for (const std::vector<double>& row : top.rows("misses", 2, -1, kMostRatio)) c.misses.push_back({row[0], row[1]});
   StrictTable host(path, top.table("host"), kWhat);
   c.host.issue_ns = host.number("issue_ns", 0, kMostHost_ns);

@@ -3,7 +3,6 @@
 namespace fsdpbench::metrics {
 
 std::optional<Cause> cause_named(std::string_view name) {
-  if (name == "injected_sync") return Cause::host_sync;  // so named in files of earlier versions
   for (const Cause cause : kEnumerators<Cause>) {
     if (to_string(cause) == name) return cause;
   }

@@ -14,7 +14,6 @@
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/collectives/collectives_json.h"
-#include "app/experiment/old_names.h"
 #include "app/experiment/result_fields.h"
 #include "app/experiment/result_schema.h"
 #include "app/experiment/trial_log.h"
@@ -145,14 +144,14 @@ std::string page() {
     text += fmt::format("{}[{}](#{})", text.ends_with(": ") ? "" : ",\n", object.name, anchor(object.name));
   }
   text +=
-      ".\nThen [figures](#figures), by which results are compared, and [old names](#old-names) of fields.\n\n"
+      ".\nThen [figures](#figures), by which results are compared.\n\n"
       "- A field that was not measured is absent, never 0. The last column says which fields are *always* there, which "
       "are\n"
       "  *optional*, and which are *null* if they are not known.\n"
       "- Times are in the unit that the name ends with. Bytes are exact.\n"
       "- The version, `schema_version` (`trials_version` in `trials.jsonl`), is raised when readers must know of a "
       "change.\n"
-      "  Files of earlier versions are still read.\n"
+      "  Files of other versions are refused.\n"
       "- Results of `run`, `simulate`, `accept`, `sweep` and `collectives` also have `digest`, a hash of all other "
       "values, so\n"
       "  that changes by hand are noticed ([gate.md](gate.md#whole-results-only)).\n"
@@ -186,14 +185,6 @@ std::string page() {
       text += fmt::format("| {} | `{}.{}` | {} | {} | {} |\n", figure.label, where, field.facts.name, field.facts.unit,
                           figure.better == Better::more ? "more" : "less", gated);
     }
-  }
-  text +=
-      "\n## Old names\n\nFields that earlier versions wrote under another name. The program and the Python package "
-      "read both "
-      "names.\n\n| file | before version | in | old name | name |\n|---|---|---|---|---|\n";
-  for (const RenamedField& field : renamed_fields()) {
-    text += fmt::format("| {} | {} | {} | `{}` | `{}` |\n", field.file, renamed_in(field.file),
-                        field.object.empty() ? "" : fmt::format("`{}`", field.object), field.was, field.is);
   }
   return text;
 }
@@ -244,21 +235,7 @@ std::string module() {
       text += is_keyword ? fmt::format(", name={})\n", literal(facts.name)) : ")\n";
     }
   }
-  text +=
-      "\n\nOBJECTS: Dict[str, Type[Record]] = {one.__name__: one for one in Record.__subclasses__()}\n\n"
-      "# Fields that files of earlier versions have under another name: by kind of file the first version "
-      "without\n"
-      "# them, and (object, was, is).\nRENAMED: Dict[str, Tuple[int, List[Tuple[str, str, str]]]] = {\n";
-  std::string_view file;
-  for (const RenamedField& field : renamed_fields()) {
-    if (field.file != file) {
-      if (!file.empty()) text += "    ]),\n";
-      file = field.file;
-      text += fmt::format("    {}: ({}, [\n", literal(file), renamed_in(file));
-    }
-    text += fmt::format("        ({}, {}, {}),\n", literal(field.object), literal(field.was), literal(field.is));
-  }
-  return text + "    ]),\n}\n";
+  return text + "\n\nOBJECTS: Dict[str, Type[Record]] = {one.__name__: one for one in Record.__subclasses__()}\n";
 }
 
 /// Where it is not current the right text is left in the build folder, to be copied.

@@ -159,15 +159,6 @@ class Gate(Program):
             self.assertIn(key, other(text))
         self.assertIn("config.train: expected an object, found 3", other(sealed(result | {"config": {"train": 3}})))
 
-    def test_a_result_of_an_earlier_version_passes_no_gate(self) -> None:
-        path = self.folder / self.simulate("good") / "result.json"
-        older = {k: v for k, v in json.loads(path.read_text()).items() if k != "digest"} | {"schema_version": 1}
-        (self.folder / "older").mkdir()
-        (self.folder / "older/result.json").write_text(json.dumps(older))
-        self.gate("older", "--against", "good", code=INCONCLUSIVE)
-        self.assertIn("it has no digest", self.printed)
-        self.assertIn("has no digest", self.error("baseline", "add", "older", "--in", "kept"))
-
     def test_an_answer_that_nobody_could_read_is_none(self) -> None:
         self.simulate("good")
         self.simulated_slow("slow")

@@ -184,16 +184,13 @@ class Json(Hostile):
     def test_logs_of_sweeps(self) -> None:
         self.ends(self.bench.start("sweep", "s.toml", "--out", "sweep", "-q"), OK)
         log = self.folder / "sweep/trials.jsonl"
-        # As before lines had digests, which would hide what a hostile line can do further on.
-        lines = [{key: value for key, value in json.loads(line).items() if key != "digest"}
-                 for line in log.read_text().splitlines()]
-        trial = lines[1]
-        good = [json.dumps(line) for line in [lines[0] | {"trials_version": 2}, *lines[1:]]]
-        bad_lines = [self.DEEP, "3", "[]", '"\x1b[2J"', json.dumps(trial | {"trial": -1}),
-                     json.dumps(trial | {"trial": 1e300}),
-                     json.dumps(trial | {"cell": 3}), json.dumps(trial | {"status": "\x1b[2J"}),
-                     json.dumps(trial | {"metrics": 3}), json.dumps(trial | {"config": [3]}),
-                     json.dumps(trial | {"trial": 10**15}), json.dumps(trial | {"cell": "x" * 20_000_000})]
+        good = log.read_text().splitlines()
+        trial = json.loads(good[1])
+        # With digests of their own, which would else hide what a hostile line can do further on.
+        bad_lines = [self.DEEP, "3", "[]", '"\x1b[2J"',
+                     *(sealed(trial | wrong) for wrong in (
+                         {"trial": -1}, {"trial": 1e300}, {"cell": 3}, {"status": "\x1b[2J"}, {"metrics": 3},
+                         {"config": [3]}, {"trial": 10**15}, {"cell": "x" * 1_000_000}))]
         for line in bad_lines:
             with self.subTest(line=line[:60]):
                 log.write_text("\n".join([good[0], line, *good[2:]]) + "\n")
@@ -238,7 +235,7 @@ class Echo(Hostile):
             (self.folder / "out").mkdir(exist_ok=True)
             self.bench.write("out/result.json", json.dumps({"schema_version": text}))
             self.refused("explain", "--from", "out")
-            self.bench.write("out/result.json", sealed({"schema_version": 2, "complete": False, "config": {}, "world": {},
+            self.bench.write("out/result.json", sealed({"schema_version": 3, "complete": False, "config": {}, "world": {},
                                                         "failure": {"rank": 1, "died": True, "message": text}}))
             self.refused("explain", "--from", "out")
 

@@ -31,7 +31,6 @@ TEST(Cause, DocumentationHasThisTable) {
 
 TEST(Cause, IsReadByItsName) {
   for (const Cause cause : kEnumerators<Cause>) EXPECT_EQ(cause_named(to_string(cause)), cause);
-  EXPECT_EQ(cause_named("injected_sync"), Cause::host_sync) << "files of earlier versions";
   EXPECT_EQ(cause_named("jitter"), std::nullopt);
 }
 

@@ -10,7 +10,7 @@ _MOST_ROWS = 20
 
 
 def path_table(path: Node) -> Table:
-    """Of a "critical_path"; without rows if an earlier version wrote the file, or nothing was rated."""
+    """Of a "critical_path"; without rows if nothing was rated."""
     ranks = path.children("ranks")
     kinds = [kind for kind in ("kernels", "collectives", "copies", "host", "waits", "unknown")
              if any(one.child("kinds_ms").has(kind) for one in ranks)]

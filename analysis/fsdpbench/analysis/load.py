@@ -199,7 +199,7 @@ class Result:
     causes: List[Cause]
     causes_small_ms: Optional[float]
     exposed: List[ExposedInterval]
-    critical_path: Node  # without ranks if an earlier version wrote the file, or the run is not rated
+    critical_path: Node  # without ranks if the run is not rated
     # The slowest rank's time of each measured step, in milliseconds.
     steps_ms: List[float] = field(default_factory=list)
     # Of the time without computation, what was jitter and of no cause.

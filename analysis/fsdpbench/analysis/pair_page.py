@@ -17,7 +17,7 @@ from .load import (ComparedTrials, Comparison, DifferingKey, Memory, Metrics, Re
                    load_result)
 from .numbers import differing_keys, differing_table, numbers_of, paired_table, parts_note
 from .page import Attachment, Page, Picture
-from .run_page import OLDER, phases_of, run_title
+from .run_page import UNSAID, phases_of, run_title
 from .schema import ReportError
 from .text import clean, milliseconds, percent, sentence
 from .timeline_command import load_part
@@ -159,7 +159,7 @@ def _breakdown(sides: List[Side], things: str) -> Picture:
         rows += [Bar(f"{name}  {s.letter}", mine[name], gap=i == 0)
                  for i, (s, mine) in enumerate(zip(sides, phases)) if name in mine]
     if not rows:
-        picture.reason = OLDER
+        picture.reason = UNSAID
         return picture
     picture.figure = draw_breakdown(rows)
     return picture
@@ -198,7 +198,7 @@ def _memory(sides: List[Side]) -> Picture:
     panels = [MemoryPanel(s.title(), s.memory.timeline, s.memory.peak_at, s.memory.peak.get("total"))
               for s in sides if s.memory.timeline is not None]
     if len(panels) < 2:
-        picture.reason = OLDER if any(s.result for s in sides) else "a comparison keeps the peaks, not the course"
+        picture.reason = UNSAID if any(s.result for s in sides) else "a comparison keeps the peaks, not the course"
         return picture
     picture.figure = draw_memory(panels)
     return picture
@@ -212,7 +212,7 @@ def _steps(sides: List[Side], things: str) -> Picture:
     lines = [StepLine(s.letter, s.times_ms, s.metrics.step) for s in sides
              if len(s.times_ms) > 1 and s.metrics.step is not None]
     if len(lines) < 2:
-        picture.reason = OLDER
+        picture.reason = UNSAID
         return picture
     picture.figure = draw_steps(lines, "trial" if of_trials else "measured step, after the warm-up", things)
     return picture

@@ -24,7 +24,7 @@ from .timeline_command import load_part
 from .verdict import hidden, made_of, would_help
 from .world import emulation_badges, machine, world_rows
 
-OLDER = "the result file does not say; it was written by an older version, or no step was measured"
+UNSAID = "the result file does not say, as no step was measured"
 PHASES = ("forward", "backward", "optimizer")
 _MOST_RANKS = 32
 DRAWN_RANKS = 4
@@ -92,7 +92,7 @@ def _breakdown(result: Result) -> Picture:
                       "compute lane waited for them. Idle: it waited for anything else. "
                       + parts_note([result.metrics]))
     if not result.metrics.total.complete():
-        picture.reason = OLDER
+        picture.reason = UNSAID
         return picture
     picture.figure = draw_breakdown([Bar("whole step", result.metrics.total, step.median if step else None)]
                                     + [Bar(name, parts) for name, parts in phases_of(result.metrics)])
@@ -110,7 +110,7 @@ def _ranks(result: Result) -> Picture:
     picture = Picture("ranks", "Rank by rank", "Medians over the measured steps, of each rank. A rank that computes "
                       "longer than the others makes them wait: their exposed communication is its lateness.")
     if len(ranks) < 2:
-        picture.reason = "there is one rank" if ranks else OLDER
+        picture.reason = "there is one rank" if ranks else UNSAID
         return picture
     shown = ranks
     if len(ranks) > _MOST_RANKS:
@@ -177,7 +177,7 @@ def _memory(result: Result) -> Picture:
         picture.caption += (f" PyTorch's allocator would show {size(result.memory.caching_allocated)} allocated and "
                             f"{size(result.memory.caching_reserved)} reserved.")
     if result.memory.timeline is None:
-        picture.reason = OLDER
+        picture.reason = UNSAID
         return picture
     picture.figure = draw_memory([MemoryPanel("", result.memory.timeline, result.memory.peak_at, peak)])
     at = result.memory.peak_at
@@ -194,7 +194,7 @@ def _collectives(result: Result) -> Picture:
                       "is bytes ÷ transfer time, scaled as in nccl-tests so that it can be compared with a link. In "
                       "brackets: the modelled link's time for these bytes ÷ the transfer time.")
     if not result.collectives:
-        picture.reason = OLDER
+        picture.reason = UNSAID
         return picture
     link = result.setting("emulate.link_gb_per_s")
     picture.figure = draw_collectives(result.collectives, link if isinstance(link, (int, float)) else None)
@@ -205,7 +205,7 @@ def _steps(result: Result) -> Picture:
     picture = Picture("steps", "Step by step", "The slowest rank's time of every measured step; a trend or jumps "
                       "here mean that the median should not be trusted.")
     if len(result.steps_ms) < 2 or result.metrics.step is None:
-        picture.reason = OLDER
+        picture.reason = UNSAID
         return picture
     picture.figure = draw_steps([StepLine("", result.steps_ms, result.metrics.step)],
                                 "measured step, after the warm-up")

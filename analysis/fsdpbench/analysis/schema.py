@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Optional
 
-from ..fields import FILES, RENAMED
+from ..fields import FILES
 
-# The newest version of each kind of file that this package can read; it reads all earlier ones, too. Kinds of results
-# have theirs from the program (fields.py).
-NEWEST: Dict[str, int] = {"result.json": FILES["run"][0], "sweep.json": FILES["sweep"][0],
-                          "compare.json": FILES["compare"][0], "gate.json": FILES["gate"][0], "tune.json": 1,
-                          "explain.json": FILES["explain"][0], "trace.json": 1}
+# The version of each kind of file that this package reads. Kinds of results have theirs from the program (fields.py).
+VERSIONS: Dict[str, int] = {"result.json": FILES["run"][0], "sweep.json": FILES["sweep"][0],
+                            "compare.json": FILES["compare"][0], "gate.json": FILES["gate"][0], "tune.json": 1,
+                            "explain.json": FILES["explain"][0], "trace.json": 1}
 
 # A larger file is not read: the page says so instead of filling the memory.
 MAX_BYTES = 512 * 1024 * 1024
@@ -68,34 +67,14 @@ def read_json(path: Path) -> "Node":
 
 
 def check_version(node: "Node", kind: str, key: str = "schema_version") -> None:
-    """Raises ReportError unless the file says a version that this package reads. Fields of earlier versions get the
-    names of today."""
-    readable = list(range(1, NEWEST[kind] + 1))
-    names = ", ".join(map(str, readable))
+    """Raises ReportError unless the file says the version that this package reads."""
+    readable = VERSIONS[kind]
     version = node.value.get(key)
     if version is None:
-        raise ReportError(f"{node.path} has no {key}; a {kind} of version {names} is expected")
-    if isinstance(version, bool) or version not in readable:
-        raise ReportError(f"{node.path} has {key} {version!r}; this package reads {names}. "
+        raise ReportError(f"{node.path} has no {key}; a {kind} of version {readable} is expected")
+    if isinstance(version, bool) or version != readable:
+        raise ReportError(f"{node.path} has {key} {version!r}; this package reads {readable}. "
                           "Use the package of the fsdpbench that wrote the file (make analysis).")
-    file = "acceptance" if node.value.get("kind") == "acceptance" else "run" if kind == "result.json" else kind[:-5]
-    before, fields = RENAMED.get(file, (0, []))
-    if version < before:
-        for way, was, name in fields:
-            _rename(node.value, way.split(".") if way else [], was, name)
-
-
-def _rename(value: Any, way: List[str], was: str, name: str) -> None:
-    """Whatever is not as expected is left alone: the reader says what is wrong with it."""
-    if not isinstance(value, dict):
-        return
-    if not way:
-        if was in value and name not in value:
-            value[name] = value.pop(was)
-        return
-    inner = value.get(way[0].removesuffix("[]"))
-    for one in inner if way[0].endswith("[]") and isinstance(inner, list) else [inner]:
-        _rename(one, way[1:], was, name)
 
 
 def _kind(value: Any) -> str:

@@ -77,16 +77,14 @@ std::vector<config::CalibrationSlowdown> slowdowns_of(const std::vector<BesideRo
 }  // namespace
 
 BesideFile read_beside(const std::string& path) {
-  nlohmann::json content = parse_json(read_input(path, kMostOfAResult, kExpectedBeside));
+  const nlohmann::json content = parse_json(read_input(path, kMostOfAResult, kExpectedBeside));
   if (content.is_discarded())
     throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, kExpectedBeside));
   try {
     const JsonPart json(content);
     if (json.text("kind", "") != "collectives" || !json.has("beside"))
       json.refuse("collectives measured with --beside");
-    if (!check_result(ResultKind::collectives, content)) {
-      console().info(fmt::format("{}: {}", path, kNoDigest));
-    }
+    check_result(ResultKind::collectives, content);
     BesideFile read;
     read.world = fields<World>().read(json.at("world"));
     std::vector<BesideRow> rows;

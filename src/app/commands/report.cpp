@@ -32,7 +32,7 @@ void check_folder(const std::string& folder, bool of_run) {
   }
   const auto holds = [&](const char* name) { return path_exists(path / name); };
   if (holds("result.json") || holds("sweep.json")) {
-    read_result_to_draw(folder);
+    read_any_result(folder);
     return;
   }
   if (holds("compare.json") || holds("tune.json") || holds("gate.json") || holds("explain.json")) {

@@ -40,7 +40,7 @@ template <>
 const Fields<LateRank>& fields<LateRank>();
 namespace {
 
-/// A cause by its name, also by the one that files of earlier versions have.
+/// A cause by its name.
 struct CauseName : JsonType<Cause> {
   static void read(const JsonPart& j, Cause& into) {
     const std::optional<Cause> cause = metrics::cause_named(j.text());

@@ -13,7 +13,6 @@
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
 #include "app/experiment/judged_fields.h"
-#include "app/experiment/old_names.h"
 #include "app/experiment/result_fields.h"
 #include "base/clean_text.h"
 #include "base/digest.h"
@@ -174,28 +173,24 @@ ResultKind kind_of_result(const json& content) {
   return content.contains("sweep_hash") ? ResultKind::sweep : ResultKind::run;
 }
 
-bool check_result(ResultKind kind, json& content) {
+void check_result(ResultKind kind, const json& content) {
   const JsonPart j(content);
   const std::int64_t version = j.at("schema_version").whole(0, INT32_MAX);
-  if (version < 1 || version > kResultSchemaVersion) {
-    throw ConfigError(fmt::format("schema_version is {}; this program reads 1 to {}", version, kResultSchemaVersion));
+  if (version != kResultSchemaVersion) {
+    throw ConfigError(fmt::format("schema_version is {}; this program reads {}", version, kResultSchemaVersion));
   }
-  if (version >= kFirstResultWithDigest) {
-    const std::string said = j.at("digest").text(), is = json_digest(content);
-    if (said != is) {
-      throw ConfigError(
-          fmt::format("it was changed after it was written, or is damaged: its digest is {}, and its content's is {}",
-                      clean_text(said, kMostOfACell), is));
-    }
+  const std::string said = j.at("digest").text(), is = json_digest(content);
+  if (said != is) {
+    throw ConfigError(
+        fmt::format("it was changed after it was written, or is damaged: its digest is {}, and its content's is {}",
+                    clean_text(said, kMostOfACell), is));
   }
-  use_new_names(to_string(kind), version, content);
   switch (kind) {
     case ResultKind::run: check_run(j); break;
     case ResultKind::acceptance: check_acceptance(j); break;
     case ResultKind::sweep: check_sweep(j); break;
     case ResultKind::collectives: check_collectives(j); break;
   }
-  return version >= kFirstResultWithDigest;
 }
 
 }  // namespace fsdpbench::app

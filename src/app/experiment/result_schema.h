@@ -17,10 +17,8 @@ enum class ResultKind : std::uint8_t {
 /// "run", "acceptance", "sweep", "collectives".
 std::string_view to_string(ResultKind kind);
 
-/// Of results of every kind; raised on every change that a reader must know of. From 2 on each has the digest of
-/// itself; in 3 fields that had several names got one (old_names.h).
+/// Of results of every kind; raised on every change that a reader must know of. No other version is read.
 inline constexpr int kResultSchemaVersion = 3;
-inline constexpr int kFirstResultWithDigest = 2;
 
 /// Fewer rounds of a step's arms have no interval: `accept` measures none then.
 inline constexpr int kFewestArmRounds = 6;
@@ -34,13 +32,9 @@ std::string sha256(std::string_view text);
 ResultKind kind_of_result(const nlohmann::json& content);
 
 /// What a result must have, and what its values can be, beyond what its fields say (result_fields.h). Every reader of
-/// results goes through it. Fields of earlier versions get the names of today in `content`. Throws ConfigError, without
-/// a full stop, that names the key: it is missing, of another type, or has a value that nothing measures (a time of 0,
-/// an interval without its median, a pass beside a judgement that failed); the digest is not the content's. False: the
-/// result is of a schema version that had no digest, so nobody knows that it is whole.
-bool check_result(ResultKind kind, nlohmann::json& content);
-/// What is to be said of such a result.
-inline constexpr const char* kNoDigest =
-    "an earlier version of this program wrote it, without a digest: changes to it would not be seen";
+/// results goes through it. Throws ConfigError, without a full stop, that names the key: it is missing, of another
+/// type, or has a value that nothing measures (a time of 0, an interval without its median, a pass beside a judgement
+/// that failed); the digest is not the content's.
+void check_result(ResultKind kind, const nlohmann::json& content);
 
 }  // namespace fsdpbench::app

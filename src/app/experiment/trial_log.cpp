@@ -14,7 +14,6 @@
 
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
-#include "app/experiment/old_names.h"
 #include "app/experiment/result_fields.h"
 #include "base/digest.h"
 #include "base/error.h"
@@ -26,8 +25,6 @@ namespace fsdpbench::app {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kFirstVersion = 2, kFirstWithLineDigests = 3;
 
 }  // namespace
 
@@ -87,36 +84,30 @@ std::string read_all(int file, const std::filesystem::path& path) {
   }
 }
 
-struct LogHeader {
-  LogOwner owner;
-  std::int64_t version = 0;
-};
-
-LogHeader read_header(const JsonPart& header, const std::string& place) {
+LogOwner read_header(const JsonPart& header, const std::string& place) {
   const char* kind = header.has("comparison") ? "comparison" : "sweep";
   if (!header.has(kind) || !header.has("trials_version")) {
     throw ConfigError(fmt::format("{}:1: this is no file of trials of a sweep or a comparison.", place));
   }
   try {
     const std::int64_t version = header.at("trials_version").size();
-    if (version < kFirstVersion || version > kTrialsVersion) {
-      throw ConfigError(
-          fmt::format("trials_version is {}; this program reads {} to {}", version, kFirstVersion, kTrialsVersion));
+    if (version != kTrialsVersion) {
+      throw ConfigError(fmt::format("trials_version is {}; this program reads {}", version, kTrialsVersion));
     }
-    LogHeader read{{kind, header.at(kind).text(), {}}, version};
-    if (read.owner.hash.empty()) header.at(kind).refuse("a hash");
-    return read;
+    LogOwner owner{kind, header.at(kind).text(), {}};
+    if (owner.hash.empty()) header.at(kind).refuse("a hash");
+    return owner;
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}:1: {}.", place, error.what()));
   }
 }
 
-/// What is measured wrongly by hand must not count: a digest is compared where there is one, and is there from
-/// version 3 on.
-void check_digest(const json& line, std::int64_t version, const std::string& place, int number) {
-  const auto digest = line.is_object() ? line.find("digest") : line.end();
-  const bool has = line.is_object() && digest != line.end();
-  if (!line.is_object() || (!has && version < kFirstWithLineDigests) || (has && *digest == json_digest(line))) return;
+/// What is measured wrongly by hand must not count.
+void check_digest(const json& line, const std::string& place, int number) {
+  if (!line.is_object()) return;
+  const auto digest = line.find("digest");
+  const bool has = digest != line.end();
+  if (has && *digest == json_digest(line)) return;
   throw ConfigError(fmt::format("{}:{}: this line is not as it was written: {}; {}.", place, number,
                                 has ? "its digest is another" : "its digest is missing",
                                 number == 1 ? "restore it, or choose another folder with --out"
@@ -138,26 +129,22 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
   ParsedTrials parsed;
   std::map<std::pair<std::string, std::uint64_t>, int> measured;  // and in which line
   int number = 0;
-  std::int64_t version = 0;
   while (parsed.whole_bytes < text.size()) {
     const std::size_t end = text.find('\n', parsed.whole_bytes);
     if (end == std::string_view::npos) break;
     const std::string_view raw = text.substr(parsed.whole_bytes, end - parsed.whole_bytes);
     ++number;
-    json line = parse_json(raw);
+    const json line = parse_json(raw);
     if (line.is_discarded()) {
       if (end + 1 == text.size()) break;  // a kill or a crash of the machine in mid-write
       throw ConfigError(
           fmt::format("{}:{}: this line is damaged (not JSON); delete it to go on without it.", place, number));
     }
     if (number == 1) {
-      LogHeader header = read_header(JsonPart(line), place);
-      version = header.version;
-      check_digest(line, version, place, number);
-      parsed.owner = std::move(header.owner);
+      parsed.owner = read_header(JsonPart(line), place);
+      check_digest(line, place, number);
     } else {
-      check_digest(line, version, place, number);
-      use_new_names("trial", version, line);
+      check_digest(line, place, number);
       try {
         LoggedTrial logged = logged_trial_from(JsonPart(line), cells);
         const auto [first, is_new] = measured.try_emplace({logged.cell, logged.number}, number);
@@ -180,7 +167,7 @@ std::string kind_of_log(const std::filesystem::path& path) {
   line.resize(std::min(line.find('\n'), line.size()));
   try {
     const json header = parse_json(line);
-    return read_header(JsonPart(header), path.string()).owner.kind;
+    return read_header(JsonPart(header), path.string()).kind;
   } catch (const ConfigError&) {
     return "";
   }

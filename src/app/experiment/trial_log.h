@@ -30,8 +30,7 @@ struct LogOwner {
   std::vector<std::string> cells;  ///< that may have trials; empty: any
 };
 
-/// Version of the log, raised on every change that a reader must know of. 2 had no digests; since 4 a field has one name
-/// in all files (old_names.h).
+/// Version of the log, raised on every change that a reader must know of. No other version is read.
 inline constexpr int kTrialsVersion = 4;
 const ObjectFacts& trial_line_facts();
 
@@ -47,7 +46,7 @@ struct ParsedTrials {
 
 /// Lines of JSON, the first of them a header. A last line that is not whole is what a kill in mid-write leaves, so it
 /// does not count; anything else that append() does not write throws ConfigError with `place`, line and key: other
-/// damage, a line that is not as it was written (each has a digest from version 3 on), a key that is missing or of
+/// damage, a line that is not as it was written (each has a digest), a key that is missing or of
 /// another type, a cell that is none of `cells` (empty: any), trial numbers from kMostTrials on, a trial that was
 /// measured already.
 ParsedTrials parse_trials(std::string_view text, const std::string& place, const std::vector<std::string>& cells = {});

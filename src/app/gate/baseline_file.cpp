@@ -13,7 +13,6 @@
 #include "app/console/console.h"
 #include "app/console/json_text.h"
 #include "app/console/table.h"
-#include "app/experiment/old_names.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_folder.h"
 #include "base/digest.h"
@@ -27,8 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr int kFirstWithDigests = 2;
 
 /// All that results must share to be in one baseline: not the revision of this program.
 std::string key_of(const GatedResult& result) {
@@ -138,7 +135,7 @@ std::vector<accept::ResultFigures> Baseline::figures() const {
 
 Baseline read_baseline(const fs::path& path) {
   constexpr const char* kExpected = "expected a file that `fsdpbench baseline add` wrote";
-  json content = parse_json(read_input(path, kMostOfAResult, kExpected));
+  const json content = parse_json(read_input(path, kMostOfAResult, kExpected));
   if (!content.is_object() || content.value("kind", json()) != "baseline") {
     throw ConfigError(fmt::format("{}: is no baseline, or was cut off; {}.", path.string(), kExpected));
   }
@@ -146,18 +143,15 @@ Baseline read_baseline(const fs::path& path) {
   try {
     const JsonPart j(content);
     const std::int64_t version = j.at("schema_version").whole(0, INT32_MAX);
-    if (version < 1 || version > kBaselineSchemaVersion) {
-      throw ConfigError(
-          fmt::format("schema_version is {}; this program reads 1 to {}", version, kBaselineSchemaVersion));
+    if (version != kBaselineSchemaVersion) {
+      throw ConfigError(fmt::format("schema_version is {}; this program reads {}", version, kBaselineSchemaVersion));
     }
     for (const JsonPart& result : j.at("results").list()) {
-      if (version < kFirstWithDigests && !result.has("digest")) continue;
       if (const std::string is = json_digest(result.value()); result.at("digest").text() != is) {
         result.at("digest").refuse(fmt::format("{}: the result was changed after it was added, or is damaged", is));
       }
+      baseline.results.push_back(gated_result_from_json(result));
     }
-    use_new_names("baseline", version, content);
-    for (const JsonPart& result : j.at("results").list()) baseline.results.push_back(gated_result_from_json(result));
     if (baseline.results.empty()) throw ConfigError("it holds no result");
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}.", path.string(), error.what()));

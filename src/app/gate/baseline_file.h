@@ -9,8 +9,7 @@
 
 namespace fsdpbench::app {
 
-/// Raised on every change of baseline files that a reader must know of. From 2 on each result has the digest of itself;
-/// in 3 fields that had several names got one (experiment/old_names.h).
+/// Raised on every change of baseline files that a reader must know of. No other version is read.
 inline constexpr int kBaselineSchemaVersion = 3;
 
 /// Results of one machine that measured the same, accepted, in the order in which they were added. One file.

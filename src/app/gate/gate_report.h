@@ -40,7 +40,6 @@ struct GateReport {
 /// Holds `now` (not empty, of one kind) against a baseline. Pure.
 GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, OtherMachine allowed, double threshold);
 
-/// In 2 fields that had several names got one (experiment/old_names.h).
 inline constexpr int kGateSchemaVersion = 2;
 /// For people; for a CI's summary; for programs (docs/result-format.md). JUnit is junit_xml() of the judgements.
 std::string gate_table(const GateReport& report);

@@ -85,7 +85,6 @@ json without_how_often(json config) {
 void read_acceptance_result(const JsonPart& j, GatedResult& result) {
   result.measured = {
       {"fabric", j.at("fabric").text()}, {"ranks", j.at("ranks").value()}, {"nodes", j.at("nodes").value()}};
-  // Older results do not say what was set; they are not compared with those that do.
   if (j.has("settings")) {
     json settings = j.at("settings").value();
     settings["config"] = without_how_often(j.at("settings").at("config").value());
@@ -352,17 +351,13 @@ GatedResult read_gated_result(const std::string& given) {
     tell_figures(result);
     result.date = j.at("world").text("date", "");
     if (result.kind == to_string(ResultKind::acceptance) && result.machine.value("backend") == "cpu") {
-      const double share = j.has("others_share") ? j.at("others_share").number() : 0;  // older results do not say it
+      const double share = j.has("others_share") ? j.at("others_share").number() : 0;
       if (share >= kQuietShare) result.figures.others_share = share;
     }
   } catch (const ConfigError& error) {
     std::string why = error.what();
     if (why.ends_with('.')) why.pop_back();
     throw ConfigError(fmt::format("{}: {}.", file.path, why));
-  }
-  if (!file.has_digest) {
-    result.not_accepted_because += result.not_accepted_because.empty() ? "" : "; ";
-    result.not_accepted_because += "it has no digest (schema_version 1), so nobody knows that it is whole";
   }
   return result;
 }

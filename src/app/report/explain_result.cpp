@@ -34,7 +34,7 @@ std::string causes_text(const JsonPart& result) {
     if (knob.advised) how.knobs.push_back(metrics::knob_sentence(knob));
   }
   std::string text = cause_table(report, how);
-  if (result.has("critical_path")) {  // earlier versions wrote none
+  if (result.has("critical_path")) {
     metrics::PathReport path;
     JsonType<metrics::PathReport>::read(result.at("critical_path"), path);
     text += "\n" + path_table(path, kResultDecimals);

@@ -7,8 +7,7 @@
 
 namespace fsdpbench::app {
 
-/// Of explain.json. In 2 it has causes and knobs as result.json has them, and fields that had several names got one
-/// (experiment/old_names.h).
+/// Of explain.json.
 inline constexpr int kJobSchemaVersion = 3;
 
 /// Everything: explain.json (docs/result-format.md).

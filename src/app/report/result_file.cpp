@@ -78,7 +78,7 @@ std::string path_of_any(const std::string& given) {
   throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedAny));
 }
 
-ResultFile read_file(const std::string& path, bool any, bool draws, const char* expected) {
+ResultFile read_file(const std::string& path, bool any, const char* expected) {
   ResultFile result{path, {}};
   result.content = parse_json(read_input(path, kMostOfAResult, expected));
   if (result.content.is_discarded()) {
@@ -91,29 +91,19 @@ ResultFile read_file(const std::string& path, bool any, bool draws, const char* 
     throw ConfigError(fmt::format("{}: is no result, or has lost its schema_version; {}.", path, expected));
   }
   result.kind = kind_of_result(result.content);
-  if (draws && result.content["schema_version"] < kFirstResultWithDigest) {
-    result.has_digest = false;
-    return result;
-  }
   try {
-    result.has_digest = check_result(result.kind, result.content);
+    check_result(result.kind, result.content);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: is damaged, or no result of this program: {}.", path, error.what()));
-  }
-  if (!result.has_digest) {
-    console().info(fmt::format("{}: {}", path, kNoDigest));
   }
   return result;
 }
 
 }  // namespace
 
-ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, false, kExpected); }
+ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, kExpected); }
 ResultFile read_any_result(const std::string& given) {
-  return read_file(path_of_any(given), true, false, kExpectedAny);
-}
-ResultFile read_result_to_draw(const std::string& given) {
-  return read_file(path_of_any(given), true, true, kExpectedAny);
+  return read_file(path_of_any(given), true, kExpectedAny);
 }
 
 void throw_damaged(const ResultFile& result) {

@@ -12,19 +12,15 @@ struct ResultFile {
   std::string path;
   nlohmann::json content;
   ResultKind kind = ResultKind::run;
-  bool has_digest = true;  ///< false: of a schema version that had none, so nobody knows that it is whole
 };
 
 /// Reads the result of `fsdpbench run` that a person means by `given`: a result.json, or a folder that holds one.
 /// Throws ConfigError in one sentence that names the file, says what it is if that is known (a trace, a sweep, a
-/// comparison, a profile), and what is expected; also as check_result() does. Says it if the result has no digest.
+/// comparison, a profile), and what is expected; also as check_result() does.
 ResultFile read_result(const std::string& given);
 
 /// The same for results of all kinds: a file, or a folder with result.json or sweep.json.
 ResultFile read_any_result(const std::string& given);
-
-/// The same for a page, which shows what is there and judges nothing: of a result without a digest nothing is asked.
-ResultFile read_result_to_draw(const std::string& given);
 
 /// What to throw when a part of a result is not there or not of the right type: no library's words reach the user.
 [[noreturn]] void throw_damaged(const ResultFile& result);
