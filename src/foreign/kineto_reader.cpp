@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "base/clean_text.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "foreign/kineto_rows.h"
@@ -175,14 +176,14 @@ std::optional<OneFile> read_file(const std::string& path, const ReadOptions& opt
   if (beginning.starts_with("SQLite format 3")) return read_database(path, options, why);
   trace::InputFile file(path, options.most_bytes);
   std::istream in(&file);
-  trace::Findings findings(1);
-  KinetoRows rows(options.functions);
-  const trace::FileFacts facts = trace::read_events(in, options.most_events, findings,
-                                                    [&](const trace::ParsedEvent& event) { rows.event(event); });
+  constexpr std::size_t kMostOfAMessage = 400;
   std::string trouble;
-  for (const trace::Finding& finding : findings.list()) {
-    if (finding.rule == trace::Rule::json || finding.rule == trace::Rule::limit) trouble = finding.message;
-  }
+  const auto fault = [&](trace::ReadFault what, std::optional<std::int64_t>, std::string_view message) {
+    if (what != trace::ReadFault::structure) trouble = clean_text(message, kMostOfAMessage);
+  };
+  KinetoRows rows(options.functions);
+  const trace::FileFacts facts =
+      trace::read_events(in, options.most_events, fault, [&](const trace::ParsedEvent& event) { rows.event(event); });
   if (!file.error().empty()) trouble = fmt::format("The file cannot be read to its end: {}.", file.error());
   if (rows.empty()) {
     why = !trouble.empty() ? trouble
@@ -318,7 +319,8 @@ void refuse_two_jobs(const JobTrace& job) {
   }
   if (first_to_end == nullptr || begin(*last_to_begin) <= end(*first_to_end)) return;
   throw ConfigError(fmt::format(
-      "{} begins {:.3f} s after {} has ended: they are of two jobs, or of two recordings of one. Give the files of one.",
+      "{} begins {:.3f} s after {} has ended: they are of two jobs, or of two recordings of one. Give the files of "
+      "one.",
       last_to_begin->file, static_cast<double>(begin(*last_to_begin) - end(*first_to_end)) * 1e-9, first_to_end->file));
 }
 

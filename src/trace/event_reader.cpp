@@ -79,9 +79,9 @@ constexpr std::uint64_t bit_of(std::string_view key) {
 /// Reads a document as its window moves over it: everything deeper than an event's args is only checked.
 class EventsReader {
  public:
-  EventsReader(std::istream& in, std::int64_t most_events, Findings& findings,
+  EventsReader(std::istream& in, std::int64_t most_events, const TakeFault& fault,
                const std::function<void(const ParsedEvent&)>& event)
-      : window_(*in.rdbuf()), most_events_(most_events), findings_(findings), event_function_(event) {}
+      : window_(*in.rdbuf()), most_events_(most_events), fault_(fault), event_function_(event) {}
 
   FileFacts read() {
     facts_.whole = document();
@@ -89,10 +89,9 @@ class EventsReader {
     facts_.bytes = window_.bytes();
     const std::string& beginning = window_.first_two();
     if (facts_.whole && !facts_.has_events) {
-      findings_.add(Rule::structure, std::nullopt, "The file has no traceEvents list.");
+      fault_(ReadFault::structure, std::nullopt, "The file has no traceEvents list.");
     } else if (facts_.whole && beginning != "{\"" && beginning != "[{" && beginning != "[]") {
-      findings_.add(Rule::structure, std::nullopt,
-                    "The file does not begin with {\" or [{, by which Perfetto knows it.");
+      fault_(ReadFault::structure, std::nullopt, "The file does not begin with {\" or [{, by which Perfetto knows it.");
     }
     return facts_;
   }
@@ -119,7 +118,7 @@ class EventsReader {
     window_.whole_value();
     if (const std::string_view text = window_.text(); !JsonDiagnosis(std::string(text)).valid())
       return invalid("", text);
-    findings_.add(Rule::structure, std::nullopt, "The file is neither an object nor a list of events.");
+    fault_(ReadFault::structure, std::nullopt, "The file is neither an object nor a list of events.");
     return false;
   }
 
@@ -153,7 +152,7 @@ class EventsReader {
     window_.drop(1);
     const char c = window_.next();
     if (key == field::kTraceEvents.name && c == '[') {
-      if (facts_.has_events) findings_.add(Rule::structure, std::nullopt, "traceEvents stands in the file twice.");
+      if (facts_.has_events) fault_(ReadFault::structure, std::nullopt, "traceEvents stands in the file twice.");
       facts_.has_events = true;
       window_.drop(1);
       return events();
@@ -274,7 +273,7 @@ class EventsReader {
   void element(ondemand::value value) {
     if (value.type() != ondemand::json_type::object) {
       read(value, 2);
-      findings_.add(Rule::structure, facts_.events, "An element of traceEvents is not an object.");
+      fault_(ReadFault::structure, facts_.events, "An element of traceEvents is not an object.");
       ++facts_.events;
       return;
     }
@@ -297,8 +296,8 @@ class EventsReader {
     find_common();
     event_function_(event_);
     if (++facts_.events < most_events_) return;
-    findings_.add(Rule::limit, std::nullopt,
-                  fmt::format("The file has more than {} events; the rest of it was not checked.", most_events_));
+    fault_(ReadFault::limit, std::nullopt,
+           fmt::format("The file has more than {} events; the rest of it was not checked.", most_events_));
     throw Enough();
   }
 
@@ -326,8 +325,8 @@ class EventsReader {
   /// All of it, which checks it; what is in an object is not kept.
   Value read(ondemand::value value, int depth) {
     if (depth > kMostDepth) {
-      findings_.add(Rule::limit, facts_.events,
-                    fmt::format("Brackets stand in brackets {} deep; the file was not checked beyond.", kMostDepth));
+      fault_(ReadFault::limit, facts_.events,
+             fmt::format("Brackets stand in brackets {} deep; the file was not checked beyond.", kMostDepth));
       throw Enough();
     }
     switch (value.type()) {
@@ -363,7 +362,7 @@ class EventsReader {
     key = key.substr(0, kMostText);
     const std::uint64_t bit = bit_of(key);
     if ((seen & bit) != 0 && find(members, key) != nullptr) {
-      findings_.add(Rule::structure, event_.index, fmt::format("The key \"{}\" stands twice in one object.", key));
+      fault_(ReadFault::structure, event_.index, fmt::format("The key \"{}\" stands twice in one object.", key));
       return;
     }
     seen |= bit;
@@ -374,16 +373,16 @@ class EventsReader {
   bool invalid(std::string_view before, std::string_view text, std::string_view after = {}) {
     const JsonDiagnosis diagnosis(fmt::format("{}{}{}", before, text, after));
     if (diagnosis.valid()) {
-      findings_.add(Rule::json, std::nullopt,
-                    fmt::format("The file is not valid JSON (byte {} or later).", window_.position() + 1));
+      fault_(ReadFault::json, std::nullopt,
+             fmt::format("The file is not valid JSON (byte {} or later).", window_.position() + 1));
       return false;
     }
     const bool same_line = diagnosis.line() <= 1;
-    findings_.add(Rule::json, std::nullopt,
-                  fmt::format("The file is not valid JSON (byte {}): parse error at line {}, column {}: {}",
-                              window_.position() + diagnosis.byte() - before.size(), window_.lines() + diagnosis.line(),
-                              same_line ? window_.column() + diagnosis.column() - before.size() : diagnosis.column(),
-                              diagnosis.what()));
+    fault_(ReadFault::json, std::nullopt,
+           fmt::format("The file is not valid JSON (byte {}): parse error at line {}, column {}: {}",
+                       window_.position() + diagnosis.byte() - before.size(), window_.lines() + diagnosis.line(),
+                       same_line ? window_.column() + diagnosis.column() - before.size() : diagnosis.column(),
+                       diagnosis.what()));
     return false;
   }
 
@@ -397,17 +396,17 @@ class EventsReader {
       return list_form_ && in_an_event && diagnosis.ended_early() ? false : invalid(before, text);
     }
     if (!diagnosis.valid() && diagnosis.byte() < before.size() + text.size()) return invalid(before, text);
-    findings_.add(Rule::limit, std::nullopt,
-                  fmt::format("A text, a number or another value of the file has more than {} MiB; the file was not "
-                              "checked beyond it.",
-                              JsonWindow::kMostValue >> 20U));
+    fault_(ReadFault::limit, std::nullopt,
+           fmt::format("A text, a number or another value of the file has more than {} MiB; the file was not "
+                       "checked beyond it.",
+                       JsonWindow::kMostValue >> 20U));
     return false;
   }
 
   JsonWindow window_;
   ondemand::parser parser_;
   std::int64_t most_events_;
-  Findings& findings_;
+  const TakeFault& fault_;
   const std::function<void(const ParsedEvent&)>& event_function_;
   FileFacts facts_;
   bool list_form_ = false;
@@ -467,9 +466,9 @@ std::vector<std::int64_t> listed_integers(std::string_view text) {
   return numbers;
 }
 
-FileFacts read_events(std::istream& in, std::int64_t most_events, Findings& findings,
+FileFacts read_events(std::istream& in, std::int64_t most_events, const TakeFault& fault,
                       const std::function<void(const ParsedEvent&)>& event) {
-  return EventsReader(in, most_events, findings, event).read();
+  return EventsReader(in, most_events, fault, event).read();
 }
 
 }  // namespace fsdpbench::trace

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "trace/findings.h"
-
 namespace fsdpbench::trace {
 
 /// A JSON value as far as the rules look at it. Its text is good as long as its event is.
@@ -89,10 +87,19 @@ struct FileFacts {
   static constexpr std::size_t kMostGroups = 4096;
 };
 
+/// What is wrong with a file before anybody asks what its events mean.
+enum class ReadFault : std::uint8_t {
+  json,       ///< it is no valid JSON, or ends too early
+  structure,  ///< it has no list of events, an element that is none, or a key twice
+  limit,      ///< it is not read further: more events, or longer or deeper values, than a reader takes
+};
+/// `event`: index in traceEvents; absent: the file as a whole. `message`: a sentence; names in it are those of the
+/// file.
+using TakeFault = std::function<void(ReadFault fault, std::optional<std::int64_t> event, std::string_view message)>;
+
 /// Reads a Chrome trace, an object with traceEvents or a list of events, and hands on one event at a time. It takes a
 /// few megabytes, and of a file with a longer value as much as that, whatever the file's length (json_window.h).
-/// Reports what breaks the rules json, structure and limit.
-FileFacts read_events(std::istream& in, std::int64_t most_events, Findings& findings,
+FileFacts read_events(std::istream& in, std::int64_t most_events, const TakeFault& fault,
                       const std::function<void(const ParsedEvent&)>& event);
 
 }  // namespace fsdpbench::trace

@@ -4,8 +4,10 @@
 
 #include <istream>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "base/clean_text.h"
 #include "base/error.h"
 #include "trace/event_reader.h"
 #include "trace/fields.h"
@@ -104,14 +106,17 @@ class Reader {
 RankTrace read_rank_trace(const std::string& path) {
   InputFile file(path);
   std::istream in(&file);
-  Findings findings(1);
+  constexpr std::size_t kMostOfAMessage = 400;
+  std::optional<std::string> trouble;
+  const auto fault = [&](ReadFault, std::optional<std::int64_t>, std::string_view message) {
+    if (!trouble) trouble = clean_text(message, kMostOfAMessage);
+  };
   Reader reader(path);
-  const FileFacts facts =
-      read_events(in, kMostEvents, findings, [&](const ParsedEvent& event) { reader.event(event); });
+  const FileFacts facts = read_events(in, kMostEvents, fault, [&](const ParsedEvent& event) { reader.event(event); });
   if (!file.error().empty()) {
     throw ConfigError(fmt::format("{}: cannot be read to its end: {}.", path, file.error()));
   }
-  if (!findings.list().empty()) throw ConfigError(fmt::format("{}: {}", path, findings.list().front().message));
+  if (trouble) throw ConfigError(fmt::format("{}: {}", path, *trouble));
   return reader.take(facts);
 }
 

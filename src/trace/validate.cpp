@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <istream>
+#include <optional>
+#include <string_view>
 
+#include "base/enum_table.h"
 #include "trace/device_rules.h"
 #include "trace/event_reader.h"
 #include "trace/input_file.h"
@@ -23,7 +26,11 @@ Validation validate(std::istream& in, const ValidateOptions& options) {
   TrackRules tracks(result.findings);
   DeviceRules devices(result.findings);
   StepRules steps(result.findings);
-  const FileFacts file = read_events(in, options.most_events, result.findings, [&](const ParsedEvent& event) {
+  const auto fault = [&](ReadFault what, std::optional<std::int64_t> event, std::string_view message) {
+    constexpr EnumTable<ReadFault, Rule> kRules{Rule::json, Rule::structure, Rule::limit};
+    result.findings.add(kRules[what], event, message);
+  };
+  const FileFacts file = read_events(in, options.most_events, fault, [&](const ParsedEvent& event) {
     tracks.event(event);
     devices.event(event);
     steps.event(event);
