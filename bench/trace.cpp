@@ -19,7 +19,6 @@
 #include "trace/merged_writer.h"
 #include "trace/nvtx_range.h"
 #include "trace/rank_writer.h"
-#include "trace/validate.h"
 #include "tracing_cost.h"
 
 namespace fsdpbench {
@@ -241,17 +240,12 @@ void read_file(benchmark::State& state, const Write& write, const Read& read) {
   state.counters["peak_rss_MB"] = peak_megabytes();
 }
 
-/// What `trace check` does.
-void validate_file(benchmark::State& state) {
-  read_file(state, merged_file, [](const std::string& path) { return trace::validate_file(path).ok(); });
-}
 /// What `trace explain` begins with.
 void read_kineto_file(benchmark::State& state) {
   read_file(state, rank_file, [](const std::string& path) {
     return foreign::read_job({path}).ranks.at(0).device.size() == kReadSteps * kOps;
   });
 }
-BENCHMARK(validate_file)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(read_kineto_file)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void step_with_recording_over_without(benchmark::State& state) {

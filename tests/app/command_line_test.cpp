@@ -64,7 +64,7 @@ std::string text(std::vector<const char*> arguments) {
   return testing::internal::GetCapturedStdout();
 }
 
-/// "run", "trace check" as words of a command line, and one more.
+/// "run", "trace diff" as words of a command line, and one more.
 std::vector<const char*> words_of(const std::string& name, std::vector<std::string>& store, const char* more) {
   store.clear();
   std::istringstream line(name);
@@ -120,19 +120,17 @@ TEST(CommandLineTest, Explain) {
 TEST(CommandLineTest, Doctor) { EXPECT_EQ(value(parse({"doctor", "--json"}), "--json"), "1"); }
 
 TEST(CommandLineTest, CommandsOfTwoWords) {
-  const CommandLine check = parse({"trace", "check", "a.json", "b.json.gz"});
-  EXPECT_EQ(check.command.name, "trace check");
-  EXPECT_EQ(value(check, "FILE"), "a.json b.json.gz");
   const CommandLine explain = parse({"trace", "explain", "a.json", "b", "--out", "d"});
+  EXPECT_EQ(explain.command.name, "trace explain");
   EXPECT_EQ(value(explain, "TRACE"), "a.json b");
   EXPECT_EQ(value(explain, "--out"), "d");
   const CommandLine profile = parse({"trace", "to-profile", "b", "-c", "c.toml"});
   EXPECT_EQ(value(profile, "TRACE"), "b");
   EXPECT_EQ(value(profile, "--calibration"), "c.toml");
-  EXPECT_THAT(text({"trace", "check", "--help"}),
-              testing::AllOf(HasSubstr("Usage: fsdpbench trace check"), HasSubstr("Exit codes")));
-  EXPECT_THAT(text({"trace", "--help"}), testing::AllOf(HasSubstr("  trace check "), HasSubstr("  trace explain ")));
-  EXPECT_THAT(config_error([] { parse({"trace", "check"}); }), HasSubstr("fsdpbench trace check --help"));
+  EXPECT_THAT(text({"trace", "explain", "--help"}),
+              testing::AllOf(HasSubstr("Usage: fsdpbench trace explain"), HasSubstr("Exit codes")));
+  EXPECT_THAT(text({"trace", "--help"}), testing::AllOf(HasSubstr("  trace diff "), HasSubstr("  trace explain ")));
+  EXPECT_THAT(config_error([] { parse({"trace", "explain"}); }), HasSubstr("fsdpbench trace explain --help"));
   EXPECT_THAT(config_error([] { parse({"trace"}); }), HasSubstr("fsdpbench trace --help"));
 }
 
@@ -159,9 +157,9 @@ TEST(CommandLineTest, UnknownOptionsGetTheNearest) {
       << "the more helpful complaint than that there is no PROFILE";
   EXPECT_THAT(config_error([] { parse({"compare", "a", "--trails", "20"}); }), HasSubstr("the nearest is --trials"));
   EXPECT_THAT(config_error([] {
-                parse({"trace", "check", "--quite", "a.json"});
+                parse({"trace", "explain", "--quite", "a.json"});
               }),
-              HasSubstr("trace check has no option --quite"));
+              HasSubstr("trace explain has no option --quite"));
   EXPECT_THAT(config_error([] {
                 parse({"run", "a.toml", "b.toml"});
               }),
@@ -169,10 +167,11 @@ TEST(CommandLineTest, UnknownOptionsGetTheNearest) {
 }
 
 TEST(CommandLineTest, UnknownCommandsGetTheNearest) {
-  EXPECT_THAT(config_error([] {
-                parse({"trace", "chek", "a.json"});
-              }),
-              HasSubstr("There is no command 'trace chek'; the nearest is 'trace check'; see fsdpbench trace --help."));
+  EXPECT_THAT(
+      config_error([] {
+        parse({"trace", "explan", "a.json"});
+      }),
+      HasSubstr("There is no command 'trace explan'; the nearest is 'trace explain'; see fsdpbench trace --help."));
   EXPECT_THAT(config_error([] { parse({"quickstart"}); }), HasSubstr("the nearest is 'run quickstart'"));
 }
 
@@ -240,7 +239,7 @@ TEST(CommandLineTest, TheHelpHasEveryCommandOnce) {
 
 TEST(CommandLineTest, HelpIsACommand) {
   EXPECT_EQ(text({"help", "run"}), text({"run", "--help"}));
-  EXPECT_EQ(text({"help", "trace", "check"}), text({"trace", "check", "--help"}));
+  EXPECT_EQ(text({"help", "trace", "diff"}), text({"trace", "diff", "--help"}));
   EXPECT_EQ(text({"help", "baseline"}), text({"baseline", "--help"}));
   EXPECT_THAT(text({"help", "exit-codes"}), HasSubstr("130  stopped by Ctrl-C"));
   EXPECT_THAT(config_error([] { text({"help", "simulat"}); }), HasSubstr("the nearest is 'simulate'"));

@@ -24,7 +24,7 @@ void PrintTo(const SimulatedCase& c, std::ostream* out) { *out << c.name; }
 
 struct Written {
   Trial trial;
-  std::string findings;  ///< of trace check
+  std::string findings;  ///< by the rules of traces
   nlohmann::json events;
 };
 

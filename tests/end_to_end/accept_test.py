@@ -103,7 +103,7 @@ class Accept(Program):
         events = json.loads((self.folder / "out/worst_step.json").read_text())["traceEvents"]
         steps = {event["args"]["step"] for event in events if "step" in event.get("args", {})}
         self.assertEqual(len(steps), 1, steps)
-        self.call("trace", "check", "out/worst_step.json")
+        self.check_traces("out/worst_step.json")
 
     def test_a_spent_budget_leaves_out_what_comes_and_says_so(self) -> None:
         # The pairs alone take longer: emulated links are never faster than their model.

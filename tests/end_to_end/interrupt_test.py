@@ -67,7 +67,7 @@ class Interrupt(Program):
         if "metrics" in self.result():  # else the machine was so busy that only rank 0's steps were saved
             self.assertEqual(self.result()["metrics"]["step_ms"]["n"], steps - 1)
         for trace in (self.folder / "out/trace").iterdir():
-            self.call("trace", "check", str(trace))
+            self.check_traces(str(trace))
 
     def test_a_simulation_of_many_ranks_is_cut_short_within_its_step(self) -> None:
         keys = sets("simulate.jitter_pct=2", "train.accumulate=40", "train.steps=100")  # seconds of work per step
@@ -102,7 +102,7 @@ class Interrupt(Program):
     def test_what_has_nothing_to_keep_ends_at_once(self) -> None:
         huge = self.folder / "huge.json"
         huge.write_text('{"traceEvents":[' + '{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' * 2_000_000 + "{}]}")
-        for command in (["trace", "check", str(huge)], ["doctor"]):
+        for command in (["trace", "explain", str(huge)], ["doctor"]):
             # On a busy machine it may be done before we are: then once more.
             for _ in range(10):
                 process = self.start(*command)

@@ -84,7 +84,7 @@ class Launch(Program):
     def check_traces(self, out: str, ranks: list[int]) -> None:
         files = sorted((self.folder / out / "trace").iterdir())
         self.assertEqual([file.name for file in files], [f"rank_{rank}.json.gz" for rank in ranks])
-        done = subprocess.run([program.PROGRAM, "trace", "check", *map(str, files)], capture_output=True, text=True)
+        done = subprocess.run([Path(program.PROGRAM).with_name("check_trace"), *files], capture_output=True, text=True)
         self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
 
     def await_steps(self, process: Process) -> None:

@@ -141,6 +141,12 @@ class Program(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
+    def check_traces(self, *files: str) -> None:
+        """They keep the rules of src/trace/FORMAT.md."""
+        done = subprocess.run([Path(PROGRAM).with_name("check_trace"), *files], capture_output=True, text=True,
+                              cwd=self.folder, timeout=PATIENCE_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def start(self, *arguments: str, **streams: object) -> subprocess.Popen[str]:
         """Started, with pipes unless `streams` says else; ended with the test."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams

@@ -83,7 +83,7 @@ class Simulate(unittest.TestCase):
         self.call("simulate", "job.toml", *without, "--set", "simulate.collectives=hierarchical", "--out", "h", "-q")
         self.assertTrue(all(c["done_by"].startswith("hierarchical") for c in self.result("h")["collectives"]))
         self.assertNotIn("simulation", self.result("h"))
-        self.call("trace", "check", "a/trace.json", *(f"a/trace/rank_{rank}.json.gz" for rank in range(16)))
+        self.check_traces("a/trace.json", *(f"a/trace/rank_{rank}.json.gz" for rank in range(16)))
         said = self.call("simulate", "a", "--out", "c").stdout  # its config.toml is a profile
         self.assertIn("dgx-h100", said)
         metrics = a["metrics"]
@@ -201,7 +201,7 @@ class Simulate(unittest.TestCase):
         self.assertEqual(many["steps"]["ranks"][0], 0)
         self.assertEqual(len(many["steps"]["ranks"]), 8)
         self.assertEqual(len(many["steps"]["slowest_rank_ms"]), 3)
-        self.call("trace", "check", "many/trace.json")
+        self.check_traces("many/trace.json")
 
     def test_shapes_that_cannot_be_trained_can_be_simulated(self) -> None:
         self.call("simulate", "job.toml", "--set", "model.preset=gpt-oss-20b", "--out", "moe", "-q")

@@ -190,7 +190,7 @@ class TraceExplain(Program):
                 page = (self.folder / name / "report/report.html").read_text()
                 self.assertIn("PyTorch FSDP1", page)
                 self.assertIn("One step, lane by lane", page)
-            self.assertIn("ok", self.call("trace", "check", f"{name}/trace.json").stdout)
+            self.check_traces(f"{name}/trace.json")
             answer = json.loads((self.folder / name / "explain.json").read_text())
             events = json.loads((self.folder / name / "trace.json").read_text())["traceEvents"]
             for rank in answer["ranks"]:

@@ -152,7 +152,7 @@ class Folders(Faults):
                 self.assertIn(codes[1], (BAD_INPUT, CANNOT_WRITE))
                 self.assertRegex("".join(one.err for one in both), "is in use|holds a result already")
                 self.assertTrue(result_of(self.folder / folder)["complete"])
-                self.run_in("trace", "check", *(f"{folder}/{name}" for name in (
+                self.check_traces(*(f"{folder}/{name}" for name in (
                     "trace.json", "trace/rank_0.json.gz", "trace/rank_1.json.gz")))
 
     def test_runs_of_the_same_second_get_folders_of_their_own(self) -> None:

@@ -1,4 +1,4 @@
-"""Faults of what only reads or draws: report, trace check, explain, doctor."""
+"""Faults of what only reads or draws: report, trace explain, explain, doctor."""
 
 import gzip
 import json
@@ -46,7 +46,7 @@ def report_damaged(c: Case) -> None:
     c.ended(c.bench.start("report", "hostile"))
 
 
-# trace check, explain, doctor
+# trace explain, explain, doctor
 
 
 @fault(8)
@@ -64,12 +64,12 @@ def trace_damaged(c: Case) -> None:
             case 2:
                 data = gzip.compress(damaged(c.chance, gzip.decompress(rank.read_bytes())))
                 names.append(c.bench.write(f"t{i}.json.gz", data))
-    c.ended(c.bench.start("trace", "check", *map(str, names)))
+    c.ended(c.bench.start("trace", "explain", *map(str, names)))
 
 
 @fault(3)
 def one_without_results_struck(c: Case) -> None:
     c.bench.write("big.json", json.dumps({"traceEvents": [
         {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": i, "dur": 1} for i in range(100_000)]}))
-    command = c.chance.choice((["trace", "check", "big.json"], ["explain", "llama3-8b-emulated"], ["doctor", "--json"]))
+    command = c.chance.choice((["trace", "explain", "big.json"], ["explain", "llama3-8b-emulated"], ["doctor", "--json"]))
     c.struck(*command, number=c.chance.choice((*ENDING, signal.SIGKILL)), within_s=0.5)

@@ -300,6 +300,12 @@ class Faults(unittest.TestCase):
     def run_arguments(self, *keys: str, out: str = "out", base: list[str] | None = None) -> list[str]:
         return ["run", self.profile, *sets(*(TINY if base is None else base), *keys), "--out", out]
 
+    def check_traces(self, *files: str) -> None:
+        """They keep the rules of src/trace/FORMAT.md."""
+        done = subprocess.run([Path(PROGRAM).with_name("check_trace"), *files], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def ends(self, started: Started, *codes: int) -> None:
         self.assertIn(started.wait(), codes, started.out + started.err)
 

@@ -40,7 +40,7 @@ class Hostile(Faults):
         """Every command that reads a file, with this one."""
         self.bench.write("with-base.toml", f'base = {json.dumps(name)}\n[axes]\n"mesh.ranks" = [1]\n')
         return [["run", name], ["explain", name], ["compare", name], ["sweep", name], ["sweep", "with-base.toml"],
-                ["explain", "--from", name], ["trace", "check", name], ["run", "base.toml", *sets(f"data.path={name}")],
+                ["explain", "--from", name], ["run", "base.toml", *sets(f"data.path={name}")],
                 ["baseline", "show", name], ["gate", name, "--against", name], ["what-if", name, "--link-scale", "2"],
                 ["calibrate", "--out", "c.toml", "--beside", name, "base.toml"], ["trace", "explain", name],
                 ["checkpoint", "show", name]]
@@ -160,9 +160,9 @@ class Json(Hostile):
         for text in (self.DEEP, '{"a":' * 200_000, self.good.rstrip().rstrip("}") + ', "x": ' + self.DEEP):
             self.each_reader_of_a_result(text)
         self.bench.write("deep.json", '{"traceEvents":[{"args":' + self.DEEP)
-        self.refused("trace", "check", "deep.json")
+        self.refused("trace", "explain", "deep.json")
         self.bench.write("x.json", self.DEEP)
-        self.refused("trace", "check", "x.json")
+        self.refused("trace", "explain", "x.json")
 
     def test_cut_off_anywhere(self) -> None:
         for size in (0, 1, 2, 100, 5000, len(self.good) // 2, len(self.good) - 3):
@@ -228,7 +228,7 @@ class Echo(Hostile):
             self.bench.write("trace.json", json.dumps({"traceEvents": [
                 {"ph": text, "name": text, "pid": 1, "tid": 1, "ts": 1, "dur": -1},
                 {"ph": "X", "name": text, "pid": text, "tid": 1, "ts": 1, "dur": -1}]}))
-            self.refused("trace", "check", "trace.json")
+            self.refused("trace", "explain", "trace.json")
 
     def test_in_a_result(self) -> None:
         for text in (self.UGLY, self.HUGE):
@@ -296,15 +296,15 @@ class Compressed(Hostile):
             file.write(b'{"traceEvents":[{"name":"')
             for _ in range(700):
                 file.write(b"x" * 1_000_000)
-        self.refused("trace", "check", "bomb.json.gz", memory=400 << 20)
+        self.refused("trace", "explain", "bomb.json.gz", memory=400 << 20)
 
     def test_damage(self) -> None:
         done = self.bench.call(*self.run_arguments(*THREADS, base=[]), "-q")
         self.assertEqual(done.popen.returncode, OK, done.err)
         good = (self.folder / "out/trace/rank_0.json.gz").read_bytes()
         for size in (0, 1, 5, 10, 100, len(good) // 2, len(good) - 1):
-            self.bench.write("cut.json.gz", good[:size])
-            self.refused("trace", "check", "cut.json.gz")
+            self.bench.write("out/trace/rank_0.json.gz", good[:size])
+            self.refused("what-if", "out", "--link-scale", "2", words="rank_0.json.gz")
 
 
 if __name__ == "__main__":

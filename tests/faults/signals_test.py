@@ -121,7 +121,7 @@ class Signals(Faults):
     def test_commands_that_keep_nothing_end(self) -> None:
         self.bench.write("big.json", json.dumps({"traceEvents": [
             {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": i, "dur": 1} for i in range(200000)]}))
-        for arguments in (["explain", "llama3-405b-emulated"], ["doctor"], ["trace", "check", "big.json"]):
+        for arguments in (["explain", "llama3-405b-emulated"], ["doctor"], ["trace", "explain", "big.json"]):
             with self.subTest(arguments[0]):
                 started = self.struck(*arguments, number=signal.SIGTERM, within_s=0.2)
                 self.assertIn(started.popen.returncode, (OK, harness.BAD_INPUT, INTERRUPTED, -signal.SIGTERM),

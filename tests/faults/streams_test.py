@@ -33,7 +33,7 @@ class Streams(Faults):
     def test_commands_that_only_print_fail_if_they_cannot(self) -> None:
         self.bench.call(*self.run_arguments(*THREADS, base=[]), "-q")
         commands = [["explain", "quickstart", "--format", "collectives"], ["explain", "quickstart", "--format", "json"],
-                    ["explain", "--from", "out"], ["trace", "check", "out/trace.json"], ["--help"], ["--version"],
+                    ["explain", "--from", "out"], ["trace", "explain", "out/trace"], ["--help"], ["--version"],
                     ["run", "--help"], ["compare", "out", "base.toml", "--trials", "3", "-q"]]
         if has_report() and harness.all_faults():
             commands.append(["report", "out"])
@@ -51,7 +51,7 @@ class Streams(Faults):
             with self.subTest(stdout=out, stderr=err):
                 self.check(*self.run_arguments(*THREADS, out=f"out{i}", base=[]), stdout=out, stderr=err)
                 self.assertTrue(result_of(self.folder / f"out{i}")["complete"])
-                self.check("trace", "check", f"out{i}/trace.json", code=OK)
+                self.check_traces(f"out{i}/trace.json")
 
     def test_nothing_that_is_printed_gets_into_the_log_of_a_sweep(self) -> None:
         """The first file that was opened took the number of a closed stream."""

@@ -18,7 +18,6 @@ Command open_command();
 Command watch_command();
 Command trace_explain_command();
 Command trace_diff_command();
-Command trace_check_command();
 Command accept_command();
 Command baseline_add_command();
 Command baseline_list_command();
@@ -49,7 +48,6 @@ std::vector<Command> all_commands() {
            watch_command,
            trace_explain_command,
            trace_diff_command,
-           trace_check_command,
            accept_command,
            baseline_add_command,
            baseline_list_command,

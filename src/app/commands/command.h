@@ -65,7 +65,7 @@ struct Command {
   Command(std::string its_name, CommandGroup its_group, std::string its_purpose, std::string its_help = "")
       : name(std::move(its_name)), group(its_group), purpose(std::move(its_purpose)), help(std::move(its_help)) {}
 
-  std::string name;  ///< "run", "trace check"
+  std::string name;  ///< "run", "trace diff"
   CommandGroup group;
   std::string purpose;          ///< one line of `fsdpbench --help`
   std::string help;             ///< below the options; format_help_text() says how it is written

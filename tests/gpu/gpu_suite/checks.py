@@ -50,9 +50,9 @@ def trace(suite: Suite, seconds: float, figures: Figures) -> None:
     result = suite.train("gpu-100m", "trace", clock.left(), {"train.steps": 5, "device.timer": "cupti"})
     folder = suite.files / "runs" / "trace"
     for file in (folder / "trace.json", folder / "trace" / "rank_0.json.gz"):
-        done = suite.command([suite.program("fsdpbench"), "trace", "check", file], clock.left(), f"trace-{file.name}")
+        done = suite.command([suite.program("check_trace"), file], clock.left(), f"trace-{file.name}")
         if done.returncode != 0:
-            raise Failed(f"trace check finds faults in {file.name}, see trace-{file.name}.log")
+            raise Failed(f"check_trace finds faults in {file.name}, see trace-{file.name}.log")
     device = result["world"]["devices"][0]
     if not device["timer"].startswith("CUPTI"):
         raise Failed(f"the timer was {device['timer']}")
