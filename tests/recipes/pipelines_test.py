@@ -1,12 +1,11 @@
 #!/usr/bin/python3
-"""The recipes that are no scripts of their own (a job of Kubernetes, files of CI, a container), run command by command as what
-they are written for would, with the program itself.
+"""The recipes that are no scripts of their own (a job of Kubernetes, files of CI), run command by command as what they are
+written for would, with the program itself.
 
     pipelines_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
 import json
-import re
 import shlex
 import shutil
 import subprocess
@@ -17,40 +16,16 @@ from accepting_test import OnThisHost
 from recipes_test import FAIL, INCONCLUSIVE, SLOWER, recipes
 
 import program  # found by recipes_test
-from program import PATIENCE_S, sets
+from program import PATIENCE_S
 
 import yaml
 
 SLOW = "--set inject.slow_rank=3 --set inject.slow_rank_factor=2"
 
-# `docker`, as far as the container's own page uses it. A build runs the install step of the file that it is given, from the
-# build that is under test, into a folder in place of /opt/fsdpbench; a run starts the entry point of that file there.
-DOCKER = r"""#!/usr/bin/python3
-import json, os, pathlib, re, shlex, subprocess, sys
-image, built = pathlib.Path(IMAGE), BUILD
-command, *words = sys.argv[1:]
-if command == "build":
-    text = pathlib.Path(words[-1], words[words.index("-f") + 1]).read_text().replace("\\\n", " ")
-    for step in re.findall(r"cmake --install [^&\n]*", text):
-        subprocess.run([built if word == "build" else str(image) if word == "/opt/fsdpbench" else word for word in shlex.split(step)],
-                       check=True, stdout=subprocess.DEVNULL)
-    path = re.search(r"(?m)^ENV PATH=(\S+)", text)[1]
-    start = {name: json.loads(re.search(rf"(?m)^{name} (.*)", text)[1]) for name in ("ENTRYPOINT", "CMD")}
-    (image / "image.json").write_text(json.dumps({"tag": words[words.index("-t") + 1], "path": path} | start))
-else:
-    made = json.loads((image / "image.json").read_text())
-    while words[0].startswith("--"):
-        words.pop(0)
-    assert words.pop(0) == made["tag"]
-    path = made["path"].replace("/opt/fsdpbench", str(image)).replace("$PATH", "/usr/bin:/bin")
-    os.environ["PATH"] = path
-    os.execvp(made["ENTRYPOINT"][0], made["ENTRYPOINT"] + (words or made["CMD"]))
-"""
-
 
 class Pipelines(OnThisHost):
     def shell(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """As GitHub's and Jenkins' runners call it."""
+        """As GitHub's runner calls it."""
         return subprocess.run(["bash", "-eo", "pipefail", "-c", command], env=self.environment | more, cwd=self.folder,
                               capture_output=True, text=True, timeout=2 * PATIENCE_S)
 
@@ -135,72 +110,6 @@ esac""")
             page = self.until_judged(attempt)
             self.assertIn(said, page)
             self.assertEqual(page.count("\n# ") + page.startswith("# "), 1 if fault == "slow" else 2, page)
-
-    def run_jenkins(self) -> tuple[dict[str, int], str]:
-        """Each stage's exit code, and what all of its files of JUnit say."""
-        text = re.sub(r"//[^\n]*", "", (recipes() / "ci/Jenkinsfile").read_text())
-        codes: dict[str, int] = {}
-        caught: set[str] = set()
-        for name, body in re.findall(r"stage\('(\w+)'\)(.*?)(?=stage\('|\bpost\b)", text, re.DOTALL):
-            if "catchError" in body:
-                caught.add(name)
-            if any(code for stage, code in codes.items() if stage not in caught):
-                continue
-            for command in re.findall(r"sh '([^']+)'", body):
-                codes[name] = self.shell(command).returncode
-        files = sorted(self.folder.glob(re.search(r"junit testResults: '([^']+)'", text)[1]))
-        return codes, "".join(path.read_text() for path in files)
-
-    def test_jenkins_goes_on_to_the_gate_and_shows_what_failed(self) -> None:
-        self.host_of_ci("")
-        self.shell("make build")
-        kept = self.until_judged(lambda: self.shell("build/bin/fsdpbench accept cpu --set mesh.ranks=6 --out kept --overwrite")
-                                 .returncode == 0 or None)
-        self.assertTrue(kept)
-        self.call("baseline", "add", "kept", "--in", "baselines")
-        for fault, accepted in (("", 0), ("slow", FAIL)):
-            def attempt() -> tuple[int, str] | None:
-                self.host_of_ci(fault)
-                codes, cases = self.run_jenkins()
-                self.assertEqual((list(codes), codes["build"]), (["build", "accept", "gate"], 0))
-                if codes["accept"] == INCONCLUSIVE:
-                    return None
-                self.assertEqual(codes["accept"], accepted, cases)
-                return codes["gate"], cases
-            gated, cases = self.until_judged(attempt)
-            self.assertEqual(cases.count("<testsuites"), 2, cases)
-            if fault:
-                self.assertNotEqual(gated, 0)
-                self.assertRegex(cases, r"<failure[^>]*rank 3 ")
-            else:  # whether one earlier result suffices to judge the times depends on how busy this host is
-                self.assertIn(gated, (0, INCONCLUSIVE))
-                self.assertNotIn("<failure", cases)
-
-    def test_container_ends_with_the_verdict(self) -> None:
-        self.stand_in("docker", DOCKER.replace("IMAGE", repr(str(self.folder / "image")), 1)
-                      .replace("BUILD", repr(str(Path(program.PROGRAM).resolve().parent.parent)), 1))
-        text = (recipes() / "container/Containerfile").read_text()
-        build, run = re.findall(r"(?m)^#   (docker .*)$", text)
-        self.assertRegex(build, r" \.$")
-        (self.folder / "image").mkdir()
-        done = self.shell(re.sub(r"\.$", shlex.quote(str(program.SOURCE)), build))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        # The profile of the command is that of the image; the computation and the links of its ranks are emulated.
-        small = shlex.join(sets("model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.steps=5",
-                                "train.batch_per_rank=1", "emulate.compute_tflops=0.002", "emulate.link_gb_per_s=0.2",
-                                "mesh.ranks=6"))
-        for fault, code in (("", 0), (SLOW, FAIL)):
-            def attempt() -> str | None:
-                done = self.shell(f"{run} {small} {fault} --out out --overwrite")
-                if done.returncode == INCONCLUSIVE:
-                    return None
-                self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-                return done.stdout
-            told = self.until_judged(attempt)
-            self.assertTrue(told.startswith("FAIL: 6 ranks" if fault else "PASS: 6 ranks"), told)
-        self.assertIn("rank 3 ", told)
-        doctor = self.shell(re.sub(r" accept .*", "", run))
-        self.assertTrue(doctor.stdout.startswith("program       fsdpbench "), doctor.stdout + doctor.stderr)
 
 
 if __name__ == "__main__":

@@ -303,7 +303,7 @@ class Commands(Program):
         helps: dict[str, str] = {}
         count = 0
         for path in sorted(recipes().rglob("*")):
-            if not path.is_file() or path.suffix == ".json":
+            if not path.is_file():
                 continue
             text = path.read_text().replace("\\\n", " ")
             for command, rest in re.findall(r"(?:\bfsdpbench|\"\$FSDPBENCH\") (accept|baseline add|gate|run|report|collectives)\b([^\n|;'`]*)", text):
@@ -392,27 +392,15 @@ class ContinuousIntegration(Program):
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_jenkins(self) -> None:
-        """No parser of Groovy is at hand: its blocks close, and it reads the files that are written."""
-        text = re.sub(r"//[^\n]*", "", (recipes() / "ci/Jenkinsfile").read_text())
-        without_texts = re.sub(r"'[^']*'", "", text)
-        for opening, closing in ("{}", "()"):
-            self.assertEqual(without_texts.count(opening), without_texts.count(closing))
-        outs = re.findall(r"--out (\S+?)/?(?=[ '])", text)
-        pattern = re.search(r"junit testResults: '([^']+)'", text).group(1)
-        for out in outs:
-            self.assertTrue(Path(f"{out}/junit.xml").match(pattern), out)
-
 
 class Prometheus(Program):
-    """The dashboards and the rules ask for series that `accept` and `watch` write, with the labels that it gives them."""
+    """The rules ask for series that `accept` and `watch` write, with the labels that they give them."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.dashboards = [json.loads(path.read_text()) for path in sorted((recipes() / "prometheus").glob("*.json"))]
         rules = yaml.safe_load((recipes() / "prometheus/rules.yaml").read_text())
         cls.rules = [rule for group in rules["groups"] for rule in group["rules"]]
-        cls.expressions = [t["expr"] for board in cls.dashboards for panel in board["panels"] for t in panel["targets"]] + [rule["expr"] for rule in cls.rules]
+        cls.expressions = [rule["expr"] for rule in cls.rules]
 
     def metrics(self) -> dict[str, list[dict]]:
         done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(
@@ -447,7 +435,6 @@ class Prometheus(Program):
         written = self.metrics()
         from_elsewhere = {"node_textfile_mtime_seconds": {"file", "instance"}}  # node_exporter's own
         added = {"instance", "job"}  # by Prometheus
-        asked = set()
         for expression in self.expressions:
             for name, selector in re.findall(r"\b((?:fsdpbench|node)_[a-z_]+)(?:\{([^}]*)\})?", expression):
                 labels = set(re.findall(r"([a-z_]+)\s*=~?", selector))
@@ -458,19 +445,6 @@ class Prometheus(Program):
                 self.assertTrue(any(labels - added <= set(sample) for sample in written[name]), expression)
                 for label, value in re.findall(r'([a-z_]+)="([^"$]*)"', selector):
                     self.assertIn(value, {sample.get(label) for sample in written[name]}, expression)
-                asked.add(name)
-        self.assertEqual(asked, set(written), "what is written and shown nowhere")
-
-    def test_the_dashboard_is_whole(self) -> None:
-        for panels in (board["panels"] for board in self.dashboards):
-            self.assertEqual(len({panel["id"] for panel in panels}), len(panels))
-            taken = set()
-            for panel in panels:
-                place = panel["gridPos"]
-                self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
-                cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
-                self.assertFalse(taken & cells, f"{panel['title']} lies upon another panel")
-                taken |= cells
 
     def test_rules(self) -> None:
         for rule in self.rules:
@@ -482,55 +456,13 @@ class Prometheus(Program):
     def test_prometheus_itself_takes_them(self) -> None:
         promtool = shutil.which("promtool")
         if promtool is None:
-            self.skipTest("promtool is not installed: rules and dashboard were read as YAML and JSON only")
-        shown = [{"record": f"panel:{i}", "expr": expression.replace("$instance", ".*")}
-                 for i, expression in enumerate(self.expressions)]
-        rules = self.write("shown.yaml", json.dumps({"groups": [{"name": "shown", "rules": shown}]}))
-        for path in (recipes() / "prometheus/rules.yaml", rules):
-            done = subprocess.run([promtool, "check", "rules", path], capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.skipTest("promtool is not installed: the rules were read as YAML only")
+        done = subprocess.run([promtool, "check", "rules", recipes() / "prometheus/rules.yaml"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.metrics()
         done = subprocess.run([promtool, "check", "metrics"], input=(self.folder / "out/metrics.prom").read_text(),
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-
-class Container(Program):
-    def setUp(self) -> None:
-        super().setUp()
-        self.lines = (recipes() / "container/Containerfile").read_text().replace("\\\n", " ").splitlines()
-
-    def test_what_it_copies_is_there(self) -> None:
-        copies = [line.split()[1:] for line in self.lines if line.startswith("COPY")]
-        self.assertGreaterEqual(len(copies), 4)
-        for words in copies:
-            if words[0] == "--from=build":
-                continue
-            for source in words[:-1]:
-                self.assertTrue((program.SOURCE / source).exists(), source)
-
-    def test_its_packages_have_the_libraries_of_the_program(self) -> None:
-        if shutil.which("dpkg-query") is None:
-            self.skipTest("this is no Debian system")
-        installed = set(self.lines[max(i for i, line in enumerate(self.lines) if "apt-get install" in line)].split())
-        depended = subprocess.run(["apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
-                                   "--no-breaks", "--no-replaces", "--no-enhances", *[p for p in installed if re.match(r"(lib|zlib|openmpi|ocl)", p)]],
-                                  capture_output=True, text=True).stdout
-        there = installed | set(re.findall(r"^(\S+)$", depended, re.MULTILINE))
-        libraries = subprocess.run(["ldd", program.PROGRAM], capture_output=True, text=True).stdout
-        for library in re.findall(r"=> (/\S+)", libraries):
-            name = Path(os.path.realpath(library)).name  # dpkg may know it in /lib, and the loader in /usr/lib
-            owner = subprocess.run(["dpkg-query", "--search", f"*/{name}"], capture_output=True, text=True).stdout
-            packages = {line.split(":")[0] for line in owner.splitlines()}
-            self.assertTrue(packages & (there | {"libc6", "libstdc++6", "libgcc-s1"}), f"{library} is of {packages}")
-
-    def test_its_commands(self) -> None:
-        if shutil.which("shellcheck") is None:
-            self.skipTest("shellcheck is not installed (make deps)")
-        for line in self.lines:
-            if line.startswith("RUN "):
-                done = subprocess.run(["shellcheck", "--shell=sh", "-"], input=line[4:], capture_output=True, text=True)
-                self.assertEqual(done.returncode, 0, done.stdout)
 
 
 if __name__ == "__main__":
