@@ -81,7 +81,7 @@ struct Dialect {
   /// The preset (config/presets.h) that does as the system does unless told otherwise.
   std::string_view (*engine)(const config::RunConfig&);
   std::span<const KeyRule> rules;
-  /// `notes`: lines for the head of each file, to be made comments. Null: no file is written for this system.
+  /// `notes`: lines for the head of each file, to be made comments.
   std::vector<ExportFile> (*write)(const ExportSource&, const std::vector<std::string>& notes);
 };
 
@@ -94,8 +94,5 @@ Dialect torchtitan();
 Dialect accelerate();
 Dialect hf_trainer();
 Dialect maxtext();
-Dialect simplefsdp();
-Dialect veomni();
-Dialect vescale();
 
 }  // namespace fsdpbench::dialects

@@ -100,20 +100,13 @@ std::vector<std::string> notes_of(const Dialect& target, const ExportSource& sou
 }  // namespace
 
 std::span<const Dialect> dialects() {
-  // Those that no file is written for at the end.
   static const std::array kDialects{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(),  megatron_fsdp(),
-                                    torchtitan(),    accelerate(),    hf_trainer(), maxtext(),
-                                    simplefsdp(),    veomni(),        vescale()};
+                                    torchtitan(),    accelerate(),    hf_trainer(), maxtext()};
   return kDialects;
 }
 
-std::span<const Dialect> export_targets() {
-  const auto all = dialects();
-  return {all.begin(), std::ranges::find_if(all, [](const Dialect& dialect) { return dialect.write == nullptr; })};
-}
-
 const Dialect& find_export_target(std::string_view name) {
-  const auto targets = export_targets();
+  const auto targets = dialects();
   const auto found = std::ranges::find(targets, name, &Dialect::name);
   if (found != targets.end()) return *found;
   std::vector<std::string> names;
@@ -125,7 +118,7 @@ const Dialect& find_export_target(std::string_view name) {
 std::vector<const Dialect*> read_export_targets(std::string_view names) {
   std::vector<const Dialect*> found;
   if (names == "all") {
-    for (const Dialect& target : export_targets()) found.push_back(&target);
+    for (const Dialect& target : dialects()) found.push_back(&target);
     return found;
   }
   for (std::size_t begin = 0; begin <= names.size();) {

@@ -8,11 +8,8 @@
 
 namespace fsdpbench::dialects {
 
-/// All systems with words for keys; the one place that lists them.
+/// All systems that a configuration can be written for; the one place that lists them.
 std::span<const Dialect> dialects();
-
-/// Those that a configuration can be written for.
-std::span<const Dialect> export_targets();
 
 /// Throws ConfigError that names the nearest.
 const Dialect& find_export_target(std::string_view name);

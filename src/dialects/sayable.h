@@ -18,7 +18,7 @@ namespace fsdpbench::dialects {
 /// How a traced program of this engine is set. Null: no system is known whose words it takes.
 const Dialect* dialect_of_program(const Words* engine);
 
-/// The system that a configuration is for, by its fsdp.preset. Null: none that is known.
+/// The system that a configuration is for, by its fsdp.preset. Null: none that it can be written for.
 const Dialect* dialect_of(const config::RunConfig& config);
 
 /// How a person of that system sets a key: what it writes, that its default does, or that it has no word for it.

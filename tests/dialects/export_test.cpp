@@ -183,7 +183,7 @@ Export exported(const Dialect& target, config::RunConfig config) {
 }
 
 TEST(Export, EveryKeyHasARuleInEverySystem) {
-  for (const Dialect& target : export_targets()) {
+  for (const Dialect& target : dialects()) {
     for (const config::Field* field : exported_fields()) {
       EXPECT_NE(find_rule(target, field->name()), nullptr)
           << field->name() << " needs a line in app/export: in key_rules.cpp, or in the table of " << target.name;
@@ -255,7 +255,7 @@ TEST(Export, EveryRuleIsOfAKeyAndStandsOnce) {
     }
   };
   check("common", common_rules());
-  for (const Dialect& target : export_targets()) {
+  for (const Dialect& target : dialects()) {
     check(target.name, target.rules);
   }
 }
@@ -283,7 +283,7 @@ std::pair<config::RunConfig, config::RunConfig> with_another(const Dialect& targ
 TEST(Export, NoChangedKeyIsDroppedSilently) {
   for (const config::Field* field : exported_fields()) {
     ASSERT_TRUE(other_values().contains(field->name())) << field->name() << " needs another value in this test";
-    for (const Dialect& target : export_targets()) {
+    for (const Dialect& target : dialects()) {
       const auto [base, changed] = with_another(target, *field);
       EXPECT_NE(all_text(exported(target, base)), all_text(exported(target, changed)))
           << target.name << " says nothing of " << field->name();
@@ -310,7 +310,7 @@ TEST(Export, FilesDoWhatIsSaidOfAKey) {
     for (const ExportFile& file : made.files) text += without_notes(file);
     return text;
   };
-  for (const Dialect& target : export_targets()) {
+  for (const Dialect& target : dialects()) {
     if (target.name == "deepspeed") continue;  // its notes are a key of the JSON
     for (const config::Field* field : exported_fields()) {
       const auto [base, changed] = with_another(target, *field);
@@ -331,7 +331,7 @@ TEST(Export, FilesNameWhatIsLost) {
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {
     config::RunConfig config = fsdpbench::testing::random_config(random);
-    for (const Dialect& target : export_targets()) {
+    for (const Dialect& target : dialects()) {
       Export made;
       try {
         made = exported(target, config);
@@ -348,7 +348,7 @@ TEST(Export, FilesNameWhatIsLost) {
 
 TEST(Export, FilesOfAllSystemsHaveNamesOfTheirOwn) {
   std::set<std::string> names;
-  for (const Dialect& target : export_targets()) {
+  for (const Dialect& target : dialects()) {
     for (const ExportFile& file : exported(target, {}).files) {
       EXPECT_TRUE(names.insert(file.name).second) << file.name;
       EXPECT_THAT(std::string(target.what), HasSubstr(target.name.starts_with("pytorch") ? "script" : file.name));
@@ -401,7 +401,7 @@ TEST(Export, ListsOfNumbersAreShortPython) {
 
 TEST(Export, UnknownNameSuggestsTheNearest) {
   EXPECT_EQ(read_export_targets("deepspeed,maxtext,deepspeed").size(), 2U);
-  EXPECT_EQ(read_export_targets("all").size(), export_targets().size());
+  EXPECT_EQ(read_export_targets("all").size(), dialects().size());
   for (const auto& [name, nearest] : {std::pair{"pytorch-fsdp", "pytorch-fsdp"},
                                       {"deepsped", "'deepspeed'"},
                                       {"accelerate,torchtitn", "'torchtitan'"}}) {
@@ -421,7 +421,7 @@ TEST(Export, IsAsStored) {
   for (const auto& folder : std::filesystem::directory_iterator(kGolden)) {
     if (!folder.is_directory()) continue;
     config::RunConfig config = config::load_profile((folder.path() / "profile.toml").string());
-    for (const Dialect& target : export_targets()) {
+    for (const Dialect& target : dialects()) {
       for (const ExportFile& file : exported(target, config).files) {
         std::ifstream in(folder.path() / file.name);
         const std::string stored((std::istreambuf_iterator<char>(in)), {});

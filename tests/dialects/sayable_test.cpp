@@ -182,11 +182,6 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
         "fsdp.forward_prefetch: explicit:1", "fsdp.backward_prefetch: explicit:1",
         "fsdp.all_gather_limit: unlimited buffers:2", "fsdp.wrap: block", "fsdp.gather_quantization: none",
         "fsdp.cpu_offload: none"}},
-      {"simplefsdp",
-       "simplefsdp",
-       {"fsdp.preset: simplefsdp", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: per_param",
-        "fsdp.forward_prefetch:", "fsdp.backward_prefetch:", "fsdp.all_gather_limit: unlimited", "fsdp.wrap: block",
-        "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
       // Without expert parallelism torchtitan does as fsdp2.
       {"torchtitan-moe",
        "torchtitan",
@@ -194,18 +189,6 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
         "fsdp.forward_prefetch: implicit explicit:1", "fsdp.backward_prefetch: pre explicit:1",
         "fsdp.all_gather_limit: fsdp2_event", "fsdp.wrap: block", "fsdp.gather_quantization: none",
         "fsdp.cpu_offload: none optimizer all"}},
-      // Without expert parallelism the same lists, of blocks alone.
-      {"veomni",
-       "veomni",
-       {"fsdp.preset:", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: per_param",
-        "fsdp.forward_prefetch: explicit:1", "fsdp.backward_prefetch: explicit:1", "fsdp.all_gather_limit: fsdp2_event",
-        "fsdp.wrap: block", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
-      {"vescale",
-       "vescale",
-       {"fsdp.preset: vescale", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: flat",
-        "fsdp.forward_prefetch: implicit explicit:1 explicit:3",
-        "fsdp.backward_prefetch: none pre explicit:1 explicit:3", "fsdp.all_gather_limit: fsdp2_event",
-        "fsdp.wrap: block blocks:2", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
       {"xla",
        "maxtext",
        {"fsdp.preset: xla xla-pipelined", "fsdp.strategy: full_shard", "fsdp.layout: flat",
@@ -218,11 +201,15 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
         "fsdp.backward_prefetch: post pre explicit:1 explicit:3", "fsdp.all_gather_limit: unlimited",
         "fsdp.wrap: block blocks:2", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none"}},
   };
+  std::vector<std::string> without_words;
   for (const std::string& preset : config::fsdp_preset_names()) {
     const auto known = std::ranges::find(cases, preset, &Case::preset);
     const config::RunConfig config = with_preset(preset);
     const Dialect* dialect = dialect_of(config);
-    ASSERT_NE(dialect, nullptr) << preset;
+    if (dialect == nullptr) {
+      without_words.push_back(preset);
+      continue;
+    }
     const Sayable sayable(*dialect, config);
     std::vector<std::string> lines;
     for (const auto& [key, values] : tries()) lines.push_back(sayable_line(sayable, key, values));
@@ -231,6 +218,7 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
                                    fmt::join(lines, "\", \""));
     }
   }
+  EXPECT_THAT(without_words, ::testing::ElementsAre("simplefsdp", "veomni", "vescale"));
 }
 
 TEST(Sayable, WhatFollowsFromAChangeMustBeSayableToo) {

@@ -139,7 +139,7 @@ void check_words(const engine::Setup& setup, const fs::path& kept) {
   keep(kept, "order.txt",
        schedule::issue_order(setup.plan, setup.schedules.steady()) + "\n" +
            schedule::collective_order(setup.plan, setup.schedules.steady()));
-  for (const dialects::Dialect& target : dialects::export_targets()) {
+  for (const dialects::Dialect& target : dialects::dialects()) {
     const dialects::Export made = dialects::make_export(target, setup.config);
     for (const dialects::ExportFile& file : made.files) keep(kept, file.name.c_str(), file.text);
   }

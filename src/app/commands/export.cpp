@@ -33,7 +33,7 @@ std::string_view word(dialects::Fate fate) {
 /// One row a system: how much of this configuration it has words for.
 Table overview(const config::RunConfig& config) {
   Table table{.title = "", .header = {"--to", "for", "same", "written", "roughly", "no word", "yours"}, .rows = {}};
-  for (const dialects::Dialect& target : dialects::export_targets()) {
+  for (const dialects::Dialect& target : dialects::dialects()) {
     const dialects::Export made = dialects::make_export(target, config);
     std::vector<std::string> row{std::string(target.name), std::string(target.system)};
     for (const dialects::Fate fate : {dialects::Fate::same, dialects::Fate::written, dialects::Fate::roughly,
@@ -129,7 +129,7 @@ int write_exports(const ExportArguments& arguments) {
 namespace {
 std::string export_help() {
   std::string text = "Systems\n";
-  for (const dialects::Dialect& target : dialects::export_targets())
+  for (const dialects::Dialect& target : dialects::dialects())
     text += fmt::format("  {:<15}  {}\n", target.name, target.what);
   return text + R"(  all              each of them
 Without --to it prints how many keys of this profile each system has words for. Each file begins with what it could not

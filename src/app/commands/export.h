@@ -9,7 +9,7 @@ namespace fsdpbench::app {
 struct ExportArguments {
   std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
-  std::string to;                      ///< names of export_targets(), with commas; empty: say which there are
+  std::string to;                      ///< names of dialects(), with commas; empty: say which there are
   std::string out;                     ///< folder for the files; empty: they are printed
   bool overwrite = false;              ///< replace files of these names that `out` holds
   bool keys = false;                   ///< print what becomes of every key instead of the files
