@@ -343,7 +343,6 @@ struct Fsdp {
   std::int64_t reduce_scatter_elements = 0;  ///< as reduce_scatter_buffers, in elements, two mean units at least
   bool gradient_copy_in = false;             ///< flat: gradients are copied to the reduce-scatter's input
   bool head_unit = false;                    ///< final norm and head are a unit of their own
-  double unit_padding_pct = 0;               ///< flat: padding of each unit, in percent
   double gradient_divide_factor = 0;         ///< what sums of gradients are divided by; 0: the number of ranks
   bool host_sync_at_group_shard = false;     ///< the host waits where a part is kept for the group's gather
   bool keep_group_shard = false;             ///< that part lives until the step's end; false: until backward is over

@@ -406,7 +406,6 @@ void check_engines(const RunConfig& config, Notes& notes) {
   };
   const bool flat = fsdp.layout == Layout::flat;
   without_effect(!rate && fsdp.max_live_parameters > 0, "max_live_parameters", "nothing is prefetched at a \"rate\"");
-  without_effect(!flat && fsdp.unit_padding_pct > 0, "unit_padding_pct", "fsdp.layout is \"per_param\"");
   without_effect(!flat && fsdp.gradient_copy_in, "gradient_copy_in",
                  "fsdp.layout is \"per_param\", which copies anyway");
   without_effect(fsdp.reduce_bucket == 0 && fsdp.reductions_in_flight > 0, "reductions_in_flight",

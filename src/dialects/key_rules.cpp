@@ -97,7 +97,6 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"fsdp.reduce_scatter_elements"},
     {"fsdp.gradient_copy_in"},
     {"fsdp.head_unit"},
-    {"fsdp.unit_padding_pct"},
     {"fsdp.gradient_divide_factor"},
     {"fsdp.host_sync_at_group_shard"},
     {"fsdp.keep_group_shard", nullptr, "what is kept of a unit for backward is freed with it"},

@@ -57,11 +57,11 @@ Plan make_plan(const config::RunConfig& config) {
       // torchtitan splits along dimension 1 where there are more ranks than experts, which would be padding otherwise.
       const int dimension = plan.mesh.shard > config.model.experts ? 1 : 0;
       unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, shards, 0, shards == 1,
-                                      config.fsdp.unit_padding_pct, dimension);
+                                      dimension);
       plan.units[static_cast<std::size_t>(of)].experts = static_cast<int>(plan.units.size());
     } else {
       unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
-                                      config.fsdp.shard_threshold, plan.copies_alone, config.fsdp.unit_padding_pct);
+                                      config.fsdp.shard_threshold, plan.copies_alone);
       ++plan.with_modules;
     }
     unit.gradient_layout = unit.layout;
@@ -71,7 +71,7 @@ Plan make_plan(const config::RunConfig& config) {
       std::erase_if(trained, frozen);
       unit.gradient_layout =
           make_shard_layout(plan.shapes, trained, config.fsdp.layout, plan.mesh.shard, config.fsdp.shard_threshold,
-                            plan.copies_alone, config.fsdp.unit_padding_pct);
+                            plan.copies_alone);
     }
     if (fewer) unit.group_layout.push_back(regroup(unit.layout, plan.groups.size(Group::reshard)));
     unit.stays_gathered =

@@ -1,7 +1,6 @@
 #include "plan/shard_layout.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/bytes.h"
 
@@ -11,13 +10,12 @@ namespace {
 constexpr std::int64_t kFlatAlignment = 4;        // 16 bytes of fp32, FSDP1's choice
 constexpr std::int64_t kUnshardedAlignment = 16;  // 64 bytes of fp32: kernels like aligned weights
 
-void place_flat(ShardLayout& result, double padding_pct) {
+void place_flat(ShardLayout& result) {
   std::int64_t end = 0;
   for (ParameterPlacement& p : result.sharded) {
     p.unsharded_offset = round_up(end, kFlatAlignment);
     end = p.unsharded_offset + p.numel;
   }
-  end += std::llround(std::ceil(static_cast<double>(end) * padding_pct / 100));
   result.shard_numel = ceil_div(end, result.shards);
   result.unsharded_numel = result.gathered_numel();
 }
@@ -70,8 +68,7 @@ std::vector<ShardPiece> ShardLayout::replicated_pieces() const {
 }
 
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
-                              int shards, std::int64_t replicate_below, bool copied, double padding_pct,
-                              int dimension) {
+                              int shards, std::int64_t replicate_below, bool copied, int dimension) {
   ShardLayout result;
   result.layout = layout;
   result.shards = shards;
@@ -95,7 +92,7 @@ ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>&
     }
   }
   if (layout == config::Layout::flat) {
-    place_flat(result, padding_pct);
+    place_flat(result);
   } else {
     place_per_param(result);
   }

@@ -36,7 +36,6 @@ struct ShardPiece {
 ///
 /// flat (FSDP1 with use_orig_params): parameters concatenated, each start aligned to 16 bytes of fp32, the total
 /// padded to a multiple of the rank count and cut into equal parts. gathered == unsharded: parameters are views.
-/// `padding_pct` of the total is padded before that (what a planner of aligned blocks loses).
 ///
 /// per_param (FSDP2): each parameter split along dim 0 as torch.chunk does, chunks padded to equal size; a shard is
 /// its rank's chunks one after another; gathered is rank-major and is copied out to the unsharded buffer.
@@ -69,7 +68,6 @@ struct ShardLayout {
 /// one per_param splits (FSDP2's Shard(1) for experts where there are more ranks than experts); of another than 0 the
 /// placements count rows of that dimension, and pieces() has the right counts but not the right offsets.
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
-                              int shards, std::int64_t replicate_below, bool copied = false, double padding_pct = 0,
-                              int dimension = 0);
+                              int shards, std::int64_t replicate_below, bool copied = false, int dimension = 0);
 
 }  // namespace fsdpbench::plan

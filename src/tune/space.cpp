@@ -233,7 +233,6 @@ const std::vector<NotTurned>& not_turned() {
         "fsdp.reductions_in_flight",
         "fsdp.reduce_scatter_elements",
         "fsdp.gradient_copy_in",
-        "fsdp.unit_padding_pct",
         "fsdp.host_sync_at_group_shard",
         "fsdp.keep_group_shard",
         "fsdp.reduce_within"}},

@@ -152,7 +152,6 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.reduce_scatter_elements", {{"fsdp.reduce_scatter_elements", number(12345)}}},
       {"fsdp.gradient_copy_in", {{"fsdp.gradient_copy_in", true}}},
       {"fsdp.head_unit", {{"fsdp.head_unit", true}}},
-      {"fsdp.unit_padding_pct", {{"fsdp.unit_padding_pct", 3.0}}},
       {"fsdp.gradient_divide_factor", {{"fsdp.gradient_divide_factor", 7.0}}},
       {"fsdp.host_sync_at_group_shard", {{"fsdp.host_sync_at_group_shard", true}}},
       {"fsdp.keep_group_shard", {{"fsdp.keep_group_shard", true}, {"fsdp.reshard_after_forward", number(2)}}},

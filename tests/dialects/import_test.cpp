@@ -150,7 +150,7 @@ TEST(Import, WhatIsExportedOfEachPresetComesBack) {
     config.fsdp.preset = preset;
     config.mesh.ranks = 8;
     config.train.accumulate = 2;
-    if (preset == "torchtitan-moe" || preset == "veomni") {
+    if (preset == "torchtitan-moe") {
       config.model.experts = 8;
       config.model.active_experts = 2;
       config.mesh.expert = 4;

@@ -85,7 +85,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>>& tries() {
   static const std::vector<std::pair<std::string, std::vector<std::string>>> kTries{
       {"fsdp.preset",
        {"fsdp1", "fsdp2", "deepspeed-z1", "deepspeed-z2", "deepspeed-z3", "megatron-v1", "megatron-v2", "simplefsdp",
-        "vescale", "xla", "xla-pipelined"}},
+        "xla", "xla-pipelined"}},
       {"fsdp.strategy", {"full_shard", "shard_grad_op"}},
       {"fsdp.layout", {"flat", "per_param"}},
       {"fsdp.forward_prefetch", {"none", "implicit", "explicit:1", "explicit:3"}},
@@ -218,7 +218,7 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
                                    fmt::join(lines, "\", \""));
     }
   }
-  EXPECT_THAT(without_words, ::testing::ElementsAre("simplefsdp", "veomni", "vescale"));
+  EXPECT_THAT(without_words, ::testing::ElementsAre("simplefsdp"));
 }
 
 TEST(Sayable, WhatFollowsFromAChangeMustBeSayableToo) {

@@ -62,7 +62,6 @@ const std::vector<std::pair<std::string, ExpertsChange>>& engines() {
       {"deepspeed-moe",
        [](RunConfig& c) { c.fsdp.reduce_lane = ReduceLane::reduce_scatter, c.fsdp.reduce_scatter_buffers = 1; }},
       {"deepspeed-z1", bucket},
-      {"vescale", bucket},
   };
   return kEngines;
 }

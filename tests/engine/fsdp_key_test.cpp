@@ -94,7 +94,6 @@ const std::map<std::string, Change>& changes() {
       {"reduce_scatter_elements", {{}, number(0), "megatron-v1"}},
       {"gradient_copy_in", {{}, no, "megatron-v2"}},
       {"head_unit", {{}, yes}},
-      {"unit_padding_pct", {{}, 0.0, "vescale"}},
       {"gradient_divide_factor", {{}, 2.0}},
       {"host_sync_at_group_shard", {{{"fsdp.reshard_after_forward", number(2)}}, yes}},
       {"keep_group_shard", {{{"fsdp.reshard_after_forward", number(2)}}, yes}},

@@ -14,7 +14,6 @@
 #include "schedule/fetch_trace.h"
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
-#include "support/presets.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -42,6 +41,12 @@ RunConfig nested_experts(const NestedChange& change = {}) {
   return testing::settled(c);
 }
 
+/// Each block lists the next one and its experts, in both directions. The root and experts have no list.
+void list_modules(RunConfig& c) {
+  c.fsdp.forward_prefetch = c.fsdp.backward_prefetch = {Prefetch::Mode::explicit_, 1};
+  c.fsdp.root_prefetches_forward = false;
+}
+
 std::string units_issued(const RunConfig& c) {
   const engine::Setup setup = set_up(c);
   return schedule::issue_order(setup.plan, setup.schedules.steady());
@@ -55,12 +60,11 @@ TEST(NestedExperts, AreGatheredAndFreedAtTheirOwnHooks) {
 }
 
 TEST(NestedExperts, AListNamesTheNextBlockAndItsExperts) {
-  const auto veomni = [](RunConfig& c) { c = testing::with_preset(c, "veomni"); };
   EXPECT_EQ(
-      units_issued(nested_experts(veomni)),
+      units_issued(nested_experts(list_modules)),
       "UR U0 U1 UE1 UE0 SE0 S0 U2 UE2 SE1 S1 SE2 S2 | U2 U1 UE1 UE2 SE2 PE2 S2 P2 U0 UE0 SE1 PE1 S1 P1 SE0 PE0 S0 "
       "P0 SR PR");
-  const auto listed = [&](RunConfig& c) { veomni(c), c.fsdp.root_prefetches_forward = true; };
+  const auto listed = [](RunConfig& c) { list_modules(c), c.fsdp.root_prefetches_forward = true; };
   EXPECT_THAT(units_issued(nested_experts(listed)), ::testing::StartsWith("UR U0 UE0 U1 UE1 SE0 S0"));
 }
 
@@ -116,10 +120,9 @@ TEST(NestedExperts, TheClosedFormOfBytesCountsEveryGather) {
 }
 
 TEST(NestedExperts, TrainToTheSameBitsInTheMemoryThatIsSaid) {
-  const NestedChange lists = [](RunConfig& c) { c = testing::with_preset(c, "veomni"); };
   const std::vector<NestedChange> policies{
       [](RunConfig&) {},
-      lists,
+      list_modules,
       [](RunConfig& c) { c.fsdp.activation_checkpointing = true; },
       [](RunConfig& c) { c.fsdp.activation_checkpointing = c.fsdp.recompute_frees = true; },
       [](RunConfig& c) { c.fsdp.forward_prefetch.mode = c.fsdp.backward_prefetch.mode = Prefetch::Mode::none; },

@@ -96,7 +96,6 @@ void presets(Cases& cases) {
                             {"megatron-v1", Framework::megatron},
                             {"megatron-v2", Framework::megatron},
                             {"simplefsdp", Framework::compiled},
-                            {"vescale", Framework::fsdp2},
                             {"xla", Framework::plain},
                             {"xla-pipelined", Framework::plain}};
   for (const Engine& engine : engines) {
@@ -252,14 +251,26 @@ void experts(Cases& cases) {
       c.mesh.expert = expert;
     };
   };
-  for (const char* preset : {"torchtitan-moe", "veomni"}) {
-    const Engine engine{preset, Framework::fsdp2};
+  // The same as modules of their own, with lists that name a block and its experts.
+  const auto modules = [&](int expert) {
+    return [expert, mixture](RunConfig& c) {
+      mixture(expert)(c);
+      c.fsdp.expert_unit = config::ExpertUnit::module;
+      c.fsdp.forward_prefetch = c.fsdp.backward_prefetch = {config::Prefetch::Mode::explicit_, 1};
+      c.fsdp.root_prefetches_forward = false;
+    };
+  };
+  const auto add = [&](const Engine& engine, const auto& change) {
     for (const auto& [ranks, expert] : {std::pair(4, 1), {4, 2}, {8, 2}, {8, 4}}) {
-      cases.add(fmt::format("{} experts {} of {} ranks", preset, expert, ranks), engine, ranks, 4, mixture(expert));
+      cases.add(fmt::format("{} experts {} of {} ranks", engine.preset, expert, ranks), engine, ranks, 4,
+                change(expert));
     }
-    cases.add(fmt::format("{} experts no-ranges", preset), engine, 4, 4, mixture(2)).dialect.ranges = false;
-    cases.add(fmt::format("{} experts no-fields", preset), engine, 4, 4, mixture(2)).dialect.collective_fields = false;
-  }
+    cases.add(fmt::format("{} experts no-ranges", engine.preset), engine, 4, 4, change(2)).dialect.ranges = false;
+    cases.add(fmt::format("{} experts no-fields", engine.preset), engine, 4, 4, change(2)).dialect.collective_fields =
+        false;
+  };
+  add({"torchtitan-moe", Framework::fsdp2}, mixture);
+  add(kFsdp2, modules);
 }
 
 void other_systems(Cases& cases) {

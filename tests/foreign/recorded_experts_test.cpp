@@ -93,7 +93,7 @@ TEST_P(RecordedExperts, AddsUpAndSpreadsRowsEvenly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, RecordedExperts,
-                         ::testing::Values("experts-torchtitan", "experts-veomni", "experts-two-ahead"),
+                         ::testing::Values("experts-torchtitan", "experts-modules", "experts-two-ahead"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::ranges::replace(name, '-', '_');

@@ -100,7 +100,7 @@ def all_to_all(rows, group):
 
 
 class Experts(nn.Module):
-    """This rank's experts of a block: a matrix each, in one parameter as torchtitan's and VeOmni's are."""
+    """This rank's experts of a block: a matrix each, in one parameter as torchtitan's are."""
 
     def __init__(self, count):
         super().__init__()

@@ -292,16 +292,16 @@ def expert_grid():
 
 
 def nested(layers, shard, expert, replicate=1, **keys):
-    """FSDP2 with the experts of a block as a module of their own, as VeOmni has them."""
+    """FSDP2 with the experts of a block as a module of their own."""
     return with_experts(layers, shard, expert, replicate, fsdp__expert_unit="module", **keys)
 
 
-VEOMNI = {"fsdp__forward_prefetch": 1, "fsdp__backward_prefetch": 1, "fsdp__root_prefetches_forward": False}
+LISTED = {"fsdp__forward_prefetch": 1, "fsdp__backward_prefetch": 1, "fsdp__root_prefetches_forward": False}
 
 
 def nested_grid():
     prefetches = ({}, {"fsdp__forward_prefetch": 1}, {"fsdp__forward_prefetch": 2}, {"fsdp__backward_prefetch": 1},
-                  {"fsdp__backward_prefetch": 2}, {"fsdp__forward_prefetch": 2, "fsdp__backward_prefetch": 3}, VEOMNI)
+                  {"fsdp__backward_prefetch": 2}, {"fsdp__forward_prefetch": 2, "fsdp__backward_prefetch": 3}, LISTED)
     meshes = ((2, 2, 1), (4, 2, 1), (4, 4, 1), (2, 2, 2))  # shard, expert, replicate
     again = {"fsdp__activation_checkpointing": True}
     for (shard, expert, replicate), reshard, prefetch in itertools.product(meshes[1:], ("auto", True, False), prefetches):
@@ -312,7 +312,7 @@ def nested_grid():
         yield nested(4, 4, 2, fsdp__reshard_after_forward=reshard, fsdp__recompute_frees=frees, **again, **prefetch)
     for frees, every, mesh in itertools.product((False, True), (1, 2), meshes):
         yield nested(5, *mesh, fsdp__recompute_frees=frees, fsdp__checkpoint_every=every, **again)
-        yield nested(5, *mesh, fsdp__recompute_frees=frees, fsdp__checkpoint_every=every, **again, **VEOMNI)
+        yield nested(5, *mesh, fsdp__recompute_frees=frees, fsdp__checkpoint_every=every, **again, **LISTED)
     for buffers, separate, layers in itertools.product((1, 2, 3, 4), (False, True), (3, 5)):
         yield nested(layers, 4, 2, fsdp__reduce_scatter_buffers=buffers, fsdp__separate_reduce_scatter_comm=separate)
     for strategy, prefetch in itertools.product(("shard_grad_op", "hybrid_shard_grad_op"), prefetches[::3]):
@@ -320,7 +320,7 @@ def nested_grid():
         yield nested(3, 4 // replicate, 2, replicate, **{"fsdp__strategy": strategy, **prefetch})
     for mode, kept, waits in itertools.product(("reduce_each", "no_sync"), (False, True), (True, False)):
         keys = {"train__accumulate_mode": mode, "fsdp__reshard_after_backward": not kept, "fsdp__wait_each_backward": waits}
-        for prefetch in ({}, VEOMNI):
+        for prefetch in ({}, LISTED):
             yield nested(3, 4, 2, train__accumulate=2, **keys, **prefetch)
             yield nested(3, 4, 2, train__accumulate=2, **again, **keys, **prefetch)
         yield nested(2, 4, 2, train__accumulate=3, fsdp__reduce_scatter_buffers=2, **keys)

@@ -117,11 +117,11 @@ CASES = {
     "fsdp1-no-backward-prefetch": case("fsdp1", fsdp__backward_prefetch="none"),
     "fsdp1-hybrid": case("fsdp1", ranks=4, fsdp__strategy="hybrid_shard", **MESH),
     "experts-fsdp2": case("fsdp2", experts=True),  # in a folder of its own
-    # Those of the engines' own model, split over two ranks as torchtitan and as VeOmni have them.
+    # Those of the engines' own model, split over two ranks as torchtitan has them, and as modules of their own with lists.
     "experts-torchtitan": case("torchtitan-moe", ranks=4, experts=True, fsdp__forward_prefetch=1,
                                fsdp__backward_prefetch=1, fsdp__head_unit=True, **SPLIT),
-    "experts-veomni": case("veomni", ranks=4, experts=True, fsdp__forward_prefetch=1, fsdp__backward_prefetch=1,
-                           fsdp__root_prefetches_forward=False, fsdp__expert_unit="module", **SPLIT),
+    "experts-modules": case("fsdp2", ranks=4, experts=True, fsdp__forward_prefetch=1, fsdp__backward_prefetch=1,
+                            fsdp__root_prefetches_forward=False, fsdp__expert_unit="module", **SPLIT),
     # No preset, but an order that FSDP2 has: each unit lists the next two.
     "experts-two-ahead": case("fsdp2", ranks=4, experts=True, fsdp__forward_prefetch=2, fsdp__backward_prefetch=1,
                               fsdp__root_prefetches_forward=False, **SPLIT),

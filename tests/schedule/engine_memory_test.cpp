@@ -187,14 +187,6 @@ TEST(EngineMemory, Zero1And2KeepTheWholeModel) {
   }
 }
 
-TEST(EngineMemory, PaddingIsPartOfEveryUnit) {
-  Engine e("vescale");
-  const auto gathered = [&] { return e.made().plan.units[1].layout.gathered_numel(); };
-  const std::int64_t padded = gathered();
-  e.config.fsdp.unit_padding_pct = 0;
-  EXPECT_NEAR(static_cast<double>(padded), 1.03 * static_cast<double>(gathered()), 8);
-}
-
 std::ptrdiff_t host_waits(const config::RunConfig& config) {
   const std::vector<Op> ops = testing::make_case(config).schedules.steady().ops;
   return std::ranges::count(ops, OpKind::host_wait, &Op::kind);

@@ -56,7 +56,6 @@ inline void other_engines(std::mt19937& random, config::Fsdp& f) {
   f.reduce_scatter_elements = pick<std::int64_t>(random, {0, 1, 50000});
   f.gradient_copy_in = coin();
   f.head_unit = coin();
-  f.unit_padding_pct = pick(random, {0.0, 3.0});
   f.host_sync_at_group_shard = coin();
   f.keep_group_shard = coin();
 }

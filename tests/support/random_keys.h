@@ -100,7 +100,6 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
       {"fsdp.reduce_scatter_elements", elements},
       {"fsdp.reduce_lag", ints({0, 1, 2, 65536})},
       {"fsdp.reductions_in_flight", ints({0, 1, 2, 65536})},
-      {"fsdp.unit_padding_pct", numbers({0, 3, 100})},
       {"fsdp.gradient_divide_factor", numbers({0, 1, 3, 1e6})},
       {"fsdp.gather_quantization", words({"none", "int8:32", "int4:64", "fp8:128", "int8:65536"})},
       {"fsdp.reduce_quantization", words({"none", "int8:32", "int4:2048", "fp8:128", "int4:65536"})},

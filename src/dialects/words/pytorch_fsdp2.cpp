@@ -71,7 +71,7 @@ const Words& pytorch_fsdp2_words() {
   });
   static constexpr auto kParts = std::to_array<std::string_view>({"FSDP::"});
   static constexpr auto kMeant = std::to_array<std::string_view>({"fsdp2"});
-  static constexpr auto kMeantExperts = std::to_array<std::string_view>({"torchtitan-moe", "veomni"});
+  static constexpr auto kMeantExperts = std::to_array<std::string_view>({"torchtitan-moe"});
   static constexpr auto kLayoutCopies =
       std::to_array<std::string_view>({"split_with_sizes_copy", "all_gather_copy_out", "chunk_cat"});
   static constexpr auto kCopies =

@@ -8,8 +8,8 @@ namespace fsdpbench::dialects {
 std::span<const Words* const> all_words() {
   static const std::array kAll{
       &pytorch_fsdp1_words(), &pytorch_fsdp2_words(), &pytorch_ddp_words(), &deepspeed_words(),  &megatron_fsdp_words(),
-      &simplefsdp_words(),    &vescale_words(),       &maxtext_words(),     &torchtitan_words(), &veomni_words(),
-      &accelerate_words(),    &hf_trainer_words(),    &fsdpbench_words(),   &common_words()};
+      &simplefsdp_words(),    &maxtext_words(),       &torchtitan_words(),  &accelerate_words(), &hf_trainer_words(),
+      &fsdpbench_words(),     &common_words()};
   return kAll;
 }
 
@@ -36,10 +36,10 @@ const Words* words_of_preset(std::string_view preset) {
 
 std::span<const std::string_view> likely_presets(bool layout_copies) {
   static constexpr auto kCopying =
-      std::to_array<std::string_view>({"fsdp2", "simplefsdp", "fsdp1", "vescale", "megatron-v2", "deepspeed-z3"});
+      std::to_array<std::string_view>({"fsdp2", "simplefsdp", "fsdp1", "megatron-v2", "deepspeed-z3"});
   static constexpr auto kAny =
       std::to_array<std::string_view>({"fsdp1", "fsdp2", "megatron-v2", "megatron-v1", "deepspeed-z3", "simplefsdp",
-                                       "vescale", "deepspeed-z3-hpz", "xla", "xla-pipelined", "deepspeed-zeropp"});
+                                       "deepspeed-z3-hpz", "xla", "xla-pipelined", "deepspeed-zeropp"});
   return layout_copies ? std::span<const std::string_view>(kCopying) : kAny;
 }
 

@@ -114,10 +114,8 @@ const Words& pytorch_ddp_words();
 const Words& deepspeed_words();
 const Words& megatron_fsdp_words();
 const Words& simplefsdp_words();
-const Words& vescale_words();
 const Words& maxtext_words();
 const Words& torchtitan_words();
-const Words& veomni_words();
 const Words& accelerate_words();
 const Words& hf_trainer_words();
 
