@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,7 +12,7 @@
 
 namespace fsdpbench::trace {
 
-/// What a trace file must keep to; FORMAT.md says each in a sentence and why.
+/// What a trace of ours must keep to; FORMAT.md says each in a sentence and why.
 enum class Rule : std::uint8_t {
   json,
   structure,
@@ -24,8 +23,6 @@ enum class Rule : std::uint8_t {
   track,
   duration,
   nesting,
-  begin_end,
-  async,
   flow_id,
   flow_pair,
   flow_order,
@@ -51,52 +48,11 @@ enum class Rule : std::uint8_t {
 
 constexpr std::string_view to_string(Rule rule) {
   constexpr EnumNames<Rule> kNames{
-      "json",          "structure", "limit",    "phase",     "number",      "process",    "track",      "duration",
-      "nesting",       "begin_end", "async",    "flow_id",   "flow_pair",   "flow_order", "flow_slice", "counter",
-      "counter_order", "instant",   "metadata", "rank",      "correlation", "launch",     "stream",     "host_stream",
-      "collective",    "row_name",  "op_span",  "first_row", "exposed",     "bound",      "memory",     "op_arrow"};
+      "json",     "structure", "limit",       "phase",      "number",     "process",     "track",         "duration",
+      "nesting",  "flow_id",   "flow_pair",   "flow_order", "flow_slice", "counter",     "counter_order", "instant",
+      "metadata", "rank",      "correlation", "launch",     "stream",     "host_stream", "collective",    "row_name",
+      "op_span",  "first_row", "exposed",     "bound",      "memory",     "op_arrow"};
   return kNames[rule];
-}
-
-/// What a named reader loses where a file that some profiler wrote breaks the rule; empty: all of them read the file,
-/// and show or count one row otherwise than was meant, at worst. Perfetto: its json_trace_tokenizer.cc and
-/// json_trace_parser. Public traces of PyTorch's profiler, which are HTA's own test data, break the rules that have
-/// nothing here.
-constexpr std::string_view what_breaks(Rule rule) {
-  constexpr EnumTable<Rule, std::string_view> kBreaks{
-      /*json*/ "Python's json, and with it HTA, refuses the file",
-      /*structure*/ "HTA finds no events, and Perfetto does not know the file, or takes another value",
-      /*limit*/ "Perfetto refuses the file, or it was not checked to its end",
-      /*phase*/ "Perfetto leaves the event out",
-      /*number*/ "Perfetto leaves the event out",
-      /*process*/ "",
-      /*track*/ "",
-      /*duration*/ "Perfetto leaves the slice out",
-      /*nesting*/ "",
-      /*begin_end*/ "",
-      /*async*/ "",
-      /*flow_id*/ "",
-      /*flow_pair*/ "",
-      /*flow_order*/ "",
-      /*flow_slice*/ "",
-      /*counter*/ "Perfetto leaves the value out",
-      /*counter_order*/ "",
-      /*instant*/ "Perfetto leaves the event out",
-      /*metadata*/ "",
-      /*rank*/ "",
-      /*correlation*/ "",
-      /*launch*/ "",
-      /*stream*/ "",
-      /*host_stream*/ "",
-      /*collective*/ "",
-      /*row_name*/ "",
-      /*op_span*/ "",
-      /*first_row*/ "",
-      /*exposed*/ "",
-      /*bound*/ "",
-      /*memory*/ "",
-      /*op_arrow*/ ""};
-  return kBreaks[rule];
 }
 
 /// One place where a file breaks a rule.
@@ -120,8 +76,6 @@ class Findings {
   const std::vector<Finding>& list() const { return list_; }
   /// All of them, those that were only counted included.
   std::size_t count(Rule rule) const { return counts_[rule]; }
-  /// How many findings of this rule are not in the list.
-  std::size_t left_out(Rule rule) const { return count(rule) - std::min(count(rule), most_); }
 
  private:
   std::size_t most_;

@@ -13,14 +13,8 @@
 namespace fsdpbench::trace {
 namespace {
 
-constexpr std::string_view kPhases = "XBEiICMstfbneNODPSTpFRcv()";  // of the Trace Event Format
+constexpr std::string_view kPhases = "XiMCstf";  // that we write, and PyTorch's profiler
 constexpr std::int64_t kMostId = std::numeric_limits<std::uint32_t>::max();
-
-/// What makes an async slice the same: category, name and id.
-std::string identity(const ParsedEvent& event) {
-  const Value* id = event.member(field::kId.name);
-  return fmt::format("{}\n{}\n{}", event.category, event.name, id != nullptr ? id->text : std::string_view());
-}
 
 }  // namespace
 
@@ -28,9 +22,10 @@ std::optional<TrackRules::TrackKey> TrackRules::track_of(const ParsedEvent& even
   if (event.category == "Trace") return std::nullopt;  // kineto's bars, with texts for both
   const std::optional<std::int64_t> pid = id_of(event.member(field::kPid.name));
   if (!pid) {
-    findings_.add(Rule::process, event.index,
-                  "pid is missing or neither a text nor an integer from 0 to 2^32 - 1; Perfetto would show the event in "
-                  "process 0.");
+    findings_.add(
+        Rule::process, event.index,
+        "pid is missing or neither a text nor an integer from 0 to 2^32 - 1; Perfetto would show the event in "
+        "process 0.");
     return std::nullopt;
   }
   if (!needs_tid) return TrackKey{*pid, 0};
@@ -58,11 +53,11 @@ std::optional<std::int64_t> TrackRules::id_of(const Value* id) {
 void TrackRules::event(const ParsedEvent& event) {
   const std::string_view ph = event.ph;
   if (ph.size() != 1 || kPhases.find(ph[0]) == std::string_view::npos) {
-    findings_.add(Rule::phase, event.index, "ph is missing or not a letter of the Trace Event Format.");
+    findings_.add(Rule::phase, event.index, "ph is missing or no letter that a trace of ours has.");
     return;
   }
   if (ph == "M") return metadata(event);
-  if (event.name.empty() && event.member(field::kName.name) == nullptr && ph != "E") {
+  if (event.name.empty() && event.member(field::kName.name) == nullptr) {
     findings_.add(Rule::structure, event.index, "The event has no name.");
   }
   const std::optional<std::int64_t> time = event.begin_ns;
@@ -71,7 +66,7 @@ void TrackRules::event(const ParsedEvent& event) {
     return;
   }
   const std::string_view scope = event.text(field::kScope.name);
-  const bool instant = ph == "i" || ph == "I";
+  const bool instant = ph == "i";
   if (instant && !scope.empty() && scope != "g" && scope != "p" && scope != "t") {
     findings_.add(Rule::instant, event.index, "s of an instant is not \"g\", \"p\" or \"t\".");
   }
@@ -88,32 +83,11 @@ void TrackRules::event(const ParsedEvent& event) {
       tracks_[*key].slices.push_back({*time, *time + *length, event.index});
       return;
     }
-    case 'B':
-    case 'E': return begin_or_end(event, ph[0], *time, tracks_[*key]);
     case 's':
     case 't':
     case 'f': return flow(event, ph[0], *time, tracks_[*key]);
     case 'C': return counter(event, *time, key->first);
-    case 'b':
-    case 'n':
-    case 'e': return async(event, ph[0]);
     default: return;
-  }
-}
-
-void TrackRules::begin_or_end(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track) {
-  if (ph == 'B') {
-    track.open.emplace_back(time_ns, event.index);
-  } else if (track.open.empty()) {
-    findings_.add(Rule::begin_end, event.index, "An E ends a slice that no B began.");
-  } else {
-    const auto [begin, first] = track.open.back();
-    track.open.pop_back();
-    if (time_ns < begin) {
-      findings_.add(Rule::begin_end, event.index, fmt::format("The slice of event {} ends before it begins.", first));
-    } else {
-      track.slices.push_back({begin, time_ns, first});
-    }
   }
 }
 
@@ -178,21 +152,6 @@ void TrackRules::counter(const ParsedEvent& event, std::int64_t time_ns, std::in
                   fmt::format("The counter goes back in time: event {} of it is later.", last->second.second));
   }
   last->second = {time_ns, event.index};
-}
-
-void TrackRules::async(const ParsedEvent& event, char ph) {
-  if (event.member(field::kId.name) == nullptr && event.member("id2") == nullptr) {
-    findings_.add(Rule::async, event.index, "An async event has neither id nor id2.");
-    return;
-  }
-  if (event.member("id2") != nullptr) return;  // an object, of which nothing was kept
-  auto& [open, last] = async_[identity(event)];
-  last = event.index;
-  if (ph == 'b') ++open;
-  if (ph == 'e' && --open < 0) {
-    findings_.add(Rule::async, event.index, "An e ends an async slice that no b began.");
-    open = 0;
-  }
 }
 
 void TrackRules::metadata(const ParsedEvent& event) {
@@ -267,15 +226,10 @@ void TrackRules::check_flows() {
 
 void TrackRules::finish() {
   for (auto& [key, track] : tracks_) {
-    for (const auto& [time, event] : track.open)
-      findings_.add(Rule::begin_end, event, "A B begins a slice that no E ends.");
     check_nesting(track.slices);
     check_flow_points(track);
   }
   check_flows();
-  for (const auto& [key, state] : async_) {
-    if (state.first > 0) findings_.add(Rule::async, state.second, "A b begins an async slice that no e ends.");
-  }
 }
 
 }  // namespace fsdpbench::trace

@@ -36,7 +36,6 @@ class TrackRules {
   struct TrackSlices {
     std::vector<Slice> slices;
     std::vector<FlowPoint> flows;
-    std::vector<std::pair<std::int64_t, std::int64_t>> open;  // B without E: time, event
   };
   struct Flow {
     std::int64_t start = -1, start_ns = 0, end = -1;  // events
@@ -57,11 +56,9 @@ class TrackRules {
   std::optional<TrackKey> track_of(const ParsedEvent& event, bool needs_tid);
   /// Number of a process or thread; nothing if it is no id.
   std::optional<std::int64_t> id_of(const Value* id);
-  void begin_or_end(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
   FlowKey flow_key(const ParsedEvent& event, const Value& id);
   void flow(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
   void counter(const ParsedEvent& event, std::int64_t time_ns, std::int64_t pid);
-  void async(const ParsedEvent& event, char ph);
   void metadata(const ParsedEvent& event);
   void check_nesting(std::vector<Slice>& slices);
   void check_flow_points(const TrackSlices& track);
@@ -74,7 +71,6 @@ class TrackRules {
   std::unordered_map<FlowKey, Flow, FlowKeyHash> flows_;
   std::vector<std::pair<std::string, std::string>> flow_kinds_;  // category and name: the first of them
   std::unordered_map<std::string, std::int64_t> flow_texts_;     // what else of keys is no number, under one
-  std::unordered_map<std::string, std::pair<std::int64_t, std::int64_t>> async_;  // open ones, last event
 };
 
 }  // namespace fsdpbench::trace

@@ -15,12 +15,6 @@
 
 namespace fsdpbench::trace {
 
-std::size_t Validation::errors() const {
-  std::size_t sum = 0;
-  for (const Rule rule : kEnumerators<Rule>) sum += is_error(rule) ? findings.count(rule) : 0;
-  return sum;
-}
-
 Validation validate(std::istream& in, const ValidateOptions& options) {
   Validation result{Findings(options.most_findings)};
   TrackRules tracks(result.findings);
@@ -44,7 +38,6 @@ Validation validate(std::istream& in, const ValidateOptions& options) {
                         "The file has more than 4 GiB of JSON, which Perfetto does not open.");
   }
   result.events = file.events;
-  result.is_own = file.has_schema;
   return result;
 }
 

@@ -16,12 +16,7 @@ struct ValidateOptions {
 struct Validation {
   Findings findings;
   std::int64_t events = 0;
-  bool is_own = false;  ///< the file says fsdpbench_schema: it promises to keep all rules
   bool ok() const { return findings.list().empty(); }
-  /// Whether a finding of this rule is an error in this file, or a note: a reader breaks, or a promise is not kept.
-  bool is_error(Rule rule) const { return is_own || !what_breaks(rule).empty(); }
-  /// How many findings are errors, those that were only counted included.
-  std::size_t errors() const;
 };
 
 /// Checks a Chrome trace, of whatever origin, against the rules of FORMAT.md.
