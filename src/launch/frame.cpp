@@ -68,7 +68,7 @@ std::optional<Frame> FrameReader::next() {
   if (bytes.size() < sizeof(Header)) return std::nullopt;
   const auto header = read_as<Header>(bytes, 0);
   const bool known = header.kind >= static_cast<std::uint32_t>(FrameKind::hello) &&
-                     header.kind <= static_cast<std::uint32_t>(FrameKind::challenge);
+                     header.kind <= static_cast<std::uint32_t>(FrameKind::goodbye);
   if (header.magic != kMagic || !known || header.topic_bytes > kMostTopicBytes ||
       header.payload_bytes > most_payload_bytes_) {
     throw BackendError("it does not speak fsdpbench's protocol");

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::launch {
 
-enum class FrameKind : std::uint32_t { hello = 1, welcome, refusal, message, heartbeat, failure, goodbye, challenge };
+enum class FrameKind : std::uint32_t { hello = 1, welcome, refusal, message, heartbeat, failure, goodbye };
 
 /// What travels on a control connection.
 struct Frame {
@@ -34,8 +34,6 @@ class FrameReader {
   FrameReader() = default;
   /// Longer payloads than `most_payload_bytes` are refused as soon as they are announced.
   explicit FrameReader(std::size_t most_payload_bytes) : most_payload_bytes_(most_payload_bytes) {}
-  /// From now on.
-  void allow(std::size_t most_payload_bytes) { most_payload_bytes_ = most_payload_bytes; }
 
   /// Takes what has arrived on `socket`, without waiting; says if the connection is closed.
   Socket::Moved take(Socket& socket);

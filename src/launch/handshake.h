@@ -1,17 +1,71 @@
 #pragma once
 
+#include <poll.h>
+
 #include <functional>
-#include <memory>
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "launch/frame.h"
-#include "launch/secret.h"
 #include "launch/socket.h"
 
 namespace fsdpbench::launch {
+
+// [Note: who is let in]
+// Who has the job's secret, a text that is never sent or printed. A door challenges each caller, whose hello proves the
+// secret over that challenge, one of its own and all it says; the door's answer proves it over the same two. Until then
+// the caller is a guest: it has kGuestSeconds and kMostGuestBytes, and of kMostGuests the one that has been there
+// longest makes room. So a stranger costs no more than its own connection. What follows is neither encrypted nor
+// signed: a network on which others can change packets under way is not safe for this (docs/launch.md).
+constexpr double kGuestSeconds = 5;
+constexpr std::size_t kMostGuests = 128;
+
+/// 64 hexadecimal digits that nobody used before: a secret or a challenge. Throws BackendError if there are none.
+std::string random_text();
+/// libsodium's crypto_auth (HMAC-SHA-512-256) over `parts` and their lengths, with a key made of `secret`.
+std::string prove(const std::string& secret, const std::vector<std::string>& parts);
+
+/// A listening socket that lets in who has `secret` and came for the same `purpose`.
+class Door {
+ public:
+  struct Arrival {
+    Socket socket;
+    std::string said;  ///< when it knocked
+  };
+
+  Door(Socket listener, std::string secret, std::string purpose)
+      : listener_(std::move(listener)), secret_(std::move(secret)), purpose_(std::move(purpose)) {}
+  /// Those who have shown that they belong here. Waits a moment until there is news of somebody, or on `others`.
+  std::vector<Arrival> let_in(std::vector<pollfd> others = {});
+  /// "", or "; it has turned away a process at 10.0.0.1 that does not have this job's secret and 2 more".
+  std::string strangers() const;
+
+ private:
+  struct Guest {
+    Socket socket;
+    std::string challenge;
+    Deadline until;
+    FrameReader reader;
+  };
+
+  bool settled(Guest& guest, std::vector<Arrival>& arrivals);
+  bool turn_away(Guest& guest, const std::string& why);
+
+  Socket listener_;
+  const std::string secret_;
+  const std::string purpose_;
+  std::list<Guest> guests_;  ///< the longest here first
+  std::string last_stranger_;
+  int turned_away_ = 0;
+};
+
+/// Knocks at such a door and says `text`. An empty socket and the reason if nobody there has shown that it has
+/// `secret`, or `stopped` says so.
+Socket knock(const std::string& host, int port, const std::string& secret, const std::string& purpose,
+             const std::string& text, Deadline deadline, std::string& error, const std::function<bool()>& stopped = {});
 
 /// What a process says of itself when it joins.
 struct Introduction {
@@ -41,7 +95,7 @@ struct ControlLink {
 /// The outcome of joining, the same on all ranks except for the links.
 struct Joined {
   std::vector<Member> members;     ///< by rank
-  std::string token;               ///< made of the secret, for this start of the job alone
+  std::string token;               ///< a secret of this start of the job alone
   std::vector<ControlLink> links;  ///< at rank 0 by rank, the first without a socket; elsewhere one, to rank 0
   std::string door;                ///< for people, at rank 0: where it listened
 };
@@ -52,24 +106,13 @@ class Refused : public BackendError {
   using BackendError::BackendError;
 };
 
-// [Note: who is let in]
-// Whoever reaches rank 0's port is a guest. Rank 0 sends it a challenge; its hello begins with a proof (secret.h) over
-// that challenge, a nonce of its own and all that follows, and nothing else of it is read before the proof is right.
-// Rank 0's answer carries a proof over the same two nonces. So a stranger costs no more than its own connection: it has
-// kGuestSeconds and kMostGuestBytes, of kMostGuests guests the one that has said nothing for longest makes room, and
-// only a process that has the secret can make a job fail. What follows the handshake is neither encrypted nor signed: a
-// network on which others can change packets under way is not safe for this (docs/launch.md).
-constexpr double kGuestSeconds = 5;
-constexpr std::size_t kMostGuests = 128;
+/// Rank 0: takes in all others that have `secret`. Throws BackendError that names the missing ranks when `deadline` has
+/// passed, and at once if two processes of the job contradict each other; whoever has joined by then is told the same.
+Joined take_in_all(Socket listener, const Introduction& self, const std::string& secret, Deadline deadline);
 
-/// Rank 0: takes in all others that prove `secret`. Throws BackendError that names the missing ranks when `deadline`
-/// has passed, and at once if two processes of the job contradict each other; whoever has joined by then is told the
-/// same.
-Joined take_in_all(Socket listener, const Introduction& self, const Secret& secret, Deadline deadline);
-
-/// Another rank: connects to rank 0 and waits to be taken in. Nothing, with the reason, if there is no rank 0 that has
-/// `secret` at `host`:`port` so far. Throws Refused if there is one, and the job cannot come to be.
-std::optional<Joined> ask_to_join(const std::string& host, int port, const Introduction& self, const Secret& secret,
-                                  Deadline deadline, std::string& reason);
+/// Another rank: knocks at rank 0's door and waits to be taken in. Nothing, with the reason, if there is no rank 0 that
+/// has `secret` at `host`:`port` so far. Throws Refused if there is one, and the job cannot come to be.
+std::optional<Joined> ask_to_join(const std::string& host, int port, const Introduction& self,
+                                  const std::string& secret, Deadline deadline, std::string& reason);
 
 }  // namespace fsdpbench::launch

@@ -24,7 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
-constexpr const char* kFolder = "FSDPBENCH_RENDEZVOUS";
 
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
@@ -128,7 +127,7 @@ std::vector<RankEnd> start_ranks(const std::vector<std::string>& arguments, int 
   const Clock::time_point began = Clock::now();
   Ranks all;
   for (int rank = 0; rank < ranks; ++rank) {
-    const pid_t pid = start(words, environment_with({fmt::format("{}={}", kFolder, folder),
+    const pid_t pid = start(words, environment_with({fmt::format("{}={}", kRendezvousFolder, folder),
                                                      fmt::format("{}={}", kOwnJob, job),
                                                      fmt::format("{}={}", kOwnRank, rank),
                                                      fmt::format("{}={}", kOwnRanks, ranks)}));

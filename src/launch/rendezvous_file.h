@@ -2,14 +2,21 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "launch/joining.h"
+#include "launch/variables.h"
 
 namespace fsdpbench::launch {
 
-/// The file in which rank 0 says where it listens and what the job's secret is, while the ranks gather. Only its user
-/// may read it (mode 600). It appears with all it says, replaces one that an earlier job has left, and goes with this
-/// object.
+/// Where rank 0 may be found, and what shows that it is ours.
+struct Meeting {
+  std::vector<std::string> hosts;  ///< names or numeric addresses, tried in turn
+  int port = 0;
+  std::string secret;
+};
+
+/// The file in which rank 0 says this while the ranks gather. Only its user may read it (mode 600). It appears with all
+/// it says, replaces one that an earlier job has left, and goes with this object.
 class RendezvousFile {
  public:
   /// Throws BackendError if it cannot be written.
@@ -26,17 +33,14 @@ class RendezvousFile {
 /// user's alone: then somebody else may have put it there.
 std::optional<Meeting> read_rendezvous(const std::string& path, std::string& reason);
 /// What such a file says; nothing if it is none.
-std::optional<Meeting> parse_rendezvous(std::string_view text);
+std::optional<Meeting> parse_rendezvous(const std::string& text);
 
+/// Names a folder that all ranks share.
+inline constexpr const char* kRendezvousFolder = "FSDPBENCH_RENDEZVOUS";
 /// "<folder>/fsdpbench-<job>-rendezvous", where all that is not fit for a file name is replaced.
 std::string rendezvous_path(const std::string& folder, const std::string& job);
 /// A folder of this host that only this user may use: XDG_RUNTIME_DIR of `environment`, or a folder of its own in
 /// /tmp, which is made if it is missing. Throws BackendError if that is not this user's alone.
 std::string private_folder(const Environment& environment);
-
-/// Joins where ranks share nothing but the folder `folder`. A file that a job before has left is found out, because
-/// nobody who answers there has its secret.
-Joined join_through_file(const std::string& folder, const Placement& placement, const Introduction& self,
-                         Deadline deadline, const Environment& environment);
 
 }  // namespace fsdpbench::launch

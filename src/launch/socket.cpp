@@ -123,9 +123,11 @@ std::string Socket::peer_address() const { return Address::peer(fd_).text(); }
 
 Socket listen_at(const std::string& address, int port, std::string& error) {
   if (!address.empty()) {
-    const std::vector<Address> found = Address::find(address, port);
-    if (!found.empty()) return listen_at_address(found.front(), error);
     error = "unknown address";
+    for (const Address& one : Address::find(address, port)) {
+      Socket socket = listen_at_address(one, error);
+      if (socket || error == reason(EADDRINUSE)) return socket;
+    }
     return {};
   }
   Socket socket = listen_at_address(Address::find("::", port).at(0), error);

@@ -4,10 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstring>
-#include <deque>
 #include <thread>
 
 #include "launch/addresses.h"
@@ -18,29 +15,6 @@ namespace {
 
 constexpr double kPeersConnectSeconds = 60;
 constexpr double kNewsSeconds = 2;
-
-/// A stranger's connection is dropped when it has said nothing for so long, or when there are too many.
-constexpr double kCallerSeconds = 5;
-constexpr std::size_t kMostCallers = 256;
-
-/// The first bytes on a connection: who calls, and the proof that it belongs to this group of this job.
-struct Call {
-  std::uint64_t rank = 0;
-  std::array<char, Secret::kBytes> proof{};
-};
-
-/// `token` is the key that the processes of one start of a job share (handshake.h).
-Call make_call(const std::string& token, const std::string& group, std::uint64_t rank, std::uint64_t callee) {
-  Call call{rank, {}};
-  const std::string proof = Secret::of(token).prove({"peer", group, std::to_string(rank), std::to_string(callee)});
-  std::ranges::copy(proof, call.proof.begin());
-  return call;
-}
-
-bool is_genuine(const Call& call, const std::string& token, const std::string& group, std::uint64_t callee) {
-  return Secret::of(token).proves({call.proof.data(), call.proof.size()},
-                                  {"peer", group, std::to_string(call.rank), std::to_string(callee)});
-}
 
 /// What members tell each other before they part.
 struct Ballot {
@@ -84,7 +58,7 @@ TcpPeerGroup::TcpPeerGroup(const Directory& directory, std::string id, int rank,
                            Socket listener, const std::function<bool()>& stopped)
     : directory_(directory), id_(std::move(id)), rank_(rank), seats_(std::move(seats)), sockets_(seats_.size()) {
   connect_to_lower(stopped);
-  accept_higher(listener, stopped);
+  accept_higher(std::move(listener), stopped);
 }
 
 void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
@@ -92,24 +66,17 @@ void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
     const Seat& seat = seats_[static_cast<std::size_t>(peer)];
     const std::string& address = directory_.address(seat.job_rank);
     std::string error;
-    Socket socket = connect_to(address, seat.port, deadline_in(kPeersConnectSeconds), error, stopped);
+    Socket socket = knock(address, seat.port, directory_.token, door_of(peer), std::to_string(rank_),
+                          deadline_in(kPeersConnectSeconds), error,
+                          [&] { return directory_.control->failure() || (stopped && stopped()); });
     throw_if(stopped);
     if (!socket) lost(peer, fmt::format("cannot connect to {}: {}", endpoint(address, seat.port), error), stopped);
-    const Call call =
-        make_call(directory_.token, id_, static_cast<std::uint64_t>(rank_), static_cast<std::uint64_t>(peer));
-    if (socket.send(&call, sizeof call).bytes != sizeof call) lost(peer, "the connection broke at once", stopped);
     sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
   }
 }
 
-void TcpPeerGroup::accept_higher(const Socket& listener, const std::function<bool()>& stopped) {
-  struct Caller {
-    Socket socket;
-    std::array<char, sizeof(Call)> bytes{};
-    std::size_t got = 0;
-    Deadline until;
-  };
-  std::deque<Caller> callers;  // the longest here first
+void TcpPeerGroup::accept_higher(Socket listener, const std::function<bool()>& stopped) {
+  Door door(std::move(listener), directory_.token, door_of(rank_));
   const Deadline deadline = deadline_in(kPeersConnectSeconds);
   const auto missing = [this] {
     return std::find_if(sockets_.begin() + rank_ + 1, sockets_.end(), [](const Socket& s) { return !s; }) -
@@ -120,32 +87,14 @@ void TcpPeerGroup::accept_higher(const Socket& listener, const std::function<boo
     if (std::chrono::steady_clock::now() > deadline) {
       lost(static_cast<int>(missing()), "it has not connected within a minute", stopped);
     }
-    for (std::size_t accepted = 0; accepted < kMostCallers; ++accepted) {
-      Socket socket = accept_from(listener);
-      if (!socket) break;
-      if (callers.size() >= kMostCallers) callers.pop_front();
-      callers.push_back({std::move(socket), {}, 0, deadline_in(kCallerSeconds)});
+    for (Door::Arrival& arrival : door.let_in()) {
+      const std::size_t peer = std::stoul(arrival.said);
+      if (peer < sockets_.size()) sockets_[peer] = std::move(arrival.socket);
     }
-    for (Caller& caller : callers) {
-      const Socket::Moved moved =
-          caller.socket.receive(caller.bytes.data() + caller.got, caller.bytes.size() - caller.got);
-      caller.got += moved.bytes;
-      if (moved.closed || std::chrono::steady_clock::now() > caller.until) caller.socket.close();
-      if (caller.got < caller.bytes.size()) continue;
-      Call call;
-      std::memcpy(&call, caller.bytes.data(), sizeof call);
-      const bool ours = call.rank > static_cast<std::uint64_t>(rank_) && call.rank < sockets_.size() &&
-                        !sockets_[call.rank] &&
-                        is_genuine(call, directory_.token, id_, static_cast<std::uint64_t>(rank_));
-      if (ours) sockets_[call.rank] = std::move(caller.socket);
-      caller.socket.close();
-    }
-    std::erase_if(callers, [](const Caller& caller) { return !caller.socket; });
-    std::vector<pollfd> watched{{listener.fd(), POLLIN, 0}};
-    for (const Caller& caller : callers) watched.push_back({caller.socket.fd(), POLLIN, 0});
-    if (missing() < size()) (void)::poll(watched.data(), watched.size(), kPollMs);
   }
 }
+
+std::string TcpPeerGroup::door_of(int peer) const { return fmt::format("{} of {}", peer, id_); }
 
 void TcpPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive> receives,
                             const std::function<bool()>& stopped) {

@@ -13,7 +13,7 @@ namespace fsdpbench::launch {
 /// How the processes of a job reach each other. Outlives all groups.
 struct Directory {
   std::vector<Member> members;  ///< by rank of the job
-  std::string token;            ///< of this start of the job, known to its processes only
+  std::string token;            ///< a secret of this start of the job
   std::string root_address;     ///< numeric: rank 0's host, as this process reaches it
   std::string own_address;      ///< numeric: of this host, where the others reach it; empty: several
   ControlChannel* control = nullptr;
@@ -49,7 +49,9 @@ class TcpPeerGroup final : public PeerGroup {
   struct Flow;
 
   void connect_to_lower(const std::function<bool()>& stopped);
-  void accept_higher(const Socket& listener, const std::function<bool()>& stopped);
+  void accept_higher(Socket listener, const std::function<bool()>& stopped);
+  /// For what one knocks at the door of a member.
+  std::string door_of(int peer) const;
   Socket& socket_of(int peer);
   Socket::Moved move(Flow& flow);
   std::string who(int peer) const;

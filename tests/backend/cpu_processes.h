@@ -6,12 +6,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "backend/copy_backend.h"
 #include "launch/handshake.h"
-#include "launch/joining.h"
+#include "launch/join.h"
 #include "launch/run_ranks.h"
 #include "launch/tcp_session.h"
 
@@ -29,15 +30,17 @@ inline launch::Placement placement_of(int rank, int ranks, int root_port) {
 }
 
 /// The session of rank `rank` in a job that has `secret`; rank 0 listens at `listener`, which is at `port`.
-inline std::unique_ptr<launch::TcpSession> join_session(int rank, int ranks, int port, const launch::Secret& secret,
+inline std::unique_ptr<launch::TcpSession> join_session(int rank, int ranks, int port, const std::string& secret,
                                                         launch::Socket& listener) {
   const launch::Placement placement = placement_of(rank, ranks, port);
   const launch::Introduction self = launch::introduce(placement, {});
   const launch::Deadline deadline = launch::deadline_in(60);
-  const launch::Meeting meeting{{"127.0.0.1"}, port, secret, "a test"};
-  return std::make_unique<launch::TcpSession>(
-      placement, rank == 0 ? launch::take_in_all(std::move(listener), self, secret, deadline)
-                           : launch::keep_trying([&](std::string&) { return std::optional(meeting); }, self, deadline));
+  std::optional<launch::Joined> joined;
+  if (rank == 0) joined = launch::take_in_all(std::move(listener), self, secret, deadline);
+  for (std::string reason; !joined && launch::Deadline::clock::now() < deadline;) {
+    joined = launch::ask_to_join("127.0.0.1", port, self, secret, deadline, reason);
+  }
+  return std::make_unique<launch::TcpSession>(placement, std::move(joined.value()));
 }
 
 /// Joins `ranks` sessions and calls `body` with each on a thread of its own. Throws the exception of the rank that the
@@ -47,7 +50,7 @@ inline void run_sessions(int ranks, const std::function<void(launch::Session&)>&
   launch::Socket listener = launch::listen_at("127.0.0.1", 0, error);
   if (!listener) throw BackendError(error);
   const int port = listener.local_port();
-  const launch::Secret secret = launch::Secret::random();
+  const std::string secret = launch::random_text();
   std::mutex mutex;
   std::exception_ptr cause;
   const auto one = [&](int rank) {

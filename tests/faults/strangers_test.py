@@ -20,22 +20,13 @@ from harness import OK, RANK_FAILED, Faults, until
 from promises import result_of, speaks_plainly
 
 MAGIC = 0x46534442
-HELLO, WELCOME, REFUSAL, MESSAGE, HEARTBEAT, FAILURE, GOODBYE, CHALLENGE = range(1, 9)
+HELLO, WELCOME, REFUSAL, MESSAGE, HEARTBEAT, FAILURE, GOODBYE = range(1, 8)
 SECRET = "a secret of this test alone"
-PROTOCOL = "fsdpbench control 2"
+PROTOCOL = b"fsdpbench job 3\n"
 
 
 def pack(*texts: bytes) -> bytes:
     return b"".join(struct.pack("<Q", len(text)) + text for text in texts)
-
-
-def unpack(data: bytes) -> list[bytes]:
-    texts = []
-    while data:
-        size, = struct.unpack_from("<Q", data)
-        texts.append(data[8:8 + size])
-        data = data[8 + size:]
-    return texts
 
 
 def frame(kind: int, payload: bytes, topic: bytes = b"", announced: int | None = None) -> bytes:
@@ -57,18 +48,16 @@ class Guest:
         until(knock, f"rank 0 listens at {port}")
         self.received = b""
 
-    def frame(self) -> tuple[int, bytes]:
-        while True:
-            if len(self.received) >= 24:
-                _, kind, topic, payload = struct.unpack_from("<IIQQ", self.received)
-                if len(self.received) >= 24 + topic + payload:
-                    body = self.received[24 + topic:24 + topic + payload]
-                    self.received = self.received[24 + topic + payload:]
-                    return kind, body
+    def challenge(self) -> bytes:
+        """What rank 0 says first."""
+        while len(self.received) < len(PROTOCOL) + 64:
             data = self.socket.recv(65536)
             if not data:
                 raise EOFError(self.received)
             self.received += data
+        assert self.received.startswith(PROTOCOL), self.received
+        challenge, self.received = self.received[len(PROTOCOL):][:64], self.received[len(PROTOCOL) + 64:]
+        return challenge
 
     def say(self, data: bytes) -> None:
         try:
@@ -86,20 +75,16 @@ class Guest:
             pass
         return data
 
-    def hello(self, secret: str, body: bytes) -> bytes:
+    def hello(self, secret: str, body: bytes, job: str = "") -> bytes:
         """The right answer to rank 0's challenge, for who has this secret."""
-        kind, challenge = self.frame()
-        assert kind == CHALLENGE, kind
-        protocol, start, root = unpack(challenge)
-        assert protocol.decode() == PROTOCOL, protocol
         key = hashlib.blake2b(secret.encode(), digest_size=32).digest()
-        nonce = os.urandom(32)
-        proof = hmac.new(key, pack(PROTOCOL.encode(), b"guest", start, root, nonce, body), hashlib.sha512).digest()[:32]
-        return frame(HELLO, pack(proof, nonce, body))
+        challenge = os.urandom(32).hex().encode()
+        parts = pack(b"caller", f"to join {job}".encode(), self.challenge(), challenge, body)
+        return frame(HELLO, pack(challenge, hmac.new(key, parts, hashlib.sha512).digest()[:32], body))
 
 
-def introduction(version: str = "another version", rank: int = 1, ranks: int = 2, job: str = "") -> bytes:
-    return pack(job.encode(), version.encode(), str(rank).encode(), str(ranks).encode(), b"somewhere", b"1")
+def introduction(version: str = "another version", rank: int = 1, ranks: int = 2) -> bytes:
+    return pack(version.encode(), str(rank).encode(), str(ranks).encode(), b"somewhere", b"1")
 
 
 class Strangers(Faults):
@@ -109,19 +94,18 @@ class Strangers(Faults):
         self.guests: list[Guest] = []
         self.addCleanup(lambda: [guest.socket.close() for guest in self.guests])
 
-    def rank(self, number: int, **variables: object) -> harness.Started:
-        """One of two; torchrun's own port is one below rank 0's."""
+    def rank(self, number: int, ranks: int = 2) -> harness.Started:
+        """torchrun's own port is one below rank 0's."""
         return self.bench.start(*self.run_arguments(*harness.TINY, base=[]), variables={
-            **self.bench.rank_variables(number, 2, self.port - 1), "FSDPBENCH_SECRET": SECRET, **variables})
+            **self.bench.rank_variables(number, ranks, self.port - 1), "FSDPBENCH_SECRET": SECRET})
 
     def guest(self) -> Guest:
         self.guests.append(Guest(self.port))
         return self.guests[-1]
 
-    def the_job_comes_to_be(self, zero: harness.Started) -> None:
-        one = self.rank(1)
-        self.ends(zero, OK)
-        self.ends(one, OK)
+    def the_job_comes_to_be(self, zero: harness.Started, ranks: int = 2) -> None:
+        for rank in [zero, *(self.rank(number, ranks) for number in range(1, ranks))]:
+            self.ends(rank, OK)
         self.assertTrue(result_of(self.folder / "out")["complete"])
         speaks_plainly(zero.err + zero.out)
         self.assertNotIn("somewhere", zero.err)
@@ -140,15 +124,15 @@ class Strangers(Faults):
         wrong.say(wrong.hello("the secret of somebody else", introduction()))
         self.assertIn(b"does not have this job's secret", wrong.rest())
         empty = self.guest()
-        empty.frame()
-        empty.say(frame(HELLO, pack(b"", b"n" * 32, introduction())))
+        empty.challenge()
+        empty.say(frame(HELLO, pack(b"n" * 64, b"", introduction())))
         self.assertIn(b"does not have this job's secret", empty.rest())
         for said in (b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", b"\x1b[2J" * 100, os.urandom(4000),
                      frame(MESSAGE, b'{"end": 0}', b"job.order"), frame(FAILURE, pack(b"1", b"1", b"somewhere")),
                      frame(GOODBYE, b""), frame(HELLO, b"[" * 10000), frame(HELLO, b"", announced=1 << 30),
-                     frame(HELLO, b"", announced=1 << 63), frame(CHALLENGE, pack(b"a", b"b", b"c"))):
+                     frame(HELLO, b"", announced=1 << 63), PROTOCOL + b"n" * 64):
             guest = self.guest()
-            guest.frame()  # the challenge: random bytes
+            guest.challenge()
             guest.say(said)
             answer = guest.rest()
             self.assertNotIn(b"somewhere", answer)
@@ -156,19 +140,26 @@ class Strangers(Faults):
         self.the_job_comes_to_be(zero)
 
     def test_what_was_heard_elsewhere_is_no_proof(self) -> None:
-        zero = self.rank(0)
+        zero = self.rank(0, ranks=3)
         first = self.guest()
-        said = first.hello(SECRET, introduction(job="another job"))  # turned away, the job goes on
+        version = harness.subprocess.check_output([harness.PROGRAM, "--version"], text=True).strip()
+        said = first.hello(SECRET, introduction(version, ranks=3))
         first.say(said)
-        self.assertIn(b"of another job", first.rest())
+        self.assertEqual(len(first.socket.recv(32, socket.MSG_WAITALL)), 32)  # it is let in
+        first.socket.close()  # and leaves: another may come in its place
         for _ in range(2):
             again = self.guest()
-            again.frame()
+            again.challenge()
             again.say(said)
             self.assertIn(b"does not have this job's secret", again.rest())
-        one = self.rank(1)
-        self.ends(zero, OK)
-        self.ends(one, OK)
+        self.the_job_comes_to_be(zero, ranks=3)
+
+    def test_with_the_secret_of_another_job(self) -> None:
+        zero = self.rank(0)
+        other = self.guest()
+        other.say(other.hello(SECRET, introduction(), job="another job"))
+        self.assertIn(b"does not have this job's secret", other.rest())
+        self.the_job_comes_to_be(zero)
 
     def test_many_who_say_nothing(self) -> None:
         zero = self.rank(0)

@@ -88,8 +88,8 @@ TEST(Failure, ASilentRankCountsAsDead) {
   const Heartbeat fast{.interval_s = 0.05, .silence_s = 4};
   const std::vector<Outcome> outcomes = run_processes(3, [&](int rank) -> std::string {
     const Placement placement = place(rank, 3, port);
-    TcpControlChannel control(
-        rank, join_at_address(placement, introduce(placement, {}), deadline_in(60), process_environment()), fast);
+    TcpControlChannel control(rank, meet(placement, introduce(placement, {}), deadline_in(60), process_environment()),
+                              fast);
     barrier(control);
     if (rank == 1) {
       control.send(0, "pid", std::to_string(getpid()));
@@ -113,8 +113,8 @@ TEST(Failure, ARankZeroThatWasStoppedBlamesNobodyElse) {
   ASSERT_EQ(pipe(pipe_ends), 0);
   const std::vector<Outcome> outcomes = run_processes(3, [&](int rank) -> std::string {
     const Placement placement = place(rank, 3, port);
-    TcpControlChannel control(
-        rank, join_at_address(placement, introduce(placement, {}), deadline_in(60), process_environment()), fast);
+    TcpControlChannel control(rank, meet(placement, introduce(placement, {}), deadline_in(60), process_environment()),
+                              fast);
     barrier(control);
     if (rank == 0) {
       const pid_t self = getpid();

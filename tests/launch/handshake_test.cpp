@@ -81,7 +81,7 @@ TEST(Handshake, NoRankZeroIsNamedWithItsAddress) {
   };
   const std::string address = "rank 1 cannot join rank 0: 127.0.0.1:" + std::to_string(port);
   EXPECT_THAT(text(place(1, 2, port), "there is no rendezvous file"),
-              AllOf(HasSubstr(address), HasSubstr("(a test)"), HasSubstr("there is no rendezvous file")));
+              AllOf(HasSubstr(address), HasSubstr("(from a test)"), HasSubstr("there is no rendezvous file")));
   const testing::WithVariable secret("FSDPBENCH_SECRET", "a test's own secret");
   EXPECT_THAT(text(place(1, 2, port), "Connection refused"),
               AllOf(HasSubstr(address), HasSubstr("(from a test)"), HasSubstr("Connection refused")));
@@ -131,11 +131,10 @@ TEST(Handshake, AnotherNumberOfRanksIsRefused) {
 TEST(Handshake, AStrangersJobIsTurnedAwayAndTheOwnComesToBe) {
   const int port = free_port();
   auto zero = joining(place(0, 2, port));
-  const std::string stranger = with_time_for("turned away", [&](double deadline_s) {
+  const std::string stranger = with_time_for("secret", [&](double deadline_s) {
     return join_text(place(1, 2, port, "another"), {.deadline_s = deadline_s, .version = "v"});
   });
-  EXPECT_THAT(stranger, AllOf(HasSubstr("rank 0 has turned away a process on "),
-                              HasSubstr("of another job, 'another'; this is 'a test'")));
+  EXPECT_THAT(stranger, HasSubstr("whoever listens there does not have this job's secret, or another one"));
   EXPECT_EQ(join_text(place(1, 2, port)), "joined");
   EXPECT_EQ(zero.get(), "joined");
 }
@@ -203,8 +202,17 @@ TEST(Handshake, AListenerThatIsNoFsdpbenchIsNamed) {
 
 // --------------------------------------------------------------------------------------------------- strangers
 
+TEST(Proof, IsOfTheSecretOfItsPartsAndOfWhereOneEnds) {
+  const std::string secret = random_text();
+  const std::string proof = prove(secret, {"ab", "c"});
+  EXPECT_EQ(prove(secret, {"ab", "c"}), proof);
+  EXPECT_NE(prove(random_text(), {"ab", "c"}), proof);
+  EXPECT_NE(prove(secret, {"a", "bc"}), proof);
+  EXPECT_NE(prove(secret, {"ab", "c", ""}), proof);
+}
+
 /// A connection to rank 0 that knows its port and nothing else.
-Socket knock(int port) {
+Socket call(int port) {
   std::string error;
   Socket socket;
   while (!socket) socket = connect_to("127.0.0.1", port, deadline_in(10), error);
@@ -238,7 +246,7 @@ TEST(Strangers, WithAnotherSecretAreTurnedAwayWhateverTheySay) {
   std::string reason;
   // A right hello of another version, as rank 1, ended jobs before.
   while (reason.find("does not have this job's secret") == std::string::npos) {
-    EXPECT_FALSE(ask_to_join("127.0.0.1", port, self, Secret::random(), deadline_in(10), reason));
+    EXPECT_FALSE(ask_to_join("127.0.0.1", port, self, random_text(), deadline_in(10), reason));
   }
   EXPECT_EQ(join_text(place(1, 2, port)), "joined");
   EXPECT_EQ(zero.get(), "joined");
@@ -247,10 +255,10 @@ TEST(Strangers, WithAnotherSecretAreTurnedAwayWhateverTheySay) {
 TEST(Strangers, AnEmptyOrRepeatedProofIsNone) {
   const int port = free_port();
   auto zero = joining(place(0, 2, port), {.deadline_s = 10, .version = "v"});
-  for (const std::string& proof : {std::string(), std::string(Secret::kBytes, '\0')}) {
-    Socket stranger = knock(port);
-    const std::string body = pack({"a test", "v", "1", "2", "somewhere", "1"});
-    say(stranger, encode(FrameKind::hello, "", pack({proof, std::string(Secret::kBytes, 'n'), body})));
+  for (const std::string& proof : {std::string(), std::string(32, '\0')}) {
+    Socket stranger = call(port);
+    const std::string body = pack({"v", "1", "2", "somewhere", "1"});
+    say(stranger, encode(FrameKind::hello, "", pack({"challenge", proof, body})));
     EXPECT_THAT(listen(stranger), HasSubstr("does not have this job's secret"));
   }
   EXPECT_THAT(zero.get(), AllOf(HasSubstr("rank 1 of 2 did not join in time"), HasSubstr("and 1 more")));
@@ -259,9 +267,9 @@ TEST(Strangers, AnEmptyOrRepeatedProofIsNone) {
 TEST(Strangers, NothingThatTheySayIsRepeated) {
   const int port = free_port();
   auto zero = joining(place(0, 2, port), {.deadline_s = 4, .version = "v"});
-  Socket stranger = knock(port);
-  const std::string body = pack({"\x1b[2J", "\x1b[31m", "1", "2", "\x1b]0;host\x07", "1"});
-  say(stranger, encode(FrameKind::hello, "\x1b[2J", pack({"\x1b", std::string(Secret::kBytes, 'n'), body})));
+  Socket stranger = call(port);
+  const std::string body = pack({"\x1b[31m", "1", "2", "\x1b]0;host\x07", "1"});
+  say(stranger, encode(FrameKind::hello, "\x1b[2J", pack({"\x1b", "\x1b[31m", body})));
   EXPECT_THAT(listen(stranger), ::testing::Not(HasSubstr("\x1b[31m")));
   EXPECT_THAT(zero.get(), ::testing::Not(HasSubstr("\x1b[31m")));
 }
@@ -269,7 +277,7 @@ TEST(Strangers, NothingThatTheySayIsRepeated) {
 TEST(Strangers, LargeHellosAreRefusedWhenTheyAreAnnounced) {
   const int port = free_port();
   auto zero = joining(place(0, 2, port));
-  Socket stranger = knock(port);
+  Socket stranger = call(port);
   std::string header = encode(FrameKind::hello, "", "").substr(0, 16);
   const std::uint64_t payload = std::uint64_t{1} << 30;
   header.append(reinterpret_cast<const char*>(&payload), sizeof payload);
@@ -283,7 +291,7 @@ TEST(Strangers, ManyWhoSaySilentlyNothingKeepNobodyOut) {
   const int port = free_port();
   auto zero = joining(place(0, 2, port));
   std::vector<Socket> silent;
-  for (std::size_t i = 0; i < kMostGuests + 100; ++i) silent.push_back(knock(port));
+  for (std::size_t i = 0; i < kMostGuests + 100; ++i) silent.push_back(call(port));
   EXPECT_EQ(join_text(place(1, 2, port)), "joined");
   EXPECT_EQ(zero.get(), "joined");
 }
@@ -291,9 +299,9 @@ TEST(Strangers, ManyWhoSaySilentlyNothingKeepNobodyOut) {
 TEST(Strangers, TheOneWhoIsSilentLongestMakesRoom) {
   const int port = free_port();
   auto zero = joining(place(0, 2, port), {.deadline_s = 60, .version = "v"});
-  Socket first = knock(port);
+  Socket first = call(port);
   std::vector<Socket> others;
-  for (std::size_t i = 0; i < kMostGuests; ++i) others.push_back(knock(port));
+  for (std::size_t i = 0; i < kMostGuests; ++i) others.push_back(call(port));
   EXPECT_THAT(listen(first), HasSubstr("said nothing while others wanted to come in"));
   EXPECT_EQ(join_text(place(1, 2, port)), "joined");
   EXPECT_EQ(zero.get(), "joined");
@@ -309,14 +317,14 @@ TEST(Strangers, WhoPosesAsRankZeroLearnsNoSecretAndIsNotBelieved) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
-      say(guest, encode(FrameKind::challenge, "", pack({"fsdpbench control 2", "start", "nonce"})));
-      say(guest, encode(FrameKind::refusal, "", pack({"", "two processes say that they are rank 1"})));
+      say(guest, "fsdpbench job 3\n" + random_text());
+      say(guest, encode(FrameKind::refusal, "", "two processes say that they are rank 1"));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
   const Introduction self = introduce(place(1, 2, other.local_port()), {.version = "v"});
   std::string reason;
-  EXPECT_FALSE(ask_to_join("127.0.0.1", other.local_port(), self, Secret::random(), deadline_in(5), reason));
+  EXPECT_FALSE(ask_to_join("127.0.0.1", other.local_port(), self, random_text(), deadline_in(5), reason));
   EXPECT_THAT(reason, HasSubstr("does not have this job's secret"));
 }
 
@@ -327,7 +335,6 @@ Environment no_environment() {
 }
 
 TEST(Door, OfOneHostIsClosedToOthers) {
-  EXPECT_EQ(open_door(true, no_environment()).listener.local_address(), "127.0.0.1");
   const int port = free_port();
   Placement zero = place(0, 2, port);
   zero.root_host = host_name();  // as torchrun says it, also for one host
@@ -336,41 +343,49 @@ TEST(Door, OfOneHostIsClosedToOthers) {
   EXPECT_EQ(leads.get(), "127.0.0.1:" + std::to_string(port));
 }
 
-TEST(Door, AnAddressOfAnotherHostIsAnError) {
+/// What rank 0 of two hosts says that is to be reached at `host`.
+std::string where_text(const std::string& host) {
+  const testing::WithVariable secret("FSDPBENCH_SECRET", "a test's own secret");
+  Placement zero = place(0, 2, free_port());
+  zero.local_ranks = 1;
+  zero.root_host = host;
   try {
-    (void)address_to_listen_at("192.0.2.1", "MASTER_ADDR", no_environment());  // kept for documentation: nobody's
-    FAIL() << "nothing was thrown";
+    (void)join(zero, {.deadline_s = 0.1, .version = "v"});
+    return "joined";
   } catch (const ConfigError& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("'192.0.2.1' (MASTER_ADDR)"), HasSubstr("no address of its host"),
-                                HasSubstr("FSDPBENCH_LISTEN")));
+    return e.what();
   }
+}
+
+TEST(Door, AnAddressOfAnotherHostIsAnError) {
+  EXPECT_THAT(
+      where_text("192.0.2.1"),  // kept for documentation: nobody's
+      AllOf(HasSubstr("'192.0.2.1' (a test)"), HasSubstr("cannot listen there"), HasSubstr("FSDPBENCH_LISTEN")));
 }
 
 TEST(Door, AMisspeltNameIsAnErrorAndNoOpenDoor) {
-  try {
-    (void)address_to_listen_at("no-such-host.invalid", "MASTER_ADDR", no_environment());
-    FAIL() << "nothing was thrown";
-  } catch (const ConfigError& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("'no-such-host.invalid' (MASTER_ADDR)"), HasSubstr("unknown")));
-  }
+  EXPECT_THAT(where_text("no-such-host.invalid"),
+              AllOf(HasSubstr("'no-such-host.invalid' (a test)"), HasSubstr("unknown")));
 }
 
 TEST(Door, ListensWhereTheUserSays) {
+  Placement zero = place(0, 2, 1);
   const Environment all = [](const char* name) {
     return std::string_view(name) == "FSDPBENCH_LISTEN" ? "all" : nullptr;
   };
-  EXPECT_EQ(address_to_listen_at("192.0.2.1", "", all), "");
-  const Environment wrong = [](const char* name) {
-    return std::string_view(name) == "FSDPBENCH_LISTEN" ? "192.0.2.1" : nullptr;
-  };
-  EXPECT_THROW((void)address_to_listen_at("localhost", "", wrong), ConfigError);
+  EXPECT_EQ(address_to_listen_at(zero, all), "127.0.0.1") << "nobody else needs to reach it";
+  zero.local_ranks = 1;
+  zero.root_host = "192.0.2.1";
+  EXPECT_EQ(address_to_listen_at(zero, all), "");
+  const testing::WithVariable wrong("FSDPBENCH_LISTEN", "192.0.2.1");
+  EXPECT_THAT(where_text("localhost"), HasSubstr("FSDPBENCH_LISTEN"));
 }
 
 TEST(Door, RanksOfSeveralHostsNeedASecretThatTheyShare) {
   Placement far = place(1, 4, free_port());
   far.local_ranks = 2;
   try {
-    (void)join_at_address(far, introduce(far, {}), deadline_in(1), no_environment());
+    (void)meet(far, introduce(far, {}), deadline_in(1), no_environment());
     FAIL() << "nothing was thrown";
   } catch (const ConfigError& e) {
     EXPECT_THAT(e.what(), AllOf(HasSubstr("FSDPBENCH_SECRET"), HasSubstr("FSDPBENCH_RENDEZVOUS")));
@@ -385,8 +400,16 @@ TEST(Door, TheSecretOfTheEnvironmentLetsIn) {
   auto leads = joining(zero);
   EXPECT_EQ(join_text(one), "joined");
   EXPECT_EQ(leads.get(), "joined");
-  const testing::WithVariable guessable("FSDPBENCH_SECRET", "short");
-  EXPECT_THROW((void)join(zero, {.deadline_s = 1, .version = "v"}), ConfigError);
+}
+
+TEST(Door, AGuessableSecretIsRefusedAndNotRepeated) {
+  const testing::WithVariable guessable("FSDPBENCH_SECRET", "hunter2");
+  try {
+    (void)join(place(0, 2, free_port()), {.deadline_s = 1, .version = "v"});
+    FAIL() << "nothing was thrown";
+  } catch (const ConfigError& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("can be guessed"), ::testing::Not(HasSubstr("hunter2"))));
+  }
 }
 
 }  // namespace

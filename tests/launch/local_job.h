@@ -6,9 +6,8 @@
 #include <random>
 #include <string>
 
-#include "launch/joining.h"
-#include "launch/run_ranks.h"
 #include "launch/join.h"
+#include "launch/run_ranks.h"
 #include "launch/socket.h"
 
 namespace fsdpbench::launch::testing {

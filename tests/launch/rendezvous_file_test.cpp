@@ -21,6 +21,11 @@ using testing::free_port;
 using ::testing::HasSubstr;
 using testing::place;
 
+/// Of ranks that share nothing but `folder`.
+Environment sharing(const std::string& folder) {
+  return [folder](const char* name) { return std::string_view(name) == kRendezvousFolder ? folder.c_str() : nullptr; };
+}
+
 class RendezvousFile : public ::testing::Test {
  protected:
   RendezvousFile() {
@@ -36,8 +41,8 @@ class RendezvousFile : public ::testing::Test {
     Placement placement = place(rank, ranks, 0, "job");
     placement.root_host.clear();
     try {
-      const Joined joined = join_through_file(folder_.string(), placement, introduce(placement, {.version = "v"}),
-                                              deadline_in(deadline_s), process_environment());
+      const Joined joined =
+          meet(placement, introduce(placement, {.version = "v"}), deadline_in(deadline_s), sharing(folder_.string()));
       return "joined " + std::to_string(joined.members.size());
     } catch (const BackendError& e) {
       return e.what();
@@ -63,18 +68,17 @@ TEST_F(RendezvousFile, RanksFindEachOtherAndLeaveNothingBehind) {
 TEST_F(RendezvousFile, AStaleFileIsNotTrusted) {
   // Its port is dead; then the port of another job of fsdpbench; at last rank 0 writes a new one.
   {
-    const launch::RendezvousFile left(path() + "x", {{"127.0.0.1"}, free_port(), Secret::random(), {}});
+    const launch::RendezvousFile left(path() + "x", {{"127.0.0.1"}, free_port(), random_text()});
     fs::copy(path() + "x", path());
   }
   auto one = joining(1, 2);
   std::this_thread::sleep_for(std::chrono::milliseconds(80));
   std::string error;
   Socket listener = listen_at("127.0.0.1", 0, error);
-  const launch::RendezvousFile other(path(), {{"127.0.0.1"}, listener.local_port(), Secret::random(), {}});
+  const launch::RendezvousFile other(path(), {{"127.0.0.1"}, listener.local_port(), random_text()});
   const Placement stranger = place(0, 2, 0, "job");
-  EXPECT_THROW(
-      take_in_all(std::move(listener), introduce(stranger, {.version = "v"}), Secret::random(), deadline_in(0.5)),
-      BackendError);
+  EXPECT_THROW(take_in_all(std::move(listener), introduce(stranger, {.version = "v"}), random_text(), deadline_in(0.5)),
+               BackendError);
   EXPECT_EQ(join_text(0, 2), "joined 2");
   EXPECT_EQ(one.get(), "joined 2");
 }
@@ -86,9 +90,10 @@ TEST_F(RendezvousFile, NobodyThereIsSaidWithThePath) {
 }
 
 TEST_F(RendezvousFile, AFolderThatCannotBeWrittenIsNamed) {
-  const Placement placement = place(0, 2, 0, "job");
+  Placement placement = place(0, 2, 0, "job");
+  placement.root_host.clear();
   try {
-    join_through_file("/dev/null/x", placement, introduce(placement, {}), deadline_in(1), process_environment());
+    (void)meet(placement, introduce(placement, {}), deadline_in(1), sharing("/dev/null/x"));
     FAIL() << "nothing was thrown";
   } catch (const BackendError& e) {
     EXPECT_THAT(e.what(),
@@ -97,7 +102,7 @@ TEST_F(RendezvousFile, AFolderThatCannotBeWrittenIsNamed) {
 }
 
 TEST_F(RendezvousFile, OnlyItsUserMayReadIt) {
-  const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, Secret::random(), {}});
+  const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, random_text()});
   EXPECT_EQ(fs::status(path()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
   std::string reason;
   EXPECT_TRUE(read_rendezvous(path(), reason));
@@ -111,7 +116,7 @@ TEST_F(RendezvousFile, OnlyItsUserMayReadIt) {
 TEST_F(RendezvousFile, NoLinkPipeOrFolderIsRead) {
   std::string reason;
   const std::string real = path() + "-real";
-  const launch::RendezvousFile file(real, {{"127.0.0.1"}, 1234, Secret::random(), {}});
+  const launch::RendezvousFile file(real, {{"127.0.0.1"}, 1234, random_text()});
   fs::create_symlink(real, path());
   EXPECT_FALSE(read_rendezvous(path(), reason));
   fs::remove(path());
@@ -128,7 +133,7 @@ TEST_F(RendezvousFile, APlantedLinkIsReplacedAndNotFollowed) {
   std::ofstream(victim) << "untouched";
   fs::create_symlink(victim, path());
   {
-    const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, Secret::random(), {}});
+    const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, random_text()});
     std::string reason;
     EXPECT_TRUE(read_rendezvous(path(), reason)) << reason;
   }
@@ -138,17 +143,18 @@ TEST_F(RendezvousFile, APlantedLinkIsReplacedAndNotFollowed) {
 }
 
 TEST(RendezvousText, IsReadBackAndDamageIsRefused) {
-  const Secret secret = Secret::random();
-  const std::string good = "fsdpbench-rendezvous-2 " + secret.text() + " 1234 77 10.0.0.1 fd00::1\n";
+  const std::string secret = random_text();
+  const std::string good = "fsdpbench-rendezvous-3 " + secret + " 1234 10.0.0.1 fd00::1\n";
   const std::optional<Meeting> meeting = parse_rendezvous(good);
   ASSERT_TRUE(meeting);
   EXPECT_EQ(meeting->port, 1234);
   EXPECT_EQ(meeting->hosts, (std::vector<std::string>{"10.0.0.1", "fd00::1"}));
-  EXPECT_EQ(meeting->secret.text(), secret.text());
+  EXPECT_EQ(meeting->secret, secret);
   for (std::size_t cut = 0; cut < good.size(); ++cut) EXPECT_FALSE(parse_rendezvous(good.substr(0, cut))) << cut;
-  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-2 " + secret.text() + " 65536 77 h\n"));
-  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-2 " + secret.text() + "0 1234 77 h\n"));
-  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-2 " + secret.text() + " 1234x 77 h\n"));
+  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-2 " + secret + " 1234 h\n"));
+  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-3 " + secret + " 65536 h\n"));
+  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-3 " + secret + " x1234 h\n"));
+  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-3 " + secret + " 1234\n"));
 }
 
 TEST(RendezvousPath, HasNoStrangeCharacters) {
