@@ -269,13 +269,5 @@ TEST(ResultFormat, NobodyHasTwoNamesForOneThing) {
   }
 }
 
-TEST(ResultFormat, AFieldThatWasRenamedIsThereUnderItsNewName) {
-  std::set<std::string, std::less<>> names;
-  for (const MergedObject& object : all_objects().all()) {
-    for (const MergedField& field : object.fields) names.insert(field.facts.name);
-  }
-  for (const RenamedField& field : renamed_fields()) EXPECT_TRUE(names.contains(field.is)) << field.is;
-}
-
 }  // namespace
 }  // namespace fsdpbench::app

@@ -33,8 +33,7 @@ void reorder(RunConfig& c, std::mt19937& random) {
   testing::reorder(random, f);
   if (pick(random, {false, true})) testing::other_engines(random, f);
   f.reduce_by = ReduceBy::reduce_scatter;
-  f.head_unit = false;  // these two change what lies in a block of numbers
-  f.unit_padding_pct = 0;
+  f.head_unit = false;  // it changes what lies in a block of numbers
 }
 
 TEST(QuantizedBytes, AreThoseOfTheFormulaInEveryOrderAndSoIsTheMemory) {
