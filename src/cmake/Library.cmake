@@ -78,10 +78,12 @@ function(fsdpbench_library name)
   endif()
 endfunction()
 
-# fsdpbench_test(<name> [SEPARATE] SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a ctest
-# test. SEPARATE: as for libraries. Those of the label gpu are programs that the suite for GPUs runs.
+# fsdpbench_test(<name> [SEPARATE] SOURCES … LIBRARIES … [FIRST …] LABELS …): a GoogleTest program; each of
+# its cases is a ctest test. SEPARATE: as for libraries.
+# FIRST: of the libraries those in which the test spends its time. The linker takes the first copy of an inline function
+# that it sees: theirs is optimised, the test's own is not. Those of the label gpu are programs that the suite for GPUs runs.
 function(fsdpbench_test name)
-  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;LIBRARIES;FIRST;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -92,6 +94,9 @@ function(fsdpbench_test name)
   if(NOT ARG_SEPARATE)
     fsdpbench_together(${name})
   endif()
+  foreach(library ${ARG_FIRST})
+    target_link_options(${name} PRIVATE "LINKER:--whole-archive,$<TARGET_FILE:${library}>,--no-whole-archive")
+  endforeach()
   if("gpu" IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY FSDPBENCH_GPU_PROGRAMS ${name})
   endif()
