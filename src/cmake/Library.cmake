@@ -78,14 +78,18 @@ function(fsdpbench_library name)
   endif()
 endfunction()
 
-# fsdpbench_test(<name> [SEPARATE] SOURCES … LIBRARIES … [FIRST …] LABELS …): a GoogleTest program; each of
-# its cases is a ctest test. SEPARATE: as for libraries.
+# fsdpbench_test(<name> [SEPARATE] [SANITIZED filter] SOURCES … LIBRARIES … [FIRST …] LABELS …): a GoogleTest program; each of
+# its cases is a ctest test. SEPARATE: as for libraries. SANITIZED: with a sanitizer only these cases (GoogleTest's filter).
 # FIRST: of the libraries those in which the test spends its time. The linker takes the first copy of an inline function
 # that it sees: theirs is optimised, the test's own is not. Those of the label gpu are programs that the suite for GPUs runs.
 function(fsdpbench_test name)
-  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;LIBRARIES;FIRST;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "SANITIZED" "SOURCES;LIBRARIES;FIRST;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
+  endif()
+  set(filter)
+  if(FSDPBENCH_SANITIZE AND ARG_SANITIZED)
+    set(filter TEST_FILTER "${ARG_SANITIZED}")
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE fsdpbench_options ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
@@ -104,6 +108,7 @@ function(fsdpbench_test name)
     ${name}
     DISCOVERY_MODE PRE_TEST
     NO_PRETTY_VALUES # a test is called the same in ctest and in GoogleTest, and in each run: values may be addresses
+    ${filter}
     DISCOVERY_TIMEOUT 120 # reading CUDA's libraries from a slow disk for the first time takes more than the usual 5 s
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
 endfunction()
