@@ -50,6 +50,9 @@ class Pages(FolderTest):
 
     def test_run(self) -> None:
         page = self.page(DATA / "run")
+        for name, value in Tags(page).attributes:  # it is self-contained
+            if name in ("src", "href"):
+                self.assertTrue(value.startswith("data:"), value[:60])
         text = "".join(Tags(page).text)
         self.assertIn("A step takes 100\u00a0ms: 43\u00a0% of it computation", text)
         self.assertIn('What would help most: fsdp.backward_prefetch is "none"', text)
@@ -58,11 +61,6 @@ class Pages(FolderTest):
         self.assertNotIn("Left out", page)
         self.assertTrue((self.folder / "out/timeline.svg").is_file())
         self.assertTrue((self.folder / "out/timeline.png").is_file())
-
-    def test_self_contained(self) -> None:
-        for name, value in Tags(self.page(DATA / "run")).attributes:
-            if name in ("src", "href"):
-                self.assertTrue(value.startswith("data:"), value[:60])
 
     def test_cells_that_are_not_rated(self) -> None:
         best = min((c for c in json.loads((DATA / "sweep/sweep.json").read_text(encoding="utf-8"))["cells"]
@@ -77,12 +75,6 @@ class Pages(FolderTest):
         self.assertIn("39 of 40 cells measured", text)
         svg = (self.folder / "out/heatmap.svg").read_text(encoding="utf-8")
         self.assertEqual(svg.count("<!-- not rated -->"), 1)
-        def all_unrated(value):
-            for cell in value["cells"]:
-                cell["rated"] = False
-        page = self.page(self.copy("sweep", all_unrated, "all"))
-        self.assertIn("No cell was rated", page)
-        self.assertIn('<td class="name">not rated</td>', page)
 
     def test_parts_that_do_not_add_up_are_said_and_the_step_time_is_one_number(self) -> None:
         def apart(value):
@@ -176,6 +168,14 @@ class Words(UndrawnTest):
         self.assertIn("1 – – – There is no library.", text)
         self.assertIn("GPU 0 X PIX 0 mlx5_0 PIX X ?", text)
         self.assertNotIn("GPUs and network cards", self.page(DATA / "run"))
+
+    def test_a_sweep_without_rated_cells(self) -> None:
+        def all_unrated(value):
+            for cell in value["cells"]:
+                cell["rated"] = False
+        page = self.page(self.copy("sweep", all_unrated))
+        self.assertIn("No cell was rated", page)
+        self.assertIn('<td class="name">not rated</td>', page)
 
     def test_caveats_come_before_any_number(self) -> None:
         def caveats(value):

@@ -368,7 +368,7 @@ struct Answers {
 Answers run_gates(int results, int gated, double between, double slower, MeasuredOn measured_on = MeasuredOn::gpus) {
   std::mt19937_64 random(11);
   Answers answers;
-  for (; answers.gates < 500; ++answers.gates) {
+  for (; answers.gates < 200; ++answers.gates) {
     std::vector<ResultFigures> baseline, now;
     for (int k = 0; k < results; ++k) baseline.push_back(run_of(random, between, 0.0055));
     for (int k = 0; k < gated; ++k) now.push_back(run_of(random, between, 0.0055, slower));
@@ -399,10 +399,10 @@ TEST(Changes, NeitherAnswerIsGivenByChance) {
 TEST(Changes, NeitherAnswerIsGivenByChanceAgainstOneResult) {
   for (const int results : {1, 2}) {
     for (const auto& [on, between] : {std::tuple{MeasuredOn::gpus, 0.03}, {MeasuredOn::processors, 0.05}}) {
-      EXPECT_LE(run_gates(results, 1, between, 1, on).fail, 10) << results << " results, " << between;
+      EXPECT_LE(run_gates(results, 1, between, 1, on).fail, 4) << results << " results, " << between;
       EXPECT_EQ(run_gates(results, 1, between, 1.05, on).pass, 0) << results << " results, " << between;
     }
-    EXPECT_GE(run_gates(results, 1, 0.015, 1.3).fail, 475) << results << " results";
+    EXPECT_GE(run_gates(results, 1, 0.015, 1.3).fail, 190) << results << " results";
   }
 }
 

@@ -89,7 +89,8 @@ TEST_F(TrialLogTest, ATornLineIsCutOffWhereverItWasTorn) {
   { TrialLog(path_, kOwner).append(trial(0)); }
   const std::string whole = contents(path_);
   const std::string torn = line(1).dump();
-  for (std::size_t length = 1; length <= torn.size(); ++length) {
+  // At its ends everywhere, between them at each seventh byte.
+  for (std::size_t length = 1; length <= torn.size(); length += length < 50 || length + 50 > torn.size() ? 1 : 7) {
     std::ofstream(path_, std::ios::binary) << whole << torn.substr(0, length);
     {
       TrialLog log(path_, kOwner);

@@ -172,16 +172,7 @@ RunConfig with_a_tied_head_in_bf16(RunConfig config) {
   return config;
 }
 
-// A test each: eight ranks and all policies take minutes under a sanitizer on a busy machine.
 TEST(SameComputation, EveryPolicyWhereRanksSplitLayers) { expect_one_digest(ranks_split_layers(false), kPolicies); }
-
-TEST(SameComputation, EveryPolicyWhereRanksSplitLayersAndTokens) {
-  expect_one_digest(ranks_split_layers(true), kPolicies);
-}
-
-TEST(SameComputation, EveryPolicyWhereRanksSplitLayersWithATiedHeadInBf16) {
-  expect_one_digest(with_a_tied_head_in_bf16(ranks_split_layers(false)), kPolicies);
-}
 
 TEST(SameComputation, EveryPolicyWhereRanksSplitLayersAndTokensWithATiedHeadInBf16) {
   expect_one_digest(with_a_tied_head_in_bf16(ranks_split_layers(true)), kPolicies);

@@ -50,7 +50,9 @@ std::vector<Scenario> scenarios() {
   return all;
 }
 
-TEST(ExhaustiveSearch, AnswersAreWithinOnePercentOfTheBestOfAll) {
+/// With a quarter of the evaluations that all take the answer is within one percent of the best; with as many as it wants
+/// it is the best, whatever was pruned on the way.
+TEST(ExhaustiveSearch, AnswersAreThoseOfAWalkOverEverything) {
   const EmulatedMachine machine;
   int number = 0;
   for (const Scenario& scenario : scenarios()) {
@@ -72,24 +74,15 @@ TEST(ExhaustiveSearch, AnswersAreWithinOnePercentOfTheBestOfAll) {
     EXPECT_LE(best_ms(found), best_ms(all) * 1.01) << number;
     EXPECT_LE(found.bound, shortest_ms(all) * 1e6) << number;  // what is said of the rest is true
     EXPECT_EQ(found.considered() + found.left, space.size()) << number;
+    options.evaluations = 1'000'000;
+    const SearchResult pruned = search_in(space, options);
+    EXPECT_EQ(pruned.left, 0) << number;
+    EXPECT_LE(optimality_gap(Objective::step, pruned), 0.001) << number;
+    EXPECT_DOUBLE_EQ(shortest_ms(pruned), shortest_ms(all)) << number;
+    EXPECT_LE(best_ms(pruned), shortest_ms(all) * 1.001) << number;
     ++number;
   }
   EXPECT_GE(number, 20);
-}
-
-TEST(ExhaustiveSearch, PrunesNothingThatIsBetter) {
-  for (const Scenario& scenario : scenarios()) {
-    const Space space(valid(scenario.config), {.fixed = all_but(scenario.turned)});
-    SearchOptions options;
-    options.evaluations = 1'000'000;
-    const SearchResult found = search_in(space, options);
-    EXPECT_EQ(found.left, 0);
-    EXPECT_LE(optimality_gap(Objective::step, found), 0.001);
-    options.exhaustive = true;
-    const SearchResult all = search_in(space, options);
-    EXPECT_DOUBLE_EQ(shortest_ms(found), shortest_ms(all));
-    EXPECT_LE(best_ms(found), shortest_ms(all) * 1.001);
-  }
 }
 
 }  // namespace
