@@ -13,7 +13,7 @@ help:
 	@echo "make demo    install what is missing, build, and run the quickstart with and without prefetching"
 	@echo "make build   the program, as build/bin/fsdpbench (installs what is missing)"
 	@echo "make test    build everything and pass all tests"
-	@echo "make under-load  the tests of threads, processes and links once more, while other processes keep all cores busy"
+	@echo "make under-load  the tests of processes and of what joins them once more, while other processes keep all cores busy"
 	@echo "make headers  every header without a source on its own through the compiler"
 	@echo "make bench   the speed programs, with the ratios they print"
 	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib, numpy, pandas and mcp from PyPI)"
@@ -24,7 +24,7 @@ help:
 	@echo "make gallery the pictures of docs/gallery.md, by the commands printed there (needs chromium)"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make peer    record what PyTorch's FSDP does on CPUs, and compare (5 GB from PyPI into build/peer-venv)"
-	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
+	@echo "make peer-check  does PyTorch still do what is stored? a twelfth of the configurations"
 	@echo "make peer-traces  small traces of PyTorch's own profiler, recorded anew, and read"
 	@echo "make peer-parsers  DeepSpeed, Accelerate, torchtitan … read what export writes for them (from PyPI)"
 	@echo "make peer-job  fsdpbench.torch in real jobs of PyTorch on CPUs: explained traces, timed steps, late ranks named, a stopped one found by watch"
@@ -63,9 +63,9 @@ test: test-build
 test-build: configure
 	@$(QUIETLY) build/build.log cmake --build build
 
-# `tests/under_load ctest --preset default` for all of them.
+# `tests/under_load ctest --preset default` for all of them. (The sanitizers' threads are slowed down as well.)
 under-load: test-build
-	@$(QUIETLY) build/under-load.log tests/under_load ctest --preset default --label-regex '^(backend|launch|processes)$$'
+	@$(QUIETLY) build/under-load.log tests/under_load ctest --preset default --label-regex '^(launch|processes)$$'
 
 headers: configure
 	@$(QUIETLY) build/build.log cmake --build build --target header_tests
@@ -98,10 +98,10 @@ peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/instal
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore allocator.py recorded
 	build/bin/peer_test
 
-# Each sixth configuration once more, against what is stored.
+# Each twelfth configuration once more, against what is stored: the versions of all packages are fixed.
 peer-check: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
-	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded --check 6
-	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded --check 6
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded --check 12
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded --check 12
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py recorded --check
 	$(PEER_PYTHON) -B -Wignore tests/peer/eager_loss.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
@@ -193,10 +193,9 @@ report: build analysis
 gallery: build analysis
 	.venv/bin/python analysis/gallery.py $(FSDPBENCH)
 
-# What is left out stands in CMakePresets.json: an expression of CMake has nine groups at most, one with more leaves out
-# nothing and does not say so. FEW=1: only the tests of threads, processes and links.
+# What a sanitizer is asked stands in tests/CMakeLists.txt and, for parts of a program, beside it (SANITIZED).
 asan tsan: %: %-build
-	@$(QUIETLY) build-$@/test.log ctest --preset $@ $(if $(FEW),--label-regex '^(backend|launch|processes)$$')
+	@$(QUIETLY) build-$@/test.log ctest --preset $@
 
 asan-build tsan-build: %-build: deps
 	@cmake --preset $* $(LAUNCHER) --log-level=WARNING >/dev/null
