@@ -80,7 +80,7 @@ class RowStep : public metrics::StepFacts {
         computes_on_host_(rank_.computes_on_host()),
         computation_(intervals_of(rank_, step_).computation) {
     for (const CollectiveUse& use : found_.uses[step]) uses_[use.row] = &use;
-    first_launch_ = launched_ns(rank_, step_.device.front());
+    first_launch_ = launch_at(step_.device.front());
     if (found.schedule) {
       prefetches_backward_ = schedule::prefetches_backward(found.schedule->config.fsdp);
       follows_compute_ = found.schedule->config.fsdp.gathers_follow_compute;
@@ -107,7 +107,7 @@ class RowStep : public metrics::StepFacts {
   metrics::PathStep::Release released_before(int i, std::int64_t done_ns) const {
     const bool at_end = i == static_cast<int>(rows_.size());
     if (!at_end && device(row_at(i)).launch < 0 && !computes_on_host_) return {};
-    const std::int64_t launched = at_end ? done_ns : launched_ns(rank_, row_at(i));
+    const std::int64_t launched = at_end ? done_ns : launch_at(row_at(i));
     const auto end_of = [&](int other) { return device(row_at(other)).end_ns; };
     const auto ended_by = [&](std::int64_t ns, bool computation) {
       auto at = std::ranges::upper_bound(by_end_, ns, {}, end_of);
@@ -186,7 +186,7 @@ class RowStep : public metrics::StepFacts {
   Cause why_issued_late(int i) const override {
     const std::int32_t row = row_at(i);
     if (device(row).launch < 0) return Cause::host_bound;
-    const std::int64_t launched = launched_ns(rank_, row);
+    const std::int64_t launched = launch_at(row);
     if (const auto blocked = blocked_before(launched)) return of_wait(*blocked);
     if (launched <= first_launch_) return Cause::host_bound;  // nothing could be launched before the step began
     if (host_waited_for(i) >= 0) return Cause::host_bound;    // it went on as soon as it could
@@ -200,7 +200,7 @@ class RowStep : public metrics::StepFacts {
   /// it was blocked.
   int host_waited_for(int i) const override {
     if (!computes_on_host_ || device(row_at(i)).kind != Activity::collective) return -1;
-    const std::int64_t launched = launched_ns(rank_, row_at(i));
+    const std::int64_t launched = launch_at(row_at(i));
     const auto end_of = [&](int other) { return device(row_at(other)).end_ns; };
     for (auto at = std::ranges::upper_bound(by_end_, launched, {}, end_of); at != by_end_.begin(); --at) {
       const DeviceRow& before = device(row_at(*(at - 1)));
@@ -226,6 +226,7 @@ class RowStep : public metrics::StepFacts {
 
  private:
   const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
+  std::int64_t launch_at(std::int32_t row) const { return found_.cut.launched[static_cast<std::size_t>(row)]; }
   std::int64_t transfer_ns(int i) const {
     return device(row_at(i)).end_ns - matched_.last_arrival(place_, row_at(i)).at_ns;
   }
@@ -304,7 +305,7 @@ class RowStep : public metrics::StepFacts {
   /// Ops in the order of their launches, and what ended when.
   void find_order() {
     rows_ = step_.running;
-    std::ranges::stable_sort(rows_, {}, [&](std::int32_t row) { return launched_ns(rank_, row); });
+    std::ranges::stable_sort(rows_, {}, [&](std::int32_t row) { return launch_at(row); });
     ops_.resize(rows_.size());
     records_.resize(rows_.size());
     for (std::vector<int>* edge : {&edges_.lane_before, &edges_.communicator_before, &edges_.host_before}) {
@@ -508,7 +509,7 @@ class RowStep : public metrics::StepFacts {
       const DeviceRow& row = device(*at);
       if (row.kind != Activity::computation || row.begin_ns >= launched || row.launch < 0) continue;
       ++seen;
-      late += row.begin_ns - launched_ns(rank_, *at) <= slack;
+      late += row.begin_ns - launch_at(*at) <= slack;
     }
     return seen > 0 && late * 2 > seen;
   }

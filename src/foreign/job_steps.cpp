@@ -78,6 +78,29 @@ std::vector<Cut> period_cuts(const RankRows& rank, const std::vector<std::int32_
   return cuts;
 }
 
+/// When the host launched each row of the device, and which of its calls that was; nothing: before the recording began.
+/// Of a row whose call is not in the file the last one before it on its stream tells, else on any stream. Where no call
+/// is known at all, rows are launched as they begin.
+using Launch = std::pair<std::int64_t, std::int32_t>;
+std::vector<std::optional<Launch>> find_launches(const RankRows& rank) {
+  std::vector<std::optional<Launch>> launches(rank.device.size());
+  std::vector<std::optional<Launch>> last(rank.streams.size());
+  std::optional<Launch> any;
+  const bool known = !rank.computes_on_host() &&
+                     std::ranges::any_of(rank.device, [](const DeviceRow& row) { return row.launch >= 0; });
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    const DeviceRow& row = rank.device[i];
+    std::optional<Launch>& before = last[static_cast<std::size_t>(row.stream)];
+    if (row.launch >= 0 || !known) {
+      before = any = Launch{launched_ns(rank, static_cast<std::int32_t>(i)), row.launch};
+      launches[i] = before;
+    } else {
+      launches[i] = before ? before : any;
+    }
+  }
+  return launches;
+}
+
 /// The profiler's marks, if all rows of each step lie in its own and no mark reaches into another: one in the other,
 /// each step would be all the steps in it.
 template <typename First, typename Last>
@@ -144,14 +167,21 @@ std::int64_t launched_ns(const RankRows& rank, std::int32_t row) {
 
 JobSteps cut_steps(const RankRows& rank) {
   JobSteps result;
-  std::vector<std::int32_t> by_launch(rank.device.size());
-  std::iota(by_launch.begin(), by_launch.end(), 0);
-  std::vector<std::int64_t> launched(rank.device.size());
-  for (std::int32_t row : by_launch) launched[static_cast<std::size_t>(row)] = launched_ns(rank, row);
+  const std::vector<std::optional<Launch>> launches = find_launches(rank);
+  std::vector<std::int32_t> by_launch;
+  std::int64_t earlier_end = std::numeric_limits<std::int64_t>::min();
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    if (launches[i]) {
+      by_launch.push_back(static_cast<std::int32_t>(i));
+    } else {
+      ++result.before_recording;
+      earlier_end = std::max(earlier_end, rank.device[i].end_ns);
+    }
+    result.launched.push_back(launches[i] ? launches[i]->first : rank.device[i].begin_ns);
+  }
+  const std::vector<std::int64_t>& launched = result.launched;
   // On a computed clock many calls take no time: then their order in the file is the host's.
-  std::ranges::stable_sort(by_launch, {}, [&](std::int32_t row) {
-    return std::make_pair(launched[static_cast<std::size_t>(row)], rank.device[static_cast<std::size_t>(row)].launch);
-  });
+  std::ranges::stable_sort(by_launch, {}, [&](std::int32_t row) { return *launches[static_cast<std::size_t>(row)]; });
 
   std::vector<Cut> cuts = profiler_cuts(rank);
   result.source = StepSource::profiler;
@@ -192,14 +222,15 @@ JobSteps cut_steps(const RankRows& rank) {
     for (std::int32_t row : step.device) end = std::max(end, rank.device[static_cast<std::size_t>(row)].end_ns);
     return end;
   };
+  // A step ends when the device has done what was launched in it; the next one begins there.
   const std::optional<std::vector<Interval>> marks = marks_around(rank, result, first_begin, last_end);
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     JobStep& step = result.steps[i];
     if (marks) {
       step.window = (*marks)[i];
     } else {
-      step.window.begin = first_begin(step);
-      step.window.end = i + 1 < result.steps.size() ? first_begin(result.steps[i + 1]) : last_end(step);
+      step.window.begin = i > 0 ? result.steps[i - 1].window.end : std::max(first_begin(step), earlier_end);
+      step.window.end = std::max(step.window.begin, last_end(step));
     }
   }
   find_running(rank, result);

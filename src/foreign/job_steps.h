@@ -21,8 +21,9 @@ std::string_view to_string(StepSource source);
 /// What one rank's device did for one step.
 struct JobStep {
   std::int64_t number = 0;
-  /// The step on the device: the profiler's step if all rows are in it; else from the step's first row to the next
-  /// step's.
+  /// The step on the device: the profiler's step if all rows are in it; else until the last of the step's rows ends,
+  /// since the step before has ended, or what was launched before the recording began. The first step of a trace
+  /// without such rows begins with its first row.
   Interval window;
   std::vector<std::int32_t> device;   ///< rows that were launched in the step, in the order of the host's launches
   std::vector<std::int32_t> running;  ///< rows of the device that run at some moment of the window, as they begin
@@ -32,6 +33,8 @@ struct JobSteps {
   StepSource source = StepSource::whole;
   std::vector<JobStep> steps;       ///< in order of time; none without device rows
   std::size_t left_out = 0;         ///< device rows before the first step or after the last
+  std::size_t before_recording = 0;  ///< device rows that were launched before the file has the host: in no step
+  std::vector<std::int64_t> launched;  ///< by device row: when the host launched it, as far as the file tells
   std::vector<std::int32_t> waits;  ///< of the host: rows in which it waited for the device, as they end
   IntervalSet loads;                ///< when the host loaded data
   std::size_t looked_at = 0;        ///< how often a row was looked at to find what runs in which step: the work of it
