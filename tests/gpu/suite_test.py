@@ -210,7 +210,7 @@ echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
         with unittest.mock.patch.object(Suite, "train", noted):
             for section in (speed.step, speed.timers, speed.changes, speed.offload):
                 self.run_one(section)
-        self.assertGreater(len(seen), 20)
+        self.assertGreater(len(seen), 15)
         self.assertEqual([log for log, asked in seen if asked != "false"], [])
 
     def test_steps_with_state_in_host_memory_tell_the_rates_of_their_copies(self):
@@ -362,7 +362,7 @@ echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
         self.assertEqual(entry["figures"]["fsdp.cpu_offload = all: parameters"], "the same bits")
         self.assertIn("all_gather: RING", entry["figures"]["NCCL's profiler"])
         worst = [value for name, value in entry["figures"].items() if "largest relative difference" in name]
-        self.assertEqual(worst, [0.0] * 4)
+        self.assertEqual(worst, [0.0] * 2)
 
     def test_a_feature_that_changes_bits_fails_and_the_others_are_tried(self):
         self.environment(OTHER="fsdp.cpu_offload", OTHER_DIGEST="d2")
