@@ -6,19 +6,12 @@ on them.
 """
 
 import json
-import os
 import subprocess
-import sys
-import tempfile
 import tomllib
-import unittest
 from pathlib import Path
 
-from program import sealed
-
-PROGRAM = ""
-SOURCE = Path()
-OK, BAD_INPUT = 0, 2
+import program
+from program import BAD_INPUT, OK, PATIENCE_S, Program, sealed
 
 PROFILE = """
 [model]
@@ -40,15 +33,14 @@ jitter_pct = 2
 """
 
 
-class Simulate(unittest.TestCase):
+class Simulate(Program):
     def setUp(self) -> None:
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-        (self.folder / "job.toml").write_text(PROFILE, encoding="utf-8")
+        super().setUp()
+        self.write("job.toml", PROFILE)
 
     def call(self, *arguments: str, code: int = OK, cwd: str = ".") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder / cwd, timeout=120)
+        done = subprocess.run([program.PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder / cwd,
+                              timeout=PATIENCE_S)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
@@ -216,5 +208,4 @@ class Simulate(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), Path(sys.argv[2]).resolve()
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    program.main()

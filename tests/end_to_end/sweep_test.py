@@ -13,7 +13,7 @@ import subprocess
 import time
 
 import program
-from program import BAD_INPUT, BASE, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, Program
+from program import BAD_INPUT, BASE, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, Program, sealed
 
 SWEEP = 'base = "base.toml"\ntrials = 2\n[axes]\n"mesh.ranks" = [1, 2]\n"fsdp.layout" = ["flat", "per_param"]\n'
 
@@ -298,20 +298,18 @@ class Compare(Case):
         path = self.out / "trials.jsonl"
         header, *lines = path.read_text().splitlines()
         trials = [json.loads(line) for line in lines]
-        header = json.dumps({key: value for key, value in json.loads(header).items() if key != "digest"} |
-                            {"trials_version": 2})  # which had no digests
         for trial in trials:
             del trial["digest"]
             time_ms = (10 if trial["cell"] == "a" else 20) + trial["trial"] / 10
             trial["steps_ms"] = [time_ms] * 3
-        path.write_text("\n".join([header, *map(json.dumps, trials)]) + "\n")
+        path.write_text("\n".join([header, *map(sealed, trials)]) + "\n")
         done = self.call("compare", self.base, "--trials", "4", "--out", "out")
         found = json.loads((self.out / "compare.json").read_text())
         self.assertEqual((found["verdict"], round(found["ratio"], 1)), ("slower", 2.0))
         self.assertIn("going on: 4 trials of each side are there", done.stderr)
         self.assertEqual(len(self.trials()), 8)
         trials[5]["metrics"]["step_ms"]["n"] = "many"
-        path.write_text("\n".join([header, *map(json.dumps, trials)]) + "\n")
+        path.write_text("\n".join([header, *map(sealed, trials)]) + "\n")
         self.assertIn("trials.jsonl:7: this is no trial: metrics.step_ms.n: expected a whole number",
                       self.error("compare", self.base, "--trials", "4", "--out", "out"))
 
