@@ -50,7 +50,6 @@ class Run(Record):
     complete: bool = field("true or false", "", "", "whether all steps were done")
     diverged_because: Optional[str] = field("text", "", "", "why training diverged: a loss or a final parameter is NaN or infinite; the exit code is 8")
     checkpoints: Records[Checkpoint] = field("list of object", "Checkpoint", "", "checkpoints that were saved")
-    checkpoint_cost: Optional[CheckpointCost] = field("object", "CheckpointCost", "", "what checkpoints cost; only those that were followed by steps count")
     collectives: Records[Collective] = field("list of object", "Collective", "", "each collective of the schedule")
     exposed_intervals: Records[CauseInterval] = field("list of object", "CauseInterval", "", "when each cause held computation up, in one step of median length")
     critical_path: Optional[CriticalPath] = field("object", "CriticalPath", "", "the chain of work that decided how long steps were; absent where `causes` is")
@@ -372,29 +371,11 @@ class Knob(Record):
 
 
 class Checkpoint(Record):
-    """A checkpoint and what it cost ([checkpoint.md](checkpoint.md))."""
+    """A checkpoint ([checkpoint.md](checkpoint.md))."""
 
     folder: str = field("text", "", "", "where it is")
     steps: int = field("whole number", "", "", "that were done")
     bytes: int = field("whole number", "", "B", "of all files")
-    at_end: Optional[bool] = field("true or false", "", "", "no step followed, so nobody was held up")
-    stall_ms: Optional[float] = field("number", "", "ms", "the training of the rank that waited longest stood still; the sum of the next three")
-    waited_ms: Optional[float] = field("number", "", "ms", "of it, for the file before")
-    copied_ms: Optional[float] = field("number", "", "ms", "of it, an update for the copy of what it changes")
-    wrote_ms: Optional[float] = field("number", "", "ms", "of it, while the file was written")
-    copy_ms: Optional[float] = field("number", "", "ms", "the longest copy to host memory, held up or not")
-    write_ms: Optional[float] = field("number", "", "ms", "the file that took longest until it was on disk")
-    hidden_pct: Optional[float] = field("number", "", "%", "of copying and writing, over all ranks, what no training stood still for")
-    mb_per_s: Optional[float] = field("number", "", "MB/s", "all files together, from the first one's begin to the last one's end")
-
-
-class CheckpointCost(Record):
-    """What checkpoints cost the training; only of those that steps followed."""
-
-    stall_ms: Optional[float] = field("number", "", "ms", "a save, in the median")
-    stall_pct: Optional[float] = field("number", "", "%", "of a median step without any")
-    steps_beside_pct: Optional[float] = field("number", "", "%", "how much longer steps were beside which something was saved")
-    because: Optional[str] = field("text", "", "", "what most of the stall is, and what would take it away")
 
 
 class Collective(Record):
