@@ -20,13 +20,9 @@
 namespace fsdpbench::config {
 
 template <>
-struct Names<IntraKind> {
-  static constexpr EnumNames<IntraKind> kAll{"nvswitch", "nvlink", "xgmi", "pcie", "memory"};
-};
+inline constexpr EnumNames<IntraKind> kNames<IntraKind>{"nvswitch", "nvlink", "xgmi", "pcie", "memory"};
 template <>
-struct Names<InterKind> {
-  static constexpr EnumNames<InterKind> kAll{"none", "infiniband", "roce", "efa", "ethernet"};
-};
+inline constexpr EnumNames<InterKind> kNames<InterKind>{"none", "infiniband", "roce", "efa", "ethernet"};
 
 namespace {
 
@@ -86,8 +82,7 @@ ClusterField text_field(std::string name, At at) {
 template <class Enum, class At>
 ClusterField word(std::string name, At at) {
   std::string valid;
-  for (const std::string_view known : Names<Enum>::kAll)
-    valid += fmt::format("{}\"{}\"", valid.empty() ? "" : ", ", known);
+  for (const std::string_view known : kNames<Enum>) valid += fmt::format("{}\"{}\"", valid.empty() ? "" : ", ", known);
   return {std::move(name), std::move(valid), true,
           [=](Cluster& cluster, const Value& value) { return decode(value, at(cluster)); }};
 }

@@ -59,7 +59,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
 
 template <NamedEnum Enum>
 Valid<Enum> one_of() {
-  return anything<Enum>(fmt::format("\"{}\"", fmt::join(Names<Enum>::kAll, "\", \"")));
+  return anything<Enum>(fmt::format("\"{}\"", fmt::join(kNames<Enum>, "\", \"")));
 }
 
 /// The modes of both directions, and those of one of them, by name.

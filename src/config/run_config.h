@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "base/binding.h"
 #include "base/dtype.h"
+#include "base/enum_table.h"
 #include "base/link_model.h"
 #include "base/quantization.h"
 #include "config/expert_load.h"
@@ -16,46 +18,73 @@
 /// `section.field`.
 namespace fsdpbench::config {
 
+/// The spellings of an enum, in the order of its enumerators; each enum has its own beside it.
+template <class Enum>
+inline constexpr std::nullptr_t kNames{};
+
 enum class ModelKind : std::uint8_t { decoder, mlp };
+template <>
+inline constexpr EnumNames<ModelKind> kNames<ModelKind>{"decoder", "mlp"};
 /// The feed-forward half of a decoder block.
 enum class FeedForward : std::uint8_t {
   gated,  ///< w_down(silu(w_gate x) * w_up x), Llama
   plain,  ///< w_down(gelu(w_up x)), GPT
 };
+template <>
+inline constexpr EnumNames<FeedForward> kNames<FeedForward>{"gated", "plain"};
 enum class Norm : std::uint8_t {
   rms,    ///< a weight
   layer,  ///< a weight and a bias
 };
+template <>
+inline constexpr EnumNames<Norm> kNames<Norm>{"rms", "layer"};
 /// How a router's logits become scores of experts.
 enum class RouterScore : std::uint8_t {
   softmax,  ///< over all experts
   sigmoid,  ///< each by itself
 };
+template <>
+inline constexpr EnumNames<RouterScore> kNames<RouterScore>{"softmax", "sigmoid"};
 /// What a block's shared expert is computed beside, where ranks split the routed ones.
 enum class ExpertOverlap : std::uint8_t {
   none,     ///< nothing: it comes before rows leave
   combine,  ///< rows that come back; in backward nothing (torchtitan)
   both,     ///< gate and up beside rows that leave, down beside those that come back; backward likewise (Megatron)
 };
+template <>
+inline constexpr EnumNames<ExpertOverlap> kNames<ExpertOverlap>{"none", "combine", "both"};
 /// How ranks that split sequences come to each other's keys and values.
 enum class ContextMethod : std::uint8_t {
   all_gather,  ///< all of them before attention
   ring,        ///< from neighbour to neighbour, while attention computes with those that came before
 };
+template <>
+inline constexpr EnumNames<ContextMethod> kNames<ContextMethod>{"all_gather", "ring"};
 enum class Optimizer : std::uint8_t { sgd, adamw };
+template <>
+inline constexpr EnumNames<Optimizer> kNames<Optimizer>{"sgd", "adamw"};
 enum class Strategy : std::uint8_t { no_shard, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_grad_op };
+template <>
+inline constexpr EnumNames<Strategy> kNames<Strategy>{"no_shard", "shard_grad_op", "full_shard", "hybrid_shard",
+                                                      "hybrid_shard_grad_op"};
 enum class Layout : std::uint8_t { flat, per_param };
+template <>
+inline constexpr EnumNames<Layout> kNames<Layout>{"flat", "per_param"};
 /// When gradients of accumulated microbatches are reduced.
 enum class AccumulateMode : std::uint8_t {
   reduce_each,          ///< reduce every microbatch, add up the shards
   no_sync,              ///< add up unsharded gradients, reduce once at the last microbatch
   reduce_scatter_only,  ///< hybrid: reduce-scatter each microbatch, all-reduce across replicas once
 };
+template <>
+inline constexpr EnumNames<AccumulateMode> kNames<AccumulateMode>{"reduce_each", "no_sync", "reduce_scatter_only"};
 enum class GradientScaling : std::uint8_t {
   average,          ///< the collective averages (FSDP2)
   sum,              ///< the collective sums, the shard is divided after it (FSDP2 force_sum_reduction)
   pre_post_divide,  ///< divided by a power of two before and by the rest after (FSDP1)
 };
+template <>
+inline constexpr EnumNames<GradientScaling> kNames<GradientScaling>{"average", "sum", "pre_post_divide"};
 /// Outputs of a block's operators that its recomputation need not compute again.
 enum class CheckpointKeeps : std::uint8_t {
   nothing,               ///< only the block's input is kept
@@ -66,6 +95,9 @@ enum class CheckpointKeeps : std::uint8_t {
                          ///< exchanges of rows (Megatron's recompute modules mlp and moe)
   all_but_attention,     ///< all but attention's sums: it alone is computed again (Megatron's core_attn)
 };
+template <>
+inline constexpr EnumNames<CheckpointKeeps> kNames<CheckpointKeeps>{
+    "nothing", "attention", "every_second_product", "products", "all_but_feed_forward", "all_but_attention"};
 
 /// One module of the block is checkpointed, and the others save what they save without.
 constexpr bool checkpoints_a_module(CheckpointKeeps keeps) {
@@ -78,6 +110,8 @@ enum class ExpertRows : std::uint8_t {
   each_rank,    ///< one to each rank that has any of them, put in order there by one kernel (DeepEP)
   one_rank,     ///< the same, and all experts of a token are of one rank
 };
+template <>
+inline constexpr EnumNames<ExpertRows> kNames<ExpertRows>{"each_expert", "each_rank", "one_rank"};
 
 /// How operands of products come to fp8: what their scales are of.
 enum class Fp8Recipe : std::uint8_t {
@@ -86,18 +120,24 @@ enum class Fp8Recipe : std::uint8_t {
   rowwise,     ///< each row, and again each column where it is used transposed
   mx,          ///< 32 neighbours, along rows and along columns in one pass (MXFP8)
 };
+template <>
+inline constexpr EnumNames<Fp8Recipe> kNames<Fp8Recipe>{"delayed", "tensorwise", "rowwise", "mx"};
 
 /// The collective that a gradient's shard comes from.
 enum class ReduceBy : std::uint8_t {
   reduce_scatter,
   all_reduce,  ///< of the whole gradient; each rank keeps its slice (DeepSpeed's ZeRO-1 and 2)
 };
+template <>
+inline constexpr EnumNames<ReduceBy> kNames<ReduceBy>{"reduce_scatter", "all_reduce"};
 /// Where gradients are reduced.
 enum class ReduceLane : std::uint8_t {
   reduce_scatter,  ///< a lane of its own
   all_gather,      ///< the gathers', in the order of issue
   compute,         ///< computation's: nothing overlaps
 };
+template <>
+inline constexpr EnumNames<ReduceLane> kNames<ReduceLane>{"reduce_scatter", "all_gather", "compute"};
 /// What the experts of a block are to FSDP, where ranks split them (mesh.expert).
 enum class ExpertUnit : std::uint8_t {
   group,           ///< a second parameter group of the block's module: gathered, freed and reduced at the block's hooks
@@ -105,11 +145,15 @@ enum class ExpertUnit : std::uint8_t {
   module,          ///< a module of their own inside the block's, with hooks of its own (fully_shard on both)
   ordered_module,  ///< the same, around their computation alone; prefetches count blocks and experts one by one
 };
+template <>
+inline constexpr EnumNames<ExpertUnit> kNames<ExpertUnit>{"group", "bucket", "module", "ordered_module"};
 /// Where gathered parameters are freed.
 enum class FreeLane : std::uint8_t {
   compute,     ///< after what used them
   all_gather,  ///< the gathers' lane waits for what used them: no later gather begins before
 };
+template <>
+inline constexpr EnumNames<FreeLane> kNames<FreeLane>{"compute", "all_gather"};
 
 /// Whose parameters train; what they are in a block, model.lora_rank says.
 struct Trainable {
@@ -293,6 +337,8 @@ enum class CpuOffload : std::uint8_t {
   optimizer,  ///< masters, moments and gradients, and the update: the device keeps shards in param_dtype (ZeRO-Offload)
   all,        ///< shards too: each is copied to the device before its gather (CPUOffloadPolicy, CPUOffload)
 };
+template <>
+inline constexpr EnumNames<CpuOffload> kNames<CpuOffload>{"none", "optimizer", "all"};
 
 struct Fsdp {
   std::string preset =
@@ -385,18 +431,24 @@ enum class BackendKind : std::uint8_t {
   cuda,
   virtual_,  ///< no device: a computed clock ("virtual" in files)
 };
+template <>
+inline constexpr EnumNames<BackendKind> kNames<BackendKind>{"cpu", "cuda", "virtual"};
 /// What an op's begin and end on a GPU are taken from.
 enum class Timer : std::uint8_t {
   automatic,  ///< cupti where it can be used, else events
   cupti,
   events,
 };
+template <>
+inline constexpr EnumNames<Timer> kNames<Timer>{"auto", "cupti", "events"};
 
 /// Where the blocks of a training lie on a GPU.
 enum class DeviceMemory : std::uint8_t {
   fixed,  ///< in one region, where the bookkeeping places them
   pool,   ///< where CUDA's stream-ordered allocator places them
 };
+template <>
+inline constexpr EnumNames<DeviceMemory> kNames<DeviceMemory>{"fixed", "pool"};
 
 struct Device {
   BackendKind backend = BackendKind::cpu;
@@ -416,7 +468,11 @@ enum class NcclRegister : std::uint8_t {
   local,   ///< ncclCommRegister
   window,  ///< ncclMemAlloc and symmetric windows
 };
+template <>
+inline constexpr EnumNames<NcclRegister> kNames<NcclRegister>{"none", "local", "window"};
 enum class CtaPolicy : std::uint8_t { library, efficiency, zero };
+template <>
+inline constexpr EnumNames<CtaPolicy> kNames<CtaPolicy>{"default", "efficiency", "zero"};
 
 /// How NCCL is used on GPUs.
 struct Nccl {

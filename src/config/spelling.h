@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 #include "base/dtype.h"
@@ -32,139 +33,27 @@ struct Entry {
 /// As TOML: true, 4, 0.5, "text".
 std::string to_toml(const Value& value);
 
-/// The spellings of an enum, in the order of its enumerators.
-template <class Enum>
-struct Names;
+/// Those of other folders' enums, and of enums within the structs of run_config.h.
 template <>
-struct Names<ModelKind> {
-  static constexpr EnumNames<ModelKind> kAll{"decoder", "mlp"};
-};
+inline constexpr EnumNames<Binding> kNames<Binding>{"none", "numa", "cores"};
 template <>
-struct Names<FeedForward> {
-  static constexpr EnumNames<FeedForward> kAll{"gated", "plain"};
-};
+inline constexpr EnumNames<Simulate::Placement> kNames<Simulate::Placement>{"packed", "spread"};
 template <>
-struct Names<Norm> {
-  static constexpr EnumNames<Norm> kAll{"rms", "layer"};
-};
+inline constexpr EnumNames<Simulate::Collectives> kNames<Simulate::Collectives>{
+    "ring", "tree", "hierarchical", "pat", "nvls", "nvls_tree", "direct", "auto"};
 template <>
-struct Names<ContextMethod> {
-  static constexpr EnumNames<ContextMethod> kAll{"all_gather", "ring"};
-};
-template <>
-struct Names<ExpertOverlap> {
-  static constexpr EnumNames<ExpertOverlap> kAll{"none", "combine", "both"};
-};
-template <>
-struct Names<RouterScore> {
-  static constexpr EnumNames<RouterScore> kAll{"softmax", "sigmoid"};
-};
-template <>
-struct Names<Optimizer> {
-  static constexpr EnumNames<Optimizer> kAll{"sgd", "adamw"};
-};
-template <>
-struct Names<Strategy> {
-  static constexpr EnumNames<Strategy> kAll{"no_shard", "shard_grad_op", "full_shard", "hybrid_shard",
-                                            "hybrid_shard_grad_op"};
-};
-template <>
-struct Names<Layout> {
-  static constexpr EnumNames<Layout> kAll{"flat", "per_param"};
-};
-template <>
-struct Names<AccumulateMode> {
-  static constexpr EnumNames<AccumulateMode> kAll{"reduce_each", "no_sync", "reduce_scatter_only"};
-};
-template <>
-struct Names<GradientScaling> {
-  static constexpr EnumNames<GradientScaling> kAll{"average", "sum", "pre_post_divide"};
-};
-template <>
-struct Names<ExpertRows> {
-  static constexpr EnumNames<ExpertRows> kAll{"each_expert", "each_rank", "one_rank"};
-};
-template <>
-struct Names<Fp8Recipe> {
-  static constexpr EnumNames<Fp8Recipe> kAll{"delayed", "tensorwise", "rowwise", "mx"};
-};
-template <>
-struct Names<CheckpointKeeps> {
-  static constexpr EnumNames<CheckpointKeeps> kAll{
-      "nothing", "attention", "every_second_product", "products", "all_but_feed_forward", "all_but_attention"};
-};
-template <>
-struct Names<ReduceBy> {
-  static constexpr EnumNames<ReduceBy> kAll{"reduce_scatter", "all_reduce"};
-};
-template <>
-struct Names<ReduceLane> {
-  static constexpr EnumNames<ReduceLane> kAll{"reduce_scatter", "all_gather", "compute"};
-};
-template <>
-struct Names<CpuOffload> {
-  static constexpr EnumNames<CpuOffload> kAll{"none", "optimizer", "all"};
-};
-template <>
-struct Names<ExpertUnit> {
-  static constexpr EnumNames<ExpertUnit> kAll{"group", "bucket", "module", "ordered_module"};
-};
-template <>
-struct Names<FreeLane> {
-  static constexpr EnumNames<FreeLane> kAll{"compute", "all_gather"};
-};
-template <>
-struct Names<BackendKind> {
-  static constexpr EnumNames<BackendKind> kAll{"cpu", "cuda", "virtual"};
-};
-template <>
-struct Names<Binding> {
-  static constexpr EnumNames<Binding> kAll{"none", "numa", "cores"};
-};
-template <>
-struct Names<Simulate::Placement> {
-  static constexpr EnumNames<Simulate::Placement> kAll{"packed", "spread"};
-};
-template <>
-struct Names<Simulate::Collectives> {
-  static constexpr EnumNames<Simulate::Collectives> kAll{"ring", "tree",      "hierarchical", "pat",
-                                                         "nvls", "nvls_tree", "direct",       "auto"};
-};
-template <>
-struct Names<Simulate::Attention> {
-  static constexpr EnumNames<Simulate::Attention> kAll{"flash1", "flash2", "current"};
-};
-template <>
-struct Names<Timer> {
-  static constexpr EnumNames<Timer> kAll{"auto", "cupti", "events"};
-};
-template <>
-struct Names<DeviceMemory> {
-  static constexpr EnumNames<DeviceMemory> kAll{"fixed", "pool"};
-};
-template <>
-struct Names<NcclRegister> {
-  static constexpr EnumNames<NcclRegister> kAll{"none", "local", "window"};
-};
-template <>
-struct Names<CtaPolicy> {
-  static constexpr EnumNames<CtaPolicy> kAll{"default", "efficiency", "zero"};
-};
+inline constexpr EnumNames<Simulate::Attention> kNames<Simulate::Attention>{"flash1", "flash2", "current"};
 /// Only what a model computes in; i32 is no choice here.
 template <>
-struct Names<DType> {
-  static constexpr std::array<std::string_view, 2> kAll{"fp32", "bf16"};
-};
+inline constexpr std::array<std::string_view, 2> kNames<DType>{"fp32", "bf16"};
 
 /// An enum whose spellings are known here.
 template <class Enum>
-concept NamedEnum = requires {
-  Names<Enum>::kAll;
-};
+concept NamedEnum = !std::is_same_v<decltype(kNames<Enum>), const std::nullptr_t>;
 
 template <NamedEnum Enum>
 std::string_view to_string(Enum value) {
-  return Names<Enum>::kAll[value];
+  return kNames<Enum>[value];
 }
 
 template <NamedEnum Enum>
@@ -176,7 +65,7 @@ template <NamedEnum Enum>
 bool decode(const Value& value, Enum& out) {
   const auto* text = std::get_if<std::string>(&value);
   if (text == nullptr) return false;
-  const auto& all = Names<Enum>::kAll;
+  const auto& all = kNames<Enum>;
   const auto found = std::find(all.begin(), all.end(), *text);
   if (found == all.end()) return false;
   out = static_cast<Enum>(found - all.begin());
