@@ -115,17 +115,5 @@ TEST(TrialFields, WholesOfFiguresAreTheirMedianTheirTotalOrTheirSum) {
   EXPECT_EQ(value("comm.wire_bytes_per_rank"), 36);
 }
 
-TEST(TrialFields, AnEarlierFileOfATrialLacksWhatCameLater) {
-  const Trial trial = made_up_trial({3, 1, 2});
-  json j = to_json(trial);
-  for (const char* later : {"typical_ms", "late_ranks", "knobs", "seconds"}) j.erase(later);
-  for (json& rank : j["metrics"]["ranks"]) rank.erase("rank");
-  j["comm"]["wire_bytes_per_rank"].erase("all_to_all");
-  const Trial read = trial_from_json(j);
-  EXPECT_EQ(read.causes->typical_ms, read.metrics->step_ms.median);
-  EXPECT_EQ(read.metrics->ranks[1].rank, 1);
-  EXPECT_EQ(read.wire.all_gather, 24);
-}
-
 }  // namespace
 }  // namespace fsdpbench::app

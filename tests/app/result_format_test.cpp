@@ -95,8 +95,7 @@ class Objects {
 
 std::string when_text(const FieldFacts& field) {
   switch (field.when) {
-    case When::always:
-    case When::later: return "always";
+    case When::always: return "always";
     case When::if_any:
     case When::if_known: return "optional";
     case When::null: return "null";

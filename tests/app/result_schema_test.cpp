@@ -36,7 +36,9 @@ json run_result() {
 
 json acceptance_result() {
   const json value{{"median", 40}, {"ci_low", 39}, {"ci_high", 41}, {"n", 20}};
-  const json round{{"compute_ms", 5}, {"comm_ms", 3}, {"step_ms", 6}};
+  const json round{{"compute_ms", 5},         {"comm_ms", 3},           {"step_ms", 6},
+                   {"kernels_alone_ms", 4},   {"kernels_beside_ms", 4}, {"transfers_alone_ms", 2},
+                   {"transfers_beside_ms", 2}};
   return {{"kind", "acceptance"},
           {"verdict", "pass"},
           {"fabric", "a fabric"},

@@ -43,7 +43,8 @@ std::vector<std::string> finding_lines(const AcceptanceReport& report) {
     const std::string uuid =
         f.element.kind == accept::Element::Kind::gpu ? accept::place_of(f.element, report.cluster).uuid : "";
     lines.push_back(fmt::format("{}{}{}{}", f.kind == Finding::Kind::transient ? "for a while: " : "", f.evidence,
-                                uuid.empty() ? "" : fmt::format(" ({})", uuid), said_below ? "" : fmt::format("; check {}", f.check)));
+                                uuid.empty() ? "" : fmt::format(" ({})", uuid),
+                                said_below ? "" : fmt::format("; check {}", f.check)));
   }
   return lines;
 }
@@ -77,7 +78,9 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
       if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
       // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
       const std::string place =
-          j.ranks.empty() || (j.place.device.empty() && j.place.uuid.empty() && j.place.nic.empty()) ? "" : place_text(j.place);
+          j.ranks.empty() || (j.place.device.empty() && j.place.uuid.empty() && j.place.nic.empty())
+              ? ""
+              : place_text(j.place);
       lines.push_back(
           fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
     }
@@ -262,8 +265,8 @@ const Fields<NamedFinding>& fields<NamedFinding>() {
           "name of its host, or of several", {.when = When::if_any});
         f("device", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).device; }, "",
           "its GPU's place on the PCI bus", {.when = When::if_any});
-        f("uuid", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).uuid; }, "",
-          "its GPU's UUID", {.when = When::if_any});
+        f("uuid", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).uuid; }, "", "its GPU's UUID",
+          {.when = When::if_any});
         f("nic", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).nic; }, "", "name of its NIC",
           {.when = When::if_any});
         f("direction", [](const N& n) { return n.finding.direction; }, "",
@@ -440,11 +443,11 @@ const Fields<A>& acceptance_fields() {
             "verdict", [](const A& a) { return a.report.verdict; }, "", "`pass`, `unrated`, `inconclusive` or `fail`");
         f(
             "fabric", [](const A& a) { return a.report.fabric; }, "", "fabric that the machine was compared with");
-        f("emulated", [](const A& a) { return a.report.emulated; }, "",
-          "whether computation or links were emulated, in part or in all: times are then modelled",
-          {.when = When::later});
-        f("rated", [](const A& a) { return rated(a.report); }, "", "number of rules that were rated",
-          {.when = When::later});
+        f(
+            "emulated", [](const A& a) { return a.report.emulated; }, "",
+            "whether computation or links were emulated, in part or in all: times are then modelled");
+        f(
+            "rated", [](const A& a) { return rated(a.report); }, "", "number of rules that were rated");
         f(
             "ranks", [](const A& a) { return a.report.ranks; }, "", "number of ranks");
         f(
@@ -467,8 +470,9 @@ const Fields<A>& acceptance_fields() {
         f(
             "memory_rates_bytes_per_s", [](const A& a) { return a.measured.memory_rates; }, "B/s",
             "rates of memory in each round, by rank; bytes read and written");
-        f("node_rates", [](const A& a) { return a.measured.node; }, "",
-          "memory of hosts, copies to and from GPUs, launches of kernels", {.when = When::later});
+        f(
+            "node_rates", [](const A& a) { return a.measured.node; }, "",
+            "memory of hosts, copies to and from GPUs, launches of kernels");
         f.part("pairs", pair_fields());
         f(
             "stages", [](const A& a) { return a.measured.stages; }, "", "what was measured, and how long it took");

@@ -50,7 +50,6 @@ enum class When : std::uint8_t {
   always,
   if_any,    ///< absent where it is empty, 0, false or not known
   if_known,  ///< absent where it is negative
-  later,     ///< always, but earlier versions of this program did not write it
   null,      ///< always; null where it is not known
 };
 
@@ -324,7 +323,7 @@ class Fields {
   Fields& spread(Access access, const Fields<Inner>& inner, bool (*is_there)(const T&) = nullptr) {
     using Value = std::remove_cvref_t<std::invoke_result_t<Access, const T&>>;
     for (FieldFacts field : inner.facts().fields) {
-      const bool always = field.when == When::always || field.when == When::later;
+      const bool always = field.when == When::always;
       if (always && (kIsOptional<Value> || is_there != nullptr)) field.when = When::if_any;
       facts_.fields.push_back(std::move(field));
     }

@@ -103,7 +103,7 @@ const Fields<StepJitter>& fields<StepJitter>() {
       "Jitter", "What the median step took beyond the typical one.", "metrics/cause_report.h",
       [](Fields<StepJitter>& f) {
         f("ms", &StepJitter::ms, "ms", "the difference; negative where the median step was shorter");
-        f("share_pct", &StepJitter::share_pct, "%", "of the median step", {.when = When::later});
+        f("share_pct", &StepJitter::share_pct, "%", "of the median step");
         f("compute_ms", &StepJitter::computation_ms, "ms", "of it, in computation");
         f("stalled_ms", &StepJitter::stalled_ms, "ms", "of it, while nothing computed: no cause has any of it");
         f("ranks", &StepJitter::ranks, "", "jitter of each rank");
@@ -206,16 +206,14 @@ const Fields<CauseReport>& cause_fields() {
       "would gain that much");
     f("causes_small_ms", &R::small_ms, "ms", "all causes that are not listed, together");
     f("typical_ms", &R::typical_ms, "ms",
-      "the typical step ([explain.md](explain.md)), of its slowest rank; where there is none, the median step",
-      {.when = When::later});
+      "the typical step ([explain.md](explain.md)), of its slowest rank; where there is none, the median step");
     f("no_typical_step_because", &R::no_typical_because, "",
       "why there is no typical step: what the recorded ranks lack, a sentence", {.when = When::if_any});
     f("jitter", &R::jitter, "", "what the median step took beyond the typical one; absent without a typical step");
     f("late_ranks", &R::late_ranks, "",
-      "ranks that are certain to take longer than the others ([explain.md](explain.md))", {.when = When::later});
+      "ranks that are certain to take longer than the others ([explain.md](explain.md))");
     f.operator()<ListOf<knob_fields>>("knobs", &R::knobs, "",
-                                      "keys whose change would gain more than the noise, the largest gain first",
-                                      {.when = When::later});
+                                      "keys whose change would gain more than the noise, the largest gain first");
   });
   return kAll;
 }

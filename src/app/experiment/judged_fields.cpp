@@ -31,8 +31,8 @@ const Fields<accept::Judgement>& fields<accept::Judgement>() {
         f("bound", &J::bound, "", "value that it is compared with, in `unit`");
         f("host", [](auto& j) -> auto& { return j.place.host; }, "", "name of its host, or of several",
           {.when = When::if_any});
-        f("device", [](auto& j) -> auto& { return j.place.device; }, "", "its GPU's place on the PCI bus, or of several",
-          {.when = When::if_any});
+        f("device", [](auto& j) -> auto& { return j.place.device; }, "",
+          "its GPU's place on the PCI bus, or of several", {.when = When::if_any});
         f("uuid", [](auto& j) -> auto& { return j.place.uuid; }, "", "its GPU's UUID, or of several",
           {.when = When::if_any});
         f("nic", [](auto& j) -> auto& { return j.place.nic; }, "", "name of its NIC, or of several",
@@ -54,12 +54,11 @@ const Fields<accept::ArmRound>& fields<accept::ArmRound>() {
         f("comm_ms", &R::communication_ms, "ms", "the collectives alone, on the slowest rank",
           {.check = check_positive});
         f("step_ms", &R::whole_ms, "ms", "the whole step, on the slowest rank", {.check = check_positive});
-        f("kernels_alone_ms", &R::kernels_alone_ms, "ms", "ops that compute, in the step without collectives",
-          {.when = When::later});
-        f("kernels_beside_ms", &R::kernels_beside_ms, "ms", "the same ops in the whole step", {.when = When::later});
+        f("kernels_alone_ms", &R::kernels_alone_ms, "ms", "ops that compute, in the step without collectives");
+        f("kernels_beside_ms", &R::kernels_beside_ms, "ms", "the same ops in the whole step");
         f("transfers_alone_ms", &R::transfers_alone_ms, "ms",
-          "collectives from the arrival of their last rank, without computation", {.when = When::later});
-        f("transfers_beside_ms", &R::transfers_beside_ms, "ms", "the same in the whole step", {.when = When::later});
+          "collectives from the arrival of their last rank, without computation");
+        f("transfers_beside_ms", &R::transfers_beside_ms, "ms", "the same in the whole step");
       });
   return kAll;
 }

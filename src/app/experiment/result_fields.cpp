@@ -128,7 +128,7 @@ const Fields<CommunicationVolume>& fields<CommunicationVolume>() {
                                  {.check = check_not_negative});
         f.operator()<WholeBytes>("all_reduce", &V::all_reduce, "B", "by all-reduces", {.check = check_not_negative});
         f.operator()<WholeBytes>("all_to_all", &V::all_to_all, "B",
-                                 "by exchanges of quantised gradients, or of rows of experts", {.when = When::later});
+                                 "by exchanges of quantised gradients, or of rows of experts");
         f.operator()<WholeBytes>("send_recv", &V::send_recv, "B", "from rank to rank, where keys and values go round",
                                  {.when = When::if_any, .check = check_not_negative});
       });
@@ -262,11 +262,11 @@ const Fields<RankMetrics>& fields<RankMetrics>() {
   static const auto kAll = declare<R>(
       "RankMetrics", "One rank's own steps. The four parts add up to the median of `step_ms`.", "metrics/run_metrics.h",
       [](Fields<R>& f) {
-        f("rank", &R::rank, "", "number of the rank", {.when = When::later});
+        f("rank", &R::rank, "", "number of the rank");
         f("step_ms", &R::step_ms, "ms", "step times of the rank");
         f("compute_ms", &R::compute_ms, "ms", "time in which computation ran");
         f("exposed_comm_ms", &R::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed");
-        f("exposed_copy_ms", &R::exposed_copy_ms, "ms", "time in which only a copy ran", {.when = When::later});
+        f("exposed_copy_ms", &R::exposed_copy_ms, "ms", "time in which only a copy ran");
         f("idle_ms", &R::idle_ms, "ms", "time in which nothing ran");
         f("overlap_pct", &R::overlap_pct, "%",
           "share of its communication that is hidden; absent without communication");
@@ -309,11 +309,6 @@ const Fields<RunMetrics>& fields<RunMetrics>() {
           "absent for fewer than four steps",
           {.figure = {"A/A noise", Better::less}});
         f("ranks", &M::ranks, "", "each rank's own steps", {.when = When::if_any});
-        f.then([](const JsonPart& j, M& m) {
-          for (std::size_t i = 0; i < m.ranks.size(); ++i) {
-            if (!j.at("ranks").list()[i].has("rank")) m.ranks[i].rank = static_cast<int>(i);
-          }
-        });
       });
   return kAll;
 }
@@ -472,11 +467,9 @@ const Fields<Trial>& trial_fields() {
           [](const Trial& t) { return t.causes ? metrics::why_not_rated(t.fidelity) : std::string(); }, "",
           "why the run is not rated; there are no causes then", {.when = When::if_any});
         f.spread(&Trial::causes, cause_fields(), is_rated);
-        f.then([](const JsonPart& j, Trial& t) {
+        f.then([](const JsonPart&, Trial& t) {
           if (!t.metrics) t.causes.reset();  // a damaged file
-          if (!t.causes) return;
-          t.causes->step_ms = t.metrics->step_ms.median;
-          if (!j.has("typical_ms") && j.has("causes")) t.causes->typical_ms = t.causes->step_ms;
+          if (t.causes) t.causes->step_ms = t.metrics->step_ms.median;
         });
       });
   return kAll;
@@ -487,7 +480,8 @@ const Fields<Trial>& fields<Trial>() {
   static const auto kAll =
       declare<Trial>("Trial", trial_fields().facts().meaning, "app/experiment/trial.h", [](Fields<Trial>& f) {
         f.spread(kItself, trial_fields());
-        f("seconds", &Trial::seconds, "s", "time from the first preparation to the last number", {.when = When::later});
+        f("seconds", &Trial::seconds, "s", "time from the first preparation to the last number",
+          {.when = When::if_any});
         // Only written: a whole result has them elsewhere, and trial_from_json() knows where.
         f.spread(
             [](const Trial& t) -> const auto& { return t.metrics; }, step_times_fields());
