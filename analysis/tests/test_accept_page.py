@@ -24,13 +24,13 @@ def timing(us: float, busbw: float) -> dict:
     return {"time_us": us, "busbw_gb_per_s": busbw, "per_iteration": {"p50_us": us, "p95_us": 1.2 * us, "min_us": 0.9 * us}}
 
 
-INTERVAL = {"median": 25.0, "low": 24.0, "high": 26.0, "n": 20}
+INTERVAL = {"median": 25.0, "ci_low": 24.0, "ci_high": 26.0, "n": 20}
 RANKS = 6
 ACCEPTANCE = {
     "schema_version": 3, "kind": "acceptance", "verdict": "fail", "fabric": "a <b>fabric</b>", "ranks": RANKS, "nodes": 1,
     "world": {"date": "2026-01-02T03:04:05+0000", "cpu": "a processor", "kernel": "a kernel"},
     "judgements": [
-        judgement("peers", "rank 3", "fail", value={"median": 0.5, "low": 0.49, "high": 0.51, "n": 15}),
+        judgement("peers", "rank 3", "fail", value={"median": 0.5, "ci_low": 0.49, "ci_high": 0.51, "n": 15}),
         judgement("floor", "all_gather of 1.0 MiB on 6 ranks", "fail", value=INTERVAL, bound=27.0, unit="GB/s"),
         judgement("ceiling", "all_gather of 1.0 MiB on 6 ranks", "pass", value=INTERVAL, bound=50.0, unit="GB/s"),
         judgement("floor", "pairs, one way", "unrated", value=INTERVAL, unit="GB/s")],
@@ -38,15 +38,15 @@ ACCEPTANCE = {
                   "check": "its clocks"}],
     "device_rates_flops_per_s": [[1e12, 1e12, 1e12, 5e11, 1e12, 1e12]] * 3,
     "pairs": {"ends": "ranks", "gb_per_s": [[0 if a == b else 40.0 - a for b in range(RANKS)] for a in range(RANKS)]},
-    "collectives": [{"op": op, "size": size, "ranks": RANKS, "out_of_place": timing(100, 24), "in_place": timing(90, 26),
+    "collectives": [{"kind": op, "size": size, "group_size": RANKS, "out_of_place": timing(100, 24), "in_place": timing(90, 26),
                      "figures": [f"{op} of 1.0 MiB on 6 ranks", f"{op} of 1.0 MiB on 6 ranks, in place"]}
                     for op in ("all_gather", "reduce_scatter") for size in (2**16, 2**20)],
-    "scales": [{"collective": op, "ranks": ranks, "bytes": 4096 * ranks, "busbw_gb_per_s": 40.0 - ranks, "p50_us": 9.0}
+    "scales": [{"kind": op, "group_size": ranks, "bytes": 4096 * ranks, "busbw_gb_per_s": 40.0 - ranks, "p50_us": 9.0}
                for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)],
     "transports": ["shared memory"] * RANKS, "rendezvous": {"ready_s": [0.5] * RANKS},
     "lateness": {"last_share": [0.1, 0.1, 0.1, 0.6, 0.05, 0.05], "waiting_us": {"median": 1500.0}, "transfer_us": {"median": 900.0}},
-    "arms": {"rounds": [{"computation_ms": 80.0, "communication_ms": 40.0, "whole_ms": 95.0}], "predicted_ms": 93.0,
-             "soak": [{"computation_ms": 80.0, "communication_ms": 40.0, "whole_ms": 95.0 + i} for i in range(4)]},
+    "arms": {"rounds": [{"compute_ms": 80.0, "comm_ms": 40.0, "step_ms": 95.0}], "predicted_ms": 93.0,
+             "soak": [{"compute_ms": 80.0, "comm_ms": 40.0, "step_ms": 95.0 + i} for i in range(4)]},
 }
 
 

@@ -14,8 +14,8 @@ from fsdpbench.analysis.schema import ReportError
 
 def change(figure: str, verdict: str, ratio: float, better: str = "more", **more: object) -> dict:
     return {"figure": figure, "unit": "GB/s" if better == "more" else "ms", "better": better, "verdict": verdict,
-            "why": f"because of {figure}", "by": "several results", "before": {"median": 10.0, "low": 9.9, "high": 10.1, "n": 5},
-            "now": {"median": 10 * ratio, "low": 10 * ratio, "high": 10 * ratio, "n": 1}, "ratio": ratio,
+            "why": f"because of {figure}", "by": "several results", "before": {"median": 10.0, "ci_low": 9.9, "ci_high": 10.1, "n": 5},
+            "now": {"median": 10 * ratio, "ci_low": 10 * ratio, "ci_high": 10 * ratio, "n": 1}, "ratio": ratio,
             "ratio_low": 0.95 * ratio, "ratio_high": 1.05 * ratio, **more}
 
 
