@@ -1,6 +1,7 @@
 #include "launch/join.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,10 +24,20 @@ namespace {
 constexpr const char* kSecret = "FSDPBENCH_SECRET";
 constexpr const char* kListen = "FSDPBENCH_LISTEN";
 constexpr std::size_t kFewestCharacters = 16;  // shorter texts of people can be guessed
+constexpr auto kBetweenLooksAtLauncher = std::chrono::milliseconds(500);
 constexpr auto kPause = std::chrono::milliseconds(50);
 constexpr auto kGrace = std::chrono::seconds(5);  // rank 0 gives up first, because it can say who is missing
 
 bool on_one_host(const Placement& placement) { return placement.local_ranks == placement.ranks; }
+
+/// A signal ends this process when the one that has started it has ended: mpirun of Open MPI leaves its ranks behind
+/// when it is killed. Asking the system for that (PR_SET_PDEATHSIG) would count threads of the launcher.
+void end_with_launcher() {
+  std::thread([launcher = getppid()] {
+    while (getppid() == launcher) std::this_thread::sleep_for(kBetweenLooksAtLauncher);
+    (void)::kill(getpid(), SIGTERM);
+  }).detach();
+}
 
 /// What all ranks were given; empty: nothing. It is not repeated in messages.
 std::string given_secret(const Environment& environment) {
@@ -149,6 +160,7 @@ Joined meet(const Placement& placement, const Introduction& self, Deadline deadl
 std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options) {
   const Deadline deadline = deadline_in(options.deadline_s);
   Joined joined = meet(placement, introduce(placement, options), deadline, process_environment());
+  if (Variables(process_environment()).has("OMPI_COMM_WORLD_RANK")) end_with_launcher();
   return std::make_unique<TcpSession>(placement, std::move(joined));
 }
 
