@@ -957,6 +957,8 @@ class TraceExplanation(Record):
     exchanges: Optional[JobExchanges] = field("object", "JobExchanges", "", "tokens on their way to experts and back; absent without any")
     contention: Records[Contention] = field("list of object", "Contention", "", "kernels that run slower beside collectives, those that lose most time first")
     late_launches_pct: Optional[float] = field("number", "", "%", "share of computation that began right after its launch")
+    host_ahead_ms: Optional[float] = field("number", "", "ms", "how long before a kernel began the host had launched it, the median of kernels")
+    host_most_ahead_ms: Optional[float] = field("number", "", "ms", "the same, the longest")
     clock_residual_ns: int = field("whole number", "", "ns", "error that the clocks of ranks may have")
     late_rank: Optional[int] = field("whole number", "", "", "rank that came last in most of the waiting")
     late: Optional[JobLateRank] = field("object", "JobLateRank", "", "The rank that the others wait for in each step.")

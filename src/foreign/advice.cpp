@@ -126,11 +126,28 @@ std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const 
       "It waits for its data: look at its loader and its storage.",
       "Its transfers take longer once all have come: look at its link."};
   const double percent = explained.mean_step_ms > 0 ? 100 * late.late_ms.median / explained.mean_step_ms : 0;
-  const std::string interval =
-      late.late_ms.n > 1 ? fmt::format(" [{:.3f} to {:.3f}]", late.late_ms.ci_low, late.late_ms.ci_high) : "";
-  return fmt::format("Rank {} is late by {:.3f} ms a step{}, {:.1f} % of it: {}. {}",
-                     job.ranks[static_cast<std::size_t>(late.place)].rank, late.late_ms.median, interval, percent,
-                     to_string(late.where), kLookAt[late.where]);
+  const int rank = job.ranks[static_cast<std::size_t>(late.place)].rank;
+  constexpr double kMoreWork = 1.02;
+  const std::string look =
+      late.where == OwnPart::kernels && late.work >= kMoreWork
+          ? fmt::format(
+                "It is given more: its matrix products have {:.2f} times the FLOP of the others', as with "
+                "sequences of unequal lengths. That is no slow GPU.",
+                late.work)
+          : std::string(kLookAt[late.where]);
+  const int n = late.late_ms.n;
+  if (!late.certain()) {
+    return fmt::format("In {} rank {} took {:.3f} ms{}{} more than the others, {:.1f} %: {}. {}",
+                       n == 1   ? "this one step"
+                       : n == 2 ? "these two steps"
+                                : fmt::format("these {} steps", n),
+                       rank, late.late_ms.median,
+                       n > 1 ? fmt::format(" ({:.3f} to {:.3f})", late.late_ms.min, late.late_ms.max) : "",
+                       n > 1 ? " a step" : "", percent, to_string(late.where), look);
+  }
+  return fmt::format("Rank {} is late by {:.3f} ms a step [{:.3f} to {:.3f}], {:.1f} % of it: {}. {}", rank,
+                     late.late_ms.median, late.late_ms.ci_low, late.late_ms.ci_high, percent, to_string(late.where),
+                     look);
 }
 
 void advise(const JobTrace& job, const Recognition& found, Explanation& explained) {

@@ -22,9 +22,10 @@ bool is_of_forward_alone(std::string_view name) {
   std::string word(name);
   std::ranges::transform(word, word.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   const auto has = [&](std::string_view part) { return word.find(part) != std::string::npos; };
-  static constexpr std::string_view kFunctions[] = {"gelu",    "silu",    "layer_norm", "layernorm", "rms_norm",
-                                                    "rmsnorm", "softmax", "attention",  "flash_fwd", "fmha"};
-  return std::ranges::any_of(kFunctions, has) && !has("backward") && !has("bwd") && !has("grad");
+  static constexpr std::string_view kFunctions[] = {"gelu",      "silu",    "layer_norm", "layernorm",
+                                                    "rms_norm",  "rmsnorm", "softmax",    "attention",
+                                                    "flash_fwd", "fmha",    "fprop"};
+  return std::ranges::any_of(kFunctions, has) && !has("backward") && !has("bwd") && !has("bprop") && !has("grad");
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ std::optional<Finding> find_checkpointing(const RankRows& rank, const HostWords&
   if (in_backward == 0) return std::nullopt;
   struct Counted {
     int names = 0, again = 0;
-  } telling, all;
+  } telling, all, attending;
   for (const auto& [name, launches] : by_name) {
     if (launches.forward < std::max(2, passes)) continue;  // not of each block
     const int again = launches.backward * 2 >= launches.forward;
@@ -67,6 +68,19 @@ std::optional<Finding> find_checkpointing(const RankRows& rank, const HostWords&
     if (!is_of_forward_alone(rank.names[static_cast<std::size_t>(name)])) continue;
     ++telling.names;
     telling.again += again;
+    if (kernel_kind(Activity::computation, rank.names[static_cast<std::size_t>(name)], std::nullopt) ==
+        KernelKind::attention) {
+      ++attending.names;
+      attending.again += again;
+    }
+  }
+  // What costs most is kept, and all else runs again.
+  if (attending.names > 0 && attending.again == 0 && telling.again > 0 &&
+      telling.again + attending.names == telling.names) {
+    return Finding{
+        "activation checkpointing", "selective",
+        fmt::format("{} functions of each block's forward run in backward, too, attention does not", telling.again),
+        0.9};
   }
   constexpr int kFewest = 3;
   const bool tells = telling.names > 0;

@@ -11,6 +11,7 @@
 #include "base/enum_table.h"
 #include "dialects/words/fsdpbench.h"
 #include "dialects/words/words.h"
+#include "foreign/kineto_names.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -145,8 +146,10 @@ std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const H
   return follows_backward;
 }
 
-/// A forward after a backward begins another one, also where that backward has no collectives (no_sync).
-void count_microbatches(std::vector<CollectiveUse>& uses, const std::vector<bool>& follows_backward) {
+/// A forward after a backward begins another one, also where that backward has no collectives (no_sync). `passes`: see
+/// count_passes(): whole microbatches may have none.
+void count_microbatches(std::vector<CollectiveUse>& uses, const std::vector<bool>& follows_backward,
+                        const std::vector<int>& passes) {
   int micro = 0;
   bool any = false, backward = false;
   for (std::size_t i = 0; i < uses.size(); ++i) {
@@ -156,6 +159,7 @@ void count_microbatches(std::vector<CollectiveUse>& uses, const std::vector<bool
       if (any && backward && use.phase == Phase::forward) ++micro;
       any = true;
       backward = use.phase == Phase::backward;
+      micro = std::max(micro, passes[i]);
     }
     use.micro = micro;
   }
@@ -212,6 +216,53 @@ void find_others_uses(const RankRows& rank, const HostWords& words, std::vector<
   }
 }
 
+/// Whether rows of tokens go to experts: names of a router, of grouped products or of experts say so, or of tables that
+/// are split alike; or ranks exchange counts, or more in one exchange than in another.
+bool exchanges_for_experts(const RankRows& rank, const std::vector<CollectiveUse>& uses) {
+  static constexpr std::string_view kWords[] = {"expert",
+                                                "Expert",
+                                                "router",
+                                                "Router",
+                                                "topk",
+                                                "TopK",
+                                                "moe",
+                                                "MoE",
+                                                "MOE",
+                                                "grouped",
+                                                "Grouped",
+                                                "group_gemm",
+                                                "GroupProblem",
+                                                "permute_token",
+                                                "deep_ep",
+                                                "dispatch_",
+                                                "dlrm",
+                                                "torchrec",
+                                                "EmbeddingBag",
+                                                "embedding_bag",
+                                                "split_embedding_",
+                                                "TableBatchedEmbedding"};
+  for (const std::string& name : rank.names) {
+    if (std::ranges::any_of(kWords, [&](std::string_view word) { return name.find(word) != std::string::npos; })) {
+      return true;
+    }
+  }
+  std::int64_t elements = -1;
+  for (const CollectiveUse& use : uses) {
+    if (use.kind != Communication::all_to_all) continue;
+    const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
+    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    if (dialects::own_name(name) || (row.launch >= 0 && communication_of_kernel(name) == Communication::all_to_all)) {
+      return true;  // a library of such exchanges, or this program, which has no others
+    }
+    if (row.collective < 0) continue;
+    const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(row.collective)];
+    const bool uneven = facts.elements_in >= 0 && facts.elements_out >= 0 && facts.elements_in != facts.elements_out;
+    if (uneven || (elements >= 0 && use.elements >= 0 && use.elements != elements)) return true;
+    elements = std::max(elements, use.elements);
+  }
+  return false;
+}
+
 void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
   const std::int32_t shard = sharding_group(rank, uses);
   std::map<std::int32_t, bool> scatters_forward, exchanges_forward;
@@ -223,6 +274,7 @@ void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
     }
     if (use.kind == Communication::all_to_all) exchanges = exchanges || use.phase == Phase::forward;
   }
+  const bool for_experts = exchanges && exchanges_for_experts(rank, uses);
   for (CollectiveUse& use : uses) {
     if (use.purpose != Purpose::unknown) continue;
     switch (use.kind) {
@@ -243,7 +295,9 @@ void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
         }
         break;
       }
-      case Communication::all_to_all: use.purpose = exchanges ? Purpose::experts : Purpose::gradients; break;
+      case Communication::all_to_all:
+        use.purpose = !exchanges ? Purpose::gradients : for_experts ? Purpose::experts : Purpose::activations;
+        break;
       case Communication::send:
       case Communication::receive: use.purpose = Purpose::pipeline; break;
       case Communication::broadcast:  // each rank gives away the parameters that it has updated: ZeRO-1
@@ -533,9 +587,40 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
   }
   const std::vector<bool> follows_backward = find_phases(rank, step, words, uses);
   find_others_uses(rank, words, uses);
-  count_microbatches(uses, follows_backward);
+  std::vector<int> passes;
+  count_passes(rank, step, words, uses, &passes);
+  count_microbatches(uses, follows_backward, passes);
   find_purposes(rank, uses);
   return uses;
+}
+
+int count_passes(const RankRows& rank, const JobStep& step, const HostWords& words,
+                 const std::vector<CollectiveUse>& uses, std::vector<int>* before) {
+  std::vector<std::int8_t> products(rank.names.size(), -1);  // by name: there are fewer names than rows
+  const auto is_product = [&](std::int32_t name) {
+    std::int8_t& known = products[static_cast<std::size_t>(name)];
+    if (known < 0) known = is_matrix_product(rank.names[static_cast<std::size_t>(name)]);
+    return known > 0;
+  };
+  int passes = 0;
+  bool backward = false;
+  std::size_t next = 0;
+  for (const std::int32_t index : step.device) {
+    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+    if (next < uses.size() && uses[next].row == index) {
+      if (before != nullptr) before->push_back(passes);
+      ++next;
+    } else if (words.has_autograd() && row.kind == Activity::computation && row.launch >= 0) {
+      const auto phase = words.phase(row.launch);
+      if (phase == Phase::backward) {
+        backward = true;
+      } else if (phase != Phase::optimizer && backward && is_product(row.name)) {
+        ++passes;
+        backward = false;
+      }
+    }
+  }
+  return passes;
 }
 
 void assign_units(const RankRows& rank, const HostWords& words, std::vector<CollectiveUse>& uses, UnitTable& table) {

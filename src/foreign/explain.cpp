@@ -167,10 +167,27 @@ std::vector<OwnTime> own_times(const ExplainedRank& rank) {
   return own;
 }
 
+/// FLOP of the matrix products of a rank ÷ the mean of the others'; 0 where a file has no shapes.
+double work_of(const JobTrace& job, std::size_t place) {
+  double own = 0, others = 0;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    double flops = 0;
+    for (const HostRow& row : job.ranks[r].host) {
+      if (row.product >= 0)
+        flops += static_cast<double>(job.ranks[r].products[static_cast<std::size_t>(row.product)].flops);
+    }
+    if (flops <= 0) return 0;
+    (r == place ? own : others) += flops;
+  }
+  return own * static_cast<double>(job.ranks.size() - 1) / others;
+}
+
 /// The rank that makes the others late. Stages of a pipeline do different things, so none of them is late.
-std::optional<LateRank> late_rank_of(const Explanation& e, const Recognition& found) {
-  for (const CollectiveUse& use : found.ranks.front().uses[found.reference_step]) {
-    if (use.purpose == Purpose::pipeline) return std::nullopt;
+std::optional<LateRank> late_rank_of(const JobTrace& job, const Explanation& e, const Recognition& found) {
+  for (const RecognisedRank& rank : found.ranks) {
+    for (const std::vector<CollectiveUse>& uses : rank.uses) {
+      if (std::ranges::find(uses, Purpose::pipeline, &CollectiveUse::purpose) != uses.end()) return std::nullopt;
+    }
   }
   std::vector<std::vector<OwnTime>> own;
   for (const ExplainedRank& rank : e.ranks) own.push_back(own_times(rank));
@@ -182,7 +199,9 @@ std::optional<LateRank> late_rank_of(const Explanation& e, const Recognition& fo
       blamed = e.late_rank.value_or(-1);
     }
   }
-  return find_late_rank(own, e.mean_step_ms, blamed);
+  auto late = find_late_rank(own, e.mean_step_ms, blamed);
+  if (late) late->work = work_of(job, static_cast<std::size_t>(late->place));
+  return late;
 }
 
 /// A step's slowest rank, of steps that all ranks have.
@@ -246,6 +265,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
   std::map<int, std::int64_t> late;
   std::int64_t waited = 0;
   std::size_t steps = 0, launches = 0, late_launches = 0;
+  std::vector<std::int64_t> ahead_ns;
   std::vector<bool> arrived(matched.all().size(), false);
   metrics::StepBreakdown total;
   CauseTimes causes;
@@ -265,6 +285,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
       const DeviceRow& row = rank.device[i];
       if (row.kind != Activity::computation || row.launch < 0) continue;
       ++launches;
+      ahead_ns.push_back(std::max<std::int64_t>(0, row.begin_ns - launched_ns(rank, static_cast<std::int32_t>(i))));
       late_launches += row.begin_ns - launched_ns(rank, static_cast<std::int32_t>(i)) <= types.launch_lag_ns(r);
     }
     for (std::size_t s = 0; s < recognised.cut.steps.size(); ++s) {
@@ -356,8 +377,12 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
     if (place >= 0 && ns * 2 > waited) e.late_rank = place;
   }
   e.causes = shares_of(e, job);
-  if (waited > 0) e.late = late_rank_of(e, found);
+  if (waited > 0) e.late = late_rank_of(job, e, found);
   e.launches_known = launches > 0;
+  if (launches > 0) {
+    e.host_most_ahead_ms = static_cast<double>(std::ranges::max(ahead_ns)) * kMs;
+    e.host_ahead_ms = static_cast<double>(upper_median(std::move(ahead_ns))) * kMs;
+  }
   e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
   e.steps_ms = slowest_ms(e);
   if (!e.steps_ms.empty()) {
@@ -379,6 +404,12 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     for (const std::string& note : job.ranks[r].notes) {
       e.notes.push_back(fmt::format("rank {}: {}", job.ranks[r].rank, note));
+    }
+    if (found.ranks[r].cut.before_recording > 0) {
+      e.notes.push_back(
+          fmt::format("rank {}: {} rows of the device were launched before the recording began; they are of no whole "
+                      "step and left out",
+                      job.ranks[r].rank, found.ranks[r].cut.before_recording));
     }
     if (found.ranks[r].cut.left_out > 0) {
       e.notes.push_back(fmt::format("rank {}: {} rows of the device were launched outside all steps and are left out",

@@ -94,6 +94,8 @@ struct Explanation {
   std::vector<Contention> contention;            ///< the most time first; of more than 5 % and 8 launches either way
   double late_launches_pct = 0;                  ///< of computation that began right after its launch
   bool launches_known = false;
+  /// How far ahead of the device the host was: from launches to the begin of what they launched, milliseconds.
+  double host_ahead_ms = 0, host_most_ahead_ms = 0;  ///< the median of all, and the most; if launches are known
   std::int64_t clock_residual_ns = 0;
   std::optional<LateRank> late;  ///< the rank that the others wait for in each step, and what makes it late
   std::optional<int> late_rank;  ///< place: who came last in most of the waiting, if it has more than half of it

@@ -157,7 +157,7 @@ class RowStep : public metrics::StepFacts {
       }
       if (stall.op >= 0) stall.op = rows_[static_cast<std::size_t>(stall.op)];
       // Where the host computes itself, what it does between its ops is its own.
-      if (computes_on_host_ && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
+      if (computes_on_host_ && !computation_.empty() && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
       const bool may_load = stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch ||
                             stall.cause == Cause::unknown;  // the host, or nobody knows
       const IntervalSet whole{stall.time};

@@ -18,7 +18,8 @@ std::vector<double> excess_ms(const std::vector<std::vector<OwnTime>>& own, std:
     for (std::size_t other = 0; other < own.size(); ++other) {
       if (other != rank) others.push_back(static_cast<double>(std::invoke(part, own[other][step])));
     }
-    excess.push_back((static_cast<double>(std::invoke(part, own[rank][step])) - metrics::median(std::move(others))) * 1e-6);
+    excess.push_back((static_cast<double>(std::invoke(part, own[rank][step])) - metrics::median(std::move(others))) *
+                     1e-6);
   }
   return excess;
 }
@@ -39,7 +40,8 @@ std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& 
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
     const metrics::Summary late = metrics::summarize(excess_ms(own, rank, steps, &OwnTime::all));
     const double least = static_cast<int>(rank) == blamed ? 0 : kLeastLate * step_ms * (steps == 1 ? 2 : 1);
-    const bool is_late = late.ci_low > least && late.median > kLeastLate * step_ms;
+    // More than what it differs by from step to step, also where there are too few for an interval.
+    const bool is_late = late.ci_low > least && late.median > kLeastLate * step_ms && late.median > late.max - late.min;
     if (!is_late || (latest && late.median <= latest->late_ms.median)) continue;
     latest = LateRank{static_cast<int>(rank), late, OwnPart::kernels, 0};
   }

@@ -29,6 +29,9 @@ struct LateRank {
   metrics::Summary late_ms;  ///< a step: its own time beyond the median of the others'
   OwnPart where = OwnPart::kernels;
   double where_ms = 0;  ///< a step: what that part of it takes beyond the others'
+  double work = 0;      ///< FLOP of its matrix products ÷ the mean of the others'; 0: the files have no shapes
+  /// Whether there are steps enough for an interval: else it was late in these, and nobody is accused.
+  bool certain() const { return late_ms.interval == metrics::IntervalKind::bootstrap; }
 };
 
 /// `own`: by rank and step; `blamed`: the rank that most of the waiting is for, a place; -1: there is none. None where
@@ -37,9 +40,9 @@ struct LateRank {
 /// [Note: the late rank of a trace]
 /// Ranks that exchange something in each step have steps of one length, so what one does on its own beyond the others
 /// is what they wait for it, wherever in the step that is and whatever hides it. It is late if the lower end of that is
-/// above kLeastLate of a step. One step alone has no interval: there it takes twice as much. Of a rank that is blamed for
-/// most of what the others wait for, the lower end needs to be above 0 only: with two ranks each waits for the other now
-/// and then.
+/// above kLeastLate of a step. One step alone has no interval: there it takes twice as much. Of a rank that is blamed
+/// for most of what the others wait for, the lower end needs to be above 0 only: with two ranks each waits for the
+/// other now and then.
 std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& own, double step_ms, int blamed = -1);
 inline constexpr double kLeastLate = 0.05;
 

@@ -8,7 +8,6 @@
 
 #include "base/median.h"
 
-
 namespace fsdpbench::foreign {
 namespace {
 
@@ -89,11 +88,16 @@ MatchedCollectives::Arrival MatchedCollectives::last_arrival(int rank, std::int3
   Arrival arrival{own.begin_ns, -1};
   const int place = of_row(rank, row);
   if (place < 0) return arrival;
+  std::int64_t shortest = own.end_ns - own.begin_ns;
   for (const MatchedCollective::Part& part : all_[static_cast<std::size_t>(place)].parts) {
     const DeviceRow& other = job_.ranks[static_cast<std::size_t>(part.rank)].device[static_cast<std::size_t>(part.row)];
+    shortest = std::min(shortest, other.end_ns - other.begin_ns);
     const std::int64_t begin = other.begin_ns + offset_ns(part.rank) - offset_ns(rank);
     if (begin > arrival.at_ns) arrival = {std::min(begin, own.end_ns), part.rank};
   }
+  // Whoever begins late by its clock, and ends as late, did not keep this rank waiting.
+  if (arrival.at_ns > own.end_ns - shortest) arrival.at_ns = std::max(own.begin_ns, own.end_ns - shortest);
+  if (arrival.at_ns == own.begin_ns) arrival.late_rank = -1;
   return arrival;
 }
 

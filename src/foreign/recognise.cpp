@@ -15,6 +15,7 @@
 #include "foreign/host_words.h"
 #include "foreign/job_kind.h"
 #include "foreign/job_words.h"
+#include "foreign/kernel_kinds.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -254,10 +255,11 @@ void find_mesh(const JobTrace& job, const std::vector<CollectiveUse>& uses, Reco
   r.backward_mesh_told = facts.backward_shard > 0;
 }
 
-void find_training_facts(const JobTrace& job, Recognition& r) {
+void find_training_facts(const JobTrace& job, const HostWords& words, Recognition& r) {
   const RankRows& rank = job.ranks.front();
   const std::vector<CollectiveUse>& uses = r.ranks.front().uses[r.reference_step];
   TrainingFacts& facts = r.facts;
+  if (r.table.units.size() == 1) r.table.root = -1;  // the one unit there is
   facts.root = r.table.root >= 0;
   facts.units = static_cast<int>(r.table.units.size()) - r.table.experts() - (facts.root ? 1 : 0);
   if (facts.root) facts.root_elements = r.table.units[static_cast<std::size_t>(r.table.root)].elements;
@@ -290,7 +292,8 @@ void find_training_facts(const JobTrace& job, Recognition& r) {
   }
   facts.reshards = again > 0;
   facts.root_reshards = root_again;
-  facts.accumulate = last_micro + 1;
+  facts.accumulate =
+      1 + std::max(last_micro, count_passes(rank, r.ranks.front().cut.steps[r.reference_step], words, uses));
   facts.accumulate_mode = !first_reduces                             ? config::AccumulateMode::no_sync
                           : facts.replicate > 1 && !first_replicates ? config::AccumulateMode::reduce_scatter_only
                                                                      : config::AccumulateMode::reduce_each;
@@ -437,6 +440,38 @@ void find_reshard_group(Recognition& r, Finding& found) {
       "its groups are not in the trace.");
 }
 
+/// Exchanges that are not of experts: around attention, between the products before and after it, they are those of
+/// sequences that ranks split (Ulysses).
+std::optional<Finding> find_sequence_exchanges(const RankRows& rank, const JobStep& step,
+                                               const std::vector<CollectiveUse>& uses) {
+  int exchanges = 0, around = 0;
+  bool attention = false, product = false;
+  auto use = uses.begin();
+  for (const std::int32_t index : step.device) {
+    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+    if (use != uses.end() && use->row == index) {
+      if (use->kind == Communication::all_to_all && use->purpose == Purpose::activations) {
+        around += exchanges > 0 && attention && !product;
+        ++exchanges;
+        attention = product = false;
+      }
+      ++use;
+    } else if (exchanges > 0 && row.kind == Activity::computation) {
+      const KernelKind kind = kernel_kind(row.kind, rank.names[static_cast<std::size_t>(row.name)], std::nullopt);
+      attention = attention || kind == KernelKind::attention;
+      product = product || kind == KernelKind::products;
+    }
+  }
+  if (exchanges == 0) return std::nullopt;
+  const bool sequences = around > 0 && around * 8 >= exchanges;
+  return Finding{
+      "exchanges", sequences ? "sequence parallelism" : "of activations, kind unknown",
+      sequences
+          ? fmt::format("{} of {} all-to-alls have attention and no product since the one before", around, exchanges)
+          : fmt::format("{} all-to-alls of equal counts, without a router or grouped products", exchanges),
+      sequences ? 0.9 : 0.6};
+}
+
 void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
   const RankRows& rank = job.ranks.front();
   const RecognisedRank& first = r.ranks.front();
@@ -493,9 +528,21 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
            {"backward prefetch", "fsdp.backward_prefetch"},
            {"reshard after forward", "fsdp.reshard_after_forward"}}) {
     Finding found{what, setting_text(match.config, key), "the schedule's", sure};
+    if (std::string_view(what) == "strategy" && r.table.units.size() == 1) {
+      // What has one unit keeps it until backward anyway.
+      const bool hybrid = r.facts.replicate > 1;
+      found.value = hybrid ? "hybrid_shard or hybrid_shard_grad_op" : "full_shard or shard_grad_op";
+      found.evidence += "; with one unit they launch the same order";
+    }
     if (std::string_view(what) == "layout") {
       found.evidence = words.layout_copy.empty() ? "no copies between layouts" : "copies: " + words.layout_copy;
       found.confidence = words.layout_copy.empty() ? 0.6 : 0.95;
+      if (words.layout_copy.empty() && r.engine != nullptr &&
+          std::ranges::find(r.engine->traces.presets, std::string_view(match.config.fsdp.preset)) !=
+              r.engine->traces.presets.end()) {
+        found.evidence += fmt::format(", and {} has this one", r.name);
+        found.confidence = 0.95;
+      }
     }
     if (std::string_view(what) == "reshard after forward") find_reshard_group(r, found);
     if (std::string_view(what).ends_with("prefetch")) {
@@ -591,6 +638,9 @@ Recognition recognise(const JobTrace& job) {
                         // A name of something that communicates is no evidence for one device alone.
                         : named.empty() || r.kind == JobKind::single ? 0.85
                                                                      : 0.98});
+  if (auto found = find_sequence_exchanges(job.ranks.front(), first.cut.steps[r.reference_step], uses)) {
+    r.findings.push_back(std::move(*found));
+  }
   r.findings.push_back({"steps", std::to_string(first.cut.steps.size()),
                         fmt::format("told by {}", to_string(first.cut.source)),
                         first.cut.source == StepSource::profiler ? 0.99
@@ -601,8 +651,20 @@ Recognition recognise(const JobTrace& job) {
   } else if (!job.ranks.front().device_model.empty()) {
     r.findings.push_back({"device", job.ranks.front().device_model, "deviceProperties", 0.99});
   }
+  const JobStep& reference = first.cut.steps[r.reference_step];
+  const auto find_checkpoints = [&](int passes) {
+    auto found = find_checkpointing(job.ranks.front(), host_words.front(), reference, first.compute_stream, passes);
+    if (found) r.findings.push_back(std::move(*found));
+  };
+  if (r.kind == JobKind::data_parallel || r.kind == JobKind::sharded_optimizer || r.kind == JobKind::single) {
+    const int micro = 1 + count_passes(job.ranks.front(), reference, host_words.front(), uses);
+    if (micro > 1) {
+      r.findings.push_back({"accumulation", std::to_string(micro), "forward and backward alternate so often", 0.9});
+    }
+    find_checkpoints(2 * micro);
+  }
   if (r.kind == JobKind::sharded || (r.kind == JobKind::experts && r.shards)) {
-    find_training_facts(job, r);
+    find_training_facts(job, host_words.front(), r);
     const TrainingFacts& facts = r.facts;
     const bool known = find_expert_mesh(job.ranks.front(), uses, r);
     static constexpr EnumNames<UnitSource> kSources{"names that fsdpbench gave them", "annotations of FSDP",
@@ -624,10 +686,7 @@ Recognition recognise(const JobTrace& job) {
            fmt::format("{} ranks gather them, and {} the rest of their blocks", one->ranks, facts.shard), 0.95});
     }
     if (known) find_schedule(job, words, host_words.front(), r);
-    if (auto found = find_checkpointing(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step],
-                                        first.compute_stream, facts.units * facts.accumulate)) {
-      r.findings.push_back(std::move(*found));
-    }
+    find_checkpoints(facts.units * facts.accumulate);
     r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
     if (r.schedule) {
       for (const HostSync& sync : r.syncs) {

@@ -630,6 +630,18 @@ const Fields<ExplainedJob>& job_fields() {
             },
             "%", "share of computation that began right after its launch");
         f(
+            "host_ahead_ms",
+            [](const E& e) {
+              return e.explanation.launches_known ? std::optional(e.explanation.host_ahead_ms) : std::nullopt;
+            },
+            "ms", "how long before a kernel began the host had launched it, the median of kernels");
+        f(
+            "host_most_ahead_ms",
+            [](const E& e) {
+              return e.explanation.launches_known ? std::optional(e.explanation.host_most_ahead_ms) : std::nullopt;
+            },
+            "ms", "the same, the longest");
+        f(
             "clock_residual_ns", [](const E& e) { return e.explanation.clock_residual_ns; }, "ns",
             "error that the clocks of ranks may have");
         f(

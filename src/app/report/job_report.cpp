@@ -88,9 +88,15 @@ std::string where_time_went(const ExplainedJob& e) {
   row("idle", x.idle_ms);
   std::string text = format_table(table);
   if (x.step_ms.n > 1) {
-    text += fmt::format("slowest rank: median {} ms [{} to {}], {} to {} over {} steps\n", job_ms(x.step_ms.median),
-                        job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high), job_ms(x.step_ms.min),
-                        job_ms(x.step_ms.max), x.step_ms.n);
+    const bool few = x.step_ms.interval == metrics::IntervalKind::range;
+    const std::string interval =
+        few ? "" : fmt::format(" [{} to {}]", job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high));
+    text += fmt::format("slowest rank: median {} ms{}, {} to {} {} {} steps\n", job_ms(x.step_ms.median), interval,
+                        job_ms(x.step_ms.min), job_ms(x.step_ms.max), few ? "in these" : "over", x.step_ms.n);
+  }
+  if (x.launches_known && x.host_most_ahead_ms >= x.mean_step_ms / 10) {
+    text += fmt::format("the host launches {} ms ahead of the device in the median, {} ms at most\n",
+                        job_ms(x.host_ahead_ms), job_ms(x.host_most_ahead_ms));
   }
   Table ranks;
   ranks.header = {"rank", "step", "computation", "exposed", "idle", "overlap"};
@@ -268,14 +274,18 @@ KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanat
 std::string headline(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;
   if (x.mean_step_ms <= 0) return "No work of a device is in the trace.";
-  const std::string late = x.late ? foreign::late_rank_sentence(*x.late, e.job, x) : "";
+  // Few steps accuse nobody: what is said of settings comes first then.
+  const std::string sentence = x.late ? foreign::late_rank_sentence(*x.late, e.job, x) : "";
+  const bool certain = x.late && x.late->certain();
+  const std::string late = certain ? sentence : "", after = certain || sentence.empty() ? "" : " " + sentence;
   const bool ours = e.recognition.table.source == foreign::UnitSource::own_names;  // its words are the keys
   const auto knob = std::ranges::find_if(
       e.replayed, [&](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && (ours || !k.words.empty()); });
   if (knob != e.replayed.end()) {
-    return late + (late.empty() ? "" : " ") + "What to change: " + metrics::knob_sentence(knob->gain, knob->words);
+    return late + (late.empty() ? "" : " ") + "What to change: " + metrics::knob_sentence(knob->gain, knob->words) +
+           after;
   }
-  if (!late.empty()) return late;
+  if (certain) return late;
   const bool experts = e.recognition.shards && e.recognition.kind == foreign::JobKind::experts;
   std::string text =
       experts ? "No setting was tried: trainings whose ranks exchange rows of experts are not replayed, because "
@@ -285,12 +295,13 @@ std::string headline(const ExplainedJob& e) {
                                        : fmt::format("No setting was tried: {}", e.not_replayed_because);
   constexpr double kMostly = 90;  // percent
   const double computes = 100 * x.computation_ms / x.mean_step_ms;
-  if (computes >= kMostly) return text + fmt::format(" Computation takes {:.1f} % of the step.", computes);
-  if (x.causes.empty() || x.causes.front().cause == metrics::Cause::unknown) return text;
+  if (computes >= kMostly) return text + fmt::format(" Computation takes {:.1f} % of the step.", computes) + after;
+  if (x.causes.empty() || x.causes.front().cause == metrics::Cause::unknown) return text + after;
   const metrics::CauseShare& most = x.causes.front();
-  return text + fmt::format(" Most of what computation waits for, {} of {} ms, is {}{}{}", job_ms(most.ms),
-                            job_ms(x.mean_step_ms), to_string(most.cause), most.advice.empty() ? "." : ": ",
-                            most.advice);
+  return text +
+         fmt::format(" Most of what computation waits for, {} of {} ms, is {}{}{}", job_ms(most.ms),
+                     job_ms(x.mean_step_ms), to_string(most.cause), most.advice.empty() ? "." : ": ", most.advice) +
+         after;
 }
 
 std::optional<metrics::PathReport> path_of_job(const ExplainedJob& e) {

@@ -97,7 +97,7 @@ metrics::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedS
 
 std::string held_up_because(const foreign::JobTrace& job, const foreign::Explanation& explanation) {
   const std::optional<foreign::LateRank>& late = explanation.late;
-  if (!late || late->late_ms.median * 2 <= explanation.exposed_communication_ms) return {};
+  if (!late || !late->certain() || late->late_ms.median * 2 <= explanation.exposed_communication_ms) return {};
   return fmt::format("rank {} holds the others up for {:.3f} ms of a step; settings are worth trying once it does not.",
                      job.ranks[static_cast<std::size_t>(late->place)].rank, late->late_ms.median);
 }
