@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/acceptance/check_acceptance.h"
 #include "app/experiment/result_fields.h"
 #include "base/digest.h"
 #include "config/support.h"
@@ -24,7 +25,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 json sealed(const json& result) { return json::parse(result_text(result)); }
-void check(ResultKind kind, const json& result) { check_result(kind, result); }
+void check(ResultKind kind, const json& result) { check_result(kind, result, check_acceptance); }
 
 json run_result() {
   json j = to_json(fsdpbench::testing::made_up_trial({10, 11, 12}));

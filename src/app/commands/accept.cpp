@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/check_acceptance.h"
 #include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
 #include "app/acceptance/lost_ranks.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/acceptance/check_acceptance.h"
 #include "app/commands/command.h"
 #include "app/report/report_page.h"
 #include "app/report/result_file.h"
@@ -32,7 +33,7 @@ void check_folder(const std::string& folder, bool of_run) {
   }
   const auto holds = [&](const char* name) { return path_exists(path / name); };
   if (holds("result.json") || holds("sweep.json")) {
-    read_any_result(folder);
+    read_any_result(folder, check_acceptance);
     return;
   }
   if (holds("compare.json") || holds("tune.json") || holds("gate.json") || holds("explain.json")) {

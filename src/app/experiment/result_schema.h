@@ -7,6 +7,8 @@
 
 namespace fsdpbench::app {
 
+class JsonPart;
+
 /// What measured something and wrote it down: whose figures are compared, kept and gated later.
 enum class ResultKind : std::uint8_t {
   run,          ///< result.json of `run` and `simulate`
@@ -20,9 +22,6 @@ std::string_view to_string(ResultKind kind);
 /// Of results of every kind; raised on every change that a reader must know of. No other version is read.
 inline constexpr int kResultSchemaVersion = 3;
 
-/// Fewer rounds of a step's arms have no interval: `accept` measures none then.
-inline constexpr int kFewestArmRounds = 6;
-
 /// The text of a result's file: its "schema_version" and its "digest", which is of all the rest, are added.
 std::string result_text(nlohmann::json result);
 /// SHA-256 of it in 64 hexadecimal digits, as `sha256sum` prints it.
@@ -31,10 +30,14 @@ std::string sha256(std::string_view text);
 /// Which kind of result `content`, an object, says it is. One that says nothing is a run's.
 ResultKind kind_of_result(const nlohmann::json& content);
 
+/// What is asked of an acceptance; accept's check_acceptance() does. Null where its caller refuses acceptances.
+using AcceptanceCheck = void (*)(const JsonPart&);
+
 /// What a result must have, and what its values can be, beyond what its fields say (result_fields.h). Every reader of
 /// results goes through it. Throws ConfigError, without a full stop, that names the key: it is missing, of another
 /// type, or has a value that nothing measures (a time of 0, an interval without its median, a pass beside a judgement
 /// that failed); the digest is not the content's.
-void check_result(ResultKind kind, const nlohmann::json& content);
+void check_result(ResultKind kind, const nlohmann::json& content,
+                  AcceptanceCheck check_acceptance);
 
 }  // namespace fsdpbench::app

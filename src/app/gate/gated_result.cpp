@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "app/acceptance/check_acceptance.h"
 #include "app/experiment/judged_fields.h"
 #include "app/experiment/result_fields.h"
 #include "app/experiment/result_schema.h"
@@ -333,7 +334,7 @@ void check_sum(const fs::path& file) {
 }  // namespace
 
 GatedResult read_gated_result(const std::string& given) {
-  const ResultFile file = read_any_result(given);
+  const ResultFile file = read_any_result(given, check_acceptance);
   check_sum(fs::path(file.path));
   const JsonPart j(file.content);
   GatedResult result;

@@ -78,7 +78,8 @@ std::string path_of_any(const std::string& given) {
   throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedAny));
 }
 
-ResultFile read_file(const std::string& path, bool any, const char* expected) {
+ResultFile read_file(const std::string& path, bool any, const char* expected,
+                     AcceptanceCheck check_acceptance) {
   ResultFile result{path, {}};
   result.content = parse_json(read_input(path, kMostOfAResult, expected));
   if (result.content.is_discarded()) {
@@ -92,7 +93,7 @@ ResultFile read_file(const std::string& path, bool any, const char* expected) {
   }
   result.kind = kind_of_result(result.content);
   try {
-    check_result(result.kind, result.content);
+    check_result(result.kind, result.content, check_acceptance);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: is damaged, or no result of this program: {}.", path, error.what()));
   }
@@ -101,9 +102,9 @@ ResultFile read_file(const std::string& path, bool any, const char* expected) {
 
 }  // namespace
 
-ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, kExpected); }
-ResultFile read_any_result(const std::string& given) {
-  return read_file(path_of_any(given), true, kExpectedAny);
+ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, kExpected, nullptr); }
+ResultFile read_any_result(const std::string& given, AcceptanceCheck check_acceptance) {
+  return read_file(path_of_any(given), true, kExpectedAny, check_acceptance);
 }
 
 void throw_damaged(const ResultFile& result) {

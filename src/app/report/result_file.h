@@ -20,7 +20,7 @@ struct ResultFile {
 ResultFile read_result(const std::string& given);
 
 /// The same for results of all kinds: a file, or a folder with result.json or sweep.json.
-ResultFile read_any_result(const std::string& given);
+ResultFile read_any_result(const std::string& given, AcceptanceCheck check_acceptance);
 
 /// What to throw when a part of a result is not there or not of the right type: no library's words reach the user.
 [[noreturn]] void throw_damaged(const ResultFile& result);
