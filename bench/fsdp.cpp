@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "app/commands/measure.h"
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/experiment/result_fields.h"
 #include "app/job/job.h"
@@ -25,6 +24,7 @@
 #include "config/sweep_file.h"
 #include "config/write.h"
 #include "library_context.h"
+#include "record/console.h"
 
 namespace fsdpbench {
 namespace {

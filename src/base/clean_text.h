@@ -19,7 +19,7 @@ inline constexpr std::size_t kMostOfACell = 200;      ///< bytes of one cell of 
 /// Text that may come from outside (a file, the environment, another process), fit for a terminal: control characters,
 /// those of Unicode that change the direction of writing or are not seen, and bytes that are no UTF-8 become visible as
 /// \x1b; of more than `most` bytes (0: no limit) the middle is left out, and says how much. Every message, table and
-/// progress line passes here on its way out (app/console/console.h).
+/// progress line passes here on its way out (record/console.h).
 std::string clean_text(std::string_view text, std::size_t most, Lines lines = Lines::one);
 
 /// JSON with the same characters in its texts as \u202e, so that it stays JSON and means the same: those below 0x7F are

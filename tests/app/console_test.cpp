@@ -1,10 +1,10 @@
-#include "app/console/console.h"
+#include "record/console.h"
 
 #include <algorithm>
 
 #include "app/console/progress.h"
-#include "app/console/table.h"
 #include "config/support.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "app/console/json_part.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 

@@ -9,8 +9,8 @@
 
 #include "accept/finding.h"
 #include "accept/verdict.h"
-#include "app/console/json_part.h"
 #include "base/gpu_health.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 

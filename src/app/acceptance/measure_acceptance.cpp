@@ -17,8 +17,6 @@
 #include "app/acceptance/measure_devices.h"
 #include "app/acceptance/node_topology.h"
 #include "app/collectives/collective_timer.h"
-#include "app/console/json_part.h"
-#include "app/console/json_text.h"
 #include "app/machine/build_info.h"
 #include "app/machine/machine_facts.h"
 #include "app/machine/other_work.h"
@@ -33,6 +31,8 @@
 #include "engine/backend_options.h"
 #include "launch/host_identity.h"
 #include "metrics/statistics.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

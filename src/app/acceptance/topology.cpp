@@ -11,10 +11,10 @@
 #include <sstream>
 
 #include "app/acceptance/node_topology.h"
-#include "app/console/json_part.h"
-#include "app/console/json_text.h"
 #include "base/error.h"
 #include "launch/slurm_lists.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

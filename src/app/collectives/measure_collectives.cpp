@@ -15,8 +15,6 @@
 #include "app/collectives/collective_buffers.h"
 #include "app/collectives/collective_timer.h"
 #include "app/collectives/rank_meeting.h"
-#include "app/console/json_part.h"
-#include "app/console/json_text.h"
 #include "app/machine/available_memory.h"
 #include "app/machine/select_backend.h"
 #include "base/bytes.h"
@@ -25,6 +23,8 @@
 #include "engine/backend_options.h"
 #include "launch/abort.h"
 #include "launch/host_identity.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "app/console/table.h"
 #include "app/machine/build_info.h"
 #include "base/bytes.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

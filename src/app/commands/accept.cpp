@@ -27,10 +27,7 @@
 #include "app/commands/ask_endpoint.h"
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
-#include "app/console/json_part.h"
-#include "app/console/json_text.h"
 #include "app/console/progress.h"
 #include "app/experiment/result_schema.h"
 #include "app/job/config_message.h"
@@ -48,6 +45,9 @@
 #include "launch/host_identity.h"
 #include "launch/own_ranks.h"
 #include "metrics/statistics.h"
+#include "record/console.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -14,12 +14,12 @@
 #include <string_view>
 #include <thread>
 
-#include "app/console/json_text.h"
 #include "base/clean_text.h"
 #include "base/error.h"
 #include "base/read_input.h"
 #include "launch/addresses.h"
 #include "launch/socket.h"
+#include "record/json_text.h"
 #include "watch/judge.h"
 #include "watch/sources.h"
 

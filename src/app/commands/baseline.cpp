@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
 #include "app/gate/baseline_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "record/console.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
-#include "app/console/table.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "engine/checkpoint.h"
 #include "engine/checkpoint_folder.h"
+#include "record/console.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -15,9 +15,7 @@
 
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
-#include "app/console/json_text.h"
 #include "app/console/progress.h"
 #include "app/experiment/trial_log.h"
 #include "app/report/compare_report.h"
@@ -30,6 +28,8 @@
 #include "config/find_file.h"
 #include "config/validate.h"
 #include "config/write.h"
+#include "record/console.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

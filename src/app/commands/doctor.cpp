@@ -5,8 +5,6 @@
 #include <optional>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
-#include "app/console/json_text.h"
 #include "app/machine/build_info.h"
 #include "app/machine/machine_facts.h"
 #include "app/machine/machine_rates.h"
@@ -14,6 +12,8 @@
 #include "app/report/topology_report.h"
 #include "base/bytes.h"
 #include "launch/placement.h"
+#include "record/console.h"
+#include "record/json_text.h"
 #include "trace/nvtx_range.h"
 
 namespace fsdpbench::app {

@@ -11,12 +11,12 @@
 
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
-#include "app/console/console.h"
-#include "app/console/json_text.h"
 #include "app/report/expectation.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/find_file.h"
+#include "record/console.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
-#include "app/console/json_text.h"
 #include "app/report/explain_prediction.h"
 #include "app/report/explain_report.h"
 #include "app/report/explain_result.h"
@@ -17,6 +15,8 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "engine/setup.h"
+#include "record/console.h"
+#include "record/json_text.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {

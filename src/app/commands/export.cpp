@@ -8,13 +8,13 @@
 #include <memory>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "dialects/make_export.h"
+#include "record/console.h"
 
 namespace fsdpbench::app {
 namespace {

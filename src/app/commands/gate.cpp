@@ -8,11 +8,11 @@
 
 #include "app/acceptance/judgement_files.h"
 #include "app/commands/command.h"
-#include "app/console/console.h"
-#include "app/console/json_text.h"
 #include "app/gate/gate_report.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
+#include "record/console.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

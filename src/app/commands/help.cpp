@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
-#include "app/console/table.h"
 #include "base/error.h"
 #include "config/fields.h"
 #include "config/nearest.h"
 #include "config/write.h"
+#include "record/console.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -9,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/job/thread_run.h"
 #include "app/machine/available_memory.h"
@@ -19,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
+#include "record/console.h"
 
 namespace fsdpbench::app {
 namespace {

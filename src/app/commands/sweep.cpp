@@ -14,9 +14,7 @@
 
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
-#include "app/console/json_text.h"
 #include "app/console/progress.h"
 #include "app/experiment/result_schema.h"
 #include "app/experiment/sweep_grid.h"
@@ -31,6 +29,8 @@
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/sweep_file.h"
+#include "record/console.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

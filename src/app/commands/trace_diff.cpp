@@ -10,9 +10,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
-#include "app/console/json_text.h"
-#include "app/console/table.h"
 #include "app/report/result_folder.h"
 #include "base/paths.h"
 #include "foreign/advice.h"
@@ -20,6 +17,9 @@
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
+#include "record/console.h"
+#include "record/json_text.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

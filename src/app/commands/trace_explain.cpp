@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/console/console.h"
-#include "app/console/json_text.h"
 #include "app/report/adopted_job.h"
 #include "app/report/job_json.h"
 #include "app/report/job_report.h"
@@ -30,6 +28,8 @@
 #include "foreign/timeline.h"
 #include "metrics/cause_advice.h"
 #include "metrics/cause_report.h"
+#include "record/console.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -22,9 +22,7 @@
 #include "app/commands/export.h"
 #include "app/commands/measure.h"
 #include "app/commands/tune_traces.h"
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
-#include "app/console/json_text.h"
 #include "app/console/progress.h"
 #include "app/experiment/cell.h"
 #include "app/experiment/simulated_machine.h"
@@ -44,6 +42,8 @@
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
 #include "metrics/compare.h"
+#include "record/console.h"
+#include "record/json_text.h"
 #include "replay/allocator_walk.h"
 
 namespace fsdpbench::app {

@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/console/table.h"
 #include "base/error.h"
 #include "config/fields.h"
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

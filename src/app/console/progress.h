@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "app/console/console.h"
 #include "engine/step_loss.h"
+#include "record/console.h"
 
 namespace fsdpbench::app {
 

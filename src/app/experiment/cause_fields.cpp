@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "app/console/json_part.h"
 #include "base/lane.h"
 #include "metrics/cause.h"
 #include "metrics/cause_advice.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "app/console/json_fields.h"
 #include "metrics/cause_advice.h"
 #include "metrics/cause_report.h"
 #include "metrics/counterfactual.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "app/console/console.h"
 #include "app/console/progress.h"
 #include "app/experiment/simulated_machine.h"
 #include "app/experiment/steady_step.h"
@@ -24,6 +23,7 @@
 #include "config/validate.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
+#include "record/console.h"
 #include "replay/allocator_walk.h"
 #include "replay/compute_cost.h"
 #include "replay/op_times.h"

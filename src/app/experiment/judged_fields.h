@@ -3,7 +3,7 @@
 #include "accept/robust.h"
 #include "accept/step_arms.h"
 #include "accept/verdict.h"
-#include "app/console/json_fields.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "app/console/json_part.h"
 #include "base/enum_table.h"
 #include "metrics/critical_path.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "app/console/json_fields.h"
 #include "metrics/path_report.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

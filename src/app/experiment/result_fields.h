@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "app/console/json_fields.h"
-#include "app/console/json_part.h"
 #include "app/experiment/cause_fields.h"
 #include "app/experiment/trial.h"
 #include "metrics/statistics.h"
+#include "record/json_fields.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 

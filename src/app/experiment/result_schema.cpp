@@ -8,12 +8,12 @@
 #include <set>
 #include <vector>
 
-#include "app/console/json_part.h"
-#include "app/console/json_text.h"
 #include "app/experiment/result_fields.h"
 #include "base/clean_text.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -12,14 +12,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/console/json_part.h"
-#include "app/console/json_text.h"
 #include "app/experiment/result_fields.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/paths.h"
 #include "base/read_input.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "app/console/json_fields.h"
 #include "app/experiment/trial.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

@@ -10,9 +10,6 @@
 #include <optional>
 #include <tuple>
 
-#include "app/console/console.h"
-#include "app/console/json_text.h"
-#include "app/console/table.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_folder.h"
 #include "base/digest.h"
@@ -20,6 +17,9 @@
 #include "base/file_lock.h"
 #include "base/paths.h"
 #include "base/read_input.h"
+#include "record/console.h"
+#include "record/json_text.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

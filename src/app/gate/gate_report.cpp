@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/acceptance/judgement_files.h"
-#include "app/console/json_fields.h"
-#include "app/console/table.h"
 #include "app/experiment/judged_fields.h"
 #include "base/error.h"
+#include "record/json_fields.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "accept/regression.h"
-#include "app/console/json_fields.h"
-#include "app/console/json_part.h"
 #include "app/gate/machine_print.h"
+#include "record/json_fields.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/console/json_part.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 

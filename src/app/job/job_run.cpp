@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "app/console/interrupt.h"
-#include "app/console/json_part.h"
-#include "app/console/json_text.h"
 #include "app/job/config_message.h"
 #include "app/job/run_rescue.h"
 #include "app/machine/other_work.h"
@@ -19,6 +17,8 @@
 #include "base/error.h"
 #include "config/spelling.h"
 #include "launch/control_channel.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

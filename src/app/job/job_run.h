@@ -6,9 +6,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "app/console/json_part.h"
 #include "app/experiment/trial.h"
 #include "app/job/job.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 

@@ -7,10 +7,10 @@
 #include <exception>
 #include <string_view>
 
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "record/console.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,13 +8,13 @@
 #include <thread>
 #include <utility>
 
-#include "app/console/json_text.h"
 #include "app/experiment/result_schema.h"
 #include "app/report/result_folder.h"
 #include "app/report/trace_files.h"
 #include "base/error.h"
 #include "base/read_input.h"
 #include "config/write.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <utility>
 
-#include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/job/run_rescue.h"
 #include "app/report/result_json.h"
 #include "base/error.h"
 #include "launch/abort.h"
+#include "record/console.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "app/console/table.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -9,10 +9,10 @@
 #include <optional>
 #include <span>
 
-#include "app/console/table.h"
 #include "app/experiment/result_fields.h"
 #include "base/error.h"
 #include "metrics/statistics.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "app/console/json_fields.h"
 #include "app/experiment/trial.h"
 #include "app/report/result_file.h"
 #include "metrics/compare.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/console/table.h"
 #include "app/experiment/simulated_machine.h"
 #include "app/report/run_table.h"
 #include "base/bytes.h"
@@ -24,6 +23,7 @@
 #include "config/validate.h"
 #include "config/write.h"
 #include "engine/setup.h"
+#include "record/table.h"
 #include "replay/collective_message.h"
 #include "replay/forecast.h"
 

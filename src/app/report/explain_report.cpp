@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/console/table.h"
 #include "app/report/parameters_report.h"
 #include "app/report/run_table.h"
 #include "base/bytes.h"
@@ -18,6 +17,7 @@
 #include "plan/alike_units.h"
 #include "plan/communication.h"
 #include "plan/memory_estimate.h"
+#include "record/table.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
 #include "schedule/policy.h"

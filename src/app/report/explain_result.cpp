@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/console/json_part.h"
 #include "app/experiment/path_fields.h"
 #include "app/experiment/result_fields.h"
 #include "app/report/cause_table.h"
@@ -14,6 +13,7 @@
 #include "metrics/cause_advice.h"
 #include "metrics/cause_report.h"
 #include "metrics/path_report.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "app/console/json_fields.h"
 #include "app/report/job_report.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "app/console/table.h"
 #include "app/report/cause_table.h"
 #include "app/report/path_table.h"
 #include "base/bytes.h"
@@ -16,6 +15,7 @@
 #include "foreign/advice.h"
 #include "metrics/cause_advice.h"
 #include "metrics/cause_report.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/console/table.h"
 #include "plan/parallelism.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "app/console/table.h"
 #include "base/bytes.h"
 #include "plan/alike_units.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

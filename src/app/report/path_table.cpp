@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "app/console/table.h"
 #include "base/enum_table.h"
 #include "metrics/critical_path.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

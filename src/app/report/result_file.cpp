@@ -4,11 +4,11 @@
 
 #include <filesystem>
 
-#include "app/console/console.h"
-#include "app/console/json_text.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/read_input.h"
+#include "record/console.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <set>
 
-#include "app/console/table.h"
 #include "app/report/reach.h"
 #include "app/report/trace_files.h"
 #include "base/bytes.h"
@@ -19,6 +18,7 @@
 #include "metrics/divergence.h"
 #include "metrics/expert_load.h"
 #include "metrics/gpu_steps.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -10,13 +10,13 @@
 #include <string_view>
 #include <utility>
 
-#include "app/console/json_fields.h"
-#include "app/console/json_text.h"
-#include "app/console/table.h"
 #include "app/experiment/result_fields.h"
 #include "base/bytes.h"
 #include "metrics/caveats.h"
 #include "metrics/statistics.h"
+#include "record/json_fields.h"
+#include "record/json_text.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

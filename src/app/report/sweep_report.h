@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/console/json_fields.h"
 #include "app/experiment/sweep_grid.h"
 #include "app/experiment/trial_log.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

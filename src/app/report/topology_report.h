@@ -2,7 +2,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "app/console/table.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 

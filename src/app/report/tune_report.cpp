@@ -6,12 +6,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "app/console/table.h"
 #include "app/report/run_doubt.h"
 #include "base/bytes.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 #include "config/write.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

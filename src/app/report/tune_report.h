@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/console/table.h"
+#include "record/table.h"
 #include "tune/answer.h"
 
 namespace fsdpbench::app {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/console/table.h"
 #include "metrics/statistics.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {

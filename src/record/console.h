@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/console/table.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 

@@ -1,4 +1,4 @@
-#include "app/console/console.h"
+#include "record/console.h"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>

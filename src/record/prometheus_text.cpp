@@ -1,4 +1,4 @@
-#include "app/console/prometheus_text.h"
+#include "record/prometheus_text.h"
 
 #include "base/clean_text.h"
 

@@ -1,10 +1,10 @@
-#include "app/console/json_part.h"
+#include "record/json_part.h"
 
 #include <fmt/format.h>
 
-#include "app/console/json_text.h"
 #include "base/clean_text.h"
 #include "base/error.h"
+#include "record/json_text.h"
 
 namespace fsdpbench::app {
 

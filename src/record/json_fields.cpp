@@ -1,4 +1,4 @@
-#include "app/console/json_fields.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 

@@ -1,4 +1,4 @@
-#include "app/console/table.h"
+#include "record/table.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "app/console/json_text.h"
+#include "record/json_text.h"
 
 #include <nlohmann/json.hpp>
 

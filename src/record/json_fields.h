@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/console/json_part.h"
 #include "base/enum_table.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 
