@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "app/commands/measure.h"
-#include "app/console/interrupt.h"
 #include "app/experiment/result_fields.h"
 #include "app/job/job.h"
 #include "app/machine/build_info.h"
@@ -23,6 +22,7 @@
 #include "config/find_file.h"
 #include "config/sweep_file.h"
 #include "config/write.h"
+#include "launch/interrupt.h"
 #include "library_context.h"
 #include "record/console.h"
 

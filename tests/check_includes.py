@@ -29,13 +29,13 @@ APP_ROOMS = {
     "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/collectives", "app/acceptance", "app/gate", "app/job"],
     "app": ["app/console", "app/machine", "app/job", "app/commands"],
 }
-BELOW_APP = ["hardware", "config", "plan", "schedule", "dialects", "dialects/words", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "watch", "foreign", "tune", "engine"]
+BELOW_APP = ["hardware", "config", "plan", "schedule", "dialects", "config/words", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "watch", "foreign", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
     "hardware": [],
-    "dialects/words": [],
-    "config": ["dialects/words"],
+    "config/words": [],
+    "config": ["config/words"],
     "trace": [],
     "launch": [],
     "backend": ["launch"],
@@ -54,8 +54,8 @@ MAY_INCLUDE = {
     "tune": ["metrics", "replay", "schedule", "plan", "config"],
     "accept": ["metrics"],
     "watch": ["metrics"],
-    "dialects": ["plan", "config", "dialects/words"],
-    "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config", "dialects", "dialects/words"],
+    "dialects": ["plan", "config", "config/words"],
+    "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config", "dialects", "config/words"],
     "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/accuracy.h", "config/cluster.h", "config/calibration.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }
@@ -70,7 +70,7 @@ THIRD_PARTY = [
     (r"nvtx", ["trace/nvtx_range.cpp", "backend/cuda"]),
     (r"CLI/", ["app/command_line.cpp"]),
     (r"dnnl|oneapi/dnnl/dnnl\.h", ["backend/cpu/kernels"]),
-    (r"toml\+\+", ["config", "app/machine/machine_facts.cpp"]),
+    (r"toml\+\+", ["config", "hardware/machine_facts.cpp"]),
 ]
 # NCCL of the header and NCCL that runs may differ from each other and from what this was written for.
 ALLOWED_CONDITIONALS = {"backend/cuda/cupti/cupti_generation.h", "backend/cuda/nccl/nccl_version.cpp"}

@@ -7,11 +7,11 @@
 
 #include "app/command_line.h"
 #include "app/commands/measure.h"
-#include "app/console/interrupt.h"
 #include "app/job/job_run.h"
-#include "app/machine/available_memory.h"
 #include "base/error.h"
 #include "engine/backend_options.h"
+#include "hardware/available_memory.h"
+#include "launch/interrupt.h"
 #include "launch/placement.h"
 #include "record/console.h"
 #include "trace/whole_file.h"

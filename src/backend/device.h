@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/activity.h"
-#include "base/gpu_health.h"
 #include "base/lane.h"
 #include "base/lane_pool.h"
 #include "base/memory_category.h"
+#include "hardware/gpu_health.h"
 
 namespace fsdpbench::backend {
 

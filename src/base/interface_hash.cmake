@@ -3,9 +3,11 @@
 # Writes kInterfaceHash: over the contents of all headers through which program and plugins know each other, and over the
 # compiler, which lays out what they declare.
 set(known "${COMPILER}\n")
-foreach(folder base backend launch backend/cuda)
+foreach(folder base backend launch hardware backend/cuda)
   if(folder STREQUAL backend/cuda)
     set(headers ${SOURCE}/backend/cuda/plugin.h)
+  elseif(folder STREQUAL hardware)
+    set(headers ${SOURCE}/hardware/gpu_health.h)
   else()
     file(GLOB headers ${SOURCE}/${folder}/*.h)
     list(SORT headers)

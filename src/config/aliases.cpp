@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::config {
 namespace {

@@ -8,7 +8,7 @@
 #include "config/fields.h"
 #include "config/spelling.h"
 
-/// Words that people bring along: those of other systems (dialects/words), and other spellings of the words used here.
+/// Words that people bring along: those of other systems (config/words), and other spellings of the words used here.
 namespace fsdpbench::config {
 
 /// What `value`, which `field` does not take as it stands, means if it means exactly one thing; else nothing.

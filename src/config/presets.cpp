@@ -6,7 +6,7 @@
 #include <string_view>
 #include <variant>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::config {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "config/run_config.h"
 #include "config/spelling.h"
+#include "config/words/words.h"
 #include "dialects/dialect.h"
-#include "dialects/words/words.h"
 
 namespace fsdpbench::dialects {
 

@@ -8,8 +8,8 @@
 
 #include "backend/communicator.h"
 #include "backend/device.h"
-#include "base/gpu_health.h"
 #include "base/lane_pool.h"
+#include "hardware/gpu_health.h"
 #include "launch/clock_offset.h"
 #include "trace/record.h"
 

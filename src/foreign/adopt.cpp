@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 #include "foreign/host_words.h"
 #include "foreign/job_causes.h"
 

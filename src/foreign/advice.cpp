@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/enum_table.h"
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 #include "metrics/cause_advice.h"
 
 namespace fsdpbench::foreign {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 #include "foreign/collective_use.h"
 #include "foreign/kernel_kinds.h"
 

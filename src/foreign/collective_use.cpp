@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "base/enum_table.h"
-#include "dialects/words/fsdpbench.h"
-#include "dialects/words/words.h"
+#include "config/words/fsdpbench.h"
+#include "config/words/words.h"
 #include "foreign/kineto_names.h"
 
 namespace fsdpbench::foreign {

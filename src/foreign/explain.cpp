@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/median.h"
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 #include "foreign/host_words.h"
 #include "foreign/matched_collectives.h"
 

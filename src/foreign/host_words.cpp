@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <map>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::foreign {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 #include "foreign/collective_use.h"
 #include "foreign/job_words.h"
 

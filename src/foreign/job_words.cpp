@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 
 namespace fsdpbench::foreign {
 namespace {

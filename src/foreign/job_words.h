@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 #include "foreign/job_trace.h"
 
 namespace fsdpbench::foreign {

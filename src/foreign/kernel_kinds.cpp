@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/enum_table.h"
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 #include "foreign/host_words.h"
 
 namespace fsdpbench::foreign {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 
 namespace fsdpbench::foreign {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/enum_table.h"
 #include "base/error.h"
 #include "config/fields.h"
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 #include "foreign/checkpointing.h"
 #include "foreign/host_words.h"
 #include "foreign/job_kind.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 #include "foreign/collective_use.h"
 #include "foreign/finding.h"
 #include "foreign/job_kind.h"

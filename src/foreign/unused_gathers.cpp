@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 #include "foreign/host_words.h"
 #include "foreign/kernel_kinds.h"
 #include "foreign/match_schedule.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "base/gpu_health.h"
+#include "hardware/gpu_health.h"
 #include "hardware/nvml.h"
 
 namespace fsdpbench::hardware {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/gpu_health.h"
+#include "hardware/gpu_health.h"
 #include "hardware/nvml_calls.h"
 
 namespace fsdpbench::hardware {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/xid.h"
+#include "hardware/xid.h"
 
 namespace fsdpbench::metrics {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/gpu_health.h"
+#include "hardware/gpu_health.h"
 #include "metrics/gpu_steps.h"
 
 namespace fsdpbench::metrics {

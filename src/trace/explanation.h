@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/gpu_health.h"
 #include "base/intervals.h"
 #include "base/lane.h"
 #include "base/memory_category.h"
+#include "hardware/gpu_health.h"
 
 namespace fsdpbench::trace {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/gpu_health.h"
 #include "base/intervals.h"
+#include "hardware/gpu_health.h"
 #include "trace/event_stream.h"
 #include "trace/explanation.h"
 #include "trace/facts.h"

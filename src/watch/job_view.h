@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/gpu_health.h"
+#include "hardware/gpu_health.h"
 
 namespace fsdpbench::watch {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "base/xid.h"
+#include "hardware/xid.h"
 #include "metrics/gpu_steps.h"
 #include "metrics/statistics.h"
 

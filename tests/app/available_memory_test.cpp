@@ -1,4 +1,4 @@
-#include "app/machine/available_memory.h"
+#include "hardware/available_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "app/console/interrupt.h"
+#include "launch/interrupt.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

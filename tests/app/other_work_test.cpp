@@ -1,4 +1,4 @@
-#include "app/machine/other_work.h"
+#include "hardware/other_work.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,9 +15,9 @@
 #include "config/fields.h"
 #include "config/presets.h"
 #include "config/validate.h"
+#include "config/words/words.h"
 #include "dialects/dialect.h"
 #include "dialects/make_export.h"
-#include "dialects/words/words.h"
 #include "support/presets.h"
 
 namespace fsdpbench::dialects {

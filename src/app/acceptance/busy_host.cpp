@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "accept/regression.h"
-#include "app/machine/other_work.h"
+#include "hardware/other_work.h"
 
 namespace fsdpbench::app {
 namespace {

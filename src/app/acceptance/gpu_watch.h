@@ -9,7 +9,7 @@
 
 #include "accept/finding.h"
 #include "accept/verdict.h"
-#include "base/gpu_health.h"
+#include "hardware/gpu_health.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {

@@ -8,7 +8,7 @@
 #include <map>
 #include <string_view>
 
-#include "app/machine/other_work.h"
+#include "hardware/other_work.h"
 
 namespace fsdpbench::app {
 namespace {

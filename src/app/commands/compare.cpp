@@ -15,7 +15,6 @@
 
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
-#include "app/console/interrupt.h"
 #include "app/console/progress.h"
 #include "app/experiment/trial_log.h"
 #include "app/report/compare_report.h"
@@ -28,6 +27,7 @@
 #include "config/find_file.h"
 #include "config/validate.h"
 #include "config/write.h"
+#include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_text.h"
 

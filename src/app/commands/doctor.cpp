@@ -6,11 +6,11 @@
 
 #include "app/commands/command.h"
 #include "app/machine/build_info.h"
-#include "app/machine/machine_facts.h"
 #include "app/machine/machine_rates.h"
 #include "app/machine/select_backend.h"
-#include "app/report/topology_report.h"
 #include "base/bytes.h"
+#include "hardware/machine_facts.h"
+#include "hardware/topology_report.h"
 #include "launch/placement.h"
 #include "record/console.h"
 #include "record/json_text.h"

@@ -9,15 +9,15 @@
 #include <system_error>
 #include <utility>
 
-#include "app/console/interrupt.h"
 #include "app/job/thread_run.h"
-#include "app/machine/available_memory.h"
 #include "app/report/disk_need.h"
 #include "app/report/result_folder.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
+#include "hardware/available_memory.h"
+#include "launch/interrupt.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {

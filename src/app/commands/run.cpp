@@ -11,7 +11,6 @@
 
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
-#include "app/console/interrupt.h"
 #include "app/console/progress.h"
 #include "app/report/disk_need.h"
 #include "app/report/result_folder.h"
@@ -22,6 +21,7 @@
 #include "config/validate.h"
 #include "engine/checkpoint.h"
 #include "engine/checkpoint_folder.h"
+#include "launch/interrupt.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {

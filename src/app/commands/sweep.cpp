@@ -14,7 +14,6 @@
 
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
-#include "app/console/interrupt.h"
 #include "app/console/progress.h"
 #include "app/experiment/result_schema.h"
 #include "app/experiment/sweep_grid.h"
@@ -29,6 +28,7 @@
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/sweep_file.h"
+#include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_text.h"
 

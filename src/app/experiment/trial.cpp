@@ -9,12 +9,12 @@
 
 #include "app/experiment/simulated_machine.h"
 #include "app/experiment/steady_step.h"
-#include "app/machine/other_work.h"
 #include "app/machine/select_backend.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/spelling.h"
 #include "engine/simulate.h"
+#include "hardware/other_work.h"
 #include "metrics/caveats.h"
 #include "metrics/divergence.h"
 #include "metrics/gpu_caveats.h"

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "app/experiment/trial.h"
-#include "base/gpu_health.h"
 #include "base/memory_category.h"
 #include "engine/checkpoint_saver.h"
 #include "engine/setup.h"
+#include "hardware/gpu_health.h"
 #include "metrics/gpu_steps.h"
 #include "metrics/path_report.h"
 #include "metrics/run_details.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "app/machine/machine_facts.h"
 #include "config/spelling.h"
+#include "hardware/machine_facts.h"
 
 namespace fsdpbench::app {
 namespace {

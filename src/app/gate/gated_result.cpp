@@ -15,13 +15,13 @@
 #include "app/experiment/result_fields.h"
 #include "app/experiment/result_schema.h"
 #include "app/experiment/trial_log.h"
-#include "app/machine/other_work.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_file.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/read_input.h"
+#include "hardware/other_work.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "app/console/interrupt.h"
 #include "app/machine/build_info.h"
+#include "launch/interrupt.h"
 #include "launch/join.h"
 
 namespace fsdpbench::app {

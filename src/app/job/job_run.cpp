@@ -8,15 +8,15 @@
 #include <string>
 #include <utility>
 
-#include "app/console/interrupt.h"
 #include "app/job/config_message.h"
 #include "app/job/run_rescue.h"
-#include "app/machine/other_work.h"
 #include "app/machine/select_backend.h"
 #include "app/report/result_json.h"
 #include "base/error.h"
 #include "config/spelling.h"
+#include "hardware/other_work.h"
 #include "launch/control_channel.h"
+#include "launch/interrupt.h"
 #include "record/json_part.h"
 #include "record/json_text.h"
 

@@ -7,9 +7,9 @@
 #include <exception>
 #include <string_view>
 
-#include "app/console/interrupt.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "launch/interrupt.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <utility>
 
-#include "app/console/interrupt.h"
 #include "app/job/run_rescue.h"
 #include "app/report/result_json.h"
 #include "base/error.h"
 #include "launch/abort.h"
+#include "launch/interrupt.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {

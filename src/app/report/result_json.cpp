@@ -9,9 +9,9 @@
 #include "app/experiment/result_fields.h"
 #include "app/experiment/trial_details.h"
 #include "app/report/run_table.h"
-#include "app/report/topology_report.h"
 #include "config/load.h"
 #include "config/write.h"
+#include "hardware/topology_report.h"
 #include "metrics/divergence.h"
 #include "metrics/expert_load.h"
 
@@ -276,7 +276,7 @@ const Fields<PredictionInterval>& fields<PredictionInterval>() {
 template <>
 const Fields<GpuLimits>& fields<GpuLimits>() {
   using L = GpuLimits;
-  static const auto kAll = declare<L>("GpuLimits", "What a GPU can do at most.", "base/gpu_health.h", [](Fields<L>& f) {
+  static const auto kAll = declare<L>("GpuLimits", "What a GPU can do at most.", "hardware/gpu_health.h", [](Fields<L>& f) {
     f("sm_mhz", &L::sm_mhz, "MHz", "highest SM clock");
     f(
         "power_w", [](const L& l) { return in_watts(l.power_mw); }, "W", "power limit");
@@ -291,7 +291,7 @@ template <>
 const Fields<GpuErrors>& fields<GpuErrors>() {
   using E = GpuErrors;
   static const auto kAll =
-      declare<E>("GpuErrors", "By how much the driver's counters grew.", "base/gpu_health.h", [](Fields<E>& f) {
+      declare<E>("GpuErrors", "By how much the driver's counters grew.", "hardware/gpu_health.h", [](Fields<E>& f) {
         f("ecc_corrected", &E::ecc_corrected, "", "memory errors that were corrected");
         f("ecc_uncorrected", &E::ecc_uncorrected, "", "memory errors that were not corrected");
         f("nvlink_replays", &E::nvlink_replays, "", "replays of all NVLink links together");
@@ -305,7 +305,7 @@ template <>
 const Fields<GpuOfRank::Xid>& fields<GpuOfRank::Xid>() {
   using X = GpuOfRank::Xid;
   static const auto kAll =
-      declare<X>("Xid", "An error that the driver reported.", "base/gpu_health.h", [](Fields<X>& f) {
+      declare<X>("Xid", "An error that the driver reported.", "hardware/gpu_health.h", [](Fields<X>& f) {
         f("code", &X::code, "", "NVIDIA's number of the error");
         f("step", &X::step, "", "step in which it arrived");
       });
@@ -364,7 +364,7 @@ const Fields<GpuSteps>& gpu_step_fields() {
 
 const Fields<GpuOfRank>& watched_gpu_fields() {
   using G = GpuOfRank;
-  static const auto kAll = declare<G>("", "", "base/gpu_health.h", [](Fields<G>& f) {
+  static const auto kAll = declare<G>("", "", "hardware/gpu_health.h", [](Fields<G>& f) {
     f(
         "limits", [](const G& g) { return g.health.limits; }, "", "largest values that the GPU allows");
     f(
@@ -385,7 +385,7 @@ const Fields<GpuOfRank>& fields<GpuOfRank>() {
   using G = GpuOfRank;
   static const auto kAll =
       declare<G>("Gpu", "How a rank's GPU fared ([gpu.md](gpu.md#clocks-power-and-errors-of-the-gpus)).",
-                 "base/gpu_health.h", [](Fields<G>& f) {
+                 "hardware/gpu_health.h", [](Fields<G>& f) {
                    f("rank", &G::rank, "", "rank that it belongs to");
                    f("unknown_because", [](const G& g) { return g.health.unknown_because; }, "", "why nothing is known",
                      {.when = When::if_any});

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "app/machine/other_work.h"
 #include "base/student.h"
+#include "hardware/other_work.h"
 
 namespace fsdpbench::app {
 namespace {

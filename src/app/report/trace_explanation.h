@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "app/experiment/trial.h"
-#include "base/gpu_health.h"
 #include "base/link_model.h"
 #include "engine/setup.h"
+#include "hardware/gpu_health.h"
 #include "metrics/find_stalls.h"
 #include "metrics/run_view.h"
 #include "metrics/typical_stalls.h"

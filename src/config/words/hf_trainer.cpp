@@ -1,7 +1,7 @@
 // The Trainer of Hugging Face Transformers.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

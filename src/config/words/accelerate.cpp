@@ -1,7 +1,7 @@
 // Hugging Face Accelerate's settings of FSDP.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

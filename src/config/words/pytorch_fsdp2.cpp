@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 namespace {

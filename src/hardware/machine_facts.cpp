@@ -1,4 +1,4 @@
-#include "app/machine/machine_facts.h"
+#include "hardware/machine_facts.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

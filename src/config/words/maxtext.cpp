@@ -1,7 +1,7 @@
 // MaxText, and XLA on GPUs, which schedules what MaxText writes down.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

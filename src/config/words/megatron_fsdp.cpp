@@ -1,7 +1,7 @@
 // Megatron-FSDP, the first version and its rewrite of 2026.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

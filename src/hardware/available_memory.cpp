@@ -1,4 +1,4 @@
-#include "app/machine/available_memory.h"
+#include "hardware/available_memory.h"
 
 #include <fmt/format.h>
 #include <malloc.h>

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/machine/available_memory.h"
+#include "hardware/available_memory.h"
 
 namespace fsdpbench::app {
 

@@ -1,4 +1,4 @@
-#include "app/report/topology_report.h"
+#include "hardware/topology_report.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,7 +1,7 @@
 // Words of several systems, and other spellings of the words used here.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

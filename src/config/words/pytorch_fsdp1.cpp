@@ -1,7 +1,7 @@
 // torch.distributed.fsdp.FullyShardedDataParallel.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

@@ -1,4 +1,4 @@
-#include "app/console/interrupt.h"
+#include "launch/interrupt.h"
 
 #include <fmt/format.h>
 #include <poll.h>

@@ -1,10 +1,10 @@
 // This program's own names: in traces that it wrote, and as keys where a system has no words of its own.
-#include "dialects/words/fsdpbench.h"
+#include "config/words/fsdpbench.h"
 
 #include <algorithm>
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

@@ -1,7 +1,7 @@
 // SimpleFSDP: torchtitan's graph trainer, ordered by a compiler's pass.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

@@ -1,7 +1,7 @@
 // torchtitan's settings of FSDP2.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

@@ -1,4 +1,4 @@
-#include "base/xid.h"
+#include "hardware/xid.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "app/machine/other_work.h"
+#include "hardware/other_work.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

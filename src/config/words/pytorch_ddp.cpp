@@ -1,7 +1,7 @@
 // torch.nn.parallel.DistributedDataParallel.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 

@@ -1,4 +1,4 @@
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 #include <algorithm>
 #include <array>

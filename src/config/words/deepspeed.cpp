@@ -1,7 +1,7 @@
 // DeepSpeed's ZeRO and ZeRO++.
 #include <array>
 
-#include "dialects/words/words.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 
