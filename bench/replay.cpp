@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
+#include "clock/emulated_times.h"
+#include "clock/replay.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "engine/setup.h"
-#include "replay/emulated_times.h"
-#include "replay/replay.h"
 
 namespace fsdpbench {
 namespace {
@@ -29,8 +29,8 @@ config::RunConfig job(const char* model, std::int64_t ranks, std::int64_t shard 
   return c;
 }
 
-replay::OpTimes times_of(const engine::Setup& p) {
-  return replay::emulated_times(p, {*p.config.emulate.compute_tflops * 1e12, *p.config.emulate.link()});
+clock::OpTimes times_of(const engine::Setup& p) {
+  return clock::emulated_times(p, {*p.config.emulate.compute_tflops * 1e12, *p.config.emulate.link()});
 }
 
 double peak_mb() {
@@ -42,11 +42,11 @@ double peak_mb() {
 /// One step of all ranks, each with jitter of its own, from schedules and times to the end of the step.
 void step_with_jitter(benchmark::State& state, const char* model, std::int64_t shard) {
   const engine::Setup p = engine::set_up(job(model, state.range(0), shard));
-  replay::OpTimes times = times_of(p);
-  times.jitter = replay::Jitter(1, {replay::Jitter::lognormal(0.02)}, 1e-5, 1e6);
+  clock::OpTimes times = times_of(p);
+  times.jitter = clock::Jitter(1, {clock::Jitter::lognormal(0.02)}, 1e-5, 1e6);
   double step_ms = 0;
   for (auto _ : state) {
-    const auto walk = replay::make_replay(p.schedules, p.plan.groups, times);
+    const auto walk = clock::make_replay(p.schedules, p.plan.groups, times);
     walk->step({});
     step_ms = *std::ranges::max_element(walk->last_step().end_ns) * 1e-6;
   }
@@ -80,8 +80,8 @@ void policies(benchmark::State& state) {
   for (auto _ : state) {
     c.fsdp.forward_prefetch = {config::Prefetch::Mode::explicit_, static_cast<int>(1 + depth++ % 4)};
     const engine::Setup p = engine::set_up(c);
-    const replay::OpTimes times = times_of(p);
-    const auto walk = replay::make_replay(p.schedules, p.plan.groups, times);
+    const clock::OpTimes times = times_of(p);
+    const auto walk = clock::make_replay(p.schedules, p.plan.groups, times);
     walk->step({});
     benchmark::DoNotOptimize(walk->last_step().end_ns.front());
   }

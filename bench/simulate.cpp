@@ -19,13 +19,13 @@
 #include <vector>
 
 #include "backend/cpu/backend.h"
+#include "clock/calibration.h"
+#include "clock/measured_host.h"
 #include "engine/run.h"
 #include "engine/simulate.h"
 #include "metrics/peers_arrived.h"
 #include "metrics/run_metrics.h"
 #include "metrics/statistics.h"
-#include "replay/calibration.h"
-#include "replay/measured_host.h"
 #include "support/presets.h"
 
 namespace fsdpbench {
@@ -132,7 +132,7 @@ engine::Measurement run(const engine::Setup& p) {
   return engine::run(*backend::cpu::make_cpu_backend(), p, SomeTokens());
 }
 
-Step simulated(const engine::Setup& p, const replay::OpTimes& times) {
+Step simulated(const engine::Setup& p, const clock::OpTimes& times) {
   engine::Measurement m = engine::simulate(p, times);
   return step_of(p, m, false);
 }
@@ -159,14 +159,14 @@ std::vector<RunConfig> calibrating_policies(std::mt19937& random, const Ranks& o
 }
 
 config::Calibration calibrate(const std::vector<RunConfig>& policies) {
-  replay::Calibrator calibrator;
+  clock::Calibrator calibrator;
   std::vector<std::pair<engine::Setup, Step>> runs;
   for (const RunConfig& c : policies) {
     engine::Setup p = engine::set_up(c);
     engine::Measurement m = run(p);
     const Step measured = step_of(p, m, true);
     calibrator.add({p, m.traces, c.emulate.link_latency_us * 1e3, true},
-                   replay::measured_host(p.schedules, m.traces, {}));
+                   clock::measured_host(p.schedules, m.traces, {}));
     runs.emplace_back(std::move(p), measured);
   }
   config::Calibration calibration = calibrator.result();
@@ -182,7 +182,7 @@ struct Row {
   bool compute;
   std::string preset;  // of an engine
   Step measured, again, predicted;
-  replay::Bounds interval_ms;  // of the prediction
+  clock::Bounds interval_ms;  // of the prediction
   double error() const { return std::abs(predicted.ms / measured.ms - 1); }
   double exposed_error() const { return std::abs(predicted.exposed_ms - measured.exposed_ms) / measured.ms; }
   double noise() const { return std::abs(again.ms / measured.ms - 1); }
@@ -230,14 +230,14 @@ void print_presets(const std::vector<Row>& rows) {
 
 /// The simulated step by the calibration, and the least and greatest with its errors drawn.
 void predict(const engine::Setup& p, const config::Calibration& calibration, Row& row) {
-  const replay::CalibratedTimes times = engine::calibrated_times(p, calibration);
+  const clock::CalibratedTimes times = engine::calibrated_times(p, calibration);
   row.predicted = simulated(p, times.times);
   std::vector<double> drawn;
-  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
-    drawn.push_back(simulated(p, replay::drawn(times.times, times.uncertainty, draw)).ms);
+  for (int draw = 0; draw < clock::Uncertainty::kDraws; ++draw) {
+    drawn.push_back(simulated(p, clock::drawn(times.times, times.uncertainty, draw)).ms);
   }
   const double ms = row.predicted.ms;
-  row.interval_ms = replay::interval_around(ms, ms, drawn, times.uncertainty.step_miss * ms);
+  row.interval_ms = clock::interval_around(ms, ms, drawn, times.uncertainty.step_miss * ms);
 }
 
 int measure(int policies, const std::string& csv, const std::vector<Ranks>& wanted) {

@@ -70,7 +70,7 @@ void parts() {
   };
   const std::vector<plan::ModuleSizes> sizes = machine.sizes(config);
   const schedule::Training training = schedule::make_training(config, sizes);
-  const replay::StepCosts least = machine.least_costs(training);
+  const clock::StepCosts least = machine.least_costs(training);
   time("configuration", [&] { space.config_at(space.origin()); });
   time("plan", [&] { plan::make_plan(config); });
   time("plan and schedules", [&] { schedule::make_training(config, sizes); });

@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
+#include "clock/uncertainty.h"
 #include "published/prediction.h"
-#include "replay/uncertainty.h"
 
 namespace fsdpbench::bench {
 namespace {
@@ -44,10 +44,10 @@ AccuracyRows rows_of(const Predictions& all, double Prediction::*predicted,
 }
 
 /// Of 95 %, of the next source's row: measured over predicted time.
-replay::Bounds interval_of(const AccuracyRows& rows) {
+clock::Bounds interval_of(const AccuracyRows& rows) {
   const int sources = rows.distinct_sources();
-  return {replay::quantile_of_next(rows.time_ratios, sources, 0.025),
-          replay::quantile_of_next(rows.time_ratios, sources, 0.975)};
+  return {clock::quantile_of_next(rows.time_ratios, sources, 0.025),
+          clock::quantile_of_next(rows.time_ratios, sources, 0.975)};
 }
 
 }  // namespace
@@ -132,10 +132,10 @@ void print_coverage(const config::Accuracy& accuracy) {
         others.sources.push_back(rows.sources[k]);
       }
       if (others.sources.empty()) continue;
-      const replay::Bounds bounds = interval_of(others);
+      const clock::Bounds bounds = interval_of(others);
       inside += rows.time_ratios[i] >= bounds.low && rows.time_ratios[i] <= bounds.high;
     }
-    const replay::Bounds all = interval_of(rows);
+    const clock::Bounds all = interval_of(rows);
     fmt::print("{:<16} {:>5} {:>8} {:>20} {:>10} {:>6.1f} %\n", to_string(kind), rows.time_ratios.size(),
                rows.distinct_sources(), fmt::format("{:.3f} to {:.3f}", all.low, all.high),
                fmt::format("{} of {}", inside, rows.time_ratios.size()),

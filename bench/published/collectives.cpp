@@ -4,17 +4,17 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "clock/collective_cost.h"
 #include "config/csv_rows.h"
 #include "published/prediction.h"
-#include "replay/collective_cost.h"
 
 namespace fsdpbench::bench {
 namespace {
 
 using config::CsvRow;
 using config::read_csv;
-using replay::Algorithm;
-using replay::Collective;
+using clock::Algorithm;
+using clock::Collective;
 
 /// Below, latencies of one software version decide; the goal speaks of sizes from here on.
 constexpr double kDomainBytes = 32 * 1024.0 * 1024.0;
@@ -30,7 +30,7 @@ Collective collective_of(const CsvRow& row) {
 Algorithm algorithm_of(const CsvRow& row) {
   const std::string& name = row.text("algorithm");
   if (name.empty()) return Algorithm::automatic;
-  for (int a = 0; a < replay::kAlgorithmCount; ++a) {
+  for (int a = 0; a < clock::kAlgorithmCount; ++a) {
     if (to_string(static_cast<Algorithm>(a)) == name) return static_cast<Algorithm>(a);
   }
   for (const Algorithm a : {Algorithm::symmetric, Algorithm::copy_engine}) {
@@ -50,7 +50,7 @@ Prediction predict(const CsvRow& row) {
   const config::Cluster cluster = site.empty() ? plain : config::load_cluster(row.text("cluster") + ":" + site);
   const Collective collective = collective_of(row);
   const int ranks = row.integer("ranks"), nodes = row.integer("nodes");
-  const replay::GroupShape shape{ranks, nodes, static_cast<int>(ceil_div(ranks, nodes))};
+  const clock::GroupShape shape{ranks, nodes, static_cast<int>(ceil_div(ranks, nodes))};
   const std::optional<std::int64_t> bytes = parse_bytes(row.text("size"));
   if (!bytes) {
     throw ConfigError(
@@ -71,7 +71,7 @@ Prediction predict(const CsvRow& row) {
   const auto cost_on = [&](const config::Cluster& on) {
     return collective_cost(on, collective, size, shape, algorithm);
   };
-  const replay::CollectiveCost cost = cost_on(cluster), plain_cost = site.empty() ? cost : cost_on(plain);
+  const clock::CollectiveCost cost = cost_on(cluster), plain_cost = site.empty() ? cost : cost_on(plain);
   // nccl-tests: bytes on the wire of a ring over time, whatever the algorithm.
   const double passes = collective == Collective::all_reduce ? 2 : 1;
   const double wire = passes * size * (shape.ranks - 1) / shape.ranks;

@@ -20,7 +20,7 @@ struct Prediction {
   double predicted = 0;
   std::string site;    ///< of a collective: where it was measured, if the cluster's file has figures of it
   double plain = 0;    ///< of a collective: predicted by the cluster's file without a site
-  double typical = 0;  ///< of a training: predicted by replay::kTypicalEfficiency
+  double typical = 0;  ///< of a training: predicted by clock::kTypicalEfficiency
   double by_all = 0;   ///< of a training: by the efficiency that simulations take, its own source's rows included
   double by_gpu = 0;   ///< by what other frameworks of other sources reach on its GPU; 0: there are none
   bool by_framework = false;  ///< predicted by what other sources of its framework reach there

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "clock/compute_cost.h"
+#include "clock/forecast.h"
 #include "config/accuracy.h"
 #include "config/cluster.h"
 #include "config/csv_rows.h"
@@ -15,8 +17,6 @@
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "published/prediction.h"
-#include "replay/compute_cost.h"
-#include "replay/forecast.h"
 
 namespace fsdpbench::bench {
 namespace {
@@ -40,8 +40,8 @@ class Training {
   /// Tokens a second and rank, in the steady state.
   double tokens_per_second(double efficiency) {
     setup_.config.simulate.efficiency = {efficiency, {}};
-    const replay::OpTimes times = engine::simulated_times(setup_, &cluster_);
-    const double ns = replay::forecast(setup_, times).slowest_ns();
+    const clock::OpTimes times = engine::simulated_times(setup_, &cluster_);
+    const double ns = clock::forecast(setup_, times).slowest_ns();
     const config::Train& train = setup_.config.train;
     const config::Mesh& mesh = setup_.config.mesh;
     const auto tokens = static_cast<double>(train.batch_per_rank * train.seq_len * train.accumulate);
@@ -161,16 +161,16 @@ Trainings predict_training(const std::string& path) {
     p.cluster = training.cluster().name;
     p.ranks = row.integer("ranks");
     p.tokens = row.number("batch") * row.number("seq_len");
-    p.typical = training.tokens_per_second(replay::kTypicalEfficiency);
+    p.typical = training.tokens_per_second(clock::kTypicalEfficiency);
     const std::optional<double> by_framework =
         efficiencies.median([&](const Told& t) { return t.same_group(own) && t.source != own.source; });
     const std::optional<double> by_gpu = efficiencies.of_others(own);
     if (by_gpu) p.by_gpu = training.tokens_per_second(*by_gpu);
     p.by_framework = by_framework.has_value();
     const std::optional<double> by_all = efficiencies.median([&](const Told& t) { return t.same_group(own); });
-    p.by_all = training.tokens_per_second(by_all.value_or(replay::kTypicalEfficiency));
+    p.by_all = training.tokens_per_second(by_all.value_or(clock::kTypicalEfficiency));
     // A row of its group's only source is predicted by less, and is no measure of how well groups predict.
-    const double used = by_framework.value_or(by_gpu.value_or(replay::kTypicalEfficiency));
+    const double used = by_framework.value_or(by_gpu.value_or(clock::kTypicalEfficiency));
     p.predicted = training.tokens_per_second(used);
     p.how = fmt::format("efficiency {:.3f}{}", used,
                         by_framework ? ""

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "backend/communicator.h"
+#include "clock/cluster_times.h"
+#include "clock/contention.h"
+#include "clock/emulated_times.h"
+#include "clock/forecast.h"
 #include "config/accuracy.h"
-#include "replay/cluster_times.h"
-#include "replay/contention.h"
-#include "replay/emulated_times.h"
-#include "replay/forecast.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -51,11 +51,11 @@ void sample_memory(const schedule::Schedule& schedule, std::span<const trace::Re
 }
 
 /// The rank that was slowest most by the sum of its steps; the first of equals.
-int slowest_rank(const Setup& setup, const replay::OpTimes& times) {
+int slowest_rank(const Setup& setup, const clock::OpTimes& times) {
   const auto warmup = static_cast<std::size_t>(setup.config.train.warmup);
   const auto steps = static_cast<std::size_t>(setup.config.train.steps);
   std::vector<double> sums;
-  replay::forecast_run(setup, times, warmup + steps, 0, {},
+  clock::forecast_run(setup, times, warmup + steps, 0, {},
                        [&](std::size_t step, const std::vector<double>& lengths_ns) {
                          if (step < warmup) return true;
                          sums.resize(lengths_ns.size());
@@ -65,7 +65,7 @@ int slowest_rank(const Setup& setup, const replay::OpTimes& times) {
   return static_cast<int>(std::ranges::max_element(sums) - sums.begin());
 }
 
-std::vector<int> recorded_ranks(const Setup& setup, const replay::OpTimes& times) {
+std::vector<int> recorded_ranks(const Setup& setup, const clock::OpTimes& times) {
   const int ranks = setup.plan.groups.ranks();
   const int wanted = ranks_recorded(setup.config.trace, ranks);
   std::vector<int> chosen;
@@ -76,36 +76,36 @@ std::vector<int> recorded_ranks(const Setup& setup, const replay::OpTimes& times
 }
 
 /// Host and injected trouble of the configuration.
-void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
+void add_conditions(const config::RunConfig& config, clock::OpTimes& times) {
   const config::Simulate& simulate = config.simulate;
   const auto ns = [](double us) { return std::nearbyint(us * 1e3); };
   times.host.start_ns = 1e6;  // a record that begins at 0 is one of an op that did not run
   times.host.issue_ns += ns(simulate.host_issue_us);
   times.host.launch_ns += ns(simulate.launch_us);
   times.host.wake_ns += ns(simulate.wake_us);
-  replay::add_trouble(config.inject, config.train.seed, static_cast<int>(config.mesh.ranks), times);
+  clock::add_trouble(config.inject, config.train.seed, static_cast<int>(config.mesh.ranks), times);
 }
 
-replay::ClusterUse use_of(const config::RunConfig& config, const config::Cluster* cluster) {
+clock::ClusterUse use_of(const config::RunConfig& config, const config::Cluster* cluster) {
   const config::Simulate& simulate = config.simulate;
-  replay::ClusterUse use;
+  clock::ClusterUse use;
   use.framework.compiled = simulate.compiled;
   use.framework.fused_loss = simulate.fused_loss;
   use.framework.eager_loss = simulate.eager_loss;
   use.framework.fused_optimizer = simulate.fused_optimizer;
-  use.framework.attention = static_cast<replay::Attention>(simulate.attention);
+  use.framework.attention = static_cast<clock::Attention>(simulate.attention);
   use.framework.efficiency = simulate.efficiency.value;
   if (cluster != nullptr && !simulate.efficiency.of.empty()) {
     use.framework.efficiency = config::efficiency_used(config, *cluster, config::published_accuracy()).value;
   }
-  use.algorithm = static_cast<replay::Algorithm>(simulate.collectives);
+  use.algorithm = static_cast<clock::Algorithm>(simulate.collectives);
   // NCCL takes them whatever its model says of the others; what is asked for by name is taken.
   const bool registered = config.nccl.register_buffers == config::NcclRegister::window;
-  if (registered && use.algorithm == replay::Algorithm::automatic) {
+  if (registered && use.algorithm == clock::Algorithm::automatic) {
     const bool zero = config.nccl.cta_policy == config::CtaPolicy::zero;
-    use.algorithm = zero ? replay::Algorithm::copy_engine : replay::Algorithm::symmetric;
+    use.algorithm = zero ? clock::Algorithm::copy_engine : clock::Algorithm::symmetric;
   }
-  use.placement = static_cast<replay::Placement>(simulate.placement);
+  use.placement = static_cast<clock::Placement>(simulate.placement);
   return use;
 }
 
@@ -121,18 +121,18 @@ bool draws(const config::Simulate& simulate) {
          simulate.rank_jitter_pct > 0;
 }
 
-replay::OpTimes with_draws(const config::Simulate& simulate, int ranks, replay::OpTimes times) {
+clock::OpTimes with_draws(const config::Simulate& simulate, int ranks, clock::OpTimes times) {
   // Lognormal: the standard deviation of the logarithm is that of the value, for the few per cent that are meant.
   const bool measured = simulate.measured_jitter && !times.measured_scatter.empty();
   if (simulate.jitter_pct > 0 || simulate.pause_chance > 0 || measured) {
-    std::vector<std::vector<double>> distributions{replay::Jitter::lognormal(simulate.jitter_pct / 100)};
+    std::vector<std::vector<double>> distributions{clock::Jitter::lognormal(simulate.jitter_pct / 100)};
     if (measured) distributions = times.measured_scatter;
-    times.jitter = replay::Jitter(simulate.seed, std::move(distributions), simulate.pause_chance,
+    times.jitter = clock::Jitter(simulate.seed, std::move(distributions), simulate.pause_chance,
                                   std::nearbyint(simulate.pause_us * 1e3));
   }
   if (simulate.rank_jitter_pct > 0) {
     std::vector<double> factors(static_cast<std::size_t>(ranks), 1e9);
-    replay::Jitter(~simulate.seed, {replay::Jitter::lognormal(simulate.rank_jitter_pct / 100)})
+    clock::Jitter(~simulate.seed, {clock::Jitter::lognormal(simulate.rank_jitter_pct / 100)})
         .apply(0, 0, 0, false, factors);
     times.compute_factor.resize(factors.size(), 1.0);
     for (std::size_t rank = 0; rank < factors.size(); ++rank) times.compute_factor[rank] *= factors[rank] / 1e9;
@@ -140,9 +140,9 @@ replay::OpTimes with_draws(const config::Simulate& simulate, int ranks, replay::
   return times;
 }
 
-Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const RunHooks& hooks) {
+Measurement simulate(const Setup& setup, const clock::OpTimes& undrawn, const RunHooks& hooks) {
   const config::Train& train = setup.config.train;
-  const replay::OpTimes times = with_draws(setup.config.simulate, setup.plan.groups.ranks(), undrawn);
+  const clock::OpTimes times = with_draws(setup.config.simulate, setup.plan.groups.ranks(), undrawn);
   Measurement result;
   for (const int rank : recorded_ranks(setup, times)) result.traces.emplace_back().rank = rank;
   const bool some = static_cast<int>(result.traces.size()) < setup.plan.groups.ranks();
@@ -165,7 +165,7 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
     if (hooks.progress) hooks.progress(result.steps_done, std::nullopt);
     return step + 1 < steps && !stops();
   };
-  if (!stops()) replay::forecast_run(setup, times, steps, warmup, result.traces, after_step);
+  if (!stops()) clock::forecast_run(setup, times, steps, warmup, result.traces, after_step);
   result.interrupted = result.steps_done < train.warmup + train.steps;
   result.memory.assign(result.traces.size(), setup.memory);
   result.host_memory.assign(result.traces.size(), setup.host_memory);
@@ -173,26 +173,26 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
   return result;
 }
 
-replay::OpTimes simulated_times(const schedule::Training& training, const config::Cluster* cluster, bool contention) {
+clock::OpTimes simulated_times(const schedule::Training& training, const config::Cluster* cluster, bool contention) {
   const config::Emulate& emulate = training.config.emulate;
   constexpr double kNoTime = std::numeric_limits<double>::infinity();  // what is not emulated
-  replay::ClusterUse use = use_of(training.config, cluster);
+  clock::ClusterUse use = use_of(training.config, cluster);
   use.contention = contention;
-  replay::OpTimes times = cluster != nullptr
-                              ? replay::cluster_times(training, *cluster, use)
-                              : replay::emulated_times(training, {emulate.compute_tflops.value_or(kNoTime) * 1e12,
+  clock::OpTimes times = cluster != nullptr
+                              ? clock::cluster_times(training, *cluster, use)
+                              : clock::emulated_times(training, {emulate.compute_tflops.value_or(kNoTime) * 1e12,
                                                                   emulate.link().value_or(LinkModel{kNoTime, 0}),
                                                                   emulate.pcie().value_or(LinkModel{kNoTime, 0})});
   add_conditions(training.config, times);
   return times;
 }
 
-replay::CalibratedTimes calibrated_times(const schedule::Training& training, const config::Calibration& calibration,
+clock::CalibratedTimes calibrated_times(const schedule::Training& training, const config::Calibration& calibration,
                                          bool contention) {
-  replay::CalibratedTimes calibrated = replay::calibrated_times(calibration, training);
+  clock::CalibratedTimes calibrated = clock::calibrated_times(calibration, training);
   const plan::Groups& groups = training.plan.groups;
-  const replay::SlowdownOf slowdown = replay::measured_slowdown(calibration.slowdowns, training.config, groups);
-  if (slowdown && contention && groups.ranks() > 1) replay::add_contention(training, slowdown, calibrated.times);
+  const clock::SlowdownOf slowdown = clock::measured_slowdown(calibration.slowdowns, training.config, groups);
+  if (slowdown && contention && groups.ranks() > 1) clock::add_contention(training, slowdown, calibrated.times);
   add_conditions(training.config, calibrated.times);
   return calibrated;
 }

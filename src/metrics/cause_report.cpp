@@ -179,7 +179,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   const TypicalStep typical(run, what, noise_ms);
   report.no_typical_because = typical.why_not_of_all();
   if (!report.no_typical_because.empty()) return report;
-  const replay::Forecast step = typical.forecast();
+  const clock::Forecast step = typical.forecast();
   const RunView view(typical.training().schedules, step.traces);
   CauseReport of_typical = every_cause(view, what.plan, what.policy, link, even_rows);
 

@@ -8,9 +8,9 @@
 #include <variant>
 
 #include "base/error.h"
+#include "clock/forecast.h"
+#include "clock/uncertainty.h"
 #include "metrics/knobs.h"
-#include "replay/forecast.h"
-#include "replay/uncertainty.h"
 #include "schedule/memory_walk.h"
 #include "schedule/training.h"
 
@@ -22,7 +22,7 @@ constexpr double kAtOnce = 1e12;  // so many times as fast
 /// What to forecast.
 struct Question {
   Counterfactual answer;
-  replay::Changes changes;
+  clock::Changes changes;
   std::unique_ptr<schedule::Training> rebuilt;  ///< steady, under another policy; null: the schedule as it is
 };
 
@@ -102,8 +102,8 @@ class Finder {
 
   Question about(const Asked& asked) const {
     Question question;
-    using replay::Part;
-    replay::Changes& changes = question.changes;
+    using clock::Part;
+    clock::Changes& changes = question.changes;
     const auto leave_out = [&](Part part) { changes.without.insert(part); };
     switch (asked.cause) {
       case Cause::link_bound: changes.link_scale = kAtOnce; break;
@@ -135,7 +135,7 @@ class Finder {
   }
 
   double step_ms(const Question& question, int draw = -1) const {
-    replay::Changes changes = question.changes;
+    clock::Changes changes = question.changes;
     changes.draw = draw;
     const schedule::Training& training = question.rebuilt ? *question.rebuilt : typical_.training();
     return typical_.forecast(training, changes).slowest_ns() / 1e6;
@@ -143,7 +143,7 @@ class Finder {
 
   void find_intervals(std::vector<Question>& questions) const {
     const Question nothing;
-    for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
+    for (int draw = 0; draw < clock::Uncertainty::kDraws; ++draw) {
       const double as_it_is = step_ms(nothing, draw);
       for (Question& question : questions) {
         const double gain = as_it_is - step_ms(question, draw);

@@ -37,7 +37,7 @@ struct Counterfactual {
 /// what even rows take. Where a knob is meant (prefetch, limits,
 /// buffers, communicators, syncs) the schedule is built anew. Gains of several causes do not add up: each is what its
 /// removal alone would bring, and what one hides another may show. The interval resamples the measured steps
-/// replay::Uncertainty::kDraws times and replays both typical steps of each draw: from the least to the greatest gain
+/// clock::Uncertainty::kDraws times and replays both typical steps of each draw: from the least to the greatest gain
 /// are 95 % of the chance.
 struct Asked {
   Cause cause = Cause::unknown;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "clock/collective_message.h"
+#include "clock/emulated_times.h"
 #include "metrics/step_breakdown.h"
 #include "plan/communication.h"
-#include "replay/collective_message.h"
-#include "replay/emulated_times.h"
 
 namespace fsdpbench::metrics {
 namespace {
@@ -75,7 +75,7 @@ class Model {
     for (std::size_t i = 0; i < records.size(); ++i) {
       const schedule::Op& op = step.schedule().ops[i];
       if (classify(op) != OpClass::computation) continue;
-      compute_.modelled_ns += replay::flops_of(op, sizes_) * ns_per_flop;
+      compute_.modelled_ns += clock::flops_of(op, sizes_) * ns_per_flop;
       compute_.observed_ns += static_cast<double>(records[i].end_ns - records[i].begin_ns);
     }
   }
@@ -104,7 +104,7 @@ class Model {
       // Its op says what experts that are visited equally often would get.
       const bool rows = op.exchanges_rows() && op.kind != schedule::OpKind::expert_counts;
       if (rows && plan::rows_follow_the_data(config_)) continue;
-      const replay::CollectiveMessage message = replay::message_of(op, groups_);
+      const clock::CollectiveMessage message = clock::message_of(op, groups_);
       for (int rank = 0; rank < step.ranks(); ++rank) {
         const plan::Members peers = groups_.members(op.group(), rank);
         if (peers.first != rank) continue;

@@ -7,8 +7,8 @@
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "clock/collective_message.h"
 #include "metrics/step_view.h"
-#include "replay/collective_message.h"
 
 namespace fsdpbench::metrics {
 
@@ -70,7 +70,7 @@ class RecordFacts : public StepFacts {
 
   bool mostly_latency(int i) const override {
     if (!link_) return false;
-    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
+    const clock::CollectiveMessage message = clock::message_of(view_.op(i), groups_);
     return message.seconds_of_latency(*link_) > message.seconds_of_bytes(*link_);
   }
 
@@ -86,7 +86,7 @@ class RecordFacts : public StepFacts {
       beside = std::max(other.begin_ns, other.peers_arrived_ns) < r.end_ns && other.end_ns > begin;
     }
     if (!beside) return 0;
-    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
+    const clock::CollectiveMessage message = clock::message_of(view_.op(i), groups_);
     const std::int64_t alone = whole_ns((message.seconds_of_bytes(*link_) + message.seconds_of_latency(*link_)) * 1e9);
     return std::max<std::int64_t>(0, r.end_ns - begin - alone);
   }

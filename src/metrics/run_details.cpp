@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/enum_table.h"
+#include "clock/collective_message.h"
 #include "metrics/op_key.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
-#include "replay/collective_message.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::metrics {
@@ -135,7 +135,7 @@ class Details {
 
   CollectiveTimes collective(const Times& times) const {
     const schedule::Op& op = *times.op;
-    const replay::CollectiveMessage message = replay::message_of(op, plan_.groups);
+    const clock::CollectiveMessage message = clock::message_of(op, plan_.groups);
     CollectiveTimes c;
     c.name = schedule::op_name(plan_, op);
     c.kind = schedule::to_string(op.kind);

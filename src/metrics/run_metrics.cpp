@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
+#include "clock/replay.h"
 #include "metrics/compare.h"
 #include "metrics/step_breakdown.h"
-#include "replay/replay.h"
 
 namespace fsdpbench::metrics {
 namespace {
 
 constexpr double kNsPerMs = 1e6;
 
-std::vector<replay::OpDurations> durations(const StepRecords& step) {
-  std::vector<replay::OpDurations> result;
+std::vector<clock::OpDurations> durations(const StepRecords& step) {
+  std::vector<clock::OpDurations> result;
   for (int rank = 0; rank < step.ranks(); ++rank) {
-    replay::OpDurations& mine = result.emplace_back();
+    clock::OpDurations& mine = result.emplace_back();
     for (const trace::Record& r : step.of(rank)) mine.push_back(r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns));
   }
   return result;
@@ -72,7 +72,7 @@ RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double to
     }
     m.steps_ms.push_back(static_cast<double>(step.slowest_ns()) / kNsPerMs);
     if (run.ranks() < groups.ranks()) continue;
-    const std::int64_t bound = replay::max_plus_bound(step.schedule(), step.event_count(), groups, durations(step));
+    const std::int64_t bound = clock::max_plus_bound(step.schedule(), step.event_count(), groups, durations(step));
     if (bound > 0) ratio.push_back(static_cast<double>(step.slowest_ns()) / static_cast<double>(bound));
   }
   StepBreakdown all;

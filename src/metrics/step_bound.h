@@ -9,7 +9,7 @@ namespace fsdpbench::metrics {
 
 /// The least time in which one rank's ops of a step can run as they depend on each other, whatever the other ranks do:
 /// every op takes as long as it did (a collective from the arrival of its last peer on) and begins as soon as its lane,
-/// its communicator, its events and the host's waits allow; issuing costs nothing. replay::max_plus_bound() of a run of
+/// its communicator, its events and the host's waits allow; issuing costs nothing. clock::max_plus_bound() of a run of
 /// this rank alone, with the chain of ops that takes so long.
 struct StepBound {
   std::int64_t ns = 0;

@@ -2,24 +2,24 @@
 
 #include <algorithm>
 
+#include "clock/forecast.h"
 #include "metrics/step_breakdown.h"
-#include "replay/forecast.h"
 
 namespace fsdpbench::metrics {
 
-StepPrediction predict_step(const schedule::Training& training, replay::OpTimes times) {
+StepPrediction predict_step(const schedule::Training& training, clock::OpTimes times) {
   const schedule::Training steady = training.steady();
   const std::vector<schedule::Op>& ops = steady.schedules.steady().ops;
   times.steps.erase(times.steps.begin(), times.steps.end() - 1);
   StepPrediction prediction;
   for (std::size_t i = 0; i < times.steps.front().size(); ++i) {
-    const replay::OpCost& cost = times.steps.front()[i];
+    const clock::OpCost& cost = times.steps.front()[i];
     const OpClass op_class = classify(ops[i]);
     const auto ns = static_cast<std::int64_t>(cost.run_ns + cost.link_ns);
     if (op_class == OpClass::computation) prediction.computation += ns;
     if (op_class == OpClass::communication) prediction.communication += ns;
   }
-  const replay::Forecast step = replay::forecast(steady, times, replay::SteadyStep::first, 1);
+  const clock::Forecast step = clock::forecast(steady, times, clock::SteadyStep::first, 1);
   prediction.step = prediction.update = static_cast<std::int64_t>(step.slowest_ns());
   for (const trace::Record& record : step.traces.front().records) {
     const schedule::Op& op = ops[static_cast<std::size_t>(record.op)];

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "replay/op_times.h"
+#include "clock/op_times.h"
 #include "schedule/training.h"
 
 namespace fsdpbench::metrics {
@@ -17,8 +17,8 @@ struct StepPrediction {
   std::int64_t exposed_communication() const { return step - computation; }
 };
 
-/// The steady step with `times`, replay::emulated_times(). What it does not know: ranks that differ, the time of
+/// The steady step with `times`, clock::emulated_times(). What it does not know: ranks that differ, the time of
 /// copies, optimizer and host.
-StepPrediction predict_step(const schedule::Training& training, replay::OpTimes times);
+StepPrediction predict_step(const schedule::Training& training, clock::OpTimes times);
 
 }  // namespace fsdpbench::metrics

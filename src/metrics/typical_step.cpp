@@ -13,16 +13,16 @@
 #include <utility>
 
 #include "base/median.h"
+#include "clock/what_if_times.h"
 #include "metrics/step_breakdown.h"
-#include "replay/what_if_times.h"
 
 namespace fsdpbench::metrics {
 namespace {
 
-using replay::MeasuredTimes;
+using clock::MeasuredTimes;
 using Table = MeasuredTimes::Table;
 
-replay::MeasuredTimes measure(const RunView& run, const schedule::Training& training) {
+clock::MeasuredTimes measure(const RunView& run, const schedule::Training& training) {
   const auto link = training.config.emulate.link();
   return {training, run.traces(), link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
           training.config.simulate.cluster.empty()};
@@ -140,11 +140,11 @@ TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training,
     for (const std::size_t step : steps_) repeats_ = repeats_ && same(steps_.front(), step, rank);
   }
   for (const StepRecords& step : run.steps()) link_ns_.push_back(own_links(step));
-  host_ = replay::measured_host(run.schedules(), run.traces(), {}, replay::CoreWaits::left_out);
-  starts_ = replay::measured_starts(run.schedules(), run.traces(), host_);
+  host_ = clock::measured_host(run.schedules(), run.traces(), {}, clock::CoreWaits::left_out);
+  starts_ = clock::measured_starts(run.schedules(), run.traces(), host_);
   find_late(repeats_ ? 0 : noise_ms);
-  typical_lag_ns_ = typical_of(&replay::LaneStarts::lag_ns, repeats_ ? 0 : noise_ms);
-  typical_core_wait_ns_ = typical_of(&replay::LaneStarts::core_wait_ns, repeats_ ? 0 : noise_ms);
+  typical_lag_ns_ = typical_of(&clock::LaneStarts::lag_ns, repeats_ ? 0 : noise_ms);
+  typical_core_wait_ns_ = typical_of(&clock::LaneStarts::core_wait_ns, repeats_ ? 0 : noise_ms);
   std::vector<std::size_t> all(steps_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   times_.emplace(times_of(all));
@@ -192,13 +192,13 @@ void TypicalStep::find_late(double noise_ms) {
 }
 
 /// By rank: what all ranks have in common, unless a rank has more of it for certain.
-TypicalStep::LaneTimes TypicalStep::typical_of(replay::LaneStarts::ByLane replay::LaneStarts::*part,
+TypicalStep::LaneTimes TypicalStep::typical_of(clock::LaneStarts::ByLane clock::LaneStarts::*part,
                                                double noise_ms) const {
   LaneTimes typical(starts_.size());
   for (const Lane lane : kLanes) {
     const std::size_t l = index_of(lane);
     std::vector<double> all;
-    for (const replay::LaneStarts& starts : starts_) {
+    for (const clock::LaneStarts& starts : starts_) {
       const std::vector<double>& mine = (starts.*part)[l];
       all.insert(all.end(), mine.begin(), mine.end());
     }
@@ -243,7 +243,7 @@ std::string TypicalStep::why_not_of_all() const {
 }
 
 /// What the ops take in the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
-replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) const {
+clock::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) const {
   const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
   std::vector<std::size_t> steps;
   for (const std::size_t index : drawn) steps.push_back(steps_[index]);
@@ -259,7 +259,7 @@ replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) 
 }
 
 /// Negative: none.
-const replay::MeasuredTimes& TypicalStep::drawn(int draw) const {
+const clock::MeasuredTimes& TypicalStep::drawn(int draw) const {
   if (draw < 0 || repeats_) return *times_;
   const std::lock_guard lock(drawing_);
   const auto known = drawn_.find(draw);
@@ -272,10 +272,10 @@ const replay::MeasuredTimes& TypicalStep::drawn(int draw) const {
 }
 
 /// What the ops of `other` take, lanes and host like those of the run.
-replay::OpTimes TypicalStep::op_times(const schedule::Training& other, const replay::Changes& changes) const {
-  using replay::Part;
+clock::OpTimes TypicalStep::op_times(const schedule::Training& other, const clock::Changes& changes) const {
+  using clock::Part;
   const std::set<Part>& without = changes.without;
-  replay::OpTimes op_times = replay::what_if_times(drawn(changes.draw), other, changes).times;
+  clock::OpTimes op_times = clock::what_if_times(drawn(changes.draw), other, changes).times;
   op_times.host = host_;
   op_times.host.start_ns = 1e6;  // a record that begins at 0 is one of an op that did not run
   op_times.delays.by_rank_ns.resize(typical_lag_ns_.size());
@@ -296,7 +296,7 @@ replay::OpTimes TypicalStep::op_times(const schedule::Training& other, const rep
     op_times.host.launch_ns = 0;
   }
   if (without.contains(Part::lane_lags)) op_times.host.gap_ns = op_times.host.wake_ns = 0;
-  if (without.contains(Part::link_sharing)) op_times.ops = replay::OpTimes::Ops::given;
+  if (without.contains(Part::link_sharing)) op_times.ops = clock::OpTimes::Ops::given;
   int last_micro = 0;
   for (const schedule::Op& op : ops) last_micro = std::max(last_micro, op.micro);
   auto& given = op_times.given.front();
@@ -350,15 +350,15 @@ replay::OpTimes TypicalStep::op_times(const schedule::Training& other, const rep
   return op_times;
 }
 
-replay::Forecast TypicalStep::forecast(const schedule::Training& other, const replay::Changes& changes) const {
-  return replay::forecast(other, op_times(other, changes), replay::SteadyStep::repeated);
+clock::Forecast TypicalStep::forecast(const schedule::Training& other, const clock::Changes& changes) const {
+  return clock::forecast(other, op_times(other, changes), clock::SteadyStep::repeated);
 }
 
-replay::Forecast TypicalStep::forecast() const {
+clock::Forecast TypicalStep::forecast() const {
   const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
-  const replay::OpTimes times = op_times(training_, {});
-  replay::Forecast step =
-      replay::forecast(training_, times, replay::SteadyStep::repeated, static_cast<int>(times.given.front().size()));
+  const clock::OpTimes times = op_times(training_, {});
+  clock::Forecast step =
+      clock::forecast(training_, times, clock::SteadyStep::repeated, static_cast<int>(times.given.front().size()));
   for (trace::RankTrace& trace : step.traces) {
     const auto rank = static_cast<std::size_t>(trace.rank);
     for (trace::Record& record : trace.records) {
@@ -374,7 +374,7 @@ replay::Forecast TypicalStep::forecast() const {
 
 /// A transfer ends with its slowest link. Without that of `rank` it would end with the slowest of the others: what
 /// bytes take shrinks as those links' times say, latency stays.
-void TypicalStep::mend_link(int rank, const schedule::Training& other, replay::OpTimes& times) const {
+void TypicalStep::mend_link(int rank, const schedule::Training& other, clock::OpTimes& times) const {
   const std::vector<schedule::Op>& ops = other.schedules.steady().ops;
   auto& given = times.given.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {

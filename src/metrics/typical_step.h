@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "clock/forecast.h"
+#include "clock/measured_host.h"
+#include "clock/measured_times.h"
 #include "metrics/late_ranks.h"
 #include "metrics/run_view.h"
 #include "plan/groups.h"
-#include "replay/forecast.h"
-#include "replay/measured_host.h"
-#include "replay/measured_times.h"
 #include "schedule/training.h"
 
 namespace fsdpbench::metrics {
@@ -46,7 +46,7 @@ struct LateRank {
 /// A simulation of many ranks records only some. If these wait for no rank that was not recorded and do not differ
 /// among themselves, one rank with what they have in common stands for all and is replayed alone. Otherwise the other
 /// ranks would have to be known, and there is no typical step.
-class TypicalStep final : public replay::Clock {
+class TypicalStep final : public clock::Clock {
  public:
   /// `run`: a run of `training` of which why_no_typical_step() says nothing; at least one measured step, transfers with
   /// the arrival of their last peer. Both must live on. `noise_ms`: of a step, up to which ranks are not told apart.
@@ -67,14 +67,14 @@ class TypicalStep final : public replay::Clock {
   bool knows_links() const;
 
   /// What the ops take in the typical step.
-  const replay::MeasuredTimes& times() const { return *times_; }
+  const clock::MeasuredTimes& times() const { return *times_; }
 
   /// The typical step itself, all ranks recorded; one, if it stands for all.
-  replay::Forecast forecast() const;
+  clock::Forecast forecast() const;
   /// The steady step of a training of the same ranks whose schedules are one steady one: what its ops take follows from
   /// what they take in the typical step; for `changes.draw`, in one that is as likely: typical of as many of the
   /// measured steps, drawn with replacement.
-  replay::Forecast forecast(const schedule::Training& other, const replay::Changes& changes = {}) const override;
+  clock::Forecast forecast(const schedule::Training& other, const clock::Changes& changes = {}) const override;
 
   /// How much later than its typical begin a lane's ops began, and how much longer they took, a step: the mean over the
   /// measured steps, in nanoseconds.
@@ -86,29 +86,29 @@ class TypicalStep final : public replay::Clock {
 
  private:
   void find_late(double noise_ms);
-  replay::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
-  const replay::MeasuredTimes& drawn(int draw) const;
-  replay::OpTimes op_times(const schedule::Training& other, const replay::Changes& changes) const;
+  clock::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
+  const clock::MeasuredTimes& drawn(int draw) const;
+  clock::OpTimes op_times(const schedule::Training& other, const clock::Changes& changes) const;
   using LaneTimes = std::vector<std::array<double, kLaneCount>>;  // by rank
-  LaneTimes typical_of(replay::LaneStarts::ByLane replay::LaneStarts::*part, double noise_ms) const;
-  void mend_link(int rank, const schedule::Training& other, replay::OpTimes& times) const;
+  LaneTimes typical_of(clock::LaneStarts::ByLane clock::LaneStarts::*part, double noise_ms) const;
+  void mend_link(int rank, const schedule::Training& other, clock::OpTimes& times) const;
   bool is_own(const schedule::Training& other) const { return &other == &training_; }
 
   bool one_for_all_;
   schedule::Training training_;
-  replay::MeasuredTimes measured_;
+  clock::MeasuredTimes measured_;
   std::vector<std::size_t> steps_;  // of measured_
   bool repeats_ = true;
   std::vector<bool> own_work_, own_issue_, own_link_;  // by rank
   std::vector<LateRank> late_;
-  replay::HostCosts host_;
-  std::vector<replay::LaneStarts> starts_;  // as measured
+  clock::HostCosts host_;
+  std::vector<clock::LaneStarts> starts_;  // as measured
   LaneTimes typical_lag_ns_, typical_core_wait_ns_;
-  std::vector<replay::MeasuredTimes::Table> link_ns_;  // of own links, by measured step
-  replay::MeasuredTimes::Table typical_link_ns_;       // kNone: not known
-  std::optional<replay::MeasuredTimes> times_;
+  std::vector<clock::MeasuredTimes::Table> link_ns_;  // of own links, by measured step
+  clock::MeasuredTimes::Table typical_link_ns_;       // kNone: not known
+  std::optional<clock::MeasuredTimes> times_;
   mutable std::mutex drawing_;
-  mutable std::map<int, replay::MeasuredTimes> drawn_;  // by draw, those that were asked for
+  mutable std::map<int, clock::MeasuredTimes> drawn_;  // by draw, those that were asked for
 };
 
 }  // namespace fsdpbench::metrics

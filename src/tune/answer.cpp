@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "replay/uncertainty.h"
+#include "clock/uncertainty.h"
 #include "tune/parallel.h"
 
 namespace fsdpbench::tune {
@@ -19,7 +19,7 @@ constexpr std::size_t kContenders = 40;  // that may be the best on another mach
 
 class Answerer {
  public:
-  Answerer(const Space& space, const Machine& machine, const SearchOptions& options, const SearchResult& result,
+  Answerer(const Space& space, const clock::Machine& machine, const SearchOptions& options, const SearchResult& result,
            double least_gain)
       : space_(space), machine_(machine), options_(options), result_(result), least_gain_(least_gain) {}
 
@@ -69,10 +69,10 @@ class Answerer {
 
   /// As far from the gain as the draws are, and independently of that `doubt` to both sides.
   void give_interval(const schedule::Training& start, const schedule::Training& chosen, double doubt) {
-    std::array<double, replay::Uncertainty::kDraws> gains{};
+    std::array<double, clock::Uncertainty::kDraws> gains{};
     const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
     parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
-      replay::Changes changes;
+      clock::Changes changes;
       changes.draw = static_cast<int>(draw);
       gains[draw] =
           1 - tokens * machine_.forecast(chosen, changes).slowest_ns() / machine_.forecast(start, changes).slowest_ns();
@@ -145,7 +145,7 @@ class Answerer {
     parallel_for(chosen.size(), options_.threads, [&](std::size_t i) {
       const schedule::Training contender = training_at(result_.tried[chosen[i]].point);
       for (std::size_t s = 0; s < kShifts.size(); ++s) {
-        replay::Changes changes;
+        clock::Changes changes;
         changes.link_scale = kShifts[s].first;
         changes.compute_scale = kShifts[s].second;
         Tried there = result_.tried[chosen[i]];
@@ -168,7 +168,7 @@ class Answerer {
   }
 
   const Space& space_;
-  const Machine& machine_;
+  const clock::Machine& machine_;
   const SearchOptions& options_;
   const SearchResult& result_;
   double least_gain_;
@@ -190,7 +190,7 @@ std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried) {
   return front;
 }
 
-Answer make_answer(const Space& space, const Machine& machine, const SearchOptions& options, const SearchResult& result,
+Answer make_answer(const Space& space, const clock::Machine& machine, const SearchOptions& options, const SearchResult& result,
                    double least_gain) {
   return Answerer(space, machine, options, result, least_gain).answer();
 }

@@ -27,7 +27,7 @@ struct LeftKnob {
 
 /// The answer where the machine is not what it is taken for.
 struct Shifted {
-  double link = 1, compute = 1;  ///< replay::Changes: so many times as fast
+  double link = 1, compute = 1;  ///< clock::Changes: so many times as fast
   bool still_best = true;
   double regret = 0;     ///< how much longer the answer's step is than the best one's there
   std::size_t best = 0;  ///< of SearchResult::tried
@@ -47,7 +47,7 @@ struct Answer {
 };
 
 /// `result.best` must be there. `least_gain`: parts of the objective below it do not count. Computes some more steps.
-Answer make_answer(const Space& space, const Machine& machine, const SearchOptions& options, const SearchResult& result,
+Answer make_answer(const Space& space, const clock::Machine& machine, const SearchOptions& options, const SearchResult& result,
                    double least_gain);
 
 /// Those of `tried` of which no other has both less memory and a shorter step, the least memory first.

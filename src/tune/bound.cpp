@@ -44,7 +44,7 @@ std::int64_t on_device(const schedule::Buffer& buffer) {
   return buffer.space == MemorySpace::device ? LanePool::rounded(buffer.bytes) : 0;
 }
 
-double longest_of_lanes_and_fabrics(const schedule::Schedule& step, const replay::StepCosts& least) {
+double longest_of_lanes_and_fabrics(const schedule::Schedule& step, const clock::StepCosts& least) {
   std::array<double, kLaneCount> lanes{};
   std::array<double, 8> fabrics{};
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
@@ -56,7 +56,7 @@ double longest_of_lanes_and_fabrics(const schedule::Schedule& step, const replay
   return std::max(*std::ranges::max_element(lanes), *std::ranges::max_element(fabrics));
 }
 
-double longest_chain(const schedule::Schedule& step, int event_count, const replay::StepCosts& least) {
+double longest_chain(const schedule::Schedule& step, int event_count, const clock::StepCosts& least) {
   std::vector<double> events(static_cast<std::size_t>(event_count), 0.0);
   double computed = 0, longest = 0;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
@@ -129,7 +129,7 @@ std::int64_t live_in_order(const schedule::Schedule& step) {
   return most;
 }
 
-Bound lower_bound(const schedule::Training& training, const replay::StepCosts& least) {
+Bound lower_bound(const schedule::Training& training, const clock::StepCosts& least) {
   const schedule::Schedule& step = training.schedules.steady();
   return {
       std::max(longest_of_lanes_and_fabrics(step, least), longest_chain(step, training.schedules.event_count, least)),

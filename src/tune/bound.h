@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "replay/op_times.h"
+#include "clock/op_times.h"
 #include "schedule/training.h"
 
 namespace fsdpbench::tune {
@@ -22,7 +22,7 @@ struct Bound {
 /// gather, all computation, and the last reduction are such a chain. Memory is at least what lives from forward to
 /// backward whatever the policy (masters, moments, activations) together with what the op at hand itself touches.
 /// `least`: what each op takes at least (Machine::least_costs).
-Bound lower_bound(const schedule::Training& training, const replay::StepCosts& least);
+Bound lower_bound(const schedule::Training& training, const clock::StepCosts& least);
 
 /// The most bytes that are live at a time in the order of issue, in blocks of the pool: no less than any allocator
 /// needs for this schedule, in a fraction of the time of schedule/memory_walk.h.

@@ -42,7 +42,7 @@ struct Structure {
 
 class Search {
  public:
-  Search(const Space& space, const Machine& machine, const SearchOptions& options,
+  Search(const Space& space, const clock::Machine& machine, const SearchOptions& options,
          const std::function<void(const SearchProgress&)>& progress)
       : space_(space), machine_(machine), options_(options), progress_(progress), kinds_(space) {
     result_.seed = options.seed;
@@ -438,7 +438,7 @@ class Search {
   }
 
   const Space& space_;
-  const Machine& machine_;
+  const clock::Machine& machine_;
   const SearchOptions& options_;
   const std::function<void(const SearchProgress&)>& progress_;
   Structures kinds_;
@@ -461,7 +461,7 @@ class Search {
 };
 
 /// A policy but for its memory, of which `need` is a lower bound.
-Tried walked(const schedule::Training& training, std::uint64_t print, const Machine& machine) {
+Tried walked(const schedule::Training& training, std::uint64_t print, const clock::Machine& machine) {
   Tried tried;
   tried.fingerprint = print;
   tried.tokens = tokens_of(training.config);
@@ -519,12 +519,12 @@ double optimality_gap(Objective objective, const SearchResult& result) {
   return best > 0 ? 1 - result.bound / best : 0;
 }
 
-SearchResult search(const Space& space, const Machine& machine, const SearchOptions& options,
+SearchResult search(const Space& space, const clock::Machine& machine, const SearchOptions& options,
                     const std::function<void(const SearchProgress&)>& progress) {
   return Search(space, machine, options, progress).run();
 }
 
-Tried evaluate(const config::RunConfig& config, const Machine& machine, const MemoryBudget& budget) {
+Tried evaluate(const config::RunConfig& config, const clock::Machine& machine, const MemoryBudget& budget) {
   const schedule::Training training = machine.training(config);
   Tried tried = walked(training, schedule::fingerprint(training), machine);
   find_need(training, budget, tried);

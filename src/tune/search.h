@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "tune/machine.h"
+#include "clock/machine.h"
 #include "tune/memory_budget.h"
 #include "tune/space.h"
 
@@ -85,10 +85,10 @@ double optimality_gap(Objective objective, const SearchResult& result);
 /// with as little memory as possible. From the best of them one axis after another is turned until none gains. What
 /// then may still be better is tried order by order, the smallest bound first, until nothing is left or `evaluations`
 /// are spent. Of what is within 0.1 % of the best found, the answer is what needs the least memory.
-SearchResult search(const Space& space, const Machine& machine, const SearchOptions& options,
+SearchResult search(const Space& space, const clock::Machine& machine, const SearchOptions& options,
                     const std::function<void(const SearchProgress&)>& progress = {});
 
 /// The step and the memory of one policy of a valid configuration, as search() computes them; `point` is not looked at.
-Tried evaluate(const config::RunConfig& config, const Machine& machine, const MemoryBudget& budget);
+Tried evaluate(const config::RunConfig& config, const clock::Machine& machine, const MemoryBudget& budget);
 
 }  // namespace fsdpbench::tune

@@ -102,7 +102,7 @@ TEST(Expectation, TimeOutsideTheStepIsTheDifference) {
   const double host_ms =
       reason(e, What::host).amount.value;  // issuing makes the step as long, if it takes so much more
   const SimulatedMachine machine(cell.setup.config);
-  replay::Changes changes;
+  clock::Changes changes;
   changes.issue_ns = std::nearbyint(host_ms * 1e6 / static_cast<double>(cell.setup.schedules.steady().ops.size()));
   const double longer = machine.forecast(cell.setup, changes).slowest_ns() / machine.forecast(cell.setup).slowest_ns();
   EXPECT_NEAR(longer, 1 + 7 / step_ms, 0.002);

@@ -16,7 +16,7 @@
 namespace fsdpbench::app {
 namespace {
 
-using replay::Reach;
+using clock::Reach;
 
 Cell simulated(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"device.backend=virtual", "train.steps=3", "train.warmup=1"});
@@ -139,7 +139,7 @@ TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
 }
 
 TEST(PredictionInterval, ReachesNoFurtherThanTheRows) {
-  const auto reach = [](const Cell& cell) { return replay::least_sure(cell.basis.uncertainty->reach); };
+  const auto reach = [](const Cell& cell) { return clock::least_sure(cell.basis.uncertainty->reach); };
   const std::vector<std::string> large{"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=64"};
   EXPECT_EQ(reach(on_cluster(large)), Reach::interpolated);
   EXPECT_EQ(reach(on_cluster({"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=4096"})),

@@ -5,13 +5,13 @@
 #include <set>
 #include <string>
 
+#include "clock/allocator_walk.h"
 #include "config/cluster.h"
 #include "config/csv_rows.h"
 #include "config/published.h"
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
-#include "replay/allocator_walk.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -32,8 +32,8 @@ RefusedRows refused_rows() {
     const engine::Setup setup = set_up(config);
     const auto has = static_cast<std::int64_t>(cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30));
     if (setup.memory.reserved > has) rows.by_order.insert(row.text("id"));
-    const replay::OpTimes times = simulated_times(setup, &cluster);
-    const replay::CachingAllocator::Statistics clock = replay::allocator_forecast(setup, times, has);
+    const clock::OpTimes times = simulated_times(setup, &cluster);
+    const clock::CachingAllocator::Statistics clock = clock::allocator_forecast(setup, times, has);
     if (clock.failures > 0) rows.by_clock.insert(row.text("id"));
     const bool near = clock.retries > 0 || static_cast<double>(clock.peak_reserved) > 0.95 * static_cast<double>(has);
     if (clock.failures == 0 && near) rows.near.insert(row.text("id"));
@@ -68,7 +68,7 @@ TEST(PublishedMemory, ExpandableSegmentsReserveLittleMoreThanIsAllocated) {
     const auto of = [&](bool expandable) {
       config.simulate.expandable_segments = expandable;
       const engine::Setup setup = set_up(config);
-      return replay::allocator_forecast(setup, simulated_times(setup, &cluster), has);
+      return clock::allocator_forecast(setup, simulated_times(setup, &cluster), has);
     };
     const auto with = of(true), without = of(false);
     EXPECT_EQ(with.failures, 0);
@@ -84,8 +84,8 @@ TEST(PublishedMemory, ExpandableSegmentsReserveLittleMoreThanIsAllocated) {
 double allocated_gib(config::RunConfig config, const config::Cluster& cluster) {
   config::validate(config);
   const engine::Setup setup = set_up(config);
-  const replay::OpTimes times = simulated_times(setup, &cluster);
-  return static_cast<double>(replay::allocator_forecast(setup, times).peak_allocated) / (1 << 30);
+  const clock::OpTimes times = simulated_times(setup, &cluster);
+  return static_cast<double>(clock::allocator_forecast(setup, times).peak_allocated) / (1 << 30);
 }
 
 // torchtitan did not compile its loss from 2024-12-18 to 2025-04-02, whatever it compiled beside.
@@ -120,7 +120,7 @@ TEST(PublishedMemory, OutputsThatAreKeptMakeUpThePeakOfTorchtitan) {
     const config::Cluster cluster = config::load_cluster(row.text("cluster"));
     const auto allocated = [&] {
       const engine::Setup setup = set_up(config);
-      return static_cast<double>(replay::allocator_forecast(setup, simulated_times(setup, &cluster)).peak_allocated);
+      return static_cast<double>(clock::allocator_forecast(setup, simulated_times(setup, &cluster)).peak_allocated);
     };
     const double published = row.text("id") == "T033" ? 33.38 : 33.88;
     EXPECT_NEAR(allocated() / kGiB, published, 0.02 * published) << row.text("id");

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "replay/calibration.h"
+#include "clock/calibration.h"
 
 #include "metrics/run_metrics.h"
 #include "support/random_config.h"
@@ -134,7 +134,7 @@ TEST(Simulate, ScattersAsACalibrationMeasured) {
   c.simulate.jitter_pct = 10;
   const engine::Setup scattered = set_up(testing::settled(c));
   const Measurement measured = simulate(scattered, simulated_times(scattered, nullptr));
-  replay::Calibrator calibrator;
+  clock::Calibrator calibrator;
   calibrator.add({scattered, measured.traces, std::nullopt, true}, {});
   const config::Calibration calibration = calibrator.result();
   const auto steps = [&](auto&& change) {

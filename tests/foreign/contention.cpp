@@ -18,9 +18,9 @@ IntervalSet communicating(const schedule::Schedules& schedules, const trace::Ran
   return unite(std::move(busy));
 }
 
-replay::OpTimes slowed_beside(const engine::Setup& setup, replay::OpTimes times, double factor) {
+clock::OpTimes slowed_beside(const engine::Setup& setup, clock::OpTimes times, double factor) {
   constexpr int kWalks = 5;
-  const replay::StepCosts alone = times.steps.back();
+  const clock::StepCosts alone = times.steps.back();
   const schedule::Schedule& steady = setup.schedules.steady();
   for (int walk = 0; walk < kWalks; ++walk) {
     const engine::Measurement measured = engine::simulate(setup, times);

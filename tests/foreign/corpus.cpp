@@ -34,7 +34,7 @@ Case make_case(const CaseSpec& spec) {
   const double slower = spec.dialect.slower_beside;
   made.run = std::make_shared<const testing::SimulatedRun>(
       spec.config,
-      slower == 1 ? testing::SimulatedRun::ChangeTimes() : [slower](const engine::Setup& setup, replay::OpTimes times) {
+      slower == 1 ? testing::SimulatedRun::ChangeTimes() : [slower](const engine::Setup& setup, clock::OpTimes times) {
         return slowed_beside(setup, std::move(times), slower);
       });
   for (std::size_t place = 0; place < made.run->measurement.traces.size(); ++place) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "replay/replay.h"
+#include "clock/replay.h"
 #include "support/hand_run.h"
 #include "support/random_config.h"
 
@@ -60,14 +60,14 @@ TEST(StepBound, IsTheMaxPlusBoundOfTheRankAlone) {
     const schedule::Schedules steady{{c.schedules.steady()}, c.schedules.event_count};
     std::vector<trace::RankTrace> traces(1);
     traces.front().steps = {{0, 1'000'000}};
-    replay::OpDurations durations;
+    clock::OpDurations durations;
     for (std::size_t i = 0; i < steady.steady().ops.size(); ++i) {
       durations.push_back(static_cast<std::int64_t>(random() % 1000));
       traces.front().records.push_back({0, static_cast<std::int32_t>(i), 0, 7, 7 + durations.back(), 0});
     }
     const RunView view(steady, traces);
     EXPECT_EQ(step_bound(StepView(view.steps().front(), 0)).ns,
-              replay::max_plus_bound(steady.steady(), steady.event_count, plan::Groups(), {durations}));
+              clock::max_plus_bound(steady.steady(), steady.event_count, plan::Groups(), {durations}));
   }
 }
 

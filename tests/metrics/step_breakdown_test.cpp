@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "clock/replay.h"
 #include "metrics/statistics.h"
-#include "replay/replay.h"
 #include "support/hand_run.h"
 
 namespace fsdpbench::metrics {
@@ -107,16 +107,16 @@ TEST(MaxPlus, LanesRunTogetherAndWaitsOrderThem) {
   add(OpKind::forward, Lane::compute, {{2}}, 3);
   const plan::Groups two(plan::Mesh{2, 1});
   // Gather 10 | forward 30 beside gather 10 | forward 30.
-  EXPECT_EQ(replay::max_plus_bound(s, 4, two, {{10, 30, 10, 30}, {10, 30, 10, 30}}), 70);
+  EXPECT_EQ(clock::max_plus_bound(s, 4, two, {{10, 30, 10, 30}, {10, 30, 10, 30}}), 70);
   // The second gather waits for the host to see the first forward: 10 + 30 + 10 + 30.
   Op host;
   host.kind = OpKind::host_wait;
   host.waits = {{1}};
   schedule::Schedule blocked = s;
   blocked.ops.insert(blocked.ops.begin() + 2, host);
-  EXPECT_EQ(replay::max_plus_bound(blocked, 4, two, {{10, 30, 0, 10, 30}, {10, 30, 0, 10, 30}}), 80);
+  EXPECT_EQ(clock::max_plus_bound(blocked, 4, two, {{10, 30, 0, 10, 30}, {10, 30, 0, 10, 30}}), 80);
   // A slow rank holds up the other's second gather only if it comes late to it: its lanes are free, so it does not.
-  EXPECT_EQ(replay::max_plus_bound(s, 4, two, {{10, 30, 10, 30}, {10, 90, 10, 30}}), 130);
+  EXPECT_EQ(clock::max_plus_bound(s, 4, two, {{10, 30, 10, 30}, {10, 90, 10, 30}}), 130);
 }
 
 }  // namespace

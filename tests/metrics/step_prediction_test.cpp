@@ -5,7 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "replay/emulated_times.h"
+#include "clock/emulated_times.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::metrics {
@@ -26,9 +26,9 @@ struct PredictedCase {
     }
   }
   const schedule::Schedule& steady() const { return made.schedules.steady(); }
-  StepPrediction predict() const { return predict_step(made, replay::emulated_times(made, rates)); }
+  StepPrediction predict() const { return predict_step(made, clock::emulated_times(made, rates)); }
   std::int64_t first(OpKind kind, const std::string& unit) const {
-    const replay::StepCosts all = replay::emulated_times(made, rates).steps.back();
+    const clock::StepCosts all = clock::emulated_times(made, rates).steps.back();
     for (std::size_t i = 0; i < all.size(); ++i) {
       const schedule::Op& op = steady().ops[i];
       if (op.kind == kind && made.plan.units[static_cast<std::size_t>(op.unit)].label() == unit) {
@@ -39,7 +39,7 @@ struct PredictedCase {
   }
 
   testing::ScheduleCase made;
-  replay::Rates rates{1e9, {1e9, 10e-6}};
+  clock::Rates rates{1e9, {1e9, 10e-6}};
 };
 
 TEST(EmulatedTimes, OfARing) {

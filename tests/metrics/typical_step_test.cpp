@@ -41,7 +41,7 @@ TEST(TypicalStep, WithoutJitterIsTheSimulatedStepToTheNanosecond) {
   for (const config::RunConfig& config : conditions()) {
     const SimulatedRun run(config);
     EXPECT_TRUE(run.typical.repeats());
-    const replay::Forecast step = run.typical.forecast();
+    const clock::Forecast step = run.typical.forecast();
     const StepRecords& last = run.view.steps().back();
     EXPECT_EQ(static_cast<std::int64_t>(step.slowest_ns()), last.slowest_ns());
     for (int rank = 0; rank < last.ranks(); ++rank) {

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string>
 
-#include "replay/caching_allocator.h"
+#include "clock/caching_allocator.h"
 
-namespace fsdpbench::replay {
+namespace fsdpbench::clock {
 namespace {
 
 class Requests {
@@ -88,4 +88,4 @@ TEST(AllocatorPeer, CountsAfterEachRequestAreThoseOfPyTorch) {
 }
 
 }  // namespace
-}  // namespace fsdpbench::replay
+}  // namespace fsdpbench::clock

@@ -3,36 +3,36 @@
 #include <algorithm>
 #include <vector>
 
+#include "clock/emulated_times.h"
+#include "clock/machine.h"
 #include "config/validate.h"
 #include "model/model.h"
-#include "replay/emulated_times.h"
-#include "tune/machine.h"
 
 namespace fsdpbench::testing {
 
 /// The machine of a configuration's own emulated rates.
-class EmulatedMachine final : public tune::Machine {
+class EmulatedMachine final : public clock::Machine {
  public:
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override {
     return model::make_model(config, plan::model_shapes(config.model))->sizes();
   }
 
-  replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override {
-    return replay::forecast(training, times(training, changes));
+  clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override {
+    return clock::forecast(training, times(training, changes));
   }
 
-  replay::StepCosts least_costs(const schedule::Training& training) const override {
+  clock::StepCosts least_costs(const schedule::Training& training) const override {
     return times(training, {}).steps.back();
   }
 
   bool in_doubt() const override { return false; }
 
  private:
-  static replay::OpTimes times(const schedule::Training& training, const replay::Changes& changes) {
+  static clock::OpTimes times(const schedule::Training& training, const clock::Changes& changes) {
     const config::Emulate& emulate = training.config.emulate;
     LinkModel link = *emulate.link();
     link.bytes_per_second *= changes.link_scale;
-    return replay::emulated_times(
+    return clock::emulated_times(
         training, {*emulate.compute_tflops * 1e12 * changes.compute_scale, link, emulate.pcie().value_or(LinkModel{})});
   }
 };

@@ -2,15 +2,15 @@
 
 #include <functional>
 
+#include "clock/op_times.h"
 #include "metrics/typical_step.h"
-#include "replay/op_times.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::testing {
 
 /// A run of an emulation on the computed clock, and its typical step.
 struct SimulatedRun {
-  using ChangeTimes = std::function<replay::OpTimes(const engine::Setup&, replay::OpTimes)>;
+  using ChangeTimes = std::function<clock::OpTimes(const engine::Setup&, clock::OpTimes)>;
   /// `change`: of what its ops take; null: nothing.
   explicit SimulatedRun(const config::RunConfig& asked, const ChangeTimes& change = {})
       : config(settled(asked)),

@@ -77,7 +77,7 @@ TEST(Answer, SaysWhereAnotherMachineWantsAnotherAnswer) {
   const schedule::Training training = a.machine.training(config);
   for (const Shifted& shifted : a.answer.shifted) {
     const RunConfig other = *a.space.config_at(a.result.tried[shifted.best].point);
-    replay::Changes there;
+    clock::Changes there;
     there.link_scale = shifted.link;
     there.compute_scale = shifted.compute;
     EXPECT_DOUBLE_EQ(shifted.regret, a.machine.forecast(training, there).slowest_ns() /

@@ -15,7 +15,7 @@ using ::fsdpbench::testing::EmulatedMachine;
 using ::fsdpbench::testing::tunable_config;
 using ::fsdpbench::testing::valid;
 
-Bound bound_of(const Space& space, const Machine& machine, const Point& point) {
+Bound bound_of(const Space& space, const clock::Machine& machine, const Point& point) {
   const config::RunConfig config = *space.config_at(point);
   const schedule::Training training = machine.training(config);
   return lower_bound(training, machine.least_costs(training));

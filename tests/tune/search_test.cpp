@@ -131,13 +131,13 @@ TEST(Search, WhatIsAskedToStopEndsWithTheBestSoFar) {
 }
 
 /// A machine that counts how often it is asked.
-class CountingMachine final : public Machine {
+class CountingMachine final : public clock::Machine {
  public:
   std::vector<plan::ModuleSizes> sizes(const RunConfig& config) const override { return machine_.sizes(config); }
-  replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override {
+  clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override {
     return machine_.forecast(training, changes);
   }
-  replay::StepCosts least_costs(const schedule::Training& training) const override {
+  clock::StepCosts least_costs(const schedule::Training& training) const override {
     ++bounded;
     return machine_.least_costs(training);
   }

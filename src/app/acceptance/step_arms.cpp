@@ -12,14 +12,14 @@
 #include "app/machine/select_backend.h"
 #include "base/bytes.h"
 #include "base/ring.h"
+#include "clock/forecast.h"
+#include "clock/line_fit.h"
+#include "clock/measured_host.h"
+#include "clock/op_work.h"
 #include "config/spelling.h"
 #include "metrics/peers_arrived.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
-#include "replay/forecast.h"
-#include "replay/line_fit.h"
-#include "replay/measured_host.h"
-#include "replay/op_work.h"
 #include "schedule/memory_walk.h"
 #include "schedule/step_part.h"
 
@@ -49,10 +49,10 @@ double busy_ms(const StepRecords& step, OpClass wanted) {
   return static_cast<double>(ns) * 1e-6 / step.ranks();
 }
 
-using LinkLines = std::map<std::pair<CollectiveKind, int>, replay::LineFit>;  // by kind and ranks
+using LinkLines = std::map<std::pair<CollectiveKind, int>, clock::LineFit>;  // by kind and ranks
 
 LinkLines lines_through(const std::vector<CollectiveRow>& rows) {
-  std::map<std::pair<CollectiveKind, int>, std::vector<replay::LineSample>> samples;
+  std::map<std::pair<CollectiveKind, int>, std::vector<clock::LineSample>> samples;
   for (const CollectiveRow& row : rows) {
     const CollectiveKind kind = row.message.op;
     const bool gathers = kind == CollectiveKind::all_gather;
@@ -65,7 +65,7 @@ LinkLines lines_through(const std::vector<CollectiveRow>& rows) {
                                       timing->scatter.p50_us * 1e3, timing->scatter.deviation_us * 1e3});
   }
   LinkLines lines;
-  for (const auto& [key, of_key] : samples) lines[key] = replay::fit_line(of_key);
+  for (const auto& [key, of_key] : samples) lines[key] = clock::fit_line(of_key);
   return lines;
 }
 
@@ -156,10 +156,10 @@ PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& ru
   const std::vector<schedule::Op>& ops = one.schedules.steady().ops;
   const LinkLines lines = lines_through(rows);
 
-  replay::OpTimes times;
+  clock::OpTimes times;
   times.steps.emplace_back(ops.size());
   times.given.push_back(computation_ns(run, ops.size()));
-  times.ops = arms.config.emulate.link_gb_per_s ? replay::OpTimes::Ops::given_alone : replay::OpTimes::Ops::given;
+  times.ops = arms.config.emulate.link_gb_per_s ? clock::OpTimes::Ops::given_alone : clock::OpTimes::Ops::given;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].is_collective()) continue;
     const int ranks = arms.plan.groups.size(ops[i].group());
@@ -170,14 +170,14 @@ PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& ru
       return {std::nullopt,
               fmt::format("no {} of {} ranks was measured alone, and the step has one", to_string(kind), ranks)};
     }
-    const replay::OpWork work = replay::work_of(ops[i], one.schedules.steady(), arms.plan.groups, arms.sizes);
+    const clock::OpWork work = clock::work_of(ops[i], one.schedules.steady(), arms.plan.groups, arms.sizes);
     times.steps.front()[i].run_ns = std::nearbyint(line->second.fixed_ns * work.fixed);
     for (std::vector<std::int64_t>& mine : times.given.front()) {
       mine[i] = std::llround(line->second.ns(work.fixed, work.amount));
     }
   }
-  times.host = replay::measured_host(run.schedules(), run.traces(), {});
-  return {replay::forecast(one, times).slowest_ns() * 1e-6, {}};
+  times.host = clock::measured_host(run.schedules(), run.traces(), {});
+  return {clock::forecast(one, times).slowest_ns() * 1e-6, {}};
 }
 
 }  // namespace fsdpbench::app

@@ -23,6 +23,9 @@
 #include "base/error.h"
 #include "base/lane.h"
 #include "base/paths.h"
+#include "clock/calibration.h"
+#include "clock/contention.h"
+#include "clock/measured_host.h"
 #include "config/calibration.h"
 #include "config/find_file.h"
 #include "launch/interrupt.h"
@@ -30,9 +33,6 @@
 #include "metrics/statistics.h"
 #include "record/console.h"
 #include "record/table.h"
-#include "replay/calibration.h"
-#include "replay/contention.h"
-#include "replay/measured_host.h"
 #include "schedule/op.h"
 
 namespace fsdpbench::app {
@@ -46,11 +46,11 @@ struct CalibratingRun {
 
 CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>& traces,
                        const metrics::RunMetrics& metrics, const std::vector<config::CalibrationSlowdown>& slowdowns,
-                       replay::Calibrator& calibrator) {
+                       clock::Calibrator& calibrator) {
   const metrics::RunView checked(setup.schedules, traces);
-  const replay::MeasuredTimes measured(setup, traces, std::nullopt, setup.config.emulate.link_gb_per_s.has_value(),
-                                       replay::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
-  calibrator.add(measured, replay::measured_host(setup.schedules, traces, {}, replay::CoreWaits::averaged));
+  const clock::MeasuredTimes measured(setup, traces, std::nullopt, setup.config.emulate.link_gb_per_s.has_value(),
+                                       clock::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
+  calibrator.add(measured, clock::measured_host(setup.schedules, traces, {}, clock::CoreWaits::averaged));
   return {std::move(setup), metrics};
 }
 
@@ -147,7 +147,7 @@ double missed_pct(const config::Calibration& c) {
 int calibrate_runs(const CalibrateArguments& arguments) {
   refuse_old_file(arguments.out, arguments.overwrite, "--out");
   const BesideFile beside = arguments.beside.empty() ? BesideFile{} : read_beside(arguments.beside);
-  replay::Calibrator calibrator;
+  clock::Calibrator calibrator;
   std::set<std::string> machines;
   std::pair<int, int> shared_cores{0, 0};
   std::set<int> rank_counts;

@@ -34,6 +34,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "clock/allocator_walk.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
@@ -44,7 +45,6 @@
 #include "metrics/compare.h"
 #include "record/console.h"
 #include "record/json_text.h"
-#include "replay/allocator_walk.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -211,7 +211,7 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   return options;
 }
 
-[[noreturn]] void throw_nothing_fits(const tune::Space& space, const tune::Machine& machine,
+[[noreturn]] void throw_nothing_fits(const tune::Space& space, const clock::Machine& machine,
                                      tune::SearchOptions options) {
   const tune::MemoryBudget budget = options.budget;
   options.objective = tune::Objective::memory;
@@ -229,7 +229,7 @@ struct TunedOn {
       basis = simulated->basis();
       if (simulated->cluster() != nullptr) {
         need_of = [&on = *simulated](const schedule::Training& training, std::int64_t capacity) {
-          const auto needs = replay::allocator_forecast(training, on.times(training, false).times, capacity);
+          const auto needs = clock::allocator_forecast(training, on.times(training, false).times, capacity);
           return tune::MemoryNeed{needs.peak_allocated, needs.peak_reserved};
         };
       }
@@ -244,7 +244,7 @@ struct TunedOn {
   }
 
   std::unique_ptr<FinishedRun> run;
-  std::unique_ptr<tune::Machine> machine;
+  std::unique_ptr<clock::Machine> machine;
   std::string basis;
   tune::NeedOf need_of;  ///< on a cluster: memory under PyTorch's allocator
 

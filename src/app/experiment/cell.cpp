@@ -13,6 +13,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/lane.h"
+#include "clock/allocator_walk.h"
+#include "clock/compute_cost.h"
+#include "clock/op_times.h"
 #include "config/cluster.h"
 #include "config/fields.h"
 #include "config/find_file.h"
@@ -24,9 +27,6 @@
 #include "hardware/machine_facts.h"
 #include "model/outline.h"
 #include "record/console.h"
-#include "replay/allocator_walk.h"
-#include "replay/compute_cost.h"
-#include "replay/op_times.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -95,8 +95,8 @@ void check_address_space(const engine::Setup& setup, int local_ranks) {
 }
 
 /// A run that nobody can wait for; its times would not fit the clock either. `times`: engine::simulated_times().
-void check_modelled_time(const config::RunConfig& c, const replay::OpTimes& times) {
-  if (!replay::too_long(times)) return;
+void check_modelled_time(const config::RunConfig& c, const clock::OpTimes& times) {
+  if (!clock::too_long(times)) return;
   throw ConfigError(fmt::format(
       "emulate.compute_tflops = {}, emulate.link_gb_per_s = {}, emulate.link_latency_us = {}: the ops of one "
       "step would take over 104 days; expected rates that are faster, or a smaller model or batch.",
@@ -105,7 +105,7 @@ void check_modelled_time(const config::RunConfig& c, const replay::OpTimes& time
 }
 
 /// Who waits for hours shall have been told. Emulated ops alone: what is computed for real comes on top.
-void note_modelled_time(const config::RunConfig& c, const replay::OpTimes& times, Cell& cell) {
+void note_modelled_time(const config::RunConfig& c, const clock::OpTimes& times, Cell& cell) {
   constexpr double kWorthSaying_s = 600;
   const double step_s = steady_step(cell.setup, times).ms * 1e-3;
   const std::int64_t steps = c.train.warmup + c.train.steps;
@@ -142,15 +142,15 @@ void open_simulation(Cell& cell) {
   const config::ClusterGpu& gpu = machine.cluster()->gpu;
   const double memory = gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
   cell.gpu = {static_cast<std::int64_t>(memory),
-              replay::gpu_rates(*machine.cluster(), c.fsdp.param_dtype).peak_flops * 1e-12};
-  const double bf16_tflops = replay::gpu_rates(*machine.cluster(), DType::bf16).peak_flops * 1e-12;
+              clock::gpu_rates(*machine.cluster(), c.fsdp.param_dtype).peak_flops * 1e-12};
+  const double bf16_tflops = clock::gpu_rates(*machine.cluster(), DType::bf16).peak_flops * 1e-12;
   if (bf16_tflops > 2 * cell.gpu->peak_tflops) {
     cell.notes.push_back(
         fmt::format("products are in {}, at {:.0f} TFLOP/s; in bf16 a {} has {:.0f}: trainings on it set "
                     "fsdp.param_dtype = \"bf16\"",
                     to_string(c.fsdp.param_dtype), cell.gpu->peak_tflops, gpu.name, bf16_tflops));
   }
-  cell.caching_allocator = replay::allocator_forecast(cell.setup, cell.times, cell.gpu->memory_bytes);
+  cell.caching_allocator = clock::allocator_forecast(cell.setup, cell.times, cell.gpu->memory_bytes);
   if (cell.caching_allocator->failures > 0) {
     cell.notes.push_back(
         fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
@@ -222,7 +222,7 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
                     config::to_toml(config::encode(config.mesh.expert_imbalance))));
   }
   if (config.emulate.compute_tflops || config.emulate.link_gb_per_s) {
-    const replay::OpTimes times = engine::simulated_times(cell.setup, nullptr);
+    const clock::OpTimes times = engine::simulated_times(cell.setup, nullptr);
     check_modelled_time(config, times);
     note_modelled_time(config, times, cell);
   }

@@ -7,21 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "clock/caching_allocator.h"
+#include "clock/op_times.h"
+#include "clock/uncertainty.h"
 #include "config/run_config.h"
 #include "engine/byte_dataset.h"
 #include "engine/checkpoint.h"
 #include "engine/setup.h"
 #include "launch/placement.h"
-#include "replay/caching_allocator.h"
-#include "replay/op_times.h"
-#include "replay/uncertainty.h"
 
 namespace fsdpbench::app {
 
 /// What a simulation's op times rest on.
 struct OpTimesBasis {
   std::string from;                                ///< "given rates", "published rates", "the calibration of …"
-  std::optional<replay::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
+  std::optional<clock::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
 };
 
 /// A GPU as its cluster file describes it.
@@ -36,11 +36,11 @@ struct Cell {
   std::vector<std::string> notes;              ///< of config::validate(): settings that have no effect or were replaced
   std::unique_ptr<engine::ByteDataset> data;   ///< null if the cell is simulated
   std::unique_ptr<engine::Checkpoint> resume;  ///< what the training goes on with; null: it begins
-  replay::OpTimes times;                       ///< of a cell that is simulated, before anything is drawn
+  clock::OpTimes times;                       ///< of a cell that is simulated, before anything is drawn
   OpTimesBasis basis;                          ///< of these
   std::optional<SimulatedGpu> gpu;             ///< of a cell that is simulated on a cluster
   /// Likewise: what PyTorch's allocator would show there of rank 0, at `times`.
-  std::optional<replay::CachingAllocator::Statistics> caching_allocator;
+  std::optional<clock::CachingAllocator::Statistics> caching_allocator;
   /// It fits, but PyTorch's allocator has no room to spare: what it then does takes time that nothing here predicts.
   bool near_memory_limit = false;
 };

@@ -22,7 +22,7 @@ PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetri
   if (!cell.basis.uncertainty) return result;
   result.ops = cell.basis.uncertainty->reach;
   result.leaves_ranks_out = cell.basis.uncertainty->leaves_ranks_out;
-  replay::OpTimes times = cell.times;
+  clock::OpTimes times = cell.times;
   if (cell.setup.plan.groups.ranks() > engine::kMostRecordedRanks) {
     times.compute_factor.clear();
     times.link_factor.clear();
@@ -30,15 +30,15 @@ PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetri
   }
   const SteadyStep walked = steady_step(cell.setup, times);
   std::vector<double> steps, exposed;
-  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
-    const SteadyStep step = steady_step(cell.setup, replay::drawn(times, *cell.basis.uncertainty, draw));
+  for (int draw = 0; draw < clock::Uncertainty::kDraws; ++draw) {
+    const SteadyStep step = steady_step(cell.setup, clock::drawn(times, *cell.basis.uncertainty, draw));
     steps.push_back(step.ms);
     exposed.push_back(step.exposed_ms);
   }
-  const replay::Uncertainty& uncertainty = *cell.basis.uncertainty;
+  const clock::Uncertainty& uncertainty = *cell.basis.uncertainty;
   result.step_ms =
-      replay::interval_around(predicted.step_ms.median, walked.ms, steps, uncertainty.step_miss * walked.ms);
-  result.exposed_ms = replay::interval_around(predicted.exposed_comm_ms, walked.exposed_ms, exposed,
+      clock::interval_around(predicted.step_ms.median, walked.ms, steps, uncertainty.step_miss * walked.ms);
+  result.exposed_ms = clock::interval_around(predicted.exposed_comm_ms, walked.exposed_ms, exposed,
                                               uncertainty.exposed_miss * walked.ms);
   if (cell.near_memory_limit) result.step_ms->high *= kNearMemoryLimit;
   return result;

@@ -18,7 +18,7 @@
 namespace fsdpbench::app {
 namespace {
 
-using AllocatorStatistics = replay::CachingAllocator::Statistics;
+using AllocatorStatistics = clock::CachingAllocator::Statistics;
 using metrics::Fidelity;
 using metrics::ModelFlops;
 using metrics::ModelledTime;
@@ -245,7 +245,7 @@ const Fields<AllocatorStatistics>& fields<AllocatorStatistics>() {
       "CachingAllocator",
       "What PyTorch's CUDA caching allocator would show of rank 0, on a GPU of the cluster, at the op times before "
       "anything is drawn ([simulate.md](simulate.md#memory)).",
-      "replay/caching_allocator.h", [](Fields<S>& f) {
+      "clock/caching_allocator.h", [](Fields<S>& f) {
         f("peak_allocated_bytes", &S::peak_allocated, "B", "as `torch.cuda.max_memory_allocated()`");
         f("peak_reserved_bytes", &S::peak_reserved, "B", "as `torch.cuda.max_memory_reserved()`");
         f("retries", &S::retries, "",

@@ -10,15 +10,15 @@
 #include <utility>
 
 #include "base/error.h"
+#include "clock/collective_cost.h"
+#include "clock/collective_kinds.h"
+#include "clock/collective_message.h"
+#include "clock/compute_cost.h"
+#include "clock/forecast.h"
+#include "clock/random.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "model/model.h"
-#include "replay/collective_cost.h"
-#include "replay/collective_kinds.h"
-#include "replay/collective_message.h"
-#include "replay/compute_cost.h"
-#include "replay/forecast.h"
-#include "replay/random.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -35,9 +35,9 @@ ErrorKind error_kind_of(const schedule::Training& training, const config::Cluste
                         double bytes) {
   const plan::Groups& groups = training.plan.groups;
   if (bytes < config::Accuracy::kLargeBytes) return ErrorKind::small;
-  const auto placement = static_cast<replay::Placement>(training.config.simulate.placement);
-  const replay::GroupShape shape =
-      replay::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement);
+  const auto placement = static_cast<clock::Placement>(training.config.simulate.placement);
+  const clock::GroupShape shape =
+      clock::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement);
   return shape.nodes == 1 ? ErrorKind::in_node : ErrorKind::between_nodes;
 }
 
@@ -50,10 +50,10 @@ bool symmetric(const schedule::Training& training, const config::Cluster& cluste
     return false;
   }
   const plan::Groups& groups = training.plan.groups;
-  const auto placement = static_cast<replay::Placement>(config.simulate.placement);
-  return replay::can_run(
-      replay::Algorithm::symmetric, replay::Collective::all_gather, cluster,
-      replay::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement));
+  const auto placement = static_cast<clock::Placement>(config.simulate.placement);
+  return clock::can_run(
+      clock::Algorithm::symmetric, clock::Collective::all_gather, cluster,
+      clock::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement));
 }
 
 /// Beyond what rows were measured of, errors count double: that they grow is known, how fast is not.
@@ -64,22 +64,22 @@ constexpr double kBeyondRows = 2;
 std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, double power) {
   const int sources = rows.distinct_sources();
   std::vector<double> draws;
-  for (int draw = 1; draw <= replay::Uncertainty::kDraws; ++draw) {
-    const double p = draw / (replay::Uncertainty::kDraws + 1.0);
-    draws.push_back(std::pow(replay::quantile_of_next(rows.time_ratios, sources, p), power));
+  for (int draw = 1; draw <= clock::Uncertainty::kDraws; ++draw) {
+    const double p = draw / (clock::Uncertainty::kDraws + 1.0);
+    draws.push_back(std::pow(clock::quantile_of_next(rows.time_ratios, sources, p), power));
   }
-  replay::Sequence random(static_cast<std::uint64_t>(kind) + 1);
+  clock::Sequence random(static_cast<std::uint64_t>(kind) + 1);
   for (std::size_t left = draws.size(); left > 1; --left) std::swap(draws[left - 1], draws[random.below(left)]);
   return draws;
 }
 
 }  // namespace
 
-replay::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
-                                          const config::Accuracy& accuracy, const replay::OpTimes& times) {
+clock::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
+                                          const config::Accuracy& accuracy, const clock::OpTimes& times) {
   const config::RunConfig& config = training.config;
   const ErrorKind computation = config::efficiency_used(config, cluster, accuracy).kind;
-  replay::Uncertainty uncertainty;
+  clock::Uncertainty uncertainty;
   uncertainty.ratios.resize(2 * kEnumCount<ErrorKind>);  // by kind: within its rows, and beyond them
   const plan::Groups& groups = training.plan.groups;
   const auto tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len / config.mesh.context);
@@ -91,7 +91,7 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
       const bool collective = op.is_collective();
       const int ranks = collective ? groups.size(op.group()) : groups.ranks();
       if (!op.has_work() || (collective && ranks == 1)) continue;
-      const double bytes = collective ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
+      const double bytes = collective ? static_cast<double>(clock::message_of(op, groups).bytes) : 0;
       const ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : computation;
       // No row is of a send to the next rank.
       const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens) &&
@@ -101,7 +101,7 @@ replay::Uncertainty published_uncertainty(const schedule::Training& training, co
       std::vector<double>& draws = uncertainty.ratios[static_cast<std::size_t>(source.back())];
       if (draws.empty()) draws = draws_of(accuracy.rows[kind], kind, known ? 1 : kBeyondRows);
       if (&schedule != &training.schedules.steady()) continue;
-      ++uncertainty.reach[known ? replay::Reach::interpolated : replay::Reach::extrapolated];
+      ++uncertainty.reach[known ? clock::Reach::interpolated : clock::Reach::extrapolated];
     }
   }
   return uncertainty;
@@ -148,7 +148,7 @@ std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& 
 
 SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool uncertainty) const {
   if (calibration_) {
-    replay::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
+    clock::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
     return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct, calibrated.crowded};
   }
   SimulatedTimes simulated{engine::simulated_times(training, cluster()), {}};
@@ -158,8 +158,8 @@ SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool 
   return simulated;
 }
 
-replay::Forecast SimulatedMachine::forecast(const schedule::Training& training, const replay::Changes& changes) const {
-  replay::Changes possible;
+clock::Forecast SimulatedMachine::forecast(const schedule::Training& training, const clock::Changes& changes) const {
+  clock::Changes possible;
   possible.link_scale = changes.link_scale;
   possible.compute_scale = changes.compute_scale;
   possible.issue_ns = changes.issue_ns;
@@ -167,37 +167,37 @@ replay::Forecast SimulatedMachine::forecast(const schedule::Training& training, 
   if (changes != possible) throw std::logic_error("SimulatedMachine: a change that only a finished run can tell");
   SimulatedTimes simulated = times(training, changes.draw >= 0);
   if (changes.draw >= 0 && simulated.uncertainty) {
-    simulated.times = replay::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
+    simulated.times = clock::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
   }
   simulated.times.host.issue_ns += changes.issue_ns;
-  if (changes.link_scale == 1 && changes.compute_scale == 1) return replay::forecast(training, simulated.times);
+  if (changes.link_scale == 1 && changes.compute_scale == 1) return clock::forecast(training, simulated.times);
   for (std::size_t step = 0; step < simulated.times.steps.size(); ++step) {
     const std::vector<schedule::Op>& ops = training.schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      replay::OpCost& cost = simulated.times.steps[step][i];
+      clock::OpCost& cost = simulated.times.steps[step][i];
       cost.link_ns = std::nearbyint(cost.link_ns / changes.link_scale);
       if (ops[i].module >= 0) cost.run_ns = std::nearbyint(cost.run_ns / changes.compute_scale);
     }
   }
-  return replay::forecast(training, simulated.times);
+  return clock::forecast(training, simulated.times);
 }
 
-replay::StepCosts SimulatedMachine::least_costs(const schedule::Training& training) const {
+clock::StepCosts SimulatedMachine::least_costs(const schedule::Training& training) const {
   if (calibration_) {
     return engine::calibrated_times(training, *calibration_, false).times.steps.back();
   }
-  replay::OpTimes times = engine::simulated_times(training, cluster(), false);
+  clock::OpTimes times = engine::simulated_times(training, cluster(), false);
   return std::move(times.steps.back());
 }
 
-metrics::EvenRows even_rows(const schedule::Training& training, const replay::OpTimes& times) {
+metrics::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {
   config::RunConfig config = training.config;
   if (plan::expert_split(config).imbalance == plan::even_expert_split(config).imbalance) return {};
   config.mesh.expert_imbalance = {};
   const engine::Setup even = engine::set_up(config);
-  const replay::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
-  const replay::StepCosts& is = even_times.steps.back();
-  const replay::StepCosts& was = times.steps.back();
+  const clock::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
+  const clock::StepCosts& is = even_times.steps.back();
+  const clock::StepCosts& was = times.steps.back();
   metrics::EvenRows shares;
   for (std::size_t i = 0; i < was.size(); ++i) {
     const double ns = was[i].run_ns + was[i].link_ns;

@@ -7,14 +7,14 @@
 #include <tuple>
 #include <vector>
 
+#include "clock/machine.h"
+#include "clock/op_times.h"
+#include "clock/uncertainty.h"
 #include "config/accuracy.h"
 #include "config/calibration.h"
 #include "config/cluster.h"
 #include "metrics/find_stalls.h"
-#include "replay/op_times.h"
-#include "replay/uncertainty.h"
 #include "schedule/training.h"
-#include "tune/machine.h"
 
 namespace fsdpbench::app {
 
@@ -34,20 +34,20 @@ class ModelSizes {
 /// Of op times that come from published rates: computation is off by what trainings are, each collective by what those
 /// of its sort are. Nothing was measured on the machine itself, so the best that an op can be is interpolated: its
 /// cluster has rows, and its ranks and bytes lie within theirs. `times`: engine::simulated_times().
-replay::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
-                                          const config::Accuracy& accuracy, const replay::OpTimes& times);
+clock::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
+                                          const config::Accuracy& accuracy, const clock::OpTimes& times);
 
 /// Op times of a training, before anything is drawn, and how wrong they may be.
 struct SimulatedTimes {
-  replay::OpTimes times;
-  std::optional<replay::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
-  double spread_pct = 0;                           ///< replay::CalibratedTimes::spread_pct
-  double crowded = 1;                              ///< replay::CalibratedTimes::crowded
+  clock::OpTimes times;
+  std::optional<clock::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
+  double spread_pct = 0;                           ///< clock::CalibratedTimes::spread_pct
+  double crowded = 1;                              ///< clock::CalibratedTimes::crowded
 };
 
 /// The machine that a configuration names: simulate.cluster, simulate.calibration, or the rates of [emulate]. Op times
 /// are those of a simulation of the same configuration, before anything is drawn.
-class SimulatedMachine final : public tune::Machine {
+class SimulatedMachine final : public clock::Machine {
  public:
   /// Reads the cluster or the calibration. Throws ConfigError if that cannot be read or nothing is named, so that
   /// nobody knows what an op takes.
@@ -63,8 +63,8 @@ class SimulatedMachine final : public tune::Machine {
   SimulatedTimes times(const schedule::Training& training, bool uncertainty = true) const;
 
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
-  replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override;
-  replay::StepCosts least_costs(const schedule::Training& training) const override;
+  clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override;
+  clock::StepCosts least_costs(const schedule::Training& training) const override;
   bool in_doubt() const override { return accuracy_ || calibration_; }
 
  private:
@@ -77,6 +77,6 @@ class SimulatedMachine final : public tune::Machine {
 
 /// For each op of a simulated training's steady step: its time if all ranks that split experts had equally many rows,
 /// divided by its time in `times` (of the same machine). Empty if mesh.expert_imbalance is 1.
-metrics::EvenRows even_rows(const schedule::Training& training, const replay::OpTimes& times);
+metrics::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times);
 
 }  // namespace fsdpbench::app

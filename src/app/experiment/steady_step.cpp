@@ -1,16 +1,16 @@
 #include "app/experiment/steady_step.h"
 
+#include "clock/forecast.h"
 #include "engine/simulate.h"
 #include "metrics/run_view.h"
 #include "metrics/step_breakdown.h"
-#include "replay/forecast.h"
 
 namespace fsdpbench::app {
 
-SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times) {
+SteadyStep steady_step(const engine::Setup& setup, const clock::OpTimes& times) {
   const int ranks = setup.plan.groups.ranks();
   const bool all = times.ranks_differ() && ranks <= engine::kMostRecordedRanks;
-  const replay::Forecast step = replay::forecast(setup, times, replay::SteadyStep::first, all ? ranks : 1);
+  const clock::Forecast step = clock::forecast(setup, times, clock::SteadyStep::first, all ? ranks : 1);
   SteadyStep result;
   result.ms = step.slowest_ns() * 1e-6;
   const metrics::RunView run(setup.schedules, step.traces);

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "clock/op_times.h"
 #include "config/calibration.h"
 #include "engine/setup.h"
 #include "metrics/run_metrics.h"
-#include "replay/op_times.h"
 
 namespace fsdpbench::app {
 
@@ -13,7 +13,7 @@ struct SteadyStep {
   double exposed_ms = 0;  ///< exposed communication, mean over ranks
 };
 /// The steady step of a simulation whose ops take `times`.
-SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times);
+SteadyStep steady_step(const engine::Setup& setup, const clock::OpTimes& times);
 /// What `measured`, a run of `setup`, is off by `calibration`.
 config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
                                   const metrics::RunMetrics& measured);

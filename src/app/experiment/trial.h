@@ -35,14 +35,14 @@ struct Trial {
   std::vector<std::string> caveats;             ///< what a reader must know first; the gravest first
   std::optional<metrics::JitterSpread> spread;  ///< of a simulation with jitter
   std::optional<PredictionInterval> sureness;   ///< of a simulation
-  std::vector<std::string> choices;             ///< of a simulation, replay::OpTimes::choices
+  std::vector<std::string> choices;             ///< of a simulation, clock::OpTimes::choices
   plan::CommunicationVolume wire;               ///< bytes that rank 0 sent a step, as counted
   plan::CommunicationVolume expected_wire;      ///< by formula
   PoolStatistics memory;                        ///< of the rank that needed most
   PoolStatistics estimated_memory;              ///< from the schedule alone
   std::optional<std::int64_t> device_bytes;     ///< memory of the GPU that was simulated
   std::optional<bool> fits;                     ///< into device_bytes, as far as is known
-  std::optional<replay::CachingAllocator::Statistics> caching_allocator;  ///< Cell::caching_allocator
+  std::optional<clock::CachingAllocator::Statistics> caching_allocator;  ///< Cell::caching_allocator
   PoolStatistics host_memory;       ///< pinned, of the rank that needed most; all 0 without offload
   engine::Measurement measurement;  ///< what the ranks recorded; empty in a trial that was read from a file
 };

@@ -16,6 +16,8 @@
 #include "app/report/run_table.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "clock/collective_message.h"
+#include "clock/forecast.h"
 #include "config/cluster.h"
 #include "config/csv_rows.h"
 #include "config/published.h"
@@ -24,8 +26,6 @@
 #include "config/write.h"
 #include "engine/setup.h"
 #include "record/table.h"
-#include "replay/collective_message.h"
-#include "replay/forecast.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -64,15 +64,15 @@ std::optional<double> amount_for(double times, double from, double to, const std
 
 /// The largest all-gather of the steady step.
 struct LargestGather {
-  replay::CollectiveMessage message;
+  clock::CollectiveMessage message;
   double other_ns = 0, bytes_ns = 0;  ///< of it while its bytes do not flow, and while they do
 };
-std::optional<LargestGather> largest_gather(const schedule::Training& training, const replay::StepCosts& costs) {
+std::optional<LargestGather> largest_gather(const schedule::Training& training, const clock::StepCosts& costs) {
   std::optional<LargestGather> largest;
   const std::vector<schedule::Op>& ops = training.schedules.steady().ops;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (ops[i].kind != schedule::OpKind::all_gather) continue;
-    const replay::CollectiveMessage message = replay::message_of(ops[i], training.plan.groups);
+    const clock::CollectiveMessage message = clock::message_of(ops[i], training.plan.groups);
     if (message.ranks < 2 || (largest && largest->message.bytes >= message.bytes)) continue;
     largest = {message, costs[i].run_ns, costs[i].link_ns};
   }
@@ -97,7 +97,7 @@ class Explainer {
 
   std::vector<PossibleReason> all() const {
     std::vector<PossibleReason> found;
-    if (auto part = part_of(&replay::Changes::compute_scale)) {
+    if (auto part = part_of(&clock::Changes::compute_scale)) {
       const double ms = trial_.metrics->compute_ms;
       found.push_back({What::computation, *part,
                        fmt::format("the kernels of a rank take {:.0f} ms a step, not {:.0f}", ms / part->value, ms),
@@ -105,7 +105,7 @@ class Explainer {
     }
     const std::optional<LargestGather> gather =
         largest_gather(setup_, machine_.times(setup_, false).times.steps.back());
-    if (auto part = part_of(&replay::Changes::link_scale); part && gather) {
+    if (auto part = part_of(&clock::Changes::link_scale); part && gather) {
       const std::string size = format_bytes(gather->message.bytes);
       found.push_back(
           {What::links, *part,
@@ -137,7 +137,7 @@ class Explainer {
   bool slower() const { return *expectation_.measured_step_ms > expectation_.step_ms.value; }
   /// How many times as long the measured step is as one of `step_ms`.
   double times(double step_ms) const { return *expectation_.measured_step_ms / step_ms; }
-  double grown(const replay::Changes& changes) const {
+  double grown(const clock::Changes& changes) const {
     return machine_.forecast(setup_, changes).slowest_ns() / plain_ns_;
   }
 
@@ -160,12 +160,12 @@ class Explainer {
   }
 
   /// At which part of its speed, above 1 if the measured step is shorter than expected, something has to go.
-  std::optional<Expected> part_of(double replay::Changes::*scale) const {
+  std::optional<Expected> part_of(double clock::Changes::*scale) const {
     constexpr double kMostTimes = 1000;
     const auto find = [&](double times) -> std::optional<double> {
       const bool slower = times > 1;
       const auto grow = [&](double by) {
-        replay::Changes changes;
+        clock::Changes changes;
         changes.*scale = slower ? 1 / by : by;
         return slower ? grown(changes) : 1 / grown(changes);
       };
@@ -181,7 +181,7 @@ class Explainer {
     const auto find = [&](double times) -> std::optional<double> {
       if (times <= 1) return 0;
       const auto grow = [&](double step_ns) {
-        replay::Changes changes;
+        clock::Changes changes;
         changes.issue_ns = std::nearbyint(step_ns / ops);
         return grown(changes);
       };
@@ -295,7 +295,7 @@ const char* name_of(What what) {
 }
 bool is_part(What what) { return what == What::computation || what == What::links; }
 
-std::string between(const std::optional<replay::Bounds>& bounds, int digits) {
+std::string between(const std::optional<clock::Bounds>& bounds, int digits) {
   return bounds ? fmt::format("{:.{}f} to {:.{}f}", bounds->low, digits, bounds->high, digits) : "not in doubt";
 }
 
@@ -369,8 +369,8 @@ MeasuredRate read_measured_rate(std::string_view text) {
 
 bool Expectation::as_expected() const {
   if (!measured_step_ms) return true;
-  const replay::Bounds bounds =
-      step_ms.bounds.value_or(replay::Bounds{step_ms.value * (1 - kSameWithin), step_ms.value * (1 + kSameWithin)});
+  const clock::Bounds bounds =
+      step_ms.bounds.value_or(clock::Bounds{step_ms.value * (1 - kSameWithin), step_ms.value * (1 + kSameWithin)});
   return *measured_step_ms >= bounds.low && *measured_step_ms <= bounds.high;
 }
 

@@ -9,7 +9,7 @@
 
 #include "app/experiment/cell.h"
 #include "app/experiment/trial.h"
-#include "replay/uncertainty.h"
+#include "clock/uncertainty.h"
 
 /// What a training should reach on a machine, and what would explain that somebody's own job does not.
 namespace fsdpbench::app {
@@ -28,7 +28,7 @@ MeasuredRate read_measured_rate(std::string_view text);
 /// A value and where it lies 95 times of 100.
 struct Expected {
   double value = 0;
-  std::optional<replay::Bounds> bounds;  ///< absent where rates were given, and so are not in doubt
+  std::optional<clock::Bounds> bounds;  ///< absent where rates were given, and so are not in doubt
 };
 
 /// One thing that, alone, would make the step as long as it was measured.

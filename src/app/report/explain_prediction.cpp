@@ -52,8 +52,8 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
   prediction.rates.flops_per_second = *tflops * 1e12;
   prediction.rates.link.bytes_per_second = bandwidth.value_or(0) * 1e9;
   prediction.rates.link.latency_seconds = given.link_latency_us.value_or(emulate.link_latency_us) * 1e-6;
-  replay::OpTimes times = replay::emulated_times(p, prediction.rates);
-  if (replay::too_long(times)) {
+  clock::OpTimes times = clock::emulated_times(p, prediction.rates);
+  if (clock::too_long(times)) {
     prediction.why_none = "at these rates its ops would take over 104 days";
     return prediction;
   }
@@ -64,7 +64,7 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
 std::string prediction_text(const Prediction& prediction) {
   if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
   const metrics::StepPrediction& s = *prediction.step;
-  const replay::Rates& r = prediction.rates;
+  const clock::Rates& r = prediction.rates;
   std::string text =
       fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
   const double tflops = r.flops_per_second / 1e12;

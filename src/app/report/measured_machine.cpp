@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "clock/what_if_times.h"
 #include "metrics/compare.h"
-#include "replay/what_if_times.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -24,7 +24,7 @@ MeasuredMachine::MeasuredMachine(const FinishedRun& run)
 std::optional<double> MeasuredMachine::doubt(const schedule::Training& training) const {
   RunDoubt doubt = doubt_;
   const schedule::Training steady = training.steady();
-  doubt.reach = replay::what_if_times(typical_.times(), steady).doubt_ns / typical_.forecast(steady).slowest_ns();
+  doubt.reach = clock::what_if_times(typical_.times(), steady).doubt_ns / typical_.forecast(steady).slowest_ns();
   return doubt.whole();
 }
 
@@ -32,14 +32,14 @@ std::vector<plan::ModuleSizes> MeasuredMachine::sizes(const config::RunConfig& c
   return sizes_.of(config);
 }
 
-replay::Forecast MeasuredMachine::forecast(const schedule::Training& training, const replay::Changes& changes) const {
+clock::Forecast MeasuredMachine::forecast(const schedule::Training& training, const clock::Changes& changes) const {
   return typical_.forecast(training.steady(), changes);
 }
 
-replay::StepCosts MeasuredMachine::least_costs(const schedule::Training& training) const {
-  const replay::WhatIfTimes known = replay::what_if_times(typical_.times(), training.steady());
+clock::StepCosts MeasuredMachine::least_costs(const schedule::Training& training) const {
+  const clock::WhatIfTimes known = clock::what_if_times(typical_.times(), training.steady());
   const auto& by_rank = known.times.given.back();
-  replay::StepCosts costs(training.schedules.steady().ops.size());
+  clock::StepCosts costs(training.schedules.steady().ops.size());
   for (std::size_t i = 0; i < costs.size(); ++i) {
     std::int64_t least = by_rank.front()[i];
     for (const auto& mine : by_rank) least = std::min(least, mine[i]);

@@ -237,11 +237,11 @@ const Fields<metrics::JitterSpread>& fields<metrics::JitterSpread>() {
 }
 
 template <>
-const Fields<replay::Bounds>& fields<replay::Bounds>() {
-  static const auto kAll = declare<replay::Bounds>("Bounds", "Between which 95 of 100 such predictions should be.",
-                                                   "replay/uncertainty.h", [](Fields<replay::Bounds>& f) {
-                                                     f("low", &replay::Bounds::low, "", "lower end");
-                                                     f("high", &replay::Bounds::high, "", "upper end");
+const Fields<clock::Bounds>& fields<clock::Bounds>() {
+  static const auto kAll = declare<clock::Bounds>("Bounds", "Between which 95 of 100 such predictions should be.",
+                                                   "clock/uncertainty.h", [](Fields<clock::Bounds>& f) {
+                                                     f("low", &clock::Bounds::low, "", "lower end");
+                                                     f("high", &clock::Bounds::high, "", "upper end");
                                                    });
   return kAll;
 }
@@ -262,7 +262,7 @@ const Fields<PredictionInterval>& fields<PredictionInterval>() {
                 p.step_ms ? "" : "op times follow from the rates that were given: no other times are as likely");
           },
           "", "why there is no interval; then the rest is absent", {.when = When::if_any});
-        f("reach", if_sure([](const P& p) { return replay::least_sure(p.ops); }), "", "how sure the least sure op is");
+        f("reach", if_sure([](const P& p) { return clock::least_sure(p.ops); }), "", "how sure the least sure op is");
         f("ops", if_sure([](const P& p) { return p.ops; }), "", "number of ops of a step, by how sure they are");
         f("interval_pct", if_sure([](const P&) { return 95; }), "%", "probability with which the interval should hold");
         f("step_ms", &P::step_ms, "ms", "the step time");

@@ -21,7 +21,7 @@ namespace fsdpbench::app {
 ///   (metrics::Fidelity): another run may have none of that, or twice as much. Its halves differ by its A/A noise
 ///   (metrics/compare.h), and two runs by both their noises, but never by less than kLeastBetweenRuns, because halves
 ///   of one run have the same threads on the same cores;
-/// - ops that were never measured (replay::WhatIfTimes::doubt_ns).
+/// - ops that were never measured (clock::WhatIfTimes::doubt_ns).
 /// All are half widths of 95 % intervals, as shares of a step.
 struct RunDoubt {
   double replay = 0;                   ///< how far the replay is from the run

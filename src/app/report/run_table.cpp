@@ -151,7 +151,7 @@ std::string throttled_steps(const Trial& trial) {
 std::string throughput_note(const Trial& trial, double ranks) {
   const metrics::RunMetrics& m = *trial.metrics;
   if (!trial.sureness || !trial.sureness->step_ms) return fmt::format("; {:.4g} a rank", m.tokens_per_s / ranks);
-  const replay::Bounds& step = *trial.sureness->step_ms;
+  const clock::Bounds& step = *trial.sureness->step_ms;
   const double per_ms = m.tokens_per_s * m.step_ms.median;
   if (step.low <= 0) {  // a step of no time has no rate
     return fmt::format(", 95 % at least {:.0f}; a rank {:.4g}, at least {:.4g}", per_ms / step.high,
@@ -211,9 +211,9 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
                           ms(m.step_ms.ci_low), ms(m.step_ms.ci_high)));
     if (trial.sureness && trial.sureness->step_ms) {
       const PredictionInterval& p = *trial.sureness;
-      const auto between = [](const replay::Bounds& b) { return fmt::format("{} to {}", ms(b.low), ms(b.high)); };
+      const auto between = [](const clock::Bounds& b) { return fmt::format("{} to {}", ms(b.low), ms(b.high)); };
       row("  95 % interval", between(*p.step_ms), "ms",
-          fmt::format("{}: {}; from {}{}", to_string(replay::least_sure(p.ops)), reach_text(p.ops), p.from,
+          fmt::format("{}: {}; from {}{}", to_string(clock::least_sure(p.ops)), reach_text(p.ops), p.from,
                       p.leaves_ranks_out ? "; what so many ranks change is not in it" : ""));
       row("  its exposed part", between(*p.exposed_ms), "ms", "the same of exposed communication");
     }
@@ -295,7 +295,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
   }
   if (trial.caching_allocator) {
-    const replay::CachingAllocator::Statistics& a = *trial.caching_allocator;
+    const clock::CachingAllocator::Statistics& a = *trial.caching_allocator;
     row("under PyTorch's allocator", mib(a.peak_allocated), "MiB",
         fmt::format("allocated; {} MiB reserved", mib(a.peak_reserved)));
   }

@@ -10,10 +10,10 @@
 
 #include "app/experiment/steady_step.h"
 #include "app/machine/build_info.h"
+#include "clock/calibration.h"
+#include "clock/measured_host.h"
+#include "clock/op_work.h"
 #include "config/write.h"
-#include "replay/calibration.h"
-#include "replay/measured_host.h"
-#include "replay/op_work.h"
 
 namespace fsdpbench::app {
 
@@ -21,10 +21,10 @@ namespace {
 
 /// Stretches each line so that the ops of the steady step that it is for take as long in all as they did, mean over
 /// ranks and steps.
-void keep_totals(const schedule::Training& training, const replay::MeasuredTimes& measured,
+void keep_totals(const schedule::Training& training, const clock::MeasuredTimes& measured,
                  config::Calibration& calibration) {
   const schedule::Schedule& steady = training.schedules.steady();
-  const replay::StepCosts costs = replay::calibrated_times(calibration, training).times.steps.back();
+  const clock::StepCosts costs = clock::calibrated_times(calibration, training).times.steps.back();
   const auto runs = static_cast<double>(measured.steps() * measured.ranks());
   struct Totals {
     double measured_ns = 0, line_ns = 0;
@@ -33,7 +33,7 @@ void keep_totals(const schedule::Training& training, const replay::MeasuredTimes
   for (std::size_t i = 0; i < steady.ops.size(); ++i) {
     const schedule::Op& op = steady.ops[i];
     if (!op.has_work()) continue;
-    const replay::OpWork work = replay::work_of(op, steady, training.plan.groups, training.sizes);
+    const clock::OpWork work = clock::work_of(op, steady, training.plan.groups, training.sizes);
     Totals& total = totals[{std::string(to_string(op.kind)), std::string(to_string(work.unit)),
                             op.is_collective() ? training.plan.groups.size(op.group()) : 0}];
     total.line_ns += costs[i].run_ns + costs[i].link_ns;
@@ -57,9 +57,9 @@ void keep_totals(const schedule::Training& training, const replay::MeasuredTimes
 TracedProfile traced_profile(const foreign::JobTrace& job, const foreign::Recognition& found,
                              const AdoptedJob& adopted) {
   const engine::Setup& setup = adopted.setup;
-  const replay::MeasuredTimes measured(setup, adopted.traces, std::nullopt, false);
-  replay::Calibrator calibrator;
-  calibrator.add(measured, replay::measured_host(setup.schedules, adopted.traces, {}));
+  const clock::MeasuredTimes measured(setup, adopted.traces, std::nullopt, false);
+  clock::Calibrator calibrator;
+  calibrator.add(measured, clock::measured_host(setup.schedules, adopted.traces, {}));
   TracedProfile profile{found.name, setup.config, calibrator.result(), found.facts.unit_elements > 0,
                         adopted.metrics.step_ms.median};
   keep_totals(setup, measured, profile.calibration);

@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "clock/emulated_times.h"
+#include "clock/forecast.h"
+#include "clock/measured_host.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
 #include "metrics/step_breakdown.h"
-#include "replay/emulated_times.h"
-#include "replay/forecast.h"
-#include "replay/measured_host.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -99,25 +99,25 @@ std::pair<std::vector<double>, std::vector<double>> slow_ranks(const config::Run
   slow.slow_rank_factor = config.inject.slow_rank_factor;
   slow.slow_link_rank = config.inject.slow_link_rank;
   slow.slow_link_factor = config.inject.slow_link_factor;
-  replay::OpTimes times;
+  clock::OpTimes times;
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
-  replay::add_trouble(slow, 0, static_cast<int>(ranks), times);
+  clock::add_trouble(slow, 0, static_cast<int>(ranks), times);
   times.compute_factor.resize(ranks, 1.0);
   times.link_factor.resize(ranks, 1.0);
   return {std::move(times.compute_factor), std::move(times.link_factor)};
 }
 
-replay::Delays delays_of(const config::RunConfig& config) {
+clock::Delays delays_of(const config::RunConfig& config) {
   config::Inject late = config.inject;
   late.slow_rank = late.slow_link_rank = -1;
-  replay::OpTimes times;
-  replay::add_trouble(late, config.train.seed, static_cast<int>(config.mesh.ranks), times);
+  clock::OpTimes times;
+  clock::add_trouble(late, config.train.seed, static_cast<int>(config.mesh.ranks), times);
   return times.delays;
 }
 
-replay::Changes replay_changes(const config::RunConfig& was, const config::RunConfig& is,
+clock::Changes replay_changes(const config::RunConfig& was, const config::RunConfig& is,
                                const WhatIfQuestion& question) {
-  replay::Changes changes;
+  clock::Changes changes;
   changes.link_scale = question.link_scale;
   changes.compute_scale = question.compute_scale;
   if (was.emulate.link_gb_per_s) {
@@ -143,11 +143,11 @@ double exposed_ms(const metrics::StepRecords& step) {
   return sum / step.ranks() / 1e6;
 }
 
-ReplayedRun replay_steps(const engine::Setup& setup, const replay::OpTimes& times, std::size_t first,
+ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times, std::size_t first,
                          double tokens_per_step) {
   std::vector<trace::RankTrace> traces;
   for (int rank = 0; rank < setup.plan.groups.ranks(); ++rank) traces.emplace_back().rank = rank;
-  replay::forecast_run(setup, times, times.given.size(), first, traces);
+  clock::forecast_run(setup, times, times.given.size(), first, traces);
   const metrics::RunView view(setup.schedules, traces);
   ReplayedRun run;
   run.metrics = metrics::run_metrics(view, setup.plan.groups, tokens_per_step);
@@ -185,27 +185,27 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
 
   const bool virtual_cluster = !was.simulate.cluster.empty();
   const auto link = was.emulate.link();
-  const replay::MeasuredTimes measured(
+  const clock::MeasuredTimes measured(
       run.setup, run.traces, link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, !virtual_cluster);
   answer.links = measured.links();
   answer.straggler = measured.straggler();
-  replay::Changes changes = replay_changes(was, is, question);
+  clock::Changes changes = replay_changes(was, is, question);
   if (question.without_straggler) {
     if (answer.straggler.rank < 0)
       throw ConfigError("--without-straggler: the run had one rank; nobody waited for it.");
     changes.straggler = answer.straggler.rank;
   }
 
-  const replay::Delays delays = delays_of(was);
-  const replay::HostCosts host = replay::measured_host(run.setup.schedules, run.traces, delays);
+  const clock::Delays delays = delays_of(was);
+  const clock::HostCosts host = clock::measured_host(run.setup.schedules, run.traces, delays);
   const double tokens = run.trial.metrics->tokens_per_s * run.trial.metrics->step_ms.median / 1e3;
-  replay::WhatIfTimes base = replay::what_if_times(measured, run.setup);
+  clock::WhatIfTimes base = clock::what_if_times(measured, run.setup);
   base.times.host = host;
   base.times.delays = delays;
   answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens);
 
   const engine::Setup setup = engine::set_up(is);
-  replay::WhatIfTimes changed = replay::what_if_times(measured, setup, changes);
+  clock::WhatIfTimes changed = clock::what_if_times(measured, setup, changes);
   changed.times.host = host;
   changed.times.delays = delays_of(is);
   answer.origins = changed.origins;

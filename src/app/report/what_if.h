@@ -8,10 +8,10 @@
 #include "app/report/finished_run.h"
 #include "app/report/run_doubt.h"
 #include "base/enum_table.h"
+#include "clock/measured_times.h"
+#include "clock/what_if_times.h"
 #include "metrics/run_metrics.h"
 #include "metrics/statistics.h"
-#include "replay/measured_times.h"
-#include "replay/what_if_times.h"
 
 namespace fsdpbench::app {
 
@@ -33,10 +33,10 @@ struct ReplayedRun {
 struct WhatIf {
   std::vector<DifferingKey> keys;  ///< of the configuration
   std::vector<std::string> notes;  ///< what the user should know of keys and times, sentences without full stop
-  std::vector<replay::MeasuredTimes::Link> links;
-  replay::MeasuredTimes::Straggler straggler;
-  EnumTable<replay::TimeOrigin, int> origins;  ///< ops with work of a step, by where their time is from
-  replay::ReachCounts reach{};                 ///< by how far they are from what was measured
+  std::vector<clock::MeasuredTimes::Link> links;
+  clock::MeasuredTimes::Straggler straggler;
+  EnumTable<clock::TimeOrigin, int> origins;  ///< ops with work of a step, by where their time is from
+  clock::ReachCounts reach{};                 ///< by how far they are from what was measured
   ReplayedRun replayed;                        ///< as the run was
   ReplayedRun changed;                         ///< as it would be
   /// Step by step: changed / replayed - 1. Bounds: where what the changed run would measure, over what the run did, lies

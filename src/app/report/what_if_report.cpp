@@ -37,7 +37,7 @@ std::string question_text(const WhatIfQuestion& question) {
   return text.empty() ? "nothing changed" : text;
 }
 
-std::string link_line(const replay::MeasuredTimes::Link& link) {
+std::string link_line(const clock::MeasuredTimes::Link& link) {
   const double rate = link.fit.ns_per_amount > 0 ? 1 / link.fit.ns_per_amount : 0;
   const std::string latency =
       link.fit.fixed_ns > 0 ? fmt::format("{:.2f} us a hop + ", link.fit.fixed_ns / 1e3) : std::string();
@@ -47,21 +47,21 @@ std::string link_line(const replay::MeasuredTimes::Link& link) {
 
 /// What the prediction rests on.
 std::string basis(const FinishedRun& run, const WhatIf& answer) {
-  const auto count = [&](replay::TimeOrigin origin) { return answer.origins[origin]; };
+  const auto count = [&](clock::TimeOrigin origin) { return answer.origins[origin]; };
   std::string text =
-      fmt::format("{}: {}\nop times: {} of a step's ops as measured", to_string(replay::least_sure(answer.reach)),
-                  reach_text(answer.reach), count(replay::TimeOrigin::measured));
-  if (const int n = count(replay::TimeOrigin::scaled); n > 0) {
+      fmt::format("{}: {}\nop times: {} of a step's ops as measured", to_string(clock::least_sure(answer.reach)),
+                  reach_text(answer.reach), count(clock::TimeOrigin::measured));
+  if (const int n = count(clock::TimeOrigin::scaled); n > 0) {
     text += fmt::format(", {} scaled by FLOPs from the same module", n);
   }
-  if (const int n = count(replay::TimeOrigin::fitted); n > 0) {
+  if (const int n = count(clock::TimeOrigin::fitted); n > 0) {
     text += fmt::format(", {} by size from others of their kind", n);
   }
-  if (const int n = count(replay::TimeOrigin::borrowed); n > 0) {
+  if (const int n = count(clock::TimeOrigin::borrowed); n > 0) {
     text += fmt::format(", {} of kinds that were never measured, by size from other kinds", n);
   }
   text += "\n";
-  for (const replay::MeasuredTimes::Link& link : answer.links) text += link_line(link) + "\n";
+  for (const clock::MeasuredTimes::Link& link : answer.links) text += link_line(link) + "\n";
   const RunDoubt& doubt = answer.doubt;
   const std::string runs =
       doubt.between_runs ? fmt::format("{:.1f} %", 100 * *doubt.between_runs) : std::string("an unknown part");
@@ -156,18 +156,18 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"keys", json::array()},
          {"links", json::array()},
          {"op_times", json::object()},
-         {"reach", to_string(replay::least_sure(answer.reach))},
-         {"ops", JsonType<replay::ReachCounts>::write(answer.reach)}};
+         {"reach", to_string(clock::least_sure(answer.reach))},
+         {"ops", JsonType<clock::ReachCounts>::write(answer.reach)}};
   if (std::string why = why_disturbed(run); !why.empty()) j["disturbed_because"] = std::move(why);
   for (const DifferingKey& key : answer.keys) j["keys"].push_back({{"key", key.key}, {"was", key.a}, {"is", key.b}});
-  for (const replay::MeasuredTimes::Link& link : answer.links) {
+  for (const clock::MeasuredTimes::Link& link : answer.links) {
     j["links"].push_back({{"kind", to_string(link.kind)},
                           {"group", to_string(link.group)},
                           {"hop_us", link.fit.fixed_ns / 1e3},
                           {"ns_per_byte", link.fit.ns_per_amount},
                           {"samples", link.fit.samples}});
   }
-  for (const replay::TimeOrigin origin : kEnumerators<replay::TimeOrigin>) {
+  for (const clock::TimeOrigin origin : kEnumerators<clock::TimeOrigin>) {
     j["op_times"][std::string(to_string(origin))] = answer.origins[origin];
   }
   if (answer.straggler.rank >= 0) {

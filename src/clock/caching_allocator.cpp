@@ -1,0 +1,295 @@
+#include "clock/caching_allocator.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace fsdpbench::clock {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kLeastBlock = 512;
+constexpr std::int64_t kMostSmall = kMiB;
+constexpr std::int64_t kSmallSegment = 2 * kMiB;
+constexpr std::int64_t kLargeSegment = 20 * kMiB;
+constexpr std::int64_t kLeastOwnSegment = 10 * kMiB;
+constexpr std::int64_t kSegmentGranule = 2 * kMiB;
+
+std::int64_t segment_size(std::int64_t size) {
+  if (size <= kMostSmall) return kSmallSegment;
+  if (size < kLeastOwnSegment) return kLargeSegment;
+  return round_up(size, kSegmentGranule);
+}
+
+bool is_worth_splitting(std::int64_t rest, bool finely) { return finely ? rest >= kLeastBlock : rest > kMostSmall; }
+
+/// Bytes of memory that an expandable segment gets at a time.
+std::int64_t page_size(bool small) { return small ? kSmallSegment : kLargeSegment; }
+/// More than any GPU has; PyTorch takes 9/8 of the device's memory.
+constexpr std::int64_t kSegmentAddresses = kLargeSegment << 21;
+
+}  // namespace
+
+CachingAllocator::BlockId CachingAllocator::allocate(std::int64_t bytes, Lane stream, double now_ns) {
+  if (bytes == 0) return kNone;  // PyTorch does not ask its allocator for an empty tensor, so no event is asked either
+  take_back(now_ns);
+  const std::int64_t size = bytes < kLeastBlock ? kLeastBlock : round_up(bytes, kLeastBlock);
+  const bool small = size <= kMostSmall;
+  int block = find_free(size, small, stream);
+  if (block == kNone) block = expandable_ ? grow_segment(size, small, stream) : new_segment(size, small, stream);
+  if (is_worth_splitting(at(block).bytes - size, small || expandable_)) split(block, size);
+  at(block).in_use = true;
+  statistics_.allocated = checked_sum(statistics_.allocated, at(block).bytes);
+  statistics_.peak_allocated = std::max(statistics_.peak_allocated, statistics_.allocated);
+  return block;
+}
+
+void CachingAllocator::free(BlockId block) {
+  if (block == kNone) return;
+  statistics_.allocated -= at(block).bytes;
+  make_free(block);
+}
+
+void CachingAllocator::free_after(BlockId block, double passed_ns) {
+  if (block == kNone) return;
+  statistics_.allocated -= at(block).bytes;
+  pending_.emplace(passed_ns, block);
+}
+
+void CachingAllocator::list(int block) {
+  const Block& b = at(block);
+  free_blocks(b.small).emplace(b.stream, b.bytes, b.address, block);
+}
+
+void CachingAllocator::unlist(int block) {
+  const Block& b = at(block);
+  free_blocks(b.small).erase({b.stream, b.bytes, b.address, block});
+}
+
+int CachingAllocator::new_block(const Block& block) {
+  if (unused_.empty()) {
+    blocks_.push_back(block);
+    return static_cast<int>(blocks_.size()) - 1;
+  }
+  const int number = unused_.back();
+  unused_.pop_back();
+  at(number) = block;
+  return number;
+}
+
+int CachingAllocator::find_free(std::int64_t size, bool small, Lane stream) {
+  const Free& blocks = free_blocks(small);
+  auto found = blocks.lower_bound({stream, size, std::numeric_limits<std::int64_t>::min(), 0});
+  if (found == blocks.end() || std::get<0>(*found) != stream) return kNone;
+  // A block that can grow is as large as it can become, so that others which are large enough come before it.
+  for (auto next = std::next(found); expandable_ && next != blocks.end() && std::get<0>(*next) == stream &&
+                                     grown_bytes(std::get<3>(*next)) < grown_bytes(std::get<3>(*found));
+       ++next) {
+    found = next;
+  }
+  const int block = std::get<3>(*found);
+  unlist(block);
+  return block;
+}
+
+int CachingAllocator::new_segment(std::int64_t size, bool small, Lane stream) {
+  const std::int64_t bytes = segment_size(size);
+  if (!is_room(bytes)) {
+    return_segments();
+    ++statistics_.retries;
+    if (!is_room(bytes)) ++statistics_.failures;
+  }
+  reserve(bytes);
+  const std::int64_t address = next_address_;
+  next_address_ = checked_sum(next_address_, bytes);
+  return new_block({.stream = stream, .small = small, .address = address, .bytes = bytes});
+}
+
+void CachingAllocator::reserve(std::int64_t bytes) {
+  statistics_.reserved = checked_sum(statistics_.reserved, bytes);
+  statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.reserved);
+}
+
+/// What an expandable segment of the stream gives, grown as far as needed.
+int CachingAllocator::grow_segment(std::int64_t size, bool small, Lane stream) {
+  if (const auto block = try_to_grow(size, small, stream, false)) return *block;
+  return_segments();
+  ++statistics_.retries;
+  if (const auto block = try_to_grow(size, small, stream, false)) return *block;
+  ++statistics_.failures;
+  return *try_to_grow(size, small, stream, true);
+}
+
+std::optional<int> CachingAllocator::try_to_grow(std::int64_t size, bool small, Lane stream, bool beyond_capacity) {
+  int block = place_to_grow(size, small, stream);
+  if (!at(block).mapped && !map(block, std::min(at(block).bytes, size), beyond_capacity)) return std::nullopt;
+  while (at(block).bytes < size) {
+    const int next = at(block).next;
+    if (!map(next, std::min(size - at(block).bytes, at(next).bytes), beyond_capacity)) return std::nullopt;
+    block = next;  // of which `block` is now the beginning
+  }
+  unlist(block);
+  return block;
+}
+
+/// The first addresses of the stream that are free, with or without memory, and as many as `size`; else those of a new
+/// segment.
+int CachingAllocator::place_to_grow(std::int64_t size, bool small, Lane stream) {
+  Unmapped& unmapped = unmapped_[small ? 0 : 1];
+  for (auto it = unmapped.lower_bound({stream, std::numeric_limits<std::int64_t>::min(), 0});
+       it != unmapped.end() && std::get<0>(*it) == stream; ++it) {
+    int block = std::get<2>(*it);
+    const int before = at(block).previous;
+    if (before != kNone && !at(before).in_use) block = before;
+    if (is_room_from(block, size)) return block;
+  }
+  const std::int64_t address = round_up(next_address_, page_size(small));
+  next_address_ = checked_sum(address, kSegmentAddresses);
+  const int block =
+      new_block({.stream = stream, .small = small, .mapped = false, .address = address, .bytes = kSegmentAddresses});
+  unmapped.emplace(stream, address, block);
+  return block;
+}
+
+bool CachingAllocator::is_room_from(int block, std::int64_t size) const {
+  std::int64_t bytes = 0;
+  while (bytes < size && block != kNone) {
+    const Block& b = blocks_[static_cast<std::size_t>(block)];
+    if (b.in_use) return false;
+    bytes += b.bytes;
+    block = b.next;
+  }
+  return bytes >= size;
+}
+
+/// How large a free block becomes if the addresses behind it get memory, too.
+std::int64_t CachingAllocator::grown_bytes(int block) const {
+  const Block& b = blocks_[static_cast<std::size_t>(block)];
+  if (b.next == kNone) return b.bytes;
+  const Block& next = blocks_[static_cast<std::size_t>(b.next)];
+  return b.bytes + (next.mapped ? 0 : next.bytes);
+}
+
+/// Memory for the first `size` bytes of addresses, which begin a page; then the block is free. False: there is none.
+bool CachingAllocator::map(int block, std::int64_t size, bool beyond_capacity) {
+  const std::int64_t bytes = round_up(size, page_size(at(block).small));
+  if (!beyond_capacity && !is_room(bytes)) return false;
+  reserve(bytes);
+  Unmapped& unmapped = unmapped_[at(block).small ? 0 : 1];
+  unmapped.erase({at(block).stream, at(block).address, block});
+  if (bytes < at(block).bytes) {
+    const int rest = split_off(block, bytes);
+    unmapped.emplace(at(rest).stream, at(rest).address, rest);
+  }
+  at(block).mapped = true;
+  make_free(block);
+  return true;
+}
+
+/// The whole pages of a free block go back to the driver.
+void CachingAllocator::unmap(int block) {
+  const std::int64_t page = page_size(at(block).small), address = at(block).address;
+  const std::int64_t first = round_up(address, page), last = (address + at(block).bytes) / page * page;
+  if (first >= last) return;
+  unlist(block);
+  if (first > address) {
+    const int rest = split_off(block, first - address);
+    list(block);
+    block = rest;
+  }
+  if (at(block).bytes > last - first) list(split_off(block, last - first));
+  statistics_.reserved -= last - first;
+  at(block).mapped = false;
+  merge(block, at(block).previous);
+  merge(block, at(block).next);
+  if (at(block).is_split()) {
+    unmapped_[at(block).small ? 0 : 1].emplace(at(block).stream, at(block).address, block);
+  } else {
+    unused_.push_back(block);
+  }
+}
+
+/// The block keeps `size` bytes; what is behind them is a block of its own, in no list.
+int CachingAllocator::split_off(int block, std::int64_t size) {
+  const Block whole = at(block);
+  const int rest = new_block({.stream = whole.stream,
+                              .small = whole.small,
+                              .mapped = whole.mapped,
+                              .address = whole.address + size,
+                              .bytes = whole.bytes - size,
+                              .previous = block,
+                              .next = whole.next});
+  if (whole.next != kNone) at(whole.next).previous = rest;
+  at(block).next = rest;
+  at(block).bytes = size;
+  return rest;
+}
+
+void CachingAllocator::split(int block, std::int64_t size) { list(split_off(block, size)); }
+
+/// `neighbour` becomes a part of `block`, if it is free and has memory as that does.
+void CachingAllocator::merge(int block, int neighbour) {
+  if (neighbour == kNone || at(neighbour).in_use || at(neighbour).mapped != at(block).mapped) return;
+  if (at(neighbour).mapped) {
+    unlist(neighbour);
+  } else {
+    unmapped_[at(neighbour).small ? 0 : 1].erase({at(neighbour).stream, at(neighbour).address, neighbour});
+  }
+  Block& b = at(block);
+  const Block& n = at(neighbour);
+  b.bytes += n.bytes;
+  if (b.previous == neighbour) {
+    b.address = n.address;
+    b.previous = n.previous;
+    if (b.previous != kNone) at(b.previous).next = block;
+  } else {
+    b.next = n.next;
+    if (b.next != kNone) at(b.next).previous = block;
+  }
+  unused_.push_back(neighbour);
+}
+
+void CachingAllocator::make_free(int block) {
+  merge(block, at(block).previous);
+  merge(block, at(block).next);
+  at(block).in_use = false;
+  list(block);
+}
+
+/// Asks the events.
+void CachingAllocator::take_back(double now_ns) {
+  while (!pending_.empty() && pending_.top().first <= now_ns) {
+    const int block = pending_.top().second;
+    pending_.pop();
+    make_free(block);
+  }
+}
+
+/// Waits for all events; then what is wholly free goes back to the driver.
+void CachingAllocator::return_segments() {
+  take_back(std::numeric_limits<double>::infinity());
+  if (expandable_) {
+    std::vector<int> all;
+    for (const bool small : {false, true}) {
+      for (const auto& entry : free_blocks(small)) all.push_back(std::get<3>(entry));
+    }
+    for (const int block : all) unmap(block);
+    return;
+  }
+  for (Free& blocks : free_) {
+    std::erase_if(blocks, [&](const auto& entry) {
+      const int block = std::get<3>(entry);
+      if (at(block).is_split()) return false;
+      statistics_.reserved -= at(block).bytes;
+      unused_.push_back(block);
+      return true;
+    });
+  }
+}
+
+}  // namespace fsdpbench::clock

@@ -1,0 +1,141 @@
+#include "clock/cluster_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "clock/collective_message.h"
+#include "clock/contention.h"
+#include "clock/nccl_tuning.h"
+#include "clock/op_work.h"
+#include "plan/module_work.h"
+
+namespace fsdpbench::clock {
+namespace {
+
+CollectiveCost cost_of_collective(const schedule::Op& op, const plan::Plan& plan, const config::Cluster& cluster,
+                                  const ClusterUse& use) {
+  const GroupShape shape =
+      shape_of(plan.groups.members(op.group(), 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
+  const auto bytes = static_cast<double>(message_of(op, plan.groups).bytes);
+  const double part = bytes / shape.ranks / static_cast<double>(size_of(std::get<schedule::Collective>(op.work).dtype));
+  const bool copied = use.algorithm == Algorithm::symmetric && nccl_copies(cluster, part);
+  return collective_cost(cluster, schedule::collective_kind(op.kind), bytes, shape,
+                         copied ? Algorithm::copy_engine : use.algorithm);
+}
+
+/// Of a copy over PCIe, or of what the host computes on its memory.
+double host_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const config::Cluster& cluster) {
+  const auto* copy = std::get_if<schedule::Transfer>(&op.work);
+  const double bytes = copy != nullptr ? static_cast<double>(copy->bytes) : buffer_bytes(schedule, op);
+  const double rate = copy != nullptr ? cluster.host.pcie_gb_per_s : cluster.host.memory_gb_per_s;
+  if (rate == 0) {
+    throw ConfigError(
+        fmt::format("cluster '{}' has no host.{}, which fsdp.cpu_offload needs; copy its file, add the "
+                    "key and name the copy in simulate.cluster.",
+                    cluster.name, copy != nullptr ? "pcie_gb_per_s" : "memory_gb_per_s"));
+  }
+  return bytes / (rate * 1e9);
+}
+
+/// What collectives take of a GPU from computation beside them. Those that hold as many multiprocessors have one load.
+class Loads {
+ public:
+  /// `all`: of a collective that holds as many as its rate needs.
+  Loads(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work, const ComputeCost& compute,
+        const Beside& all)
+      : schedule_(schedule), work_(work), compute_(compute), all_(all), of_op_(schedule.ops.size()) {}
+
+  void add(std::size_t op, int ctas) {
+    of_op_[op] = ctas;
+    if (slowdowns_.contains(ctas)) return;
+    Beside beside = all_;
+    if (ctas >= 0) beside.sms = ctas;
+    slowdowns_[ctas] = slowdown_beside_collective(schedule_, work_, compute_, beside);
+  }
+
+  /// How many times as long `op` takes: of several at once that which takes most. Collectives take what they take.
+  double slowdown(std::size_t op, std::span<const std::size_t> beside) const {
+    if (schedule_.ops[op].is_collective()) return 1;
+    double most = 1;
+    for (const std::size_t other : beside) most = std::max(most, slowdowns_.at(of_op_[other])[op]);
+    return most;
+  }
+
+ private:
+  const schedule::Schedule& schedule_;
+  const std::vector<plan::ModuleWork>& work_;
+  const ComputeCost& compute_;
+  Beside all_;
+  std::vector<int> of_op_;
+  std::map<int, std::vector<double>> slowdowns_;  // by CollectiveCost::ctas
+};
+
+/// The bus bandwidth at which the shard group's largest messages go.
+double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const ClusterUse& use) {
+  const GroupShape shape =
+      shape_of(plan.groups.members(plan::Group::shard, 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
+  if (shape.ranks == 1) return 0;
+  constexpr double kLarge = 1 << 30;
+  const CollectiveCost cost = collective_cost(cluster, Collective::all_gather, kLarge, shape, use.algorithm);
+  return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
+}
+
+}  // namespace
+
+OpTimes cluster_times(const schedule::Training& training, const config::Cluster& cluster, const ClusterUse& use) {
+  const config::RunConfig& config = training.config;
+  const plan::Plan& plan = training.plan;
+  const schedule::Schedules& schedules = training.schedules;
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  const std::vector<plan::ModuleWork> work =
+      plan::module_work(plan::tensor_part(config.model, plan.mesh.tensor), config.train.batch_per_rank,
+                        decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
+                        plan::expert_split(config), config.fsdp.checkpoint_keeps, plan::context_split(config));
+  const DType dtype = config.fsdp.param_dtype;
+  const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products,
+                            config.fsdp.fp8_recipe);
+  OpTimes times;
+  const bool contention = use.contention && plan.groups.ranks() > 1;
+  Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));
+  for (const schedule::Schedule& schedule : schedules.steps) {
+    const std::vector<double> seconds = compute_seconds(schedule, work, compute, {}, config.fsdp.recompute_share);
+    StepCosts& costs = times.steps.emplace_back();
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      const schedule::Op& op = schedule.ops[i];
+      if (op.is_transfer() || (op.lane == Lane::host_compute && op.has_work())) {
+        costs.push_back({std::nearbyint(host_seconds(schedule, op, cluster) * 1e9), 0, 0});
+        continue;
+      }
+      if (!op.is_collective()) {
+        costs.push_back({std::nearbyint(seconds[i] * 1e9), 0, 0});
+        continue;
+      }
+      const CollectiveCost cost = cost_of_collective(op, plan, cluster, use);
+      costs.push_back(
+          {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
+      if (&schedule != &schedules.steady()) continue;
+      if (contention) loads.add(i, cost.ctas);
+      times.choices.resize(schedule.ops.size());
+      times.choices[i] =
+          fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));
+    }
+  }
+  if (contention) {
+    add_contention(
+        training,
+        [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t> beside) {
+          return loads.slowdown(op, beside);
+        },
+        times);
+  }
+  return times;
+}
+
+}  // namespace fsdpbench::clock

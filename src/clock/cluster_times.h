@@ -1,0 +1,27 @@
+#pragma once
+
+#include "clock/collective_cost.h"
+#include "clock/compute_cost.h"
+#include "clock/op_times.h"
+#include "config/cluster.h"
+#include "schedule/training.h"
+
+namespace fsdpbench::clock {
+
+/// What a training on a cluster is beside its configuration.
+struct ClusterUse {
+  Framework framework;
+  Algorithm algorithm = Algorithm::automatic;
+  Placement placement = Placement::packed;
+  bool contention = true;  ///< computation is slower while collectives run, as slowdown_beside_collective() says
+};
+
+/// What every op of the schedules takes on GPUs of `cluster`: computation and copies by compute_cost.h, collectives by
+/// collective_cost.h, copies over PCIe and the host's updates by the rates of cluster.host. Throws ConfigError if
+/// there are such ops and the cluster does not say. The ranks must fit (config::check_fits). The host takes no time but
+/// what module_seconds() counts.
+///
+/// With contention (contention.h) what runs beside collectives takes longer.
+OpTimes cluster_times(const schedule::Training& training, const config::Cluster& cluster, const ClusterUse& use = {});
+
+}  // namespace fsdpbench::clock

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/collective_kind.h"
+#include "plan/groups.h"
+
+/// The words for what a collective is, how it is done, and between which ranks.
+namespace fsdpbench::clock {
+
+using Collective = CollectiveKind;
+
+/// How a collective is done. `automatic` in a question: as NCCL would choose; never in an answer.
+enum class Algorithm : std::uint8_t {
+  ring,          ///< rank to rank, through all of them
+  tree,          ///< chains in nodes, a double binary tree over nodes
+  hierarchical,  ///< first between GPUs of equal place in their nodes, then inside the nodes (reduce: the reverse)
+  pat,           ///< parallel aggregated trees: logarithmically many steps
+  nvls,          ///< the switch of one node reduces
+  nvls_tree,     ///< the switches of nodes reduce, a tree between them
+  direct,        ///< each rank with each other at once
+  automatic,
+  symmetric,    ///< kernels over memory that all GPUs of an NVLink domain map (nccl.register_buffers = "window")
+  copy_engine,  ///< copies between GPUs of such memory, without a kernel (nccl.cta_policy = "zero")
+};
+inline constexpr int kAlgorithmCount =
+    static_cast<int>(Algorithm::automatic);  ///< those that simulate.collectives names
+std::string_view to_string(Algorithm algorithm);
+
+/// NCCL's ways of moving data: with flags in every 8 bytes, in every 128, or after whole chunks.
+enum class Protocol : std::uint8_t { ll, ll128, simple };
+std::string_view to_string(Protocol protocol);
+
+/// Which links the ranks of a group have between them.
+struct GroupShape {
+  int ranks = 1;
+  int nodes = 1;     ///< that the ranks lie on
+  int per_node = 1;  ///< ranks on a node, on the fullest
+
+  bool operator==(const GroupShape&) const = default;
+};
+
+/// Which rank lies on which node.
+enum class Placement : std::uint8_t {
+  packed,  ///< ranks 0 … g − 1 on the first node, the next on the second: shard groups stay inside nodes where they can
+  spread,  ///< rank r on node r mod nodes, so that neighbours never share one
+};
+
+/// Shape of a group of a world of `ranks` ranks on whole nodes of `gpus_per_node` (or fewer ranks on one). Takes the
+/// same time for any number of ranks.
+GroupShape shape_of(const plan::Members& members, int ranks, int gpus_per_node,
+                    Placement placement = Placement::packed);
+
+/// Which links a collective fills. Those of different fabrics do not share.
+enum class Fabric : std::uint8_t { none, intra, inter };
+std::string_view to_string(Fabric fabric);
+
+}  // namespace fsdpbench::clock

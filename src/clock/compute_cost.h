@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.h"
+#include "config/cluster.h"
+#include "config/run_config.h"
+#include "plan/module_work.h"
+#include "schedule/schedule.h"
+
+/// What an op takes on one GPU, from the GPU's facts and the shapes of what it computes. Pure functions of plain data.
+///
+/// One function serves all shapes and GPUs; its constants are fits to published kernel measurements (compute_cost.cpp
+/// names them), not to training runs. What a whole training loses beside that (clocks under load, kernels that are not
+/// the best for their shape) is one number, Framework::efficiency, of products and attention.
+namespace fsdpbench::clock {
+
+/// How fast one GPU is.
+struct GpuRates {
+  double product_flops = 0;       ///< FLOP/s that the best large matrix products reach in the compute dtype
+  double fp8_product_flops = 0;   ///< the same of fp8; 0: it has none
+  double peak_flops = 0;          ///< peak in the compute dtype: attention kernels are stated as parts of it
+  double memory_bytes_per_s = 0;  ///< read and written together, as a copy achieves it
+  int sms = 0;                    ///< multiprocessors, or compute units
+  double issue_s = 0;             ///< the host needs to launch a kernel
+};
+
+/// Rates of a cluster's GPU, computing in `dtype`; fp32 is multiplied as fp32, not tf32.
+GpuRates gpu_rates(const config::Cluster& cluster, DType dtype);
+
+/// Generations of fused attention: how much of the peak they reach is a matter of the GPU they were written for.
+enum class Attention : std::uint8_t {
+  flash1,   ///< FlashAttention 1 and the Triton kernel of its time
+  flash2,   ///< FlashAttention 2: what PyTorch's flash back end is
+  current,  ///< kernels written for the GPU at hand: FlashAttention 3, cuDNN's, Transformer Engine's
+};
+
+/// What published trainings reach of these functions, the median of those that docs/published.md calibrates by. It is
+/// also the default of simulate.efficiency (config::Efficiency).
+inline constexpr double kTypicalEfficiency = 0.80;
+
+/// How a training uses the GPU.
+struct Framework {
+  bool compiled = false;  ///< neighbouring memory-bound kernels are one (torch.compile)
+  Attention attention = Attention::flash2;
+  bool fused_loss = false;                 ///< the loss of the logits is one kernel, also if nothing else is compiled
+  bool eager_loss = false;                 ///< the head's kernels are not joined, also if those of blocks are
+  bool fused_optimizer = true;             ///< one kernel an update; else one an operation, with 2.5 times the bytes
+  double efficiency = kTypicalEfficiency;  ///< of products and attention, beside what shapes say; 1: the best kernels
+};
+
+/// What else uses the GPU meanwhile.
+struct Beside {
+  int sms = 0;                    ///< multiprocessors that running collectives hold
+  double memory_bytes_per_s = 0;  ///< bandwidth that they take
+};
+
+/// The load of collectives that move `bus_bytes_per_s` (nccl-tests' bus bandwidth) on a cluster's GPU: each byte that
+/// arrives is written, and read again to be sent on or added. They hold SMs in proportion to the rate, at the node's
+/// own all of cluster.intra.collective_sms.
+Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s);
+
+/// Which pass of a module.
+enum class Pass : std::uint8_t { forward, recompute, backward };
+
+/// Times of one GPU.
+class ComputeCost {
+ public:
+  /// `dtype`: of activations; `fp8`: blocks' products are fp8, scaled by `recipe`.
+  ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8 = false,
+              config::Fp8Recipe recipe = config::Fp8Recipe::delayed);
+
+  /// Seconds of the products [m, k] x [k, n] of the compute dtype (or fp8): tiles over the SMs in whole waves, a k that
+  /// fills the pipeline, and never faster than operands pass through memory. Those of one launch share its waves.
+  double product_seconds(const plan::Product& product, bool fp8 = false, const Beside& beside = {}) const;
+  /// Seconds of one fused attention; the backward has 2.5 times the FLOPs.
+  double attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside = {}) const;
+  /// Seconds of the optimizer's update that reads and writes `bytes` if it is one kernel.
+  double update_seconds(double bytes, const Beside& beside = {}) const;
+  /// Seconds of a kernel that only moves bytes, read and written.
+  double stream_seconds(double bytes, const Beside& beside = {}) const;
+  /// Seconds of one pass of a module: its kernels one after another, or as fast as the host issues them.
+  /// `share` of a recomputation is done (fsdp.recompute_share).
+  double module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside = {}, double share = 1) const;
+
+ private:
+  struct Kernels;
+  Kernels kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const;
+
+  GpuRates gpu_;
+  Framework framework_;
+  double element_;
+  bool fp8_;
+  config::Fp8Recipe recipe_;
+};
+
+/// Seconds by op of `schedule`: what runs on the compute and copy lanes. Collectives, copies over PCIe and what the
+/// host does take none here. `work`: by module, for one microbatch; `share`: fsdp.recompute_share.
+std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
+                                    const ComputeCost& cost, const Beside& beside = {}, double share = 1);
+
+/// How many times as long each op of `schedule` takes while collectives run beside it for all of its time: products
+/// lose the SMs that the collectives hold and with them, often, a whole wave; what moves bytes loses the bandwidth. At
+/// least 1; 1 for collectives. An op that shares only a part of its time loses only in that part: at a rate of
+/// 1/slow-down.
+std::vector<double> slowdown_beside_collective(const schedule::Schedule& schedule,
+                                               const std::vector<plan::ModuleWork>& work, const ComputeCost& cost,
+                                               const Beside& beside);
+
+}  // namespace fsdpbench::clock

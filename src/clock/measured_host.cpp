@@ -1,0 +1,216 @@
+#include "clock/measured_host.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/median.h"
+
+
+namespace fsdpbench::clock {
+namespace {
+
+using schedule::Op;
+using trace::Record;
+
+/// 0 where nothing was seen, or less than nothing was.
+double cost_of(std::vector<double> values) {
+  return values.empty() ? 0 : std::max(0.0, lower_median(std::move(values)));
+}
+
+/// What a sort of start takes, and what its lanes waited for a core on top.
+struct Starts {
+  std::vector<double> took;
+  double core_waits = 0;
+
+  void add(double ns, double core_wait) {
+    took.push_back(ns);
+    core_waits += core_wait;
+  }
+  double cost() && {
+    const double mean = took.empty() ? 0 : core_waits / static_cast<double>(took.size());
+    return cost_of(std::move(took)) + mean;
+  }
+};
+
+/// One rank's step, and when the host had issued it.
+struct Step {
+  const schedule::Schedule& schedule;
+  std::span<const Record> records;
+  std::int64_t issued_ns = 0;  ///< all of it; 0: not known
+
+  /// When the host went on after op i; absent: not known.
+  std::optional<std::int64_t> issue_end(std::size_t i) const {
+    if (i + 1 < records.size()) return records[i + 1].issued_ns;
+    return issued_ns > 0 ? std::optional(issued_ns) : std::nullopt;
+  }
+};
+
+/// What held op i until it began: the end of its issue, of the op before it on its lane, and of what it waited for.
+/// Absent where an op without work or a communicator is in between: they leave no times.
+struct Held {
+  std::int64_t issued = 0;
+  std::int64_t lane = 0;
+  std::int64_t event = 0;
+};
+
+class Collector {
+ public:
+  Collector(const Delays& delays, CoreWaits core_waits, int events)
+      : delays_(delays), core_waits_(core_waits), recorder_(static_cast<std::size_t>(events)) {}
+
+  void add(const Step& step, std::size_t rank) {
+    std::ranges::fill(recorder_, -1);
+    last_.fill(-1);
+    last_on_communicator_.fill(-1);
+    for (std::size_t i = 0; i < step.schedule.ops.size(); ++i) {
+      const Op& op = step.schedule.ops[i];
+      const Record& record = step.records[i];
+      if (op.is_host()) continue;
+      if (const auto end = step.issue_end(i)) {
+        issues_.push_back(static_cast<double>(*end - record.issued_ns));
+        if (const auto held = held_until(step, i, *end)) {
+          const double core_wait = core_wait_of(record, *held);
+          double begin = begin_of(record, op, i, rank);
+          if (core_waits_ != CoreWaits::counted) begin -= core_wait;
+          if (!op.is_collective()) starts(*held, begin, core_waits_ == CoreWaits::averaged ? core_wait : 0);
+          if (starts_ != nullptr) start(step, i, *held, begin, core_wait);
+        }
+      }
+      last_[index_of(op.lane)] = static_cast<int>(i);
+      if (op.is_collective()) last_on_communicator_[static_cast<std::size_t>(op.group())] = static_cast<int>(i);
+      if (op.record >= 0) recorder_[static_cast<std::size_t>(op.record)] = static_cast<int>(i);
+    }
+  }
+
+  /// From now on what holds lanes up beside `costs` goes there.
+  void collect_starts(const HostCosts& costs, LaneStarts& starts) {
+    costs_ = costs;
+    starts_ = &starts;
+  }
+
+  HostCosts take() {
+    HostCosts costs;
+    costs.issue_ns = cost_of(std::move(issues_));
+    costs.launch_ns = std::move(launches_).cost();
+    costs.gap_ns = std::move(gaps_).cost();
+    // What an event's end and the start of the lane itself would both explain says nothing about waking up.
+    Starts wakes;
+    for (const auto& [held, begin, core_wait] : woken_) {
+      if (static_cast<double>(held.event) > static_cast<double>(held.issued) + costs.launch_ns) {
+        wakes.add(begin - static_cast<double>(held.event), core_wait);
+      }
+    }
+    costs.wake_ns = std::move(wakes).cost();
+    return costs;
+  }
+
+ private:
+  std::optional<Held> held_until(const Step& step, std::size_t i, std::int64_t issued) const {
+    const Op& op = step.schedule.ops[i];
+    if (!op.has_work() || step.records[i].begin_ns == 0) return std::nullopt;
+    Held held{issued, 0, 0};
+    if (const int before = last_[index_of(op.lane)]; before >= 0) {
+      if (!step.schedule.ops[static_cast<std::size_t>(before)].has_work()) return std::nullopt;
+      held.lane = step.records[static_cast<std::size_t>(before)].end_ns;
+    }
+    for (const schedule::Wait& wait : op.waits) {
+      const int by = recorder_[static_cast<std::size_t>(wait.event)];
+      if (by < 0) continue;  // in an earlier step
+      if (!step.schedule.ops[static_cast<std::size_t>(by)].has_work()) return std::nullopt;
+      held.event = std::max(held.event, step.records[static_cast<std::size_t>(by)].end_ns);
+    }
+    return held;
+  }
+
+  double begin_of(const Record& record, const Op& op, std::size_t i, std::size_t rank) const {
+    std::array<double, 1> delay{0};
+    if (delays_.any()) delays_.add(record.step, i, op.lane, rank, delay);
+    return static_cast<double>(record.begin_ns) - delay[0];
+  }
+
+  /// Of what the lane waited for a core: since it had all else.
+  static double core_wait_of(const Record& record, const Held& held) {
+    const std::int64_t ready = std::max({held.issued, held.lane, held.event});
+    return static_cast<double>(std::clamp<std::int64_t>(record.begin_ns - ready, 0, record.core_wait_ns));
+  }
+
+  void starts(const Held& held, double begin, double core_wait) {
+    if (held.issued > held.lane && held.issued >= held.event) {
+      launches_.add(begin - static_cast<double>(held.issued), core_wait);
+    } else if (held.event > held.lane && held.event > held.issued) {
+      woken_.push_back({held, begin, core_wait});
+    } else if (held.lane > held.event && held.lane > held.issued) {
+      gaps_.add(begin - static_cast<double>(held.lane), core_wait);
+    }
+  }
+
+  void start(const Step& step, std::size_t i, const Held& held, double begin, double core_wait) {
+    const Op& op = step.schedule.ops[i];
+    double ready = held.issued > held.lane ? static_cast<double>(held.issued) + costs_.launch_ns
+                                           : static_cast<double>(held.lane) + costs_.gap_ns;
+    if (static_cast<double>(held.event) > ready) ready = static_cast<double>(held.event) + costs_.wake_ns;
+    if (op.is_collective()) {
+      const int before = last_on_communicator_[static_cast<std::size_t>(op.group())];
+      if (before >= 0 && static_cast<double>(step.records[static_cast<std::size_t>(before)].end_ns) > ready) return;
+    }
+    starts_->lag_ns[index_of(op.lane)].push_back(begin - ready);
+    starts_->core_wait_ns[index_of(op.lane)].push_back(core_wait);
+  }
+
+  struct Woken {
+    Held held;
+    double begin = 0, core_wait = 0;
+  };
+
+  const Delays& delays_;
+  const CoreWaits core_waits_;
+  std::vector<int> recorder_;           // op, by event
+  std::array<int, kLaneCount> last_{};  // op, by lane
+  std::array<int, schedule::kGroupCount> last_on_communicator_{};
+  HostCosts costs_;
+  LaneStarts* starts_ = nullptr;
+  std::vector<double> issues_;
+  Starts launches_, gaps_;
+  std::vector<Woken> woken_;
+};
+
+}  // namespace
+
+namespace {
+
+void add_steps(const schedule::Schedules& schedules, const trace::RankTrace& trace, Collector& collector) {
+  std::size_t first = 0;
+  for (const trace::StepWindow& window : trace.steps) {
+    const schedule::Schedule& schedule = schedules.of_step(static_cast<std::size_t>(trace.records[first].step));
+    const auto records = std::span(trace.records).subspan(first, schedule.ops.size());
+    collector.add({schedule, records, window.issued_ns}, static_cast<std::size_t>(trace.rank));
+    first += schedule.ops.size();
+  }
+}
+
+}  // namespace
+
+HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                        const Delays& delays, CoreWaits core_waits) {
+  Collector collector(delays, core_waits, schedules.event_count);
+  for (const trace::RankTrace& trace : traces) add_steps(schedules, trace, collector);
+  return collector.take();
+}
+
+std::vector<LaneStarts> measured_starts(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                                        const HostCosts& costs) {
+  const Delays none;
+  std::vector<LaneStarts> result(traces.size());
+  for (std::size_t place = 0; place < traces.size(); ++place) {
+    Collector collector(none, CoreWaits::left_out, schedules.event_count);
+    collector.collect_starts(costs, result[place]);
+    add_steps(schedules, traces[place], collector);
+  }
+  return result;
+}
+
+}  // namespace fsdpbench::clock

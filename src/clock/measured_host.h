@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "base/lane.h"
+#include "clock/op_times.h"
+#include "schedule/schedule.h"
+#include "trace/record.h"
+
+namespace fsdpbench::clock {
+
+/// Whether what lanes wait for a core (trace::Record::core_wait_ns) counts as time that their starts take. Most starts
+/// wait for none and a few wait long, so the median of all has next to nothing of it, and a step has all of it:
+/// `averaged` is the median without them, plus their mean.
+enum class CoreWaits { counted, left_out, averaged };
+
+/// What the host and the start of ops took in a finished run: the medians of all issues, of all starts on a lane that
+/// had been idle, of all starts on one that had been busy, and of all ops that began because another lane's op had
+/// ended. `delays` were injected and are taken out. `traces`: as recorded, the same steps on all.
+HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                        const Delays& delays, CoreWaits core_waits = CoreWaits::counted);
+
+/// What held a lane up beside that, by lane: of each op that began neither for its communicator nor behind an op
+/// without work, in no order that means anything. What is in all of a lane's ops holds that lane up.
+struct LaneStarts {
+  using ByLane = std::array<std::vector<double>, kLaneCount>;
+  ByLane lag_ns;        ///< it began so much later than the costs say; waits for a core left out
+  ByLane core_wait_ns;  ///< it had all it needed but a core for so long
+};
+/// By place in `traces`. `costs`: as measured_host() found them, waits for a core left out.
+std::vector<LaneStarts> measured_starts(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                                        const HostCosts& costs);
+
+}  // namespace fsdpbench::clock

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/lane.h"
+
+namespace fsdpbench::clock {
+
+/// What one op takes on every rank alike, before factors and jitter: whole nanoseconds.
+struct OpCost {
+  double run_ns = 0;   ///< on its lane; of a collective, from the arrival of its last peer until its bytes flow
+  double link_ns = 0;  ///< of a collective, on top: while its bytes flow, with the link to themselves
+  int fabric = 0;      ///< of a collective: which of a rank's links its bytes go through
+  int scatter = 0;     ///< which of the jitter's distributions it has
+};
+/// By op of a schedule.
+using StepCosts = std::vector<OpCost>;
+
+/// What the host and the start of ops take, on every rank alike: whole nanoseconds.
+struct HostCosts {
+  double issue_ns = 0;   ///< to issue an op
+  double launch_ns = 0;  ///< from an op's issue until a lane that is idle begins it
+  double gap_ns = 0;     ///< from the end of an op until a lane begins the next one, which was there already
+  /// From an event until the op on another lane, or the host, that waited for it goes on; and from the end of a
+  /// collective until another lane begins the next one on its communicator.
+  double wake_ns = 0;
+  double step_ns = 0;   ///< from the end of a rank's step until it begins to issue the next
+  double start_ns = 0;  ///< when all hosts begin with the first step
+};
+
+/// By how much ops take longer or shorter than they should, drawn anew for every op, step and rank (of a collective:
+/// and group). What is drawn follows from seed, step, op and rank alone, so two configurations with the same seed have
+/// the same luck, op by op.
+class Jitter {
+ public:
+  Jitter() = default;  ///< none
+  /// `distributions`: at least one, each of residuals: what an op takes over what it should, as measured or given, at
+  /// least one, each > 0; any of them is as likely as another (bootstrap: tails stay). A pause comes with probability
+  /// `pause_chance` in [0, 1) an op of the compute lane and lasts `pause_ns`.
+  Jitter(std::uint64_t seed, std::vector<std::vector<double>> distributions, double pause_chance = 0,
+         double pause_ns = 0);
+
+  /// Residuals of a lognormal distribution with median 1: its quantiles at (i + 1/2) / count.
+  static std::vector<double> lognormal(double sigma, std::size_t count = 1024);
+
+  bool any() const { return !residuals_.empty(); }
+  /// by_rank[k] = (by_rank[k] times a residual, plus a pause now and then), in whole nanoseconds, for ranks first + k.
+  /// `pauses`: whether there may be one. `distribution`: by number, OpCost::scatter; where there is but one, all have
+  /// it.
+  void apply(std::int64_t step, std::size_t op, std::size_t first, bool pauses, std::span<double> by_rank,
+             int distribution = 0) const;
+
+ private:
+  std::uint64_t seed_ = 0;
+  std::vector<double> residuals_;  // a power of two of each distribution's, sorted
+  std::uint64_t pause_below_ = 0;  // of 2^32
+  double pause_ns_ = 0;
+  std::size_t distributions_ = 0;
+};
+
+/// Trouble for study: how much later than they could ops with work begin. Not part of the op's own time, as an
+/// executor's injected delay is not.
+struct Delays {
+  std::array<double, kLaneCount> fixed_ns{};  ///< by lane
+  int rank = -1;                              ///< that has the fixed ones; -1: all
+  double uniform_ns = 0;                      ///< every op of every lane and rank 0 to so much, whole nanoseconds
+  std::uint64_t seed = 0;
+  std::vector<std::array<double, kLaneCount>> by_rank_ns;  ///< on top, by rank and lane; empty: none
+
+  bool any() const { return uniform_ns > 0 || rank >= 0 || !by_rank_ns.empty() || fixed_ns != decltype(fixed_ns){}; }
+  /// Adds them to the begins of op `op` on ranks first, first + 1 …
+  void add(std::int64_t step, std::size_t op, Lane lane, std::size_t first, std::span<double> begin) const;
+};
+
+/// How long everything in a run takes, on every rank and in every step. A pure function: asked twice, it says the same.
+struct OpTimes {
+  /// What an op takes.
+  enum class Ops : std::uint8_t {
+    by_cost,      ///< what `steps` says, times factors and jitter; transfers share the links on which they meet
+    given,        ///< what `given` says, whatever is beside it
+    given_alone,  ///< what `given` says; but transfers, which were alone on their links there, share them
+  };
+  /// What the host takes to issue an op.
+  enum class Issue : std::uint8_t {
+    by_cost,  ///< host.issue_ns
+    given,    ///< what `given_issue` says
+  };
+  Ops ops = Ops::by_cost;
+  Issue issue = Issue::by_cost;
+
+  std::vector<StepCosts> steps;  ///< as schedule::Schedules::steps; the last one repeats
+  HostCosts host;
+  std::vector<double> compute_factor;  ///< by rank, of what runs on the compute lane; empty: 1
+  std::vector<double> link_factor;  ///< by rank, of its links; a transfer ends when its slowest member does; empty: 1
+  Jitter jitter;
+  /// How such ops were seen to scatter, for a Jitter to draw from: by OpCost::scatter, residuals; empty: not known.
+  std::vector<std::vector<double>> measured_scatter;
+  Delays delays;
+  /// Nanoseconds by rank and op. One rank: all take the same.
+  using ByRank = std::vector<std::vector<std::int64_t>>;
+  /// By step, the last one repeats: of a collective from the arrival of its last peer. Where transfers share links,
+  /// they do so after run_ns of `steps`, on the fabric there.
+  std::vector<ByRank> given;
+  std::vector<ByRank> given_issue;
+
+  /// How each collective of the steady schedule is done, by op: "ring, simple, inter". Empty where nothing was chosen.
+  std::vector<std::string> choices;
+
+  bool are_given() const { return ops != Ops::by_cost; }
+  const StepCosts& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }
+  const ByRank& given_of(std::size_t step) const { return given[step < given.size() ? step : given.size() - 1]; }
+  const ByRank& issue_of(std::size_t step) const {
+    return given_issue[step < given_issue.size() ? step : given_issue.size() - 1];
+  }
+  /// Whether two ranks may take different times.
+  bool ranks_differ() const {
+    if (are_given()) return given.front().size() > 1;
+    return !compute_factor.empty() || !link_factor.empty() || jitter.any() || delays.rank >= 0 || delays.uniform_ns > 0;
+  }
+};
+
+/// Whether the ops of a step, one after another on the slowest rank, take longer than 104 days: a double holds every
+/// nanosecond of less.
+bool too_long(const OpTimes& times);
+
+}  // namespace fsdpbench::clock

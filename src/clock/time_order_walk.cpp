@@ -1,0 +1,501 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <queue>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "base/fluid_link.h"
+#include "clock/walks.h"
+
+namespace fsdpbench::clock {
+namespace {
+
+using schedule::Op;
+
+/// [Note: why the order of time is kept]
+/// Every rank goes as far as it can with the ends that are known. What cannot go on then waits, directly or not, for
+/// the end of a transfer that is on its way, so nothing can join any link before the first of those ends. That one is
+/// therefore final; it is made known, and the ranks it concerns go on.
+///
+/// [Note: transfers that stay whole]
+/// Where all links are alike, a transfer that meets no other ends on all of them at once, and one entry in the order of
+/// ends stands for all its members. A link is told apart from the others only when a second transfer comes to it: then
+/// the first one's flow there is put on the link as it was, and that link's end has an entry of its own.
+class TimeOrderWalk final : public Walk {
+ public:
+  TimeOrderWalk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times)
+      : Walk(schedules, groups, times), states_(ranks()), links_(ranks() * kFabrics) {
+    for (RankState& state : states_) state.host_ns = times.host.start_ns;
+    for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
+      const auto group = static_cast<plan::Group>(g);
+      axes_[g] = {group_size(group), group_stride(group)};
+      communicators_[g].resize(group_count(group));
+      for (CommunicatorState& communicator : communicators_[g]) {
+        communicator.id = static_cast<std::uint32_t>(by_id_.size());
+        by_id_.push_back(&communicator);
+      }
+    }
+  }
+
+  void step(std::span<trace::RankTrace> recorded) override {
+    begin_step(recorded);
+    std::vector<std::size_t> going(ranks());
+    for (std::size_t rank = 0; rank < going.size(); ++rank) going[rank] = going.size() - 1 - rank;
+    for (;;) {
+      while (!going.empty()) {
+        const std::size_t rank = going.back();
+        going.pop_back();
+        advance(rank);
+      }
+      if (!next_end(going)) break;
+    }
+    end_step(recorded);
+  }
+
+ private:
+  static constexpr std::size_t kFabrics = 8;
+  static constexpr double kUnknown = -1;
+
+  /// From op `op` on the host issues without being blocked, beginning at `time_ns`.
+  struct Unblocked {
+    std::size_t op = 0;
+    double time_ns = 0;
+  };
+  struct RankState {
+    double host_ns = 0;
+    std::size_t next_issue = 0;
+    std::array<double, kLaneCount> lane_ns{};
+    std::array<std::uint32_t, kLaneCount> next{};  // into lane_ops_
+    std::array<bool, kLaneCount> meets{};  // the lane's next op has begun and waits for its peers or its transfer
+    std::vector<Unblocked> unblocked;
+    std::vector<trace::Record>* records = nullptr;  // of this step, if wanted
+  };
+  /// A collective of one group, from its first rank's arrival on.
+  struct Meeting {
+    std::size_t op = 0;
+    std::size_t first = 0, stride = 1, members = 1;
+    std::size_t arrived = 0, flowing = 0;
+    double arrived_ns = 0;
+    double end_ns = 0;
+    double flow_from_ns = 0, flow_ns = 0;  // of every member, while it is whole
+  };
+  struct CommunicatorState {
+    std::size_t next = 0;  // into communicator_ops_
+    double free_ns = 0;
+    std::uint32_t id = 0;
+    std::uint32_t version = 0;  // of the meeting: counts them
+    Meeting meeting;
+  };
+  struct Link {
+    FluidLink<CommunicatorState*> fluid;
+    CommunicatorState* whole = nullptr;  // whose transfer is on it, and on its other members' links likewise
+    std::uint32_t version = 0;           // what was predicted before counts no more
+  };
+  /// Of the first flow of link `number`, or of what is still whole of the transfer of communicator number - links.
+  struct NextEnd {
+    double time_ns;
+    std::uint32_t number;
+    std::uint32_t version;
+    bool operator>(const NextEnd& other) const {
+      return time_ns != other.time_ns ? time_ns > other.time_ns : number > other.number;
+    }
+  };
+  struct Axis {
+    std::size_t size = 1, stride = 1;
+    std::size_t number(std::size_t rank) const { return rank / (size * stride) * stride + rank % stride; }
+    std::size_t first(std::size_t rank) const { return rank - rank / stride % size * stride; }
+  };
+
+  void begin_step(std::span<trace::RankTrace> recorded) {
+    const std::vector<Op>& ops = schedule().ops;
+    instructions_ = program().instructions;
+    waits_ = program().waits;
+    costs_ = costs();
+    for (auto& list : lane_ops_) list.clear();
+    for (auto& list : communicator_ops_) list.clear();
+    host_ops_.clear();
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Instruction::Kind kind = instructions_[i].kind;
+      if (kind == Instruction::Kind::run || kind == Instruction::Kind::collective) {
+        lane_ops_[index_of(ops[i].lane)].push_back(i);
+      }
+      if (kind == Instruction::Kind::collective) {
+        communicator_ops_[static_cast<std::size_t>(ops[i].group())].push_back(i);
+      }
+      if (ops[i].is_host()) host_ops_.push_back(i);
+    }
+    ends_of_.assign(ops.size(), 0);
+    issued_before_.assign(times_.issue == OpTimes::Issue::by_cost ? 1 : ranks(),
+                          std::vector<double>(ops.size() + 1, 0));
+    std::size_t awaited = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      ends_of_[i] = awaited;
+      if (instructions_[i].record >= 0) ++awaited;
+      for (std::size_t rank = 0; rank < issued_before_.size(); ++rank) {
+        issued_before_[rank][i + 1] = issued_before_[rank][i] + (ops[i].is_host() ? 0 : issue_ns(rank, i));
+      }
+    }
+    known_ends_.assign(awaited * ranks(), kUnknown);
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+      RankState& state = states_[rank];
+      last_.begin_ns[rank] = state.host_ns;
+      state.next_issue = 0;
+      state.unblocked.assign(1, {0, state.host_ns});
+      state.next.fill(0);
+      state.meets.fill(false);
+      state.records = nullptr;
+    }
+    for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
+      for (CommunicatorState& communicator : communicators_[g]) {
+        communicator.next = 0;
+        communicator.meeting = {};
+      }
+    }
+    records_.assign(recorded.size(), {});
+    for (std::size_t k = 0; k < recorded.size(); ++k) {
+      const std::size_t rank = index_of_rank(recorded[k].rank);
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        records_[k].push_back({static_cast<std::int32_t>(step_), static_cast<std::int32_t>(i), 0, 0, 0, 0});
+      }
+      states_[rank].records = &records_[k];
+    }
+  }
+
+  /// What the host takes to issue op i.
+  double issue_ns(std::size_t rank, std::size_t i) const {
+    if (times_.issue == OpTimes::Issue::by_cost) return times_.host.issue_ns;
+    return static_cast<double>(times_.issue_of(step_)[rank][i]);
+  }
+  const std::vector<double>& issued_before(std::size_t rank) const {
+    return issued_before_[issued_before_.size() == 1 ? 0 : rank];
+  }
+  /// When the host of a rank that has come so far began to issue op i.
+  double issued_ns(std::size_t rank, std::size_t i) const {
+    const RankState& state = states_[rank];
+    const std::vector<double>& before = issued_before(rank);
+    auto from = state.unblocked.end() - 1;
+    while (from->op > i) --from;
+    return from->time_ns + (before[i] - before[from->op]);
+  }
+  /// Ranks side by side: they come to an op at about the same time.
+  double& known_end(std::size_t rank, std::size_t op) { return known_ends_[ends_of_[op] * ranks() + rank]; }
+  void set_end(std::size_t rank, std::size_t i, double end_ns) {
+    if (instructions_[i].record >= 0) known_end(rank, i) = end_ns;
+    RankState& state = states_[rank];
+    if (state.records != nullptr) (*state.records)[i].end_ns = static_cast<std::int64_t>(end_ns);
+  }
+
+  /// Goes on with a rank until nothing of it can go on.
+  void advance(std::size_t rank) {
+    for (bool moved = true; moved;) {
+      moved = issue(rank);
+      for (const Lane lane : kLanes) {
+        while (run_next(rank, lane)) moved = true;
+      }
+    }
+  }
+
+  /// The time after all that op `i` waits for, if it comes to it at `time`; kUnknown if that is not known yet.
+  double after_waits(std::size_t rank, std::size_t i, double time) {
+    const Instruction& instruction = instructions_[i];
+    for (int w = 0; w < instruction.wait_count; ++w) {
+      const Awaited& awaited = waits_[static_cast<std::size_t>(instruction.first_wait + w)];
+      const double end = known_end(rank, static_cast<std::size_t>(awaited.op));
+      if (end == kUnknown) return kUnknown;
+      if (end > time) time = end + times_.host.wake_ns;
+    }
+    return time;
+  }
+
+  /// The host issues until it is blocked. Returns whether it issued anything.
+  bool issue(std::size_t rank) {
+    RankState& state = states_[rank];
+    const std::size_t before = state.next_issue;
+    if (before == instructions_.size()) return false;
+    for (auto next = std::ranges::lower_bound(host_ops_, before);; ++next) {
+      const std::size_t i = next == host_ops_.end() ? instructions_.size() : *next;
+      state.host_ns += issued_before(rank)[i] - issued_before(rank)[state.next_issue];
+      state.next_issue = i;
+      if (i == instructions_.size()) break;
+      double time = after_waits(rank, i, state.host_ns);
+      if (time == kUnknown) break;
+      if (instructions_[i].kind == Instruction::Kind::host_sync) {
+        if (!idle_before(state, i)) break;
+        for (const double lane : state.lane_ns) time = lane > time ? lane + times_.host.wake_ns : time;
+      }
+      if (state.records != nullptr) (*state.records)[i].end_ns = static_cast<std::int64_t>(time);
+      ++state.next_issue;
+      if (time == state.host_ns) continue;
+      state.host_ns = time;
+      state.unblocked.push_back({i + 1, time});
+    }
+    return state.next_issue > before;
+  }
+
+  /// Whether every op before i has ended on its lane.
+  bool idle_before(const RankState& state, std::size_t i) const {
+    for (std::size_t l = 0; l < kLaneCount; ++l) {
+      if (state.next[l] < lane_ops_[l].size() && lane_ops_[l][state.next[l]] < i) return false;
+    }
+    return true;
+  }
+
+  /// Runs the next op of a lane, or lets it meet its peers. Returns whether there was something to do.
+  bool run_next(std::size_t rank, Lane lane) {
+    RankState& state = states_[rank];
+    const std::size_t l = index_of(lane);
+    if (state.meets[l] || state.next[l] == lane_ops_[l].size()) return false;
+    const std::size_t i = lane_ops_[l][state.next[l]];
+    if (i >= state.next_issue) return false;
+    const Instruction& instruction = instructions_[i];
+    const double issued = issued_ns(rank, i) + issue_ns(rank, i);
+    const double launch = instruction.has_work ? times_.host.launch_ns : 0;
+    const double gap = instruction.has_work ? times_.host.gap_ns : 0;
+    double begin = after_waits(rank, i, issued > state.lane_ns[l] ? issued + launch : state.lane_ns[l] + gap);
+    if (begin == kUnknown) return false;
+    if (instruction.has_work && times_.delays.any()) {
+      times_.delays.add(static_cast<std::int64_t>(step_), i, lane, rank, {&begin, 1});
+    }
+    if (instruction.kind == Instruction::Kind::collective) return meet(rank, l, i, begin);
+    state.lane_ns[l] = begin + duration(rank, i, instruction);
+    set_end(rank, i, state.lane_ns[l]);
+    if (state.records != nullptr) (*state.records)[i].begin_ns = static_cast<std::int64_t>(begin);
+    ++state.next[l];
+    return true;
+  }
+
+  double given_ns(std::size_t rank, std::size_t i) const {
+    return static_cast<double>(times_.given_of(step_)[rank][i]);
+  }
+
+  double duration(std::size_t rank, std::size_t i, const Instruction& instruction) const {
+    if (!instruction.has_work) return 0;
+    if (times_.are_given()) return given_ns(rank, i);
+    double ns = costs_[i].run_ns;
+    const bool computes = instruction.lane == Lane::compute;
+    if (computes && !times_.compute_factor.empty()) ns = std::nearbyint(ns * times_.compute_factor[rank]);
+    if (costs_[i].run_ns > 0)
+      times_.jitter.apply(static_cast<std::int64_t>(step_), i, rank, computes, {&ns, 1}, costs_[i].scatter);
+    return ns;
+  }
+
+  bool meet(std::size_t rank, std::size_t l, std::size_t i, double begin) {
+    RankState& state = states_[rank];
+    const auto g = static_cast<std::size_t>(instructions_[i].group);
+    const Axis& axis = axes_[g];
+    const std::size_t number = axis.number(rank);
+    CommunicatorState& communicator = communicators_[g][number];
+    if (communicator_ops_[g][communicator.next] != i) return false;  // not its turn
+    if (communicator.free_ns > begin) begin = communicator.free_ns + times_.host.wake_ns;
+    if (state.records != nullptr) (*state.records)[i].begin_ns = static_cast<std::int64_t>(begin);
+    state.meets[l] = true;
+    Meeting& meeting = communicator.meeting;
+    if (meeting.arrived == 0) {
+      meeting = {};
+      meeting.op = i;
+      meeting.first = axis.first(rank);
+      meeting.stride = axis.stride;
+      meeting.members = axis.size;
+      ++communicator.version;
+    }
+    meeting.arrived_ns = std::max(meeting.arrived_ns, begin);
+    if (++meeting.arrived == meeting.members) begin_transfer(communicator, number);
+    return true;
+  }
+
+  std::size_t link_of(const Meeting& meeting, std::size_t member) const {
+    return (meeting.first + member * meeting.stride) * kFabrics + static_cast<std::size_t>(costs_[meeting.op].fabric);
+  }
+
+  void begin_transfer(CommunicatorState& communicator, std::size_t group) {
+    Meeting& meeting = communicator.meeting;
+    meeting.flowing = meeting.members;
+    if (times_.are_given() || !times_.link_factor.empty()) return begin_flows(communicator, group);
+    double alone_ns = 0;
+    collective_ns(meeting.op, group, {&alone_ns, 1});
+    const double latency = std::min(costs_[meeting.op].run_ns, alone_ns);
+    meeting.flow_from_ns = meeting.arrived_ns + latency;
+    meeting.flow_ns = alone_ns - latency;
+    bool whole = false;
+    for (std::size_t m = 0; m < meeting.members; ++m) {
+      const std::size_t number = link_of(meeting, m);
+      Link& link = links_[number];
+      if (link.whole == nullptr && link.fluid.flows().empty()) {
+        link.whole = &communicator;
+        whole = true;
+        continue;
+      }
+      if (link.whole != nullptr) part(number);
+      link.fluid.add({&communicator, meeting.flow_from_ns, meeting.flow_ns});
+      predict(number);
+    }
+    if (!whole) return;
+    FluidLink<CommunicatorState*> alone;
+    alone.add({&communicator, meeting.flow_from_ns, meeting.flow_ns});
+    const auto number = static_cast<std::uint32_t>(links_.size() + communicator.id);
+    ends_.push({alone.first_end_ns(), number, communicator.version});
+  }
+
+  /// What flows on this link alone is put on it.
+  void part(std::size_t number) {
+    Link& link = links_[number];
+    const Meeting& meeting = link.whole->meeting;
+    link.fluid.add({link.whole, meeting.flow_from_ns, meeting.flow_ns});
+    link.whole = nullptr;
+  }
+
+  /// Each member's flow on its own link, which may be slower than others.
+  void begin_flows(CommunicatorState& communicator, std::size_t group) {
+    const Meeting& meeting = communicator.meeting;
+    double alone_ns = 0;
+    if (!times_.are_given()) collective_ns(meeting.op, group, {&alone_ns, 1});
+    double slowest = 0;
+    for (std::size_t m = 0; m < meeting.members; ++m) {
+      slowest = std::max(slowest, link_factor(meeting.first + m * meeting.stride));
+    }
+    for (std::size_t m = 0; m < meeting.members; ++m) {
+      const std::size_t rank = meeting.first + m * meeting.stride;
+      if (times_.are_given()) alone_ns = given_ns(rank, meeting.op);
+      const double latency = std::min(costs_[meeting.op].run_ns, alone_ns);
+      const double share = link_factor(rank) / slowest;
+      const std::size_t number = link_of(meeting, m);
+      links_[number].fluid.add({&communicator, meeting.arrived_ns + latency, (alone_ns - latency) * share});
+      predict(number);
+    }
+  }
+
+  void predict(std::size_t number) {
+    Link& link = links_[number];
+    ends_.push({link.fluid.first_end_ns(), static_cast<std::uint32_t>(number), ++link.version});
+  }
+
+  /// The first of all ends; a transfer is over with its last flow. Returns false if nothing flows.
+  bool next_end(std::vector<std::size_t>& going) {
+    while (!ends_.empty()) {
+      const NextEnd next = ends_.top();
+      ends_.pop();
+      if (next.number < links_.size()) {
+        if (next.version != links_[next.number].version) continue;
+        end_one_flow(next.number, next.time_ns, going);
+      } else {
+        CommunicatorState& communicator = *by_id_[next.number - links_.size()];
+        if (next.version != communicator.version || communicator.meeting.flowing == 0) continue;
+        end_whole(communicator, next.time_ns, going);
+      }
+      return true;
+    }
+    return false;
+  }
+
+  /// One member's link is done.
+  void end_on_link(std::size_t number, Meeting& meeting, double time_ns) {
+    const double end_ns = std::nearbyint(time_ns);
+    meeting.end_ns = std::max(meeting.end_ns, end_ns);
+    std::vector<trace::Record>* const records = times_.are_given() ? nullptr : states_[number / kFabrics].records;
+    if (records != nullptr) (*records)[meeting.op].link_ns = static_cast<std::int64_t>(end_ns - meeting.arrived_ns);
+  }
+
+  void end_whole(CommunicatorState& communicator, double time_ns, std::vector<std::size_t>& going) {
+    Meeting& meeting = communicator.meeting;
+    std::size_t over = 0;
+    for (std::size_t m = 0; m < meeting.members; ++m) {
+      Link& link = links_[link_of(meeting, m)];
+      if (link.whole != &communicator) continue;
+      link.whole = nullptr;
+      end_on_link(link_of(meeting, m), meeting, time_ns);
+      ++over;
+    }
+    if (over == 0) return;
+    meeting.flowing -= over;
+    if (meeting.flowing == 0) end_transfer(communicator, going);
+  }
+
+  void end_one_flow(std::size_t number, double time_ns, std::vector<std::size_t>& going) {
+    FluidLink<CommunicatorState*>& fluid = links_[number].fluid;
+    over_.clear();
+    fluid.advance(time_ns, [&](const FluidLink<CommunicatorState*>::Flow& flow, double end_ns) {
+      Meeting& meeting = flow.name->meeting;
+      end_on_link(number, meeting, end_ns);
+      if (--meeting.flowing == 0) over_.push_back(flow.name);
+    });
+    if (!fluid.flows().empty()) predict(number);
+    for (CommunicatorState* communicator : over_) end_transfer(*communicator, going);
+  }
+
+  void end_transfer(CommunicatorState& communicator, std::vector<std::size_t>& going) {
+    const Meeting meeting = std::exchange(communicator.meeting, {});
+    const std::size_t l = index_of(instructions_[meeting.op].lane);
+    for (std::size_t m = 0; m < meeting.members; ++m) {
+      const std::size_t rank = meeting.first + m * meeting.stride;
+      RankState& state = states_[rank];
+      set_end(rank, meeting.op, meeting.end_ns);
+      if (state.records != nullptr) {
+        (*state.records)[meeting.op].peers_arrived_ns = static_cast<std::int64_t>(meeting.arrived_ns);
+      }
+      state.lane_ns[l] = meeting.end_ns;
+      state.meets[l] = false;
+      ++state.next[l];
+      going.push_back(rank);
+    }
+    communicator.free_ns = meeting.end_ns;
+    ++communicator.next;
+  }
+
+  void end_step(std::span<trace::RankTrace> recorded) {
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+      RankState& state = states_[rank];
+      if (state.next_issue < schedule().ops.size() || !idle_before(state, schedule().ops.size())) {
+        throw std::logic_error("replay: a schedule waits for itself");
+      }
+      last_.end_ns[rank] = std::max(last_.begin_ns[rank], *std::ranges::max_element(state.lane_ns));
+    }
+    for (trace::RankTrace& trace : recorded) {
+      const std::size_t rank = index_of_rank(trace.rank);
+      const RankState& state = states_[rank];
+      for (trace::Record record : *state.records) {
+        const auto i = static_cast<std::size_t>(record.op);
+        record.issued_ns = static_cast<std::int64_t>(issued_ns(rank, i));
+        if (!schedule().ops[i].has_work()) record.begin_ns = 0;
+        if (!schedule().ops[i].has_work() && !schedule().ops[i].is_host()) record.end_ns = 0;
+        trace.records.push_back(record);
+      }
+      trace.steps.push_back({static_cast<std::int64_t>(last_.begin_ns[rank]),
+                             static_cast<std::int64_t>(last_.end_ns[rank]), static_cast<std::int64_t>(state.host_ns)});
+    }
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+      states_[rank].host_ns = std::max(states_[rank].host_ns, last_.end_ns[rank]) + times_.host.step_ns;
+    }
+    ++step_;
+  }
+
+  std::vector<RankState> states_;
+  std::array<Axis, plan::kGroupCount> axes_;
+  std::span<const Instruction> instructions_;  // of this step, as the next two
+  std::span<const Awaited> waits_;
+  std::span<const OpCost> costs_;
+  std::vector<std::size_t> host_ops_;  // ops of the host itself
+  std::vector<std::size_t> ends_of_;   // by op: the number of its end in known_ends_, if somebody waits for it
+  std::vector<double> known_ends_;     // by number and rank
+  /// By op: what the host takes to issue those before it, unblocked; one entry if all ranks take the same.
+  std::vector<std::vector<double>> issued_before_;
+  std::vector<std::vector<trace::Record>> records_;
+  std::array<std::vector<std::size_t>, kLaneCount> lane_ops_;
+  std::array<std::vector<std::size_t>, plan::kGroupCount> communicator_ops_;
+  std::array<std::vector<CommunicatorState>, plan::kGroupCount> communicators_;
+  std::vector<CommunicatorState*> by_id_;
+  std::vector<Link> links_;  // by rank and fabric
+  std::priority_queue<NextEnd, std::vector<NextEnd>, std::greater<>> ends_;
+  std::vector<CommunicatorState*> over_;
+};
+
+}  // namespace
+
+std::unique_ptr<Replay> walk_in_time_order(const schedule::Schedules& schedules, const plan::Groups& groups,
+                                           const OpTimes& times) {
+  return std::make_unique<TimeOrderWalk>(schedules, groups, times);
+}
+
+}  // namespace fsdpbench::clock

@@ -1,0 +1,274 @@
+// A calibration of a run on the computed clock must give that run back, and say how far it reaches beyond it.
+#include "clock/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "clock/emulated_times.h"
+#include "clock/forecast.h"
+#include "support/schedule_cases.h"
+
+namespace fsdpbench::clock {
+namespace {
+
+/// A decoder whose modules compute, on a link of a byte a nanosecond and 3 us a hop.
+struct Measured {
+  explicit Measured(const config::RunConfig& config) : made(testing::make_case(config)) {
+    for (std::size_t m = 1; m < made.sizes.size(); ++m) {
+      made.sizes[m].forward_flops = 2e6 + 1e5 * static_cast<double>(m);
+      made.sizes[m].recompute_flops = 1.5e6;
+      made.sizes[m].backward_flops = 4e6;
+    }
+    times = emulated_times(made, {1e9, {1e9, 3e-6}});
+    times.host.issue_ns = 200;
+  }
+  double step_ns(const OpTimes& with) const { return forecast(made, with).slowest_ns(); }
+  /// As a run of `steps` steps whose ops take lognormal times about what they should.
+  void add_to(Calibrator& calibrator, double sigma = 0, std::uint64_t seed = 1, int steps = 4) const {
+    using Residuals = std::vector<std::vector<double>>;
+    add_to(calibrator, sigma > 0 ? Residuals{Jitter::lognormal(sigma)} : Residuals{}, seed, steps);
+  }
+  void add_to(Calibrator& calibrator, const std::vector<std::vector<double>>& residuals, std::uint64_t seed,
+              int steps) const {
+    std::vector<trace::RankTrace> traces(static_cast<std::size_t>(made.plan.groups.ranks()));
+    for (std::size_t rank = 0; rank < traces.size(); ++rank) traces[rank].rank = static_cast<int>(rank);
+    OpTimes later = times;
+    later.host.start_ns = 1e6;  // a record at 0 is of an op that did not run
+    if (!residuals.empty()) later.jitter = Jitter(seed, residuals);
+    forecast_run(made, later, static_cast<std::size_t>(steps), 0, traces);
+    calibrator.add(MeasuredTimes(made, traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0, 0});
+  }
+
+  testing::ScheduleCase made;
+  OpTimes times;
+};
+
+int beyond(const CalibratedTimes& times) { return times.uncertainty.reach[Reach::extrapolated]; }
+
+/// Of the step of `run`, predicted by `calibration`.
+Bounds interval(const config::Calibration& calibration, const Measured& run) {
+  const CalibratedTimes predicted = calibrated_times(calibration, run.made);
+  std::vector<double> steps;
+  for (int draw = 0; draw < Uncertainty::kDraws; ++draw) {
+    steps.push_back(run.step_ns(drawn(predicted.times, predicted.uncertainty, draw)));
+  }
+  const double step = run.step_ns(predicted.times);
+  return interval_around(step, step, steps, predicted.uncertainty.step_miss * step);
+}
+
+config::Calibration calibrated(const Measured& run, double sigma, std::uint64_t seed = 1, int steps = 4) {
+  Calibrator calibrator;
+  run.add_to(calibrator, sigma, seed, steps);
+  return calibrator.result();
+}
+
+/// Another policy than that of Measured(decoder_config(4, 4)), with messages of other sizes.
+config::RunConfig other_policy() {
+  config::RunConfig other = testing::decoder_config(4, 4);
+  other.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+  other.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
+  return other;
+}
+
+TEST(Calibration, GivesTheRunBack) {
+  const Measured run(testing::decoder_config(4, 4));
+  Calibrator calibrator;
+  run.add_to(calibrator);
+  const CalibratedTimes again = calibrated_times(calibrator.result(), run.made);
+  EXPECT_NEAR(run.step_ns(again.times), run.step_ns(run.times), 1e-4 * run.step_ns(run.times));
+  EXPECT_EQ(beyond(again), 0);
+  EXPECT_LT(again.spread_pct, 0.1);
+}
+
+TEST(Calibration, PredictsAnotherPolicyAndSaysWhereItReachesBeyond) {
+  const Measured run(testing::decoder_config(4, 4));
+  Calibrator calibrator;
+  run.add_to(calibrator);
+  const Measured truth(other_policy());
+  const CalibratedTimes predicted = calibrated_times(calibrator.result(), truth.made);
+  EXPECT_NEAR(truth.step_ns(predicted.times), truth.step_ns(truth.times), 1e-3 * truth.step_ns(truth.times));
+  EXPECT_GT(beyond(predicted), 0);
+}
+
+TEST(Calibration, TakesTheNearestGroupAndRefusesKindsItDoesNotKnow) {
+  const Measured two(testing::decoder_config(4, 2)), eight(testing::decoder_config(4, 8)),
+      six(testing::decoder_config(4, 6));
+  Calibrator calibrator;
+  two.add_to(calibrator);
+  eight.add_to(calibrator);
+  const config::Calibration both = calibrator.result();
+  EXPECT_GT(beyond(calibrated_times(both, six.made)), 0);
+  config::RunConfig hybrid = testing::decoder_config(4, 2, 2);
+  hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
+  EXPECT_THROW(calibrated_times(both, Measured(hybrid).made), ConfigError);  // no all-reduce was measured
+}
+
+TEST(Calibration, IsSureOfWhatItKnowsExactly) {
+  const Measured run(testing::decoder_config(4, 4));
+  const Bounds sure = interval(calibrated(run, 0), run);
+  EXPECT_LT(sure.width(), 1e-4 * run.step_ns(run.times));  // whole nanoseconds
+  EXPECT_NEAR(sure.low, run.step_ns(run.times), 1e-4 * run.step_ns(run.times));
+}
+
+/// What walks by it do not get right although their ops are.
+TEST(Calibration, IsNoSurerThanOfItsOwnSteps) {
+  const Measured run(testing::decoder_config(4, 4));
+  config::Calibration calibration = calibrated(run, 0);
+  const double step = run.step_ns(run.times);
+  calibration.misses.assign(4, {0.01, 0.002});
+  const Bounds bounds = interval(calibration, run);
+  EXPECT_NEAR(bounds.low, (1 - 2.776 * 0.01) * step, 1e-4 * step);  // Student's 97.5 % of four
+  EXPECT_NEAR(bounds.high, (1 + 2.776 * 0.01) * step, 1e-4 * step);
+  EXPECT_NEAR(calibrated_times(calibration, run.made).uncertainty.exposed_miss, 2.776 * 0.002, 1e-5);
+  calibration.misses = {{0, 0}, {0, 0}};
+  EXPECT_LT(interval(calibration, run).width(), 1e-4 * step);
+}
+
+TEST(Uncertainty, IndependentErrorsOfAnIntervalAddInSquares) {
+  const Bounds bounds = interval_around(100, 50, {47, 53, 50}, 4);
+  EXPECT_DOUBLE_EQ(bounds.low, 95);
+  EXPECT_DOUBLE_EQ(bounds.high, 105);
+  EXPECT_DOUBLE_EQ(interval_around(1, 50, {40, 60}, 0).low, 0);  // no step is shorter
+  // Of 39 values the 95 % interval of the next one is the first to the last; of fewer it reaches beyond them.
+  std::vector<double> values;
+  for (int i = 1; i <= 39; ++i) values.push_back(i);
+  EXPECT_DOUBLE_EQ(quantile_of_next(values, 39, 1 / 40.0), 1);
+  EXPECT_DOUBLE_EQ(quantile_of_next(values, 39, 39 / 40.0), 39);
+  EXPECT_DOUBLE_EQ(quantile_of_next(values, 39, 0.5), 20);
+  EXPECT_DOUBLE_EQ(quantile_of_next({1, 4, 9}, 3, 3 / 8.0), 2);  // straight in logarithms
+  const double scatter = std::log(4.0) * std::sqrt(1 + 1 / 3.0);
+  EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 3, 0.975), std::exp(4.303 * scatter), 1) << "Student";
+  EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 3, 0.025) * quantile_of_next({0.25, 1, 4}, 3, 0.975), 1, 1e-9);
+  EXPECT_EQ(quantile_of_next({1.5}, 1, 0.025), 1.5);
+  // Values of one source err together: twice the same three are no surer than one Student's bound of three.
+  const double twice = std::log(4.0) * std::sqrt(4 / 5.0 * (1 + 1 / 3.0));
+  EXPECT_NEAR(quantile_of_next({0.25, 0.25, 1, 1, 4, 4}, 3, 0.975), std::exp(4.303 * twice), 1);
+  EXPECT_EQ(quantile_of_next({0.25, 0.25, 1, 1, 4, 4}, 1, 0.975), 4) << "one source tells no scatter";
+  EXPECT_NEAR(next_within({-0.02}), 12.706 * 0.02, 1e-5);
+  EXPECT_NEAR(next_within(std::vector<double>(1000, 0.5)), 1.962 * 0.5, 1e-3);
+}
+
+TEST(Calibration, IsLessSureTheMoreItsRunsScatter) {
+  const Measured run(testing::decoder_config(4, 4));
+  const double little = interval(calibrated(run, 0.01), run).width();
+  const double some = interval(calibrated(run, 0.04), run).width();
+  const double much = interval(calibrated(run, 0.16), run).width();
+  EXPECT_GT(little, 0);
+  EXPECT_GT(some, 2 * little);
+  EXPECT_GT(much, 2 * some);
+}
+
+TEST(Calibration, ItsIntervalHoldsTheTruthOfAnotherPolicy) {
+  const Measured run(testing::decoder_config(4, 4)), truth(other_policy());
+  const double step = truth.step_ns(truth.times);
+  int holds = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Bounds bounds = interval(calibrated(run, 0.05, seed), truth);
+    holds += bounds.low <= step && step <= bounds.high ? 1 : 0;
+    EXPECT_LT(bounds.width(), 0.3 * step);  // or it would hold anything
+  }
+  EXPECT_GE(holds, 36);
+}
+
+TEST(Calibration, OfAnotherNumberOfRanksIsAsUnsureAsItsLinesAreApart) {
+  const Measured two(testing::decoder_config(4, 2)), six(testing::decoder_config(4, 6));
+  Measured eight(testing::decoder_config(4, 8));
+  Calibrator one, alike, apart;
+  for (Calibrator* calibrator : {&one, &alike, &apart}) two.add_to(*calibrator);
+  EXPECT_TRUE(calibrated_times(one.result(), six.made).uncertainty.leaves_ranks_out);
+  eight.add_to(alike);
+  EXPECT_FALSE(calibrated_times(alike.result(), six.made).uncertainty.leaves_ranks_out);
+  for (StepCosts& costs : eight.times.steps) {
+    for (OpCost& cost : costs) cost.link_ns *= 2;
+  }
+  eight.add_to(apart);
+  EXPECT_GT(interval(apart.result(), six).width(), 10 * interval(alike.result(), six).width());
+}
+
+TEST(Calibration, RanksThatShareCoresMoreThanThoseMeasuredMayTakeTurns) {
+  const Measured two(testing::decoder_config(4, 2)), eight(testing::decoder_config(4, 8));
+  config::Calibration c = calibrated(two, 0);
+  EXPECT_EQ(crowding(c, 8), 1) << "ranks compute on no cores";
+  c.cores = 2;
+  c.ranks = 2;
+  EXPECT_EQ(crowding(c, 2), 1);
+  EXPECT_EQ(crowding(c, 8), 4);
+  c.ranks = 8;
+  EXPECT_EQ(crowding(c, 8), 1);
+  EXPECT_EQ(crowding(c, 4), 0.5);
+  c.ranks = 1;
+  EXPECT_EQ(crowding(c, 2), 1) << "a core each";
+  c.ranks = 2;
+  const double step = eight.step_ns(calibrated_times(c, eight.made).times);
+  EXPECT_GT(interval(c, eight).high, 3.9 * step);
+  EXPECT_LT(interval(c, eight).low, 1.01 * step);
+  EXPECT_EQ(calibrated_times(c, eight.made).uncertainty.reach[Reach::measured], 0);
+}
+
+/// Most of these ops take what they should, and some three times as long: steps have all of it, and a median none.
+TEST(Calibration, WhatInterruptsOpsNowAndThenCounts) {
+  Measured run(testing::decoder_config(4, 4));
+  const CalibratedTimes sure = calibrated_times(calibrated(run, 0), run.made);
+  Calibrator calibrator;
+  run.add_to(calibrator, std::vector<std::vector<double>>{{1, 1, 1, 3}}, 5, 120);
+  const CalibratedTimes often = calibrated_times(calibrator.result(), run.made);
+  double least = 0, mean = 0;
+  for (std::size_t i = 0; i < run.made.schedules.steady().ops.size(); ++i) {
+    least += sure.times.steps.back()[i].run_ns;
+    mean += often.times.steps.back()[i].run_ns;
+  }
+  EXPECT_NEAR(mean / least, 1.5, 0.05);
+}
+
+/// Runs that scatter by 10 % give simulations that do.
+TEST(Calibration, KeepsHowOpsScattered) {
+  const Measured run(testing::decoder_config(4, 4));
+  const CalibratedTimes times = calibrated_times(calibrated(run, 0.1, 3, 60), run.made);
+  const schedule::Schedule& steady = run.made.schedules.steady();
+  const std::vector<double> expected = Jitter::lognormal(0.1);
+  int looked_at = 0;
+  for (std::size_t i = 0; i < steady.ops.size(); ++i) {
+    if (steady.ops[i].kind != schedule::OpKind::forward && steady.ops[i].kind != schedule::OpKind::backward) continue;
+    if (times.times.steps.back()[i].run_ns == 0) continue;  // nothing to scatter
+    const int scatter = times.times.steps.back()[i].scatter;
+    std::vector<double> drawn(100'000, 1e6);
+    Jitter(1, times.times.measured_scatter).apply(0, i, 0, false, drawn, scatter);
+    std::ranges::sort(drawn);
+    for (const double q : {0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98}) {
+      const auto at = [&](const std::vector<double>& values) {
+        return values[static_cast<std::size_t>(q * static_cast<double>(values.size()))];
+      };
+      EXPECT_NEAR(at(drawn) / 1e6, at(expected), 0.03) << q;
+    }
+    ++looked_at;
+  }
+  EXPECT_GT(looked_at, 0);
+}
+
+TEST(Reach, AStepIsKnownNoBetterThanItsLeastKnownOp) {
+  EXPECT_EQ(least_sure({3, 0, 0}), Reach::measured);
+  EXPECT_EQ(least_sure({3, 1, 0}), Reach::interpolated);
+  EXPECT_EQ(least_sure({30, 1, 1}), Reach::extrapolated);
+}
+
+TEST(Calibration, SaysWhichSizesItMeasured) {
+  const Measured run(testing::decoder_config(4, 4));
+  const config::Calibration whole = calibrated(run, 0);
+  const auto reach = [&](double least, double most) {
+    config::Calibration c = whole;
+    for (config::CalibrationLine& known : c.lines) {
+      known.least *= least;
+      known.most *= most;
+    }
+    return least_sure(calibrated_times(c, run.made).uncertainty.reach);
+  };
+  EXPECT_EQ(reach(0.5, 2), Reach::interpolated);  // nothing was measured at its size, all lies between
+  EXPECT_EQ(reach(1.5, 2), Reach::extrapolated);  // the smallest are below
+  EXPECT_EQ(reach(0.5, 0.75), Reach::extrapolated);
+}
+
+}  // namespace
+}  // namespace fsdpbench::clock

@@ -1,0 +1,372 @@
+#include "clock/collective_cost.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "clock/nccl_tuning.h"
+
+namespace fsdpbench::clock {
+namespace {
+
+using config::Cluster;
+using config::load_cluster;
+
+constexpr double kMiB = 1024.0 * 1024.0;
+constexpr double kGiB = 1024 * kMiB;
+constexpr GroupShape kNode{8, 1, 8};
+
+constexpr Collective kAll[]{Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
+                            Collective::broadcast};
+constexpr Algorithm kAlgorithms[]{Algorithm::ring, Algorithm::tree,      Algorithm::hierarchical, Algorithm::pat,
+                                  Algorithm::nvls, Algorithm::nvls_tree, Algorithm::direct,       Algorithm::automatic};
+
+GroupShape over_nodes(int nodes, int per_node = 8) { return {nodes * per_node, nodes, per_node}; }
+
+/// Round numbers and rates without a ramp, as closed forms have them: 8 GPUs a node, 100 GB/s in node, 8 NICs of 10.
+Cluster plain_cluster() {
+  Cluster cluster;
+  cluster.nodes = 1024;
+  cluster.gpus_per_node = 8;
+  cluster.intra.peak_gb_per_s = cluster.intra.nccl_gb_per_s = 100;
+  cluster.intra.all_gather_gb_per_s = cluster.intra.reduce_scatter_gb_per_s = cluster.intra.all_reduce_gb_per_s = 100;
+  cluster.intra.hop_latency_us = 2;
+  cluster.inter.kind = config::InterKind::infiniband;
+  cluster.inter.nics_per_node = 8;
+  cluster.inter.nic_gb_per_s = cluster.inter.nic_achieved_gb_per_s = 10;
+  cluster.inter.hop_latency_us = 20;
+  return cluster;
+}
+
+double seconds(const Cluster& cluster, Collective collective, double bytes, const GroupShape& shape,
+               Algorithm algorithm = Algorithm::automatic) {
+  return collective_cost(cluster, collective, bytes, shape, algorithm).seconds();
+}
+
+/// As nccl-tests has it, GB/s.
+double bus(const Cluster& cluster, Collective collective, double bytes, const GroupShape& shape) {
+  const double passes = collective == Collective::all_reduce ? 2 : 1;
+  return passes * bytes * (shape.ranks - 1) / shape.ranks / seconds(cluster, collective, bytes, shape) / 1e9;
+}
+
+void expect_cost(const CollectiveCost& cost, double latency_us, double transfer_us) {
+  EXPECT_NEAR(cost.latency_s * 1e6, latency_us, 1e-9 * latency_us);
+  EXPECT_NEAR(cost.transfer_s * 1e6, transfer_us, 1e-9 * transfer_us);
+}
+
+TEST(CollectiveCost, RingIsStepsAndBytesOfTheSlowerLinks) {
+  const Cluster cluster = plain_cluster();
+  // 7 steps of 2 us; 7/8 of 800 MB at 100 GB/s.
+  expect_cost(collective_cost(cluster, Collective::all_gather, 800e6, kNode, Algorithm::ring), 14, 7000);
+  expect_cost(collective_cost(cluster, Collective::reduce_scatter, 800e6, kNode, Algorithm::ring), 14, 7000);
+  expect_cost(collective_cost(cluster, Collective::all_reduce, 800e6, kNode, Algorithm::ring), 28, 14000);
+  expect_cost(collective_cost(cluster, Collective::broadcast, 800e6, kNode, Algorithm::ring), 14, 8000);
+  // 4 nodes: 28 steps in nodes, 3 between; 31/32 at 80 GB/s of 8 NICs.
+  const CollectiveCost far = collective_cost(cluster, Collective::all_gather, 800e6, over_nodes(4), Algorithm::ring);
+  expect_cost(far, 28 * 2 + 3 * 20, 9687.5);
+  EXPECT_EQ(far.fabric, Fabric::inter);
+  EXPECT_EQ(far.algorithm, Algorithm::ring);
+}
+
+TEST(CollectiveCost, TreeIsDeepAndSendsTwice) {
+  const Cluster cluster = plain_cluster();
+  // Up and down 7 GPUs and log2(4) nodes; between nodes an inner one sends everything twice.
+  expect_cost(collective_cost(cluster, Collective::all_reduce, 800e6, over_nodes(4), Algorithm::tree),
+              2 * (7 * 2 + 2 * 20), 20000);
+  // Two nodes exchange the bytes once, which in node takes longer: 2 x 800 MB at 100 GB/s.
+  expect_cost(collective_cost(cluster, Collective::all_reduce, 800e6, over_nodes(2), Algorithm::tree),
+              2 * (7 * 2 + 1 * 20), 16000);
+}
+
+TEST(CollectiveCost, HierarchicalIsTwoPhases) {
+  const Cluster cluster = plain_cluster();
+  // Rails: 3 steps, 3/4 of 800 MB over 8 NICs; then 7 steps and 7/8 in the node.
+  expect_cost(collective_cost(cluster, Collective::all_gather, 800e6, over_nodes(4), Algorithm::hierarchical),
+              3 * 20 + 7 * 2, 7500 + 7000);
+  expect_cost(collective_cost(cluster, Collective::all_reduce, 800e6, over_nodes(4), Algorithm::hierarchical),
+              2 * (3 * 20 + 7 * 2), 2 * (7500 + 7000));
+}
+
+TEST(CollectiveCost, OthersAsWorkedByHand) {
+  Cluster cluster = plain_cluster();
+  // One GPU a node has one of 8 NICs; log2(16) steps; PAT keeps 3/4 of 10 GB/s.
+  expect_cost(collective_cost(cluster, Collective::all_gather, 800e6, over_nodes(16, 1), Algorithm::pat), 4 * 20,
+              750e6 / 7.5e9 * 1e6);
+  // In one step; of a GPU's 100 MB parts 7 go over its links, 24 over its NIC.
+  expect_cost(collective_cost(cluster, Collective::all_gather, 3200e6, over_nodes(4), Algorithm::direct), 2 + 20,
+              2400e6 / 10e9 * 1e6);
+  // The switch reduces: every GPU sends and receives 800 MB; 175 GB/s of "bus" are 100 on its links.
+  cluster.intra.nvls_gb_per_s = 175;
+  expect_cost(collective_cost(cluster, Collective::all_reduce, 800e6, kNode, Algorithm::nvls), 25, 8000);
+  expect_cost(collective_cost(cluster, Collective::all_reduce, 800e6, over_nodes(4), Algorithm::nvls_tree),
+              25 + 2 * 2 * 20, 20000);
+}
+
+TEST(CollectiveCost, ASendToTheNextRankIsAsSlowAsTheSlowestLinkBetweenNeighbours) {
+  Cluster cluster = plain_cluster();
+  const auto cost = [&](const GroupShape& shape) {
+    return collective_cost(cluster, Collective::send_recv, 800e6, shape);
+  };
+  expect_cost(cost(kNode), 2, 8000);
+  expect_cost(cost({2, 1, 2}), 2, 8000);
+  // One rank of a node sends out of it, over one of 8 NICs; where neighbours are never on one node, each over its own.
+  expect_cost(cost(over_nodes(2)), 20, 80000);
+  expect_cost(cost(over_nodes(4, 1)), 20, 80000);
+  EXPECT_EQ(cost(over_nodes(2)).fabric, Fabric::inter);
+  EXPECT_EQ(cost(kNode).fabric, Fabric::intra);
+  cluster.inter.nics_per_node = 4;
+  expect_cost(cost(over_nodes(2)), 20, 160000);
+  cluster.intra.kind = config::IntraKind::xgmi;  // 7 links of a GPU, of which one goes to the next
+  expect_cost(cost(kNode), 2, 7 * 8000);
+  EXPECT_EQ(cost({}).seconds(), 0);
+  EXPECT_FALSE(can_run(Algorithm::ring, Collective::send_recv, cluster, kNode));
+}
+
+TEST(CollectiveCost, OneRankCommunicatesNothing) {
+  for (const Collective collective : kAll) {
+    for (const Algorithm algorithm : kAlgorithms) {
+      const CollectiveCost cost = collective_cost(plain_cluster(), collective, kGiB, {}, algorithm);
+      EXPECT_EQ(cost.seconds(), 0);
+      EXPECT_EQ(cost.fabric, Fabric::none);
+    }
+  }
+}
+
+/// No collective gets quicker by more bytes, but where NCCL changes its mind, nor slower by links that achieve more.
+TEST(CollectiveCost, MonotoneInBytesAndRates) {
+  for (const char* name : {"dgx-a100", "dgx-h100", "hgx-b200", "mi300x", "aws-p5", "ethernet-a100", "pcie-h100"}) {
+    const Cluster cluster = load_cluster(name);
+    Cluster better = cluster;
+    for (double* rate : {&better.intra.all_gather_gb_per_s, &better.intra.reduce_scatter_gb_per_s,
+                         &better.intra.all_reduce_gb_per_s, &better.intra.nvls_gb_per_s, &better.intra.ll128_gb_per_s,
+                         &better.inter.nic_achieved_gb_per_s, &better.inter.nic_ll128_gb_per_s}) {
+      *rate *= 1.5;
+    }
+    for (const GroupShape& shape :
+         {GroupShape{2, 1, 2}, kNode, over_nodes(2), over_nodes(16), over_nodes(128), over_nodes(16, 1)}) {
+      if (shape.nodes > cluster.nodes) continue;
+      for (const Collective collective : kAll) {
+        for (const Algorithm algorithm : kAlgorithms) {
+          CollectiveCost before;
+          for (double bytes = 256; bytes < 1e11; bytes *= 1.3) {
+            const CollectiveCost now = collective_cost(cluster, collective, bytes, shape, algorithm);
+            const bool same = now.algorithm == before.algorithm && now.protocol == before.protocol;
+            if (same) {
+              ASSERT_GE(now.seconds(), before.seconds() * (1 - 1e-12))
+                  << name << " " << to_string(collective) << " " << to_string(algorithm) << " " << bytes
+                  << " bytes over " << shape.ranks;
+            }
+            before = now;
+            ASSERT_LE(seconds(better, collective, bytes, shape, algorithm), now.seconds() * (1 + 1e-12))
+                << name << " " << bytes;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// LL128 has a rate of its own, where the cluster file knows one: it changes what LL128 takes, and nothing else.
+TEST(CollectiveCost, ProtocolsHaveRatesOfTheirOwn) {
+  Cluster same = load_cluster("hgx-b200");
+  same.intra.ll128_gb_per_s = same.inter.nic_ll128_gb_per_s = 0;
+  const Cluster slow = load_cluster("hgx-b200");
+  const auto gather = [](const Cluster& cluster, double bytes, const GroupShape& shape) {
+    return collective_cost(cluster, Collective::all_gather, bytes, shape);
+  };
+  for (const GroupShape& shape : {kNode, over_nodes(2)}) {
+    const CollectiveCost cost = gather(slow, 16 * kMiB, shape);
+    EXPECT_EQ(cost.protocol, Protocol::ll128);
+    EXPECT_GT(cost.transfer_s, 1.8 * gather(same, 16 * kMiB, shape).transfer_s);
+    EXPECT_EQ(cost.latency_s, gather(same, 16 * kMiB, shape).latency_s);
+    EXPECT_EQ(gather(slow, kGiB, shape).protocol, Protocol::simple);
+    EXPECT_EQ(gather(slow, kGiB, shape).seconds(), gather(same, kGiB, shape).seconds());
+  }
+}
+
+TEST(CollectiveCost, TopologyRankCountAndPlacementEachChangeTheResult) {
+  const Cluster cluster = load_cluster("dgx-h100");
+  const auto time = [&](const GroupShape& shape) { return seconds(cluster, Collective::all_gather, kGiB, shape); };
+  EXPECT_LT(time(kNode), time(over_nodes(2)));
+  EXPECT_LT(time(over_nodes(2)), time(over_nodes(64)));
+  EXPECT_LT(time(kNode), time(over_nodes(8, 1))) << "8 ranks together, and each on its own node";
+  EXPECT_LT(time(over_nodes(2)), seconds(load_cluster("ethernet-h100"), Collective::all_gather, kGiB, over_nodes(2)));
+  EXPECT_LT(time(kNode), seconds(load_cluster("pcie-h100"), Collective::all_gather, kGiB, kNode));
+  Cluster thin = cluster;
+  thin.inter.pod_nodes = 32;
+  thin.inter.oversubscription = 4;
+  EXPECT_EQ(time(over_nodes(32)), seconds(thin, Collective::all_gather, kGiB, over_nodes(32)));
+  EXPECT_LT(2 * time(over_nodes(64)), seconds(thin, Collective::all_gather, kGiB, over_nodes(64)));
+}
+
+TEST(CollectiveCost, AlgorithmCanBeToldAndElseIsNcclsChoice) {
+  const Cluster h100 = load_cluster("dgx-h100");
+  const auto chosen = [&](Collective collective, double bytes, const GroupShape& shape, Algorithm asked) {
+    return collective_cost(h100, collective, bytes, shape, asked).algorithm;
+  };
+  constexpr auto kAuto = Algorithm::automatic;
+  EXPECT_EQ(chosen(Collective::all_gather, kGiB, over_nodes(4), kAuto), Algorithm::ring);
+  EXPECT_EQ(chosen(Collective::all_gather, kMiB, over_nodes(64, 1), kAuto), Algorithm::pat);
+  EXPECT_EQ(chosen(Collective::all_reduce, 1024, over_nodes(4), kAuto), Algorithm::tree);
+  EXPECT_EQ(chosen(Collective::all_reduce, kGiB, kNode, kAuto), Algorithm::nvls);
+  EXPECT_EQ(chosen(Collective::all_reduce, kGiB, over_nodes(2), kAuto), Algorithm::nvls_tree);
+  EXPECT_EQ(chosen(Collective::all_reduce, kGiB, over_nodes(4), Algorithm::ring), Algorithm::ring);
+  EXPECT_EQ(chosen(Collective::all_gather, kGiB, over_nodes(4), Algorithm::hierarchical), Algorithm::hierarchical);
+  // What cannot run there is chosen as if nothing had been told.
+  EXPECT_EQ(chosen(Collective::all_gather, kGiB, kNode, Algorithm::tree), Algorithm::ring);
+  EXPECT_EQ(collective_cost(load_cluster("dgx-a100"), Collective::all_reduce, kGiB, kNode, Algorithm::nvls).algorithm,
+            Algorithm::ring);
+  // Protocols go from few bytes to many.
+  const auto protocol = [&](double bytes) {
+    return collective_cost(h100, Collective::all_gather, bytes, over_nodes(8)).protocol;
+  };
+  EXPECT_EQ(protocol(1024), Protocol::ll);
+  EXPECT_EQ(protocol(64 * kMiB), Protocol::ll128);
+  EXPECT_EQ(protocol(8 * kGiB), Protocol::simple);
+}
+
+// NVIDIA/Megatron-LM 5596: the kernel's device time over 8 H100, off and on.
+TEST(CollectiveCost, SymmetricKernelsAreNcclsOwnEstimate) {
+  const Cluster h100 = load_cluster("dgx-h100");
+  struct Row {
+    Collective collective;
+    double mib, us;
+  };
+  for (const auto& [collective, mib, us] :
+       {Row{Collective::all_gather, 2, 10.9}, Row{Collective::all_gather, 8, 27.4},
+        Row{Collective::all_gather, 32, 95.3}, Row{Collective::all_gather, 128, 363.2},
+        Row{Collective::reduce_scatter, 2, 10.8}, Row{Collective::reduce_scatter, 8, 28.8},
+        Row{Collective::reduce_scatter, 32, 100.5}}) {
+    const CollectiveCost cost = collective_cost(h100, collective, mib * kMiB, kNode, Algorithm::symmetric);
+    EXPECT_EQ(cost.algorithm, Algorithm::symmetric);
+    EXPECT_EQ(cost.fabric, Fabric::intra);
+    EXPECT_NEAR(cost.seconds() * 1e6, us, 0.15 * us) << to_string(collective) << ", MiB " << mib;
+    if (mib > 32) continue;
+    EXPECT_LT(cost.seconds(), seconds(h100, collective, mib * kMiB, kNode)) << "the ring";
+  }
+  // Flags in the data where bytes are few; multicast on 2 multiprocessors where they are many.
+  const SymmetricEstimate few = nccl_symmetric(h100, Collective::all_gather, 4096, 8),
+                          many = nccl_symmetric(h100, Collective::all_gather, kGiB, 8);
+  EXPECT_NEAR(few.latency_s * 1e6, 4.5, 1e-9);
+  EXPECT_NEAR(many.latency_s * 1e6, 7.8, 1e-9);
+  EXPECT_LE(many.ctas, 2);
+  // Who leaves the NVLink domain, or has no multicast, communicates as ever.
+  for (const auto& [name, shape] : {std::pair{"dgx-h100", over_nodes(2)}, std::pair{"dgx-h100", GroupShape{2, 1, 2}},
+                                    std::pair{"dgx-a100", kNode}, std::pair{"mi300x", kNode}}) {
+    const Cluster cluster = load_cluster(name);
+    EXPECT_EQ(seconds(cluster, Collective::all_gather, kGiB, shape, Algorithm::symmetric),
+              seconds(cluster, Collective::all_gather, kGiB, shape))
+        << name;
+  }
+}
+
+// pytorch/pytorch 182850: 64 MiB from each of 8 H100, copied by PyTorch (375.6 GB/s) and by NCCL's ring (382.7).
+TEST(CollectiveCost, CopyEnginesGatherAtNearlyTheRateOfARing) {
+  const Cluster h100 = load_cluster("dgx-h100");
+  const CollectiveCost copied = collective_cost(h100, Collective::all_gather, 512 * kMiB, kNode, Algorithm::copy_engine);
+  EXPECT_EQ(copied.algorithm, Algorithm::copy_engine);
+  EXPECT_EQ(copied.ctas, 0);
+  EXPECT_NEAR(512 * kMiB / copied.seconds() / 1e9, 375.6, 0.03 * 375.6);
+  EXPECT_GT(copied.seconds(), seconds(h100, Collective::all_gather, 512 * kMiB, kNode));
+  // Nothing else is copied: NCCL has kernels for it; and nothing leaves the NVLink domain.
+  const CollectiveCost reduced =
+      collective_cost(h100, Collective::reduce_scatter, 512 * kMiB, kNode, Algorithm::copy_engine);
+  EXPECT_EQ(reduced.algorithm, Algorithm::symmetric);
+  EXPECT_GT(reduced.ctas, 0);
+  const CollectiveCost far =
+      collective_cost(h100, Collective::all_gather, 512 * kMiB, over_nodes(2), Algorithm::copy_engine);
+  EXPECT_EQ(far.algorithm, Algorithm::ring);
+  EXPECT_EQ(far.ctas, -1);
+  // Blackwell copies what is large though nobody asked for it.
+  EXPECT_FALSE(nccl_copies(h100, 1e9));
+  EXPECT_FALSE(nccl_copies(load_cluster("hgx-b200"), 8 << 20));
+  EXPECT_TRUE(nccl_copies(load_cluster("hgx-b200"), (8 << 20) + 1));
+}
+
+struct Published {
+  const char* cluster;
+  Collective collective;
+  double bytes;
+  GroupShape shape;
+  double gb_per_s;
+};
+
+/// Curves by size, group and nodes that are not rows of profiles/published: XLA's tables of H100 and B200 in node,
+/// crazyguitar/aws-gpu-communication-benchmark (p5), Azure's and hisohara's all-reduces.
+TEST(CollectiveCost, FollowsPublishedCurves) {
+  constexpr auto AG = Collective::all_gather, RS = Collective::reduce_scatter, AR = Collective::all_reduce;
+  constexpr GroupShape kPair{2, 1, 2}, kQuad{4, 1, 4};
+  const Published curves[]{{"dgx-h100", AG, 32 * kMiB, kNode, 227},
+                           {"dgx-h100", AG, 64 * kMiB, kNode, 275},
+                           {"dgx-h100", AG, kGiB, kNode, 344},
+                           {"dgx-h100", AG, 2 * kGiB, kNode, 352},
+                           {"dgx-h100", AG, kGiB, kQuad, 326},
+                           {"dgx-h100", AG, kGiB, kPair, 269},
+                           {"dgx-h100", RS, kGiB, kNode, 322},
+                           {"dgx-h100", AR, kGiB, kNode, 466},
+                           {"dgx-h100", AR, 128 * kMiB, kNode, 401},
+                           {"hgx-b200", AG, 512 * kMiB, kNode, 569},
+                           {"hgx-b200", AG, 2 * kGiB, kNode, 616},
+                           {"hgx-b200", RS, kGiB, kNode, 608},
+                           {"hgx-b200", AG, 2 * kGiB, kQuad, 568},
+                           {"hgx-b200", AG, kGiB, kPair, 426},
+                           {"aws-p5", AG, 2 * kGiB, over_nodes(2), 329},
+                           {"aws-p5", AG, 2 * kGiB, over_nodes(8), 294},
+                           {"aws-p5", AG, 2 * kGiB, over_nodes(32), 263},
+                           {"aws-p5", AG, 128 * kMiB, over_nodes(8), 144},
+                           {"aws-p5", AG, 32 * kMiB, over_nodes(32), 12.4},
+                           {"aws-p5", AG, 512 * kMiB, over_nodes(32), 146},
+                           {"aws-p5", AR, 8 * kGiB, over_nodes(4), 357},
+                           {"mi300x", AR, 8 * kGiB, kNode, 316},
+                           {"mi300x", AR, 64 * kMiB, kNode, 268},
+                           {"dgx-a100", AR, 8 * kGiB, kNode, 231.6}};
+  for (const Published& p : curves) {
+    const double predicted = bus(load_cluster(p.cluster), p.collective, p.bytes, p.shape);
+    EXPECT_NEAR(predicted / p.gb_per_s, 1, 0.15)
+        << p.cluster << " " << to_string(p.collective) << " of " << p.bytes / kMiB << " MiB over " << p.shape.ranks;
+  }
+}
+
+TEST(CollectiveCost, AStepOverEfaTakesWhatWasMeasured) {
+  // 256 ranks: 9.7 us a step, not the 4.7 of NCCL's constants.
+  const CollectiveCost cost = collective_cost(load_cluster("aws-p5"), Collective::all_gather, 1, over_nodes(32));
+  EXPECT_NEAR(cost.latency_s * 1e6 / 255, 9.7, 0.3);
+}
+
+TEST(GroupShapes, ConsecutiveRanksFillNodes) {
+  using plan::Members;
+  EXPECT_EQ(shape_of(Members{0, 1, 8}, 32, 8), (GroupShape{8, 1, 8}));
+  EXPECT_EQ(shape_of(Members{8, 1, 16}, 32, 8), (GroupShape{16, 2, 8}));
+  EXPECT_EQ(shape_of(Members{4, 1, 4}, 32, 8), (GroupShape{4, 1, 4}));
+  EXPECT_EQ(shape_of(Members{3, 8, 4}, 32, 8), (GroupShape{4, 4, 1})) << "replicas, one a node";
+  EXPECT_EQ(shape_of(Members{1, 4, 8}, 32, 8), (GroupShape{8, 4, 2})) << "two replicas a node";
+  EXPECT_EQ(shape_of(Members{0, 16, 2}, 32, 8), (GroupShape{2, 2, 1}));
+  EXPECT_EQ(shape_of(Members{0, 1, 4}, 4, 8), (GroupShape{4, 1, 4})) << "less than a node";
+}
+
+TEST(GroupShapes, SpreadRanksNeverShareANodeWithTheirNeighbours) {
+  using plan::Members;
+  constexpr auto kSpread = Placement::spread;
+  EXPECT_EQ(shape_of(Members{0, 1, 4}, 32, 8, kSpread), (GroupShape{4, 4, 1}));
+  EXPECT_EQ(shape_of(Members{0, 1, 32}, 32, 8, kSpread), (GroupShape{32, 4, 8}));
+  EXPECT_EQ(shape_of(Members{1, 8, 4}, 32, 8, kSpread), (GroupShape{4, 1, 4})) << "replicas come together";
+  const Cluster cluster = load_cluster("dgx-h100");
+  const auto time = [&](Placement placement) {
+    return seconds(cluster, Collective::all_gather, kGiB, shape_of(Members{0, 1, 8}, 64, 8, placement));
+  };
+  EXPECT_LT(4 * time(Placement::packed), time(Placement::spread));
+}
+
+TEST(CollectiveCost, AnAllToAllGoesFromEachToEachWhateverWasAsked) {
+  const Cluster cluster = plain_cluster();
+  for (const Algorithm asked : {Algorithm::automatic, Algorithm::ring, Algorithm::direct}) {
+    // In a node 7/8 of 800 MB at 100 GB/s; of two nodes each GPU sends half of its 1600 MB through the NICs, 80 GB/s.
+    expect_cost(collective_cost(cluster, Collective::all_to_all, 800e6, kNode, asked), 2, 7000);
+    expect_cost(collective_cost(cluster, Collective::all_to_all, 1600e6, over_nodes(2), asked), 22, 80'000);
+  }
+  EXPECT_EQ(seconds(cluster, Collective::all_to_all, 1e9, {1, 1, 1}), 0);
+}
+
+}  // namespace
+}  // namespace fsdpbench::clock
