@@ -12,21 +12,21 @@
 #include <string>
 #include <vector>
 
-#include "metrics/knobs.h"
-#include "metrics/statistics.h"
+#include "account/knobs.h"
+#include "account/statistics.h"
 #include "support/cause_cases.h"
 
 namespace fsdpbench {
 namespace {
 
-using metrics::Cause;
+using account::Cause;
 
 constexpr int kTurns = 3;
 constexpr double kWithin = 0.03;  // of the step
 
 struct Measured {
   std::vector<double> steps_ms;
-  metrics::CauseReport report;
+  account::CauseReport report;
 };
 
 Measured measure(const config::RunConfig& asked) {
@@ -37,15 +37,15 @@ Measured measure(const config::RunConfig& asked) {
 /// A case whose first run advises a knob.
 struct Advised {
   testing::CauseCase known;
-  metrics::Counterfactual advice;
+  account::Counterfactual advice;
   config::RunConfig followed;
 };
 
 std::optional<Advised> advised(const testing::CauseCase& known) {
   const Measured first = measure(known.config);
-  for (const metrics::Counterfactual& knob : first.report.knobs) {
+  for (const account::Counterfactual& knob : first.report.knobs) {
     if (!knob.advised) continue;
-    for (const metrics::Knob& k : metrics::knobs_of(testing::settled(known.config))) {
+    for (const account::Knob& k : account::knobs_of(testing::settled(known.config))) {
       if (k.set == knob.set) return Advised{known, knob, k.config};
     }
   }
@@ -82,8 +82,8 @@ int main(int argc, char** argv) {
       append(before, measure(a->known.config).steps_ms);
       append(after, measure(a->followed).steps_ms);
     }
-    const double step = metrics::median(before), gain = step - metrics::median(after);
-    const metrics::Counterfactual& said = a->advice;
+    const double step = account::median(before), gain = step - account::median(after);
+    const account::Counterfactual& said = a->advice;
     const bool good = std::abs(gain - said.gain_ms) <= kWithin * step || (gain >= said.ci_low && gain <= said.ci_high);
     near += good ? 1 : 0;
     ++done;

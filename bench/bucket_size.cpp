@@ -3,10 +3,10 @@
 // building them, proving them free of races, walking their memory.
 #include <benchmark/benchmark.h>
 
+#include "account/run_details.h"
+#include "account/run_metrics.h"
 #include "backend/cpu/backend.h"
 #include "engine/run.h"
-#include "metrics/run_details.h"
-#include "metrics/run_metrics.h"
 #include "schedule/build_schedules.h"
 #include "schedule/check_schedules.h"
 #include "schedule/memory_walk.h"
@@ -45,9 +45,9 @@ void bucket_size(benchmark::State& state) {
   const LinkModel link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
   for (auto _ : state) {
     const engine::Measurement result = engine::run(*backend::cpu::make_cpu_backend(), p, NoTokens());
-    const metrics::RunView run(p.schedules, result.traces);
-    const metrics::RunMetrics m = metrics::run_metrics(run, p.plan.groups, 1);
-    const metrics::RunDetails details = metrics::run_details(run, p.plan, link);
+    const account::RunView run(p.schedules, result.traces);
+    const account::RunMetrics m = account::run_metrics(run, p.plan.groups, 1);
+    const account::RunDetails details = account::run_details(run, p.plan, link);
     state.SetIterationTime(m.step_ms.median / 1000);
     state.counters["overlap_pct"] = m.overlap_pct.value();
     state.counters["exposed_ms"] = m.exposed_comm_ms;

@@ -13,9 +13,9 @@
 #include "busy_cores.h"
 #include "support/cause_cases.h"
 
-using fsdpbench::metrics::Cause;
-using fsdpbench::metrics::CauseShare;
-using fsdpbench::metrics::to_string;
+using fsdpbench::account::Cause;
+using fsdpbench::account::CauseShare;
+using fsdpbench::account::to_string;
 using fsdpbench::testing::CauseCase;
 
 namespace {

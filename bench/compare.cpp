@@ -13,7 +13,7 @@
 namespace fsdpbench {
 namespace {
 
-using metrics::Verdict;
+using account::Verdict;
 
 void verdicts(const char* what, int comparisons, double factor) {
   const config::RunConfig a = testing::compared_step();
@@ -25,7 +25,7 @@ void verdicts(const char* what, int comparisons, double factor) {
   int faster = 0, slower = 0;
   double lowest = 1e9, highest = 0, width = 0;
   for (int i = 0; i < comparisons; ++i) {
-    const metrics::Comparison c = testing::compare_in_turns(a, b, run);
+    const account::Comparison c = testing::compare_in_turns(a, b, run);
     faster += c.verdict == Verdict::faster ? 1 : 0;
     slower += c.verdict == Verdict::slower ? 1 : 0;
     lowest = std::min(lowest, c.ratio);

@@ -66,7 +66,7 @@ void show_ratio(benchmark::State& state, const std::string& name, const std::vec
                 const std::vector<double>& other) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < one.size(); ++i) ratios.push_back(one[i] / other[i]);
-  const metrics::Summary ratio = metrics::summarize(ratios);
+  const account::Summary ratio = account::summarize(ratios);
   state.counters[name] = ratio.median;
   state.counters[name + "_low"] = ratio.ci_low;
   state.counters[name + "_high"] = ratio.ci_high;
@@ -85,8 +85,8 @@ void cuda_step_with_cupti_over_without(benchmark::State& state) {
       with = step_ns(*cuda, p, timed_by(backend::Timer::cupti), true, kSteps);
     }
     show_ratio(state, "ratio", with, without);
-    state.counters["with_us"] = metrics::median(with) / 1000;
-    state.counters["without_us"] = metrics::median(without) / 1000;
+    state.counters["with_us"] = account::median(with) / 1000;
+    state.counters["without_us"] = account::median(without) / 1000;
   } catch (const Error& error) {
     state.SkipWithError(error.what());
   }

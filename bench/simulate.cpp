@@ -18,14 +18,14 @@
 #include <utility>
 #include <vector>
 
+#include "account/peers_arrived.h"
+#include "account/run_metrics.h"
+#include "account/statistics.h"
 #include "backend/cpu/backend.h"
 #include "clock/calibration.h"
 #include "clock/measured_host.h"
 #include "engine/run.h"
 #include "engine/simulate.h"
-#include "metrics/peers_arrived.h"
-#include "metrics/run_metrics.h"
-#include "metrics/statistics.h"
 #include "support/presets.h"
 
 namespace fsdpbench {
@@ -123,8 +123,8 @@ struct Step {
 };
 
 Step step_of(const engine::Setup& p, engine::Measurement& m, bool real) {
-  if (real) metrics::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
-  const metrics::RunMetrics metrics = metrics::run_metrics({p.schedules, m.traces}, p.plan.groups, 1);
+  if (real) account::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
+  const account::RunMetrics metrics = account::run_metrics({p.schedules, m.traces}, p.plan.groups, 1);
   return {metrics.step_ms.median, metrics.exposed_comm_ms};
 }
 
@@ -200,7 +200,7 @@ double kendall_tau(const std::vector<Row>& rows) {
   for (const Row& row : rows) alike[{row.ranks, row.compute}].emplace_back(row.predicted.ms, row.measured.ms);
   double sum = 0;
   for (const auto& [of, figures] : alike) {
-    sum += metrics::kendall_tau(figures).value_or(1) * static_cast<double>(figures.size());
+    sum += account::kendall_tau(figures).value_or(1) * static_cast<double>(figures.size());
   }
   return sum / static_cast<double>(rows.size());
 }

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "account/run_metrics.h"
 #include "backend/cpu/backend.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
 #include "base/clock.h"
 #include "engine/run.h"
-#include "metrics/run_metrics.h"
 
 namespace fsdpbench {
 namespace {
@@ -39,10 +39,10 @@ config::RunConfig decoder(int ranks, std::int64_t layers, std::int64_t width) {
   return c;
 }
 
-metrics::RunMetrics measure(const engine::Setup& p) {
+account::RunMetrics measure(const engine::Setup& p) {
   const engine::Measurement result = engine::run(*backend::cpu::make_cpu_backend(), p, CountingTokens());
   const config::Train& t = p.config.train;
-  return metrics::run_metrics({p.schedules, result.traces}, p.plan.groups,
+  return account::run_metrics({p.schedules, result.traces}, p.plan.groups,
                               static_cast<double>(p.config.mesh.ranks * t.batch_per_rank * t.seq_len));
 }
 
@@ -66,7 +66,7 @@ double gemm_rate(DType dtype) {
     kernels->gemm(gemm);
     rates.push_back(2.0 * kSize * kSize * kSize / (static_cast<double>(now_ns() - begin) * 1e-9));
   }
-  return metrics::median(rates);
+  return account::median(rates);
 }
 
 void decoder_step(benchmark::State& state, DType dtype) {
@@ -89,7 +89,7 @@ void decoder_step(benchmark::State& state, DType dtype) {
     state.SetIterationTime(seconds);
   }
   state.counters["GFLOP/s"] = rate / 1e9;
-  state.counters["ratio_to_gemm"] = metrics::median(ratios);
+  state.counters["ratio_to_gemm"] = account::median(ratios);
 }
 BENCHMARK_CAPTURE(decoder_step, fp32, DType::f32)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(decoder_step, bf16, DType::bf16)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
@@ -97,15 +97,15 @@ BENCHMARK_CAPTURE(decoder_step, bf16, DType::bf16)->UseManualTime()->Iterations(
 void report(benchmark::State& state, const engine::Setup& p) {
   std::vector<double> bound, exposed, overlap;
   for (auto _ : state) {
-    const metrics::RunMetrics m = measure(p);
+    const account::RunMetrics m = measure(p);
     state.SetIterationTime(m.step_ms.median / 1000);
     bound.push_back(m.bound_ratio.value());
     exposed.push_back(m.exposed_comm_ms);
     overlap.push_back(m.overlap_pct.value());
   }
-  state.counters["step_over_bound"] = metrics::median(bound);
-  state.counters["exposed_ms"] = metrics::median(exposed);
-  state.counters["overlap_pct"] = metrics::median(overlap);
+  state.counters["step_over_bound"] = account::median(bound);
+  state.counters["exposed_ms"] = account::median(exposed);
+  state.counters["overlap_pct"] = account::median(overlap);
 }
 
 /// Real computation over a modelled link as long as it.

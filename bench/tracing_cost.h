@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "account/statistics.h"
 #include "backend/backend.h"
 #include "engine/executor.h"
 #include "engine/run.h"
-#include "metrics/statistics.h"
 #include "model/initialize.h"
 
 namespace fsdpbench::bench {
@@ -90,7 +90,7 @@ inline void step_with_recording_over_without(benchmark::State& state, backend::B
     });
   }
   const auto show = [&](const std::string& name, const std::vector<double>& values) {
-    const metrics::Summary summary = metrics::summarize(values);
+    const account::Summary summary = account::summarize(values);
     state.counters[name] = summary.median;
     state.counters[name + "_low"] = summary.ci_low;
     state.counters[name + "_high"] = summary.ci_high;
@@ -99,8 +99,8 @@ inline void step_with_recording_over_without(benchmark::State& state, backend::B
   show("same", same);
   show("cpu_ratio", cpu_ratios);
   show("cpu_same", cpu_same);
-  state.counters["with_us"] = metrics::median(with) / 1000;
-  state.counters["without_us"] = metrics::median(without) / 1000;
+  state.counters["with_us"] = account::median(with) / 1000;
+  state.counters["without_us"] = account::median(without) / 1000;
   state.counters["records/step"] = static_cast<double>(p.schedules.steady().ops.size());
 }
 

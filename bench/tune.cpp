@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "account/statistics.h"
 #include "app/commands/measure.h"
 #include "app/experiment/simulated_machine.h"
 #include "app/report/tune_report.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "metrics/statistics.h"
 #include "schedule/memory_walk.h"
 #include "tune/bound.h"
 #include "tune/search.h"
@@ -86,7 +86,7 @@ void parts() {
 struct Measured {
   std::size_t tried = 0;
   std::vector<double> medians_ms;
-  double median() const { return metrics::median(medians_ms); }
+  double median() const { return account::median(medians_ms); }
 };
 
 /// Six blocks on four emulated ranks whose step takes some 20 ms.
@@ -133,7 +133,7 @@ Regret regret_of(int number, std::string& csv, std::vector<std::pair<double, dou
   for (int trial = 0; trial < 3; ++trial) {
     for (Measured& policy : measured) {
       const app::Trial ran = app::whole_trial(*space.config_at(result.tried[policy.tried].point), nullptr);
-      policy.medians_ms.push_back(metrics::median(ran.metrics->steps_ms));
+      policy.medians_ms.push_back(account::median(ran.metrics->steps_ms));
     }
   }
   std::vector<std::pair<double, double>> here;
@@ -146,7 +146,7 @@ Regret regret_of(int number, std::string& csv, std::vector<std::pair<double, dou
   const double best = std::ranges::min_element(measured, {}, &Measured::median)->median();
   steps.insert(steps.end(), here.begin(), here.end());
   return {1 - measured[1].median() / measured[0].median(), measured[1].median() / best - 1,
-          metrics::kendall_tau(here).value_or(0)};
+          account::kendall_tau(here).value_or(0)};
 }
 
 void regret(const char* path) {
@@ -158,7 +158,7 @@ void regret(const char* path) {
                number, 100 * found.gain, 100 * found.regret, found.tau);
     std::fflush(stdout);
   }
-  fmt::print("all {} policies: Kendall's tau {:.2f}\n", steps.size(), metrics::kendall_tau(steps).value_or(0));
+  fmt::print("all {} policies: Kendall's tau {:.2f}\n", steps.size(), account::kendall_tau(steps).value_or(0));
   if (path != nullptr) fmt::output_file(path).print("{}", csv);
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "metrics/statistics.h"
+#include "account/statistics.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -22,7 +22,7 @@ std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const De
     std::vector<double> there;
     std::ranges::copy_if(round, std::back_inserter(there), [](double rate) { return rate > 0; });
     if (there.empty()) continue;
-    const double middle = metrics::median(there);
+    const double middle = account::median(there);
     for (std::size_t rank = 0; rank < round.size(); ++rank) {
       if (round[rank] > 0) relative[rank].push_back(round[rank] / middle);
     }
@@ -42,7 +42,7 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
   const std::vector<std::vector<double>> relative = relative_rates(cluster, rounds);
   std::vector<double> scores;
   for (const std::vector<double>& rates : relative) {
-    if (!rates.empty()) scores.push_back(metrics::median(rates));
+    if (!rates.empty()) scores.push_back(account::median(rates));
   }
   std::vector<Finding> findings;
   if (scores.size() < kFewestPeers) return findings;

@@ -14,8 +14,8 @@
 
 #include "accept/infer_groups.h"
 #include "accept/link_parts.h"
+#include "account/statistics.h"
 #include "base/random.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -209,8 +209,8 @@ struct BothWays {
   /// "sends" or "receives" if it is slow in this direction only.
   std::string slow_direction() const {
     if (sends.size() < kConfirmations) return {};
-    const bool sends_well = metrics::median(sends) >= 1 - kLeastShortfall;
-    const bool receives_well = metrics::median(receives) >= 1 - kLeastShortfall;
+    const bool sends_well = account::median(sends) >= 1 - kLeastShortfall;
+    const bool receives_well = account::median(receives) >= 1 - kLeastShortfall;
     if (sends_well == receives_well) return {};
     return sends_well ? "receives" : "sends";
   }
@@ -517,7 +517,7 @@ class Investigation {
     for (const auto& [end, values] : of_end) {
       usual.push_back(static_cast<double>(std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep; })));
     }
-    const double often = usual.empty() ? 0 : metrics::median(usual);
+    const double often = usual.empty() ? 0 : account::median(usual);
     // The most often slow first: what it explains makes nobody else suspicious.
     std::set<const Value*> used;
     for (;;) {

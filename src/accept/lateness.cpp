@@ -6,9 +6,9 @@
 #include <limits>
 #include <stdexcept>
 
-#include "metrics/late_ranks.h"
-#include "metrics/statistics.h"
-#include "metrics/step_breakdown.h"
+#include "account/late_ranks.h"
+#include "account/statistics.h"
+#include "account/step_breakdown.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -21,7 +21,7 @@ bool reduces(const schedule::Op& op) {
 }
 
 /// Adds op `i` of `step` to `sums`; `since_ns`: when the reduction before it was over. Returns when this one was.
-std::int64_t add_reduction(const metrics::StepRecords& step, std::size_t i, std::int64_t since_ns, Arrivals& sums) {
+std::int64_t add_reduction(const account::StepRecords& step, std::size_t i, std::int64_t since_ns, Arrivals& sums) {
   const auto us_since = [&](std::int64_t ns) { return static_cast<double>(ns - since_ns) * 1e-3; };
   double last_us = -std::numeric_limits<double>::infinity();
   std::int64_t end_ns = 0;
@@ -36,7 +36,7 @@ std::int64_t add_reduction(const metrics::StepRecords& step, std::size_t i, std:
   return end_ns;
 }
 
-bool was_timed(const metrics::StepRecords& step, std::size_t i) {
+bool was_timed(const account::StepRecords& step, std::size_t i) {
   for (int rank = 0; rank < step.ranks(); ++rank) {
     if (step.of(rank)[i].begin_ns == 0) return false;
   }
@@ -45,11 +45,11 @@ bool was_timed(const metrics::StepRecords& step, std::size_t i) {
 
 }  // namespace
 
-std::vector<Arrivals> arrivals_of(const metrics::RunView& run) {
+std::vector<Arrivals> arrivals_of(const account::RunView& run) {
   std::vector<Arrivals> samples;
-  for (const metrics::StepRecords& step : run.steps()) {
+  for (const account::StepRecords& step : run.steps()) {
     const std::vector<schedule::Op>& ops = step.schedule().ops;
-    const auto computes = [](const schedule::Op& op) { return metrics::classify(op) == metrics::OpClass::computation; };
+    const auto computes = [](const schedule::Op& op) { return account::classify(op) == account::OpClass::computation; };
     if (std::ranges::none_of(ops, computes)) continue;
     std::int64_t since_ns = std::numeric_limits<std::int64_t>::max();
     for (int rank = 0; rank < step.ranks(); ++rank) since_ns = std::min(since_ns, step.window(rank).begin_ns);
@@ -74,7 +74,7 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
   for (const Arrivals& sample : samples) {
     if (sample.arrival_us.size() != ranks) throw std::invalid_argument("blame_lateness: a sample lacks ranks");
     const auto last = std::ranges::max_element(sample.arrival_us);
-    const double wait = *last - metrics::median(sample.arrival_us);
+    const double wait = *last - account::median(sample.arrival_us);
     const auto rank = static_cast<std::size_t>(last - sample.arrival_us.begin());
     report.last_share[rank] += 1 / static_cast<double>(samples.size());
     lateness[rank].push_back(wait);
@@ -90,9 +90,9 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
   }
   const auto most = std::ranges::max_element(report.last_share);
   const auto rank = static_cast<std::size_t>(most - report.last_share.begin());
-  const double whole = metrics::median(wholes);
+  const double whole = account::median(wholes);
   const Interval late = median_interval(lateness[rank]);
-  const bool most_of_the_time = metrics::binomial_tail(static_cast<int>(samples.size()), late.n, 0.5) < kChance &&
+  const bool most_of_the_time = account::binomial_tail(static_cast<int>(samples.size()), late.n, 0.5) < kChance &&
                                 cluster.ranks() >= kFewestToBeLate;
   if (most_of_the_time && late.low > least * whole) {
     Finding& finding = report.late.emplace();

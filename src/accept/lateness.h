@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "accept/finding.h"
-#include "metrics/run_view.h"
+#include "account/run_view.h"
 
 namespace fsdpbench::accept {
 
@@ -28,7 +28,7 @@ struct LatenessReport {
 /// The reductions of each step that computes and reduces gradients: a rank comes to one when it has computed the
 /// gradients, however far ahead its gathers were issued. What it waited for a core (other work, or other ranks, had it)
 /// is not its lateness. `run`: of all ranks.
-std::vector<Arrivals> arrivals_of(const metrics::RunView& run);
+std::vector<Arrivals> arrivals_of(const account::RunView& run);
 
 /// A rank is to blame if it comes last in more than half of the samples for certain (binomial, 1 %), and where it does
 /// by more than `least` of the time from the step's begin to the collective's end (95 % interval of the median). Chance

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "accept/robust.h"
-#include "metrics/statistics.h"
+#include "account/statistics.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -17,7 +17,7 @@ Norm norm_of(std::vector<double> values) {
   constexpr double kOneMode = 0.93;
   const double good = values[(values.size() - 1) * 4 / 5];
   values.erase(values.begin(), std::ranges::lower_bound(values, kOneMode * good));
-  const double usual = metrics::median(values);
+  const double usual = account::median(values);
   return {usual, robust_deviation(values) / usual};
 }
 

@@ -11,9 +11,9 @@
 #include <optional>
 #include <set>
 
+#include "account/compare.h"
+#include "account/statistics.h"
 #include "base/student.h"
-#include "metrics/compare.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -83,7 +83,7 @@ std::vector<bool> inliers(const std::vector<double>& values) {
       places.push_back(i);
     }
     if (left.size() <= fewest) return kept;
-    const double middle = metrics::median(left);
+    const double middle = account::median(left);
     const auto off = [middle](double value) { return std::abs(std::log(value / middle)); };
     const auto farthest = static_cast<std::size_t>(std::ranges::max_element(left, {}, off) - left.begin());
     if (!is_outlier(left, farthest)) return kept;
@@ -183,7 +183,7 @@ void compare_results(const BaselineFigure& before, const std::vector<double>& no
       std::sqrt(variance * (median_variance(n) / static_cast<double>(n) + median_variance(k) / static_cast<double>(k)));
   const double width = student_quantile(tail, freedom) * error;
   change.evidence = ChangeEvidence::results;
-  change.ratio = metrics::median(now) / metrics::median(before.values);
+  change.ratio = account::median(now) / account::median(before.values);
   change.low = change.ratio * std::exp(-width);
   change.high = change.ratio * std::exp(width);
   change.at_most = worse_factor(change.ratio, change) * std::exp(student_quantile(kMissed, freedom) * error);
@@ -196,9 +196,9 @@ void compare_two(const BaselineFigure& before, const BaselineFigure& now, double
   if (before.figure.counted) {
     change.evidence = ChangeEvidence::counted;
     change.low = change.high = change.ratio;
-  } else if (std::min(a.size(), b.size()) >= static_cast<std::size_t>(metrics::kFewestTrials) && positive(a) &&
+  } else if (std::min(a.size(), b.size()) >= static_cast<std::size_t>(account::kFewestTrials) && positive(a) &&
              positive(b)) {
-    const metrics::Comparison c = metrics::compare_runs(a, b, threshold);
+    const account::Comparison c = account::compare_runs(a, b, threshold);
     change.evidence = ChangeEvidence::samples;
     change.ratio = c.ratio;
     change.low = c.ci_low;

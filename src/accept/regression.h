@@ -122,7 +122,7 @@ inline constexpr double kChangeThreshold = 0.05;
 /// What other programs took of the processors widens every interval: without them a figure could have been better by
 /// most_slowed() of that share, before and now.
 /// - runs: likewise, of the runs of one result on each side.
-/// - samples: metrics::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real. Samples and
+/// - samples: account::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real. Samples and
 /// intervals know nothing of how results scatter from run to run, so these intervals are widened on both sides by
 /// unseen_scatter(); results on a computed clock do not scatter.
 /// Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only explain another

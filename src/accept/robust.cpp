@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/statistics.h"
+#include "account/statistics.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -27,7 +27,7 @@ Interval median_interval(std::vector<double> values) {
   interval.n = static_cast<int>(values.size());
   if (values.empty()) return interval;
   std::ranges::sort(values);
-  interval.median = metrics::median(values);
+  interval.median = account::median(values);
   // Beyond 1000 values 2^-n is 0, and the normal distribution does.
   const int n = interval.n;
   const int left_out = n > 1000 ? static_cast<int>(std::floor(n / 2.0 - 0.98 * std::sqrt(n))) : values_to_leave_out(n);
@@ -38,11 +38,11 @@ Interval median_interval(std::vector<double> values) {
 }
 
 double robust_deviation(std::span<const double> values) {
-  const double middle = metrics::median({values.begin(), values.end()});
+  const double middle = account::median({values.begin(), values.end()});
   std::vector<double> distances;
   distances.reserve(values.size());
   for (const double value : values) distances.push_back(std::abs(value - middle));
-  return 1.4826 * metrics::median(std::move(distances));
+  return 1.4826 * account::median(std::move(distances));
 }
 
 double allowed_shortfall(std::span<const double> relative, double least) {

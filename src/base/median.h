@@ -7,7 +7,7 @@
 namespace fsdpbench {
 
 // Middle values that were measured, never a mean of two. The median of statistics, which is the mean of the two middle
-// values of an even count, is metrics::median(). `values` must not be empty.
+// values of an even count, is account::median(). `values` must not be empty.
 
 /// The median; for an even count the lower of the two.
 template <typename T>

@@ -18,7 +18,7 @@ class MeasuredTimes {
  public:
   static constexpr std::int64_t kNone = -1;  ///< was not measured
 
-  /// `run` must live on. `traces`: by rank, all ranks and the same steps, at least one (metrics::RunView has checked
+  /// `run` must live on. `traces`: by rank, all ranks and the same steps, at least one (account::RunView has checked
   /// that). `hop_ns`: what a hop is known to take (a modelled link); absent: it is fitted. `shared_link`: transfers of
   /// two communicators of a rank share its link in fair shares, so what each would have taken alone is found out.
   /// `slowdown`: likewise of computation beside collectives and the other way round; empty: that stays in the times.

@@ -4,15 +4,15 @@
 
 #include <string_view>
 
+#include "account/cause_advice.h"
 #include "base/dtype.h"
 #include "base/enum_table.h"
 #include "config/words/words.h"
-#include "metrics/cause_advice.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
-using metrics::Cause;
+using account::Cause;
 
 /// How the program's settings are said; in this program's keys where its engine is not known.
 dialects::Remedies words_for(const dialects::Words* engine) {
@@ -42,10 +42,10 @@ std::string more_against_transfers(const Recognition& found) {
 }
 
 /// A sentence without its full stop; empty: nothing helps that is known.
-std::string sentence(const metrics::CauseShare& share, const Recognition& found, const Explanation& explained) {
+std::string sentence(const account::CauseShare& share, const Recognition& found, const Explanation& explained) {
   const std::string by =
-      fmt::format("{}: {}", metrics::kCauses[share.cause].meaning,
-                  metrics::advice_with(share.cause, settings_against(share.cause, found, explained)));
+      fmt::format("{}: {}", account::kCauses[share.cause].meaning,
+                  account::advice_with(share.cause, settings_against(share.cause, found, explained)));
   const bool exchanges = share.cause == Cause::link_bound || share.cause == Cause::step_boundary;
   switch (share.cause) {
     case Cause::straggler:
@@ -88,7 +88,7 @@ std::string sentence(const metrics::CauseShare& share, const Recognition& found,
     case Cause::late_prefetch:
       return fmt::format("gathers of {} are issued later than they could be: {}; costs the parameters of one more unit",
                          worst_phase(share.cause, explained),
-                         metrics::advice_with(share.cause, settings_against(share.cause, found, explained)));
+                         account::advice_with(share.cause, settings_against(share.cause, found, explained)));
     case Cause::link_bound: return by + more_against_transfers(found);
     case Cause::copy: return "copies between layouts stand alone: nothing computes beside them";
     default: return by;
@@ -152,7 +152,7 @@ std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const 
 
 void advise(const JobTrace& job, const Recognition& found, Explanation& explained) {
   const std::string absent = absent_ranks(job, explained);
-  for (metrics::CauseShare& share : explained.causes) {
+  for (account::CauseShare& share : explained.causes) {
     if (share.share_pct < kLeastSharePct) continue;
     const bool of_link = share.cause == Cause::link_bound || share.cause == Cause::slow_transfer ||
                          share.cause == Cause::inefficient_collective;

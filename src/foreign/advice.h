@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "account/cause.h"
 #include "foreign/explain.h"
 #include "foreign/recognise.h"
-#include "metrics/cause.h"
 
 namespace fsdpbench::foreign {
 
@@ -18,6 +18,6 @@ void advise(const JobTrace& job, const Recognition& found, Explanation& explaine
 inline constexpr double kLeastSharePct = 1.0;
 
 /// What the program sets against a cause: "forward_prefetch=True"; empty if nothing is known.
-std::string settings_against(metrics::Cause cause, const Recognition& found, const Explanation& explained);
+std::string settings_against(account::Cause cause, const Recognition& found, const Explanation& explained);
 
 }  // namespace fsdpbench::foreign

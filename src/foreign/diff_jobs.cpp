@@ -7,16 +7,16 @@
 #include <map>
 #include <utility>
 
+#include "account/cause.h"
 #include "base/error.h"
 #include "base/student.h"
 #include "foreign/host_words.h"
 #include "foreign/launch_order.h"
-#include "metrics/cause.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
-using metrics::Cause;
+using account::Cause;
 
 /// Cause and op.
 using PartName = std::pair<std::string, std::string>;
@@ -97,7 +97,7 @@ class SideReader {
       until = end;
     }
     std::int64_t stalled = 0;
-    for (const metrics::Stall& stall : explained.stalls) {
+    for (const account::Stall& stall : explained.stalls) {
       const std::int64_t ns = stall.time.end - stall.time.begin;
       add(std::string(to_string(stall.cause)), label(stall.op), s, ns);
       stalled += ns;

@@ -15,7 +15,7 @@
 namespace fsdpbench::foreign {
 namespace {
 
-using metrics::Cause;
+using account::Cause;
 
 constexpr double kMs = 1e-6;
 
@@ -193,7 +193,7 @@ std::optional<LateRank> late_rank_of(const JobTrace& job, const Explanation& e, 
   for (const ExplainedRank& rank : e.ranks) own.push_back(own_times(rank));
   constexpr double kLeastOfAStep = 5;  // percent
   int blamed = -1;
-  for (const metrics::CauseShare& share : e.causes) {
+  for (const account::CauseShare& share : e.causes) {
     if (share.cause == Cause::straggler && share.share_pct >= kLeastOfAStep &&
         share.ms * 2 > e.exposed_communication_ms) {
       blamed = e.late_rank.value_or(-1);
@@ -217,10 +217,10 @@ std::vector<double> slowest_ms(const Explanation& e) {
   return lengths;
 }
 
-std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> exposed_by_row(const std::vector<metrics::Stall>& stalls,
+std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> exposed_by_row(const std::vector<account::Stall>& stalls,
                                                                            const RankRows& rank) {
   std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> by_row;
-  for (const metrics::Stall& stall : stalls) {
+  for (const account::Stall& stall : stalls) {
     if (stall.op < 0 || rank.device[static_cast<std::size_t>(stall.op)].kind != Activity::collective) continue;
     const DeviceRow& row = rank.device[static_cast<std::size_t>(stall.op)];
     if (stall.time.begin < row.begin_ns || stall.time.end > row.end_ns) continue;  // idle before it began
@@ -232,11 +232,11 @@ std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> exposed_by_row(const
 }
 
 /// The largest first; each at the collective that lost most to it.
-std::vector<metrics::CauseShare> shares_of(const Explanation& e, const JobTrace& job) {
-  std::vector<metrics::CauseShare> shares;
+std::vector<account::CauseShare> shares_of(const Explanation& e, const JobTrace& job) {
+  std::vector<account::CauseShare> shares;
   for (const Cause cause : kEnumerators<Cause>) {
     if (e.causes_ms[cause] <= 0) continue;
-    metrics::CauseShare& share = shares.emplace_back();
+    account::CauseShare& share = shares.emplace_back();
     share.cause = cause;
     share.ms = e.causes_ms[cause];
     share.share_pct = 100 * share.ms / e.mean_step_ms;
@@ -250,7 +250,7 @@ std::vector<metrics::CauseShare> shares_of(const Explanation& e, const JobTrace&
       share.late_rank = job.ranks[static_cast<std::size_t>(*e.late_rank)].rank;
     }
   }
-  std::ranges::stable_sort(shares, std::greater<>(), &metrics::CauseShare::ms);
+  std::ranges::stable_sort(shares, std::greater<>(), &account::CauseShare::ms);
   return shares;
 }
 
@@ -267,7 +267,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
   std::size_t steps = 0, launches = 0, late_launches = 0;
   std::vector<std::int64_t> ahead_ns;
   std::vector<bool> arrived(matched.all().size(), false);
-  metrics::StepBreakdown total;
+  account::StepBreakdown total;
   CauseTimes causes;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRows& rank = job.ranks[r];
@@ -291,10 +291,10 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
     for (std::size_t s = 0; s < recognised.cut.steps.size(); ++s) {
       ExplainedStep step;
       step.number = recognised.cut.steps[s].number;
-      const metrics::StepIntervals sets = intervals_of(rank, recognised.cut.steps[s]);
-      step.parts = metrics::break_down(sets, sets.window);
+      const account::StepIntervals sets = intervals_of(rank, recognised.cut.steps[s]);
+      step.parts = account::break_down(sets, sets.window);
       step.stalls = find_job_stalls(job, found, matched, types, static_cast<int>(r), s);
-      for (const metrics::Stall& stall : step.stalls) {
+      for (const account::Stall& stall : step.stalls) {
         const std::int64_t ns = stall.time.end - stall.time.begin;
         step.causes[stall.cause] += ns;
         if (stall.cause == Cause::straggler) {
@@ -302,7 +302,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
           waited += ns;
         }
       }
-      metrics::check_partition(step.stalls, step.parts.stalled(),
+      account::check_partition(step.stalls, step.parts.stalled(),
                                fmt::format("rank {}, step {}", rank.rank, step.number));
       const auto exposed = exposed_by_row(step.stalls, rank);
       for (const CollectiveUse& use : recognised.uses[s]) {
@@ -386,13 +386,13 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
   e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
   e.steps_ms = slowest_ms(e);
   if (!e.steps_ms.empty()) {
-    e.step_ms = metrics::summarize(e.steps_ms);
+    e.step_ms = account::summarize(e.steps_ms);
     std::vector<double> sorted = e.steps_ms;
     std::ranges::sort(sorted);
     const double median = sorted[(sorted.size() - 1) / 2];
     for (std::size_t s = 0; s < e.steps_ms.size() && paths == Paths::found; ++s) {
-      metrics::CriticalPath path = find_job_path(job, found, matched, types, s);
-      metrics::add_path(path, e.path);
+      account::CriticalPath path = find_job_path(job, found, matched, types, s);
+      account::add_path(path, e.path);
       if (e.median_path.parts.empty() && e.steps_ms[s] == median) e.median_path = std::move(path);
     }
   }

@@ -5,30 +5,30 @@
 #include <string>
 #include <vector>
 
+#include "account/cause.h"
+#include "account/cause_advice.h"
+#include "account/critical_path.h"
+#include "account/statistics.h"
+#include "account/step_breakdown.h"
 #include "base/enum_table.h"
 #include "foreign/exchanges.h"
 #include "foreign/job_causes.h"
 #include "foreign/kernel_times.h"
 #include "foreign/late_rank.h"
 #include "foreign/recognise.h"
-#include "metrics/cause.h"
-#include "metrics/cause_advice.h"
-#include "metrics/critical_path.h"
-#include "metrics/statistics.h"
-#include "metrics/step_breakdown.h"
 
 namespace fsdpbench::foreign {
 
 /// Nanoseconds.
-using CauseTimes = EnumTable<metrics::Cause, std::int64_t>;
+using CauseTimes = EnumTable<account::Cause, std::int64_t>;
 /// Milliseconds.
-using CauseMs = EnumTable<metrics::Cause, double>;
+using CauseMs = EnumTable<account::Cause, double>;
 
 struct ExplainedStep {
   std::int64_t number = 0;
-  metrics::StepBreakdown parts;
+  account::StepBreakdown parts;
   CauseTimes causes;  ///< of parts.stalled(): they partition it
-  std::vector<metrics::Stall> stalls;
+  std::vector<account::Stall> stalls;
 };
 
 struct ExplainedRank {
@@ -63,7 +63,7 @@ struct ExplainedCollective {
   std::optional<double> link_gb_s, link_share_pct;  ///< of the cluster that was named; no share above 100
   std::optional<ArrivalSkew> arrival;               ///< absent where no collective has the rows of all its ranks
   CauseMs causes_ms;
-  metrics::Cause worst = metrics::Cause::unknown;  ///< the cause that has most of exposed_ms
+  account::Cause worst = account::Cause::unknown;  ///< the cause that has most of exposed_ms
 };
 
 /// A matrix product that takes longer while a collective runs. Launches in the same place of blocks that launch the
@@ -79,15 +79,15 @@ struct Explanation {
   std::vector<ExplainedRank> ranks;
   std::optional<Exchanges> exchanges;  ///< absent where no tokens go to experts
   std::vector<double> steps_ms;        ///< of the slowest rank, each step that all ranks have
-  metrics::Summary step_ms;            ///< of these
+  account::Summary step_ms;            ///< of these
   /// The critical path of each of these steps, summed: exactly the sum of steps_ms. Empty if it was left out.
-  std::vector<metrics::PathOfRank> path;
-  metrics::CriticalPath median_path;  ///< of the step of median length, the shorter of two; none without such steps
+  std::vector<account::PathOfRank> path;
+  account::CriticalPath median_path;  ///< of the step of median length, the shorter of two; none without such steps
   /// Means over ranks and steps, in milliseconds a step.
   double mean_step_ms = 0, computation_ms = 0, communication_ms = 0, exposed_communication_ms = 0, exposed_copy_ms = 0,
          idle_ms = 0;
   CauseMs causes_ms;
-  std::vector<metrics::CauseShare> causes;       ///< the same, the largest first, with what would help (advice.h)
+  std::vector<account::CauseShare> causes;       ///< the same, the largest first, with what would help (advice.h)
   std::vector<ExplainedCollective> collectives;  ///< the most exposed first
   KernelTimes kernels;                           ///< of all ranks and steps
   std::size_t rank_steps = 0;                    ///< steps of all ranks together: over which means are

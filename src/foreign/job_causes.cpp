@@ -7,11 +7,11 @@
 #include <set>
 #include <utility>
 
+#include "account/step_view.h"
 #include "base/lane.h"
 #include "base/median.h"
 #include "foreign/exchanged_rows.h"
 #include "foreign/launch_order.h"
-#include "metrics/step_view.h"
 #include "schedule/op.h"
 #include "schedule/policy.h"
 #include "trace/record.h"
@@ -19,8 +19,8 @@
 namespace fsdpbench::foreign {
 namespace {
 
-using metrics::Cause;
-using metrics::Stall;
+using account::Cause;
+using account::Stall;
 using schedule::Phase;
 
 std::vector<std::int64_t> likeness(const RankRows& rank, std::int32_t row) {
@@ -64,7 +64,7 @@ schedule::OpKind op_kind_of(Purpose purpose) {
 }
 
 /// One rank's step as ops with edges. A trace has neither waits nor reasons: they are inferred from what ended when.
-class RowStep : public metrics::StepFacts {
+class RowStep : public account::StepFacts {
  public:
   RowStep(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched, const JobTypes& types,
           int rank, std::size_t step)
@@ -90,7 +90,7 @@ class RowStep : public metrics::StepFacts {
   }
 
   /// Once; refers to this.
-  metrics::StepView view() {
+  account::StepView view() {
     const trace::StepWindow window{step_.window.begin, step_.window.end, next_launched_ns()};
     return {ops_, records_, window, std::move(edges_)};
   }
@@ -104,7 +104,7 @@ class RowStep : public metrics::StepFacts {
 
   /// The last op that the host had waited for before it launched op i; all of them for i = the number of ops, when
   /// `done_ns` tells when that was.
-  metrics::PathStep::Release released_before(int i, std::int64_t done_ns) const {
+  account::PathStep::Release released_before(int i, std::int64_t done_ns) const {
     const bool at_end = i == static_cast<int>(rows_.size());
     if (!at_end && device(row_at(i)).launch < 0 && !computes_on_host_) return {};
     const std::int64_t launched = at_end ? done_ns : launch_at(row_at(i));
@@ -134,7 +134,7 @@ class RowStep : public metrics::StepFacts {
   bool computes_on_host() const { return computes_on_host_; }
 
   std::vector<Stall> find() {
-    const metrics::StepView view = this->view();
+    const account::StepView view = this->view();
     IntervalSet loads;
     const IntervalSet& all = found_.cut.loads;
     for (auto at = std::ranges::upper_bound(all, step_.window.begin, {}, &Interval::end);
@@ -143,7 +143,7 @@ class RowStep : public metrics::StepFacts {
     }
     std::vector<Stall> stalls;
     std::map<int, std::int64_t> of_rows;  // by op, what of the wait for a late rank is for its rows
-    for (Stall stall : metrics::find_stalls(view, *this)) {
+    for (Stall stall : account::find_stalls(view, *this)) {
       if (stall.cause == Cause::straggler && stall.op >= 0) {
         const auto left = of_rows.try_emplace(stall.op, late_by_rows_ns(stall.op, stall.late_rank)).first;
         const std::int64_t ns = std::min(left->second, stall.time.end - stall.time.begin);
@@ -532,11 +532,11 @@ class RowStep : public metrics::StepFacts {
   std::vector<int> collectives_, by_end_;  // ops, as they begin; as they end
   std::vector<schedule::Op> ops_;
   std::vector<trace::Record> records_;
-  metrics::StepEdges edges_;
+  account::StepEdges edges_;
 };
 
 /// One step of all ranks of a trace; rows of a rank become a view when the path gets there.
-class PathOfRows : public metrics::PathStep {
+class PathOfRows : public account::PathStep {
  public:
   PathOfRows(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched, const JobTypes& types,
              std::size_t step)
@@ -549,7 +549,7 @@ class PathOfRows : public metrics::PathStep {
     }
     return static_cast<int>(longest);
   }
-  const metrics::StepView& view(int place) const override { return part(place).view; }
+  const account::StepView& view(int place) const override { return part(place).view; }
   std::int64_t offset_ns(int place) const override { return matched_.offset_ns(place); }
 
   At last_to_arrive(const At& at) const override {
@@ -569,20 +569,20 @@ class PathOfRows : public metrics::PathStep {
     const Part& of = part(at.place);
     return of.rows.released_before(at.op, of.view.window().issued_ns);
   }
-  metrics::PathKind gap(const At& at) const override {
+  account::PathKind gap(const At& at) const override {
     const Part& of = part(at.place);
     const bool hosts = of.rows.computes_on_host() && !of.view.op(at.op).is_collective();
-    return hosts ? metrics::PathKind::host : metrics::PathKind::unknown;
+    return hosts ? account::PathKind::host : account::PathKind::unknown;
   }
 
-  std::int32_t row(const metrics::PathPart& of) const { return part(of.place).rows.row_at(of.op); }
+  std::int32_t row(const account::PathPart& of) const { return part(of.place).rows.row_at(of.op); }
 
  private:
   struct Part {
     Part(const PathOfRows& of, int place)
         : rows(of.job_, of.found_, of.matched_, of.types_, place, of.step_), view(rows.view()) {}
     RowStep rows;
-    metrics::StepView view;
+    account::StepView view;
   };
   const Part& part(int place) const {
     std::unique_ptr<Part>& known = parts_[place];
@@ -604,8 +604,8 @@ class PathOfRows : public metrics::PathStep {
 
 }  // namespace
 
-metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
-  metrics::StepRuns runs;
+account::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
+  account::StepRuns runs;
   for (const std::int32_t index : step.running) {
     const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
     const Interval time{std::max(row.begin_ns, step.window.begin), std::min(row.end_ns, step.window.end)};
@@ -614,7 +614,7 @@ metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
                                         : runs.copies)
         .push_back(time);
   }
-  return metrics::intervals_of(step.window, std::move(runs));
+  return account::intervals_of(step.window, std::move(runs));
 }
 
 JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched) {
@@ -676,11 +676,11 @@ std::vector<Stall> find_job_stalls(const JobTrace& job, const Recognition& found
   return RowStep(job, found, matched, types, rank, step).find();
 }
 
-metrics::CriticalPath find_job_path(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
+account::CriticalPath find_job_path(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                                     const JobTypes& types, std::size_t step) {
   const PathOfRows rows(job, found, matched, types, step);
-  metrics::CriticalPath path = metrics::find_critical_path(rows);
-  for (metrics::PathPart& part : path.parts) {
+  account::CriticalPath path = account::find_critical_path(rows);
+  for (account::PathPart& part : path.parts) {
     if (part.op >= 0) part.op = rows.row(part);
   }
   return path;

@@ -4,18 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include "account/critical_path.h"
+#include "account/find_stalls.h"
+#include "account/step_breakdown.h"
 #include "base/intervals.h"
 #include "foreign/matched_collectives.h"
 #include "foreign/recognise.h"
-#include "metrics/critical_path.h"
-#include "metrics/find_stalls.h"
-#include "metrics/step_breakdown.h"
 
 namespace fsdpbench::foreign {
 
 /// One rank's step in sets of time: computation, communication and copies by the kind of the rows (Activity), clipped
-/// to the step. As metrics::intervals_of(); the same identities hold (metrics::break_down).
-metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step);
+/// to the step. As account::intervals_of(); the same identities hold (account::break_down).
+account::StepIntervals intervals_of(const RankRows& rank, const JobStep& step);
 
 /// What is typical of a job, against which one collective is held.
 class JobTypes {
@@ -42,7 +42,7 @@ class JobTypes {
 /// device, the collective or copy that ran, or what began at last; `late_rank`: a place among the ranks.
 ///
 /// [Note: edges without a schedule]
-/// The walk is that of our own records (metrics/find_stalls.h); what differs is where its edges come from. A trace has
+/// The walk is that of our own records (account/find_stalls.h); what differs is where its edges come from. A trace has
 /// no waits and no reasons, so they are inferred. What computes waited for what ended last on another stream since its
 /// own was free. A collective stands behind the one that ended last on its stream or its communicator. One that was
 /// launched early and began when something ended waited for that one's event: reductions for their data; a gather,
@@ -52,7 +52,7 @@ class JobTypes {
 /// have stood before the reduction that a gather in backward stands behind. Time in which a loader runs and nothing
 /// else is the loader's. A gap is the host's only until what ends it had been launched, also between two steps; what
 /// it waited for after that, if no row of the device tells, is unknown.
-std::vector<metrics::Stall> find_job_stalls(const JobTrace& job, const Recognition& found,
+std::vector<account::Stall> find_job_stalls(const JobTrace& job, const Recognition& found,
                                             const MatchedCollectives& matched, const JobTypes& types, int rank,
                                             std::size_t step);
 
@@ -60,7 +60,7 @@ std::vector<metrics::Stall> find_job_stalls(const JobTrace& job, const Recogniti
 /// rank's clock. Edges are those of find_job_stalls(). The host waited for what ended last before a wait of it did; where
 /// it computes itself, for its own last op. What a row without a known launch waited for, beyond rows of the device, is
 /// unknown.
-metrics::CriticalPath find_job_path(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
+account::CriticalPath find_job_path(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                                     const JobTypes& types, std::size_t step);
 
 }  // namespace fsdpbench::foreign

@@ -18,7 +18,7 @@ std::vector<double> excess_ms(const std::vector<std::vector<OwnTime>>& own, std:
     for (std::size_t other = 0; other < own.size(); ++other) {
       if (other != rank) others.push_back(static_cast<double>(std::invoke(part, own[other][step])));
     }
-    excess.push_back((static_cast<double>(std::invoke(part, own[rank][step])) - metrics::median(std::move(others))) *
+    excess.push_back((static_cast<double>(std::invoke(part, own[rank][step])) - account::median(std::move(others))) *
                      1e-6);
   }
   return excess;
@@ -38,7 +38,7 @@ std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& 
   if (steps == 0) return std::nullopt;
   std::optional<LateRank> latest;
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
-    const metrics::Summary late = metrics::summarize(excess_ms(own, rank, steps, &OwnTime::all));
+    const account::Summary late = account::summarize(excess_ms(own, rank, steps, &OwnTime::all));
     const double least = static_cast<int>(rank) == blamed ? 0 : kLeastLate * step_ms * (steps == 1 ? 2 : 1);
     // More than what it differs by from step to step, also where there are too few for an interval.
     const bool is_late = late.ci_low > least && late.median > kLeastLate * step_ms && late.median > late.max - late.min;
@@ -47,7 +47,7 @@ std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& 
   }
   if (!latest) return std::nullopt;
   const auto part_ms = [&](auto member) {
-    return metrics::median(excess_ms(own, static_cast<std::size_t>(latest->place), steps,
+    return account::median(excess_ms(own, static_cast<std::size_t>(latest->place), steps,
                                      [member](const OwnTime& time) { return time.*member; }));
   };
   const EnumTable<OwnPart, double> parts{part_ms(&OwnTime::kernels), part_ms(&OwnTime::host), part_ms(&OwnTime::input),

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "metrics/statistics.h"
+#include "account/statistics.h"
 
 namespace fsdpbench::foreign {
 
@@ -26,12 +26,12 @@ struct OwnTime {
 /// A rank for which the others wait in each step.
 struct LateRank {
   int place = 0;             ///< among the job's ranks
-  metrics::Summary late_ms;  ///< a step: its own time beyond the median of the others'
+  account::Summary late_ms;  ///< a step: its own time beyond the median of the others'
   OwnPart where = OwnPart::kernels;
   double where_ms = 0;  ///< a step: what that part of it takes beyond the others'
   double work = 0;      ///< FLOP of its matrix products ÷ the mean of the others'; 0: the files have no shapes
   /// Whether there are steps enough for an interval: else it was late in these, and nobody is accused.
-  bool certain() const { return late_ms.interval == metrics::IntervalKind::bootstrap; }
+  bool certain() const { return late_ms.interval == account::IntervalKind::bootstrap; }
 };
 
 /// `own`: by rank and step; `blamed`: the rank that most of the waiting is for, a place; -1: there is none. None where

@@ -26,7 +26,7 @@ using trace::EventStream;
 using trace::Track;
 
 /// A sentence each.
-using CauseAdvice = EnumTable<metrics::Cause, std::string>;
+using CauseAdvice = EnumTable<account::Cause, std::string>;
 
 constexpr int kStepTid = 1, kExposedTid = 2, kFirstTid = 3;
 constexpr int kArrowShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
@@ -127,11 +127,11 @@ class RankTimeline {
     events_.arg(field::kStep, step.number);
     events_.arg_duration(field::kStepLength, window.end - window.begin);
     events_.end();
-    const std::vector<metrics::Stall>& stalls = explained_.steps[s].stalls;
+    const std::vector<account::Stall>& stalls = explained_.steps[s].stalls;
     for (std::size_t i = 0; i < stalls.size();) {
-      const metrics::Stall& stall = stalls[i];
+      const account::Stall& stall = stalls[i];
       Interval time = stall.time;
-      const auto goes_on = [&](const metrics::Stall& next) {
+      const auto goes_on = [&](const account::Stall& next) {
         return next.time.begin == time.end && next.cause == stall.cause && next.op == stall.op &&
                next.late_rank == stall.late_rank;
       };
@@ -140,7 +140,7 @@ class RankTimeline {
     }
   }
 
-  void write_exposed(std::int64_t step, const metrics::Stall& stall, const Interval& time) {
+  void write_exposed(std::int64_t step, const account::Stall& stall, const Interval& time) {
     events_.head('X', "exposed", to_string(stall.cause), track(kExposedTid), time.begin + offset_);
     events_.duration(time.end - time.begin);
     events_.arg(field::kStep, step);
@@ -307,7 +307,7 @@ CauseAdvice advice_of(const Explanation& explained) {
         "Nothing is advised: this takes too little of the step, or no setting of this program is known to take it "
         "away.";
   }
-  for (const metrics::CauseShare& share : explained.causes) {
+  for (const account::CauseShare& share : explained.causes) {
     if (!share.advice.empty()) advice[share.cause] = share.advice;
   }
   return advice;

@@ -67,7 +67,7 @@ struct FieldFacts {
 struct ObjectFacts {
   std::string name;  ///< "Summary", also of its class in Python
   std::string meaning;
-  std::string source;  ///< "metrics/statistics.h"
+  std::string source;  ///< "account/statistics.h"
   std::vector<FieldFacts> fields;
 };
 

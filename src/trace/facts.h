@@ -38,7 +38,7 @@ struct TimeBase {
   std::int64_t origin_unix_ns = 0;  ///< the same moment on the wall clock; 0: not known
 };
 
-/// What an op's time counts as; the same classes as in metrics/.
+/// What an op's time counts as; the same classes as in account/.
 enum class OpCategory : std::uint8_t {
   computation,
   communication,

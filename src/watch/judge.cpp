@@ -11,8 +11,8 @@
 #include <span>
 #include <tuple>
 
-#include "metrics/late_ranks.h"
-#include "metrics/statistics.h"
+#include "account/late_ranks.h"
+#include "account/statistics.h"
 #include "watch/judge_counts.h"
 #include "watch/judge_gpus.h"
 #include "watch/rank_words.h"
@@ -376,13 +376,13 @@ class Judge {
     const std::size_t ranks = trials.front().late_ns.size();
     std::vector<std::vector<double>> beside(ranks);
     for (const Trial& trial : trials) {
-      const double middle = metrics::median({trial.late_ns.begin(), trial.late_ns.end()});
+      const double middle = account::median({trial.late_ns.begin(), trial.late_ns.end()});
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         beside[rank].push_back(static_cast<double>(trial.late_ns[rank]) - middle);
       }
     }
     std::vector<std::int64_t> clock;
-    for (auto& one : beside) clock.push_back(static_cast<std::int64_t>(metrics::median(std::move(one))));
+    for (auto& one : beside) clock.push_back(static_cast<std::int64_t>(account::median(std::move(one))));
     for (Trial& trial : trials) {
       for (std::size_t rank = 0; rank < ranks; ++rank) trial.late_ns[rank] -= clock[rank];
       const std::int64_t least = std::ranges::min(trial.late_ns);
@@ -392,7 +392,7 @@ class Judge {
 
   struct Late {
     std::size_t place = 0;
-    metrics::Lateness lateness;
+    account::Lateness lateness;
     double share = 0;
     std::int64_t first_ns = 0, span_ns = 0;
   };
@@ -400,7 +400,7 @@ class Judge {
   /// The trials of one window in blocks of equal count; `summed`: a block is one trial, else each of its collectives.
   static std::optional<Late> test_window(std::span<const Trial> trials, bool summed) {
     const std::int64_t span_ns = trials.back().time_ns - trials.front().time_ns;
-    metrics::RankTimes times;
+    account::RankTimes times;
     const std::size_t ranks = trials.front().late_ns.size();
     for (std::size_t block = 0; block < kBlocks; ++block) {
       const std::size_t first = block * trials.size() / kBlocks, end = (block + 1) * trials.size() / kBlocks;
@@ -417,7 +417,7 @@ class Judge {
       times.push_back(std::move(step));
     }
     const double block_ms = static_cast<double>(span_ns) * 1e-6 / static_cast<double>(kBlocks);
-    const auto all = metrics::find_late_ranks(times, kLeastShare * block_ms);
+    const auto all = account::find_late_ranks(times, kLeastShare * block_ms);
     std::optional<Late> latest;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (!all[rank].significant || all[rank].by_chance > kChance / static_cast<double>(ranks)) continue;
@@ -460,7 +460,7 @@ class Judge {
     own = others[late.place];
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(late.place));
     const auto span_ns = static_cast<double>(newest.back().time_ns - newest.front().time_ns);
-    return own - metrics::median(std::move(others)) > kLeastShare * span_ns;
+    return own - account::median(std::move(others)) > kLeastShare * span_ns;
   }
 
   void accuse_late(const Late& late, int rank, const std::string& where, const std::string& of_what) {
@@ -577,13 +577,13 @@ class Judge {
       for (const auto& [communicator, own] : all) {
         std::vector<double> others;
         for (const auto& [other, values] : all) {
-          if (other != communicator) others.push_back(metrics::median(values));
+          if (other != communicator) others.push_back(account::median(values));
         }
-        const double slowest = std::ranges::max(others), usual = metrics::median(std::move(others));
-        if (metrics::median(own) < 1.1 * slowest) continue;
+        const double slowest = std::ranges::max(others), usual = account::median(std::move(others));
+        if (account::median(own) < 1.1 * slowest) continue;
         const auto recent = std::span(own).last(own.size() / 3);
-        if (metrics::median({recent.begin(), recent.end()}) < kLeastSlowness * usual) continue;
-        const metrics::Summary took = metrics::summarize(own);
+        if (account::median({recent.begin(), recent.end()}) < kLeastSlowness * usual) continue;
+        const account::Summary took = account::summarize(own);
         if (took.ci_low < kLeastSlowness * usual) continue;
         accuse({.verdict = Verdict::slow_communicator,
                 .communicator = communicator->name,

@@ -26,7 +26,7 @@ struct Judgement {
 /// communicator is. *Silent*: nothing is heard of a rank while others were active for hang_ns (Signs::active_after_ns).
 /// *Late*: in a collective everybody waits for the last one. Of each collective that all ranks have ended the lateness
 /// of a rank is how much later than the first it came, or how much shorter than the longest it waited.
-/// metrics/late_ranks.h decides, at a level of kChance (a watcher asks every second for weeks), and the lower end of
+/// account/late_ranks.h decides, at a level of kChance (a watcher asks every second for weeks), and the lower end of
 /// the interval is above kLeastShare of the time. Windows of three lengths end now, since a rank may be late once a
 /// step only. Clocks of hosts differ: where ranks are not known to share one, what a rank is always late by counts as
 /// its clock's. *Slow communicator*: its collectives take longer than those of its siblings, of equal name, bytes,

@@ -11,9 +11,9 @@
 #include <string>
 #include <utility>
 
+#include "account/gpu_steps.h"
+#include "account/statistics.h"
 #include "hardware/xid.h"
-#include "metrics/gpu_steps.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::watch {
 namespace {
@@ -107,7 +107,7 @@ class GpuJudge {
     for (auto look = gpu.looks.rbegin(); look != gpu.looks.rend() && newest_ns_ - look->time_ns < kFresh_ns; ++look) {
       if (is_busy(*look) && look->clock_mhz) clocks.push_back(*look->clock_mhz);
     }
-    return clocks.empty() ? -1 : metrics::median(std::move(clocks));
+    return clocks.empty() ? -1 : account::median(std::move(clocks));
   }
 
   static std::string reason(const WatchedGpu& gpu, std::int64_t since_ns) {
@@ -118,7 +118,7 @@ class GpuJudge {
       limits |= look.limits;
       words.insert(look.held.begin(), look.held.end());
     }
-    if (std::string text = metrics::limits_text(limits & ~bit(ClockLimit::idle)); !text.empty()) words.insert(text);
+    if (std::string text = account::limits_text(limits & ~bit(ClockLimit::idle)); !text.empty()) words.insert(text);
     return words.empty() ? "The exporter tells no reason." : fmt::format("The reason: {}.", fmt::join(words, ", "));
   }
 
@@ -134,7 +134,7 @@ class GpuJudge {
         for (const auto& [other, own] : gpus) {
           if (other != gpu) peers.push_back(own);
         }
-        const double usual = metrics::median(std::move(peers));
+        const double usual = account::median(std::move(peers));
         const Run run = newest_run(*gpu, [usual = usual](const GpuLook& look) {
           return is_busy(look) && look.clock_mhz && *look.clock_mhz < kLeastClock * usual;
         });

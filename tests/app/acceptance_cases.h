@@ -83,9 +83,9 @@ inline config::Acceptance wanted() {
 
 inline Trial trial_with_exposed(double share) {
   Trial trial;
-  metrics::RunMetrics& metrics = trial.metrics.emplace();
+  account::RunMetrics& metrics = trial.metrics.emplace();
   for (int rank = 0; rank < 8; ++rank) {
-    metrics::RankMetrics& r = metrics.ranks.emplace_back();
+    account::RankMetrics& r = metrics.ranks.emplace_back();
     r.rank = rank;
     r.step_ms.median = 100;
     r.exposed_comm_ms = 100 * share;

@@ -69,7 +69,7 @@ Cell cell_of_experts(const std::string& imbalance, std::vector<std::string> more
 
 /// The partition of the time without computation is checked by run_trial() itself.
 TEST(Cell, AnImbalanceOfExpertsIsACauseThatCostsWhatABalancedStepSpares) {
-  using metrics::Cause;
+  using account::Cause;
   const std::vector<std::string> simulated{"device.backend=virtual", "emulate.compute_tflops=0.1",
                                            "emulate.link_gb_per_s=0.5", "emulate.link_latency_us=20"};
   const auto trial = [&](const std::string& imbalance) {
@@ -77,13 +77,13 @@ TEST(Cell, AnImbalanceOfExpertsIsACauseThatCostsWhatABalancedStepSpares) {
     return run_trial(cell, {}, current_world(cell.setup.config, nullptr, {}));
   };
   const auto share = [](const Trial& of, Cause cause) {
-    const std::vector<metrics::CauseShare>& all = of.causes->causes;
-    const auto found = std::ranges::find(all, cause, &metrics::CauseShare::cause);
-    return found == all.end() ? metrics::CauseShare() : *found;
+    const std::vector<account::CauseShare>& all = of.causes->causes;
+    const auto found = std::ranges::find(all, cause, &account::CauseShare::cause);
+    return found == all.end() ? account::CauseShare() : *found;
   };
   const Trial even = trial("1"), uneven = trial("1.5");
   EXPECT_EQ(share(even, Cause::expert_imbalance).ms, 0);
-  const metrics::CauseShare imbalance = share(uneven, Cause::expert_imbalance);
+  const account::CauseShare imbalance = share(uneven, Cause::expert_imbalance);
   EXPECT_GT(imbalance.ms, 0);
   ASSERT_TRUE(imbalance.without);
   EXPECT_NEAR(imbalance.without->step_ms, even.metrics->step_ms.median, 1e-5);
@@ -131,7 +131,7 @@ TEST(Cell, NearTheMemoryLimitTheStepMayTakeLonger) {
   const Cell far = cell("1024");
   EXPECT_FALSE(far.near_memory_limit);
   EXPECT_THAT(far.notes, testing::Not(testing::Contains(HasSubstr("near the limit"))));
-  metrics::RunMetrics predicted;
+  account::RunMetrics predicted;
   predicted.step_ms.median = 1000;
   const PredictionInterval wide = prediction_interval(near, predicted);
   near.near_memory_limit = false;

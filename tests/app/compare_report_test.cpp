@@ -18,7 +18,7 @@ using ::testing::Not;
 json result(std::vector<double> steps, const char* prefetch, const char* cpu) {
   Trial trial;
   trial.world.cpu = cpu;
-  trial.metrics.emplace().step_ms = metrics::summarize(steps);
+  trial.metrics.emplace().step_ms = account::summarize(steps);
   trial.metrics->steps_ms = std::move(steps);
   trial.causes.emplace();
   json j = to_json(trial);
@@ -43,7 +43,7 @@ TEST(DifferingKeys, AKeyThatOnlyOneHasDiffers) {
 TEST(StoredComparison, SaysThatTheRunsDidNotTakeTurns) {
   const ComparedSide a = stored_side("a", {"a/result.json", result({100, 100, 101}, "pre", "X")});
   const ComparedSide b = stored_side("b", {"b/result.json", result({120, 121, 120}, "none", "Y")});
-  const metrics::Comparison c = metrics::compare_runs(a.steps().front(), b.steps().front());
+  const account::Comparison c = account::compare_runs(a.steps().front(), b.steps().front());
   const std::string table = compare_table(a, b, c, 0.01, Evidence::stored);
   EXPECT_THAT(table, AllOf(HasSubstr("B's run is 20.0 % slower than A's run"), HasSubstr("did not take turns"),
                            HasSubstr("--rerun"), HasSubstr("different programs or machines: cpu: X / Y."),
@@ -57,9 +57,9 @@ TEST(StoredComparison, SaysThatTheRunsDidNotTakeTurns) {
 TEST(SimulatedComparison, IsExact) {
   const ComparedSide a = stored_side("a", {"a/result.json", result({100, 100}, "pre", "X")});
   const ComparedSide b = stored_side("b", {"b/result.json", result({120, 120}, "none", "Y")});
-  const metrics::Comparison c = metrics::compare_exactly(a.steps().front(), b.steps().front());
+  const account::Comparison c = account::compare_exactly(a.steps().front(), b.steps().front());
   EXPECT_EQ(verdict_sentence(c, 0.01, Evidence::simulated), "B is 20.0 % slower than A, simulated.");
-  EXPECT_EQ(verdict_sentence(metrics::compare_exactly({100.0}, {100.0}), 0.01, Evidence::simulated),
+  EXPECT_EQ(verdict_sentence(account::compare_exactly({100.0}, {100.0}), 0.01, Evidence::simulated),
             "No difference: A and B take the same time, simulated.");
   const std::string table = compare_table(a, b, c, 0.01, Evidence::simulated);
   EXPECT_THAT(table, AllOf(HasSubstr("Simulated once each"), Not(HasSubstr("A/A")), Not(HasSubstr("take turns")),

@@ -120,7 +120,7 @@ TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
               .most_tokens = 1e12};
     }
     cell.basis.uncertainty = published_uncertainty(cell.setup, config::load_cluster("dgx-h100"), accuracy, cell.times);
-    metrics::RunMetrics predicted;
+    account::RunMetrics predicted;
     const SteadyStep step = steady_step(cell.setup, cell.times);
     predicted.step_ms.median = step.ms;
     predicted.exposed_comm_ms = step.exposed_ms;

@@ -53,7 +53,7 @@ TEST(TrialFields, ATrialWithoutMeasuredStepsHasNoMetrics) {
 
 TEST(TrialFields, AnUnratedTrialHasAReasonInsteadOfCauses) {
   Trial trial = made_up_trial({1, 2});
-  trial.fidelity = metrics::Fidelity{metrics::ModelledTime{100, 130}, {}, 30, 0.5};
+  trial.fidelity = account::Fidelity{account::ModelledTime{100, 130}, {}, 30, 0.5};
   trial.caveats = {"not rated: of course"};
   const json written = to_json(trial);
   EXPECT_EQ(written["rated"], false);

@@ -28,7 +28,7 @@ struct SimulatedArms {
 
   engine::Setup setup;
   engine::Measurement measurement;
-  metrics::RunView run;
+  account::RunView run;
 };
 
 /// What the links of `config` take for a message, as a table of collectives has it.
@@ -126,7 +126,7 @@ TEST(StepArmsRun, RealRanksDoThem) {
   const engine::Setup setup = set_up_arms(config, 1);
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
   const engine::Measurement measured = run_arms(setup, batches, nullptr);
-  const metrics::RunView run(setup.schedules, measured.traces);
+  const account::RunView run(setup.schedules, measured.traces);
   EXPECT_EQ(run.steps().size(), static_cast<std::size_t>(kStepsOfARound));
   const std::vector<accept::ArmRound> rounds = arm_rounds(run);
   ASSERT_EQ(rounds.size(), 1U);

@@ -98,8 +98,8 @@ TEST(TraceExplanation, NamesTheRankThatCameLastAndTheAdviceOfItsCause) {
   const Written written = simulate({"inject.slow_rank=2", "inject.slow_rank_factor=3"});
   ASSERT_TRUE(written.trial.causes.has_value());
   std::string advice;
-  for (const metrics::CauseShare& share : written.trial.causes->causes) {
-    if (share.cause == metrics::Cause::straggler) advice = share.advice;
+  for (const account::CauseShare& share : written.trial.causes->causes) {
+    if (share.cause == account::Cause::straggler) advice = share.advice;
   }
   ASSERT_NE(advice, "");
   int seen = 0;
@@ -123,7 +123,7 @@ TEST(TraceExplanation, SaysSoWhereNothingIsKnownToHelpOrLittleIsLost) {
     return found;
   };
   ASSERT_TRUE(trial.causes.has_value());
-  for (metrics::CauseShare& share : trial.causes->causes) share.advice.clear();
+  for (account::CauseShare& share : trial.causes->causes) share.advice.clear();
   EXPECT_TRUE(advices().contains(kNothingCertain));
   trial.causes->causes.clear();  // all are small
   EXPECT_EQ(advices(), std::set<std::string>{kNothingToGain});

@@ -81,7 +81,7 @@ TEST(TracedPairs, WhatASettingGainsIsInsideTheInterval) {
         const TracedStep step = traced_step(from.explained, adopted);
         const config::RunConfig other =
             with_setting(adopted.setup.config, pair[forth ? "a" : "b"], pair[forth ? "b" : "a"]);
-        const metrics::Counterfactual gain = gain_of_setting(adopted, step, other);
+        const account::Counterfactual gain = gain_of_setting(adopted, step, other);
         ++asked;
         const bool in = gain.ci_low <= actual && actual <= gain.ci_high;
         inside += in;

@@ -7,7 +7,7 @@
 
 #include "support/cause_cases.h"
 
-namespace fsdpbench::metrics {
+namespace fsdpbench::account {
 namespace {
 
 std::string list(const std::vector<CauseShare>& found) {
@@ -93,4 +93,4 @@ TEST(KnownCauses, NothingIsInventedAtAnySize) {
 }
 
 }  // namespace
-}  // namespace fsdpbench::metrics
+}  // namespace fsdpbench::account

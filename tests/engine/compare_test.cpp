@@ -7,7 +7,7 @@
 namespace fsdpbench::engine {
 namespace {
 
-using metrics::Verdict;
+using account::Verdict;
 
 /// How often each verdict is given of B, which takes `factor` times as long as A.
 struct Verdicts {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "account/cause_report.h"
+#include "account/peers_arrived.h"
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
-#include "metrics/cause_report.h"
-#include "metrics/peers_arrived.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
@@ -245,12 +245,12 @@ TEST(ContextRing, WhatOfItIsExposedIsTheCauseTensorGroup) {
       c.emulate.link_gb_per_s = gb_per_s;
     }));
     Measurement m = simulate(p, simulated_times(p, nullptr));
-    metrics::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
-    const metrics::RunView view(p.schedules, m.traces);
-    const metrics::CauseReport report = metrics::report_causes(view, p, metrics::run_metrics(view, p.plan.groups, 1));
+    account::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
+    const account::RunView view(p.schedules, m.traces);
+    const account::CauseReport report = account::report_causes(view, p, account::run_metrics(view, p.plan.groups, 1));
     double share = 0;
-    for (const metrics::CauseShare& cause : report.causes) {
-      if (cause.cause == metrics::Cause::tensor_group) share += cause.share_pct;
+    for (const account::CauseShare& cause : report.causes) {
+      if (cause.cause == account::Cause::tensor_group) share += cause.share_pct;
     }
     return share;
   };

@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 
+#include "account/run_metrics.h"
+#include "account/run_view.h"
+#include "account/step_breakdown.h"
 #include "config/validate.h"
-#include "metrics/run_metrics.h"
-#include "metrics/run_view.h"
-#include "metrics/step_breakdown.h"
 #include "plan/communication.h"
 #include "schedule/fetch_trace.h"
 #include "schedule/policy.h"
@@ -109,7 +109,7 @@ TEST(EnginePreset, RunsAsSimulatedAndNeverFaster) {
       const RunConfig c = testing::settled(engine_config(base, name, scaled));
       const engine::Setup setup = set_up(c);
       const auto shortest_ms = [&](const Measurement& m) {
-        return metrics::run_metrics({setup.schedules, m.traces, m.slowest_ns}, setup.plan.groups, 1).step_ms.min;
+        return account::run_metrics({setup.schedules, m.traces, m.slowest_ns}, setup.plan.groups, 1).step_ms.min;
       };
       const Measurement simulated = testing::simulate_tiny(c), ran = testing::run_tiny(c);
       EXPECT_GE(shortest_ms(ran), 0.999 * shortest_ms(simulated));
@@ -180,8 +180,8 @@ std::ostream& operator<<(std::ostream& out, const Counts& c) {
 Counts counts(const RunConfig& asked) {
   const engine::Setup p = set_up(testing::settled(asked));
   const Measurement m = testing::simulate_tiny(asked);
-  const metrics::RunView run(p.schedules, m.traces, m.slowest_ns);
-  const metrics::StepRecords& step = run.steps().back();
+  const account::RunView run(p.schedules, m.traces, m.slowest_ns);
+  const account::StepRecords& step = run.steps().back();
   const auto records = step.of(0);
   const std::vector<schedule::Op>& ops = step.schedule().ops;
   Counts result;

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "account/identity_checks.h"
 #include "base/error.h"
-#include "metrics/identity_checks.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
@@ -220,9 +220,9 @@ TEST(ExpertTraining, SendsNoMoreThanTheFormulaAllows) {
     EXPECT_EQ(plan::most_expert_bytes(c), passes * (144 + 72) * 24 * 4 + (passes - 3) * 3 * 4);
     counted.all_to_all = plan::most_expert_bytes(c);
     const plan::CommunicationVolume formula = counted;
-    EXPECT_NO_THROW(metrics::check_wire_bytes(formula, std::span(&counted, 1), setup.plan, c));
+    EXPECT_NO_THROW(account::check_wire_bytes(formula, std::span(&counted, 1), setup.plan, c));
     counted.all_to_all += 1;
-    EXPECT_THROW(metrics::check_wire_bytes(formula, std::span(&counted, 1), setup.plan, c), Error);
+    EXPECT_THROW(account::check_wire_bytes(formula, std::span(&counted, 1), setup.plan, c), Error);
   }
 }
 

@@ -4,8 +4,8 @@
 
 #include <map>
 
+#include "account/run_metrics.h"
 #include "config/cluster.h"
-#include "metrics/run_metrics.h"
 #include "support/presets.h"
 #include "support/tiny_run.h"
 
@@ -110,7 +110,7 @@ const std::map<std::string, Change>& changes() {
 double step_on_a_gpu_ms(const Setup& setup) {
   static const config::Cluster kCluster = config::load_cluster("dgx-h100");
   const Measurement m = simulate(setup, simulated_times(setup, &kCluster));
-  return metrics::run_metrics({setup.schedules, m.traces, m.slowest_ns}, setup.plan.groups, 1).step_ms.median;
+  return account::run_metrics({setup.schedules, m.traces, m.slowest_ns}, setup.plan.groups, 1).step_ms.median;
 }
 
 TEST(FsdpKey, ChangesTheScheduleOrWhatItsOpsTake) {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "metrics/run_metrics.h"
-#include "metrics/step_breakdown.h"
+#include "account/run_metrics.h"
+#include "account/step_breakdown.h"
 #include "plan/communication.h"
 #include "schedule/policy.h"
 #include "support/tiny_run.h"
@@ -40,11 +40,11 @@ RunConfig balanced() {
   return c;
 }
 
-metrics::RunMetrics measure(const RunConfig& asked) {
+account::RunMetrics measure(const RunConfig& asked) {
   const RunConfig c = testing::settled(asked);
   const engine::Setup p = set_up(c);
   const Measurement result = testing::simulate_tiny(c);
-  return metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1);
+  return account::run_metrics({p.schedules, result.traces}, p.plan.groups, 1);
 }
 
 constexpr double kUnitMs = kUnitSeconds * 1e3;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <functional>
 
+#include "account/run_metrics.h"
 #include "config/validate.h"
-#include "metrics/run_metrics.h"
 #include "schedule/memory_walk.h"
 #include "support/cause_cases.h"
 #include "support/tiny_run.h"
@@ -183,7 +183,7 @@ RunConfig bound_by_pcie() {
 double step_ns(const RunConfig& asked) {
   const engine::Setup setup = set_up(testing::settled(asked));
   const Measurement m = testing::simulate_tiny(asked);
-  return metrics::run_metrics({setup.schedules, m.traces, m.slowest_ns}, setup.plan.groups, 1).step_ms.median * 1e6;
+  return account::run_metrics({setup.schedules, m.traces, m.slowest_ns}, setup.plan.groups, 1).step_ms.median * 1e6;
 }
 
 /// Nanoseconds of one copy of a unit's shard, or of its gradient, by bound_by_pcie()'s PCIe.
@@ -235,11 +235,11 @@ TEST(Offload, BandwidthAndLatencyOfPcieDecideTheStep) {
   EXPECT_LT(step_ns(c), 1);
 }
 
-metrics::CauseReport causes_of(const RunConfig& c) { return testing::diagnose(c, testing::simulate_tiny); }
+account::CauseReport causes_of(const RunConfig& c) { return testing::diagnose(c, testing::simulate_tiny); }
 
-double share_of(const metrics::CauseReport& report, metrics::Cause cause) {
+double share_of(const account::CauseReport& report, account::Cause cause) {
   double share = 0;
-  for (const metrics::CauseShare& c : report.causes) share += c.cause == cause ? c.share_pct : 0;
+  for (const account::CauseShare& c : report.causes) share += c.cause == cause ? c.share_pct : 0;
   return share;
 }
 
@@ -249,9 +249,9 @@ TEST(Offload, CausesNameThePcieWhereItBinds) {
     c.emulate.compute_tflops = 1e-3;
     c.emulate.link_gb_per_s = 0.1;
     c.fsdp.cpu_offload = offload;
-    const metrics::CauseReport report = causes_of(c);
+    const account::CauseReport report = causes_of(c);
     ASSERT_FALSE(report.causes.empty());
-    EXPECT_EQ(report.causes.front().cause, metrics::Cause::pcie) << static_cast<int>(offload);
+    EXPECT_EQ(report.causes.front().cause, account::Cause::pcie) << static_cast<int>(offload);
   }
   // A fast one costs nothing, and is not blamed.
   RunConfig fast = bound_by_pcie();
@@ -259,7 +259,7 @@ TEST(Offload, CausesNameThePcieWhereItBinds) {
   fast.emulate.link_gb_per_s = 0.1;
   fast.emulate.pcie_gb_per_s = 1e4;
   fast.emulate.pcie_latency_us = 0;
-  EXPECT_EQ(share_of(causes_of(fast), metrics::Cause::pcie), 0);
+  EXPECT_EQ(share_of(causes_of(fast), account::Cause::pcie), 0);
 }
 
 // It waits for one copy a unit in turn, the root's first, which comes last: what held that up is to blame.
@@ -271,9 +271,9 @@ TEST(Offload, AHostThatAwaitsGradientsIsNotToBlame) {
     c.emulate.pcie_gb_per_s = 0.1;
     c.emulate.pcie_latency_us = 10;
     c.fsdp.cpu_offload = offload;
-    const metrics::CauseReport report = causes_of(c);
-    EXPECT_EQ(share_of(report, metrics::Cause::host_bound), 0) << static_cast<int>(offload);
-    EXPECT_GT(share_of(report, metrics::Cause::step_boundary) + share_of(report, metrics::Cause::link_bound), 0);
+    const account::CauseReport report = causes_of(c);
+    EXPECT_EQ(share_of(report, account::Cause::host_bound), 0) << static_cast<int>(offload);
+    EXPECT_GT(share_of(report, account::Cause::step_boundary) + share_of(report, account::Cause::link_bound), 0);
   }
 }
 
@@ -281,8 +281,8 @@ TEST(Offload, AHostThatAwaitsGradientsIsNotToBlame) {
 TEST(Offload, TheGainOfAnInstantPcieIsWhatThePcieCosts) {
   RunConfig c = bound_by_pcie();
   c.emulate.compute_tflops = 1e-3;
-  const metrics::CauseReport report = causes_of(c);
-  const auto pcie = std::ranges::find(report.causes, metrics::Cause::pcie, &metrics::CauseShare::cause);
+  const account::CauseReport report = causes_of(c);
+  const auto pcie = std::ranges::find(report.causes, account::Cause::pcie, &account::CauseShare::cause);
   ASSERT_NE(pcie, report.causes.end());
   ASSERT_TRUE(pcie->without.has_value());
   c.emulate.pcie_gb_per_s = 1e6;

@@ -7,7 +7,7 @@
 
 #include "clock/calibration.h"
 
-#include "metrics/run_metrics.h"
+#include "account/run_metrics.h"
 #include "support/random_config.h"
 #include "support/tiny_run.h"
 
@@ -16,9 +16,9 @@ namespace {
 
 using config::RunConfig;
 
-metrics::RunMetrics metrics_of(const RunConfig& asked, const Measurement& m) {
+account::RunMetrics metrics_of(const RunConfig& asked, const Measurement& m) {
   const engine::Setup p = set_up(testing::settled(asked));
-  return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1);
+  return account::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1);
 }
 
 /// Both link and computation emulated, so that nothing is computed and no bytes move.
@@ -107,7 +107,7 @@ TEST(Simulate, TheSameSeedGivesTheSameNanoseconds) {
 TEST(Simulate, WithoutJitterAllStepsAreAlikeAndTheBoundIsReached) {
   RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
   c.train.steps = 4;
-  const metrics::RunMetrics m = metrics_of(c, testing::simulate_tiny(c));
+  const account::RunMetrics m = metrics_of(c, testing::simulate_tiny(c));
   EXPECT_EQ(m.step_ms.min, m.step_ms.max);
   EXPECT_EQ(m.bound_ratio, 1.0);
 }
@@ -143,10 +143,10 @@ TEST(Simulate, ScattersAsACalibrationMeasured) {
     change(other.simulate);
     const engine::Setup p = set_up(testing::settled(other));
     const Measurement m = simulate(p, calibrated_times(p, calibration).times);
-    return metrics::run_metrics({p.schedules, m.traces}, p.plan.groups, 1).step_ms;
+    return account::run_metrics({p.schedules, m.traces}, p.plan.groups, 1).step_ms;
   };
-  const metrics::Summary still = steps([](config::Simulate&) {});
-  const metrics::Summary moved = steps([](config::Simulate& s) { s.measured_jitter = true; });
+  const account::Summary still = steps([](config::Simulate&) {});
+  const account::Summary moved = steps([](config::Simulate& s) { s.measured_jitter = true; });
   EXPECT_EQ(still.min, still.max);
   EXPECT_GT(moved.max, 1.01 * moved.min);
   EXPECT_EQ(steps([](config::Simulate& s) { s.measured_jitter = true; }).median, moved.median);
@@ -186,11 +186,11 @@ TEST(Simulate, OfManyRanksTheFirstAndTheSlowestAreRecordedAndAllCount) {
   EXPECT_EQ(m.traces[0].rank, 0);
   ASSERT_EQ(m.slowest_ns.size(), 2U);
   const engine::Setup p = set_up(testing::settled(c));
-  const metrics::RunView some(p.schedules, m.traces, m.slowest_ns);
+  const account::RunView some(p.schedules, m.traces, m.slowest_ns);
   c.trace.ranks = 0;  // all of them
   const Measurement whole = testing::simulate_tiny(c);
   ASSERT_EQ(whole.traces.size(), 96U);
-  const metrics::RunView all(p.schedules, whole.traces);
+  const account::RunView all(p.schedules, whole.traces);
   for (std::size_t step = 0; step < 2; ++step) {
     EXPECT_EQ(some.steps()[step].slowest_ns(), all.steps()[step].slowest_ns());
     EXPECT_EQ(some.steps()[step].of(0).back().end_ns, all.steps()[step].of(0).back().end_ns);

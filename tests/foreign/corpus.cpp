@@ -46,9 +46,9 @@ Case make_case(const CaseSpec& spec) {
   return made;
 }
 
-metrics::CauseReport true_causes(const Case& made) {
-  const metrics::RunMetrics metrics = metrics::run_metrics(made.run->view, made.run->setup.plan.groups, 1);
-  return metrics::report_causes(made.run->view, made.run->setup, metrics);
+account::CauseReport true_causes(const Case& made) {
+  const account::RunMetrics metrics = account::run_metrics(made.run->view, made.run->setup.plan.groups, 1);
+  return account::report_causes(made.run->view, made.run->setup, metrics);
 }
 
 }  // namespace fsdpbench::foreign::corpus

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "account/cause_report.h"
 #include "config/run_config.h"
 #include "foreign/written_run.h"
-#include "metrics/cause_report.h"
 #include "support/simulated_run.h"
 
 namespace fsdpbench::foreign::corpus {
@@ -48,7 +48,7 @@ Case make_case(const CaseSpec& spec);
 
 /// Why the run of a case was exposed, as the metrics say it of the records that its files were written from. Of cases
 /// with a run.
-metrics::CauseReport true_causes(const Case& made);
+account::CauseReport true_causes(const Case& made);
 
 /// All of them, by name: the presets with their defaults and with knobs turned, on some ranks, with noise and faults.
 std::vector<CaseSpec> all_cases();

@@ -136,7 +136,7 @@ TEST(Evidence, TwoHalvesOfABatchAreTold) {
     EXPECT_THAT(explained.exchanges->two_halves, Optional(beside));
     EXPECT_FALSE(explained.exchanges->imbalance) << "one rank's file";
     advise(job, found, explained);
-    for (const metrics::CauseShare& share : explained.causes) {
+    for (const account::CauseShare& share : explained.causes) {
       EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch"), HasSubstr("fsdp."), HasSubstr("reshard"))));
     }
     EXPECT_TRUE(find_unused_gathers(job, found).all.empty());
@@ -161,7 +161,7 @@ TEST(Evidence, TokensThatAreSpreadUnevenlyAreTold) {
   EXPECT_FALSE(explained.exchanges->two_halves) << "it has no attention";
   EXPECT_THAT(exchange_sentences(*explained.exchanges), Contains(HasSubstr("auxiliary loss")));
   // A part of the time that is exposed in exchanges is for rows beyond the mean, and no more than all of it.
-  using metrics::Cause;
+  using account::Cause;
   const double uneven = explained.causes_ms[Cause::expert_imbalance];
   EXPECT_GT(uneven, 0);
   double exposed = 0;
@@ -173,7 +173,7 @@ TEST(Evidence, TokensThatAreSpreadUnevenlyAreTold) {
   EXPECT_LT(uneven, exposed);
   Explanation advised = explained;
   advise(job, found, advised);
-  const auto share = std::ranges::find(advised.causes, Cause::expert_imbalance, &metrics::CauseShare::cause);
+  const auto share = std::ranges::find(advised.causes, Cause::expert_imbalance, &account::CauseShare::cause);
   ASSERT_NE(share, advised.causes.end());
   if (!share->advice.empty()) {
     EXPECT_THAT(share->advice, HasSubstr("1.50 times the mean"));
@@ -222,7 +222,7 @@ TEST(Evidence, OneFileBlamesNoLink) {
   Explanation explained = explain(job, found);
   // Whatever its share is: a transfer may be a wait for a rank that nobody sees.
   explained.causes = {{}};
-  explained.causes.front().cause = metrics::Cause::link_bound;
+  explained.causes.front().cause = account::Cause::link_bound;
   explained.causes.front().share_pct = 20;
   advise(job, found, explained);
   EXPECT_THAT(explained.causes.front().advice, HasSubstr("rank whose file is not here (1 of 2 are)"));

@@ -13,7 +13,7 @@
 namespace fsdpbench::foreign {
 namespace {
 
-using metrics::Cause;
+using account::Cause;
 
 constexpr double kGap_us = 493'000;
 

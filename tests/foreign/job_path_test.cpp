@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "account/critical_path.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "foreign/recorded_jobs.h"
-#include "metrics/critical_path.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -47,7 +47,7 @@ JobTrace late_second_rank(std::int64_t late_begin = 100) {
 
 std::vector<std::string> path_words(const Explanation& explained) {
   std::vector<std::string> all;
-  for (const metrics::PathPart& part : explained.median_path.parts) {
+  for (const account::PathPart& part : explained.median_path.parts) {
     all.push_back("rank " + std::to_string(part.place) + " " + std::string(to_string(part.kind)) + " " +
                   std::to_string((part.time.end - part.time.begin) / kPathMs));
   }
@@ -81,12 +81,12 @@ TEST(JobPath, IsTheStepToTheNanosecond) {
     const JobTrace job = read_job({folder.string()});
     const Explanation explained = explain(job, recognise(job), Paths::found);
     std::int64_t path = 0, steps = 0;
-    for (const metrics::PathOfRank& rank : explained.path) path += rank.all();
+    for (const account::PathOfRank& rank : explained.path) path += rank.all();
     for (const double ms : explained.steps_ms) steps += std::llround(ms * 1e6);
     EXPECT_EQ(path, steps);
     EXPECT_GT(path, 0);
     std::int64_t at = explained.median_path.step.begin;
-    for (const metrics::PathPart& part : explained.median_path.parts) {
+    for (const account::PathPart& part : explained.median_path.parts) {
       EXPECT_EQ(part.time.begin, at);
       at = part.time.end;
     }

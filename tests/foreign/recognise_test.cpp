@@ -11,17 +11,17 @@
 #include <string>
 #include <utility>
 
+#include "account/cause_report.h"
 #include "foreign/advice.h"
 #include "foreign/corpus.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
-#include "metrics/cause_report.h"
 #include "support/temporary_folder.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
-using metrics::Cause;
+using account::Cause;
 
 /// What was right, over all cases.
 struct Tally {
@@ -160,7 +160,7 @@ struct ExplainedCorpus {
     const std::string by = fmt::format("{}: {:.3f}, was {:.2f}", spec.name, slower, was_slower);
     (was_slower > 1 ? planted : quiet).count(std::abs(slower / was_slower - 1) < 0.05, by);
     const corpus::Case& made = read.made;
-    const metrics::CauseReport report = metrics::rank_causes(made.run->view, made.run->setup.plan,
+    const account::CauseReport report = account::rank_causes(made.run->view, made.run->setup.plan,
                                                              made.run->setup.policy, made.run->config.emulate.link());
     if (report.causes.empty()) return;
     // On real links a collective ends on all its ranks at once, whoever is slow: a trace has nothing more.
@@ -171,11 +171,11 @@ struct ExplainedCorpus {
                                                   : first;
     const Cause is = explained.causes.front().cause;
     std::string shares;
-    for (const metrics::CauseShare& share : report.causes) {
+    for (const account::CauseShare& share : report.causes) {
       shares += fmt::format(" {} {:.2f}", to_string(share.cause), share.ms);
     }
     shares += " | found";
-    for (const metrics::CauseShare& share : explained.causes) {
+    for (const account::CauseShare& share : explained.causes) {
       if (share.ms > 0.02) shares += fmt::format(" {} {:.2f}", to_string(share.cause), share.ms);
     }
     tops.count(is == was, fmt::format("{}: was{}", spec.name, shares));
@@ -209,7 +209,7 @@ TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {
     EXPECT_FALSE(read.found.schedule) << spec.name;
     Explanation explained = explain(read.job, read.found);
     advise(read.job, read.found, explained);
-    for (const metrics::CauseShare& share : explained.causes) {
+    for (const account::CauseShare& share : explained.causes) {
       for (const char* word : {"fsdp", "FSDP", "all_gather", "prefetch(", "stage3", "reshard"}) {
         EXPECT_EQ(share.advice.find(word), std::string::npos) << spec.name << ": " << share.advice;
       }

@@ -89,7 +89,7 @@ TEST_P(RecordedExperts, AddsUpAndSpreadsRowsEvenly) {
   const Explanation explained = explain(job_, found_);  // throws where sums are off by a nanosecond
   ASSERT_TRUE(explained.exchanges && explained.exchanges->imbalance);
   EXPECT_EQ(explained.exchanges->imbalance, 1.0);
-  EXPECT_EQ(explained.causes_ms[metrics::Cause::expert_imbalance], 0);
+  EXPECT_EQ(explained.causes_ms[account::Cause::expert_imbalance], 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, RecordedExperts,

@@ -119,7 +119,7 @@ TEST_P(RecordedJob, AddsUpAndGetsNoAdviceThatIsNotForIt) {
   Explanation explained = explain(job_, found_);  // throws where sums are off by a nanosecond
   EXPECT_GT(explained.mean_step_ms, 0);
   advise(job_, found_, explained);
-  for (const metrics::CauseShare& share : explained.causes) {
+  for (const account::CauseShare& share : explained.causes) {
     if (sharded()) continue;
     EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch("), HasSubstr("limit_all_gathers"), HasSubstr("fsdp."))));
   }

@@ -78,7 +78,7 @@ TEST_P(Timeline, KeepsToTheRulesAndHasTheExplanationsNumbers) {
     const int pid = static_cast<int>(r) + 1;
     EXPECT_EQ(device_rows[pid], one.job.ranks[r].device.size());
     CauseTimes sums;
-    for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
+    for (const account::Cause cause : kEnumerators<account::Cause>) {
       for (const ExplainedStep& step : one.explanation.ranks[r].steps) sums[cause] += step.causes[cause];
       const auto at = exposed.find({pid, std::string(to_string(cause))});
       EXPECT_EQ(at == exposed.end() ? 0 : at->second, sums[cause]) << to_string(cause);

@@ -27,9 +27,9 @@ int main(int count, char** arguments) {
     std::ofstream truth(folder / "truth.txt");
     truth << spec.system << "\n";
     if (made.run != nullptr) {
-      const metrics::CauseReport causes = true_causes(made);
-      for (const metrics::CauseShare& cause : causes.causes) {
-        truth << fmt::format("cause {} {:.1f} % of the step\n", metrics::to_string(cause.cause), cause.share_pct);
+      const account::CauseReport causes = true_causes(made);
+      for (const account::CauseShare& cause : causes.causes) {
+        truth << fmt::format("cause {} {:.1f} % of the step\n", account::to_string(cause.cause), cause.share_pct);
       }
     }
     for (const foreign::corpus::CaseFile& file : made.files) {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/cause_report.h"
-#include "metrics/peers_arrived.h"
+#include "account/cause_report.h"
+#include "account/peers_arrived.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "schedule/policy.h"
@@ -20,7 +20,7 @@ namespace fsdpbench::testing {
 struct CauseCase {
   std::string name;
   config::RunConfig config;
-  std::vector<metrics::Cause> expected;    ///< besides the ends of the step
+  std::vector<account::Cause> expected;    ///< besides the ends of the step
   int late_rank = -1;                      ///< expected straggler, or whose link is slow
   std::vector<config::RunConfig> without;  ///< the same without each of them
 };
@@ -65,14 +65,14 @@ class CauseCases {
 
   CauseCase none() { return {"none", healthy(), {}, -1, {}}; }
 
-  CauseCase one(metrics::Cause cause) {
-    CauseCase c{std::string(metrics::to_string(cause)), healthy(), {}, -1, {}};
+  CauseCase one(account::Cause cause) {
+    CauseCase c{std::string(account::to_string(cause)), healthy(), {}, -1, {}};
     add(c, cause);
     return c;
   }
 
-  CauseCase two(metrics::Cause a, metrics::Cause b) {
-    CauseCase c{std::string(metrics::to_string(a)) + " + " + std::string(metrics::to_string(b)), healthy(), {}, -1, {}};
+  CauseCase two(account::Cause a, account::Cause b) {
+    CauseCase c{std::string(account::to_string(a)) + " + " + std::string(account::to_string(b)), healthy(), {}, -1, {}};
     config::RunConfig healthy = c.config;
     add(c, a);
     c.without = {healthy, c.config};
@@ -84,7 +84,7 @@ class CauseCases {
       add(other, b);
       c.without.front() = other.config;
     }
-    if (a == metrics::Cause::late_prefetch) {  // in backward, so that it does not mask what happens in forward
+    if (a == account::Cause::late_prefetch) {  // in backward, so that it does not mask what happens in forward
       c.config.fsdp.forward_prefetch.mode = config::Prefetch::Mode::implicit;
       c.config.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
       c.without.back().fsdp = c.config.fsdp;
@@ -97,8 +97,8 @@ class CauseCases {
     return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random_)];
   }
 
-  void add(CauseCase& c, metrics::Cause cause) {
-    using metrics::Cause;
+  void add(CauseCase& c, account::Cause cause) {
+    using account::Cause;
     config::Fsdp& fsdp = c.config.fsdp;
     config::Inject& inject = c.config.inject;
     c.expected.push_back(cause);
@@ -150,8 +150,8 @@ class CauseCases {
 };
 
 struct Diagnosis {
-  metrics::RunMetrics metrics;
-  metrics::CauseReport report;
+  account::RunMetrics metrics;
+  account::CauseReport report;
 };
 
 /// Runs a case by `run`, run_tiny or simulate_tiny, and ranks its causes.
@@ -160,14 +160,14 @@ Diagnosis diagnose_whole(const config::RunConfig& asked, Run&& run) {
   const config::RunConfig c = settled(asked);
   const engine::Setup p = engine::set_up(c);
   engine::Measurement result = run(c);
-  metrics::fill_peers_arrived(p.schedules, p.plan.groups, result.traces);
-  const metrics::RunView view(p.schedules, result.traces);
-  Diagnosis found{metrics::run_metrics(view, p.plan.groups, 1), {}};
-  found.report = metrics::report_causes(view, p, found.metrics);
+  account::fill_peers_arrived(p.schedules, p.plan.groups, result.traces);
+  const account::RunView view(p.schedules, result.traces);
+  Diagnosis found{account::run_metrics(view, p.plan.groups, 1), {}};
+  found.report = account::report_causes(view, p, found.metrics);
   return found;
 }
 template <typename Run>
-metrics::CauseReport diagnose(const config::RunConfig& asked, Run&& run) {
+account::CauseReport diagnose(const config::RunConfig& asked, Run&& run) {
   return diagnose_whole(asked, std::forward<Run>(run)).report;
 }
 
@@ -176,32 +176,32 @@ metrics::CauseReport diagnose(const config::RunConfig& asked, Run&& run) {
 inline void forget_what_costs_nothing(CauseCase& c) {
   const auto step_ns = [](const config::RunConfig& config) {
     const engine::Measurement run = simulate_tiny(config);
-    return metrics::RunView(engine::set_up(settled(config)).schedules, run.traces).steps().back().slowest_ns();
+    return account::RunView(engine::set_up(settled(config)).schedules, run.traces).steps().back().slowest_ns();
   };
   if (c.without.size() < 2) return;
   const auto with = static_cast<double>(step_ns(c.config));
   for (std::size_t i = c.without.size(); i-- > 0;) {
     const double gain_pct = 100 * (1 - static_cast<double>(step_ns(c.without[i])) / with);
-    if (gain_pct < metrics::kSmallSharePct) c.expected.erase(c.expected.begin() + static_cast<std::ptrdiff_t>(i));
+    if (gain_pct < account::kSmallSharePct) c.expected.erase(c.expected.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 
 /// The causes that were found, largest first, the ends of the step left out.
-inline std::vector<metrics::CauseShare> found_causes(const metrics::CauseReport& report) {
-  std::vector<metrics::CauseShare> found;
-  for (const metrics::CauseShare& c : report.causes) {
-    if (c.cause != metrics::Cause::step_boundary) found.push_back(c);
+inline std::vector<account::CauseShare> found_causes(const account::CauseReport& report) {
+  std::vector<account::CauseShare> found;
+  for (const account::CauseShare& c : report.causes) {
+    if (c.cause != account::Cause::step_boundary) found.push_back(c);
   }
   return found;
 }
 
 /// Right: nothing found where nothing is, the one cause on top, or both of two on top.
-inline bool right(const CauseCase& c, const std::vector<metrics::CauseShare>& found) {
+inline bool right(const CauseCase& c, const std::vector<account::CauseShare>& found) {
   if (c.expected.empty()) return found.empty();
   if (found.size() < c.expected.size()) return false;
   for (std::size_t i = 0; i < c.expected.size(); ++i) {
     if (std::find(c.expected.begin(), c.expected.end(), found[i].cause) == c.expected.end()) return false;
-    const bool of_a_rank = found[i].cause == metrics::Cause::straggler || found[i].cause == metrics::Cause::slow_link;
+    const bool of_a_rank = found[i].cause == account::Cause::straggler || found[i].cause == account::Cause::slow_link;
     if (of_a_rank && found[i].late_rank != c.late_rank) return false;
   }
   return true;

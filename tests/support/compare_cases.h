@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "metrics/compare.h"
-#include "metrics/run_view.h"
+#include "account/compare.h"
+#include "account/run_view.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::testing {
@@ -31,15 +31,15 @@ inline config::RunConfig slower(config::RunConfig c, double factor) {
 
 /// Each side's trials take turns, as `compare` does it: A first, then B first. `run(setup)` is one trial.
 template <typename Run>
-metrics::Comparison compare_in_turns(const config::RunConfig& a, const config::RunConfig& b, Run&& run) {
+account::Comparison compare_in_turns(const config::RunConfig& a, const config::RunConfig& b, Run&& run) {
   struct Side {
     engine::Setup setup;
     std::vector<std::vector<double>> trials;
     void add(Run& run_it) {
       const engine::Measurement m = run_it(setup);
       std::vector<double>& steps_ms = trials.emplace_back();
-      const metrics::RunView view(setup.schedules, m.traces);
-      for (const metrics::StepRecords& step : view.steps()) {
+      const account::RunView view(setup.schedules, m.traces);
+      for (const account::StepRecords& step : view.steps()) {
         steps_ms.push_back(static_cast<double>(step.slowest_ns()) * 1e-6);
       }
     }
@@ -49,7 +49,7 @@ metrics::Comparison compare_in_turns(const config::RunConfig& a, const config::R
     sides[trial % 2].add(run);
     sides[1 - trial % 2].add(run);
   }
-  return metrics::compare_samples(sides[0].trials, sides[1].trials);
+  return account::compare_samples(sides[0].trials, sides[1].trials);
 }
 
 }  // namespace fsdpbench::testing

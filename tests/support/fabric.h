@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "accept/blame_links.h"
+#include "account/statistics.h"
 #include "base/random.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::accept {
 
@@ -89,7 +89,7 @@ class Fabric {
       const double slow = uniform() < 0.01 ? 0.10 + 0.05 * uniform() : 0;
       transfers.push_back((1 - slow) * (1 + 0.02 * normal_quantile(uniform())));
     }
-    return metrics::median(transfers);
+    return account::median(transfers);
   }
 
   struct Flow {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "metrics/run_view.h"
+#include "account/run_view.h"
 
 namespace fsdpbench::testing {
 
@@ -63,7 +63,7 @@ struct HandRun {
     return added;
   }
 
-  metrics::RunView view() const { return {schedules, traces}; }
+  account::RunView view() const { return {schedules, traces}; }
 
   schedule::Schedules schedules;
   std::vector<trace::RankTrace> traces;

@@ -10,8 +10,8 @@
 #include "accept/blame_devices.h"
 #include "accept/blame_links.h"
 #include "accept/lateness.h"
+#include "account/statistics.h"
 #include "base/random.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::accept {
 
@@ -150,7 +150,7 @@ inline std::vector<double> SimulatedCluster::device_rates() {
   for (int rank = 0; rank < cluster_.ranks(); ++rank) {
     std::vector<double> samples;
     for (int i = 0; i < kSamples; ++i) samples.push_back(1 + normal(scattering_.gpu_op));
-    rates.push_back(gpu_factor(rank) * metrics::median(samples));
+    rates.push_back(gpu_factor(rank) * account::median(samples));
   }
   now_s_ += 5;
   return rates;
@@ -167,8 +167,8 @@ inline std::vector<PairRate> SimulatedCluster::pair_rates(const Round& round) {
         one.push_back(transfer_noise());
         both.push_back(transfer_noise());
       }
-      rate.one_way.push_back(link_factor(pair, rail, false) * metrics::median(one));
-      rate.both_ways.push_back(2 * link_factor(pair, rail, true) * metrics::median(both));
+      rate.one_way.push_back(link_factor(pair, rail, false) * account::median(one));
+      rate.both_ways.push_back(2 * link_factor(pair, rail, true) * account::median(both));
     }
   }
   now_s_ += 1;

@@ -2,8 +2,8 @@
 
 #include <functional>
 
+#include "account/typical_step.h"
 #include "clock/op_times.h"
-#include "metrics/typical_step.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::testing {
@@ -25,8 +25,8 @@ struct SimulatedRun {
   config::RunConfig config;
   engine::Setup setup;
   engine::Measurement measurement;
-  metrics::RunView view;
-  metrics::TypicalStep typical;  ///< up to 0.1 ms is noise
+  account::RunView view;
+  account::TypicalStep typical;  ///< up to 0.1 ms is noise
 };
 
 }  // namespace fsdpbench::testing

@@ -3,11 +3,11 @@
 #include <functional>
 #include <string>
 
+#include "account/run_metrics.h"
 #include "base/error.h"
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
-#include "metrics/run_metrics.h"
 
 namespace fsdpbench::testing {
 
@@ -44,7 +44,7 @@ inline config::RunConfig small_mixture(std::int64_t layers, std::int64_t ranks) 
 inline double median_step_ms(const config::RunConfig& c) {
   const engine::Setup p = engine::set_up(c);
   const engine::Measurement m = engine::simulate(p, engine::simulated_times(p, nullptr));
-  return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1).step_ms.median;
+  return account::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1).step_ms.median;
 }
 
 /// Why `make` refuses a configuration; empty if it does not.

@@ -3,7 +3,7 @@
 
 #include "base/intervals.h"
 
-namespace fsdpbench::metrics {
+namespace fsdpbench::account {
 namespace {
 
 struct Golden {
@@ -33,4 +33,4 @@ TEST(GoldenTrace, TwoStreamsWithTwoCollectives) {  // microseconds
 }
 
 }  // namespace
-}  // namespace fsdpbench::metrics
+}  // namespace fsdpbench::account

@@ -262,7 +262,7 @@ void judge_parts_of_a_step(const config::Acceptance& wanted, const AcceptanceMea
 void judge_step(const config::Acceptance& wanted, const Trial* trial, AcceptanceReport& report) {
   std::vector<double> shares;
   if (trial != nullptr && trial->metrics) {
-    for (const metrics::RankMetrics& rank : trial->metrics->ranks) {
+    for (const account::RankMetrics& rank : trial->metrics->ranks) {
       if (rank.step_ms.median > 0) shares.push_back(rank.exposed_comm_ms / rank.step_ms.median);
     }
   }

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "metrics/gpu_caveats.h"
-#include "metrics/gpu_steps.h"
+#include "account/gpu_caveats.h"
+#include "account/gpu_steps.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -22,7 +22,7 @@ constexpr const char* kGpuRule = "GPU";
 bool works(const GpuSample& sample) { return (sample.limits.value_or(0) & bit(ClockLimit::idle)) == 0; }
 
 std::string throttling_text(const WatchedGpu& gpu) {
-  return fmt::format("throttled ({}) in {:.0f} % of the samples{}", metrics::limits_text(gpu.limits & kThrottles),
+  return fmt::format("throttled ({}) in {:.0f} % of the samples{}", account::limits_text(gpu.limits & kThrottles),
                      100 * gpu.throttled, gpu.sm_mhz ? fmt::format(", at {} MHz", *gpu.sm_mhz) : "");
 }
 
@@ -53,7 +53,7 @@ std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health) {
     gpu.sm_mhz = of[of.size() / 2];
   }
   gpu.throttled = static_cast<double>(throttled) / static_cast<double>(health->samples.size());
-  gpu.complaints = metrics::gpu_complaints(*health);
+  gpu.complaints = account::gpu_complaints(*health);
   return gpu;
 }
 
@@ -84,7 +84,7 @@ json to_json(const std::optional<WatchedGpu>& gpu) {
   if (!gpu) return nullptr;
   if (!gpu->unknown_because.empty()) return {{"unknown_because", gpu->unknown_because}};
   json j{{"limits", gpu->limits},
-         {"held_down_by", metrics::limits_text(gpu->limits)},
+         {"held_down_by", account::limits_text(gpu->limits)},
          {"throttled", gpu->throttled},
          {"complaints", gpu->complaints}};
   if (gpu->sm_mhz) j["sm_mhz"] = *gpu->sm_mhz;

@@ -20,7 +20,7 @@ struct WatchedGpu {
   ClockLimits limits = 0;               ///< that held its clocks down at any time
   double throttled = 0;                 ///< the part of all samples in which it throttled (kThrottles)
   std::optional<std::int32_t> sm_mhz;   ///< median of those samples, or of all if there are none
-  std::vector<std::string> complaints;  ///< metrics::gpu_complaints()
+  std::vector<std::string> complaints;  ///< account::gpu_complaints()
 };
 
 /// Absent of what is no GPU.

@@ -14,6 +14,7 @@
 #include <thread>
 #include <tuple>
 
+#include "account/statistics.h"
 #include "app/acceptance/measure_devices.h"
 #include "app/acceptance/node_topology.h"
 #include "app/collectives/collective_timer.h"
@@ -30,7 +31,6 @@
 #include "hardware/machine_facts.h"
 #include "hardware/other_work.h"
 #include "launch/host_identity.h"
-#include "metrics/statistics.h"
 #include "record/json_part.h"
 #include "record/json_text.h"
 
@@ -99,7 +99,7 @@ accept::Cluster cluster_of(const std::vector<std::string>& hosts) {
 double median_us(std::vector<Stamp> stamps) {
   std::vector<double> times;
   for (const Stamp& stamp : stamps) times.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
-  return metrics::median(std::move(times));
+  return account::median(std::move(times));
 }
 
 /// How many elements a rank holds of a unit, and how many units are so.
@@ -443,7 +443,7 @@ class AcceptanceRank {
     if (lead_ != nullptr && lead_->clock.left_s() <= 0) iterations = 0;
     if (iterations > 0 && cluster_.ends() > 1 && m.links.one_way.empty()) iterations = kFewest;  // pairs took too long
     if (iterations > 0 && lead_ != nullptr && !m.links.one_way.empty()) {
-      link_bytes_per_s_ = metrics::median(m.links.one_way) * 1e9;
+      link_bytes_per_s_ = account::median(m.links.one_way) * 1e9;
       double each_s = 0;
       for (const Message& message : messages) each_s += about_s(message);
       iterations = lead_->clock.fitting(effort_.iterations, kFewest, each_s, 0.3);

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "account/statistics.h"
 #include "backend/kernels.h"
 #include "base/clock.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -79,7 +79,7 @@ accept::DeviceRounds measure_op(const char* name, const std::function<void(Kerne
     context.device.settle_stamps();
     std::vector<double> seconds;
     for (const Stamp& stamp : stamps) seconds.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-9);
-    const double median = metrics::median(std::move(seconds));
+    const double median = account::median(std::move(seconds));
     return median > 0 ? amount / median : 0;
   };
   return measure_rounds(one, rounds, context, meeting, begin, goes_on);
@@ -152,7 +152,7 @@ accept::DeviceRounds measure_launches(int rounds, RankContext& context, RankMeet
       context.device.host_wait(kDone);
       us.push_back(static_cast<double>(now_ns() - began_ns) * 1e-3);
     }
-    return metrics::median(std::move(us));
+    return account::median(std::move(us));
   };
   return measure_rounds(one, rounds, context, meeting, begin, goes_on);
 }

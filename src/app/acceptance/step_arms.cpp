@@ -9,6 +9,9 @@
 #include <numeric>
 #include <utility>
 
+#include "account/peers_arrived.h"
+#include "account/statistics.h"
+#include "account/step_breakdown.h"
 #include "app/machine/select_backend.h"
 #include "base/bytes.h"
 #include "base/ring.h"
@@ -17,17 +20,14 @@
 #include "clock/measured_host.h"
 #include "clock/op_work.h"
 #include "config/spelling.h"
-#include "metrics/peers_arrived.h"
-#include "metrics/statistics.h"
-#include "metrics/step_breakdown.h"
 #include "schedule/memory_walk.h"
 #include "schedule/step_part.h"
 
 namespace fsdpbench::app {
 namespace {
 
-using metrics::OpClass;
-using metrics::StepRecords;
+using account::OpClass;
+using account::StepRecords;
 using schedule::StepPart;
 
 constexpr std::array<StepPart, kStepsOfARound> kRound{StepPart::computation,   StepPart::communication,
@@ -42,7 +42,7 @@ double busy_ms(const StepRecords& step, OpClass wanted) {
   for (int rank = 0; rank < step.ranks(); ++rank) {
     const std::span<const trace::Record> records = step.of(rank);
     for (std::size_t i = 0; i < records.size(); ++i) {
-      if (metrics::classify(step.schedule().ops[i]) != wanted) continue;
+      if (account::classify(step.schedule().ops[i]) != wanted) continue;
       ns += records[i].end_ns - std::max(records[i].begin_ns, records[i].peers_arrived_ns);
     }
   }
@@ -70,7 +70,7 @@ LinkLines lines_through(const std::vector<CollectiveRow>& rows) {
 }
 
 /// Nanoseconds by rank and op of what is no collective: medians over the steps that had none.
-std::vector<std::vector<std::int64_t>> computation_ns(const metrics::RunView& run, std::size_t ops) {
+std::vector<std::vector<std::int64_t>> computation_ns(const account::RunView& run, std::size_t ops) {
   std::vector<std::vector<std::int64_t>> table(static_cast<std::size_t>(run.ranks()),
                                                std::vector<std::int64_t>(ops, 0));
   for (int rank = 0; rank < run.ranks(); ++rank) {
@@ -82,7 +82,7 @@ std::vector<std::vector<std::int64_t>> computation_ns(const metrics::RunView& ru
         if (r.begin_ns > 0) ns.push_back(static_cast<double>(r.end_ns - r.begin_ns));
       }
       if (!ns.empty()) {
-        table[static_cast<std::size_t>(rank)][i] = std::llround(metrics::median(std::move(ns)));
+        table[static_cast<std::size_t>(rank)][i] = std::llround(account::median(std::move(ns)));
       }
     }
   }
@@ -118,11 +118,11 @@ engine::Measurement run_arms(const engine::Setup& arms, const engine::BatchSourc
   const auto backend = select_backend(std::string(config::to_string(arms.config.device.backend)));
   engine::Measurement measurement = engine::run(*backend, arms, batches, hooks, session);
   const bool all_are_here = session == nullptr || session->placement().rank == 0;
-  if (all_are_here) metrics::fill_peers_arrived(arms.schedules, arms.plan.groups, measurement.traces);
+  if (all_are_here) account::fill_peers_arrived(arms.schedules, arms.plan.groups, measurement.traces);
   return measurement;
 }
 
-std::vector<accept::ArmRound> arm_rounds(const metrics::RunView& run) {
+std::vector<accept::ArmRound> arm_rounds(const account::RunView& run) {
   std::vector<accept::ArmRound> rounds(run.steps().size() / kStepsOfARound);
   for (std::size_t s = 0; s < rounds.size() * kStepsOfARound; ++s) {
     const StepRecords& step = run.steps()[s];
@@ -147,7 +147,7 @@ std::vector<accept::ArmRound> arm_rounds(const metrics::RunView& run) {
   return rounds;
 }
 
-PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& run,
+PredictedStep predict_step(const engine::Setup& arms, const account::RunView& run,
                            const std::vector<CollectiveRow>& rows) {
   const auto whole = std::ranges::find(kRound, StepPart::whole) - kRound.begin();
   if (run.steps().size() < kStepsOfARound) return {std::nullopt, "no round of the step's arms was measured"};

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "accept/step_arms.h"
+#include "account/run_view.h"
 #include "app/collectives/collective_row.h"
 #include "engine/batch_source.h"
 #include "engine/run.h"
 #include "engine/setup.h"
-#include "metrics/run_view.h"
 
 namespace fsdpbench::app {
 
@@ -27,7 +27,7 @@ engine::Measurement run_arms(const engine::Setup& arms, const engine::BatchSourc
                              std::function<bool()> stop = {});
 
 /// The complete rounds of what was measured. `run`: of all ranks, of a set_up_arms() setup.
-std::vector<accept::ArmRound> arm_rounds(const metrics::RunView& run);
+std::vector<accept::ArmRound> arm_rounds(const account::RunView& run);
 
 /// A step on the computed clock, or why there is none.
 struct PredictedStep {
@@ -37,7 +37,7 @@ struct PredictedStep {
 /// The whole step, predicted by its parts: every op but the collectives takes its median in the steps without
 /// collectives, on its rank; collectives take what the line through `rows` of their kind and number of ranks says
 /// (in place, as a gather's are, or not); the host takes what it took. Nothing is used of a step in which both ran.
-PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& run,
+PredictedStep predict_step(const engine::Setup& arms, const account::RunView& run,
                            const std::vector<CollectiveRow>& rows);
 
 }  // namespace fsdpbench::app

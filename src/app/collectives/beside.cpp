@@ -6,13 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "account/statistics.h"
 #include "app/collectives/collective_buffers.h"
 #include "app/collectives/rank_meeting.h"
 #include "backend/kernels.h"
 #include "base/bytes.h"
 #include "base/enum_table.h"
 #include "base/lane_pool.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -210,7 +210,7 @@ class BesideRank {
   /// On rank 0 the median of the rank whose is longest; absent if a rank has none. Collective.
   std::optional<double> of_slowest(const std::vector<double>& mine) {
     double slowest = 0;
-    const double median = mine.empty() ? kNotMeasured : metrics::median(mine);
+    const double median = mine.empty() ? kNotMeasured : account::median(mine);
     for (const auto& of_rank : meeting_.gather(context_, std::vector<double>{median})) {
       if (std::isnan(of_rank.front())) return std::nullopt;
       slowest = std::max(slowest, of_rank.front());

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "account/statistics.h"
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/check_acceptance.h"
 #include "app/acceptance/gpu_watch.h"
@@ -44,7 +45,6 @@
 #include "launch/host_identity.h"
 #include "launch/interrupt.h"
 #include "launch/own_ranks.h"
-#include "metrics/statistics.h"
 #include "record/console.h"
 #include "record/json_part.h"
 #include "record/json_text.h"
@@ -227,7 +227,7 @@ class Acceptance {
     std::vector<double> rates;
     for (const std::vector<double>& round : measured_.device_rates)
       rates.insert(rates.end(), round.begin(), round.end());
-    const double rate = rates.empty() ? 0 : metrics::median(std::move(rates));
+    const double rate = rates.empty() ? 0 : account::median(std::move(rates));
     return seconds + (rate > 0 ? flops / rate : 0);
   }
 
@@ -269,7 +269,7 @@ class Acceptance {
     const engine::Setup arms = set_up_arms(cell_.setup.config, rounds);
     const engine::Measurement brought = run_parts(arms, rounds);
     if (!has_a_round(brought)) return clock_.skip(kParts, clock_.spent());
-    const metrics::RunView run(arms.schedules, brought.traces);
+    const account::RunView run(arms.schedules, brought.traces);
     measured_.arms = arm_rounds(run);
     if (brought.interrupted) {
       clock_.note(fmt::format("{} of {} rounds: {}", measured_.arms.size(), rounds, clock_.spent()));

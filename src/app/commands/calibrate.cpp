@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "account/run_view.h"
+#include "account/statistics.h"
 #include "app/collectives/beside_file.h"
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
@@ -29,8 +31,6 @@
 #include "config/calibration.h"
 #include "config/find_file.h"
 #include "launch/interrupt.h"
-#include "metrics/run_view.h"
-#include "metrics/statistics.h"
 #include "record/console.h"
 #include "record/table.h"
 #include "schedule/op.h"
@@ -41,13 +41,13 @@ namespace {
 /// What the calibration is asked about once it is there.
 struct CalibratingRun {
   engine::Setup setup;
-  metrics::RunMetrics metrics;
+  account::RunMetrics metrics;
 };
 
 CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>& traces,
-                       const metrics::RunMetrics& metrics, const std::vector<config::CalibrationSlowdown>& slowdowns,
+                       const account::RunMetrics& metrics, const std::vector<config::CalibrationSlowdown>& slowdowns,
                        clock::Calibrator& calibrator) {
-  const metrics::RunView checked(setup.schedules, traces);
+  const account::RunView checked(setup.schedules, traces);
   const clock::MeasuredTimes measured(setup, traces, std::nullopt, setup.config.emulate.link_gb_per_s.has_value(),
                                        clock::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
   calibrator.add(measured, clock::measured_host(setup.schedules, traces, {}, clock::CoreWaits::averaged));
@@ -117,7 +117,7 @@ void meet_runs(const std::vector<CalibratingRun>& runs, config::Calibration& c) 
       if (ops > 0) missing_ns.push_back((step_ns - step_ns / (1 + miss)) / static_cast<double>(ops));
     }
     if (missing_ns.empty()) return;
-    const double more_ns = std::max(metrics::median(std::move(missing_ns)), measured_ns - c.host.gap_ns);
+    const double more_ns = std::max(account::median(std::move(missing_ns)), measured_ns - c.host.gap_ns);
     c.host.gap_ns += more_ns;
     for (config::Calibration::Host& host : c.host_refits) host.gap_ns = std::max(0.0, host.gap_ns + more_ns);
   }

@@ -99,35 +99,35 @@ void write_comparison(const ResultFolder& folder, const nlohmann::json& content)
   write_file(path, json_text(content));
 }
 
-int exit_code(const CompareArguments& arguments, const metrics::Comparison& comparison) {
-  const bool slower = arguments.fail_if_slower && comparison.verdict == metrics::Verdict::slower;
+int exit_code(const CompareArguments& arguments, const account::Comparison& comparison) {
+  const bool slower = arguments.fail_if_slower && comparison.verdict == account::Verdict::slower;
   return static_cast<int>(slower ? ExitCode::slower : ExitCode::ok);
 }
 
 /// Of two simulations the steps alone may differ, by jitter that is drawn.
-metrics::Comparison compare_simulated(const std::vector<double>& a, const std::vector<double>& b, double threshold) {
+account::Comparison compare_simulated(const std::vector<double>& a, const std::vector<double>& b, double threshold) {
   const auto alike = [](const std::vector<double>& steps) {
     return std::ranges::adjacent_find(steps, std::ranges::not_equal_to()) == steps.end();
   };
-  const bool few = std::cmp_less(std::min(a.size(), b.size()), metrics::kFewestTrials);
-  return few || (alike(a) && alike(b)) ? metrics::compare_exactly(a, b, threshold)
-                                       : metrics::compare_runs(a, b, threshold);
+  const bool few = std::cmp_less(std::min(a.size(), b.size()), account::kFewestTrials);
+  return few || (alike(a) && alike(b)) ? account::compare_exactly(a, b, threshold)
+                                       : account::compare_runs(a, b, threshold);
 }
 
 int compare_stored(const CompareArguments& arguments, const ComparedSide& a, const ComparedSide& b) {
   const std::vector<double> steps_a = a.steps().front(), steps_b = b.steps().front();
   const bool simulated = a.trials.front().world.simulated() && b.trials.front().world.simulated();
   if (const auto least = std::min(steps_a.size(), steps_b.size());
-      !simulated && std::cmp_less(least, metrics::kFewestTrials)) {
+      !simulated && std::cmp_less(least, account::kFewestTrials)) {
     throw ConfigError(
         fmt::format("{} has {} measured steps, and {} are needed to compare stored results; --rerun runs both "
                     "configurations in turns.",
-                    steps_a.size() < steps_b.size() ? arguments.a : arguments.b, least, metrics::kFewestTrials));
+                    steps_a.size() < steps_b.size() ? arguments.a : arguments.b, least, account::kFewestTrials));
   }
   const double threshold = arguments.threshold / 100;
   const Evidence evidence = simulated ? Evidence::simulated : Evidence::stored;
-  const metrics::Comparison comparison =
-      simulated ? compare_simulated(steps_a, steps_b, threshold) : metrics::compare_runs(steps_a, steps_b, threshold);
+  const account::Comparison comparison =
+      simulated ? compare_simulated(steps_a, steps_b, threshold) : account::compare_runs(steps_a, steps_b, threshold);
   console().print(compare_table(a, b, comparison, threshold, evidence));
   if (!arguments.out.empty()) {
     const ResultFolder folder("compare", arguments.out, old_result(arguments));
@@ -267,11 +267,11 @@ int compare_both(const CompareArguments& arguments, Job* job) {
         fmt::format("--threshold {} is no percentage; expected a number from 0 to 100.", arguments.threshold));
   }
   const int trials = arguments.trials.value_or(kDefaultTrials);
-  if (trials < metrics::kFewestTrials) {
+  if (trials < account::kFewestTrials) {
     throw ConfigError(fmt::format(
         "--trials {} is too few: a difference between single runs may be luck, so at least {} trials a side are needed "
         "to tell one from the other (12 find 5 % on a machine with 1 % of noise).",
-        trials, metrics::kFewestTrials));
+        trials, account::kFewestTrials));
   }
   if (wants_stored(arguments)) {
     if (const auto sides = stored_sides(arguments)) return compare_stored(arguments, sides->first, sides->second);
@@ -294,9 +294,9 @@ int compare_both(const CompareArguments& arguments, Job* job) {
   }
   const double threshold = arguments.threshold / 100;
   const Evidence evidence = simulated ? Evidence::simulated : Evidence::interleaved;
-  const metrics::Comparison comparison =
+  const account::Comparison comparison =
       simulated ? compare_simulated(a.side.steps().front(), b.side.steps().front(), threshold)
-                : metrics::compare_samples(a.side.steps(), b.side.steps(), threshold);
+                : account::compare_samples(a.side.steps(), b.side.steps(), threshold);
   console().print(compare_table(a.side, b.side, comparison, threshold, evidence));
   write_comparison(folder, compare_json(a.side, b.side, comparison, threshold, evidence));
   return exit_code(arguments, comparison);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "account/cause_advice.h"
+#include "account/cause_report.h"
 #include "app/commands/command.h"
 #include "app/report/adopted_job.h"
 #include "app/report/job_json.h"
@@ -26,8 +28,6 @@
 #include "foreign/advice.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/timeline.h"
-#include "metrics/cause_advice.h"
-#include "metrics/cause_report.h"
 #include "record/console.h"
 #include "record/json_text.h"
 
@@ -58,7 +58,7 @@ std::optional<dialects::Said> setting_in_words(const dialects::Words* engine, co
   return std::nullopt;
 }
 
-void add_knob(const metrics::Counterfactual& knob, const AdoptedJob& adopted, ExplainedJob& explained) {
+void add_knob(const account::Counterfactual& knob, const AdoptedJob& adopted, ExplainedJob& explained) {
   ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
   count_from_trace(*explained.replay, explained.replay->least_ms, replayed.gain);
   if (explained.recognition.facts.unit_elements <= 0) replayed.gain.more_bytes.reset();  // nothing tells how large
@@ -74,17 +74,17 @@ void add_knob(const metrics::Counterfactual& knob, const AdoptedJob& adopted, Ex
 
 /// What the replay says about each cause: a setting that the job has, or what the step would take without it.
 void advise_by_replay(const AdoptedJob& adopted, ExplainedJob& explained) {
-  for (metrics::CauseShare& share : explained.explanation.causes) {
+  for (account::CauseShare& share : explained.explanation.causes) {
     const auto knob = std::ranges::find_if(explained.replayed, [&](const ReplayedKnob& k) {
       return k.gain.advised && !k.no_word && k.gain.cause == share.cause;
     });
-    const auto same = std::ranges::find(adopted.causes.causes, share.cause, &metrics::CauseShare::cause);
+    const auto same = std::ranges::find(adopted.causes.causes, share.cause, &account::CauseShare::cause);
     if (same != adopted.causes.causes.end()) share.without = same->without;
     if (share.without) count_from_trace(*explained.replay, explained.replay->computed_ms, *share.without);
     if (knob != explained.replayed.end()) {
-      share.advice = metrics::knob_sentence(knob->gain, knob->words);
+      share.advice = account::knob_sentence(knob->gain, knob->words);
     } else if (share.without && share.without->advised) {
-      share.advice = metrics::without_sentence(
+      share.advice = account::without_sentence(
           share, foreign::settings_against(share.cause, explained.recognition, explained.explanation));
     } else if (share.without) {
       share.advice.clear();  // nothing is certain to be gained
@@ -103,7 +103,7 @@ void replay_knobs(ExplainedJob& explained) {
       return;
     }
     explained.replay = traced_step(explained.explanation, adopted);
-    for (const metrics::Counterfactual& knob : adopted.causes.knobs) add_knob(knob, adopted, explained);
+    for (const account::Counterfactual& knob : adopted.causes.knobs) add_knob(knob, adopted, explained);
     advise_by_replay(adopted, explained);
   } catch (const ConfigError& error) {
     explained.not_replayed_because = error.what();

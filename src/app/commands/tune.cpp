@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "account/compare.h"
 #include "app/commands/calibrate.h"
 #include "app/commands/command.h"
 #include "app/commands/export.h"
@@ -42,7 +43,6 @@
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
 #include "launch/interrupt.h"
-#include "metrics/compare.h"
 #include "record/console.h"
 #include "record/json_text.h"
 
@@ -269,9 +269,9 @@ void check_verify(const TuneArguments& arguments, const config::RunConfig& confi
     throw ConfigError(
         "--verify runs policies for real, and device.backend = \"virtual\" has nowhere to; expected cpu or cuda.");
   }
-  if (arguments.trials < metrics::kFewestTrials) {
+  if (arguments.trials < account::kFewestTrials) {
     throw ConfigError(fmt::format("--trials {} is too few to tell a difference from luck; expected {} or more.",
-                                  arguments.trials, metrics::kFewestTrials));
+                                  arguments.trials, account::kFewestTrials));
   }
 }
 
@@ -293,7 +293,7 @@ class Verifier {
     }
     compare(result_.control);
     for (VerifiedPolicy& proposal : result_.proposals) compare(proposal);
-    if (!alive.empty() && alive.front()->against && alive.front()->against->verdict == metrics::Verdict::faster) {
+    if (!alive.empty() && alive.front()->against && alive.front()->against->verdict == account::Verdict::faster) {
       result_.chosen = alive.front()->tried;
     }
     return std::move(result_);
@@ -353,12 +353,12 @@ class Verifier {
 
   void compare(VerifiedPolicy& policy) const {
     const std::size_t pairs = std::min(policy.trials_ms.size(), result_.in_force.trials_ms.size());
-    if (pairs < metrics::kFewestTrials) return;
+    if (pairs < account::kFewestTrials) return;
     const auto first = [&](const VerifiedPolicy& side) {
       return std::vector<std::vector<double>>(side.trials_ms.begin(),
                                               side.trials_ms.begin() + static_cast<std::ptrdiff_t>(pairs));
     };
-    policy.against = metrics::compare_samples(first(result_.in_force), first(policy), tuning_.least_gain);
+    policy.against = account::compare_samples(first(result_.in_force), first(policy), tuning_.least_gain);
   }
 
   const Tuning& tuning_;

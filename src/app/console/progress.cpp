@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/divergence.h"
+#include "account/divergence.h"
 
 namespace fsdpbench::app {
 
@@ -14,7 +14,7 @@ void Progress::update(std::int64_t done, const std::optional<engine::StepLoss>& 
   next_ns_ = now_ns + (console_.terminal() ? 100'000'000 : 2'000'000'000);
   std::string line = fmt::format("step {:>{}}/{}", done, fmt::formatted_size("{}", steps_), steps_);
   if (loss) {  // other ranks may not have told theirs of this step yet
-    line += fmt::format("  loss {}", metrics::loss_text(loss->mean));
+    line += fmt::format("  loss {}", account::loss_text(loss->mean));
     if (loss->steps != done) line += fmt::format(" (step {})", loss->steps);
   }
   if (done > 0) {

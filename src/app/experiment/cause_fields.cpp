@@ -4,21 +4,21 @@
 #include <optional>
 #include <string>
 
+#include "account/cause.h"
+#include "account/cause_advice.h"
 #include "base/lane.h"
-#include "metrics/cause.h"
-#include "metrics/cause_advice.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {
 namespace {
 
-using metrics::Cause;
-using metrics::CauseReport;
-using metrics::CauseShare;
-using metrics::Counterfactual;
-using metrics::Lateness;
-using metrics::LateRank;
-using metrics::StepJitter;
+using account::Cause;
+using account::CauseReport;
+using account::CauseShare;
+using account::Counterfactual;
+using account::Lateness;
+using account::LateRank;
+using account::StepJitter;
 using nlohmann::json;
 
 struct LaneJitter {
@@ -43,7 +43,7 @@ namespace {
 /// A cause by its name.
 struct CauseName : JsonType<Cause> {
   static void read(const JsonPart& j, Cause& into) {
-    const std::optional<Cause> cause = metrics::cause_named(j.text());
+    const std::optional<Cause> cause = account::cause_named(j.text());
     if (!cause) j.refuse("the name of a cause");
     into = *cause;
   }
@@ -78,7 +78,7 @@ template <>
 const Fields<LaneJitter>& fields<LaneJitter>() {
   static const auto kAll =
       declare<LaneJitter>("LaneJitter", "One lane's part in a rank's jitter, means over the steps.",
-                          "metrics/cause_report.h", [](Fields<LaneJitter>& f) {
+                          "account/cause_report.h", [](Fields<LaneJitter>& f) {
                             f("longer_ms", &LaneJitter::longer_ms, "ms", "by how much its ops took longer in all");
                             f("later_ms", &LaneJitter::later_ms, "ms", "by how much they began later than they could");
                           });
@@ -89,7 +89,7 @@ template <>
 const Fields<StepJitter::Rank>& fields<StepJitter::Rank>() {
   using R = StepJitter::Rank;
   static const auto kAll =
-      declare<R>("RankJitter", "The jitter of one rank.", "metrics/cause_report.h", [](Fields<R>& f) {
+      declare<R>("RankJitter", "The jitter of one rank.", "account/cause_report.h", [](Fields<R>& f) {
         f("rank", &R::rank, "", "number of the rank");
         f("ms", &R::ms, "ms", "its median step, less its typical one");
         f.template operator()<Lanes>("lanes", kItself, "", "by lane");
@@ -100,7 +100,7 @@ const Fields<StepJitter::Rank>& fields<StepJitter::Rank>() {
 template <>
 const Fields<StepJitter>& fields<StepJitter>() {
   static const auto kAll = declare<StepJitter>(
-      "Jitter", "What the median step took beyond the typical one.", "metrics/cause_report.h",
+      "Jitter", "What the median step took beyond the typical one.", "account/cause_report.h",
       [](Fields<StepJitter>& f) {
         f("ms", &StepJitter::ms, "ms", "the difference; negative where the median step was shorter");
         f("share_pct", &StepJitter::share_pct, "%", "of the median step");
@@ -114,7 +114,7 @@ const Fields<StepJitter>& fields<StepJitter>() {
 template <>
 const Fields<Lateness>& fields<Lateness>() {
   static const auto kAll = declare<Lateness>(
-      "Lateness", "How a late rank compares with the others.", "metrics/late_ranks.h", [](Fields<Lateness>& f) {
+      "Lateness", "How a late rank compares with the others.", "account/late_ranks.h", [](Fields<Lateness>& f) {
         f("trials", &Lateness::trials, "", "how often ranks were compared");
         f("late", &Lateness::late, "", "how often at least half of all ranks were faster");
         f("by_chance", &Lateness::by_chance, "", "how likely that is if no rank differs");
@@ -127,7 +127,7 @@ const Fields<Lateness>& fields<Lateness>() {
 template <>
 const Fields<LateRank>& fields<LateRank>() {
   static const auto kAll = declare<LateRank>("LateRank", "A rank that takes longer than the others for certain.",
-                                             "metrics/typical_step.h", [](Fields<LateRank>& f) {
+                                             "account/typical_step.h", [](Fields<LateRank>& f) {
                                                f("rank", &LateRank::rank, "", "number of the rank");
                                                f("work", &LateRank::work, "", "its own ops take longer");
                                                f("issue", &LateRank::issue, "", "its host takes longer");
@@ -141,7 +141,7 @@ const Fields<Counterfactual>& fields<Counterfactual>() {
   using C = Counterfactual;
   static const auto kAll = declare<C>(
       "Counterfactual", "The typical step replayed without one thing, or with another value of one key.",
-      "metrics/counterfactual.h", [](Fields<C>& f) {
+      "account/counterfactual.h", [](Fields<C>& f) {
         f("step_ms", &C::step_ms, "ms", "what the step would take");
         f("gain_ms", &C::gain_ms, "ms", "how much less that is than the typical step; negative: more");
         f("ci_low", &C::ci_low, "ms", "lower end of the interval of the gain");
@@ -157,7 +157,7 @@ template <>
 const Fields<CauseShare>& fields<CauseShare>() {
   using C = CauseShare;
   static const auto kAll = declare<C>(
-      "Cause", "Why computation was not running: a mean over all ranks in the typical step.", "metrics/cause_advice.h",
+      "Cause", "Why computation was not running: a mean over all ranks in the typical step.", "account/cause_advice.h",
       [](Fields<C>& f) {
         f.operator()<CauseName>("cause", &C::cause, "", "name of the cause ([explain.md](explain.md))");
         f("ms", &C::ms, "ms", "time of a step that it takes");
@@ -183,13 +183,13 @@ namespace {
 const Fields<Counterfactual>& knob_fields() {
   using C = Counterfactual;
   static const auto kAll = declare<C>(
-      "Knob", "A key that could be turned and gains more than the noise.", "metrics/counterfactual.h",
+      "Knob", "A key that could be turned and gains more than the noise.", "account/counterfactual.h",
       [](Fields<C>& f) {
         f("set", &C::set, "", "the change, as `key=value`");
         f.operator()<CauseName>("cause", &C::cause, "", "the cause that it is meant for");
         f.spread(kItself, fields<C>());
         f(
-            "advice", [](const C& c) { return c.advised ? std::optional(metrics::knob_sentence(c)) : std::nullopt; },
+            "advice", [](const C& c) { return c.advised ? std::optional(account::knob_sentence(c)) : std::nullopt; },
             "", "a sentence that says what the change gains; absent unless the change is advised");
       });
   return kAll;
@@ -199,7 +199,7 @@ const Fields<Counterfactual>& knob_fields() {
 
 const Fields<CauseReport>& cause_fields() {
   using R = CauseReport;
-  static const auto kAll = declare<R>("Causes", "", "metrics/cause_report.h", [](Fields<R>& f) {
+  static const auto kAll = declare<R>("Causes", "", "account/cause_report.h", [](Fields<R>& f) {
     f("causes", &R::causes, "",
       "why computation was not running, the largest cause first. Together with `jitter.stalled_ms` they add up to the "
       "time without computation. Causes under 2 % of the step are only in `causes_small_ms`, unless removing them "
@@ -219,7 +219,7 @@ const Fields<CauseReport>& cause_fields() {
 }
 
 const Fields<CauseReport>& stall_fields() {
-  static const auto kAll = declare<CauseReport>("Stalls", "", "metrics/cause_report.h", [](Fields<CauseReport>& f) {
+  static const auto kAll = declare<CauseReport>("Stalls", "", "account/cause_report.h", [](Fields<CauseReport>& f) {
     f("stalled_ms", &CauseReport::stalled_ms, "ms", "exposed communication + exposed copies + idle");
   });
   return kAll;

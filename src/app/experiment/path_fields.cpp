@@ -3,16 +3,16 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "account/critical_path.h"
 #include "base/enum_table.h"
-#include "metrics/critical_path.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {
 namespace {
 
-using metrics::PathKind;
-using metrics::PathRank;
-using metrics::PathSegment;
+using account::PathKind;
+using account::PathRank;
+using account::PathSegment;
 using nlohmann::json;
 
 /// What one rank has of the critical path: kinds that have any.
@@ -38,7 +38,7 @@ template <>
 const Fields<PathRank>& fields<PathRank>() {
   using P = PathRank;
   static const auto kAll =
-      declare<P>("PathRank", "What one rank has of the critical path.", "metrics/path_report.h", [](Fields<P>& f) {
+      declare<P>("PathRank", "What one rank has of the critical path.", "account/path_report.h", [](Fields<P>& f) {
         f("rank", &P::rank, "", "number of the rank");
         f("ms", &P::ms, "ms", "its part of the path, mean over steps");
         f("share_pct", &P::share_pct, "%", "share of the path");
@@ -54,7 +54,7 @@ const Fields<PathSegment>& fields<PathSegment>() {
   using S = PathSegment;
   static const auto kAll =
       declare<S>("PathSegment", "Neighbours on the critical path that are of one rank and kind.",
-                 "metrics/path_report.h", [](Fields<S>& f) {
+                 "account/path_report.h", [](Fields<S>& f) {
                    f("rank", &S::rank, "", "number of the rank");
                    f("kind", &S::kind, "", "as in `kinds_ms`");
                    f("begin_us", &S::begin_us, "us", "since the step began");
@@ -67,11 +67,11 @@ const Fields<PathSegment>& fields<PathSegment>() {
 }
 
 template <>
-const Fields<metrics::PathReport>& fields<metrics::PathReport>() {
-  using P = metrics::PathReport;
+const Fields<account::PathReport>& fields<account::PathReport>() {
+  using P = account::PathReport;
   static const auto kAll = declare<P>(
       "CriticalPath", "The chain of kernels, collectives, copies and host work that decided how long steps were.",
-      "metrics/path_report.h", [](Fields<P>& f) {
+      "account/path_report.h", [](Fields<P>& f) {
         f("ranks", &P::ranks, "",
           "ranks on the path, the most first; their `ms` add up to the mean step of the slowest rank");
         f("step", &P::step, "", "number of the step of median length, which `segments` is of");

@@ -16,7 +16,7 @@ constexpr double kNearMemoryLimit = 1.25;
 
 }  // namespace
 
-PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetrics& predicted) {
+PredictionInterval prediction_interval(const Cell& cell, const account::RunMetrics& predicted) {
   PredictionInterval result;
   result.from = cell.basis.from;
   if (!cell.basis.uncertainty) return result;

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "account/run_metrics.h"
 #include "app/experiment/cell.h"
 #include "clock/uncertainty.h"
-#include "metrics/run_metrics.h"
 
 namespace fsdpbench::app {
 
@@ -21,6 +21,6 @@ struct PredictionInterval {
 /// Walks the step with op times that are as likely as the cell's (clock::Uncertainty), before anything is drawn, and
 /// puts what comes out around what `predicted` says. Where more than engine::kMostRecordedRanks differ, ranks are
 /// taken as alike here: what a rank is slowed down by is in the prediction, and hardly changes how sure it is.
-PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetrics& predicted);
+PredictionInterval prediction_interval(const Cell& cell, const account::RunMetrics& predicted);
 
 }  // namespace fsdpbench::app

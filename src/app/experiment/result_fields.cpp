@@ -12,20 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/caveats.h"
+#include "account/caveats.h"
 #include "plan/groups.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using AllocatorStatistics = clock::CachingAllocator::Statistics;
-using metrics::Fidelity;
-using metrics::ModelFlops;
-using metrics::ModelledTime;
-using metrics::RankMetrics;
-using metrics::RunMetrics;
-using metrics::Settling;
-using metrics::Summary;
+using account::Fidelity;
+using account::ModelFlops;
+using account::ModelledTime;
+using account::RankMetrics;
+using account::RunMetrics;
+using account::Settling;
+using account::Summary;
 using nlohmann::json;
 using plan::CommunicationVolume;
 
@@ -96,14 +96,14 @@ struct Places {
 };
 
 bool was_measured(const Trial& trial) { return trial.metrics.has_value(); }
-bool is_rated(const Trial& trial) { return trial.causes && metrics::why_not_rated(trial.fidelity).empty(); }
+bool is_rated(const Trial& trial) { return trial.causes && account::why_not_rated(trial.fidelity).empty(); }
 
 }  // namespace
 
 template <>
 const Fields<Summary>& fields<Summary>() {
   static const auto kAll = declare<Summary>(
-      "Summary", "A median and how far it can be trusted.", "metrics/statistics.h", [](Fields<Summary>& f) {
+      "Summary", "A median and how far it can be trusted.", "account/statistics.h", [](Fields<Summary>& f) {
         f("median", &Summary::median, "", "median of the values");
         f("ci_low", &Summary::ci_low, "", "lower end of the interval of the median");
         f("ci_high", &Summary::ci_high, "", "upper end of that interval");
@@ -113,7 +113,7 @@ const Fields<Summary>& fields<Summary>() {
         f("min", &Summary::min, "", "smallest value");
         f("max", &Summary::max, "", "largest value");
         f("n", &Summary::n, "", "number of values");
-        f.then([](const JsonPart&, Summary& s) { s.interval = metrics::interval_of(s.n); });
+        f.then([](const JsonPart&, Summary& s) { s.interval = account::interval_of(s.n); });
       });
   return kAll;
 }
@@ -211,7 +211,7 @@ const Fields<World>& fields<World>() {
 template <>
 const Fields<ModelledTime>& fields<ModelledTime>() {
   static const auto kAll =
-      declare<ModelledTime>("ModelledTime", "Time of a rank's median step, as it is emulated.", "metrics/fidelity.h",
+      declare<ModelledTime>("ModelledTime", "Time of a rank's median step, as it is emulated.", "account/fidelity.h",
                             [](Fields<ModelledTime>& f) {
                               f("modelled_ms", &ModelledTime::modelled_ms, "ms", "time by the model");
                               f("observed_ms", &ModelledTime::observed_ms, "ms", "time as it was measured");
@@ -222,7 +222,7 @@ const Fields<ModelledTime>& fields<ModelledTime>() {
 template <>
 const Fields<Fidelity>& fields<Fidelity>() {
   static const auto kAll = declare<Fidelity>(
-      "EmulationFidelity", "How well a machine kept up with what it emulated.", "metrics/fidelity.h",
+      "EmulationFidelity", "How well a machine kept up with what it emulated.", "account/fidelity.h",
       [](Fields<Fidelity>& f) {
         f("compute", &Fidelity::compute, "", "computation; absent if it is real");
         f("transfer", &Fidelity::transfer, "", "transfers that did not share their links with others");
@@ -232,7 +232,7 @@ const Fields<Fidelity>& fields<Fidelity>() {
           "by how much the step exceeds what its op times allow, because lanes began late; only where computation is "
           "emulated and no lateness was injected");
         f(
-            "limit_pct", [](const Fidelity&) { return metrics::kFidelityLimitPct; }, "%",
+            "limit_pct", [](const Fidelity&) { return account::kFidelityLimitPct; }, "%",
             "largest excess of both together with which a run is rated");
       });
   return kAll;
@@ -260,7 +260,7 @@ template <>
 const Fields<RankMetrics>& fields<RankMetrics>() {
   using R = RankMetrics;
   static const auto kAll = declare<R>(
-      "RankMetrics", "One rank's own steps. The four parts add up to the median of `step_ms`.", "metrics/run_metrics.h",
+      "RankMetrics", "One rank's own steps. The four parts add up to the median of `step_ms`.", "account/run_metrics.h",
       [](Fields<R>& f) {
         f("rank", &R::rank, "", "number of the rank");
         f("step_ms", &R::step_ms, "ms", "step times of the rank");
@@ -283,7 +283,7 @@ template <>
 const Fields<RunMetrics>& fields<RunMetrics>() {
   using M = RunMetrics;
   static const auto kAll =
-      declare<M>("RunMetrics", "What a step takes, and what it is made of.", "metrics/run_metrics.h", [](Fields<M>& f) {
+      declare<M>("RunMetrics", "What a step takes, and what it is made of.", "account/run_metrics.h", [](Fields<M>& f) {
         f("step_ms", &M::step_ms, "ms", "step time; each step counts with its slowest rank",
           {.check = check_step_time, .figure = {"step time", Better::less, Gated::judged}});
         f("compute_ms", &M::compute_ms, "ms", "time in which computation ran",
@@ -315,7 +315,7 @@ const Fields<RunMetrics>& fields<RunMetrics>() {
 
 template <>
 const Fields<Settling>& fields<Settling>() {
-  static const auto kAll = declare<Settling>("Settling", "", "metrics/settling.h", [](Fields<Settling>& f) {
+  static const auto kAll = declare<Settling>("Settling", "", "account/settling.h", [](Fields<Settling>& f) {
     f("unsettled_steps", &Settling::unsettled, "",
       "number of first measured steps that differ from the rest; absent for fewer than eight steps",
       {.figure = {"unsettled steps", Better::less}});
@@ -327,7 +327,7 @@ const Fields<Settling>& fields<Settling>() {
 
 template <>
 const Fields<ModelFlops>& fields<ModelFlops>() {
-  static const auto kAll = declare<ModelFlops>("ModelFlops", "", "metrics/model_flops.h", [](Fields<ModelFlops>& f) {
+  static const auto kAll = declare<ModelFlops>("ModelFlops", "", "account/model_flops.h", [](Fields<ModelFlops>& f) {
     f("model_tflops_per_rank", &ModelFlops::tflops_per_rank, "TFLOP/s", "rate of the model's FLOPs at the median step",
       {.figure = {"model TFLOP/s", Better::more}});
     f("model_flops_per_rank_and_step", &ModelFlops::per_rank_and_step, "FLOP",
@@ -346,7 +346,7 @@ const Fields<Trial>& metrics_fields() {
       "Metrics",
       "What a step takes, and what it is made of: compute + exposed communication + exposed copies + idle = "
       "`step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).",
-      "metrics/run_metrics.h", [](Fields<Trial>& f) {
+      "account/run_metrics.h", [](Fields<Trial>& f) {
         f.rule([](const JsonPart& j) { (void)j.at("step_ms"); });
         f.spread(&Trial::metrics, fields<RunMetrics>());
         f.spread(
@@ -386,7 +386,7 @@ const Fields<Trial>& comm_fields() {
 }
 
 const Fields<RunMetrics>& step_times_fields() {
-  static const auto kAll = declare<RunMetrics>("", "", "metrics/run_metrics.h", [](Fields<RunMetrics>& f) {
+  static const auto kAll = declare<RunMetrics>("", "", "account/run_metrics.h", [](Fields<RunMetrics>& f) {
     f("steps_ms", &RunMetrics::steps_ms, "ms", "each measured step, of its slowest rank", {.check = check_step_times});
   });
   return kAll;
@@ -464,7 +464,7 @@ const Fields<Trial>& trial_fields() {
             "whether the numbers describe what was asked for: false if the machine could not keep up with what it "
             "emulates");
         f("not_rated_because",
-          [](const Trial& t) { return t.causes ? metrics::why_not_rated(t.fidelity) : std::string(); }, "",
+          [](const Trial& t) { return t.causes ? account::why_not_rated(t.fidelity) : std::string(); }, "",
           "why the run is not rated; there are no causes then", {.when = When::if_any});
         f.spread(&Trial::causes, cause_fields(), is_rated);
         f.then([](const JsonPart&, Trial& t) {

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "account/statistics.h"
 #include "app/experiment/cause_fields.h"
 #include "app/experiment/trial.h"
-#include "metrics/statistics.h"
 #include "record/json_fields.h"
 #include "record/json_part.h"
 
@@ -15,7 +15,7 @@ namespace fsdpbench::app {
 
 /// The fields of what results are made of. docs/result-format.md and the Python package have them from here.
 template <>
-const Fields<metrics::Summary>& fields<metrics::Summary>();
+const Fields<account::Summary>& fields<account::Summary>();
 template <>
 const Fields<plan::CommunicationVolume>& fields<plan::CommunicationVolume>();
 template <>
@@ -32,7 +32,7 @@ const Fields<Trial>& trial_fields();
 const Fields<Trial>& metrics_fields();
 const Fields<Trial>& memory_fields();
 const Fields<Trial>& comm_fields();
-const Fields<metrics::RunMetrics>& step_times_fields();
+const Fields<account::RunMetrics>& step_times_fields();
 
 nlohmann::json to_json(const World& world);
 nlohmann::json to_json(const Trial& trial);

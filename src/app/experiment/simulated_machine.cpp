@@ -190,7 +190,7 @@ clock::StepCosts SimulatedMachine::least_costs(const schedule::Training& trainin
   return std::move(times.steps.back());
 }
 
-metrics::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {
+account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {
   config::RunConfig config = training.config;
   if (plan::expert_split(config).imbalance == plan::even_expert_split(config).imbalance) return {};
   config.mesh.expert_imbalance = {};
@@ -198,7 +198,7 @@ metrics::EvenRows even_rows(const schedule::Training& training, const clock::OpT
   const clock::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
   const clock::StepCosts& is = even_times.steps.back();
   const clock::StepCosts& was = times.steps.back();
-  metrics::EvenRows shares;
+  account::EvenRows shares;
   for (std::size_t i = 0; i < was.size(); ++i) {
     const double ns = was[i].run_ns + was[i].link_ns;
     shares.push_back(ns > 0 ? (is[i].run_ns + is[i].link_ns) / ns : 1);

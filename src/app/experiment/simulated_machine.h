@@ -7,13 +7,13 @@
 #include <tuple>
 #include <vector>
 
+#include "account/find_stalls.h"
 #include "clock/machine.h"
 #include "clock/op_times.h"
 #include "clock/uncertainty.h"
 #include "config/accuracy.h"
 #include "config/calibration.h"
 #include "config/cluster.h"
-#include "metrics/find_stalls.h"
 #include "schedule/training.h"
 
 namespace fsdpbench::app {
@@ -77,6 +77,6 @@ class SimulatedMachine final : public clock::Machine {
 
 /// For each op of a simulated training's steady step: its time if all ranks that split experts had equally many rows,
 /// divided by its time in `times` (of the same machine). Empty if mesh.expert_imbalance is 1.
-metrics::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times);
+account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times);
 
 }  // namespace fsdpbench::app

@@ -1,9 +1,9 @@
 #include "app/experiment/steady_step.h"
 
+#include "account/run_view.h"
+#include "account/step_breakdown.h"
 #include "clock/forecast.h"
 #include "engine/simulate.h"
-#include "metrics/run_view.h"
-#include "metrics/step_breakdown.h"
 
 namespace fsdpbench::app {
 
@@ -13,16 +13,16 @@ SteadyStep steady_step(const engine::Setup& setup, const clock::OpTimes& times) 
   const clock::Forecast step = clock::forecast(setup, times, clock::SteadyStep::first, all ? ranks : 1);
   SteadyStep result;
   result.ms = step.slowest_ns() * 1e-6;
-  const metrics::RunView run(setup.schedules, step.traces);
+  const account::RunView run(setup.schedules, step.traces);
   for (int place = 0; place < run.ranks(); ++place) {
-    const metrics::StepBreakdown parts = metrics::break_down(run.steps().front(), place);
+    const account::StepBreakdown parts = account::break_down(run.steps().front(), place);
     result.exposed_ms += static_cast<double>(parts.exposed_communication) * 1e-6 / run.ranks();
   }
   return result;
 }
 
 config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
-                                  const metrics::RunMetrics& measured) {
+                                  const account::RunMetrics& measured) {
   const SteadyStep says = steady_step(setup, engine::calibrated_times(setup, calibration).times);
   return {measured.step_ms.median / says.ms - 1, (measured.exposed_comm_ms - says.exposed_ms) / says.ms};
 }

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "account/run_metrics.h"
 #include "clock/op_times.h"
 #include "config/calibration.h"
 #include "engine/setup.h"
-#include "metrics/run_metrics.h"
 
 namespace fsdpbench::app {
 
@@ -16,6 +16,6 @@ struct SteadyStep {
 SteadyStep steady_step(const engine::Setup& setup, const clock::OpTimes& times);
 /// What `measured`, a run of `setup`, is off by `calibration`.
 config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
-                                  const metrics::RunMetrics& measured);
+                                  const account::RunMetrics& measured);
 
 }  // namespace fsdpbench::app

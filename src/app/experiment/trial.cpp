@@ -7,6 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "account/caveats.h"
+#include "account/divergence.h"
+#include "account/gpu_caveats.h"
+#include "account/identity_checks.h"
+#include "account/peers_arrived.h"
 #include "app/experiment/simulated_machine.h"
 #include "app/experiment/steady_step.h"
 #include "app/machine/select_backend.h"
@@ -15,11 +20,6 @@
 #include "config/spelling.h"
 #include "engine/simulate.h"
 #include "hardware/other_work.h"
-#include "metrics/caveats.h"
-#include "metrics/divergence.h"
-#include "metrics/gpu_caveats.h"
-#include "metrics/identity_checks.h"
-#include "metrics/peers_arrived.h"
 #include "schedule/fetch_trace.h"
 
 namespace fsdpbench::app {
@@ -96,44 +96,44 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
   if (!m.traces.front().steps.empty()) {
     const bool simulated = p.config.device.backend == config::BackendKind::virtual_;
-    if (!simulated) metrics::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
-    const metrics::RunView run(p.schedules, m.traces, m.slowest_ns);
-    trial.metrics = metrics::run_metrics(run, p.plan.groups, tokens_per_step(p.config));
+    if (!simulated) account::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
+    const account::RunView run(p.schedules, m.traces, m.slowest_ns);
+    trial.metrics = account::run_metrics(run, p.plan.groups, tokens_per_step(p.config));
     if (simulated && trial.metrics->step_ms.min <= 0) {
       throw ConfigError(
           "at these rates a step takes less than a nanosecond, so there is nothing to measure; lower "
           "emulate.compute_tflops or emulate.link_gb_per_s, or make the model larger.");
     }
     const std::vector<plan::CommunicationVolume> sent = sent_a_step(m);
-    metrics::check_wire_bytes(trial.expected_wire, sent, p.plan, p.config);
-    metrics::check_memory(p.memory, m.memory);
-    metrics::check_memory(p.host_memory, m.host_memory);
+    account::check_wire_bytes(trial.expected_wire, sent, p.plan, p.config);
+    account::check_memory(p.memory, m.memory);
+    account::check_memory(p.host_memory, m.host_memory);
     trial.wire = sent.front();
     trial.causes =
-        metrics::report_causes(run, p, *trial.metrics, simulated ? even_rows(p, cell.times) : metrics::EvenRows());
-    trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median,
+        account::report_causes(run, p, *trial.metrics, simulated ? even_rows(p, cell.times) : account::EvenRows());
+    trial.flops = account::model_flops(p.sizes, p.config, trial.metrics->step_ms.median,
                                        cell.gpu ? std::optional(cell.gpu->peak_tflops) : std::nullopt);
     if (simulated) {
       trial.choices = cell.times.choices;
       trial.sureness = prediction_interval(cell, *trial.metrics);
       if (engine::draws(p.config.simulate)) {
-        trial.spread = metrics::jitter_spread(trial.metrics->steps_ms, steady_step(p, cell.times).ms);
+        trial.spread = account::jitter_spread(trial.metrics->steps_ms, steady_step(p, cell.times).ms);
       }
     }
-    if (!simulated) trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config, *trial.metrics);
-    trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
+    if (!simulated) trial.fidelity = account::emulation_fidelity(run, p.plan.groups, p.sizes, p.config, *trial.metrics);
+    trial.caveats = account::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
                                      static_cast<int>(std::thread::hardware_concurrency()));
     if (const double share = disturbing_share(trial); share > 0) {
       trial.caveats.push_back(fmt::format(
           "busy: {} during this run, so CPU-bound times are not those of a quiet machine", taken_text(share)));
     }
-    trial.throttled = metrics::find_throttling(m.gpus, m.traces);
-    const std::vector<std::string> of_clocks = metrics::clock_caveats(m.early_ns);
+    trial.throttled = account::find_throttling(m.gpus, m.traces);
+    const std::vector<std::string> of_clocks = account::clock_caveats(m.early_ns);
     trial.caveats.insert(trial.caveats.end(), of_clocks.begin(), of_clocks.end());
-    const std::vector<std::string> of_gpus = metrics::gpu_caveats(m.gpus, trial.throttled);
+    const std::vector<std::string> of_gpus = account::gpu_caveats(m.gpus, trial.throttled);
     trial.caveats.insert(trial.caveats.begin(), of_gpus.begin(), of_gpus.end());
   }
-  trial.diverged_because = metrics::why_diverged(m.losses, m.parameters_not_finite);
+  trial.diverged_because = account::why_diverged(m.losses, m.parameters_not_finite);
   if (!trial.diverged_because.empty()) {
     trial.caveats.insert(trial.caveats.begin(), "diverged: " + trial.diverged_because);
   }

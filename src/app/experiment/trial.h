@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "account/cause_report.h"
+#include "account/fidelity.h"
+#include "account/gpu_steps.h"
+#include "account/jitter_spread.h"
+#include "account/model_flops.h"
+#include "account/run_metrics.h"
 #include "app/experiment/cell.h"
 #include "app/experiment/prediction_interval.h"
 #include "app/experiment/world.h"
 #include "base/lane_pool.h"
 #include "engine/run.h"
-#include "metrics/cause_report.h"
-#include "metrics/fidelity.h"
-#include "metrics/gpu_steps.h"
-#include "metrics/jitter_spread.h"
-#include "metrics/model_flops.h"
-#include "metrics/run_metrics.h"
 #include "plan/communication.h"
 
 namespace fsdpbench::app {
@@ -26,14 +26,14 @@ struct Trial {
   bool interrupted = false;  ///< the user ended it after the steps it has
   double others_share = 0;   ///< of the busiest host's processors, what other programs took meanwhile; 0: not known
   double seconds = 0;        ///< from the first preparation to the last number
-  std::optional<metrics::RunMetrics> metrics;  ///< absent if no measured step was completed; so are the next two
-  std::optional<metrics::CauseReport> causes;
-  std::optional<metrics::ModelFlops> flops;
-  std::optional<metrics::Fidelity> fidelity;    ///< absent without metrics, and if nothing is emulated
+  std::optional<account::RunMetrics> metrics;  ///< absent if no measured step was completed; so are the next two
+  std::optional<account::CauseReport> causes;
+  std::optional<account::ModelFlops> flops;
+  std::optional<account::Fidelity> fidelity;    ///< absent without metrics, and if nothing is emulated
   std::string diverged_because;                 ///< why training has diverged; empty: it has not
-  std::vector<metrics::Throttling> throttled;   ///< GPUs that did not run as fast as they could
+  std::vector<account::Throttling> throttled;   ///< GPUs that did not run as fast as they could
   std::vector<std::string> caveats;             ///< what a reader must know first; the gravest first
-  std::optional<metrics::JitterSpread> spread;  ///< of a simulation with jitter
+  std::optional<account::JitterSpread> spread;  ///< of a simulation with jitter
   std::optional<PredictionInterval> sureness;   ///< of a simulation
   std::vector<std::string> choices;             ///< of a simulation, clock::OpTimes::choices
   plan::CommunicationVolume wire;               ///< bytes that rank 0 sent a step, as counted
@@ -48,7 +48,7 @@ struct Trial {
 };
 
 /// Trial::others_share if it is kQuietShare or more and may have slowed the run, because processors computed or moved
-/// bytes; else 0. If both are emulated, they keep their own time, and metrics::Fidelity says where they could not.
+/// bytes; else 0. If both are emulated, they keep their own time, and account::Fidelity says where they could not.
 double disturbing_share(const Trial& trial);
 
 /// Trains all ranks of a cell: on threads of this process, or on the processes of a job (job/job_run.h).

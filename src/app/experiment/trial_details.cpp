@@ -6,9 +6,9 @@
 #include <iterator>
 #include <utility>
 
+#include "account/caveats.h"
+#include "account/memory_timeline.h"
 #include "backend/collective_fact.h"
-#include "metrics/caveats.h"
-#include "metrics/memory_timeline.h"
 #include "schedule/memory_walk.h"
 #include "schedule/print_schedule.h"
 
@@ -27,15 +27,15 @@ void add_clocks(const engine::Measurement& measurement, TrialDetails& details) {
 }
 
 /// How the communication library did such collectives, where its profiler told; empty: nobody knows.
-std::string told_by_profiler(const metrics::CollectiveTimes& c, const engine::Measurement& measurement) {
+std::string told_by_profiler(const account::CollectiveTimes& c, const engine::Measurement& measurement) {
   if (measurement.devices.empty()) return {};
   const std::string name = backend::collective_fact(c.kind, c.message_bytes, c.group_size);
   const auto fact = std::ranges::find(measurement.devices.front(), name, &backend::Facts::value_type::first);
   return fact == measurement.devices.front().end() ? "" : fact->second;
 }
 
-void add_collectives(std::vector<metrics::CollectiveTimes> collectives, const Trial& trial, TrialDetails& details) {
-  for (metrics::CollectiveTimes& c : collectives) {
+void add_collectives(std::vector<account::CollectiveTimes> collectives, const Trial& trial, TrialDetails& details) {
+  for (account::CollectiveTimes& c : collectives) {
     DetailedCollective one;
     if (c.op >= 0 && !trial.choices.empty()) one.done_by = trial.choices[static_cast<std::size_t>(c.op)];
     if (std::string told = told_by_profiler(c, trial.measurement); !told.empty()) one.done_by = std::move(told);
@@ -46,35 +46,35 @@ void add_collectives(std::vector<metrics::CollectiveTimes> collectives, const Tr
 
 /// Where the causes lie in one step of median length.
 std::vector<CauseInterval> cause_intervals(const Trial& trial) {
-  const metrics::CauseReport& report = *trial.causes;
+  const account::CauseReport& report = *trial.causes;
   const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(report.example_place)];
   const std::int32_t first = trace.records.front().step;
   const trace::StepWindow& window = trace.steps[static_cast<std::size_t>(report.example_step - first)];
   std::vector<CauseInterval> all;
-  for (const metrics::ToldStall& told : report.example) {
+  for (const account::ToldStall& told : report.example) {
     const Interval& time = told.stall.time;
     all.push_back({report.example_rank, report.example_step, ms_of_trial(time.begin - window.begin_ns),
-                   ms_of_trial(time.end - window.begin_ns), std::string(metrics::name_of(told))});
+                   ms_of_trial(time.end - window.begin_ns), std::string(account::name_of(told))});
   }
   return all;
 }
 
 /// Memory over time in the step that the causes' intervals belong to.
-MemoryTimeline timeline_of(const metrics::RunView& run, const metrics::CauseReport& causes) {
-  const auto step = std::ranges::find(run.steps(), causes.example_step, &metrics::StepRecords::number);
+MemoryTimeline timeline_of(const account::RunView& run, const account::CauseReport& causes) {
+  const auto step = std::ranges::find(run.steps(), causes.example_step, &account::StepRecords::number);
   MemoryTimeline timeline{causes.example_rank, causes.example_step, {}, {}};
-  for (const metrics::MemoryLevel& level : metrics::memory_timeline(*step, causes.example_place)) {
+  for (const account::MemoryLevel& level : account::memory_timeline(*step, causes.example_place)) {
     timeline.time_ms.push_back(ms_of_trial(level.time_ns));
     for (const MemoryCategory c : kMemoryCategories) timeline.live[index_of(c)].push_back(level.live[index_of(c)]);
   }
   return timeline;
 }
 
-StepsByRank steps_of_ranks(const metrics::RunView& run, int ranks) {
+StepsByRank steps_of_ranks(const account::RunView& run, int ranks) {
   StepsByRank steps;
   for (int place = 0; place < run.ranks(); ++place) {
     std::vector<double>& mine = steps.by_rank.emplace_back();
-    for (const metrics::StepRecords& step : run.steps()) mine.push_back(ms_of_trial(step.length_ns(place)));
+    for (const account::StepRecords& step : run.steps()) mine.push_back(ms_of_trial(step.length_ns(place)));
     if (run.ranks() < ranks) steps.ranks.push_back(run.steps().front().rank_at(place));
   }
   return steps;
@@ -109,7 +109,7 @@ std::vector<GpuOfRank> gpus_of(const Trial& trial) {
     GpuOfRank& gpu = all.emplace_back();
     gpu.rank = static_cast<int>(rank);
     gpu.health = *m.gpus[rank];
-    gpu.steps = metrics::gpu_steps(gpu.health, trace.steps);
+    gpu.steps = account::gpu_steps(gpu.health, trace.steps);
     for (const GpuXid& xid : gpu.health.xids) {
       GpuOfRank::Xid& one = gpu.xids.emplace_back();
       one.code = xid.code;
@@ -119,7 +119,7 @@ std::vector<GpuOfRank> gpus_of(const Trial& trial) {
       }
     }
     std::ranges::copy_if(trial.throttled, std::back_inserter(gpu.throttled),
-                         [&](const metrics::Throttling& t) { return t.rank == gpu.rank; });
+                         [&](const account::Throttling& t) { return t.rank == gpu.rank; });
   }
   return all;
 }
@@ -130,14 +130,14 @@ TrialDetails trial_details(const engine::Setup& setup, const Trial& trial) {
   TrialDetails details;
   add_clocks(trial.measurement, details);
   if (!trial.metrics) return details;
-  const metrics::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
-  metrics::RunDetails found = metrics::run_details(run, setup.plan, setup.config.emulate.link());
+  const account::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
+  account::RunDetails found = account::run_details(run, setup.plan, setup.config.emulate.link());
   details.phases = std::move(found.phases);
   details.units = std::move(found.units);
   add_collectives(std::move(found.collectives), trial, details);
-  if (metrics::why_not_rated(trial.fidelity).empty()) {
+  if (account::why_not_rated(trial.fidelity).empty()) {
     details.exposed_intervals = cause_intervals(trial);
-    details.path = metrics::report_path(run, setup.plan);
+    details.path = account::report_path(run, setup.plan);
   }
   details.steps = steps_of_ranks(run, setup.plan.groups.ranks());
   details.gpus = gpus_of(trial);

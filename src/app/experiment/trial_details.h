@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "account/gpu_steps.h"
+#include "account/path_report.h"
+#include "account/run_details.h"
 #include "app/experiment/trial.h"
 #include "base/memory_category.h"
 #include "engine/checkpoint_saver.h"
 #include "engine/setup.h"
 #include "hardware/gpu_health.h"
-#include "metrics/gpu_steps.h"
-#include "metrics/path_report.h"
-#include "metrics/run_details.h"
 
 namespace fsdpbench::app {
 
@@ -27,7 +27,7 @@ struct ClockOfRank {
 
 /// A collective of the schedule.
 struct DetailedCollective {
-  metrics::CollectiveTimes times;
+  account::CollectiveTimes times;
   std::optional<std::string> done_by;  ///< absent: nobody knows
 };
 
@@ -75,9 +75,9 @@ struct GpuOfRank {
   };
   int rank = 0;
   GpuHealth health;
-  std::vector<metrics::GpuStep> steps;
+  std::vector<account::GpuStep> steps;
   std::vector<Xid> xids;
-  std::vector<metrics::Throttling> throttled;
+  std::vector<account::Throttling> throttled;
 };
 
 /// What result.json has of a trial beyond its numbers: phases, units, collectives, every step, memory over time.
@@ -85,11 +85,11 @@ struct TrialDetails {
   bool one_clock = true;  ///< all ranks have one clock, or clocks of one host
   std::vector<ClockOfRank> clocks;
   // The rest needs a measured step, and is empty without one.
-  std::vector<metrics::PhaseTimes> phases;
-  std::vector<metrics::UnitTimes> units;
+  std::vector<account::PhaseTimes> phases;
+  std::vector<account::UnitTimes> units;
   std::vector<DetailedCollective> collectives;
   std::optional<std::vector<CauseInterval>> exposed_intervals;  ///< absent if the trial is not rated
-  std::optional<metrics::PathReport> path;                      ///< likewise
+  std::optional<account::PathReport> path;                      ///< likewise
   StepsByRank steps;
   MemoryTimeline timeline;
   MemoryAtPeak peak_at;

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "account/statistics.h"
 #include "app/acceptance/check_acceptance.h"
 #include "app/experiment/judged_fields.h"
 #include "app/experiment/result_fields.h"
@@ -22,7 +23,6 @@
 #include "base/paths.h"
 #include "base/read_input.h"
 #include "hardware/other_work.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -158,7 +158,7 @@ std::map<std::string, std::vector<double>> trials_of(const fs::path& log, double
   const std::string text = read_input(log, kMostOfALog, "expected the log of a sweep");
   for (const LoggedTrial& logged : parse_trials(text, log.string()).trials) {
     if (logged.trial && logged.trial->metrics) {
-      by_cell[logged.cell].push_back(metrics::median(logged.trial->metrics->steps_ms));
+      by_cell[logged.cell].push_back(account::median(logged.trial->metrics->steps_ms));
       others_share = std::max(others_share, disturbing_share(*logged.trial));
     }
   }

@@ -4,11 +4,11 @@
 
 #include <utility>
 
+#include "account/run_view.h"
 #include "base/error.h"
 #include "config/validate.h"
 #include "foreign/adopt.h"
 #include "foreign/matched_collectives.h"
-#include "metrics/run_view.h"
 #include "schedule/memory_walk.h"
 
 namespace fsdpbench::app {
@@ -42,11 +42,11 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
   adopted.traces = std::move(run.traces);
   adopted.left_out = run.left_out;
   const engine::Setup& s = adopted.setup;
-  const metrics::RunView view(s.schedules, adopted.traces);
+  const account::RunView view(s.schedules, adopted.traces);
   const double tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len *
                                             config.train.accumulate * config.mesh.ranks);
-  adopted.metrics = metrics::run_metrics(view, s.plan.groups, tokens);
-  adopted.causes = metrics::report_causes(view, s, adopted.metrics);
+  adopted.metrics = account::run_metrics(view, s.plan.groups, tokens);
+  adopted.causes = account::report_causes(view, s, adopted.metrics);
   return adopted;
 }
 

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "account/cause_report.h"
+#include "account/run_metrics.h"
 #include "app/experiment/cell.h"
 #include "engine/setup.h"
 #include "foreign/recognise.h"
-#include "metrics/cause_report.h"
-#include "metrics/run_metrics.h"
 #include "trace/record.h"
 
 namespace fsdpbench::app {
@@ -17,8 +17,8 @@ namespace fsdpbench::app {
 struct AdoptedJob {
   engine::Setup setup;
   std::vector<trace::RankTrace> traces;
-  metrics::RunMetrics metrics;
-  metrics::CauseReport causes;  ///< with what each knob would bring
+  account::RunMetrics metrics;
+  account::CauseReport causes;  ///< with what each knob would bring
   std::size_t left_out = 0;     ///< steps that do not follow the schedule
 };
 

@@ -9,15 +9,15 @@
 #include <optional>
 #include <span>
 
+#include "account/statistics.h"
 #include "app/experiment/result_fields.h"
 #include "base/error.h"
-#include "metrics/statistics.h"
 #include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {
 
-using metrics::Comparison;
+using account::Comparison;
 using nlohmann::json;
 
 std::string change(double ratio) {
@@ -36,11 +36,11 @@ std::optional<double> median_of(const ComparedSide& side, std::string_view path)
     values.push_back(figure->value);
   }
   if (values.empty()) return std::nullopt;
-  return metrics::median(values);
+  return account::median(values);
 }
 
-const char* verdict_name(metrics::Verdict verdict) {
-  using enum metrics::Verdict;
+const char* verdict_name(account::Verdict verdict) {
+  using enum account::Verdict;
   return verdict == faster ? "faster" : verdict == slower ? "slower" : "no difference";
 }
 
@@ -135,14 +135,14 @@ std::vector<std::vector<double>> ComparedSide::steps() const {
 std::string verdict_sentence(const Comparison& c, double threshold, Evidence evidence) {
   const char* suffix = evidence == Evidence::stored ? "'s run" : "";
   if (evidence == Evidence::simulated && c.ci_low == c.ci_high) {
-    if (c.verdict != metrics::Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(c.ratio));
+    if (c.verdict != account::Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(c.ratio));
     if (c.ratio == 1) return "No difference: A and B take the same time, simulated.";
     return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(c.ratio),
                        100 * threshold);
   }
   const std::string interval = fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}",
-                                           100 * metrics::kComparisonConfidence, c.ci_low, c.ci_high);
-  if (c.verdict != metrics::Verdict::no_difference) {
+                                           100 * account::kComparisonConfidence, c.ci_low, c.ci_high);
+  if (c.verdict != account::Verdict::no_difference) {
     return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(c.ratio), interval);
   }
   const bool certain = c.ci_low > 1 || c.ci_high < 1;
@@ -248,7 +248,7 @@ template <>
 const Fields<ComparisonFile>& fields<ComparisonFile>() {
   using F = ComparisonFile;
   static const auto kAll = declare<F>(
-      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "metrics/compare.h",
+      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "account/compare.h",
       [](Fields<F>& f) {
         f(
             "schema_version", [](const F&) { return kCompareSchemaVersion; }, "", "version of this file's format");
@@ -265,7 +265,7 @@ const Fields<ComparisonFile>& fields<ComparisonFile>() {
         f(
             "ci_high", [](const F& c) { return c.comparison.ci_high; }, "", "upper end of that interval");
         f(
-            "confidence", [](const F&) { return metrics::kComparisonConfidence; }, "",
+            "confidence", [](const F&) { return account::kComparisonConfidence; }, "",
             "confidence level of the interval");
         f("threshold", &F::threshold, "", "smallest difference that matters, as a fraction");
         f(

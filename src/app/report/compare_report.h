@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "account/compare.h"
 #include "app/experiment/trial.h"
 #include "app/report/result_file.h"
-#include "metrics/compare.h"
 #include "record/json_fields.h"
 
 namespace fsdpbench::app {
@@ -47,15 +47,15 @@ const Fields<DifferingKey>& fields<DifferingKey>();
 std::vector<DifferingKey> differing_keys(const nlohmann::json& a, const nlohmann::json& b);
 
 /// The verdict in one sentence: "B is 5.2 % slower than A (99 % interval of B / A: 1.041 to 1.063)."
-std::string verdict_sentence(const metrics::Comparison& comparison, double threshold, Evidence evidence);
+std::string verdict_sentence(const account::Comparison& comparison, double threshold, Evidence evidence);
 
 /// "A = …, B = …", the keys that differ, medians, parts of the step, memory, and the verdict.
-std::string compare_table(const ComparedSide& a, const ComparedSide& b, const metrics::Comparison& comparison,
+std::string compare_table(const ComparedSide& a, const ComparedSide& b, const account::Comparison& comparison,
                           double threshold, Evidence evidence);
 
 inline constexpr int kCompareSchemaVersion = 1;
 /// The content of compare.json (docs/result-format.md).
-nlohmann::json compare_json(const ComparedSide& a, const ComparedSide& b, const metrics::Comparison& comparison,
+nlohmann::json compare_json(const ComparedSide& a, const ComparedSide& b, const account::Comparison& comparison,
                             double threshold, Evidence evidence);
 const ObjectFacts& comparison_file_facts();
 

@@ -375,7 +375,7 @@ bool Expectation::as_expected() const {
 }
 
 Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured) {
-  const metrics::RunMetrics& m = trial.metrics.value();
+  const account::RunMetrics& m = trial.metrics.value();
   Expectation e;
   e.step_ms.value = m.step_ms.median;
   e.exposed_comm_ms.value = m.exposed_comm_ms;

@@ -57,13 +57,13 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
     prediction.why_none = "at these rates its ops would take over 104 days";
     return prediction;
   }
-  prediction.step = metrics::predict_step(p, std::move(times));
+  prediction.step = account::predict_step(p, std::move(times));
   return prediction;
 }
 
 std::string prediction_text(const Prediction& prediction) {
   if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
-  const metrics::StepPrediction& s = *prediction.step;
+  const account::StepPrediction& s = *prediction.step;
   const clock::Rates& r = prediction.rates;
   std::string text =
       fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
@@ -87,7 +87,7 @@ std::string prediction_text(const Prediction& prediction) {
 
 nlohmann::json prediction_json(const Prediction& prediction) {
   if (!prediction.step) return {{"reason", prediction.why_none}};
-  const metrics::StepPrediction& s = *prediction.step;
+  const account::StepPrediction& s = *prediction.step;
   nlohmann::json j{{"step_ms", milliseconds(s.step)},
                    {"compute_ms", milliseconds(s.computation)},
                    {"comm_ms", milliseconds(s.communication)},

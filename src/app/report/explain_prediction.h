@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "account/step_prediction.h"
 #include "clock/emulated_times.h"
 #include "engine/setup.h"
-#include "metrics/step_prediction.h"
 #include "schedule/wasted_gathers.h"
 
 namespace fsdpbench::app {
@@ -21,7 +21,7 @@ struct GivenRates {
 
 /// The step of a configuration that nobody has run: by the steady schedule with modelled op times.
 struct Prediction {
-  std::optional<metrics::StepPrediction> step;
+  std::optional<account::StepPrediction> step;
   clock::Rates rates;
   std::string why_none;                                ///< a sentence, where there is no step
   std::vector<schedule::WastedGather> wasted_gathers;  ///< of the steady step; needs no rates

@@ -4,15 +4,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "account/cause_advice.h"
+#include "account/cause_report.h"
+#include "account/cause_table.h"
+#include "account/path_report.h"
+#include "account/path_table.h"
 #include "app/experiment/path_fields.h"
 #include "app/experiment/result_fields.h"
-#include "app/report/cause_table.h"
-#include "app/report/path_table.h"
 #include "app/report/result_file.h"
 #include "base/error.h"
-#include "metrics/cause_advice.h"
-#include "metrics/cause_report.h"
-#include "metrics/path_report.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {
@@ -24,19 +24,19 @@ using nlohmann::json;
 constexpr int kResultDecimals = 2;
 
 std::string causes_text(const JsonPart& result) {
-  const metrics::CauseReport report = *trial_from_json(result).causes;
+  const account::CauseReport report = *trial_from_json(result).causes;
   CauseTable how{"Why computation was not running (mean of all ranks in the typical step)", kResultDecimals, "", {}};
   if (!report.no_typical_because.empty()) {
     how.title = "Why computation was not running (mean of all recorded ranks in the measured steps)";
     how.no_typical = fmt::format("There is no typical step: {}.\n", report.no_typical_because);
   }
-  for (const metrics::Counterfactual& knob : report.knobs) {
-    if (knob.advised) how.knobs.push_back(metrics::knob_sentence(knob));
+  for (const account::Counterfactual& knob : report.knobs) {
+    if (knob.advised) how.knobs.push_back(account::knob_sentence(knob));
   }
   std::string text = cause_table(report, how);
   if (result.has("critical_path")) {
-    metrics::PathReport path;
-    JsonType<metrics::PathReport>::read(result.at("critical_path"), path);
+    account::PathReport path;
+    JsonType<account::PathReport>::read(result.at("critical_path"), path);
     text += "\n" + path_table(path, kResultDecimals);
   }
   return text;

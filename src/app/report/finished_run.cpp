@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "account/peers_arrived.h"
+#include "account/run_view.h"
 #include "app/experiment/result_fields.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_file.h"
@@ -14,8 +16,6 @@
 #include "base/paths.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "metrics/peers_arrived.h"
-#include "metrics/run_view.h"
 #include "trace/rank_reader.h"
 
 namespace fsdpbench::app {
@@ -96,9 +96,9 @@ FinishedRun read_finished_run(const std::string& given, const std::vector<std::s
   run.setup = setup_of(folder);
   run.traces = traces_of(folder, run.setup.plan.groups.ranks());
   try {
-    const metrics::RunView view(run.setup.schedules, run.traces);
+    const account::RunView view(run.setup.schedules, run.traces);
     if (view.steps().empty()) throw Error("there is no step in them");
-    metrics::fill_peers_arrived(run.setup.schedules, run.setup.plan.groups, run.traces);
+    account::fill_peers_arrived(run.setup.schedules, run.setup.plan.groups, run.traces);
   } catch (const Error& error) {
     throw ConfigError(
         fmt::format("{}: the traces and config.toml do not belong together, or another version of this "

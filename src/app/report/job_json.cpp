@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "account/cause.h"
+#include "account/cause_advice.h"
 #include "app/experiment/path_fields.h"
 #include "app/experiment/result_fields.h"
 #include "app/report/job_fields.h"
 #include "base/enum_table.h"
 #include "config/write.h"
-#include "metrics/cause.h"
-#include "metrics/cause_advice.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -29,7 +29,7 @@ double in_us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 struct TimesByCause {
   static json write(const foreign::CauseMs& times) {
     json j = json::object();
-    for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
+    for (const account::Cause cause : kEnumerators<account::Cause>) {
       if (times[cause] > 0) j[std::string(to_string(cause))] = times[cause];
     }
     return j;
@@ -39,7 +39,7 @@ struct TimesByCause {
 
 /// A step, or the mean of several, in milliseconds.
 struct PartsOfStep {
-  PartsOfStep(const metrics::StepBreakdown& sum, std::size_t steps) {
+  PartsOfStep(const account::StepBreakdown& sum, std::size_t steps) {
     const auto mean = [&](std::int64_t ns) { return ms_of_job(ns) / static_cast<double>(steps); };
     step_ms = mean(sum.step);
     compute_ms = mean(sum.computation);
@@ -63,7 +63,7 @@ struct UseInStep {
 struct StallInStep {
   double begin_us = 0;
   double us = 0;
-  metrics::Cause cause = metrics::Cause::unknown;
+  account::Cause cause = account::Cause::unknown;
   std::string row;     ///< of the trace; empty: none
   int late_rank = -1;  ///< its number; -1: nobody
 };
@@ -107,7 +107,7 @@ StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
   const std::int64_t begin_ns = found.cut.steps[s].window.begin;
   StepOfRank one{PartsOfStep(step.parts, 1), step.number, {}, {}, {}};
   // Times 1e-6, and not over 1e6: the last digit of what files have.
-  for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
+  for (const account::Cause cause : kEnumerators<account::Cause>) {
     one.causes[cause] = static_cast<double>(step.causes[cause]) * 1e-6;
   }
   for (const foreign::CollectiveUse& use : found.uses[s]) {
@@ -116,7 +116,7 @@ StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
         {use, in_us(row.begin_ns - begin_ns), in_us(row.end_ns - row.begin_ns),
          use.unit >= 0 ? e.recognition.table.units[static_cast<std::size_t>(use.unit)].label : std::string()});
   }
-  for (const metrics::Stall& stall : step.stalls) {
+  for (const account::Stall& stall : step.stalls) {
     if (stall.time.end - stall.time.begin < kShortestStall_ns) continue;
     StallInStep& told = one.stalls.emplace_back();
     told.begin_us = in_us(stall.time.begin - begin_ns);
@@ -138,7 +138,7 @@ std::vector<RankOfJob> ranks_of_job(const ExplainedJob& e) {
     for (std::size_t s = 0; s < e.recognition.ranks[r].streams.size(); ++s) {
       one.streams.push_back({e.job.ranks[r].streams[s], e.recognition.ranks[r].streams[s]});
     }
-    metrics::StepBreakdown sum;
+    account::StepBreakdown sum;
     for (std::size_t s = 0; s < rank.steps.size(); ++s) {
       one.steps.push_back(step_of_job(e, r, s));
       sum += rank.steps[s].parts;
@@ -154,7 +154,7 @@ template <>
 const Fields<PartsOfStep>& fields<PartsOfStep>() {
   using P = PartsOfStep;
   static const auto kAll = declare<P>(
-      "StepParts", "What a step is made of; the four parts add up to it.", "metrics/step_breakdown.h",
+      "StepParts", "What a step is made of; the four parts add up to it.", "account/step_breakdown.h",
       [](Fields<P>& f) {
         f("step_ms", &P::step_ms, "ms", "the step time");
         f("compute_ms", &P::compute_ms, "ms", "time in which computation ran");
@@ -190,7 +190,7 @@ const Fields<StallInStep>& fields<StallInStep>() {
   using S = StallInStep;
   static const auto kAll = declare<S>(
       "JobStall", "Time of a step in which nothing was computed; shorter ones than 1 us are only in the sums.",
-      "metrics/find_stalls.h", [](Fields<S>& f) {
+      "account/find_stalls.h", [](Fields<S>& f) {
         f("begin_us", &S::begin_us, "us", "since the step began");
         f("us", &S::us, "us", "how long it was");
         f("cause", &S::cause, "", "name of the cause ([explain.md](explain.md))");
@@ -496,11 +496,11 @@ const Fields<ReplayedKnob>& fields<ReplayedKnob>() {
         f(
             "cause", [](const K& k) { return k.gain.cause; }, "", "the cause that it is meant for");
         f.spread(
-            [](const K& k) -> const auto& { return k.gain; }, fields<metrics::Counterfactual>());
+            [](const K& k) -> const auto& { return k.gain; }, fields<account::Counterfactual>());
         f(
             "advice",
             [](const K& k) {
-              return k.gain.advised ? std::optional(metrics::knob_sentence(k.gain, k.words)) : std::nullopt;
+              return k.gain.advised ? std::optional(account::knob_sentence(k.gain, k.words)) : std::nullopt;
             },
             "", "a sentence that says what the change gains; absent unless the change is advised");
         f("words", &K::words, "", "the setting in the traced program's words; empty: it is this program, or unknown");
@@ -517,7 +517,7 @@ const Fields<foreign::Explanation>& slowest_rank_fields() {
   static const auto kAll =
       declare<X>("JobStepTime", "Step times of the slowest rank.", "foreign/explain.h", [](Fields<X>& f) {
         f.spread(
-            [](const X& x) -> const auto& { return x.step_ms; }, fields<metrics::Summary>());
+            [](const X& x) -> const auto& { return x.step_ms; }, fields<account::Summary>());
         f(
             "steps_ms", [](const X& x) { return x.steps_ms; }, "ms", "each step that all ranks have");
       });
@@ -584,7 +584,7 @@ const Fields<ExplainedJob>& late_rank_fields() {
             "where_ms", [](const E& e) { return e.explanation.late->where_ms; }, "ms",
             "what that takes beyond the median of the others, a step");
         f.spread(
-            [](const E& e) -> const auto& { return e.explanation.late->late_ms; }, fields<metrics::Summary>());
+            [](const E& e) -> const auto& { return e.explanation.late->late_ms; }, fields<account::Summary>());
       });
   return kAll;
 }

@@ -8,13 +8,13 @@
 #include <optional>
 #include <utility>
 
-#include "app/report/cause_table.h"
-#include "app/report/path_table.h"
+#include "account/cause_advice.h"
+#include "account/cause_report.h"
+#include "account/cause_table.h"
+#include "account/path_table.h"
 #include "base/bytes.h"
 #include "base/enum_table.h"
 #include "foreign/advice.h"
-#include "metrics/cause_advice.h"
-#include "metrics/cause_report.h"
 #include "record/table.h"
 
 namespace fsdpbench::app {
@@ -88,7 +88,7 @@ std::string where_time_went(const ExplainedJob& e) {
   row("idle", x.idle_ms);
   std::string text = format_table(table);
   if (x.step_ms.n > 1) {
-    const bool few = x.step_ms.interval == metrics::IntervalKind::range;
+    const bool few = x.step_ms.interval == account::IntervalKind::range;
     const std::string interval =
         few ? "" : fmt::format(" [{} to {}]", job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high));
     text += fmt::format("slowest rank: median {} ms{}, {} to {} {} {} steps\n", job_ms(x.step_ms.median), interval,
@@ -103,7 +103,7 @@ std::string where_time_went(const ExplainedJob& e) {
   for (const foreign::ExplainedRank& rank : x.ranks) {
     if (ranks.rows.size() == kMostJobRows) break;
     if (rank.steps.empty()) continue;
-    metrics::StepBreakdown sum;
+    account::StepBreakdown sum;
     for (const foreign::ExplainedStep& step : rank.steps) sum += step.parts;
     const auto mean = [&](std::int64_t ns) {
       return job_ms(static_cast<double>(ns) / static_cast<double>(rank.steps.size()) / 1e6);
@@ -118,7 +118,7 @@ std::string where_time_went(const ExplainedJob& e) {
 }
 
 /// The number of the step that `path` is of.
-std::int64_t step_of_path(const ExplainedJob& e, const metrics::CriticalPath& path) {
+std::int64_t step_of_path(const ExplainedJob& e, const account::CriticalPath& path) {
   const auto place = static_cast<std::size_t>(path.place);
   const auto& steps = e.explanation.ranks[place].steps;
   const auto& cut = e.recognition.ranks[place].cut.steps;
@@ -191,11 +191,11 @@ std::string how_far_apart(const ExplainedJob& e) {
 /// The one list: why, what the step would be without it, and what would help.
 std::string why_stalled(const ExplainedJob& e) {
   if (e.explanation.causes.empty()) return {};
-  metrics::CauseReport report;
+  account::CauseReport report;
   report.step_ms = e.explanation.mean_step_ms;
   if (e.replay) report.typical_ms = e.replay->step_ms;
-  for (const metrics::CauseShare& share : e.explanation.causes) {
-    if (share.share_pct < metrics::kSmallSharePct && share.advice.empty()) {
+  for (const account::CauseShare& share : e.explanation.causes) {
+    if (share.share_pct < account::kSmallSharePct && share.advice.empty()) {
       report.small_ms += share.ms;
     } else {
       report.causes.push_back(share);
@@ -206,7 +206,7 @@ std::string why_stalled(const ExplainedJob& e) {
   if (e.recognition.is_fsdp() && !e.not_replayed_because.empty()) {
     how.no_typical += fmt::format("Settings were not tried: {}\n", e.not_replayed_because);
   }
-  for (const ReplayedKnob& knob : e.replayed) how.knobs.push_back(metrics::knob_sentence(knob.gain, knob.words));
+  for (const ReplayedKnob& knob : e.replayed) how.knobs.push_back(account::knob_sentence(knob.gain, knob.words));
   return "\n" + cause_table(report, how);
 }
 
@@ -282,7 +282,7 @@ std::string headline(const ExplainedJob& e) {
   const auto knob = std::ranges::find_if(
       e.replayed, [&](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && (ours || !k.words.empty()); });
   if (knob != e.replayed.end()) {
-    return late + (late.empty() ? "" : " ") + "What to change: " + metrics::knob_sentence(knob->gain, knob->words) +
+    return late + (late.empty() ? "" : " ") + "What to change: " + account::knob_sentence(knob->gain, knob->words) +
            after;
   }
   if (certain) return late;
@@ -296,19 +296,19 @@ std::string headline(const ExplainedJob& e) {
   constexpr double kMostly = 90;  // percent
   const double computes = 100 * x.computation_ms / x.mean_step_ms;
   if (computes >= kMostly) return text + fmt::format(" Computation takes {:.1f} % of the step.", computes) + after;
-  if (x.causes.empty() || x.causes.front().cause == metrics::Cause::unknown) return text + after;
-  const metrics::CauseShare& most = x.causes.front();
+  if (x.causes.empty() || x.causes.front().cause == account::Cause::unknown) return text + after;
+  const account::CauseShare& most = x.causes.front();
   return text +
          fmt::format(" Most of what computation waits for, {} of {} ms, is {}{}{}", job_ms(most.ms),
                      job_ms(x.mean_step_ms), to_string(most.cause), most.advice.empty() ? "." : ": ", most.advice) +
          after;
 }
 
-std::optional<metrics::PathReport> path_of_job(const ExplainedJob& e) {
+std::optional<account::PathReport> path_of_job(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;
   if (x.path.empty()) return std::nullopt;
   const auto rows = [&](int place) -> const foreign::RankRows& { return e.job.ranks[static_cast<std::size_t>(place)]; };
-  return metrics::report_path(
+  return account::report_path(
       x.path, x.steps_ms.size(), x.median_path, step_of_path(e, x.median_path),
       [&](int place) { return rows(place).rank; },
       [&](int place, int op) {
@@ -321,7 +321,7 @@ std::string job_report(const ExplainedJob& e) {
   std::string text = what_it_is(e);
   if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
   if (e.explanation.mean_step_ms > 0) {
-    const std::optional<metrics::PathReport> path = path_of_job(e);
+    const std::optional<account::PathReport> path = path_of_job(e);
     text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path, kDecimals) : "") + why_stalled(e) +
             most_exposed(e) + bullets("All-gathers that are wasted", unused_lines(e)) +
             (e.explanation.exchanges ? bullets("Experts", foreign::exchange_sentences(*e.explanation.exchanges)) : "") +

@@ -4,20 +4,20 @@
 #include <string>
 #include <vector>
 
+#include "account/counterfactual.h"
+#include "account/path_report.h"
 #include "app/report/traced_gain.h"
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
 #include "foreign/kernel_times.h"
 #include "foreign/recognise.h"
 #include "foreign/unused_gathers.h"
-#include "metrics/counterfactual.h"
-#include "metrics/path_report.h"
 
 namespace fsdpbench::app {
 
 /// A knob of the recognised schedule, turned in a replay of the job's own op times.
 struct ReplayedKnob {
-  metrics::Counterfactual gain;
+  account::Counterfactual gain;
   std::string words = {};  ///< the setting in the traced program's own words; empty: it is this program, or unknown
   bool no_word = false;    ///< it cannot be set there; `words` says so
 };
@@ -57,6 +57,6 @@ std::string headline(const ExplainedJob& explained);
 std::string job_report(const ExplainedJob& explained);
 
 /// The critical path of a job; absent where it has no step of all ranks, or the path was not asked for.
-std::optional<metrics::PathReport> path_of_job(const ExplainedJob& explained);
+std::optional<account::PathReport> path_of_job(const ExplainedJob& explained);
 
 }  // namespace fsdpbench::app

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "account/compare.h"
 #include "clock/what_if_times.h"
-#include "metrics/compare.h"
 
 namespace fsdpbench::app {
 namespace {
 
 /// Up to which ranks are not told apart, as for causes.
 double noise_ms(const FinishedRun& run) {
-  const metrics::RunMetrics& metrics = *run.trial.metrics;
-  const double percent = std::max(100 * metrics::kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
+  const account::RunMetrics& metrics = *run.trial.metrics;
+  const double percent = std::max(100 * account::kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
   return percent / 100 * metrics.step_ms.median;
 }
 

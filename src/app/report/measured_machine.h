@@ -3,12 +3,12 @@
 #include <optional>
 #include <vector>
 
+#include "account/run_view.h"
+#include "account/typical_step.h"
 #include "app/experiment/simulated_machine.h"
 #include "app/report/finished_run.h"
 #include "app/report/run_doubt.h"
 #include "clock/machine.h"
-#include "metrics/run_view.h"
-#include "metrics/typical_step.h"
 
 namespace fsdpbench::app {
 
@@ -27,8 +27,8 @@ class MeasuredMachine final : public clock::Machine {
   std::optional<double> doubt(const schedule::Training& training) const override;
 
  private:
-  metrics::RunView view_;
-  metrics::TypicalStep typical_;
+  account::RunView view_;
+  account::TypicalStep typical_;
   RunDoubt doubt_;
   ModelSizes sizes_;
 };

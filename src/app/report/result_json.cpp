@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "account/divergence.h"
+#include "account/expert_load.h"
 #include "app/experiment/result_fields.h"
 #include "app/experiment/trial_details.h"
 #include "app/report/run_table.h"
 #include "config/load.h"
 #include "config/write.h"
 #include "hardware/topology_report.h"
-#include "metrics/divergence.h"
-#include "metrics/expert_load.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -31,22 +31,22 @@ bool has_steps(const RunFile& run) { return run.trial.metrics.has_value(); }
 
 /// Phases by their names.
 struct Phases {
-  static json write(const std::vector<metrics::PhaseTimes>& phases) {
+  static json write(const std::vector<account::PhaseTimes>& phases) {
     json j;
-    for (const metrics::PhaseTimes& p : phases) {
-      j[std::string(schedule::to_string(p.phase))] = JsonType<metrics::PhaseTimes>::write(p);
+    for (const account::PhaseTimes& p : phases) {
+      j[std::string(schedule::to_string(p.phase))] = JsonType<account::PhaseTimes>::write(p);
     }
     return j;
   }
-  static TypeFacts facts() { return {"map of object", JsonType<metrics::PhaseTimes>::facts().object}; }
+  static TypeFacts facts() { return {"map of object", JsonType<account::PhaseTimes>::facts().object}; }
 };
 
 /// A column of what a GPU was like, a value a step and null where it is not known; without any the column is absent.
 template <class Value>
-std::optional<json> column(const std::vector<metrics::GpuStep>& steps, Value value) {
+std::optional<json> column(const std::vector<account::GpuStep>& steps, Value value) {
   json list = json::array();
   bool known = false;
-  for (const metrics::GpuStep& step : steps) {
+  for (const account::GpuStep& step : steps) {
     const auto found = value(step);
     list.push_back(found ? json(*found) : json());
     known = known || found;
@@ -61,10 +61,10 @@ std::optional<double> in_watts(const std::optional<std::int32_t>& mw) {
 }  // namespace
 
 template <>
-const Fields<metrics::PhaseTimes>& fields<metrics::PhaseTimes>() {
-  using P = metrics::PhaseTimes;
+const Fields<account::PhaseTimes>& fields<account::PhaseTimes>() {
+  using P = account::PhaseTimes;
   static const auto kAll = declare<P>(
-      "PhaseTimes", "One phase of a step. The phases add up to the step part by part.", "metrics/run_details.h",
+      "PhaseTimes", "One phase of a step. The phases add up to the step part by part.", "account/run_details.h",
       [](Fields<P>& f) {
         f("step_ms", &P::step_ms, "ms", "time of the phase");
         f("compute_ms", &P::compute_ms, "ms", "time in which computation ran");
@@ -80,9 +80,9 @@ const Fields<metrics::PhaseTimes>& fields<metrics::PhaseTimes>() {
 }
 
 template <>
-const Fields<metrics::UnitTimes>& fields<metrics::UnitTimes>() {
-  using U = metrics::UnitTimes;
-  static const auto kAll = declare<U>("UnitTimes", "One unit in a step.", "metrics/run_details.h", [](Fields<U>& f) {
+const Fields<account::UnitTimes>& fields<account::UnitTimes>() {
+  using U = account::UnitTimes;
+  static const auto kAll = declare<U>("UnitTimes", "One unit in a step.", "account/run_details.h", [](Fields<U>& f) {
     f("unit", &U::unit, "", "label of the unit");
     f("compute_ms", &U::compute_ms, "ms", "computation of the unit");
     f("comm_ms", &U::comm_ms, "ms", "collectives of the unit");
@@ -92,10 +92,10 @@ const Fields<metrics::UnitTimes>& fields<metrics::UnitTimes>() {
 }
 
 template <>
-const Fields<metrics::CollectiveTimes>& fields<metrics::CollectiveTimes>() {
-  using C = metrics::CollectiveTimes;
+const Fields<account::CollectiveTimes>& fields<account::CollectiveTimes>() {
+  using C = account::CollectiveTimes;
   static const auto kAll = declare<C>(
-      "Collective", "A collective of the schedule: medians over ranks and steps.", "metrics/run_details.h",
+      "Collective", "A collective of the schedule: medians over ranks and steps.", "account/run_details.h",
       [](Fields<C>& f) {
         f("name", &C::name, "", "as traces name it");
         f("kind", &C::kind, "", "`all_gather`, `reduce_scatter`, …");
@@ -118,9 +118,9 @@ const Fields<metrics::CollectiveTimes>& fields<metrics::CollectiveTimes>() {
 template <>
 const Fields<DetailedCollective>& fields<DetailedCollective>() {
   using C = DetailedCollective;
-  static const auto kAll = declare<C>("Collective", fields<metrics::CollectiveTimes>().facts().meaning,
-                                      "metrics/run_details.h", [](Fields<C>& f) {
-                                        f.spread(&C::times, fields<metrics::CollectiveTimes>());
+  static const auto kAll = declare<C>("Collective", fields<account::CollectiveTimes>().facts().meaning,
+                                      "account/run_details.h", [](Fields<C>& f) {
+                                        f.spread(&C::times, fields<account::CollectiveTimes>());
                                         f("done_by", &C::done_by, "",
                                           "algorithm that carried it out; only in simulations, and where NCCL's "
                                           "profiler reports it ([gpu.md](gpu.md#nccls-profiler))");
@@ -132,7 +132,7 @@ template <>
 const Fields<CauseInterval>& fields<CauseInterval>() {
   using C = CauseInterval;
   static const auto kAll = declare<C>("CauseInterval", "Time without computation in one step of median length.",
-                                      "metrics/typical_stalls.h", [](Fields<C>& f) {
+                                      "account/typical_stalls.h", [](Fields<C>& f) {
                                         f("rank", &C::rank, "", "rank that it belongs to");
                                         f("step", &C::step, "", "number of the step");
                                         f("begin_ms", &C::begin_ms, "ms", "begin, since the step began");
@@ -146,7 +146,7 @@ template <>
 const Fields<MemoryTimeline>& fields<MemoryTimeline>() {
   using M = MemoryTimeline;
   static const auto kAll = declare<M>(
-      "MemoryTimeline", "Live bytes over one step as its lanes ran.", "metrics/memory_timeline.h", [](Fields<M>& f) {
+      "MemoryTimeline", "Live bytes over one step as its lanes ran.", "account/memory_timeline.h", [](Fields<M>& f) {
         f("rank", &M::rank, "", "rank whose memory it is");
         f("step", &M::step, "", "number of the step");
         f("time_ms", &M::time_ms, "ms",
@@ -188,7 +188,7 @@ const Fields<MemoryAtPeak>& fields<MemoryAtPeak>() {
 
 template <>
 const Fields<StepsByRank>& fields<StepsByRank>() {
-  static const auto kAll = declare<StepsByRank>("", "", "metrics/run_view.h", [](Fields<StepsByRank>& f) {
+  static const auto kAll = declare<StepsByRank>("", "", "account/run_view.h", [](Fields<StepsByRank>& f) {
     f("by_rank", &StepsByRank::by_rank, "ms", "for each rank, each of its measured steps");
     f("ranks", &StepsByRank::ranks, "", "numbers of these ranks; only where not all were recorded",
       {.when = When::if_any});
@@ -222,10 +222,10 @@ const Fields<engine::SavedCheckpoint>& fields<engine::SavedCheckpoint>() {
 }
 
 template <>
-const Fields<metrics::JitterSpread>& fields<metrics::JitterSpread>() {
-  using J = metrics::JitterSpread;
+const Fields<account::JitterSpread>& fields<account::JitterSpread>() {
+  using J = account::JitterSpread;
   static const auto kAll =
-      declare<J>("JitterSpread", "How the steps of a simulation with jitter scatter.", "metrics/jitter_spread.h",
+      declare<J>("JitterSpread", "How the steps of a simulation with jitter scatter.", "account/jitter_spread.h",
                  [](Fields<J>& f) {
                    f("p50_ms", &J::p50_ms, "ms", "median step");
                    f("p95_ms", &J::p95_ms, "ms", "95 of 100 steps are shorter");
@@ -313,13 +313,13 @@ const Fields<GpuOfRank::Xid>& fields<GpuOfRank::Xid>() {
 }
 
 template <>
-const Fields<metrics::Throttling>& fields<metrics::Throttling>() {
-  using T = metrics::Throttling;
+const Fields<account::Throttling>& fields<account::Throttling>() {
+  using T = account::Throttling;
   static const auto kAll =
-      declare<T>("Throttling", "Measured steps in which a GPU did not run as fast as it could.", "metrics/gpu_steps.h",
+      declare<T>("Throttling", "Measured steps in which a GPU did not run as fast as it could.", "account/gpu_steps.h",
                  [](Fields<T>& f) {
                    f(
-                       "why", [](const T& t) { return metrics::limits_text(t.why); }, "", "what held its clocks down");
+                       "why", [](const T& t) { return account::limits_text(t.why); }, "", "what held its clocks down");
                    f("steps", &T::steps, "", "which steps");
                    f("of_steps", &T::seen, "", "number of steps that have a sample");
                    f("sm_mhz", &T::sm_mhz, "MHz", "median clock in those steps");
@@ -331,12 +331,12 @@ const Fields<metrics::Throttling>& fields<metrics::Throttling>() {
 
 namespace {
 
-using GpuSteps = std::vector<metrics::GpuStep>;
+using GpuSteps = std::vector<account::GpuStep>;
 
 const Fields<GpuSteps>& gpu_step_fields() {
-  using S = metrics::GpuStep;
+  using S = account::GpuStep;
   static const auto kAll = declare<GpuSteps>(
-      "GpuSteps", "What a GPU was like, by measured step; null where the driver did not tell.", "metrics/gpu_steps.h",
+      "GpuSteps", "What a GPU was like, by measured step; null where the driver did not tell.", "account/gpu_steps.h",
       [](Fields<GpuSteps>& f) {
         const auto each = [&](const char* name, auto value, const char* unit, const char* meaning) {
           f(
@@ -356,7 +356,7 @@ const Fields<GpuSteps>& gpu_step_fields() {
             "pcie_generation", [](const S& s) { return s.pcie_generation; }, "", "lowest generation of PCIe");
         each(
             "held_down_by",
-            [](const S& s) { return s.samples > 0 ? std::optional(metrics::limits_text(s.limits)) : std::nullopt; }, "",
+            [](const S& s) { return s.samples > 0 ? std::optional(account::limits_text(s.limits)) : std::nullopt; }, "",
             "what held its clocks down");
       });
   return kAll;
@@ -444,7 +444,7 @@ const Fields<RunFile>& memory_more_fields() {
 
 const Fields<RunFile>& step_fields() {
   static const auto kAll =
-      declare<RunFile>("Steps", "Every measured step.", "metrics/run_view.h", [](Fields<RunFile>& f) {
+      declare<RunFile>("Steps", "Every measured step.", "account/run_view.h", [](Fields<RunFile>& f) {
         f(
             "slowest_rank_ms", [](const RunFile& r) { return r.trial.metrics->steps_ms; }, "ms",
             "each measured step, of its slowest rank");
@@ -483,7 +483,7 @@ const Fields<RunFile>& train_fields() {
       {.when = When::if_any});
     f("expert_imbalance",
       [](const RunFile& r) {
-        return metrics::expert_imbalance(r.trial.measurement.expert_rows, r.setup.config.mesh.expert);
+        return account::expert_imbalance(r.trial.measurement.expert_rows, r.setup.config.mesh.expert);
       },
       "",
       "of these rows, those of the busiest of the `mesh.expert` ranks (if that is 1: of the busiest expert) over the "
@@ -494,7 +494,7 @@ const Fields<RunFile>& train_fields() {
       "absent");
     f("no_digest_because",
       [](const RunFile& r) {
-        return metrics::why_no_digest(r.setup.config, r.trial.measurement.parameters_not_finite);
+        return account::why_no_digest(r.setup.config, r.trial.measurement.parameters_not_finite);
       },
       "",
       "why there is no digest although something was computed: `train.params_digest = false` leaves the parameters "

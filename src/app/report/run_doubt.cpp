@@ -16,7 +16,7 @@ namespace {
 /// fraction of it is assumed.
 constexpr double kOfOneStep = 0.05;
 
-double noise_of(const metrics::RunMetrics& m, bool simulated) {
+double noise_of(const account::RunMetrics& m, bool simulated) {
   if (m.aa_noise_pct) return *m.aa_noise_pct / 100;
   if (m.step_ms.n > 1) return (m.step_ms.max - m.step_ms.min) / m.step_ms.median;
   return simulated ? 0 : kOfOneStep;
@@ -37,7 +37,7 @@ double between_repeats(const FinishedRun& run) {
 
 std::optional<double> between_runs(const FinishedRun& run) {
   const World& world = run.trial.world;
-  const metrics::RunMetrics& m = *run.trial.metrics;
+  const account::RunMetrics& m = *run.trial.metrics;
   const double noise = noise_of(m, world.simulated());
   if (world.simulated()) return std::numbers::sqrt2 * noise;
   const double least = std::numbers::sqrt2 * std::max(noise, kLeastBetweenRuns);

@@ -18,8 +18,8 @@ namespace fsdpbench::app {
 ///   competed with them, and by 20 % while other programs did, whereas the halves of each run's steps often differed by
 ///   less than 2 %. Nothing within a run shows what its own minute and its own memory pages did to all of its steps.
 ///   Where computation is emulated, the model says what a step takes, so the run knows what the machine added to it
-///   (metrics::Fidelity): another run may have none of that, or twice as much. Its halves differ by its A/A noise
-///   (metrics/compare.h), and two runs by both their noises, but never by less than kLeastBetweenRuns, because halves
+///   (account::Fidelity): another run may have none of that, or twice as much. Its halves differ by its A/A noise
+///   (account/compare.h), and two runs by both their noises, but never by less than kLeastBetweenRuns, because halves
 ///   of one run have the same threads on the same cores;
 /// - ops that were never measured (clock::WhatIfTimes::doubt_ns).
 /// All are half widths of 95 % intervals, as shares of a step.

@@ -9,15 +9,15 @@
 #include <optional>
 #include <set>
 
+#include "account/caveats.h"
+#include "account/divergence.h"
+#include "account/expert_load.h"
+#include "account/gpu_steps.h"
 #include "app/report/reach.h"
 #include "app/report/trace_files.h"
 #include "base/bytes.h"
 #include "config/load.h"
 #include "config/spelling.h"
-#include "metrics/caveats.h"
-#include "metrics/divergence.h"
-#include "metrics/expert_load.h"
-#include "metrics/gpu_steps.h"
 #include "record/table.h"
 
 namespace fsdpbench::app {
@@ -45,12 +45,12 @@ std::string emulation(const config::RunConfig& c) {
 
 /// The GPU with the lowest clock in the measured steps; empty: nobody told.
 std::string slowest_gpu_line(const engine::Measurement& result) {
-  std::optional<metrics::GpuStep> slowest;
+  std::optional<account::GpuStep> slowest;
   std::size_t its_rank = 0;
   for (std::size_t rank = 0; rank < std::min(result.gpus.size(), result.traces.size()); ++rank) {
     if (!result.gpus[rank] || result.traces[rank].steps.empty()) continue;
     const trace::StepWindow all{result.traces[rank].steps.front().begin_ns, result.traces[rank].steps.back().end_ns, 0};
-    const metrics::GpuStep gpu = metrics::gpu_steps(*result.gpus[rank], {all}).front();
+    const account::GpuStep gpu = account::gpu_steps(*result.gpus[rank], {all}).front();
     if (!gpu.sm_mhz || (slowest && *slowest->sm_mhz <= *gpu.sm_mhz)) continue;
     slowest = gpu;
     its_rank = rank;
@@ -66,7 +66,7 @@ std::string slowest_gpu_line(const engine::Measurement& result) {
   if (slowest->power_mw && most.power_mw) text += fmt::format(" of {}", *most.power_mw / 1000);
   if (slowest->temperature_c) text += fmt::format(", at most {} C", *slowest->temperature_c);
   if (result.gpus.size() > 1) text += fmt::format(" (rank {}, the slowest clock)", its_rank);
-  if (const std::string held = metrics::limits_text(slowest->limits); !held.empty()) text += "; held down by: " + held;
+  if (const std::string held = account::limits_text(slowest->limits); !held.empty()) text += "; held down by: " + held;
   return text + "\n";
 }
 
@@ -95,17 +95,17 @@ std::string choices_line(const engine::Setup& setup, const Trial& trial) {
 }
 
 /// Who is late for certain, and at what.
-std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks, const Trial& trial) {
+std::string late_ranks_text(const std::vector<account::LateRank>& late_ranks, const Trial& trial) {
   std::string text;
-  for (const metrics::LateRank& late : late_ranks) {
-    const auto add = [&](const std::optional<metrics::Lateness>& at, const char* what) {
+  for (const account::LateRank& late : late_ranks) {
+    const auto add = [&](const std::optional<account::Lateness>& at, const char* what) {
       if (!at) return;
       text += fmt::format("rank {} is late: {} {:.2f} ms longer a step than the others' (slower in {} of {} trials)\n",
                           late.rank, what, at->excess_ms.median, at->late, at->trials);
     };
     add(late.work, "its own ops take");
-    for (const metrics::Throttling& t : trial.throttled) {
-      if (t.rank == late.rank) text += fmt::format("  {}\n", metrics::to_string(t));
+    for (const account::Throttling& t : trial.throttled) {
+      if (t.rank == late.rank) text += fmt::format("  {}\n", account::to_string(t));
     }
     add(late.issue, "its host takes");
     add(late.link, "its link takes");
@@ -114,10 +114,10 @@ std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks, co
 }
 
 /// Only the ranked names; the advice is for `explain --from`.
-std::string causes_table(const metrics::CauseReport& report, const Trial& trial) {
+std::string causes_table(const account::CauseReport& report, const Trial& trial) {
   std::string text = "without computation, by cause:";
-  for (const metrics::CauseShare& c : report.causes) {
-    text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", metrics::to_string(c.cause), c.ms);
+  for (const account::CauseShare& c : report.causes) {
+    text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", account::to_string(c.cause), c.ms);
   }
   text += fmt::format("{} small {:.2f} ms", report.causes.empty() ? "" : ",", report.small_ms);
   const double jitter_ms = report.jitter ? report.jitter->stalled_ms : 0;
@@ -131,10 +131,10 @@ std::string causes_table(const metrics::CauseReport& report, const Trial& trial)
 }
 
 /// What is said in place of causes when the machine did not keep up: only that its cores were busy.
-std::string of_unrated(const metrics::CauseReport& report) {
+std::string of_unrated(const account::CauseReport& report) {
   std::string busy;
-  for (const metrics::CauseShare& c : report.causes) {
-    if (c.cause == metrics::Cause::cores_busy) busy = fmt::format("cores_busy {} ms, and ", ms(c.ms));
+  for (const account::CauseShare& c : report.causes) {
+    if (c.cause == account::Cause::cores_busy) busy = fmt::format("cores_busy {} ms, and ", ms(c.ms));
   }
   return fmt::format("{}no {}causes and no advice: the run is not rated\n", busy, busy.empty() ? "" : "other ");
 }
@@ -142,14 +142,14 @@ std::string of_unrated(const metrics::CauseReport& report) {
 /// How many of the measured steps had a GPU that did not run as fast as it could.
 std::string throttled_steps(const Trial& trial) {
   std::set<std::int32_t> steps;
-  for (const metrics::Throttling& t : trial.throttled) steps.insert(t.steps.begin(), t.steps.end());
+  for (const account::Throttling& t : trial.throttled) steps.insert(t.steps.begin(), t.steps.end());
   if (steps.empty()) return "";
   return fmt::format("; in {} of {} steps a GPU throttled", steps.size(), trial.metrics->steps_ms.size());
 }
 
 /// Tokens a second of one rank, and the interval of both where the step has one: a longer step is a lower rate.
 std::string throughput_note(const Trial& trial, double ranks) {
-  const metrics::RunMetrics& m = *trial.metrics;
+  const account::RunMetrics& m = *trial.metrics;
   if (!trial.sureness || !trial.sureness->step_ms) return fmt::format("; {:.4g} a rank", m.tokens_per_s / ranks);
   const clock::Bounds& step = *trial.sureness->step_ms;
   const double per_ms = m.tokens_per_s * m.step_ms.median;
@@ -163,7 +163,7 @@ std::string throughput_note(const Trial& trial, double ranks) {
 }
 
 /// Left in the numbers: only the user knows whether the change belongs to what is studied.
-std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
+std::string unsettled(const account::RunMetrics& m, std::int64_t warmup) {
   const int steps = m.settling->unsettled;
   if (m.settling->never_settled) {
     return fmt::format("no steady state within {} steps; measure more (train.steps)", m.step_ms.n);
@@ -201,10 +201,10 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     table.rows.push_back({std::move(name), std::move(value), std::move(unit), std::move(note)});
   };
   if (trial.metrics) {
-    const metrics::RunMetrics& m = *trial.metrics;
+    const account::RunMetrics& m = *trial.metrics;
     const auto share = [&](double part) { return fmt::format("{:.1f} % of the step", 100 * part / m.step_ms.median); };
     row("step time", ms(m.step_ms.median), "ms",
-        m.step_ms.interval == metrics::IntervalKind::one_value ? "one step, slowest rank"
+        m.step_ms.interval == account::IntervalKind::one_value ? "one step, slowest rank"
         : m.step_ms.ci_low == m.step_ms.ci_high
             ? fmt::format("{} steps, all alike, slowest rank", m.step_ms.n)
             : fmt::format("median of {} steps, slowest rank; {} {} to {}", m.step_ms.n, to_string(m.step_ms.interval),
@@ -231,14 +231,14 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
                       *trial.flops->peak_tflops));
     }
     if (!result.losses.empty()) {
-      row("loss", metrics::loss_text(result.losses.back()), "",
-          fmt::format("first step {}", metrics::loss_text(result.losses.front())));
+      row("loss", account::loss_text(result.losses.back()), "",
+          fmt::format("first step {}", account::loss_text(result.losses.front())));
     } else {
       const bool simulated = c.device.backend == config::BackendKind::virtual_;
       row("loss", "-", "",
           fmt::format("nothing was computed: {}", simulated ? "simulated" : "computation is emulated"));
     }
-    if (const auto imbalance = metrics::expert_imbalance(result.expert_rows, c.mesh.expert)) {
+    if (const auto imbalance = account::expert_imbalance(result.expert_rows, c.mesh.expert)) {
       row("imbalance of experts", fmt::format("{:.3f}", *imbalance), "",
           c.mesh.expert > 1 ? "rows of the busiest rank over the mean; simulate --set mesh.expert_imbalance"
                             : "rows of the busiest expert over the mean");
@@ -246,7 +246,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     if (trial.fidelity) {
       row("emulation", fmt::format("{:+.1f}", trial.fidelity->over_pct()), "%",
           fmt::format("observed over modelled time, and lanes that began late; up to {:.0f} % is rated",
-                      metrics::kFidelityLimitPct));
+                      account::kFidelityLimitPct));
     }
     if (trial.spread) {
       row("steps p95, p99", fmt::format("{}, {}", ms(trial.spread->p95_ms), ms(trial.spread->p99_ms)), "ms",
@@ -254,7 +254,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
                       ms(trial.spread->without_jitter_ms)));
     }
     if (trial.causes && trial.causes->jitter) {
-      const metrics::StepJitter& jitter = *trial.causes->jitter;
+      const account::StepJitter& jitter = *trial.causes->jitter;
       row("typical step", ms(trial.causes->typical_ms), "ms", "every op takes its median; causes are found in it");
       row("jitter", ms(jitter.ms), "ms",
           share(jitter.ms) + ": time beyond the typical step that does not repeat, so no cause is assigned" +
@@ -306,13 +306,13 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   for (const std::string& caveat : trial.caveats) text += caveat + ".\n";
   text += format_table(table);
   if (trial.metrics) text += std::string(kPartsNote) + "\n";
-  if (!metrics::why_not_rated(trial.fidelity).empty()) {
+  if (!account::why_not_rated(trial.fidelity).empty()) {
     text += "\n" + of_unrated(*trial.causes);
   } else if (trial.causes) {
     text += "\n" + causes_table(*trial.causes, trial);
   }
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
-  if (const std::string why = metrics::why_no_digest(c, result.parameters_not_finite); !why.empty()) {
+  if (const std::string why = account::why_no_digest(c, result.parameters_not_finite); !why.empty()) {
     text += fmt::format("\nno parameters digest: {}\n", why);
   }
   if (!result.checkpoints.empty()) {

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <utility>
 
+#include "account/caveats.h"
+#include "account/statistics.h"
 #include "app/experiment/result_fields.h"
 #include "base/bytes.h"
-#include "metrics/caveats.h"
-#include "metrics/statistics.h"
 #include "record/json_fields.h"
 #include "record/json_text.h"
 #include "record/table.h"
@@ -47,7 +47,7 @@ struct SweptCell {
 
 /// The step time of a cell. A trial counts as one value, its median: the steps of a trial share its luck.
 struct CellStep {
-  metrics::Summary trials;
+  account::Summary trials;
   double min = 0, max = 0;  ///< of all steps
   std::size_t steps = 0;
 };
@@ -61,16 +61,16 @@ CellStep step_of(const std::vector<const Trial*>& done) {
     cell.min = medians.empty() ? least : std::min(cell.min, least);
     cell.max = std::max(cell.max, most);
     cell.steps += values.size();
-    medians.push_back(metrics::median(values));
+    medians.push_back(account::median(values));
   }
-  cell.trials = metrics::summarize(medians);
+  cell.trials = account::summarize(medians);
   return cell;
 }
 
 /// The one or two trials of median step time: examples that happened, whose parts add up to the cell's step time. Two
 /// if the number of trials is even, the faster one first.
 std::vector<const Trial*> typical(std::vector<const Trial*> done) {
-  std::ranges::stable_sort(done, {}, [](const Trial* trial) { return metrics::median(trial->metrics->steps_ms); });
+  std::ranges::stable_sort(done, {}, [](const Trial* trial) { return account::median(trial->metrics->steps_ms); });
   const auto middle = done.begin() + static_cast<std::ptrdiff_t>((done.size() - 1) / 2);
   return {middle, middle + (done.size() % 2 == 0 ? 2 : 1)};
 }
@@ -83,7 +83,7 @@ std::optional<double> typical_figure(const std::vector<const Trial*>& done, std:
     const auto figure = std::ranges::find(figures, path, &TrialFigure::path);
     if (figure != figures.end() && std::isfinite(figure->value)) values.push_back(figure->value);
   }
-  return values.empty() ? std::nullopt : std::optional(metrics::median(values));  // of one or two: the mean
+  return values.empty() ? std::nullopt : std::optional(account::median(values));  // of one or two: the mean
 }
 
 SweptCell swept(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell& trials) {
@@ -124,7 +124,7 @@ const Fields<CellStep>& fields<CellStep>() {
   static const auto kAll =
       declare<CellStep>("CellStep", "The step time of a cell. A trial counts as one value, its median.",
                         "app/report/sweep_report.cpp", [](Fields<CellStep>& f) {
-                          f.spread(&CellStep::trials, fields<metrics::Summary>());
+                          f.spread(&CellStep::trials, fields<account::Summary>());
                           f("min", &CellStep::min, "", "shortest of all steps");
                           f("max", &CellStep::max, "", "longest of all steps");
                           f("steps", &CellStep::steps, "", "number of steps");
@@ -180,7 +180,7 @@ const Fields<SweptCell>& fields<SweptCell>() {
             "rated", [](const C& c) { return was_done(c) ? std::optional(c.unrated() == nullptr) : std::nullopt; }, "",
             "whether the numbers describe what was asked for");
         f("not_rated_because",
-          [](const C& c) { return c.unrated() != nullptr ? metrics::why_not_rated(c.unrated()->fidelity) : ""; }, "",
+          [](const C& c) { return c.unrated() != nullptr ? account::why_not_rated(c.unrated()->fidelity) : ""; }, "",
           "why the cell is not rated", {.when = When::if_any});
       });
   return kAll;
@@ -297,8 +297,8 @@ std::string sweep_table(const json& sweep) {
   Table table;
   table.title = sweep["title"];
   for (const json& axis : sweep["axes"]) table.header.push_back(axis["key"]);
-  const metrics::IntervalKind interval = metrics::interval_of(sweep["trials"]);
-  const bool with_interval = interval != metrics::IntervalKind::one_value;
+  const account::IntervalKind interval = account::interval_of(sweep["trials"]);
+  const bool with_interval = interval != account::IntervalKind::one_value;
   table.header.emplace_back("step ms");
   if (with_interval) table.header.emplace_back(to_string(interval));
   for (const char* name : {"exposed ms", "overlap %", "peak MiB", ""}) table.header.emplace_back(name);

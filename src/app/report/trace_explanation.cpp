@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "metrics/cause_report.h"
-#include "metrics/memory_timeline.h"
-#include "metrics/step_bound.h"
-#include "metrics/step_view.h"
+#include "account/cause_report.h"
+#include "account/memory_timeline.h"
+#include "account/step_bound.h"
+#include "account/step_view.h"
 #include "schedule/policy.h"
 
 namespace fsdpbench::app {
 
-static_assert(metrics::kSmallSharePct == 2.0, "kNothingToGain names it");
+static_assert(account::kSmallSharePct == 2.0, "kNothingToGain names it");
 
 TraceExplanation::TraceExplanation(const engine::Setup& setup, const Trial& trial)
     : setup_(setup),
@@ -20,16 +20,16 @@ TraceExplanation::TraceExplanation(const engine::Setup& setup, const Trial& tria
   even_rows_ = trial.causes->even_rows;
   if (trial.causes->typical_stalls) typical_ = &*trial.causes->typical_stalls;
   advice_.fill(kNothingToGain);
-  for (const metrics::CauseShare& share : trial.causes->causes) {
+  for (const account::CauseShare& share : trial.causes->causes) {
     advice_.at(static_cast<std::size_t>(share.cause)) = share.advice.empty() ? kNothingCertain : share.advice;
   }
 }
 
-std::vector<metrics::ToldStall> TraceExplanation::told_apart(const metrics::StepRecords& step, int place,
-                                                             const std::vector<metrics::Stall>& stalls) const {
+std::vector<account::ToldStall> TraceExplanation::told_apart(const account::StepRecords& step, int place,
+                                                             const std::vector<account::Stall>& stalls) const {
   if (typical_ != nullptr) return typical_->tell(step, place, stalls);
-  std::vector<metrics::ToldStall> told;
-  for (const metrics::Stall& stall : stalls) told.push_back({stall, false});
+  std::vector<account::ToldStall> told;
+  for (const account::Stall& stall : stalls) told.push_back({stall, false});
   return told;
 }
 
@@ -46,25 +46,25 @@ std::span<const GpuSample> TraceExplanation::gpu_samples(std::size_t rank, std::
 }
 
 trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_t step) const {
-  const metrics::StepRecords& records = run_.steps().at(step);
+  const account::StepRecords& records = run_.steps().at(step);
   const int place = static_cast<int>(rank);
   const bool prefetches_backward = schedule::prefetches_backward(setup_.policy.fsdp);
   trace::StepExplanation explanation;
-  const std::vector<metrics::Stall> stalls = metrics::find_stalls(
+  const std::vector<account::Stall> stalls = account::find_stalls(
       records, setup_.plan.groups, setup_.config.emulate.link(), prefetches_backward, place, even_rows_);
-  for (const metrics::ToldStall& told : told_apart(records, place, stalls)) {
-    const metrics::Stall& stall = told.stall;
+  for (const account::ToldStall& told : told_apart(records, place, stalls)) {
+    const account::Stall& stall = told.stall;
     explanation.exposed.push_back(
-        {stall.time, metrics::name_of(told), stall.op, stall.late_rank,
+        {stall.time, account::name_of(told), stall.op, stall.late_rank,
          told.jitter ? kBeyondTypical : advice_.at(static_cast<std::size_t>(stall.cause)).c_str()});
   }
-  for (const metrics::MemoryLevel& level : metrics::memory_timeline(records, place)) {
+  for (const account::MemoryLevel& level : account::memory_timeline(records, place)) {
     explanation.memory.push_back({records.window(place).begin_ns + level.time_ns, level.live});
   }
   for (const schedule::Buffer& buffer : records.schedule().buffers) {
     if (buffer.persistent) explanation.kept_bytes += buffer.bytes;
   }
-  const metrics::StepBound bound = metrics::step_bound(metrics::StepView(records, place));
+  const account::StepBound bound = account::step_bound(account::StepView(records, place));
   explanation.bound = trace::StepBound{bound.ns, bound.lane, bound.lane_ns};
   explanation.gpu = gpu_samples(rank, step);
   return explanation;

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "account/find_stalls.h"
+#include "account/run_view.h"
+#include "account/typical_stalls.h"
 #include "app/experiment/trial.h"
 #include "base/link_model.h"
 #include "engine/setup.h"
 #include "hardware/gpu_health.h"
-#include "metrics/find_stalls.h"
-#include "metrics/run_view.h"
-#include "metrics/typical_stalls.h"
 #include "trace/explanation.h"
 
 namespace fsdpbench::app {
@@ -29,18 +29,18 @@ class TraceExplanation {
 
  private:
   /// What of them is jitter; nothing where the trial has no typical step.
-  std::vector<metrics::ToldStall> told_apart(const metrics::StepRecords& step, int place,
-                                             const std::vector<metrics::Stall>& stalls) const;
+  std::vector<account::ToldStall> told_apart(const account::StepRecords& step, int place,
+                                             const std::vector<account::Stall>& stalls) const;
 
   /// Of the rank's GPU: the last one before the step begins, and those until the next one does.
   std::span<const GpuSample> gpu_samples(std::size_t rank, std::size_t step) const;
 
   const engine::Setup& setup_;
   const engine::Measurement& measured_;
-  metrics::RunView run_;
-  const metrics::TypicalStalls* typical_ = nullptr;
-  metrics::EvenRows even_rows_;
-  std::array<std::string, metrics::kCauseCount> advice_;  // by cause
+  account::RunView run_;
+  const account::TypicalStalls* typical_ = nullptr;
+  account::EvenRows even_rows_;
+  std::array<std::string, account::kCauseCount> advice_;  // by cause
 };
 
 /// What to do about a cause that is too small for the trial's list of causes.

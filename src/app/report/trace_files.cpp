@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "account/needed_by.h"
+#include "account/step_breakdown.h"
 #include "app/report/all_files.h"
 #include "app/report/trace_explanation.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/spelling.h"
 #include "engine/simulate.h"
-#include "metrics/needed_by.h"
-#include "metrics/step_breakdown.h"
 #include "schedule/print_schedule.h"
 #include "trace/facts.h"
 #include "trace/merged_writer.h"
@@ -41,12 +41,12 @@ std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
 }
 
 trace::OpCategory category_of(const schedule::Op& op) {
-  switch (metrics::classify(op)) {
-    case metrics::OpClass::computation: return trace::OpCategory::computation;
-    case metrics::OpClass::communication: return trace::OpCategory::communication;
-    case metrics::OpClass::host_update:  // no computation of the device's, like what brings its operands
-    case metrics::OpClass::copy: return trace::OpCategory::copy;
-    case metrics::OpClass::none: break;
+  switch (account::classify(op)) {
+    case account::OpClass::computation: return trace::OpCategory::computation;
+    case account::OpClass::communication: return trace::OpCategory::communication;
+    case account::OpClass::host_update:  // no computation of the device's, like what brings its operands
+    case account::OpClass::copy: return trace::OpCategory::copy;
+    case account::OpClass::none: break;
   }
   return op.is_host() ? trace::OpCategory::host : trace::OpCategory::mark;
 }
@@ -88,7 +88,7 @@ class TraceLabels {
 
 TraceLabels::TraceLabels(const engine::Setup& setup) {
   for (const schedule::Schedule& schedule : setup.schedules.steps) {
-    const std::vector<int> needed_by = metrics::needed_by(schedule);
+    const std::vector<int> needed_by = account::needed_by(schedule);
     std::vector<trace::OpLabel>& labels = by_step_.emplace_back();
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       labels.push_back(label_of(setup, schedule, schedule.ops[i]));
@@ -239,11 +239,11 @@ std::vector<int> shown_ranks(const Trial& trial, std::int64_t most) {
   if (trial.metrics && !trial.metrics->ranks.empty()) {
     const auto& all = trial.metrics->ranks;
     const auto slowest =
-        std::ranges::max_element(all, {}, [](const metrics::RankMetrics& rank) { return rank.step_ms.median; });
+        std::ranges::max_element(all, {}, [](const account::RankMetrics& rank) { return rank.step_ms.median; });
     order.push_back(slowest->rank);
   }
   if (trial.causes) {
-    for (const metrics::CauseShare& cause : trial.causes->causes) {
+    for (const account::CauseShare& cause : trial.causes->causes) {
       if (cause.late_rank >= 0) order.push_back(cause.late_rank);
     }
   }
@@ -273,10 +273,10 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
 }
 
 void write_worst_step(const std::filesystem::path& path, const engine::Setup& setup, const Trial& trial) {
-  const metrics::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
+  const account::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
   if (run.steps().empty()) return;
-  const auto worst = std::ranges::max_element(run.steps(), {}, &metrics::StepRecords::slowest_ns) - run.steps().begin();
-  const metrics::StepRecords& step = run.steps()[static_cast<std::size_t>(worst)];
+  const auto worst = std::ranges::max_element(run.steps(), {}, &account::StepRecords::slowest_ns) - run.steps().begin();
+  const account::StepRecords& step = run.steps()[static_cast<std::size_t>(worst)];
   std::vector<trace::RankTrace> traces;
   for (int place = 0; place < step.ranks(); ++place) {
     const trace::RankTrace& whole = trial.measurement.traces[static_cast<std::size_t>(place)];

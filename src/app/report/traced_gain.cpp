@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/compare.h"
-#include "metrics/run_view.h"
-#include "metrics/typical_step.h"
+#include "account/compare.h"
+#include "account/run_view.h"
+#include "account/typical_step.h"
 
 namespace fsdpbench::app {
 namespace {
 
-using metrics::Cause;
+using account::Cause;
 
 /// What no setting of sharding takes away.
 bool is_own(Cause cause) {
@@ -20,7 +20,7 @@ bool is_own(Cause cause) {
 }
 
 double traced_noise_ms(const AdoptedJob& adopted) {
-  const double percent = std::max(100 * metrics::kPracticalThreshold, adopted.metrics.aa_noise_pct.value_or(0));
+  const double percent = std::max(100 * account::kPracticalThreshold, adopted.metrics.aa_noise_pct.value_or(0));
   return percent / 100 * adopted.causes.step_ms;
 }
 
@@ -45,11 +45,11 @@ TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob
   return traced;
 }
 
-void count_from_trace(const TracedStep& step, double least_ms, metrics::Counterfactual& gain) {
+void count_from_trace(const TracedStep& step, double least_ms, account::Counterfactual& gain) {
   // Of collectives that the trace does not have only others of their kind tell how long they would take.
   const double guessed = gain.adds_collectives ? gain.gain_ms : 0;
   const double doubt = std::hypot(step.miss_ms(), step.scatter_ms, guessed);
-  if (doubt > 0 && gain.interval == metrics::IntervalKind::one_value) gain.interval = metrics::IntervalKind::range;
+  if (doubt > 0 && gain.interval == account::IntervalKind::one_value) gain.interval = account::IntervalKind::range;
   const double below = std::hypot(gain.gain_ms - gain.ci_low, doubt),
                above = std::hypot(gain.ci_high - gain.gain_ms, doubt);
   gain.gain_ms = std::min(gain.gain_ms, std::max(0.0, step.step_ms - least_ms));
@@ -85,12 +85,12 @@ void count_from_trace(const TracedStep& step, tune::Answer& answer) {
   answer.keep = answer.keep || *answer.gain_low <= 0;
 }
 
-metrics::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
+account::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
                                         const config::RunConfig& other) {
-  const metrics::RunView view(adopted.setup.schedules, adopted.traces);
+  const account::RunView view(adopted.setup.schedules, adopted.traces);
   const double noise_ms = traced_noise_ms(adopted);
-  const metrics::TypicalStep typical(view, adopted.setup, noise_ms);
-  metrics::Counterfactual gain = metrics::find_gain(typical, other, noise_ms);
+  const account::TypicalStep typical(view, adopted.setup, noise_ms);
+  account::Counterfactual gain = account::find_gain(typical, other, noise_ms);
   count_from_trace(step, step.least_ms, gain);
   return gain;
 }

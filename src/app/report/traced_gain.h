@@ -3,11 +3,11 @@
 #include <optional>
 #include <string>
 
+#include "account/cause_advice.h"
+#include "account/counterfactual.h"
 #include "app/report/adopted_job.h"
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
-#include "metrics/cause_advice.h"
-#include "metrics/counterfactual.h"
 #include "tune/answer.h"
 #include "tune/search.h"
 
@@ -33,13 +33,13 @@ struct TracedStep {
 TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob& adopted);
 
 /// Makes a gain of replays one of the traced step, which cannot become shorter than `least_ms`.
-void count_from_trace(const TracedStep& step, double least_ms, metrics::Counterfactual& gain);
+void count_from_trace(const TracedStep& step, double least_ms, account::Counterfactual& gain);
 /// The same of all steps that a search computed, and of its answer.
 void count_from_trace(const TracedStep& step, tune::SearchResult& result);
 void count_from_trace(const TracedStep& step, tune::Answer& answer);
 
 /// What another valid configuration of the same training would gain. Throws an Error if it cannot be replayed.
-metrics::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
+account::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
                                         const config::RunConfig& other);
 
 /// A sentence about the rank for which the others wait for more than half of their exposed communication; empty: there

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "metrics/statistics.h"
+#include "account/statistics.h"
 #include "record/table.h"
 
 namespace fsdpbench::app {
@@ -57,8 +57,8 @@ json policy_json(const Tuning& tuning, const VerifiedPolicy& policy) {
 
 double VerifiedPolicy::median_ms() const {
   std::vector<double> medians;
-  for (const std::vector<double>& trial : trials_ms) medians.push_back(metrics::median(trial));
-  return medians.empty() ? 0 : metrics::median(medians);
+  for (const std::vector<double>& trial : trials_ms) medians.push_back(account::median(trial));
+  return medians.empty() ? 0 : account::median(medians);
 }
 
 std::optional<double> kendall_tau(const Tuning& tuning, const Verification& verification) {
@@ -68,7 +68,7 @@ std::optional<double> kendall_tau(const Tuning& tuning, const Verification& veri
   };
   add(verification.in_force);
   for (const VerifiedPolicy& proposal : verification.proposals) add(proposal);
-  return metrics::kendall_tau(pairs);
+  return account::kendall_tau(pairs);
 }
 
 std::string verification_text(const Tuning& tuning, const Verification& verification) {

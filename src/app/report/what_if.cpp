@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "account/step_breakdown.h"
 #include "base/error.h"
 #include "clock/emulated_times.h"
 #include "clock/forecast.h"
@@ -17,7 +18,6 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
-#include "metrics/step_breakdown.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -135,10 +135,10 @@ clock::Changes replay_changes(const config::RunConfig& was, const config::RunCon
   return changes;
 }
 
-double exposed_ms(const metrics::StepRecords& step) {
+double exposed_ms(const account::StepRecords& step) {
   double sum = 0;
   for (int rank = 0; rank < step.ranks(); ++rank) {
-    sum += static_cast<double>(metrics::break_down(step, rank).exposed_communication);
+    sum += static_cast<double>(account::break_down(step, rank).exposed_communication);
   }
   return sum / step.ranks() / 1e6;
 }
@@ -148,12 +148,12 @@ ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times
   std::vector<trace::RankTrace> traces;
   for (int rank = 0; rank < setup.plan.groups.ranks(); ++rank) traces.emplace_back().rank = rank;
   clock::forecast_run(setup, times, times.given.size(), first, traces);
-  const metrics::RunView view(setup.schedules, traces);
+  const account::RunView view(setup.schedules, traces);
   ReplayedRun run;
-  run.metrics = metrics::run_metrics(view, setup.plan.groups, tokens_per_step);
+  run.metrics = account::run_metrics(view, setup.plan.groups, tokens_per_step);
   std::vector<double> exposed;
-  for (const metrics::StepRecords& step : view.steps()) exposed.push_back(exposed_ms(step));
-  run.exposed_ms = metrics::summarize(exposed);
+  for (const account::StepRecords& step : view.steps()) exposed.push_back(exposed_ms(step));
+  run.exposed_ms = account::summarize(exposed);
   run.peak_bytes = setup.memory.peak_occupied_total;
   return run;
 }
@@ -163,14 +163,14 @@ ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times
 void give_interval(const FinishedRun& run, WhatIf& answer) {
   const std::optional<double> whole = answer.doubt.whole();
   if (!whole) return;
-  metrics::Summary &change = answer.change, &step_ms = answer.changed.metrics.step_ms;
+  account::Summary &change = answer.change, &step_ms = answer.changed.metrics.step_ms;
   const double doubt = (1 + change.median) * *whole;
   change.ci_low = std::max(-1.0, change.median - std::hypot(change.median - change.ci_low, doubt));
   change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt);
   const double measured_ms = run.trial.metrics->step_ms.median;
   step_ms.ci_low = measured_ms * (1 + change.ci_low);
   step_ms.ci_high = measured_ms * (1 + change.ci_high);
-  change.interval = step_ms.interval = metrics::IntervalKind::prediction;
+  change.interval = step_ms.interval = account::IntervalKind::prediction;
 }
 
 }  // namespace
@@ -216,7 +216,7 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   for (std::size_t step = 0; step < measured.steps(); ++step) {
     ratios.push_back(answer.changed.metrics.steps_ms[step] / answer.replayed.metrics.steps_ms[step] - 1);
   }
-  answer.change = metrics::summarize(ratios);
+  answer.change = account::summarize(ratios);
   answer.doubt = doubt_of(run, answer.replayed.metrics.step_ms.median);
   answer.doubt.reach = changed.doubt_ns / 1e6 / answer.changed.metrics.step_ms.median;
   give_interval(run, answer);

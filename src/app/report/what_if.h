@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "account/run_metrics.h"
+#include "account/statistics.h"
 #include "app/report/compare_report.h"
 #include "app/report/finished_run.h"
 #include "app/report/run_doubt.h"
 #include "base/enum_table.h"
 #include "clock/measured_times.h"
 #include "clock/what_if_times.h"
-#include "metrics/run_metrics.h"
-#include "metrics/statistics.h"
 
 namespace fsdpbench::app {
 
@@ -25,8 +25,8 @@ struct WhatIfQuestion {
 
 /// All measured steps on the computed clock, each with the times of its own ops.
 struct ReplayedRun {
-  metrics::RunMetrics metrics;
-  metrics::Summary exposed_ms;  ///< of a step, mean over ranks
+  account::RunMetrics metrics;
+  account::Summary exposed_ms;  ///< of a step, mean over ranks
   std::int64_t peak_bytes = 0;  ///< from the schedule
 };
 
@@ -42,7 +42,7 @@ struct WhatIf {
   /// Step by step: changed / replayed - 1. Bounds: where what the changed run would measure, over what the run did, lies
   /// 95 times of 100 (run_doubt.h), or of the run's own steps only if `doubt` is not known. So are those of
   /// `changed.metrics.step_ms`.
-  metrics::Summary change;
+  account::Summary change;
   RunDoubt doubt;
 };
 

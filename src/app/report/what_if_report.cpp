@@ -19,8 +19,8 @@ using nlohmann::json;
 
 std::string exact_ms(double value) { return fmt::format("{:.3f}", value); }
 
-std::string interval(const metrics::Summary& s, double scale = 1, int digits = 3) {
-  if (s.interval == metrics::IntervalKind::one_value) return "one step";
+std::string interval(const account::Summary& s, double scale = 1, int digits = 3) {
+  if (s.interval == account::IntervalKind::one_value) return "one step";
   return fmt::format("{} {:.{}f} to {:.{}f}", to_string(s.interval), s.ci_low * scale, digits, s.ci_high * scale,
                      digits);
 }
@@ -85,11 +85,11 @@ std::string straggler_line(const WhatIf& answer) {
 }
 
 json run_json(const ReplayedRun& run) {
-  const metrics::RunMetrics& m = run.metrics;
-  return {{"step_ms", JsonType<metrics::Summary>::write(m.step_ms)},
+  const account::RunMetrics& m = run.metrics;
+  return {{"step_ms", JsonType<account::Summary>::write(m.step_ms)},
           {"steps_ms", m.steps_ms},
           {"exposed_comm_ms", m.exposed_comm_ms},
-          {"exposed_comm_by_step_ms", JsonType<metrics::Summary>::write(run.exposed_ms)},
+          {"exposed_comm_by_step_ms", JsonType<account::Summary>::write(run.exposed_ms)},
           {"compute_ms", m.compute_ms},
           {"comm_ms", m.comm_ms},
           {"idle_ms", m.idle_ms},
@@ -99,7 +99,7 @@ json run_json(const ReplayedRun& run) {
 }  // namespace
 
 std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question, const WhatIf& answer) {
-  const metrics::RunMetrics &was = *run.trial.metrics, &base = answer.replayed.metrics, &is = answer.changed.metrics;
+  const account::RunMetrics &was = *run.trial.metrics, &base = answer.replayed.metrics, &is = answer.changed.metrics;
   Table table;
   table.title = fmt::format("{}: {}", run.folder, question_text(question));
   table.header = {"", "measured", "replayed", "what-if", "", "change", ""};
@@ -130,7 +130,7 @@ std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question,
 }
 
 json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const WhatIf& answer) {
-  const metrics::RunMetrics& was = *run.trial.metrics;
+  const account::RunMetrics& was = *run.trial.metrics;
   json j{{"schema_version", 1},
          {"run", run.folder},
          {"set", question.overrides},
@@ -138,7 +138,7 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"compute_scale", question.compute_scale},
          {"without_straggler", question.without_straggler},
          {"measured",
-          {{"step_ms", JsonType<metrics::Summary>::write(was.step_ms)},
+          {{"step_ms", JsonType<account::Summary>::write(was.step_ms)},
            {"exposed_comm_ms", was.exposed_comm_ms},
            {"compute_ms", was.compute_ms},
            {"comm_ms", was.comm_ms},
@@ -151,7 +151,7 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
           {{"replay", answer.doubt.replay},
            {"between_runs", answer.doubt.between_runs ? json(*answer.doubt.between_runs) : json()},
            {"reach", answer.doubt.reach}}},
-         {"change", JsonType<metrics::Summary>::write(answer.change)},
+         {"change", JsonType<account::Summary>::write(answer.change)},
          {"notes", answer.notes},
          {"keys", json::array()},
          {"links", json::array()},

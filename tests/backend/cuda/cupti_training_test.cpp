@@ -7,11 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include "account/run_metrics.h"
 #include "backend/cpu/backend.h"
 #include "backend/cuda/emulated_support.h"
 #include "backend/cuda/fake/cupti/fake_cupti.h"
 #include "engine/run.h"
-#include "metrics/run_metrics.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -45,7 +45,7 @@ TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
 
   // Throws where an op lies outside of its step, as one without times would.
   const engine::Setup p = set_up(config);
-  const metrics::RunMetrics m = metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0);
+  const account::RunMetrics m = account::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0);
   EXPECT_GT(m.compute_ms, 0);
 
   for (const trace::RankTrace& trace : result.traces) {
@@ -97,7 +97,7 @@ TEST(CuptiTrainingOfTwoClocks, OpsBeginNoSoonerThanTheyAreIssuedAndTheRunIsKept)
     return result;
   };
   const Measurement result = timed_early(50'000);
-  EXPECT_GT(metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0).compute_ms, 0);
+  EXPECT_GT(account::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0).compute_ms, 0);
   for (const trace::Record& record : result.traces.front().records) {
     if (record.begin_ns != 0) {
       EXPECT_LE(record.issued_ns, record.begin_ns);
@@ -117,7 +117,7 @@ TEST(CuptiTrainingOfTwoClocks, OpsBeginNoSoonerThanTheyAreIssuedAndTheRunIsKept)
 
   const Measurement wrong = timed_early(3'600'000'000'000);  // no two clocks of one machine
   EXPECT_EQ(wrong.early_ns.front(), 0);
-  EXPECT_THROW(metrics::run_metrics({p.schedules, wrong.traces}, p.plan.groups, 1.0), Error);
+  EXPECT_THROW(account::run_metrics({p.schedules, wrong.traces}, p.plan.groups, 1.0), Error);
 }
 
 TEST(CuptiTrainingWithoutRecords, EventsTimeTheOpsWhereCuptiRecordsNothing) {
@@ -130,7 +130,7 @@ TEST(CuptiTrainingWithoutRecords, EventsTimeTheOpsWhereCuptiRecordsNothing) {
   fake::cupti::reset();
 
   const engine::Setup p = set_up(config);
-  EXPECT_GT(metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0).compute_ms, 0);
+  EXPECT_GT(account::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0).compute_ms, 0);
   for (const backend::Facts& facts : result.devices) {
     EXPECT_THAT(facts, ::testing::Contains(::testing::Pair("no CUPTI", ::testing::HasSubstr("no record of it came"))));
     EXPECT_THAT(facts, ::testing::Contains(::testing::Pair("timer", ::testing::HasSubstr("CUDA events"))));

@@ -6,8 +6,8 @@
 
 #include <vector>
 
+#include "account/run_metrics.h"
 #include "engine/run.h"
-#include "metrics/run_metrics.h"
 #include "schedule/memory_walk.h"
 #include "support/tiny_run.h"
 
@@ -55,7 +55,7 @@ inline void expect_memory_of_the_schedule(const config::RunConfig& config, const
 /// Times of all ops fit together: run_metrics checks every identity and throws where one does not hold.
 inline void expect_whole_trace(const config::RunConfig& config, const Measurement& result) {
   const Setup p = set_up(config);
-  const metrics::RunMetrics m = metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0);
+  const account::RunMetrics m = account::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0);
   EXPECT_GT(m.step_ms.median, 0);
   EXPECT_GT(m.compute_ms, 0);
   for (const trace::RankTrace& trace : result.traces) {

@@ -55,7 +55,7 @@ class NameList {
 ///
 /// A stamp goes from the begin of the op's first work to the end of its last. An op that put nothing on the device
 /// took place when it was issued, or when the op before it on its lane was over. An op of which a record is missing
-/// keeps a stamp of zeros: metrics/ refuses figures with such ops.
+/// keeps a stamp of zeros: account/ refuses figures with such ops.
 void assemble(const std::vector<IssuedOp>& ops, std::uint32_t first, const std::vector<Launch>& launches,
               const std::set<std::uint32_t>& marks, NameList& names, std::vector<Activity>& activities,
               TimerCounts& counts);

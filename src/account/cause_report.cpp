@@ -1,0 +1,213 @@
+#include "account/cause_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "account/cause_advice.h"
+#include "account/compare.h"
+#include "account/op_key.h"
+#include "account/step_breakdown.h"
+#include "schedule/print_schedule.h"
+
+namespace fsdpbench::account {
+namespace {
+
+/// An op as reports name it.
+struct NamedOp {
+  std::string name, unit;
+};
+
+/// Nanoseconds lost to one cause, by op and by late rank.
+struct Loss {
+  std::int64_t total = 0;
+  std::map<OpKey, std::int64_t> by_op;
+  std::map<int, std::int64_t> by_late_rank;
+};
+
+template <typename Map>
+auto largest(const Map& map) {
+  return std::max_element(map.begin(), map.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+}
+
+/// Losses over ranks and steps. Steps may have different schedules, so an op is known by what it is, not by its index.
+class Losses {
+ public:
+  explicit Losses(const plan::Plan& plan) : plan_(plan) {}
+
+  void add(const StepRecords& step, const std::vector<Stall>& stalls) {
+    const schedule::Schedule& schedule = step.schedule();
+    std::vector<OpKey>& keys = keys_[&schedule];
+    if (keys.empty()) keys = op_keys(schedule);
+    for (const Stall& stall : stalls) {
+      const std::int64_t ns = stall.time.end - stall.time.begin;
+      Loss& loss = by_cause_[static_cast<std::size_t>(stall.cause)];
+      loss.total += ns;
+      if (stall.op >= 0) {
+        const auto op = static_cast<std::size_t>(stall.op);
+        loss.by_op[keys[op]] += ns;
+        names_.try_emplace(keys[op], name_of(schedule.ops[op]));
+      }
+      if (stall.late_rank >= 0) loss.by_late_rank[stall.late_rank] += ns;
+    }
+  }
+
+  const Loss& of(std::size_t cause) const { return by_cause_[cause]; }
+  const NamedOp& named(const OpKey& key) const { return names_.at(key); }
+
+ private:
+  NamedOp name_of(const schedule::Op& op) const {
+    NamedOp named{schedule::op_name(plan_, op), {}};
+    if (op.unit >= 0) named.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
+    return named;
+  }
+
+  const plan::Plan& plan_;
+  std::array<Loss, kCauseCount> by_cause_;
+  std::map<OpKey, NamedOp> names_;
+  std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
+};
+
+/// By rank and lane.
+StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunView& replayed) {
+  StepJitter jitter;
+  for (int rank = 0; rank < run.ranks(); ++rank) {
+    StepJitter::Rank& mine = jitter.ranks.emplace_back();
+    mine.rank = run.steps().front().rank_at(rank);
+    std::vector<double> lengths;
+    for (const StepRecords& step : run.steps()) lengths.push_back(static_cast<double>(step.length_ns(rank)));
+    const int place = replayed.ranks() == 1 ? 0 : rank;  // one that stands for all
+    mine.ms = (median(lengths) - static_cast<double>(replayed.steps().front().length_ns(place))) / 1e6;
+    const auto lanes = typical.excess(static_cast<std::size_t>(rank));
+    for (std::size_t l = 0; l < kLaneCount; ++l) {
+      mine.longer_ms[l] = lanes[l].longer_ns / 1e6;
+      mine.later_ms[l] = lanes[l].later_ns / 1e6;
+    }
+  }
+  return jitter;
+}
+
+/// As rank_causes(), but small ones are listed, too.
+CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+                        const std::optional<LinkModel>& link, const EvenRows& even_rows) {
+  const MiddleSteps middle = middle_steps(run);
+  const bool prefetches_backward = schedule::prefetches_backward(policy.fsdp);
+  CauseReport report;
+  report.step_ms = report.typical_ms = middle.median_ms;
+  Losses losses(plan);
+  for (std::size_t s = 0; s < run.steps().size(); ++s) {
+    const StepRecords& step = run.steps()[s];
+    const bool counts = std::ranges::binary_search(middle.indices, s);
+    for (int rank = 0; rank < run.ranks(); ++rank) {
+      std::vector<Stall> stalls = find_stalls(step, plan.groups, link, prefetches_backward, rank, even_rows);
+      check_partition(stalls, break_down(step, rank).stalled(), fmt::format("rank {}, step {}", rank, step.number()));
+      if (counts) losses.add(step, stalls);
+      if (s == middle.median && rank == step.slowest_rank()) {
+        report.example.clear();
+        for (const Stall& stall : stalls) report.example.push_back({stall, false});
+        report.example_rank = step.rank_at(rank);
+        report.example_place = rank;
+        report.example_step = step.number();
+      }
+    }
+  }
+
+  const auto ms = [&](std::int64_t ns) { return static_cast<double>(ns) * middle.ms_per_ns; };
+  for (std::size_t c = 0; c < kCauseCount; ++c) report.stalled_ms += ms(losses.of(c).total);
+  for (std::size_t c = 0; c < kCauseCount; ++c) {
+    const Loss& loss = losses.of(c);
+    if (loss.total == 0) continue;
+    CauseShare share;
+    share.cause = static_cast<Cause>(c);
+    share.ms = ms(loss.total);
+    share.share_pct = 100 * share.ms / report.step_ms;
+    if (!loss.by_op.empty()) {
+      const NamedOp& worst = losses.named(largest(loss.by_op)->first);
+      share.op = worst.name;
+      share.unit = worst.unit;
+    }
+    if (!loss.by_late_rank.empty()) share.late_rank = largest(loss.by_late_rank)->first;
+    report.causes.push_back(std::move(share));
+  }
+  std::ranges::stable_sort(report.causes, [](const CauseShare& a, const CauseShare& b) { return a.ms > b.ms; });
+  return report;
+}
+
+/// What costs little, but could be lifted and then gain more: something else would have been waited for meanwhile.
+bool is_worth_lifting(const CauseShare& share, double step_ms) {
+  return kCauses[share.cause].liftable && share.without && share.without->advised &&
+         100 * share.without->gain_ms >= kSmallSharePct * step_ms;
+}
+
+/// Small causes into small_ms.
+void drop_small(CauseReport& report) {
+  std::erase_if(report.causes, [&](const CauseShare& share) {
+    if (share.share_pct >= kSmallSharePct || is_worth_lifting(share, report.step_ms)) return false;
+    report.small_ms += share.ms;
+    return true;
+  });
+}
+
+/// In the example.
+void tell_jitter(const RunView& run, CauseReport& report) {
+  const auto step = std::ranges::find(run.steps(), report.example_step, &StepRecords::number);
+  std::vector<Stall> stalls;
+  for (const ToldStall& told : report.example) stalls.push_back(told.stall);
+  report.example = report.typical_stalls->tell(*step, report.example_place, stalls);
+}
+
+}  // namespace
+
+CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+                        const std::optional<LinkModel>& link, const EvenRows& even_rows) {
+  CauseReport report = every_cause(run, plan, policy, link, even_rows);
+  report.even_rows = even_rows;
+  drop_small(report);
+  return report;
+}
+
+CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics,
+                          const EvenRows& even_rows) {
+  const std::optional<LinkModel> link = what.config.emulate.link();
+  CauseReport report = rank_causes(run, what.plan, what.policy, link, even_rows);
+  const double noise_pct = std::max(100 * kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
+  const double noise_ms = noise_pct / 100 * report.step_ms;
+  report.no_typical_because = why_no_typical_step(run, what.plan.groups, noise_ms);
+  if (!report.no_typical_because.empty()) return report;
+  const TypicalStep typical(run, what, noise_ms);
+  report.no_typical_because = typical.why_not_of_all();
+  if (!report.no_typical_because.empty()) return report;
+  const clock::Forecast step = typical.forecast();
+  const RunView view(typical.training().schedules, step.traces);
+  CauseReport of_typical = every_cause(view, what.plan, what.policy, link, even_rows);
+
+  report.causes = std::move(of_typical.causes);
+  for (CauseShare& cause : report.causes) cause.share_pct = 100 * cause.ms / report.step_ms;
+  report.small_ms = 0;
+  report.typical_ms = of_typical.step_ms;
+  report.late_ranks = typical.late_ranks();
+  std::vector<Asked> asked;
+  for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank, even_rows});
+  Counterfactuals found = find_counterfactuals(typical, asked, noise_ms);
+  report.knobs = std::move(found.knobs);
+  for (std::size_t i = 0; i < report.causes.size(); ++i) {
+    report.causes[i].without = found.causes[i];
+    report.causes[i].advice = advice(report.causes[i], report.knobs);
+    const bool hides_a_slow_link = report.causes[i].cause == Cause::link_bound && !typical.knows_links();
+    if (hides_a_slow_link && !report.causes[i].advice.empty()) report.causes[i].advice += kSlowLinkUnseen;
+  }
+  drop_small(report);
+  const bool prefetches_backward = schedule::prefetches_backward(what.policy.fsdp);
+  report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward, even_rows);
+  tell_jitter(run, report);
+  report.jitter = jitter_of(run, typical, view);
+  report.jitter->ms = report.step_ms - report.typical_ms;
+  report.jitter->share_pct = report.step_ms > 0 ? 100 * report.jitter->ms / report.step_ms : 0;
+  report.jitter->stalled_ms = report.stalled_ms - of_typical.stalled_ms;
+  report.jitter->computation_ms = report.jitter->ms - report.jitter->stalled_ms;
+  return report;
+}
+
+}  // namespace fsdpbench::account

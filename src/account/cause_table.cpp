@@ -1,0 +1,64 @@
+#include "account/cause_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "record/table.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using account::Cause;
+using account::CauseShare;
+using account::Counterfactual;
+
+/// "54.20 ms [54.00 to 54.50]"; of what was not replayed nothing.
+std::string without_text(const std::optional<Counterfactual>& without, int decimals) {
+  if (!without) return {};
+  const double step = without->step_ms, whole = step + without->gain_ms;
+  if (without->interval == account::IntervalKind::one_value) return fmt::format("{:.{}f} ms", step, decimals);
+  return fmt::format("{:.{}f} ms [{:.{}f} to {:.{}f}]", step, decimals, whole - without->ci_high, decimals,
+                     whole - without->ci_low, decimals);
+}
+
+}  // namespace
+
+std::string cause_table(const account::CauseReport& report, const CauseTable& how) {
+  Table table;
+  table.title = how.title;
+  const bool replayed = std::ranges::any_of(report.causes, [](const CauseShare& c) { return c.without.has_value(); });
+  table.header = {"cause", "ms", "of the step",
+                  replayed ? fmt::format("{} ({:.{}f} ms) without it", how.step, report.typical_ms, how.decimals) : "",
+                  "worst at"};
+  const auto row = [&](std::string name, double ms, double share_pct, std::string without, std::string where) {
+    table.rows.push_back({std::move(name), fmt::format("{:.{}f}", ms, how.decimals), fmt::format("{:.1f} %", share_pct),
+                          std::move(without), std::move(where)});
+  };
+  std::string advice;
+  for (const CauseShare& c : report.causes) {
+    std::string where = c.op;
+    if (c.late_rank >= 0) {
+      where += fmt::format("{}{}: rank {}", where.empty() ? "" : ", ", c.cause == Cause::slow_link ? "slow" : "late",
+                           c.late_rank);
+    }
+    row(std::string(to_string(c.cause)), c.ms, c.share_pct, without_text(c.without, how.decimals), where);
+    if (!c.advice.empty()) advice += fmt::format("- {}: {}\n", to_string(c.cause), c.advice);
+  }
+  row("small (each under 2 %)", report.small_ms, 100 * report.small_ms / report.step_ms, "", "");
+  if (report.jitter) {
+    row("jitter, of no cause", report.jitter->stalled_ms, 100 * report.jitter->stalled_ms / report.step_ms, "", "");
+  }
+  if (!replayed) {  // a column of nothing
+    table.header.erase(table.header.begin() + 3);
+    for (std::vector<std::string>& cells : table.rows) cells.erase(cells.begin() + 3);
+  }
+  std::string knobs;
+  for (const std::string& knob : how.knobs) knobs += fmt::format("- {}\n", knob);
+  if (!knobs.empty()) advice += "\nknobs, by what they gain:\n" + knobs;
+  return format_table(table) + how.no_typical + (advice.empty() ? "" : "\n" + advice);
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "account/cause_advice.h"
+#include "account/cause_report.h"
+
+namespace fsdpbench::app {
+
+/// How a list of causes is printed, for a run of ours and for a traced job.
+struct CauseTable {
+  std::string title;
+  int decimals = 2;                   ///< of milliseconds
+  std::string no_typical;             ///< a line about why nothing was replayed; may be empty
+  std::vector<std::string> knobs;     ///< sentences about settings, by what they gain
+  std::string step = "typical step";  ///< what the step of `typical_ms` is
+};
+
+/// The causes of `report`, the largest first, with what the typical step would take without each where that is known,
+/// small ones and jitter in a line each, and below them what would help.
+std::string cause_table(const account::CauseReport& report, const CauseTable& how);
+
+}  // namespace fsdpbench::app

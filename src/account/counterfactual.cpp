@@ -1,0 +1,188 @@
+#include "account/counterfactual.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "account/knobs.h"
+#include "base/error.h"
+#include "clock/forecast.h"
+#include "clock/uncertainty.h"
+#include "schedule/memory_walk.h"
+#include "schedule/training.h"
+
+namespace fsdpbench::account {
+namespace {
+
+constexpr double kAtOnce = 1e12;  // so many times as fast
+
+/// What to forecast.
+struct Question {
+  Counterfactual answer;
+  clock::Changes changes;
+  std::unique_ptr<schedule::Training> rebuilt;  ///< steady, under another policy; null: the schedule as it is
+};
+
+class Finder {
+ public:
+  Finder(const TypicalStep& typical, double noise_ms) : typical_(typical), noise_ms_(noise_ms) {
+    typical_ms_ = step_ms({});
+  }
+
+  Counterfactuals find(const std::vector<Asked>& causes) {
+    std::vector<Question> questions;
+    for (const Asked& asked : causes) questions.push_back(about(asked));
+    for (Knob& knob : knobs_of(typical_.training().config)) {
+      Question question = rebuilt(knob.config);
+      question.answer.cause = knob.cause;
+      question.answer.set = knob.set;
+      if (question.rebuilt) questions.push_back(std::move(question));
+    }
+    for (Question& question : questions) ask(question);
+    std::erase_if(questions, [&](const Question& q) { return !q.answer.set.empty() && q.answer.gain_ms <= noise_ms_; });
+    if (!typical_.repeats()) find_intervals(questions);
+
+    Counterfactuals result;
+    for (Question& question : questions) {
+      Counterfactual& answer = question.answer;
+      advise(answer);
+      if (answer.set.empty()) {
+        result.causes.push_back(std::move(answer));
+        continue;
+      }
+      if (answer.advised) answer.more_bytes = peak_bytes(question.rebuilt->config) - own_peak_bytes();
+      result.knobs.push_back(std::move(answer));
+    }
+    std::ranges::stable_sort(result.knobs, std::ranges::greater(), &Counterfactual::gain_ms);
+    return result;
+  }
+
+  Counterfactual gain_of(const config::RunConfig& other) {
+    std::vector<Question> questions(1);
+    questions.front().rebuilt = std::make_unique<schedule::Training>(training(other).steady());
+    ask(questions.front());
+    if (!typical_.repeats()) find_intervals(questions);
+    advise(questions.front().answer);
+    return questions.front().answer;
+  }
+
+ private:
+  void ask(Question& question) const {
+    question.answer.step_ms = step_ms(question);
+    question.answer.gain_ms = question.answer.ci_low = question.answer.ci_high = typical_ms_ - question.answer.step_ms;
+    if (!question.rebuilt) return;
+    std::map<std::pair<schedule::OpKind, std::int64_t>, int> more;
+    const auto count = [&](const schedule::Training& training, int by) {
+      for (const schedule::Op& op : training.schedules.steady().ops) {
+        if (const auto* sent = std::get_if<schedule::Collective>(&op.work)) more[{op.kind, sent->bytes()}] += by;
+      }
+    };
+    count(*question.rebuilt, 1);
+    count(typical_.training(), -1);
+    question.answer.adds_collectives = std::ranges::any_of(more, [](const auto& entry) { return entry.second > 0; });
+  }
+
+  void advise(Counterfactual& answer) const {
+    const bool certain =
+        typical_.steps() > 1 || typical_.training().config.device.backend == config::BackendKind::virtual_;
+    answer.advised = certain && answer.ci_low > 0 && answer.gain_ms > noise_ms_;
+  }
+
+  Question rebuilt(const config::RunConfig& config) const {
+    Question question;
+    try {
+      question.rebuilt = std::make_unique<schedule::Training>(training(config).steady());
+    } catch (const Error&) {  // not for this model, plan or memory: nothing to advise
+    }
+    return question;
+  }
+
+  Question about(const Asked& asked) const {
+    Question question;
+    using clock::Part;
+    clock::Changes& changes = question.changes;
+    const auto leave_out = [&](Part part) { changes.without.insert(part); };
+    switch (asked.cause) {
+      case Cause::link_bound: changes.link_scale = kAtOnce; break;
+      case Cause::inefficient_collective: changes.hop_ns = -kAtOnce; break;
+      case Cause::contention: leave_out(Part::link_sharing); break;
+      case Cause::straggler: changes.late_rank = asked.late_rank; break;
+      case Cause::host_bound: leave_out(Part::host); break;
+      case Cause::copy: leave_out(Part::copies); break;
+      case Cause::pcie: leave_out(Part::pcie); break;
+      case Cause::host_update: leave_out(Part::host_update); break;
+      case Cause::step_boundary: leave_out(Part::step_ends); break;
+      case Cause::slow_link: changes.slow_link = asked.late_rank; break;
+      case Cause::tensor_group: leave_out(Part::tensor_group); break;
+      case Cause::expert_exchange: leave_out(Part::expert_rows); break;
+      case Cause::expert_imbalance: changes.op_factor = asked.even_rows; break;
+      case Cause::cores_busy: leave_out(Part::core_waits); break;
+      case Cause::unknown: leave_out(Part::lane_lags); break;
+      case Cause::slow_transfer:
+      case Cause::data_loading: break;  // of traces alone, which are not asked
+      case Cause::late_prefetch:
+      case Cause::all_gather_limit:
+      case Cause::reduce_scatter_buffers:
+      case Cause::communicator_serialisation:
+      case Cause::host_sync: question = rebuilt(lifted(asked.cause, typical_.training().config)); break;
+    }
+    question.answer.cause = asked.cause;
+    question.answer.late_rank = asked.late_rank;
+    return question;
+  }
+
+  double step_ms(const Question& question, int draw = -1) const {
+    clock::Changes changes = question.changes;
+    changes.draw = draw;
+    const schedule::Training& training = question.rebuilt ? *question.rebuilt : typical_.training();
+    return typical_.forecast(training, changes).slowest_ns() / 1e6;
+  }
+
+  void find_intervals(std::vector<Question>& questions) const {
+    const Question nothing;
+    for (int draw = 0; draw < clock::Uncertainty::kDraws; ++draw) {
+      const double as_it_is = step_ms(nothing, draw);
+      for (Question& question : questions) {
+        const double gain = as_it_is - step_ms(question, draw);
+        Counterfactual& answer = question.answer;
+        answer.interval = IntervalKind::bootstrap;
+        answer.ci_low = std::min(answer.ci_low, gain);
+        answer.ci_high = std::max(answer.ci_high, gain);
+      }
+    }
+  }
+
+  schedule::Training training(const config::RunConfig& config) const {
+    return schedule::make_training(config, typical_.training().sizes);
+  }
+
+  std::int64_t peak_bytes(const config::RunConfig& config) const {
+    return schedule::memory_walk(training(config).schedules, config.train.warmup + config.train.steps)
+        .peak_occupied_total;
+  }
+
+  std::int64_t own_peak_bytes() {
+    if (!peak_bytes_) peak_bytes_ = peak_bytes(typical_.training().config);
+    return *peak_bytes_;
+  }
+
+  const TypicalStep& typical_;
+  double noise_ms_;
+  double typical_ms_ = 0;
+  std::optional<std::int64_t> peak_bytes_;
+};
+
+}  // namespace
+
+Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms) {
+  return Finder(typical, noise_ms).find(causes);
+}
+
+Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms) {
+  return Finder(typical, noise_ms).gain_of(other);
+}
+
+}  // namespace fsdpbench::account

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "account/cause.h"
+#include "account/find_stalls.h"
+#include "account/statistics.h"
+#include "account/typical_step.h"
+
+namespace fsdpbench::account {
+
+/// The typical step without one thing: what the step gains is what that thing costs.
+struct Counterfactual {
+  Cause cause = Cause::unknown;  ///< that is taken away, or that the knob is meant for
+  std::string set;               ///< "key=value" of a knob; empty: the cause itself
+  int late_rank = -1;            ///< stragglers: without whose lateness
+  double step_ms = 0;            ///< the step would take
+  double gain_ms = 0;            ///< less than the typical one; negative: more
+  double ci_low = 0, ci_high = 0;
+  IntervalKind interval =
+      IntervalKind::one_value;             ///< of the gain; one value: every step took the same, or there is one
+  std::optional<std::int64_t> more_bytes;  ///< of peak memory; knobs that gain
+  bool adds_collectives = false;           ///< some that the run does not have, or larger ones: their times are guesses
+  bool advised = false;                    ///< the interval is above 0 and the gain above the noise
+};
+
+/// Replays the typical step without each of `causes` (`late_rank`: of a straggler, -1 elsewhere), and with each knob
+/// that could be turned from where the configuration has it.
+///
+/// [Note: counterfactuals]
+/// Where a cause is times (a link's bytes, its latency, a late rank, a slow link, the host, copies, the ends of the
+/// step, waits for a core, late lanes) these are taken out of the replay: bytes flow at once, hops, issuing or copies
+/// take nothing, the late rank, or the slow link, takes what the others take, exchanges and products of experts take
+/// what even rows take. Where a knob is meant (prefetch, limits,
+/// buffers, communicators, syncs) the schedule is built anew. Gains of several causes do not add up: each is what its
+/// removal alone would bring, and what one hides another may show. The interval resamples the measured steps
+/// clock::Uncertainty::kDraws times and replays both typical steps of each draw: from the least to the greatest gain
+/// are 95 % of the chance.
+struct Asked {
+  Cause cause = Cause::unknown;
+  int late_rank = -1;
+  EvenRows even_rows = {};  ///< of the run (find_stalls.h), for Cause::expert_imbalance
+};
+struct Counterfactuals {
+  std::vector<Counterfactual> causes;  ///< as asked
+  std::vector<Counterfactual> knobs;   ///< that gain something, the most first
+};
+/// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out.
+Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms);
+/// The same of another valid configuration of the same training. Throws an Error if that cannot be replayed.
+Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms);
+
+}  // namespace fsdpbench::account

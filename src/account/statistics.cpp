@@ -1,0 +1,77 @@
+#include "account/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <stdexcept>
+
+namespace fsdpbench::account {
+namespace {
+
+constexpr int kFewestForBootstrap = 5;
+
+}  // namespace
+
+std::string_view to_string(IntervalKind kind) {
+  switch (kind) {
+    case IntervalKind::bootstrap: return "95 % bootstrap";
+    case IntervalKind::range: return "range";
+    case IntervalKind::one_value: return "one value";
+    case IntervalKind::prediction: return "95 % prediction";
+  }
+  return {};
+}
+
+IntervalKind interval_of(int values) {
+  return values >= kFewestForBootstrap ? IntervalKind::bootstrap
+         : values > 1                  ? IntervalKind::range
+                                       : IntervalKind::one_value;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) throw std::invalid_argument("median of nothing");
+  const std::size_t half = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
+  const double upper = values[half];
+  if (values.size() % 2 == 1) return upper;
+  return (upper + *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half))) / 2;
+}
+
+Summary summarize(const std::vector<double>& values) {
+  Summary s;
+  s.median = median(values);
+  s.n = static_cast<int>(values.size());
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  s.min = s.ci_low = *low;
+  s.max = s.ci_high = *high;
+  s.interval = interval_of(s.n);
+  if (s.interval != IntervalKind::bootstrap) return s;
+
+  std::mt19937 random(12345);
+  std::uniform_int_distribution<std::size_t> index(0, values.size() - 1);
+  std::vector<double> medians(kResamples), sample(values.size());
+  for (double& m : medians) {
+    for (double& value : sample) value = values[index(random)];
+    m = median(sample);
+  }
+  std::sort(medians.begin(), medians.end());
+  s.ci_low = medians[kResamples * 25 / 1000];
+  s.ci_high = medians[kResamples * 975 / 1000 - 1];
+  return s;
+}
+
+std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures) {
+  double agree = 0, first = 0, second = 0;  // pairs in the same order less those in another; that are not tied
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    for (std::size_t k = i + 1; k < figures.size(); ++k) {
+      const double a = figures[i].first - figures[k].first, b = figures[i].second - figures[k].second;
+      first += a != 0;
+      second += b != 0;
+      if (a != 0 && b != 0) agree += (a > 0) == (b > 0) ? 1 : -1;
+    }
+  }
+  if (first == 0 || second == 0) return std::nullopt;
+  return agree / std::sqrt(first * second);
+}
+
+}  // namespace fsdpbench::account

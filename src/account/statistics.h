@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fsdpbench::account {
+
+/// What the bounds of a Summary are: of few values no interval of any use can be had, and of one none at all.
+enum class IntervalKind : std::uint8_t { bootstrap, range, one_value, prediction };
+/// "95 % bootstrap", "range", "one value", "95 % prediction": of something that is yet to be measured.
+std::string_view to_string(IntervalKind kind);
+IntervalKind interval_of(int values);  ///< what summarize() gives for so many
+
+/// Median of a sample and how far it can be trusted.
+struct Summary {
+  double median = 0;
+  double ci_low = 0;
+  double ci_high = 0;
+  IntervalKind interval = IntervalKind::one_value;  ///< of ci_low and ci_high
+  double min = 0;
+  double max = 0;
+  int n = 0;
+};
+
+/// Samples that a bootstrap draws.
+inline constexpr int kResamples = 2000;
+
+/// The mean of the two middle values for an even count. `values` must not be empty.
+double median(std::vector<double> values);
+
+/// From five values on, the 95 % percentile bootstrap of the median: kResamples samples from a fixed seed, so equal
+/// input gives equal output. Of fewer values the bounds are the range, and of one that value. `values` must not be
+/// empty.
+Summary summarize(const std::vector<double>& values);
+
+/// How far two figures of the same things order them alike, from -1 to 1: Kendall's tau-b (Kendall 1945), in which a
+/// tie of one figure lowers it and a tie of both does not count. Absent where one of them is the same of all things.
+std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures);
+
+}  // namespace fsdpbench::account

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "account/run_view.h"
+#include "base/intervals.h"
+#include "schedule/op.h"
+
+namespace fsdpbench::account {
+
+/// What an op's time counts as.
+enum class OpClass : std::uint8_t {
+  computation,    ///< forward, backward, recomputation, gradient sums, norm and optimizer
+  communication,  ///< collectives
+  copy,           ///< casts, copy-in, copy-out, batch upload, and between the memories of device and host
+  host_update,    ///< of offloaded state, on the host's processors: a device that only waits for it is idle
+  none,           ///< host waits and ops without work
+};
+OpClass classify(const schedule::Op& op);
+
+/// When one rank computed, communicated and did neither in one step; all lanes taken together. Computation, exposed
+/// communication, exposed copies and idle are disjoint and cover the window.
+struct StepIntervals {
+  IntervalSet window;
+  IntervalSet computation;
+  IntervalSet communication;
+  /// Nothing computes while a collective of the rank's own runs; a copy is no computation, on whatever lane.
+  IntervalSet exposed_communication;
+  IntervalSet exposed_copies;  ///< copies beside neither
+  IntervalSet idle;
+};
+
+/// When what ran in a step ran, cut to the step; in no order, and intervals may overlap.
+struct StepRuns {
+  std::vector<Interval> computation, communication, copies;
+};
+StepIntervals intervals_of(const Interval& window, StepRuns runs);
+
+/// Throws a check_failed Error for a record outside its step.
+StepIntervals intervals_of(const StepRecords& step, int rank);
+
+/// Where time went, in nanoseconds: lengths of the sets of StepIntervals, of one step or summed over several. To the
+/// nanosecond, computation + exposed_communication + exposed_copy + idle = step
+/// and overlap = computation + communication - length of their union.
+struct StepBreakdown {
+  std::int64_t step = 0;
+  std::int64_t computation = 0;
+  std::int64_t communication = 0;
+  std::int64_t overlap = 0;
+  std::int64_t exposed_communication = 0;
+  std::int64_t exposed_copy = 0;
+  std::int64_t idle = 0;
+
+  std::int64_t stalled() const { return exposed_communication + exposed_copy + idle; }  ///< nothing computed
+  StepBreakdown& operator+=(const StepBreakdown& other);
+};
+
+/// What of a step lies in `span`.
+StepBreakdown break_down(const StepIntervals& step, const IntervalSet& span);
+/// The whole step of one rank. Throws a check_failed Error if an identity does not hold: a record outside its step, or
+/// a sum that is off by a nanosecond.
+StepBreakdown break_down(const StepRecords& step, int rank);
+
+}  // namespace fsdpbench::account

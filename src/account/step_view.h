@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "account/run_view.h"
+#include "account/step_breakdown.h"
+#include "schedule/schedule.h"
+#include "trace/record.h"
+
+namespace fsdpbench::account {
+
+/// What a list of ops does not show: who ran before whom, who recorded what; by op, -1 is none.
+struct StepEdges {
+  std::vector<int> lane_before, communicator_before, host_before;
+  std::vector<std::vector<int>> recorders;  ///< by wait
+};
+
+/// One rank's step as an explanation sees it: its ops, when each ran, and what had to be over before. Ops and edges are
+/// those of a schedule, or were inferred from rows of another program's trace (foreign/job_causes.h).
+class StepView {
+ public:
+  StepView(const StepRecords& step, int rank);
+  /// `ops` and `records` must live on.
+  StepView(std::span<const schedule::Op> ops, std::span<const trace::Record> records, const trace::StepWindow& window,
+           StepEdges edges);
+
+  const schedule::Op& op(int i) const { return ops_[static_cast<std::size_t>(i)]; }
+  const trace::Record& record(int i) const { return records_[static_cast<std::size_t>(i)]; }
+  OpClass op_class(int i) const { return classes_[static_cast<std::size_t>(i)]; }
+  int size() const { return static_cast<int>(ops_.size()); }
+  const trace::StepWindow& window() const { return window_; }
+
+  /// The op before op i on its lane, ops without work included; -1 if it is the first.
+  int lane_before(int i) const { return edges_.lane_before[static_cast<std::size_t>(i)]; }
+  /// The collective before collective i on its communicator, whatever its lane; -1 if it is the first.
+  int communicator_before(int i) const { return edges_.communicator_before[static_cast<std::size_t>(i)]; }
+  /// The op that recorded the event which wait w of op i refers to; -1: recorded in an earlier step, or never.
+  int recorded_by(int i, std::size_t w) const { return edges_.recorders[static_cast<std::size_t>(i)][w]; }
+  /// The last op at which the host blocked before it issued op i; -1: it did not block in this step.
+  int host_blocked_before(int i) const { return edges_.host_before[static_cast<std::size_t>(i)]; }
+  /// When op i was over: its end, or for an op without work when all it had to wait for was over.
+  std::int64_t done(int i) const { return done_[static_cast<std::size_t>(i)]; }
+
+ private:
+  std::span<const schedule::Op> ops_;
+  std::span<const trace::Record> records_;
+  trace::StepWindow window_;
+  std::vector<OpClass> classes_;
+  StepEdges edges_;
+  std::vector<std::int64_t> done_;
+};
+
+}  // namespace fsdpbench::account

@@ -1,0 +1,130 @@
+// A counterfactual is a prediction that a simulation can check: without jitter it is the simulated step of the
+// configuration in which the cause is not, to the nanosecond.
+#include "account/counterfactual.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "account/cause_report.h"
+#include "account/knobs.h"
+#include "support/cause_cases.h"
+#include "support/simulated_run.h"
+
+namespace fsdpbench::account {
+namespace {
+
+using testing::CauseCases;
+using testing::SimulatedRun;
+
+std::int64_t simulated_ns(const config::RunConfig& config) {
+  const SimulatedRun run(config);
+  return run.view.steps().back().slowest_ns();
+}
+
+std::int64_t whole(double ms) { return std::llround(ms * 1e6); }
+
+/// The step without `cause`, by replay.
+std::int64_t without_ns(const config::RunConfig& config, Cause cause, int late_rank = -1) {
+  const SimulatedRun run(config);
+  return whole(find_counterfactuals(run.typical, {{cause, late_rank}}, 0).causes.front().step_ms);
+}
+
+TEST(Counterfactual, WithoutAKnobsCauseIsTheStepThatIsSimulatedWithoutIt) {
+  for (const Cause cause : {Cause::late_prefetch, Cause::all_gather_limit, Cause::host_sync,
+                            Cause::communicator_serialisation, Cause::reduce_scatter_buffers}) {
+    CauseCases cases(11);
+    const config::RunConfig config =
+        cause == Cause::reduce_scatter_buffers ? cases.one(Cause::link_bound).config : cases.one(cause).config;
+    EXPECT_EQ(without_ns(config, cause), simulated_ns(lifted(cause, config))) << to_string(cause);
+  }
+}
+
+TEST(Counterfactual, WithoutATimesCauseIsTheStepThatIsSimulatedWithoutIt) {
+  CauseCases cases(12);
+  config::RunConfig config = cases.one(Cause::link_bound).config;
+  config.emulate.link_latency_us = 30;
+  config::RunConfig changed = config;
+  changed.emulate.link_gb_per_s = 1e12;
+  EXPECT_EQ(without_ns(config, Cause::link_bound), simulated_ns(changed));
+
+  config = changed = cases.one(Cause::inefficient_collective).config;
+  changed.emulate.link_latency_us = 0;
+  EXPECT_EQ(without_ns(config, Cause::inefficient_collective), simulated_ns(changed));
+
+  const testing::CauseCase slow = cases.one(Cause::straggler);
+  config = changed = slow.config;
+  changed.inject.slow_rank = -1;
+  EXPECT_EQ(without_ns(config, Cause::straggler, slow.late_rank), simulated_ns(changed));
+
+  config = changed = cases.healthy();
+  config.mesh.ranks = changed.mesh.ranks = 4;
+  config.inject.slow_link_rank = 2;
+  config.inject.slow_link_factor = 3;
+  EXPECT_EQ(without_ns(config, Cause::slow_link, 2), simulated_ns(changed));
+
+  config = changed = cases.one(Cause::host_bound).config;
+  changed.inject.host_delay_us = 0;
+  EXPECT_EQ(without_ns(config, Cause::host_bound), simulated_ns(changed));
+
+  config = changed = cases.one(Cause::unknown).config;
+  changed.inject.delay_lane = "";
+  EXPECT_EQ(without_ns(config, Cause::unknown), simulated_ns(changed));
+}
+
+TEST(Counterfactual, AKnobGainsWhatItsSimulationGainsAndNeedsWhatItsScheduleNeeds) {
+  int checked = 0;
+  for (const Cause cause : {Cause::late_prefetch, Cause::all_gather_limit, Cause::link_bound,
+                            Cause::inefficient_collective, Cause::communicator_serialisation}) {
+    CauseCases cases(13);
+    const SimulatedRun run(cases.one(cause).config);
+    const Counterfactuals found = find_counterfactuals(run.typical, {}, 0);
+    for (const Knob& knob : knobs_of(run.config)) {
+      // Other sizes are fitted, not measured; their gain is a prediction.
+      if (knob.cause == Cause::inefficient_collective || knob.set == "fsdp.reduce_dtype=bf16") continue;
+      const SimulatedRun turned(knob.config);
+      const std::int64_t gain = run.view.steps().back().slowest_ns() - turned.view.steps().back().slowest_ns();
+      const auto at = std::ranges::find(found.knobs, knob.set, &Counterfactual::set);
+      if (at == found.knobs.end()) {
+        EXPECT_LE(gain, 0) << knob.set;
+        continue;
+      }
+      EXPECT_EQ(whole(at->gain_ms), gain) << knob.set;
+      ASSERT_TRUE(at->advised);
+      EXPECT_EQ(at->more_bytes, turned.setup.memory.peak_occupied_total - run.setup.memory.peak_occupied_total);
+      ++checked;
+    }
+  }
+  EXPECT_GE(checked, 5);
+}
+
+TEST(Counterfactual, WhatIsLostInTheNoiseIsNotAdvised) {
+  CauseCases cases(14);
+  config::RunConfig config = cases.one(Cause::late_prefetch).config;
+  config.train.steps = 8;
+  config.simulate.jitter_pct = 2;
+  const SimulatedRun run(config);
+  const Counterfactual prefetch = find_counterfactuals(run.typical, {{Cause::late_prefetch, -1}}, 0.5).causes.front();
+  EXPECT_TRUE(prefetch.advised);
+  EXPECT_EQ(prefetch.interval, IntervalKind::bootstrap);
+  EXPECT_LT(prefetch.ci_low, prefetch.gain_ms);
+  EXPECT_GT(prefetch.ci_high, prefetch.gain_ms);
+  EXPECT_NEAR(prefetch.step_ms + prefetch.gain_ms, run.typical.forecast().slowest_ns() / 1e6, 1e-9);
+  EXPECT_FALSE(find_counterfactuals(run.typical, {{Cause::late_prefetch, -1}}, 1000).causes.front().advised);
+}
+
+TEST(Counterfactual, OneMeasuredStepOfAMachineAdvisesNothing) {
+  CauseCases cases(15);
+  config::RunConfig config = cases.one(Cause::late_prefetch).config;
+  config.train.steps = 1;
+  const auto advised = [&] {
+    const SimulatedRun run(config);
+    return find_counterfactuals(run.typical, {{Cause::late_prefetch, -1}}, 0).causes.front().advised;
+  };
+  EXPECT_FALSE(advised());
+  config.device.backend = config::BackendKind::virtual_;  // whose next step is the same
+  EXPECT_TRUE(advised());
+}
+
+}  // namespace
+}  // namespace fsdpbench::account

@@ -1,0 +1,150 @@
+#include "account/critical_path.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "account/cause.h"
+#include "account/path_report.h"
+#include "support/cause_cases.h"
+#include "support/hand_run.h"
+#include "support/simulated_run.h"
+
+namespace fsdpbench::account {
+namespace {
+
+using schedule::OpKind;
+using schedule::WaitReason;
+using ::testing::ElementsAre;
+using testing::CauseCases;
+using testing::HandRun;
+using testing::SimulatedRun;
+
+CriticalPath path_of(const HandRun& run) {
+  const RunView view = run.view();
+  return find_critical_path(view.steps().front(), plan::Groups(plan::Mesh{view.ranks(), 1}));
+}
+
+/// "rank 1 kernels 40", in order of time.
+std::vector<std::string> words(const CriticalPath& path) {
+  std::vector<std::string> all;
+  for (const PathPart& part : path.parts) {
+    all.push_back("rank " + std::to_string(part.place) + " " + std::string(to_string(part.kind)) + " " +
+                  std::to_string(part.time.end - part.time.begin));
+  }
+  return all;
+}
+
+void expect_exactly_the_step(const CriticalPath& path, std::int64_t step_ns) {
+  std::int64_t at = path.step.begin;
+  for (const PathPart& part : path.parts) {
+    EXPECT_EQ(part.time.begin, at);
+    EXPECT_GT(part.time.end, part.time.begin);
+    at = part.time.end;
+  }
+  EXPECT_EQ(at, path.step.end);
+  EXPECT_EQ(path.step.end - path.step.begin, step_ns);
+}
+
+/// Both compute, the second rank longer; then they reduce, and update.
+TEST(CriticalPath, GoesToTheRankThatArrivesLast) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.op(OpKind::forward, Lane::compute, {{10, 60, 10}, {10, 100, 10}}).record = 0;
+  schedule::Op& reduce =
+      run.collective(OpKind::reduce_scatter, Lane::reduce_scatter, {{60, 150, 11, 100}, {100, 150, 11, 100}});
+  reduce.waits.push_back({0, WaitReason::data});
+  reduce.record = 1;
+  run.op(OpKind::optimizer, Lane::compute, {{150, 200, 12}, {150, 190, 12}}).waits.push_back({1, WaitReason::data});
+  const CriticalPath path = path_of(run);
+  expect_exactly_the_step(path, 200);
+  EXPECT_THAT(words(path),
+              ElementsAre("rank 1 host 10", "rank 1 kernels 90", "rank 0 collectives 50", "rank 0 kernels 50"));
+  std::vector<PathOfRank> sums;
+  add_path(path, sums);
+  ASSERT_EQ(sums.size(), 2U);
+  EXPECT_EQ(sums[0].all() + sums[1].all(), 200);
+  EXPECT_EQ(sums[0].ns[PathKind::kernels] + sums[1].ns[PathKind::kernels], 140);
+}
+
+/// The host waits for the first op, and issues the second one late.
+TEST(CriticalPath, GoesThroughTheHostToWhatItWaitedFor) {
+  HandRun run;
+  run.step(0, 100);
+  run.forward({5, 40, 5}).record = 0;
+  run.op(OpKind::host_sync, Lane::compute, {0, 45, 6}).waits.push_back({0, WaitReason::data});
+  run.forward({60, 100, 60});
+  const CriticalPath path = path_of(run);
+  expect_exactly_the_step(path, 100);
+  EXPECT_THAT(words(path), ElementsAre("rank 0 host 5", "rank 0 kernels 35", "rank 0 host 5", "rank 0 host 15",
+                                       "rank 0 kernels 40"));
+}
+
+/// Issued at 10, with nothing before it, it begins at 30.
+TEST(CriticalPath, DoesNotGuess) {
+  HandRun run;
+  run.step(0, 50);
+  run.forward({30, 50, 10});
+  EXPECT_THAT(words(path_of(run)), ElementsAre("rank 0 host 10", "rank 0 unknown 20", "rank 0 kernels 20"));
+}
+
+TEST(CriticalPath, OfSimulatedRunsIsTheStepToTheNanosecond) {
+  for (const Cause cause : {Cause::late_prefetch, Cause::all_gather_limit, Cause::host_sync, Cause::host_bound,
+                            Cause::communicator_serialisation, Cause::link_bound, Cause::straggler}) {
+    SCOPED_TRACE(to_string(cause));
+    CauseCases cases(11);
+    const testing::CauseCase one = cases.one(cause);
+    const SimulatedRun run(one.config);
+    for (const StepRecords& step : run.view.steps()) {
+      const CriticalPath path = find_critical_path(step, run.setup.plan.groups);
+      expect_exactly_the_step(path, step.slowest_ns());
+      std::vector<PathOfRank> sums;
+      add_path(path, sums);
+      std::int64_t unknown = 0;
+      for (const PathOfRank& rank : sums) unknown += rank.ns[PathKind::unknown];
+      EXPECT_EQ(unknown, 0);
+      // A rank that computes slowly is what all others wait for.
+      if (cause != Cause::straggler) continue;
+      EXPECT_EQ(sums.front().place, one.late_rank);
+      EXPECT_GT(sums.front().ns[PathKind::kernels] * 10, path.step.end - path.step.begin);
+    }
+  }
+}
+
+/// Means by rank add up to the mean step, the segments to the step that they are of, and the late rank has most of it.
+TEST(CriticalPath, IsReportedByRankAndSegment) {
+  config::RunConfig config = testing::tiny_decoder();
+  config.device.backend = config::BackendKind::virtual_;
+  config.emulate.compute_tflops = 0.001;
+  config.emulate.link_gb_per_s = 1;
+  config.inject.slow_rank = 2;
+  config.inject.slow_rank_factor = 2;
+  const SimulatedRun run(config);
+  const PathReport report = report_path(run.view, run.setup.plan);
+  double ms = 0, share_pct = 0, steps_ms = 0, segments_us = 0;
+  for (const PathRank& rank : report.ranks) {
+    ms += rank.ms;
+    share_pct += rank.share_pct;
+  }
+  std::vector<std::int64_t> numbers;
+  for (const StepRecords& step : run.view.steps()) {
+    steps_ms += static_cast<double>(step.slowest_ns()) / 1e6;
+    numbers.push_back(step.number());
+  }
+  EXPECT_THAT(numbers, ::testing::Contains(report.step));
+  for (const PathSegment& segment : report.segments) {
+    EXPECT_NEAR(segment.begin_us, segments_us, 1e-6);
+    segments_us += segment.us;
+  }
+  EXPECT_NEAR(ms, steps_ms / static_cast<double>(run.view.steps().size()), 1e-9);
+  EXPECT_NEAR(share_pct, 100, 1e-9);
+  EXPECT_NEAR(segments_us, 1e3 * ms, 1e-6);  // all steps are alike
+  EXPECT_EQ(report.ranks.front().rank, 2);
+  EXPECT_GT(report.ranks.front().share_pct, 50);
+  EXPECT_THAT(report.segments, ::testing::Contains(::testing::Field(&PathSegment::row, "backward blocks.2")));
+}
+
+}  // namespace
+}  // namespace fsdpbench::account

@@ -1,0 +1,168 @@
+#include "account/fidelity.h"
+
+#include <gmock/gmock.h>
+
+#include "account/caveats.h"
+#include "support/hand_run.h"
+
+namespace fsdpbench::account {
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+using testing::HandRun;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Times;
+
+/// 1 TFLOP/s, so that a kiloFLOP takes a nanosecond; a byte a nanosecond.
+config::RunConfig emulated() {
+  config::RunConfig c;
+  c.emulate.compute_tflops = 1;
+  c.emulate.link_gb_per_s = 1;
+  c.emulate.link_latency_us = 0;
+  return c;
+}
+
+std::vector<plan::ModuleSizes> sizes() {
+  plan::ModuleSizes size;
+  size.forward_flops = 1e9;   // 1 ms
+  size.backward_flops = 2e9;  // 2 ms
+  return {size};
+}
+
+constexpr std::int64_t kMs = 1'000'000;
+
+/// Two ranks compute forward and backward of the one module, then gather 1 MB each.
+HandRun run_of(std::int64_t forward, std::int64_t backward, std::int64_t transfer) {
+  HandRun run(2);
+  run.step(0, 10 * kMs);
+  run.forward({0, forward}).module = 0;
+  Op& op = run.op(OpKind::backward, Lane::compute, Times{forward, forward + backward});
+  op.module = 0;
+  const std::int64_t begin = forward + backward;
+  run.collective(OpKind::all_gather, Lane::all_gather, Times{begin, begin + kMs / 2 + transfer, 0, begin + kMs / 2},
+                 schedule::Group::shard, kMs / 4);  // waits for its peer
+  return run;
+}
+
+std::optional<Fidelity> fidelity(const HandRun& run, const config::RunConfig& config, double bound_ratio = 1) {
+  RunMetrics metrics;
+  metrics.bound_ratio = bound_ratio;
+  return emulation_fidelity(run.view(), plan::Groups(plan::Mesh{2, 1}), sizes(), config, metrics);
+}
+
+TEST(Fidelity, OfAMachineThatKeepsUp) {
+  const Fidelity f = fidelity(run_of(kMs, 2 * kMs, kMs), emulated()).value();
+  EXPECT_NEAR(f.compute.value().modelled_ms, 3, 1e-9);
+  EXPECT_NEAR(f.compute.value().observed_ms, 3, 1e-9);
+  EXPECT_NEAR(f.transfer.value().modelled_ms, 1, 1e-9);
+  EXPECT_NEAR(f.transfer.value().observed_ms, 1, 1e-9);  // waiting for a peer is no transfer
+  EXPECT_NEAR(f.excess_pct, 0, 1e-9);
+  EXPECT_TRUE(f.rated());
+  EXPECT_THAT(why_not_rated(f), IsEmpty());
+}
+
+TEST(Fidelity, BeyondTheLimitARunIsNotRatedAndSaysWhy) {
+  EXPECT_TRUE(fidelity(run_of(kMs, 2 * kMs + 190'000, kMs), emulated()).value().rated());
+  const Fidelity slow = fidelity(run_of(kMs, 2 * kMs + 210'000, kMs), emulated()).value();
+  EXPECT_NEAR(slow.excess_pct, 5.25, 1e-6);
+  EXPECT_FALSE(slow.rated());
+  EXPECT_THAT(why_not_rated(slow), HasSubstr("computation took 3.2 ms a step where 3.0 are modelled"));
+  EXPECT_FALSE(fidelity(run_of(kMs, 2 * kMs, kMs + 210'000), emulated()).value().rated());
+}
+
+TEST(Fidelity, OfRowsThatGoToExpertsAsTheDataSayNothingIsSaid) {
+  HandRun run(2);
+  run.step(0, 10 * kMs);
+  run.collective(OpKind::expert_dispatch, Lane::tensor, Times{0, 5 * kMs}, schedule::Group::shard, kMs / 4);
+  config::RunConfig config = emulated();
+  config.emulate.compute_tflops.reset();
+  EXPECT_FALSE(fidelity(run, config).value().rated());
+  config.mesh.expert = 2;
+  EXPECT_FALSE(fidelity(run, config).has_value());
+  config.device.backend = config::BackendKind::virtual_;  // whose rows are those of the op
+  EXPECT_FALSE(fidelity(run, config).value().rated());
+}
+
+TEST(Fidelity, OfARealPartNothingIsSaid) {
+  config::RunConfig c = emulated();
+  c.emulate.compute_tflops.reset();
+  EXPECT_FALSE(fidelity(run_of(9, 9, kMs), c).value().compute);
+  c = emulated();
+  c.emulate.link_gb_per_s.reset();
+  EXPECT_FALSE(fidelity(run_of(kMs, 2 * kMs, 9), c).value().transfer);
+  c.emulate.compute_tflops.reset();
+  EXPECT_FALSE(fidelity(run_of(kMs, 2 * kMs, kMs), c));
+}
+
+TEST(Fidelity, InjectedSlownessIsPartOfTheModel) {
+  config::RunConfig c = emulated();
+  c.inject.slow_rank = 1;
+  c.inject.slow_rank_factor = 3;
+  c.inject.slow_link_rank = 0;
+  c.inject.slow_link_factor = 2;
+  const Fidelity f = fidelity(run_of(kMs, 2 * kMs, kMs), c).value();
+  EXPECT_NEAR(f.compute.value().modelled_ms, (3.0 + 9.0) / 2, 1e-9);
+  EXPECT_NEAR(f.transfer.value().modelled_ms, 2, 1e-9);  // the slowest member's link decides
+}
+
+TEST(Fidelity, ATransferBesideAnotherIsNotJudged) {
+  HandRun run = run_of(kMs, 2 * kMs, kMs);
+  run.collective(OpKind::reduce_scatter, Lane::reduce_scatter, Times{4 * kMs, 6 * kMs}, schedule::Group::shard_separate,
+                 1);
+  const Fidelity f = fidelity(run, emulated()).value();
+  EXPECT_FALSE(f.transfer);
+  EXPECT_TRUE(f.rated());
+}
+
+RunMetrics metrics_with(double exposed_ms, double noise_pct) {
+  RunMetrics m;
+  m.step_ms.median = 100;
+  m.exposed_comm_ms = exposed_ms;
+  m.overlap_pct = 50;
+  m.aa_noise_pct = noise_pct;
+  return m;
+}
+
+TEST(Caveats, NoneWhereAllIsWell) { EXPECT_THAT(caveats(metrics_with(10, 2), {}, 4, 4), IsEmpty()); }
+
+TEST(Caveats, NoiseAboveWhatTheRunShows) {
+  EXPECT_THAT(caveats(metrics_with(50, 5.1), {}, 0, 2).at(0), HasSubstr("5.1 %"));
+  EXPECT_THAT(caveats(metrics_with(1.5, 2), {}, 0, 2).at(0), HasSubstr("more than the 1.5 %"));
+  EXPECT_THAT(caveats(metrics_with(0.1, 0.9), {}, 0, 2), IsEmpty());  // as quiet as can be asked for
+  RunMetrics alone = metrics_with(0, 2);
+  alone.overlap_pct.reset();  // nothing is communicated, so nothing is to be shown of it
+  EXPECT_THAT(caveats(alone, {}, 0, 2), IsEmpty());
+}
+
+TEST(Caveats, RanksThatTakeTurnsOnTheCores) {
+  EXPECT_THAT(caveats(metrics_with(10, 0), {}, 4, 2).at(0), HasSubstr("4 ranks compute on 2 cores"));
+  EXPECT_THAT(caveats(metrics_with(10, 0), {}, 4, 0), IsEmpty());  // not known how many there are
+}
+
+TEST(Fidelity, LanesThatBeginLateBetweenOpsThatKeepUp) {
+  const HandRun well = run_of(kMs, 2 * kMs, kMs);
+  EXPECT_TRUE(fidelity(well, emulated(), 1.04).value().rated());
+  const Fidelity late = fidelity(well, emulated(), 1.09).value();
+  EXPECT_FALSE(late.rated());
+  EXPECT_THAT(why_not_rated(late), HasSubstr("a step 9.0 % longer than its own op times allow"));
+  EXPECT_FALSE(fidelity(run_of(kMs, 2 * kMs + 120'000, kMs), emulated(), 1.03).value().rated()) << "3 % and 3 %";
+
+  config::RunConfig c = emulated();
+  c.inject.host_delay_us = 100;
+  EXPECT_TRUE(fidelity(well, c, 1.5).value().rated()) << "as was asked for";
+  c = emulated();
+  c.emulate.compute_tflops.reset();
+  EXPECT_TRUE(fidelity(well, c, 1.5).value().rated()) << "the lateness of a real host is its own";
+}
+
+TEST(Caveats, AnUnratedRunComesFirst) {
+  const Fidelity slow = fidelity(run_of(2 * kMs, 2 * kMs, kMs), emulated()).value();
+  const std::vector<std::string> all = caveats(metrics_with(10, 9), slow, 0, 2);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_THAT(all[0], HasSubstr("not rated"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::account

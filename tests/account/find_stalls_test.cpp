@@ -1,0 +1,470 @@
+#include "account/find_stalls.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "account/step_breakdown.h"
+#include "support/hand_run.h"
+
+namespace fsdpbench::account {
+namespace {
+
+using schedule::Group;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Phase;
+using schedule::WaitReason;
+using ::testing::ElementsAre;
+using testing::HandRun;
+using ::testing::Pair;
+using testing::Times;
+
+const LinkModel kLink{.bytes_per_second = 1e9, .latency_seconds = 0};         // a byte a nanosecond
+const LinkModel kLatency{.bytes_per_second = 1e15, .latency_seconds = 1e-3};  // nothing but latency
+
+struct Found {
+  std::map<Cause, std::int64_t> ns;
+  std::vector<Stall> stalls;
+};
+
+/// The stalls of one rank of the first step, which must cover exactly what is not computation.
+Found find(const HandRun& run, const std::optional<LinkModel>& link = {}, bool prefetches = true, int rank = 0) {
+  const RunView view = run.view();
+  const StepRecords& step = view.steps().front();
+  Found found;
+  found.stalls = find_stalls(step, plan::Groups(plan::Mesh{view.ranks(), 1}), link, prefetches, rank);
+  std::int64_t sum = 0;
+  for (const Stall& s : found.stalls) {
+    found.ns[s.cause] += s.time.end - s.time.begin;
+    sum += s.time.end - s.time.begin;
+  }
+  EXPECT_EQ(sum, break_down(step, rank).stalled());
+  return found;
+}
+
+Op& collective(HandRun& run, OpKind kind, Lane lane, const std::vector<Times>& times, int unit, int records,
+               Group group = Group::shard, std::int64_t count = 0) {
+  Op& op = run.collective(kind, lane, times, group, count);
+  op.unit = unit;
+  op.record = records;
+  return op;
+}
+Op& gather(HandRun& run, Times times, int unit, int records, std::int64_t count = 0) {
+  return collective(run, OpKind::all_gather, Lane::all_gather, std::vector<Times>(run.traces.size(), times), unit,
+                    records, Group::shard, count);
+}
+void waits(Op& op, int event, WaitReason reason = WaitReason::data) { op.waits.push_back({event, reason}); }
+
+TEST(FindStalls, FirstGatherIsTheStepsBoundary) {
+  HandRun run(2);
+  run.step(0, 200);
+  gather(run, {0, 100}, 0, 0);
+  waits(run.forward({100, 200}, 0), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 100)));
+}
+
+/// Computation until 100, then it waits until 150 for the gather of unit 3.
+HandRun late_gather(Times times) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 100}).record = 1;
+  gather(run, times, 3, 0);
+  waits(run.forward({150, 200}, 3), 0);
+  return run;
+}
+
+TEST(FindStalls, ATransferThatStartedAtOnceIsTheLinks) {
+  EXPECT_THAT(find(late_gather({0, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(FindStalls, ATransferThatIsMostlyLatencyIsInefficient) {
+  EXPECT_THAT(find(late_gather({0, 150}), kLatency).ns, ElementsAre(Pair(Cause::inefficient_collective, 50)));
+}
+
+TEST(FindStalls, WhatALayersNextPartNeedsOfOtherRanksIsTheTensorGroups) {
+  // Also at the ends of a step.
+  for (const int unit : {0, 3}) {
+    HandRun run(2);
+    run.step(0, 200);
+    run.forward({0, 100}, unit).record = 1;
+    Op& sum = collective(run, OpKind::tensor_all_reduce, Lane::tensor, std::vector<Times>(2, {100, 150, 0, 100}), unit,
+                         0, Group::tensor);
+    waits(sum, 1);
+    waits(run.forward({150, 200}, unit), 0);
+    EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::tensor_group, 50))) << unit;
+  }
+}
+
+TEST(FindStalls, RowsOnTheirWayToExpertsAreAnExpertExchange) {
+  for (const OpKind kind : {OpKind::expert_dispatch, OpKind::expert_combine}) {
+    HandRun run(2);
+    run.step(0, 200);
+    run.forward({0, 100}, 3).record = 1;
+    Op& rows = collective(run, kind, Lane::tensor, std::vector<Times>(2, {100, 150, 0, 100}), 3, 0, Group::expert);
+    waits(rows, 1);
+    waits(run.forward({150, 200}, 3), 0);
+    EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::expert_exchange, 50))) << static_cast<int>(kind);
+  }
+}
+
+TEST(FindStalls, AGatherHeldBackUntilAForwardIsALatePrefetch) {
+  // It begins the very nanosecond in which the forward ends: what is known to have held it is to blame.
+  HandRun run = late_gather({100, 150});
+  waits(run.schedules.steps[0].ops[1], 1, WaitReason::limit);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
+}
+
+TEST(FindStalls, AGatherHeldBackUntilMemoryIsFreeIsTheLimits) {
+  for (const WaitReason reason : {WaitReason::limit, WaitReason::reuse}) {
+    HandRun run = late_gather({100, 150});
+    run.schedules.steps[0].ops[0].kind = OpKind::backward;
+    waits(run.schedules.steps[0].ops[1], 1, reason);
+    EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
+  }
+}
+
+TEST(FindStalls, AHostBlockedByTheLimitIsTheLimits) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 100}).record = 1;
+  Op& wait = run.op(OpKind::host_wait, Lane::compute, Times{0, 100, 10});
+  waits(wait, 1, WaitReason::limit);
+  gather(run, {100, 150, 100}, 3, 0);
+  waits(run.forward({150, 200, 100}, 3), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
+}
+
+TEST(FindStalls, ComputationThatWaitsForAnInputBufferLacksBuffers) {
+  HandRun run(2);
+  run.step(0, 250);
+  Op& first = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  first.unit = 4;
+  first.phase = Phase::backward;
+  first.record = 1;
+  Op& reduce =
+      collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 180}), 4, 0);
+  reduce.phase = Phase::backward;
+  waits(reduce, 1);
+  Op& release = run.op(OpKind::release, Lane::compute, Times{});
+  release.phase = Phase::backward;
+  waits(release, 0, WaitReason::reuse);
+  Op& second = run.op(OpKind::backward, Lane::compute, Times{180, 250});
+  second.unit = 3;
+  second.phase = Phase::backward;
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::reduce_scatter_buffers, 80)));
+}
+
+/// A gather in backward that stood behind a reduction on their communicator.
+HandRun behind_a_reduction(bool prefetched) {
+  HandRun run(2);
+  run.step(0, 200);
+  Op& before = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  before.phase = Phase::backward;
+  before.unit = 4;
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 100}), 5, 1).phase =
+      Phase::backward;
+  Op& next = gather(run, {100, 150}, 3, 0);
+  next.phase = Phase::backward;
+  next.prefetch = prefetched;
+  Op& after = run.op(OpKind::backward, Lane::compute, Times{150, 200});
+  after.phase = Phase::backward;
+  after.unit = 3;
+  waits(after, 0);
+  return run;
+}
+
+TEST(FindStalls, BehindAnotherKindOnTheCommunicator) {
+  EXPECT_THAT(find(behind_a_reduction(true), kLatency).ns, ElementsAre(Pair(Cause::communicator_serialisation, 50)));
+  // One that was busy sending would only have shared the link.
+  EXPECT_THAT(find(behind_a_reduction(true)).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(FindStalls, AGatherThatWasNotPrefetchedCameLateOrWasRefused) {
+  EXPECT_THAT(find(behind_a_reduction(false), {}, false).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
+  EXPECT_THAT(find(behind_a_reduction(false), {}, true).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
+}
+
+TEST(FindStalls, ATransferThatSharedItsLinkSufferedContention) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 100});
+  gather(run, {0, 150}, 3, 0, 25);  // 100 bytes: alone it would have been over at 100
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 150}), 4, 1,
+             Group::shard_separate, 25);
+  waits(run.forward({150, 200}, 3), 0);
+  EXPECT_THAT(find(run, kLink).ns, ElementsAre(Pair(Cause::contention, 50)));
+}
+
+TEST(FindStalls, WaitingForALateRankIsItsFault) {
+  HandRun run(3);
+  run.step(0, 200);
+  run.forward({0, 100});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 130}, {20, 150, 0, 130}, {130, 150, 130, 130}}, 3,
+             0);
+  waits(run.forward({150, 200}, 3), 0);
+  const Found found = find(run);
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::straggler, 50)));
+  for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, 2);
+  // The late rank itself waited for its host.
+  EXPECT_THAT(find(run, {}, true, 2).ns, ElementsAre(Pair(Cause::host_bound, 50)));
+}
+
+TEST(FindStalls, OfRanksThatAreEquallyLateTheFirstIsNamed) {
+  HandRun run(3);
+  run.step(0, 200);
+  run.forward({0, 100});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 130}, {130, 150, 0, 130}, {130, 150, 0, 130}}, 3,
+             0);
+  waits(run.forward({150, 200}, 3), 0);
+  for (const Stall& stall : find(run).stalls) EXPECT_EQ(stall.late_rank, 1);
+}
+
+TEST(FindStalls, AHostThatWaitedForTheDevice) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.op(OpKind::host_sync, Lane::compute, Times{0, 120, 50});
+  run.forward({120, 200, 120});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_sync, 20)));
+}
+
+TEST(FindStalls, AHostThatIssuedLateWithoutHavingBeenBlocked) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.forward({130, 200, 130});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 30)));
+}
+
+TEST(FindStalls, AHostThatTookLongToIssueAnOp) {
+  HandRun run;
+  run.step(0, 300);
+  run.forward({0, 100});
+  run.forward({130, 200, 110});
+  run.forward({200, 300, 125});  // until then the host was at the one before; the rest is the lane's
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 25), Pair(Cause::unknown, 5)));
+}
+
+TEST(FindStalls, ACopyInTheWay) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100}).record = 1;
+  Op& copy = run.op(OpKind::copy_out, Lane::all_gather, Times{100, 140});
+  copy.record = 0;
+  waits(copy, 1);
+  waits(run.forward({140, 200}), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::copy, 40)));
+}
+
+TEST(FindStalls, ALaneThatStartedLateForNoReasonIsUnknown) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.forward({130, 200});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::unknown, 30)));
+}
+
+TEST(FindStalls, ALaneThatHadNoCore) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.forward({130, 200, 0, 0, 20});  // ready to run for 20 of the 30; what woke it up so late nobody knows
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::cores_busy, 20), Pair(Cause::unknown, 10)));
+  run.traces[0].records[1].core_wait_ns = 80;  // longer than all else was there
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::cores_busy, 30)));
+}
+
+TEST(FindStalls, ATransferThatBeganLateForLackOfACore) {
+  EXPECT_THAT(find(late_gather({40, 150, 0, 0, 30})).ns,
+              ElementsAre(Pair(Cause::link_bound, 10), Pair(Cause::cores_busy, 30), Pair(Cause::unknown, 10)));
+}
+
+/// As late_gather(), on three ranks whose own links were done after so long.
+HandRun gather_over(const std::vector<std::int64_t>& links) {
+  HandRun run(3);
+  run.step(0, 200);
+  run.forward({0, 100});
+  std::vector<Times> times;
+  for (const std::int64_t link : links) times.push_back({0, 150, 0, 0, 0, link});
+  collective(run, OpKind::all_gather, Lane::all_gather, times, 3, 0).work =
+      schedule::Collective{.group = Group::shard, .count = 25};
+  waits(run.forward({150, 200}, 3), 0);
+  return run;
+}
+
+TEST(FindStalls, ATransferThatWentOnOverOneLinkIsThatLinks) {
+  const Found found = find(gather_over({90, 120, 150}));
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::link_bound, 20), Pair(Cause::slow_link, 30)));
+  for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, stall.cause == Cause::slow_link ? 2 : -1);
+  EXPECT_THAT(find(gather_over({150, 90, 90}), {}, true, 1).ns, ElementsAre(Pair(Cause::slow_link, 50)));
+}
+
+TEST(FindStalls, NoLinkIsSlowWhereTwoAreOrNobodyKnows) {
+  EXPECT_THAT(find(gather_over({90, 150, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+  EXPECT_THAT(find(gather_over({0, 120, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+  EXPECT_THAT(find(gather_over({0, 0, 0})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(FindStalls, OfASlowLinkThatIsSharedEachHasItsPart) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 60});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 0, 0, 130}, {0, 150, 0, 0, 0, 150}}, 3, 0).work =
+      schedule::Collective{.group = Group::shard, .count = 25};  // 100 bytes
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 150}), 4, 1,
+             Group::shard_separate, 25);
+  waits(run.forward({150, 200}, 3), 0);
+  EXPECT_THAT(find(run, kLink).ns,
+              ElementsAre(Pair(Cause::link_bound, 40), Pair(Cause::contention, 30), Pair(Cause::slow_link, 20)));
+}
+
+/// Backward until 100, then what `between` adds to the compute lane, then backward from 160.
+template <typename Between>
+HandRun on_the_compute_lane(Between&& between) {
+  HandRun run(2);
+  run.step(0, 200);
+  Op& before = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  before.phase = Phase::backward;
+  before.unit = 4;
+  between(run);
+  Op& after = run.op(OpKind::backward, Lane::compute, Times{160, 200});
+  after.phase = Phase::backward;
+  after.unit = 3;
+  return run;
+}
+
+TEST(FindStalls, AReductionOnTheComputeLaneIsTheLinks) {
+  const HandRun run = on_the_compute_lane([](HandRun& r) {
+    r.op(OpKind::reduce_copy_in, Lane::compute, Times{100, 110});
+    collective(r, OpKind::reduce_scatter, Lane::compute, std::vector<Times>(2, Times{110, 160}), 4, 0).phase =
+        Phase::backward;
+  });
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50), Pair(Cause::copy, 10)));
+}
+
+TEST(FindStalls, AGatherBehindComputationThatItDoesNotNeedCameLate) {
+  const auto gather_from = [](schedule::BufferId shard) {
+    return on_the_compute_lane([&](HandRun& r) {
+      r.op(OpKind::optimizer, Lane::compute, Times{100, 110}).work = schedule::Update{.gradient = 1, .parameters = 0};
+      Op& op = collective(r, OpKind::all_gather, Lane::compute, std::vector<Times>(2, Times{110, 160}), 3, 0);
+      op.phase = Phase::backward;
+      op.work = schedule::Collective{.group = Group::shard, .input = shard, .output = 3, .count = 0};
+    });
+  };
+  EXPECT_THAT(find(gather_from(2)).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
+  EXPECT_THAT(find(gather_from(0)).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(FindStalls, ATransferBehindOneThatWaitedForALateRank) {
+  HandRun run(2);
+  run.step(0, 300);
+  run.forward({0, 100});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 120}, {120, 150, 0, 120}}, 3, 1);
+  gather(run, {150, 200, 0, 150}, 4, 0);
+  waits(run.forward({200, 300}, 4), 0);
+  // Without the late rank both would have been over by 80: the whole stall is its doing, in both.
+  const Found found = find(run);
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::straggler, 100)));
+  for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, 1);
+}
+
+TEST(FindStalls, AnInputBufferThatALateRankKeptIsTheLateRanks) {
+  HandRun run(2);
+  run.step(0, 250);
+  Op& first = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  first.unit = 4;
+  first.phase = Phase::backward;
+  first.record = 1;
+  Op& reduce =
+      collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, {{100, 180, 0, 150}, {150, 180, 0, 150}}, 4, 0);
+  reduce.phase = Phase::backward;
+  waits(reduce, 1);
+  Op& release = run.op(OpKind::release, Lane::compute, Times{});
+  release.phase = Phase::backward;
+  waits(release, 0, WaitReason::reuse);
+  Op& second = run.op(OpKind::backward, Lane::compute, Times{180, 250});
+  second.unit = 3;
+  second.phase = Phase::backward;
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::reduce_scatter_buffers, 30), Pair(Cause::straggler, 50)));
+}
+
+TEST(FindStalls, ALimitedHostThatWasSlowAfterwardsWasSlow) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 40}).record = 1;
+  Op& wait = run.op(OpKind::host_wait, Lane::compute, Times{0, 40, 10});
+  waits(wait, 1, WaitReason::limit);
+  run.forward({120, 200, 120});  // blocked for 30, then busy elsewhere for 80
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 80)));
+}
+
+TEST(FindStalls, AHostThatStillIssuedAfterAllWasDone) {
+  HandRun run(1);
+  run.step({{0, 160, 140}});
+  run.forward({0, 100});
+  run.op(OpKind::release, Lane::compute, Times{0, 0, 100});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 40), Pair(Cause::unknown, 20)));
+}
+
+TEST(FindStalls, TheNormOfAllGradientsIsTheStepsEnd) {
+  HandRun run(2);
+  run.step(0, 200);
+  Op& norm = run.op(OpKind::gradient_norm, Lane::compute, Times{0, 100});
+  norm.phase = Phase::optimizer;
+  norm.record = 1;
+  Op& all = collective(run, OpKind::gather_norm, Lane::all_reduce, std::vector<Times>(2, Times{100, 130}), -1, 0);
+  all.phase = Phase::optimizer;
+  waits(all, 1);
+  Op& clip = run.op(OpKind::clip, Lane::compute, Times{130, 200});
+  clip.phase = Phase::optimizer;
+  waits(clip, 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 30)));
+}
+
+TEST(FindStalls, OfOneRankACollectiveWaitsForNobody) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  gather(run, {0, 150, 0, 0, 0, 150}, 3, 0);
+  waits(run.forward({150, 200}, 3), 0);
+  const Found found = find(run);
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::link_bound, 50)));
+  EXPECT_EQ(found.stalls.front().late_rank, -1);
+}
+
+TEST(FindStalls, AnEmptyStepHasNone) {
+  HandRun run;
+  run.step(50, 50);
+  run.op(OpKind::release, Lane::compute, Times{0, 0, 50});
+  EXPECT_TRUE(find(run).stalls.empty());
+}
+
+TEST(FindStalls, AStepThatComputesNothingHasOneStall) {
+  HandRun run;
+  run.step(50, 90);
+  run.op(OpKind::release, Lane::compute, Times{});
+  const Found found = find(run);
+  ASSERT_EQ(found.stalls.size(), 1U);
+  EXPECT_EQ(found.stalls[0].time, (Interval{50, 90}));
+  EXPECT_EQ(found.stalls[0].op, -1);
+}
+
+TEST(FindStalls, AStepOfComputationAloneHasNone) {
+  HandRun run;
+  run.step(0, 100);
+  run.forward({0, 60});
+  run.forward({60, 100});
+  EXPECT_TRUE(find(run).stalls.empty());
+}
+
+TEST(FindStalls, AfterTheLastComputationTheLastToEndIsExplained) {
+  HandRun run(2);
+  run.step(0, 160);
+  run.forward({0, 100}).record = 1;
+  waits(collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 150}), 1, 0), 1);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 50), Pair(Cause::unknown, 10)));
+}
+
+}  // namespace
+}  // namespace fsdpbench::account
