@@ -14,10 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/measure.h"
-#include "app/experiment/result_fields.h"
-#include "app/job/job.h"
-#include "app/machine/build_info.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/sweep_file.h"
@@ -25,6 +21,10 @@
 #include "launch/interrupt.h"
 #include "library_context.h"
 #include "record/console.h"
+#include "runs/build_info.h"
+#include "runs/job.h"
+#include "runs/measure.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench {
 namespace {

@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "account/statistics.h"
-#include "app/commands/measure.h"
-#include "app/experiment/simulated_machine.h"
 #include "app/report/tune_report.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "runs/measure.h"
+#include "runs/simulated_machine.h"
 #include "schedule/memory_walk.h"
 #include "tune/bound.h"
 #include "tune/search.h"

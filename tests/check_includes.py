@@ -5,7 +5,7 @@
 
 - a folder includes only what the table below allows (src/README.md shows the same table);
 - headers of CUDA and NCCL stay in their backend's folder, CLI11 in the command line, oneDNN in the CPU kernels;
-- concrete backends are named in app/machine/select_backend.cpp only;
+- concrete backends are named in runs/select_backend.cpp only;
 - backends are chosen by CMake: no #if, #ifdef, #ifndef outside ALLOWED_CONDITIONALS;
 - includes start at src/, headers begin with #pragma once, no file is longer than 700 lines;
 - a source includes its own header first, so that what this lacks shows where sources are compiled one at a time;
@@ -61,7 +61,7 @@ MAY_INCLUDE = {
 }
 # The CPU backend makes the CPU kernels; nothing else crosses downwards.
 SINGLE_FILES = {
-    "app/machine/select_backend.cpp": ["backend/cpu/backend.h", "backend/cuda/backend.h", "backend/virtual/backend.h"],
+    "runs/select_backend.cpp": ["backend/cpu/backend.h", "backend/cuda/backend.h", "backend/virtual/backend.h"],
     "backend/cpu/backend.cpp": ["backend/cpu/kernels/cpu_kernels.h"],
 }
 # Third-party headers and the only places (folders or files) that may include them.

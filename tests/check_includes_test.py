@@ -17,7 +17,7 @@ CLEAN = {
     "backend/device.h": "#pragma once\n",
     "backend/cpu/backend.h": '#pragma once\n#include "backend/device.h"\n',
     "backend/cuda/device.cpp": '#include <cuda_runtime.h>\n#include <nccl.h>\n',
-    "app/machine/select_backend.cpp": '#include "backend/cpu/backend.h"\n',
+    "runs/select_backend.cpp": '#include "backend/cpu/backend.h"\n',
     "app/command_line.cpp": "#include <CLI/CLI.hpp>\n",
 }
 

@@ -13,11 +13,11 @@
 #include <string_view>
 
 #include "app/commands/help.h"
-#include "app/machine/build_info.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/nearest.h"
 #include "record/console.h"
+#include "runs/build_info.h"
 
 namespace fsdpbench::app {
 namespace {

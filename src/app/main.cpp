@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "app/command_line.h"
-#include "app/commands/measure.h"
-#include "app/job/job_run.h"
 #include "base/error.h"
 #include "engine/backend_options.h"
 #include "hardware/available_memory.h"
 #include "launch/interrupt.h"
 #include "launch/placement.h"
 #include "record/console.h"
+#include "runs/job_run.h"
+#include "runs/measure.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::app {

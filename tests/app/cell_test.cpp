@@ -1,4 +1,4 @@
-#include "app/experiment/cell.h"
+#include "runs/cell.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "app/experiment/prediction_interval.h"
-#include "app/experiment/trial.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
+#include "runs/prediction_interval.h"
+#include "runs/trial.h"
 
 namespace fsdpbench::app {
 namespace {

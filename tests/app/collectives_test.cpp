@@ -18,10 +18,10 @@
 #include "app/collectives/measure_collectives.h"
 #include "app/collectives/nccl_table.h"
 #include "app/collectives/rank_meeting.h"
-#include "app/machine/select_backend.h"
 #include "base/bf16.h"
 #include "base/error.h"
 #include "config/support.h"
+#include "runs/select_backend.h"
 
 namespace fsdpbench::app {
 namespace {

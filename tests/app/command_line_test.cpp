@@ -10,10 +10,10 @@
 #include <variant>
 
 #include "app/commands/help.h"
-#include "app/machine/build_info.h"
 #include "config/fields.h"
 #include "config/find_file.h"
 #include "config/support.h"
+#include "runs/build_info.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,8 +1,8 @@
-#include "app/report/compare_report.h"
+#include "runs/compare_report.h"
 
-#include "app/experiment/result_fields.h"
-#include "app/report/result_json.h"
 #include "config/support.h"
+#include "runs/result_fields.h"
+#include "runs/result_json.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/job/config_message.h"
+#include "runs/config_message.h"
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "app/console/progress.h"
 #include "config/support.h"
 #include "record/table.h"
+#include "runs/progress.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,14 +1,14 @@
-#include "app/report/disk_need.h"
+#include "runs/disk_need.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/experiment/cell.h"
-#include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/support.h"
+#include "runs/cell.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

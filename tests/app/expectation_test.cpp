@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/experiment/simulated_machine.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/published.h"
+#include "runs/simulated_machine.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -12,13 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "app/acceptance/judgement_files.h"
-#include "app/experiment/result_fields.h"
-#include "app/experiment/result_schema.h"
 #include "app/gate/baseline_file.h"
 #include "app/gate/gate_report.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "config/support.h"
+#include "runs/result_fields.h"
+#include "runs/result_schema.h"
 #include "support/trials.h"
 
 namespace fsdpbench::app {

@@ -1,4 +1,4 @@
-#include "app/job/job_watch.h"
+#include "runs/job_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include "acceptance_cases.h"
 #include "app/acceptance/busy_host.h"
 #include "app/acceptance/measure_devices.h"
-#include "app/machine/select_backend.h"
+#include "runs/select_backend.h"
 
 namespace fsdpbench::app {
 namespace {

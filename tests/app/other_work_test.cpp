@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/experiment/trial.h"
 #include "app/report/run_doubt.h"
-#include "app/report/run_table.h"
 #include "config/find_file.h"
 #include "config/support.h"
+#include "runs/run_table.h"
+#include "runs/trial.h"
 #include "support/trials.h"
 
 namespace fsdpbench::app {

@@ -1,4 +1,4 @@
-#include "app/experiment/prediction_interval.h"
+#include "runs/prediction_interval.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -6,12 +6,12 @@
 
 #include <algorithm>
 
-#include "app/experiment/simulated_machine.h"
-#include "app/experiment/steady_step.h"
-#include "app/experiment/trial.h"
-#include "app/report/result_json.h"
 #include "config/find_file.h"
 #include "engine/simulate.h"
+#include "runs/result_json.h"
+#include "runs/simulated_machine.h"
+#include "runs/steady_step.h"
+#include "runs/trial.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/experiment/result_fields.h"
+#include "runs/result_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "app/report/result_file.h"
+#include "runs/result_file.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/report/explain_result.h"
 #include "config/support.h"
+#include "runs/explain_result.h"
 
 namespace fsdpbench::app {
 namespace {

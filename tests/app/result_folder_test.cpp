@@ -1,4 +1,4 @@
-#include "app/report/result_folder.h"
+#include "runs/result_folder.h"
 
 #include <fcntl.h>
 #include <sys/inotify.h>
@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "app/report/all_files.h"
 #include "base/error.h"
 #include "config/support.h"
+#include "runs/all_files.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -14,16 +14,16 @@
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/collectives/collectives_json.h"
-#include "app/experiment/result_fields.h"
-#include "app/experiment/result_schema.h"
-#include "app/experiment/trial_log.h"
 #include "app/gate/baseline_file.h"
 #include "app/gate/gate_report.h"
-#include "app/report/compare_report.h"
 #include "app/report/job_json.h"
-#include "app/report/result_json.h"
-#include "app/report/sweep_report.h"
 #include "base/read_input.h"
+#include "runs/compare_report.h"
+#include "runs/result_fields.h"
+#include "runs/result_json.h"
+#include "runs/result_schema.h"
+#include "runs/sweep_report.h"
+#include "runs/trial_log.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,6 +1,6 @@
 // The one list of what a result must have: what is missing or impossible is refused, whoever reads it.
 
-#include "app/experiment/result_schema.h"
+#include "runs/result_schema.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "app/acceptance/check_acceptance.h"
-#include "app/experiment/result_fields.h"
 #include "base/digest.h"
 #include "config/support.h"
+#include "runs/result_fields.h"
 #include "support/trials.h"
 
 namespace fsdpbench::app {

@@ -1,4 +1,4 @@
-#include "app/job/run_rescue.h"
+#include "runs/run_rescue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "app/experiment/sweep_grid.h"
+#include "runs/sweep_grid.h"
 
 #include <algorithm>
 #include <set>

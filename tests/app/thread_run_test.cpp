@@ -1,4 +1,4 @@
-#include "app/job/thread_run.h"
+#include "runs/thread_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/report/result_file.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/support.h"
+#include "runs/result_file.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/report/trace_explanation.h"
+#include "runs/trace_explanation.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "app/experiment/cell.h"
-#include "app/report/trace_files.h"
 #include "config/find_file.h"
 #include "config/support.h"
+#include "runs/cell.h"
+#include "runs/trace_files.h"
 #include "trace/validate.h"
 
 namespace fsdpbench::app {

@@ -1,4 +1,4 @@
-#include "app/report/trace_files.h"
+#include "runs/trace_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

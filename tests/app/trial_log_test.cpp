@@ -1,13 +1,13 @@
-#include "app/experiment/trial_log.h"
+#include "runs/trial_log.h"
 
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/experiment/result_fields.h"
 #include "base/digest.h"
 #include "config/support.h"
+#include "runs/result_fields.h"
 #include "support/trials.h"
 
 namespace fsdpbench::app {

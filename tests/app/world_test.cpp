@@ -1,4 +1,4 @@
-#include "app/experiment/world.h"
+#include "runs/world.h"
 
 #include <gtest/gtest.h>
 

@@ -28,15 +28,9 @@
 #include <string>
 #include <vector>
 
-#include "app/experiment/cell.h"
-#include "app/experiment/result_fields.h"
-#include "app/experiment/trial.h"
 #include "app/report/explain_prediction.h"
 #include "app/report/explain_report.h"
 #include "app/report/parallelism_report.h"
-#include "app/report/result_folder.h"
-#include "app/report/result_json.h"
-#include "app/report/run_table.h"
 #include "base/error.h"
 #include "clock/replay.h"
 #include "config/load.h"
@@ -45,6 +39,12 @@
 #include "dialects/make_export.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
+#include "runs/cell.h"
+#include "runs/result_fields.h"
+#include "runs/result_folder.h"
+#include "runs/result_json.h"
+#include "runs/run_table.h"
+#include "runs/trial.h"
 #include "schedule/check_schedules.h"
 #include "schedule/print_schedule.h"
 #include "support/random_keys.h"

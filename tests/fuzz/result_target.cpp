@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "app/experiment/result_schema.h"
-#include "app/report/explain_result.h"
 #include "fuzz/fuzz_target.h"
+#include "runs/explain_result.h"
+#include "runs/result_schema.h"
 
 namespace fsdpbench::fuzz {
 

@@ -3,10 +3,10 @@
 #include <sstream>
 #include <string>
 
-#include "app/experiment/trial_log.h"
-#include "app/report/sweep_report.h"
 #include "base/digest.h"
 #include "fuzz/fuzz_target.h"
+#include "runs/sweep_report.h"
+#include "runs/trial_log.h"
 
 namespace fsdpbench::fuzz {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "app/experiment/trial_log.h"
+#include "runs/trial_log.h"
 
 namespace fsdpbench::testing {
 

@@ -12,12 +12,12 @@
 #include "app/acceptance/judgement_files.h"
 #include "app/collectives/collectives_json.h"
 #include "app/experiment/judged_fields.h"
-#include "app/experiment/result_fields.h"
 #include "base/clean_text.h"
 #include "base/enum_table.h"
 #include "record/json_fields.h"
 #include "record/prometheus_text.h"
 #include "record/table.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
 namespace {

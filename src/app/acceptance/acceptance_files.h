@@ -4,8 +4,8 @@
 #include <string>
 
 #include "app/acceptance/acceptance_report.h"
-#include "app/experiment/world.h"
 #include "record/json_fields.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 

@@ -6,8 +6,8 @@
 
 #include "accept/verdict.h"
 #include "app/acceptance/measure_acceptance.h"
-#include "app/experiment/trial.h"
 #include "config/acceptance.h"
+#include "runs/trial.h"
 
 namespace fsdpbench::app {
 

@@ -10,7 +10,7 @@
 
 #include "accept/verdict.h"
 #include "app/experiment/judged_fields.h"
-#include "app/experiment/result_fields.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
 namespace {

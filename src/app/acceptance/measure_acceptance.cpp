@@ -18,8 +18,6 @@
 #include "app/acceptance/measure_devices.h"
 #include "app/acceptance/node_topology.h"
 #include "app/collectives/collective_timer.h"
-#include "app/machine/build_info.h"
-#include "app/machine/select_backend.h"
 #include "backend/kernels.h"
 #include "base/bytes.h"
 #include "base/clean_text.h"
@@ -33,6 +31,8 @@
 #include "launch/host_identity.h"
 #include "record/json_part.h"
 #include "record/json_text.h"
+#include "runs/build_info.h"
+#include "runs/select_backend.h"
 
 namespace fsdpbench::app {
 namespace {

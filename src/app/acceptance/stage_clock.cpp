@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "app/console/progress.h"
 #include "base/error.h"
+#include "runs/progress.h"
 
 namespace fsdpbench::app {
 

@@ -12,7 +12,6 @@
 #include "account/peers_arrived.h"
 #include "account/statistics.h"
 #include "account/step_breakdown.h"
-#include "app/machine/select_backend.h"
 #include "base/bytes.h"
 #include "base/ring.h"
 #include "clock/forecast.h"
@@ -20,6 +19,7 @@
 #include "clock/measured_host.h"
 #include "clock/op_work.h"
 #include "config/spelling.h"
+#include "runs/select_backend.h"
 #include "schedule/memory_walk.h"
 #include "schedule/step_part.h"
 

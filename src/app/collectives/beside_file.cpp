@@ -9,13 +9,13 @@
 
 #include "app/collectives/beside.h"
 #include "app/collectives/collective_row.h"
-#include "app/experiment/result_fields.h"
-#include "app/experiment/result_schema.h"
 #include "base/error.h"
 #include "base/read_input.h"
 #include "record/console.h"
 #include "record/json_part.h"
 #include "record/json_text.h"
+#include "runs/result_fields.h"
+#include "runs/result_schema.h"
 
 namespace fsdpbench::app {
 namespace {

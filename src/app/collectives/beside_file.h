@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "app/experiment/world.h"
 #include "config/calibration.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 

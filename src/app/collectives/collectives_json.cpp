@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/experiment/result_fields.h"
 #include "base/enum_table.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -6,8 +6,8 @@
 #include "app/collectives/beside.h"
 #include "app/collectives/collective_row.h"
 #include "app/collectives/nccl_table.h"
-#include "app/experiment/world.h"
 #include "record/json_fields.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 

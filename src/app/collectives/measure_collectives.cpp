@@ -15,7 +15,6 @@
 #include "app/collectives/collective_buffers.h"
 #include "app/collectives/collective_timer.h"
 #include "app/collectives/rank_meeting.h"
-#include "app/machine/select_backend.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,6 +24,7 @@
 #include "launch/host_identity.h"
 #include "record/json_part.h"
 #include "record/json_text.h"
+#include "runs/select_backend.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "app/collectives/beside.h"
 #include "app/collectives/collective_row.h"
-#include "app/experiment/world.h"
 #include "backend/backend.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "app/machine/build_info.h"
 #include "base/bytes.h"
 #include "record/table.h"
+#include "runs/build_info.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "app/collectives/beside.h"
 #include "app/collectives/collective_row.h"
-#include "app/experiment/world.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 

@@ -17,11 +17,6 @@
 #include "account/statistics.h"
 #include "app/collectives/beside_file.h"
 #include "app/commands/command.h"
-#include "app/commands/measure.h"
-#include "app/experiment/steady_step.h"
-#include "app/machine/build_info.h"
-#include "app/report/finished_run.h"
-#include "app/report/result_folder.h"
 #include "base/error.h"
 #include "base/lane.h"
 #include "base/paths.h"
@@ -33,6 +28,11 @@
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/table.h"
+#include "runs/build_info.h"
+#include "runs/finished_run.h"
+#include "runs/measure.h"
+#include "runs/result_folder.h"
+#include "runs/steady_step.h"
 #include "schedule/op.h"
 
 namespace fsdpbench::app {

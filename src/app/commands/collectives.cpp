@@ -11,14 +11,14 @@
 #include "app/collectives/collectives_options.h"
 #include "app/collectives/measure_collectives.h"
 #include "app/commands/command.h"
-#include "app/experiment/result_schema.h"
-#include "app/job/job_run.h"
-#include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/run_config.h"
 #include "launch/placement.h"
 #include "record/console.h"
 #include "record/json_part.h"
+#include "runs/job_run.h"
+#include "runs/result_folder.h"
+#include "runs/result_schema.h"
 
 namespace fsdpbench::app {
 namespace {

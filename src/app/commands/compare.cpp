@@ -14,12 +14,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/commands/measure.h"
-#include "app/console/progress.h"
-#include "app/experiment/trial_log.h"
-#include "app/report/compare_report.h"
-#include "app/report/result_file.h"
-#include "app/report/result_folder.h"
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"
@@ -30,6 +24,12 @@
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/compare_report.h"
+#include "runs/measure.h"
+#include "runs/progress.h"
+#include "runs/result_file.h"
+#include "runs/result_folder.h"
+#include "runs/trial_log.h"
 
 namespace fsdpbench::app {
 namespace {

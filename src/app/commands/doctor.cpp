@@ -5,15 +5,15 @@
 #include <optional>
 
 #include "app/commands/command.h"
-#include "app/machine/build_info.h"
 #include "app/machine/machine_rates.h"
-#include "app/machine/select_backend.h"
 #include "base/bytes.h"
 #include "hardware/machine_facts.h"
 #include "hardware/topology_report.h"
 #include "launch/placement.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/build_info.h"
+#include "runs/select_backend.h"
 #include "trace/nvtx_range.h"
 
 namespace fsdpbench::app {

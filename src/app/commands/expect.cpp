@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/commands/measure.h"
 #include "app/report/expectation.h"
-#include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/measure.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,7 +8,6 @@
 #include "app/commands/command.h"
 #include "app/report/explain_prediction.h"
 #include "app/report/explain_report.h"
-#include "app/report/explain_result.h"
 #include "app/report/parallelism_report.h"
 #include "base/error.h"
 #include "config/find_file.h"
@@ -17,6 +16,7 @@
 #include "engine/setup.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/explain_result.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {

@@ -8,13 +8,13 @@
 #include <memory>
 
 #include "app/commands/command.h"
-#include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "dialects/make_export.h"
 #include "record/console.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

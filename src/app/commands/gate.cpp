@@ -9,10 +9,10 @@
 #include "app/acceptance/judgement_files.h"
 #include "app/commands/command.h"
 #include "app/gate/gate_report.h"
-#include "app/report/result_folder.h"
 #include "base/error.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

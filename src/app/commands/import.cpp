@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/result_folder.h"
 #include "base/error.h"
 #include "base/read_input.h"
 #include "config/fields.h"
@@ -16,6 +15,7 @@
 #include "config/validate.h"
 #include "dialects/make_import.h"
 #include "record/console.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

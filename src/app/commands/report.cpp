@@ -8,9 +8,9 @@
 #include "app/acceptance/check_acceptance.h"
 #include "app/commands/command.h"
 #include "app/report/report_page.h"
-#include "app/report/result_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "runs/result_file.h"
 
 namespace fsdpbench::app {
 namespace {

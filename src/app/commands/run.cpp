@@ -10,11 +10,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/commands/measure.h"
-#include "app/console/progress.h"
-#include "app/report/disk_need.h"
-#include "app/report/result_folder.h"
-#include "app/report/run_table.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/find_file.h"
@@ -23,6 +18,11 @@
 #include "engine/checkpoint_folder.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
+#include "runs/disk_need.h"
+#include "runs/measure.h"
+#include "runs/progress.h"
+#include "runs/result_folder.h"
+#include "runs/run_table.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -13,14 +13,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/commands/measure.h"
-#include "app/console/progress.h"
-#include "app/experiment/result_schema.h"
-#include "app/experiment/sweep_grid.h"
-#include "app/experiment/trial_log.h"
-#include "app/job/job.h"
-#include "app/report/result_folder.h"
-#include "app/report/sweep_report.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/paths.h"
@@ -31,6 +23,14 @@
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/job.h"
+#include "runs/measure.h"
+#include "runs/progress.h"
+#include "runs/result_folder.h"
+#include "runs/result_schema.h"
+#include "runs/sweep_grid.h"
+#include "runs/sweep_report.h"
+#include "runs/trial_log.h"
 
 namespace fsdpbench::app {
 namespace {

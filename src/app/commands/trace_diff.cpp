@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/result_folder.h"
 #include "base/paths.h"
 #include "foreign/advice.h"
 #include "foreign/diff_jobs.h"
@@ -20,6 +19,7 @@
 #include "record/console.h"
 #include "record/json_text.h"
 #include "record/table.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

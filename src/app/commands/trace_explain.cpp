@@ -14,7 +14,6 @@
 #include "app/report/job_json.h"
 #include "app/report/job_report.h"
 #include "app/report/report_page.h"
-#include "app/report/result_folder.h"
 #include "app/report/roofs.h"
 #include "app/report/traced_gain.h"
 #include "base/error.h"
@@ -30,6 +29,7 @@
 #include "foreign/timeline.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/result_folder.h"
 #include "app/report/traced_profile.h"
 #include "base/error.h"
 #include "config/calibration.h"
 #include "foreign/kineto_reader.h"
 #include "record/console.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -21,14 +21,8 @@
 #include "app/commands/calibrate.h"
 #include "app/commands/command.h"
 #include "app/commands/export.h"
-#include "app/commands/measure.h"
 #include "app/commands/tune_traces.h"
-#include "app/console/progress.h"
-#include "app/experiment/cell.h"
-#include "app/experiment/simulated_machine.h"
-#include "app/report/finished_run.h"
 #include "app/report/measured_machine.h"
-#include "app/report/result_folder.h"
 #include "app/report/run_doubt.h"
 #include "app/report/tune_report.h"
 #include "app/report/verification.h"
@@ -45,6 +39,12 @@
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_text.h"
+#include "runs/cell.h"
+#include "runs/finished_run.h"
+#include "runs/measure.h"
+#include "runs/progress.h"
+#include "runs/result_folder.h"
+#include "runs/simulated_machine.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "app/report/finished_run.h"
 #include "app/report/traced_gain.h"
 #include "app/report/traced_profile.h"
 #include "app/report/tune_report.h"
 #include "dialects/dialect.h"
+#include "runs/finished_run.h"
 #include "tune/space.h"
 
 namespace fsdpbench::app {

@@ -1,6 +1,6 @@
 #include "app/experiment/judged_fields.h"
 
-#include "app/experiment/result_fields.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
 

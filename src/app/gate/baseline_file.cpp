@@ -10,8 +10,6 @@
 #include <optional>
 #include <tuple>
 
-#include "app/report/compare_report.h"
-#include "app/report/result_folder.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
@@ -20,6 +18,8 @@
 #include "record/console.h"
 #include "record/json_text.h"
 #include "record/table.h"
+#include "runs/compare_report.h"
+#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -7,7 +7,7 @@
 #include "accept/regression.h"
 #include "app/gate/baseline_file.h"
 #include "app/gate/gated_result.h"
-#include "app/report/compare_report.h"
+#include "runs/compare_report.h"
 
 namespace fsdpbench::app {
 

@@ -13,16 +13,16 @@
 #include "account/statistics.h"
 #include "app/acceptance/check_acceptance.h"
 #include "app/experiment/judged_fields.h"
-#include "app/experiment/result_fields.h"
-#include "app/experiment/result_schema.h"
-#include "app/experiment/trial_log.h"
-#include "app/report/compare_report.h"
-#include "app/report/result_file.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/read_input.h"
 #include "hardware/other_work.h"
+#include "runs/compare_report.h"
+#include "runs/result_fields.h"
+#include "runs/result_file.h"
+#include "runs/result_schema.h"
+#include "runs/trial_log.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
-#include "app/experiment/result_fields.h"
-#include "app/experiment/world.h"
 #include "base/enum_table.h"
+#include "runs/result_fields.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 namespace {

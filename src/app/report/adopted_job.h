@@ -6,9 +6,9 @@
 
 #include "account/cause_report.h"
 #include "account/run_metrics.h"
-#include "app/experiment/cell.h"
 #include "engine/setup.h"
 #include "foreign/recognise.h"
+#include "runs/cell.h"
 #include "trace/record.h"
 
 namespace fsdpbench::app {

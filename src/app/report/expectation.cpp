@@ -12,8 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/experiment/simulated_machine.h"
-#include "app/report/run_table.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "clock/collective_message.h"
@@ -26,6 +24,8 @@
 #include "config/write.h"
 #include "engine/setup.h"
 #include "record/table.h"
+#include "runs/run_table.h"
+#include "runs/simulated_machine.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "app/experiment/cell.h"
-#include "app/experiment/trial.h"
 #include "clock/uncertainty.h"
+#include "runs/cell.h"
+#include "runs/trial.h"
 
 /// What a training should reach on a machine, and what would explain that somebody's own job does not.
 namespace fsdpbench::app {

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "app/report/parameters_report.h"
-#include "app/report/run_table.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "config/nearest.h"
@@ -18,6 +17,7 @@
 #include "plan/communication.h"
 #include "plan/memory_estimate.h"
 #include "record/table.h"
+#include "runs/run_table.h"
 #include "schedule/check_schedules.h"
 #include "schedule/fetch_trace.h"
 #include "schedule/policy.h"

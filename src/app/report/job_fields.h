@@ -1,8 +1,8 @@
 #pragma once
 
-#include "app/experiment/result_fields.h"
 #include "foreign/exchanges.h"
 #include "foreign/unused_gathers.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
 

@@ -9,11 +9,11 @@
 
 #include "account/cause.h"
 #include "account/cause_advice.h"
-#include "app/experiment/path_fields.h"
-#include "app/experiment/result_fields.h"
 #include "app/report/job_fields.h"
 #include "base/enum_table.h"
 #include "config/write.h"
+#include "runs/path_fields.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
 namespace {

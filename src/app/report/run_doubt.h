@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/report/finished_run.h"
+#include "runs/finished_run.h"
 
 namespace fsdpbench::app {
 

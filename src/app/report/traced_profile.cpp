@@ -8,12 +8,12 @@
 #include <optional>
 #include <tuple>
 
-#include "app/experiment/steady_step.h"
-#include "app/machine/build_info.h"
 #include "clock/calibration.h"
 #include "clock/measured_host.h"
 #include "clock/op_work.h"
 #include "config/write.h"
+#include "runs/build_info.h"
+#include "runs/steady_step.h"
 
 namespace fsdpbench::app {
 

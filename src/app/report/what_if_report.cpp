@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/experiment/result_fields.h"
-#include "app/report/reach.h"
 #include "app/report/what_if.h"
 #include "config/write.h"
 #include "record/table.h"
+#include "runs/reach.h"
+#include "runs/result_fields.h"
 #include "schedule/op.h"
 
 namespace fsdpbench::app {

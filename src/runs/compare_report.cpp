@@ -1,0 +1,316 @@
+#include "runs/compare_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+
+#include "account/statistics.h"
+#include "base/error.h"
+#include "record/table.h"
+#include "runs/result_fields.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using account::Comparison;
+using nlohmann::json;
+
+std::string change(double ratio) {
+  const double percent = 100 * (ratio - 1);
+  if (std::abs(percent) < 0.05) return "0.0 %";
+  return fmt::format("{:.1f} % {}", std::abs(percent), percent > 0 ? "slower" : "faster");
+}
+
+/// Median over trials; absent if a trial does not have the figure.
+std::optional<double> median_of(const ComparedSide& side, std::string_view path) {
+  std::vector<double> values;
+  for (const Trial& trial : side.trials) {
+    const std::vector<TrialFigure> figures = figures_of(trial);
+    const auto figure = std::ranges::find(figures, path, &TrialFigure::path);
+    if (figure == figures.end()) return std::nullopt;
+    values.push_back(figure->value);
+  }
+  if (values.empty()) return std::nullopt;
+  return account::median(values);
+}
+
+const char* verdict_name(account::Verdict verdict) {
+  using enum account::Verdict;
+  return verdict == faster ? "faster" : verdict == slower ? "slower" : "no difference";
+}
+
+/// What of a machine and a program may make two runs differ.
+constexpr std::array kWorldKeys{"version", "git_revision", "git_dirty", "build_type", "compiler",
+                                "backend", "cpu",          "threads",   "kernel",     "realtime"};
+
+std::string text_or_dash(const json& value) {
+  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// "cpu: X / Y": what differs between the worlds of two stored results.
+std::string world_differences(const json& a, const json& b, std::span<const char* const> keys = kWorldKeys) {
+  std::string text;
+  for (const char* key : keys) {
+    const json left = a.value(key, json()), right = b.value(key, json());
+    if (left == right) continue;
+    text += fmt::format("{}{}: {} / {}", text.empty() ? "" : ", ", key, text_or_dash(left), text_or_dash(right));
+  }
+  return text;
+}
+
+/// Empty if the configurations are equal.
+std::string differing_table(const ComparedSide& a, const ComparedSide& b) {
+  Table table;
+  table.header = {"differing key", "A", "B"};
+  for (const DifferingKey& key : differing_keys(a.config, b.config)) {
+    table.rows.push_back({key.key, text_or_dash(key.a), text_or_dash(key.b)});
+  }
+  return table.rows.empty() ? "" : "\n" + format_table(table);
+}
+
+std::string stored_note(const ComparedSide& a, const ComparedSide& b) {
+  const World &left = a.trials.front().world, &right = b.trials.front().world;
+  std::string text = fmt::format(
+      "These are stored results of one run each ({} and {} steps; A of {}, B of {}). They did not take turns, so "
+      "whatever the machine did in between counts as a difference. --rerun runs both in turns.\n",
+      a.steps().front().size(), b.steps().front().size(), left.date, right.date);
+  if (const std::string worlds = world_differences(to_json(left), to_json(right)); !worlds.empty()) {
+    text += fmt::format("They come from different programs or machines: {}.\n", worlds);
+  }
+  return text;
+}
+
+std::string simulated_note(const ComparedSide& a, const ComparedSide& b) {
+  constexpr std::array kProgram{"version", "git_revision", "git_dirty"};  // whatever machine computed them
+  const std::string programs =
+      world_differences(to_json(a.trials.front().world), to_json(b.trials.front().world), kProgram);
+  return std::string("Simulated once each: the same program and seed give the same steps.\n") +
+         (programs.empty() ? "" : fmt::format("They come from different programs: {}.\n", programs));
+}
+
+}  // namespace
+
+ComparedSide stored_side(const std::string& name, const ResultFile& result) {
+  const json config = result.content.value("config", json());
+  if (!config.is_object()) throw_damaged(result);
+  ComparedSide side{name, config, {}};
+  try {
+    side.trials.push_back(trial_from_json(result.content));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: is damaged: {}.", result.path, error.what()));
+  }
+  if (!side.trials.front().metrics) throw_damaged(result);
+  return side;
+}
+
+std::vector<DifferingKey> differing_keys(const json& a, const json& b) {
+  std::vector<DifferingKey> all;
+  const json left = a.flatten(), right = b.flatten();
+  const auto name = [](std::string pointer) {
+    pointer.erase(0, 1);
+    std::ranges::replace(pointer, '/', '.');
+    return pointer;
+  };
+  for (const auto& [pointer, value] : left.items()) {
+    const json other = right.value(pointer, json());
+    if (value != other) all.push_back({name(pointer), value, other});
+  }
+  for (const auto& [pointer, value] : right.items()) {
+    if (!left.contains(pointer) && !value.is_null()) all.push_back({name(pointer), json(), value});
+  }
+  return all;
+}
+
+std::vector<std::vector<double>> ComparedSide::steps() const {
+  std::vector<std::vector<double>> all;
+  for (const Trial& trial : trials) all.push_back(trial.metrics->steps_ms);
+  return all;
+}
+
+std::string verdict_sentence(const Comparison& c, double threshold, Evidence evidence) {
+  const char* suffix = evidence == Evidence::stored ? "'s run" : "";
+  if (evidence == Evidence::simulated && c.ci_low == c.ci_high) {
+    if (c.verdict != account::Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(c.ratio));
+    if (c.ratio == 1) return "No difference: A and B take the same time, simulated.";
+    return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(c.ratio),
+                       100 * threshold);
+  }
+  const std::string interval = fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}",
+                                           100 * account::kComparisonConfidence, c.ci_low, c.ci_high);
+  if (c.verdict != account::Verdict::no_difference) {
+    return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(c.ratio), interval);
+  }
+  const bool certain = c.ci_low > 1 || c.ci_high < 1;
+  if (certain) {
+    return fmt::format("No relevant difference: B{} is {} (threshold {:.1f} %; {}).", suffix, change(c.ratio),
+                       100 * threshold, interval);
+  }
+  return fmt::format("No difference found ({}); it could still be up to {:.1f} %.", interval,
+                     100 * std::max(std::abs(c.ci_low - 1), std::abs(c.ci_high - 1)));
+}
+
+std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
+                          Evidence evidence) {
+  const bool stored = evidence != Evidence::interleaved;  // one run a side
+  Table table;
+  table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
+  table.rows.push_back({"step time", fmt::format("{:.2f}", c.median_a), fmt::format("{:.2f}", c.median_b),
+                        fmt::format("{:.3f}", c.ratio), stored ? "ms" : "ms; ratio: of neighbouring trials"});
+  for (const char* path : {"metrics.compute_ms", "metrics.comm_ms", "metrics.exposed_comm_ms", "metrics.idle_ms",
+                           "metrics.overlap_pct", "metrics.tokens_per_s", "memory.peak_bytes"}) {
+    const FieldFacts& field = figure_at(path);
+    const bool bytes = field.unit == "B";
+    const std::optional<double> left = median_of(a, path), right = median_of(b, path);
+    const auto text = [&](std::optional<double> v) {
+      return v ? fmt::format("{:.2f}", bytes ? *v / (1 << 20) : *v) : std::string("-");
+    };
+    table.rows.push_back({field.figure.label, text(left), text(right),
+                          left && right && *left > 0 ? fmt::format("{:.3f}", *right / *left) : "-",
+                          bytes ? "MiB" : field.unit});
+  }
+  std::string text = text_line("A  " + a.name) + text_line("B  " + b.name) + '\n' + format_table(table);
+  text += differing_table(a, b);
+  text += "\n" + verdict_sentence(c, threshold, evidence) + "\n";
+  if (evidence == Evidence::simulated) return text + simulated_note(a, b);
+  if (stored) return text + stored_note(a, b);
+  text += fmt::format("{} interleaved trials each", a.trials.size());
+  if (c.aa_noise) {
+    text += fmt::format("; A/A noise: two halves of one side's own trials differ by up to {:.1f} %", 100 * *c.aa_noise);
+  }
+  return text + ".\n";
+}
+
+namespace {
+
+/// What compare.json is made of.
+struct ComparisonFile {
+  const ComparedSide& a;
+  const ComparedSide& b;
+  const Comparison& comparison;
+  double threshold = 0;
+  Evidence evidence = Evidence::stored;
+};
+
+struct SideOfFile {
+  const ComparedSide& side;
+  double median_ms = 0;
+};
+
+const Fields<Trial>& compared_trial_fields() {
+  static const auto kAll =
+      declare<Trial>("ComparedTrial", "A trial of one side.", "runs/trial.h", [](Fields<Trial>& f) {
+        f.part("metrics", metrics_fields());
+        f.spread(&Trial::metrics, step_times_fields());
+      });
+  return kAll;
+}
+
+}  // namespace
+
+template <>
+const Fields<DifferingKey>& fields<DifferingKey>() {
+  static const auto kAll =
+      declare<DifferingKey>("DifferingKey", "A key whose values differ; null on a side that does not have it.",
+                            "runs/compare_report.h", [](Fields<DifferingKey>& f) {
+                              f("key", &DifferingKey::key, "", "dotted name of the key");
+                              f("a", &DifferingKey::a, "", "value on side A");
+                              f("b", &DifferingKey::b, "", "value on side B");
+                            });
+  return kAll;
+}
+
+template <>
+const Fields<SideOfFile>& fields<SideOfFile>() {
+  using S = SideOfFile;
+  static const auto kAll =
+      declare<S>("ComparedSide", "One side of a comparison.", "runs/compare_report.h", [](Fields<S>& f) {
+        f(
+            "name", [](const S& s) { return s.side.name; }, "", "profile and overrides, or name of the result");
+        f("step_ms", &S::median_ms, "ms", "median step time");
+        f(
+            "config", [](const S& s) { return s.side.config; }, "", "every key with its resolved value");
+        f.operator()<ListOf<compared_trial_fields>>(
+            "trials", [](const S& s) -> const auto& { return s.side.trials; }, "",
+            "trials in the order in which they ran");
+        f.object(
+            "memory", [](const S& s) -> const auto& { return s.side.trials.back(); }, memory_fields(),
+            "memory in the last trial", [](const S& s) { return !s.side.trials.empty(); });
+      });
+  return kAll;
+}
+
+template <>
+const Fields<ComparisonFile>& fields<ComparisonFile>() {
+  using F = ComparisonFile;
+  static const auto kAll = declare<F>(
+      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "account/compare.h",
+      [](Fields<F>& f) {
+        f(
+            "schema_version", [](const F&) { return kCompareSchemaVersion; }, "", "version of this file's format");
+        f(
+            "verdict", [](const F& c) { return std::string(verdict_name(c.comparison.verdict)); }, "",
+            "whether B is `faster`, `slower`, or there is `no difference`");
+        f(
+            "sentence", [](const F& c) { return verdict_sentence(c.comparison, c.threshold, c.evidence); }, "",
+            "the verdict in a sentence");
+        f(
+            "ratio", [](const F& c) { return c.comparison.ratio; }, "", "step time of B divided by that of A");
+        f(
+            "ci_low", [](const F& c) { return c.comparison.ci_low; }, "", "lower end of the interval of the ratio");
+        f(
+            "ci_high", [](const F& c) { return c.comparison.ci_high; }, "", "upper end of that interval");
+        f(
+            "confidence", [](const F&) { return account::kComparisonConfidence; }, "",
+            "confidence level of the interval");
+        f("threshold", &F::threshold, "", "smallest difference that matters, as a fraction");
+        f(
+            "interleaved", [](const F& c) { return c.evidence == Evidence::interleaved; }, "",
+            "whether the trials of both sides took turns");
+        f(
+            "order",
+            [](const F& c) {
+              return std::string(c.evidence == Evidence::stored      ? "stored results, one run each, not in turns"
+                                 : c.evidence == Evidence::simulated ? "simulated once each"
+                                                                     : "ABBA: A B, B A, A B, ...");
+            },
+            "", "order in which trials ran");
+        f(
+            "differing_keys", [](const F& c) { return differing_keys(c.a.config, c.b.config); }, "",
+            "every key of the configurations whose two values differ");
+        f(
+            "a",
+            [](const F& c) {
+              return SideOfFile{c.a, c.comparison.median_a};
+            },
+            "", "side A");
+        f(
+            "b",
+            [](const F& c) {
+              return SideOfFile{c.b, c.comparison.median_b};
+            },
+            "", "side B");
+        f(
+            "aa_noise", [](const F& c) { return c.comparison.aa_noise; }, "",
+            "by how much two halves of one side's own trials differ, as a fraction; absent for stored results, "
+            "simulations and fewer than 4 trials");
+        f(
+            "world",
+            [](const F& c) { return c.a.trials.empty() ? std::nullopt : std::optional(c.a.trials.front().world); }, "",
+            "what A's first trial was measured with");
+      });
+  return kAll;
+}
+
+json compare_json(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
+                  Evidence evidence) {
+  return fields<ComparisonFile>().write({a, b, c, threshold, evidence});
+}
+
+const ObjectFacts& comparison_file_facts() { return fields<ComparisonFile>().facts(); }
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "account/compare.h"
+#include "record/json_fields.h"
+#include "runs/result_file.h"
+#include "runs/trial.h"
+
+namespace fsdpbench::app {
+
+/// What a comparison rests on.
+enum class Evidence : std::uint8_t {
+  interleaved,  ///< A and B took turns
+  stored,       ///< one run a side, at some time
+  simulated,    ///< one simulation a side: another one would be the same
+};
+
+/// What the trials of one side gave, in the order in which they ran.
+struct ComparedSide {
+  std::string name;           ///< as the user wrote it: profile and overrides
+  nlohmann::json config;      ///< resolved
+  std::vector<Trial> trials;  ///< each with metrics
+
+  /// Step times in milliseconds, by trial.
+  std::vector<std::vector<double>> steps() const;
+};
+
+/// A finished run as a side of one trial. Throws ConfigError if the result is damaged.
+ComparedSide stored_side(const std::string& name, const ResultFile& result);
+
+/// A key of the configuration that A and B do not share.
+struct DifferingKey {
+  std::string key;  ///< "fsdp.strategy"
+  nlohmann::json a;
+  nlohmann::json b;
+  bool operator==(const DifferingKey&) const = default;
+};
+template <>
+const Fields<DifferingKey>& fields<DifferingKey>();
+
+/// All keys whose values differ between two resolved configurations, {"table": {"key": value}}; a key that one of them
+/// lacks has the value null there.
+std::vector<DifferingKey> differing_keys(const nlohmann::json& a, const nlohmann::json& b);
+
+/// The verdict in one sentence: "B is 5.2 % slower than A (99 % interval of B / A: 1.041 to 1.063)."
+std::string verdict_sentence(const account::Comparison& comparison, double threshold, Evidence evidence);
+
+/// "A = …, B = …", the keys that differ, medians, parts of the step, memory, and the verdict.
+std::string compare_table(const ComparedSide& a, const ComparedSide& b, const account::Comparison& comparison,
+                          double threshold, Evidence evidence);
+
+inline constexpr int kCompareSchemaVersion = 1;
+/// The content of compare.json (docs/result-format.md).
+nlohmann::json compare_json(const ComparedSide& a, const ComparedSide& b, const account::Comparison& comparison,
+                            double threshold, Evidence evidence);
+const ObjectFacts& comparison_file_facts();
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,198 @@
+#include "runs/job_run.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "config/spelling.h"
+#include "hardware/other_work.h"
+#include "launch/control_channel.h"
+#include "launch/interrupt.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
+#include "runs/config_message.h"
+#include "runs/result_json.h"
+#include "runs/run_rescue.h"
+#include "runs/select_backend.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::string_view kOrder = "job.order";  // from rank 0: JSON, a cell or the end
+constexpr std::string_view kReady = "job.ready";  // to rank 0: JSON, whether this rank can run it
+constexpr std::string_view kStart = "job.start";  // from rank 0: "go", or "skip" if a rank cannot
+
+/// What `read` makes of the next message of `rank` on `topic`. Throws BackendError that names the rank if it is not of
+/// the kind that `read` expects.
+template <class Read>
+auto message_from(Job& job, int rank, std::string_view topic, const Read& read) {
+  const json message = parse_json(job.channel().receive(rank, topic));
+  try {
+    return read(JsonPart(message));
+  } catch (const ConfigError& error) {
+    throw BackendError(fmt::format("rank {} sent something else than a message of fsdpbench ({}: {})", rank, topic,
+                                   message.is_discarded() ? "it is not JSON" : error.what()));
+  }
+}
+
+/// What a rank says to an order.
+struct Answer {
+  int code = 0;  ///< an ExitCode; 0: it is ready
+  std::string message;
+};
+
+Answer answer_from(const JsonPart& part) {
+  return {static_cast<int>(part.at("code").whole(0, 255)), part.text("message", "")};
+}
+
+/// What rank 0 wants of the others.
+struct Order {
+  std::optional<int> end;  ///< the job is over, with this exit code; then the rest is empty
+  std::string service;     ///< its name, with what it is to do in `frame`; empty: train; then the rest is of a cell
+  std::string config;      ///< to_message()
+  std::string folder;      ///< RunRescue's, as the next
+  json frame;
+};
+
+Order order_from(const JsonPart& part) {
+  if (part.has("end")) return {static_cast<int>(part.at("end").whole(0, 255)), {}, {}, {}, {}};
+  if (part.has("service")) return {{}, part.at("service").text(), {}, {}, part.at("with").value()};
+  const JsonPart frame = part.at("frame");
+  if (!frame.value().is_null()) (void)frame.at("train").members();
+  return {{}, {}, part.at("config").text(), part.at("folder").text(), frame.value()};
+}
+
+void send_to_others(Job& job, std::string_view topic, const std::string& payload) {
+  for (int rank = 1; rank < job.ranks(); ++rank) job.channel().send(rank, topic, payload);
+}
+
+json ready() { return {{"code", 0}}; }
+json not_ready(const std::string& why, ExitCode code) { return {{"code", static_cast<int>(code)}, {"message", why}}; }
+
+/// Opens the cell that was ordered; what is wrong with it goes to rank 0.
+std::optional<Cell> open_ordered(const Order& order, int local_ranks, json& answer) {
+  try {
+    Cell cell = open_cell(config_from_message(order.config), local_ranks);
+    answer = ready();
+    return cell;
+  } catch (const Error& error) {
+    answer = not_ready(error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    answer = not_ready("memory ran out", ExitCode::no_resources);
+  } catch (const std::exception& error) {
+    answer = not_ready(error.what(), ExitCode::failure);
+  }
+  return std::nullopt;
+}
+
+/// Rank 0: gives the cell to all others and waits until they are ready for it.
+void announce(Job& job, const Cell& cell, const fs::path& folder, const json& frame) {
+  const json order{{"config", to_message(cell.setup.config)},
+                   {"folder", folder.empty() ? "" : fs::absolute(folder).string()},
+                   {"frame", frame}};
+  send_to_others(job, kOrder, json_line(order));
+  Answer refusal;
+  int refuser = 0;
+  for (int rank = 1; rank < job.ranks(); ++rank) {
+    const Answer answer = message_from(job, rank, kReady, answer_from);
+    if (answer.code == 0 || refuser > 0) continue;
+    refuser = rank;
+    refusal = answer;
+  }
+  send_to_others(job, kStart, refuser > 0 ? "skip" : "go");
+  if (refuser > 0) {
+    throw Error(fmt::format("rank {}: {}", refuser, refusal.message), static_cast<ExitCode>(refusal.code));
+  }
+}
+
+/// The share of the busiest host's processors that other programs than the job's ranks took. On rank 0. Collective.
+double taken_from(Job& job, const ProcessorTime& before, const std::vector<std::string>& hosts) {
+  const ProcessorTime mine = since(before);
+  std::vector<ProcessorUse> uses;
+  for (const std::string& text : launch::gather(job.session().control(), "processors",
+                                                fmt::format("{} {} {}", mine.machine_s, mine.busy_s, mine.own_s))) {
+    ProcessorTime time;
+    std::istringstream(text) >> time.machine_s >> time.busy_s >> time.own_s;
+    if (uses.size() < hosts.size()) uses.push_back({hosts[uses.size()], time});
+  }
+  return taken_by_others(uses, false);
+}
+
+/// This process's rank of a cell that all have agreed on. While it trains, what it has done is saved if the job fails.
+engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hooks, fs::path folder, json frame) {
+  RunRescue rescue(std::move(folder), std::move(frame), cell.setup, job.rank());
+  const struct Guard {
+    Guard(JobWatch& of_job, RunRescue& saves) : watch(of_job) { watch.save_with(&saves); }
+    ~Guard() { watch.save_with(nullptr); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    JobWatch& watch;
+  } guard(job.watch(), rescue);
+  hooks.done = rescue.done();
+  hooks.resume = cell.resume.get();
+  hooks.steps_over = [&] { job.watch().doing("bringing the ranks' records together"); };
+  const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
+  job.watch().doing("training", JobWatch::Work::may_be_cut);
+  const ProcessorTime before = processor_time();
+  engine::Measurement measurement = engine::run(*backend, cell.setup, *cell.data, hooks, &job.session());
+  measurement.others_share = taken_from(job, before, measurement.hosts);
+  rescue.close();
+  return measurement;
+}
+
+void serve_cell(Job& job, const Order& order) {
+  job.watch().doing("preparing a run", JobWatch::Work::may_be_cut);
+  json answer;
+  const std::optional<Cell> cell = open_ordered(order, job.session().placement().local_ranks, answer);
+  job.channel().send(0, kReady, json_line(answer));
+  if (job.channel().receive(0, kStart) != "go") return;
+  engine::RunHooks hooks;
+  hooks.stop = interrupt_requested;
+  train_rank(job, *cell, hooks, order.folder, order.frame);
+}
+
+}  // namespace
+
+Train train_on_job(Job& job, fs::path folder, World world) {
+  return [&job, folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& hooks) {
+    const json frame = folder.empty() ? json() : result_frame(cell.setup, world);
+    job.watch().doing("preparing a run", JobWatch::Work::may_be_cut);
+    announce(job, cell, folder, frame);
+    engine::Measurement measurement = train_rank(job, cell, hooks, folder, frame);
+    job.watch().doing("computing metrics and writing results");
+    return measurement;
+  };
+}
+
+void announce_end(Job& job, int code) { send_to_others(job, kOrder, json_line({{"end", code}})); }
+
+void order_service(Job& job, const std::string& name, const json& order) {
+  send_to_others(job, kOrder, json_line({{"service", name}, {"with", order}}));
+}
+
+int serve(Job& job, const Services& services) {
+  for (;;) {
+    job.watch().doing("waiting for rank 0");
+    const Order order = message_from(job, 0, kOrder, order_from);
+    if (order.end) return *order.end;
+    if (!order.service.empty()) {
+      const auto service = services.find(order.service);
+      if (service == services.end()) {
+        throw BackendError(fmt::format("rank 0 ordered '{}', which this process does not know", order.service));
+      }
+      service->second(job, JsonPart(order.frame));
+      continue;
+    }
+    serve_cell(job, order);
+  }
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "record/json_part.h"
+#include "runs/job.h"
+#include "runs/trial.h"
+
+namespace fsdpbench::app {
+
+/// Trains on all processes of `job`, whose rank 0 this is, for trials measured in `world`. What it returns gives a cell
+/// to all others, waits until they are ready for it, and trains. Then it throws the Error of the first rank that is not
+/// ready; nobody has begun, and the job can go on with another cell. Every rank saves what it has done in `folder` if
+/// the job fails (empty: nowhere). `job` must outlive the result.
+Train train_on_job(Job& job, std::filesystem::path folder, World world);
+
+/// Rank 0: the job is over, with this exit code. The others leave.
+void announce_end(Job& job, int code);
+
+/// Something else than training that all ranks do together: the part of every rank but 0. Its errors end the job.
+using Service = std::function<void(Job& job, const JsonPart& order)>;
+/// By name.
+using Services = std::map<std::string, Service, std::less<>>;
+
+/// Rank 0: all others begin the service of that name, with this order, and rank 0 does its own part. Returns at once.
+void order_service(Job& job, const std::string& name, const nlohmann::json& order);
+
+/// The part of every rank but 0: prepares and trains what rank 0 announces, and does the services that it orders, until
+/// it announces the end. Returns the exit code that it gave.
+int serve(Job& job, const Services& services);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,139 @@
+#include "runs/job_watch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "launch/interrupt.h"
+#include "record/console.h"
+
+namespace fsdpbench::app {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+/// A signal this long before the first rank was lost was the user's; launchers send theirs when a rank is lost.
+constexpr std::int64_t kUsersLead_ns = 500 * kMs;
+/// What a rank tells the others when it ends the job because of the user's signal, which they may not have had.
+constexpr std::string_view kCut = "interrupted by its user before it was ready";
+
+std::int64_t ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
+
+}  // namespace
+
+JobWatch::JobWatch(launch::ControlChannel& channel, Patience patience)
+    : channel_(channel),
+      rank_(channel.rank()),
+      patience_(patience),
+      thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+JobWatch::~JobWatch() = default;
+
+void JobWatch::watch(const std::stop_token& stop) {
+  std::int64_t looked_ns = now_ns();
+  while (!stop.stop_requested()) {
+    const std::int64_t late_ns = now_ns() - looked_ns - std::chrono::nanoseconds(kBetweenLooks).count();
+    if (late_ns > standstill_ns_.load()) standstill_ns_.store(late_ns);
+    {
+      const std::lock_guard lock(mutex_);
+      const std::int64_t now = now_ns();
+      if (!left_) look(now);
+      if (deadline_ns_ > 0 && now > deadline_ns_) give_up(code_);
+    }
+    looked_ns = now_ns();  // what a failure took to be dealt with is no standstill
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+bool JobWatch::look(std::int64_t now) {
+  if (failure_) return true;
+  if (const std::optional<launch::JobFailure> failure = channel_.failure()) {
+    handle(*failure, now);
+    return true;
+  }
+  if (interrupt_requested()) save_interrupted();
+  if (interrupt_requested() && may_be_cut_ && now - interrupt_time_ns() > ns(kPatienceWithAll_s)) {
+    channel_.fail(fmt::format("rank {} was {}: it was {}", rank_, kCut, doing_.load()));
+  }
+  return false;
+}
+
+void JobWatch::handle(const launch::JobFailure& failure, std::int64_t now) {
+  failure_ = failure;
+  deadline_ns_ = now + ns(patience_.after_failure_s);
+  const std::int64_t interrupted = interrupt_time_ns();
+  const bool users =
+      (interrupted > 0 && now - interrupted > kUsersLead_ns) || failure.message.find(kCut) != std::string::npos;
+  code_ = static_cast<int>(users ? ExitCode::interrupted : failure.code);
+  std::string saved;
+  try {
+    if (rescue_ != nullptr) saved = rescue_->save(users ? nullptr : &failure);
+  } catch (const std::exception& error) {
+    console().warning(fmt::format("rank {}: what was measured could not be saved: {}", rank_, error.what()));
+  }
+  say(failure, saved);
+}
+
+void JobWatch::save_interrupted() {
+  if (saved_interrupted_ || rescue_ == nullptr || rank_ != 0) return;
+  saved_interrupted_ = true;
+  try {
+    // mpirun kills what still runs a second after Ctrl-C. The run's own end replaces this, if there is time for that.
+    rescue_->save(nullptr);
+  } catch (const std::exception& error) {
+    console().warning(fmt::format("what was measured could not be saved: {}", error.what()));
+  }
+}
+
+void JobWatch::say(const launch::JobFailure& failure, const std::string& saved) {
+  const bool without_root = failure.rank == 0 && failure.died;
+  const bool speaks = rank_ == 0 || failure.rank == rank_ || (without_root && (rank_ == 1 || !saved.empty()));
+  if (!speaks) return;
+  if (code_ == static_cast<int>(ExitCode::interrupted)) {
+    console().warning("interrupted before the step was over");
+  } else {
+    console().error(failure.message);
+  }
+  if (!saved.empty()) console().warning(saved);
+}
+
+void JobWatch::give_up(int code) const {
+  console().error(
+      fmt::format("rank {} had to be ended: it was still {} {}", rank_, doing_.load(),
+                  failure_ ? fmt::format("{:g} s after the failure of the job was known", patience_.after_failure_s)
+                           : fmt::format("{:g} s after its work had ended", patience_.to_leave_s)));
+  _exit(code);
+}
+
+void JobWatch::save_with(RunRescue* rescue) {
+  const std::lock_guard lock(mutex_);
+  look(now_ns());
+  rescue_ = rescue;
+}
+
+std::optional<int> JobWatch::failure_code(double patience_s) {
+  const std::int64_t until = now_ns() + ns(patience_s);
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (look(now_ns())) return code_;
+    }
+    if (now_ns() >= until) return std::nullopt;
+    std::this_thread::sleep_for(kBetweenLooks / 4);
+  }
+}
+
+void JobWatch::leave() {
+  const std::lock_guard lock(mutex_);
+  left_ = true;
+  doing_ = "leaving";
+  if (!failure_) code_ = static_cast<int>(ExitCode::rank_failed);
+  if (deadline_ns_ == 0) deadline_ns_ = now_ns() + ns(patience_.to_leave_s);
+}
+
+}  // namespace fsdpbench::app

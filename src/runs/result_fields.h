@@ -1,0 +1,62 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "account/statistics.h"
+#include "record/json_fields.h"
+#include "record/json_part.h"
+#include "runs/cause_fields.h"
+#include "runs/trial.h"
+
+namespace fsdpbench::app {
+
+/// The fields of what results are made of. docs/result-format.md and the Python package have them from here.
+template <>
+const Fields<account::Summary>& fields<account::Summary>();
+template <>
+const Fields<plan::CommunicationVolume>& fields<plan::CommunicationVolume>();
+template <>
+const Fields<PoolStatistics>& fields<PoolStatistics>();
+template <>
+const Fields<World>& fields<World>();
+/// A trial on its own, as logs have it: with its step times.
+template <>
+const Fields<Trial>& fields<Trial>();
+/// A trial without its step times: result.json has those of all ranks (report/result_json.h).
+const Fields<Trial>& trial_fields();
+
+/// Parts of it: "metrics", "memory", "comm", and "steps_ms".
+const Fields<Trial>& metrics_fields();
+const Fields<Trial>& memory_fields();
+const Fields<Trial>& comm_fields();
+const Fields<account::RunMetrics>& step_times_fields();
+
+nlohmann::json to_json(const World& world);
+nlohmann::json to_json(const Trial& trial);
+
+/// Reads what to_json() wrote, or a whole result.json. Throws ConfigError that names the key that is missing or wrong.
+Trial trial_from_json(const JsonPart& json);
+Trial trial_from_json(const nlohmann::json& json);
+
+/// Refuses a summary or an interval of no values, or whose median is not within it; the second also one that reaches
+/// down to 0.
+void check_interval(const JsonPart& interval);
+void check_step_time(const JsonPart& summary);
+/// Step times, of which there is one or more and none is 0. Refuses anything else.
+void check_step_times(const JsonPart& times);
+
+/// A number of a trial that tables, comparisons, sweeps and gates show, with all that is known of its field.
+struct TrialFigure {
+  std::string path;  ///< "metrics.exposed_comm_ms"
+  const FieldFacts* field = nullptr;
+  double value = 0;
+};
+/// Those that were measured. A summary counts with its median, bytes by kind with their sum.
+std::vector<TrialFigure> figures_of(const Trial& trial);
+/// What is known of the figure at `path`, which must be one.
+const FieldFacts& figure_at(std::string_view path);
+
+}  // namespace fsdpbench::app

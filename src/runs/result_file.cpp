@@ -1,0 +1,123 @@
+#include "runs/result_file.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/paths.h"
+#include "base/read_input.h"
+#include "record/console.h"
+#include "record/json_text.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kExpected = "expected a result.json that `fsdpbench run` wrote, or its folder";
+constexpr const char* kExpectedAny =
+    "expected the folder or file of a result of `fsdpbench accept`, run, simulate, sweep or collectives -J";
+
+/// Files of ours that are no result, by what only they have.
+std::string kind_of_file(const json& content) {
+  if (content.is_array()) return "a JSON array, as traces are";
+  if (!content.is_object()) return "JSON, but no result";
+  if (content.contains("traceEvents")) return "a trace";
+  const json kind = content.value("kind", json());
+  if (kind == "gate") return "what a gate came to";
+  if (kind == "baseline") return "a baseline";
+  if (content.contains("verdict") && !content.contains("judgements")) return "a comparison";
+  return "";
+}
+
+/// Results that are none of a run.
+std::string other_kind(const json& content) {
+  if (content.contains("judgements")) return "an acceptance";
+  switch (kind_of_result(content)) {
+    case ResultKind::run: return "";
+    case ResultKind::acceptance: return "an acceptance";
+    case ResultKind::sweep: return "the summary of a sweep";
+    case ResultKind::collectives: return "a measurement of collectives";
+  }
+  return "";
+}
+
+std::string path_of(const std::string& given) {
+  const fs::path folder(given);
+  for (const fs::path& path : {folder, folder / "result.json"}) {
+    if (const std::string why = lookup_error(path); !why.empty()) {
+      throw ConfigError(fmt::format("{}: {}; {}.", path.string(), why, kExpected));
+    }
+  }
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    if (fs::exists(folder, error)) return given;
+    throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpected));
+  }
+  if (fs::exists(folder / "result.json", error)) return (folder / "result.json").string();
+  const char* what = fs::exists(folder / "sweep.json", error)     ? "the folder of a sweep"
+                     : fs::exists(folder / "compare.json", error) ? "the folder of a comparison"
+                     : fs::exists(folder / "config.toml", error)  ? "the folder of a run that left no result"
+                                                                  : "a folder without result.json";
+  throw ConfigError(fmt::format("{}: is {}; {}.", given, what, kExpected));
+}
+
+std::string path_of_any(const std::string& given) {
+  const fs::path path(given);
+  if (const std::string why = lookup_error(path); !why.empty()) {
+    throw ConfigError(fmt::format("{}: {}; {}.", given, why, kExpectedAny));
+  }
+  std::error_code error;
+  if (!path_exists(path)) throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpectedAny));
+  if (!fs::is_directory(path, error)) return given;
+  for (const char* name : {"result.json", "sweep.json"}) {
+    if (path_exists(path / name)) return (path / name).string();
+  }
+  throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedAny));
+}
+
+ResultFile read_file(const std::string& path, bool any, const char* expected,
+                     AcceptanceCheck check_acceptance) {
+  ResultFile result{path, {}};
+  result.content = parse_json(read_input(path, kMostOfAResult, expected));
+  if (result.content.is_discarded()) {
+    throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, expected));
+  }
+  std::string kind = kind_of_file(result.content);
+  if (kind.empty() && !any) kind = other_kind(result.content);
+  if (!kind.empty()) throw ConfigError(fmt::format("{}: is {}; {}.", path, kind, expected));
+  if (!result.content.value("schema_version", json()).is_number_integer()) {
+    throw ConfigError(fmt::format("{}: is no result, or has lost its schema_version; {}.", path, expected));
+  }
+  result.kind = kind_of_result(result.content);
+  try {
+    check_result(result.kind, result.content, check_acceptance);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: is damaged, or no result of this program: {}.", path, error.what()));
+  }
+  return result;
+}
+
+}  // namespace
+
+ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, kExpected, nullptr); }
+ResultFile read_any_result(const std::string& given, AcceptanceCheck check_acceptance) {
+  return read_file(path_of_any(given), true, kExpectedAny, check_acceptance);
+}
+
+void throw_damaged(const ResultFile& result) {
+  throw ConfigError(fmt::format("{}: is damaged: a part that every result has is missing, or is no such thing; {}.",
+                                result.path, kExpected));
+}
+
+std::string why_unfinished(const ResultFile& result) {
+  if (!result.content.contains("failure")) return "";
+  const json& failure = result.content["failure"];
+  if (!failure.is_object() || !failure.contains("message") || !failure["message"].is_string()) throw_damaged(result);
+  return fmt::format("this run did not finish ({}) and its result holds the step times of one rank only",
+                     failure["message"].get<std::string>());
+}
+
+}  // namespace fsdpbench::app

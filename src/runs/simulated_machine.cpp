@@ -1,0 +1,209 @@
+#include "runs/simulated_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.h"
+#include "clock/collective_cost.h"
+#include "clock/collective_kinds.h"
+#include "clock/collective_message.h"
+#include "clock/compute_cost.h"
+#include "clock/forecast.h"
+#include "clock/random.h"
+#include "engine/setup.h"
+#include "engine/simulate.h"
+#include "model/model.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using config::ErrorKind;
+
+bool within(const config::AccuracyRows& rows, const std::string& cluster, int ranks, double bytes, double tokens) {
+  return std::ranges::find(rows.clusters, cluster) != rows.clusters.end() && ranks >= rows.least_ranks &&
+         ranks <= rows.most_ranks && bytes >= rows.least_bytes && bytes <= rows.most_bytes &&
+         tokens >= rows.least_tokens && tokens <= rows.most_tokens;
+}
+
+ErrorKind error_kind_of(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op,
+                        double bytes) {
+  const plan::Groups& groups = training.plan.groups;
+  if (bytes < config::Accuracy::kLargeBytes) return ErrorKind::small;
+  const auto placement = static_cast<clock::Placement>(training.config.simulate.placement);
+  const clock::GroupShape shape =
+      clock::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement);
+  return shape.nodes == 1 ? ErrorKind::in_node : ErrorKind::between_nodes;
+}
+
+/// Whether the clock takes NCCL's symmetric kernels or copy engines for the op. Seven rows of one source measured the
+/// kernels, on one cluster, and no kind of errors is theirs: whatever their size, they are beyond the rows of others.
+bool symmetric(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op) {
+  const config::RunConfig& config = training.config;
+  if (config.nccl.register_buffers != config::NcclRegister::window ||
+      config.simulate.collectives != config::Simulate::Collectives::automatic) {
+    return false;
+  }
+  const plan::Groups& groups = training.plan.groups;
+  const auto placement = static_cast<clock::Placement>(config.simulate.placement);
+  return clock::can_run(
+      clock::Algorithm::symmetric, clock::Collective::all_gather, cluster,
+      clock::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement));
+}
+
+/// Beyond what rows were measured of, errors count double: that they grow is known, how fast is not.
+constexpr double kBeyondRows = 2;
+
+/// The quantiles of the rows' errors, in an order that is another one for each kind: kinds err for themselves.
+/// `power`: of each ratio.
+std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, double power) {
+  const int sources = rows.distinct_sources();
+  std::vector<double> draws;
+  for (int draw = 1; draw <= clock::Uncertainty::kDraws; ++draw) {
+    const double p = draw / (clock::Uncertainty::kDraws + 1.0);
+    draws.push_back(std::pow(clock::quantile_of_next(rows.time_ratios, sources, p), power));
+  }
+  clock::Sequence random(static_cast<std::uint64_t>(kind) + 1);
+  for (std::size_t left = draws.size(); left > 1; --left) std::swap(draws[left - 1], draws[random.below(left)]);
+  return draws;
+}
+
+}  // namespace
+
+clock::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
+                                          const config::Accuracy& accuracy, const clock::OpTimes& times) {
+  const config::RunConfig& config = training.config;
+  const ErrorKind computation = config::efficiency_used(config, cluster, accuracy).kind;
+  clock::Uncertainty uncertainty;
+  uncertainty.ratios.resize(2 * kEnumCount<ErrorKind>);  // by kind: within its rows, and beyond them
+  const plan::Groups& groups = training.plan.groups;
+  const auto tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len / config.mesh.context);
+  for (std::size_t step = 0; step < times.steps.size(); ++step) {
+    const schedule::Schedule& schedule = training.schedules.steps[step];
+    std::vector<int>& source = uncertainty.source.emplace_back();
+    for (const schedule::Op& op : schedule.ops) {
+      source.push_back(-1);
+      const bool collective = op.is_collective();
+      const int ranks = collective ? groups.size(op.group()) : groups.ranks();
+      if (!op.has_work() || (collective && ranks == 1)) continue;
+      const double bytes = collective ? static_cast<double>(clock::message_of(op, groups).bytes) : 0;
+      const ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : computation;
+      // No row is of a send to the next rank.
+      const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens) &&
+                         op.kind != schedule::OpKind::context_send_recv &&
+                         !(collective && symmetric(training, cluster, op));
+      source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
+      std::vector<double>& draws = uncertainty.ratios[static_cast<std::size_t>(source.back())];
+      if (draws.empty()) draws = draws_of(accuracy.rows[kind], kind, known ? 1 : kBeyondRows);
+      if (&schedule != &training.schedules.steady()) continue;
+      ++uncertainty.reach[known ? clock::Reach::interpolated : clock::Reach::extrapolated];
+    }
+  }
+  return uncertainty;
+}
+
+std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<plan::ModuleSizes>& known =
+      known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype, config.mesh.context,
+              config.mesh.context_method, config.mesh.expert, config.mesh.expert_overlap}];
+  if (known.empty()) known = model::make_model(config, plan::model_shapes(config.model))->sizes();
+  return known;
+}
+
+SimulatedMachine::SimulatedMachine(const config::RunConfig& config) {
+  if (!config.simulate.calibration.empty()) {
+    calibration_ = config::read_calibration(config.simulate.calibration);
+    basis_ = fmt::format("the calibration of {}", calibration_->machine);
+    return;
+  }
+  if (!config.simulate.cluster.empty()) {
+    cluster_ = config::load_cluster(config.simulate.cluster);
+    config::check_fits(*cluster_, config.mesh.ranks);
+    accuracy_ = config::published_accuracy();
+    basis_ = "published rates";
+    const config::EfficiencyUsed used = config::efficiency_used(config, *cluster_, *accuracy_);
+    if (used.kind != ErrorKind::typical || !config.simulate.efficiency.of.empty()) {
+      basis_ += fmt::format(", efficiency {:.3g}: {}", used.value, used.from);
+    }
+    return;
+  }
+  if (!config.emulate.compute_tflops || (config.mesh.ranks > 1 && !config.emulate.link_gb_per_s)) {
+    throw ConfigError(
+        "nothing says how fast this training's ranks and links are: name a machine (--cluster), a calibration (--set "
+        "simulate.calibration=FILE), rates (emulate.compute_tflops and emulate.link_gb_per_s), or a finished run "
+        "(--from).");
+  }
+  basis_ = "given rates";
+}
+
+std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& config) const {
+  return sizes_.of(config);
+}
+
+SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool uncertainty) const {
+  if (calibration_) {
+    clock::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
+    return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct, calibrated.crowded};
+  }
+  SimulatedTimes simulated{engine::simulated_times(training, cluster()), {}};
+  if (uncertainty && accuracy_) {
+    simulated.uncertainty = published_uncertainty(training, *cluster_, *accuracy_, simulated.times);
+  }
+  return simulated;
+}
+
+clock::Forecast SimulatedMachine::forecast(const schedule::Training& training, const clock::Changes& changes) const {
+  clock::Changes possible;
+  possible.link_scale = changes.link_scale;
+  possible.compute_scale = changes.compute_scale;
+  possible.issue_ns = changes.issue_ns;
+  possible.draw = changes.draw;
+  if (changes != possible) throw std::logic_error("SimulatedMachine: a change that only a finished run can tell");
+  SimulatedTimes simulated = times(training, changes.draw >= 0);
+  if (changes.draw >= 0 && simulated.uncertainty) {
+    simulated.times = clock::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
+  }
+  simulated.times.host.issue_ns += changes.issue_ns;
+  if (changes.link_scale == 1 && changes.compute_scale == 1) return clock::forecast(training, simulated.times);
+  for (std::size_t step = 0; step < simulated.times.steps.size(); ++step) {
+    const std::vector<schedule::Op>& ops = training.schedules.steps[step].ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      clock::OpCost& cost = simulated.times.steps[step][i];
+      cost.link_ns = std::nearbyint(cost.link_ns / changes.link_scale);
+      if (ops[i].module >= 0) cost.run_ns = std::nearbyint(cost.run_ns / changes.compute_scale);
+    }
+  }
+  return clock::forecast(training, simulated.times);
+}
+
+clock::StepCosts SimulatedMachine::least_costs(const schedule::Training& training) const {
+  if (calibration_) {
+    return engine::calibrated_times(training, *calibration_, false).times.steps.back();
+  }
+  clock::OpTimes times = engine::simulated_times(training, cluster(), false);
+  return std::move(times.steps.back());
+}
+
+account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {
+  config::RunConfig config = training.config;
+  if (plan::expert_split(config).imbalance == plan::even_expert_split(config).imbalance) return {};
+  config.mesh.expert_imbalance = {};
+  const engine::Setup even = engine::set_up(config);
+  const clock::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
+  const clock::StepCosts& is = even_times.steps.back();
+  const clock::StepCosts& was = times.steps.back();
+  account::EvenRows shares;
+  for (std::size_t i = 0; i < was.size(); ++i) {
+    const double ns = was[i].run_ns + was[i].link_ns;
+    shares.push_back(ns > 0 ? (is[i].run_ns + is[i].link_ns) / ns : 1);
+  }
+  return shares;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,338 @@
+#include "runs/trace_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <random>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "account/needed_by.h"
+#include "account/step_breakdown.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "config/spelling.h"
+#include "engine/simulate.h"
+#include "runs/all_files.h"
+#include "runs/trace_explanation.h"
+#include "schedule/print_schedule.h"
+#include "trace/facts.h"
+#include "trace/merged_writer.h"
+#include "trace/rank_writer.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// By plan::Group; those that the plan does not have stay without ranks.
+std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
+  std::vector<trace::ProcessGroup> groups;
+  for (std::size_t i = 0; i < plan::kGroupCount; ++i) {
+    const auto group = static_cast<plan::Group>(i);
+    std::vector<int> ranks;
+    if (map.exists(group)) ranks = map.members(group, rank).ranks();
+    groups.push_back({std::to_string(i), std::string(to_string(group)), std::move(ranks)});
+  }
+  return groups;
+}
+
+trace::OpCategory category_of(const schedule::Op& op) {
+  switch (account::classify(op)) {
+    case account::OpClass::computation: return trace::OpCategory::computation;
+    case account::OpClass::communication: return trace::OpCategory::communication;
+    case account::OpClass::host_update:  // no computation of the device's, like what brings its operands
+    case account::OpClass::copy: return trace::OpCategory::copy;
+    case account::OpClass::none: break;
+  }
+  return op.is_host() ? trace::OpCategory::host : trace::OpCategory::mark;
+}
+
+trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedule, const schedule::Op& op) {
+  trace::OpLabel label;
+  label.name = schedule::op_name(p.plan, op);
+  label.category = category_of(op);
+  label.phase = op.phase == schedule::Phase::forward    ? trace::OpPhase::forward
+                : op.phase == schedule::Phase::backward ? trace::OpPhase::backward
+                                                        : trace::OpPhase::optimizer;
+  if (op.unit >= 0) label.unit = p.plan.units[static_cast<std::size_t>(op.unit)].label();
+  label.lane = op.lane;
+  label.parameters = op.kind == schedule::OpKind::all_gather;
+  if (op.is_collective()) {
+    const schedule::Collective& work = *op.collective();
+    label.bytes = work.bytes();
+    label.collective = {schedule::collective_kind(op.kind), static_cast<std::size_t>(work.group), work.count,
+                        work.dtype};
+  } else if (label.category == trace::OpCategory::copy) {
+    for (schedule::BufferId id : op.operands().writes)
+      label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
+  }
+  return label;
+}
+
+/// How every op of a setup's schedules is shown in traces. Made once: a writer asks for a label at every record. A
+/// trace::LabelOf.
+class TraceLabels {
+ public:
+  explicit TraceLabels(const engine::Setup& setup);
+
+  /// `step`: number over the whole run, warm-up counted; `op`: index into its schedule.
+  const trace::OpLabel& operator()(std::int32_t step, std::int32_t op) const;
+
+ private:
+  std::vector<std::vector<trace::OpLabel>> by_step_;
+};
+
+TraceLabels::TraceLabels(const engine::Setup& setup) {
+  for (const schedule::Schedule& schedule : setup.schedules.steps) {
+    const std::vector<int> needed_by = account::needed_by(schedule);
+    std::vector<trace::OpLabel>& labels = by_step_.emplace_back();
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      labels.push_back(label_of(setup, schedule, schedule.ops[i]));
+      labels.back().needed_by = needed_by[i];
+    }
+  }
+}
+
+const trace::OpLabel& TraceLabels::operator()(std::int32_t step, std::int32_t op) const {
+  const std::size_t last = by_step_.size() - 1;
+  return by_step_[std::min(static_cast<std::size_t>(step), last)][static_cast<std::size_t>(op)];
+}
+
+/// Who a rank is, for its file.
+trace::RankFacts rank_facts(const engine::Setup& setup, int rank) {
+  return {rank, setup.plan.mesh.ranks(), std::string(config::to_string(setup.config.device.backend)),
+          groups_of(setup.plan.groups, rank)};
+}
+
+std::int64_t unix_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+trace::TimeBase time_base(const engine::Setup& setup, const std::vector<trace::RankTrace>& traces) {
+  trace::TimeBase time;
+  time.origin_ns = trace::first_begin(traces);
+  if (setup.config.device.backend == config::BackendKind::virtual_) return time;  // a clock of its own, from 1970 on
+  time.origin_unix_ns = unix_now_ns() - now_ns() + time.origin_ns;
+  return time;
+}
+
+void write_rank_files(const std::filesystem::path& folder, const engine::Setup& setup,
+                      const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
+                      const trace::LabelOf& label, AllFiles& files) {
+  std::error_code error;
+  std::filesystem::create_directories(folder / "trace", error);
+  if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
+  for (const trace::RankTrace& trace : traces) {
+    files.write([&] {
+      trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace,
+                              rank_facts(setup, trace.rank), time, label);
+    });
+  }
+}
+
+/// The last rank's trace of `steps` steps in which nothing is known but what the schedule says: times of as many digits
+/// as a run of 1000 s has, and of no pattern that compresses well.
+trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
+  constexpr std::int64_t kBegin_ns = 1'000'000'000'000;
+  std::mt19937_64 random(1);
+  const auto some_ns = [&] { return static_cast<std::int64_t>(random() % 10'000'000); };
+  const bool profiled = setup.config.device.backend == config::BackendKind::cuda;
+  trace::RankTrace trace;
+  trace.rank = setup.plan.mesh.ranks() - 1;
+  trace.activity_names = {"a_kernel_whose_name_is_about_as_long_as_those_of_cublas_and_of_nccl_with_their_parameters"};
+  const auto last = static_cast<std::int32_t>(setup.config.train.warmup + setup.config.train.steps) - 1;
+  std::int64_t now = kBegin_ns;
+  for (std::int32_t step = last - steps + 1; step <= last; ++step) {
+    const schedule::Schedule& schedule = setup.schedules.of_step(static_cast<std::size_t>(std::max(step, 0)));
+    trace.steps.push_back({now, 0, 0});
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(schedule.ops.size()); ++i) {
+      const schedule::Op& op = schedule.ops[static_cast<std::size_t>(i)];
+      trace::Record record{step, i, now, 0, now + some_ns(), 0};
+      if (op.has_work()) record.begin_ns = now + some_ns() / 2;
+      if (op.has_work()) record.end_ns = record.begin_ns + some_ns();
+      if (op.is_collective()) record.peers_arrived_ns = record.begin_ns + some_ns() / 2;
+      if (op.is_collective()) record.link_ns = some_ns() / 2;
+      if (op.has_work() && i % 2 == 0) record.core_wait_ns = some_ns() / 2;  // half of them had to wait
+      trace.records.push_back(record);
+      for (int k = 0; profiled && op.has_work() && k < kGuessedActivities; ++k) {
+        Activity work{.step = step, .op = i, .stream = 100, .correlation = 1'000'000};
+        work.begin_ns = work.launch_begin_ns = record.begin_ns + k;
+        work.end_ns = work.launch_end_ns = record.begin_ns + k + 1;
+        work.launch_name = 0;
+        trace.activities.push_back(work);
+      }
+      now += some_ns();
+      if (op.allocates.empty() && op.frees.empty()) continue;
+      trace.memory.push_back({now, setup.memory.peak_occupied, setup.pool_bytes});
+      for (std::int64_t& live : trace.memory.back().live)
+        live -= live > 1000 ? static_cast<std::int64_t>(random() % 1000) : 0;
+    }
+    now += 10 * 10'000'000;  // the ops' ends
+    trace.steps.back().issued_ns = trace.steps.back().end_ns = now;
+  }
+  return trace;
+}
+
+/// What a second of watching a GPU gives: every level is another one than that before.
+const std::vector<GpuSample>& made_up_gpu_samples() {
+  static const std::vector<GpuSample> samples = [] {
+    std::vector<GpuSample> all(kGuessedGpuSamples);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto odd = static_cast<std::int32_t>(i % 2);
+      all[i].sm_mhz = 1000 + odd;
+      all[i].power_mw = 100'010 + odd;
+      all[i].temperature_c = 10 + odd;
+    }
+    return all;
+  }();
+  return samples;
+}
+
+/// Of step `step` of made_up_trace().
+trace::StepExplanation made_up_explanation(const engine::Setup& setup, const trace::RankTrace& trace,
+                                           std::size_t step) {
+  static const std::string kAdvice(kGuessedAdvice, 'a');
+  const trace::StepWindow& window = trace.steps[step];
+  trace::StepExplanation explanation;
+  explanation.kept_bytes = setup.pool_bytes;
+  explanation.bound = trace::StepBound{window.end_ns - window.begin_ns, Lane::reduce_scatter, 10'000'000};
+  if (setup.config.device.backend == config::BackendKind::cuda) explanation.gpu = made_up_gpu_samples();
+  // On a computed clock ops follow each other at once; elsewhere there is a gap before most, with more than one cause.
+  const int spans = setup.config.device.backend == config::BackendKind::virtual_ ? 1 : 2;
+  std::int64_t now = window.begin_ns;
+  const auto last = setup.config.train.warmup + setup.config.train.steps - 1;
+  const std::int64_t number = last - static_cast<std::int64_t>(trace.steps.size() - 1 - step);
+  const schedule::Schedule& schedule =
+      setup.schedules.of_step(static_cast<std::size_t>(std::max<std::int64_t>(number, 0)));
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    const schedule::Op& op = schedule.ops[i];
+    for (int k = 0; op.has_work() && k < spans; ++k) {
+      explanation.exposed.push_back(
+          {{now, now + 1'234'567}, "late_prefetch", static_cast<std::int32_t>(i), -1, kAdvice});
+    }
+    for (std::size_t k = 0; k < op.allocates.size() + op.frees.size(); ++k) {
+      explanation.memory.push_back({++now, setup.memory.peak_occupied});
+    }
+    now += 1'234'567;
+  }
+  return explanation;
+}
+
+}  // namespace
+
+int recorded_ranks(const engine::Setup& setup) {
+  const int ranks = setup.plan.mesh.ranks();
+  const bool simulated = setup.config.device.backend == config::BackendKind::virtual_;
+  return simulated ? engine::ranks_recorded(setup.config.trace, ranks) : ranks;
+}
+
+std::vector<int> shown_ranks(const Trial& trial, std::int64_t most) {
+  const std::vector<trace::RankTrace>& traces = trial.measurement.traces;
+  const auto ranks = static_cast<std::int64_t>(traces.size());
+  const std::int64_t wanted = most == 0 ? ranks : std::min<std::int64_t>(most, ranks);
+  std::vector<int> order{0};
+  if (trial.metrics && !trial.metrics->ranks.empty()) {
+    const auto& all = trial.metrics->ranks;
+    const auto slowest =
+        std::ranges::max_element(all, {}, [](const account::RankMetrics& rank) { return rank.step_ms.median; });
+    order.push_back(slowest->rank);
+  }
+  if (trial.causes) {
+    for (const account::CauseShare& cause : trial.causes->causes) {
+      if (cause.late_rank >= 0) order.push_back(cause.late_rank);
+    }
+  }
+  for (const trace::RankTrace& trace : traces) order.push_back(trace.rank);
+  std::vector<int> shown;
+  for (const int rank : order) {
+    if (static_cast<std::int64_t>(shown.size()) == wanted) break;
+    if (std::ranges::find(shown, rank) == shown.end()) shown.push_back(rank);
+  }
+  std::ranges::sort(shown);
+  return shown;
+}
+
+void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial) {
+  const std::vector<trace::RankTrace>& traces = trial.measurement.traces;
+  const TraceLabels labels(setup);
+  const trace::LabelOf label = std::cref(labels);
+  const trace::TimeBase time = time_base(setup, traces);
+  const TraceExplanation explanation(setup, trial);
+  AllFiles files;
+  files.write([&] {
+    trace::write_merged_trace((folder / "trace.json").string(), traces, time, label,
+                              shown_ranks(trial, setup.config.trace.ranks), std::cref(explanation));
+  });
+  files.write([&] { write_rank_files(folder, setup, traces, time, label, files); });
+  files.finish();
+}
+
+void write_worst_step(const std::filesystem::path& path, const engine::Setup& setup, const Trial& trial) {
+  const account::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
+  if (run.steps().empty()) return;
+  const auto worst = std::ranges::max_element(run.steps(), {}, &account::StepRecords::slowest_ns) - run.steps().begin();
+  const account::StepRecords& step = run.steps()[static_cast<std::size_t>(worst)];
+  std::vector<trace::RankTrace> traces;
+  for (int place = 0; place < step.ranks(); ++place) {
+    const trace::RankTrace& whole = trial.measurement.traces[static_cast<std::size_t>(place)];
+    const trace::StepWindow& window = step.window(place);
+    trace::RankTrace& alone = traces.emplace_back();
+    alone.rank = whole.rank;
+    alone.activity_names = whole.activity_names;
+    alone.steps = {window};
+    alone.records.assign(step.of(place).begin(), step.of(place).end());
+    std::ranges::copy_if(whole.activities, std::back_inserter(alone.activities),
+                         [&](const Activity& activity) { return activity.step == step.number(); });
+    std::ranges::copy_if(whole.memory, std::back_inserter(alone.memory), [&](const trace::MemorySample& sample) {
+      return sample.time_ns >= window.begin_ns && sample.time_ns <= std::max(window.end_ns, window.issued_ns);
+    });
+  }
+  const TraceLabels labels(setup);
+  const TraceExplanation explanation(setup, trial);
+  trace::write_merged_trace(
+      path.string(), traces, time_base(setup, traces), std::cref(labels), shown_ranks(trial, setup.config.trace.ranks),
+      [&](std::size_t rank, std::size_t) { return explanation(rank, static_cast<std::size_t>(worst)); });
+}
+
+TraceBytes predict_trace_bytes(const engine::Setup& setup) {
+  const TraceLabels labels(setup);
+  const trace::LabelOf label = std::cref(labels);
+  const auto counted = trace::WholeFile::Fate::counted;
+  const trace::TimeBase time{0, 1'700'000'000'000'000'000};
+  const auto bytes_of = [&](std::int32_t steps) {
+    const std::vector<trace::RankTrace> one{made_up_trace(setup, steps)};
+    const trace::ExplanationOf explain = [&](std::size_t, std::size_t step) {
+      return made_up_explanation(setup, one.front(), step);
+    };
+    return std::array{trace::write_merged_trace("trace.json", one, time, label, {}, explain, counted),
+                      trace::write_rank_trace("rank.json.gz", one.front(), rank_facts(setup, one.front().rank), time,
+                                              label, counted)};
+  };
+  const auto one = bytes_of(1), two = bytes_of(2);
+  const double ranks = recorded_ranks(setup);
+  const auto most = static_cast<double>(setup.config.trace.ranks);
+  const double shown = most == 0 ? ranks : std::min(ranks, most);
+  const auto steps = static_cast<double>(setup.config.train.steps);
+  // In double: none of these can be so large that a rounding matters.
+  const auto of_steps = [&](std::size_t i) {
+    return static_cast<double>(one[i]) + static_cast<double>(two[i] - one[i]) * (steps - 1);
+  };
+  const double timeline = shown * of_steps(0), rank_file = of_steps(1);
+  const auto whole = [](double bytes) { return static_cast<std::int64_t>(std::min(bytes, 4e18)); };
+  return {whole(timeline), whole(rank_file), whole(timeline + ranks * rank_file)};
+}
+
+void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace) {
+  const TraceLabels labels(setup);
+  const std::vector<trace::RankTrace> traces{trace};
+  AllFiles files;
+  write_rank_files(folder, setup, traces, time_base(setup, traces), std::cref(labels), files);
+  files.finish();
+}
+
+}  // namespace fsdpbench::app
