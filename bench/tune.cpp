@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "account/statistics.h"
-#include "app/report/tune_report.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
@@ -26,6 +25,7 @@
 #include "schedule/memory_walk.h"
 #include "tune/bound.h"
 #include "tune/search.h"
+#include "tune/tune_report.h"
 
 namespace fsdpbench {
 namespace {

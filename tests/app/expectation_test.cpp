@@ -1,4 +1,4 @@
-#include "app/report/expectation.h"
+#include "tune/expectation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/report/run_doubt.h"
 #include "config/find_file.h"
 #include "config/support.h"
 #include "runs/run_table.h"
 #include "runs/trial.h"
 #include "support/trials.h"
+#include "tune/run_doubt.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/expectation.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "record/console.h"
 #include "record/json_text.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
+#include "tune/expectation.h"
 
 namespace fsdpbench::app {
 namespace {

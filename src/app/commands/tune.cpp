@@ -22,10 +22,6 @@
 #include "app/commands/command.h"
 #include "app/commands/export.h"
 #include "app/commands/tune_traces.h"
-#include "app/report/measured_machine.h"
-#include "app/report/run_doubt.h"
-#include "app/report/tune_report.h"
-#include "app/report/verification.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -45,6 +41,10 @@
 #include "runs/progress.h"
 #include "runs/result_folder.h"
 #include "runs/simulated_machine.h"
+#include "tune/measured_machine.h"
+#include "tune/run_doubt.h"
+#include "tune/tune_report.h"
+#include "tune/verification.h"
 
 namespace fsdpbench::app {
 namespace {

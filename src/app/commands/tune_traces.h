@@ -6,10 +6,10 @@
 
 #include "app/report/traced_gain.h"
 #include "app/report/traced_profile.h"
-#include "app/report/tune_report.h"
 #include "dialects/dialect.h"
 #include "runs/finished_run.h"
 #include "tune/space.h"
+#include "tune/tune_report.h"
 
 namespace fsdpbench::app {
 

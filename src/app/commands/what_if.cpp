@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/what_if.h"
 #include "base/error.h"
 #include "record/console.h"
 #include "record/json_text.h"
 #include "runs/result_folder.h"
+#include "tune/what_if.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/report/expectation.h"
+#include "tune/expectation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "app/report/tune_report.h"
+#include "tune/tune_report.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "app/report/run_doubt.h"
 #include "base/bytes.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 #include "config/write.h"
 #include "record/table.h"
+#include "tune/run_doubt.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "account/run_view.h"
 #include "account/typical_step.h"
-#include "app/report/run_doubt.h"
 #include "clock/machine.h"
 #include "runs/finished_run.h"
 #include "runs/simulated_machine.h"
+#include "tune/run_doubt.h"
 
 namespace fsdpbench::app {
 

@@ -1,4 +1,4 @@
-#include "app/report/run_doubt.h"
+#include "tune/run_doubt.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "account/compare.h"
-#include "app/report/tune_report.h"
+#include "tune/tune_report.h"
 
 namespace fsdpbench::app {
 

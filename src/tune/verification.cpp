@@ -1,4 +1,4 @@
-#include "app/report/verification.h"
+#include "tune/verification.h"
 
 #include <fmt/format.h>
 

@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/report/what_if.h"
 #include "config/write.h"
 #include "record/table.h"
 #include "runs/reach.h"
 #include "runs/result_fields.h"
 #include "schedule/op.h"
+#include "tune/what_if.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "account/run_metrics.h"
 #include "account/statistics.h"
-#include "app/report/run_doubt.h"
 #include "base/enum_table.h"
 #include "clock/measured_times.h"
 #include "clock/what_if_times.h"
 #include "runs/compare_report.h"
 #include "runs/finished_run.h"
+#include "tune/run_doubt.h"
 
 namespace fsdpbench::app {
 

@@ -1,4 +1,4 @@
-#include "app/report/measured_machine.h"
+#include "tune/measured_machine.h"
 
 #include <algorithm>
 

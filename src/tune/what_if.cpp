@@ -1,4 +1,4 @@
-#include "app/report/what_if.h"
+#include "tune/what_if.h"
 
 #include <fmt/format.h>
 
