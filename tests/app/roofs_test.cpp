@@ -1,4 +1,4 @@
-#include "app/report/roofs.h"
+#include "foreign/roofs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "app/report/traced_gain.h"
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
+#include "foreign/traced_gain.h"
 
 namespace fsdpbench::app {
 namespace {

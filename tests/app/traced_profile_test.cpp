@@ -1,4 +1,4 @@
-#include "app/report/traced_profile.h"
+#include "foreign/traced_profile.h"
 
 #include <gmock/gmock.h>
 

@@ -1,11 +1,11 @@
-#include "watch/flight_recorder.h"
+#include "foreign/watch/flight_recorder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "watch/judge.h"
+#include "foreign/watch/judge.h"
 
 namespace fsdpbench::watch {
 namespace {

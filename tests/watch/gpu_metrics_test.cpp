@@ -1,4 +1,4 @@
-#include "watch/gpu_metrics.h"
+#include "foreign/watch/gpu_metrics.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "watch/judge.h"
-#include "watch/judge_gpus.h"
+#include "foreign/watch/judge.h"
+#include "foreign/watch/judge_gpus.h"
 
 namespace fsdpbench::watch {
 namespace {

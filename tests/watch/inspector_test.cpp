@@ -1,11 +1,11 @@
-#include "watch/inspector.h"
+#include "foreign/watch/inspector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "watch/step_lines.h"
+#include "foreign/watch/step_lines.h"
 
 namespace fsdpbench::watch {
 namespace {

@@ -1,4 +1,4 @@
-#include "watch/judge.h"
+#include "foreign/watch/judge.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "watch/plain_pickle.h"
+#include "foreign/watch/plain_pickle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "watch/ras.h"
+#include "foreign/watch/ras.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "watch/judge.h"
+#include "foreign/watch/judge.h"
 
 namespace fsdpbench::watch {
 namespace {

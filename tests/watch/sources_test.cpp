@@ -1,4 +1,4 @@
-#include "watch/sources.h"
+#include "foreign/watch/sources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <random>
 
 #include "base/error.h"
-#include "watch/judge.h"
-#include "watch/plain_pickle.h"
+#include "foreign/watch/judge.h"
+#include "foreign/watch/plain_pickle.h"
 
 namespace fsdpbench::watch {
 namespace {

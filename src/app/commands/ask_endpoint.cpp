@@ -17,11 +17,11 @@
 #include "base/clean_text.h"
 #include "base/error.h"
 #include "base/read_input.h"
+#include "foreign/watch/judge.h"
+#include "foreign/watch/sources.h"
 #include "launch/addresses.h"
 #include "launch/socket.h"
 #include "record/json_text.h"
-#include "watch/judge.h"
-#include "watch/sources.h"
 
 namespace fsdpbench::app {
 namespace {

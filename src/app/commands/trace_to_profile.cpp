@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/traced_profile.h"
 #include "base/error.h"
 #include "config/calibration.h"
 #include "foreign/kineto_reader.h"
+#include "foreign/traced_profile.h"
 #include "record/console.h"
 #include "runs/result_folder.h"
 

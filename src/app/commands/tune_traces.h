@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/report/traced_gain.h"
-#include "app/report/traced_profile.h"
 #include "dialects/dialect.h"
+#include "foreign/traced_gain.h"
+#include "foreign/traced_profile.h"
 #include "runs/finished_run.h"
 #include "tune/space.h"
 #include "tune/tune_report.h"

@@ -13,14 +13,14 @@
 #include "app/commands/command.h"
 #include "base/enum_table.h"
 #include "base/error.h"
+#include "foreign/watch/gpu_metrics.h"
+#include "foreign/watch/judge.h"
+#include "foreign/watch/sources.h"
 #include "record/console.h"
 #include "record/json_text.h"
 #include "record/prometheus_text.h"
 #include "record/table.h"
 #include "runs/result_folder.h"
-#include "watch/gpu_metrics.h"
-#include "watch/judge.h"
-#include "watch/sources.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,0 +1,336 @@
+#include "foreign/job_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "account/cause_advice.h"
+#include "account/cause_report.h"
+#include "account/cause_table.h"
+#include "account/path_table.h"
+#include "base/bytes.h"
+#include "base/enum_table.h"
+#include "foreign/advice.h"
+#include "record/table.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using foreign::ExplainedCollective;
+using foreign::Explanation;
+using foreign::Recognition;
+
+constexpr std::size_t kMostJobRows = 8;
+
+constexpr int kDecimals = 3;
+
+std::string job_ms(double value) { return fmt::format("{:.{}f}", value, kDecimals); }
+std::string percent_of(double value, double of) { return of > 0 ? fmt::format("{:.1f} %", 100 * value / of) : ""; }
+
+std::string what_it_is(const ExplainedJob& e) {
+  const Recognition& r = e.recognition;
+  std::string text = fmt::format("This is {}", r.name);
+  if (r.is_fsdp() || r.schedule) {
+    text += fmt::format(": {} units{}, {} ranks{}", r.facts.units, r.facts.root ? " and the root" : "", r.facts.shard,
+                        r.facts.replicate > 1 ? fmt::format(" x {} replicas", r.facts.replicate) : "");
+  }
+  const std::size_t files = e.job.ranks.size();
+  text += fmt::format(" ({} file{}).\n", files, files == 1 ? "" : "s");
+  Table table;
+  table.header = {"", "is", "sure", "because"};
+  for (const foreign::Finding& finding : r.findings) {
+    table.rows.push_back(
+        {finding.what, finding.value, fmt::format("{:.0f} %", 100 * finding.confidence), finding.evidence});
+  }
+  return text + headline(e) + "\n\n" + format_table(table);
+}
+
+std::string short_kernel(const std::string& name) {
+  constexpr std::size_t kMost = 60;
+  return name.size() > kMost ? name.substr(0, kMost) + "…" : name;
+}
+
+/// A line for who compares with HolisticTraceAnalysis; empty where it would say nothing.
+std::string overlap_by_both(const Explanation& x) {
+  const auto extent = [&](std::optional<double> foreign::ExplainedRank::*overlap) -> std::string {
+    std::optional<double> least, most;
+    for (const foreign::ExplainedRank& rank : x.ranks) {
+      if (!(rank.*overlap)) continue;
+      least = std::min(least.value_or(100), *(rank.*overlap));
+      most = std::max(most.value_or(0), *(rank.*overlap));
+    }
+    if (!least) return {};
+    const std::string low = fmt::format("{:.1f}", *least), high = fmt::format("{:.1f}", *most);
+    return low == high ? low + " %" : fmt::format("{} to {} %", low, high);
+  };
+  const std::string theirs = extent(&foreign::ExplainedRank::overlap_hta_pct);
+  if (theirs.empty()) return {};
+  return fmt::format("overlap over the whole file: {}; as HolisticTraceAnalysis counts it: {}\n",
+                     extent(&foreign::ExplainedRank::overlap_pct), theirs);
+}
+
+std::string where_time_went(const ExplainedJob& e) {
+  const Explanation& x = e.explanation;
+  Table table;
+  table.title =
+      fmt::format("A step, mean over {} rank{} and their steps", x.ranks.size(), x.ranks.size() == 1 ? "" : "s");
+  const auto row = [&](const char* what, double value, std::string note = {}) {
+    table.rows.push_back({what, job_ms(value), "ms", percent_of(value, x.mean_step_ms), std::move(note)});
+  };
+  row("step", x.mean_step_ms);
+  row("computation", x.computation_ms);
+  row("exposed communication", x.exposed_communication_ms, fmt::format("of {} ms", job_ms(x.communication_ms)));
+  row("exposed copies", x.exposed_copy_ms);
+  row("idle", x.idle_ms);
+  std::string text = format_table(table);
+  if (x.step_ms.n > 1) {
+    const bool few = x.step_ms.interval == account::IntervalKind::range;
+    const std::string interval =
+        few ? "" : fmt::format(" [{} to {}]", job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high));
+    text += fmt::format("slowest rank: median {} ms{}, {} to {} {} {} steps\n", job_ms(x.step_ms.median), interval,
+                        job_ms(x.step_ms.min), job_ms(x.step_ms.max), few ? "in these" : "over", x.step_ms.n);
+  }
+  if (x.launches_known && x.host_most_ahead_ms >= x.mean_step_ms / 10) {
+    text += fmt::format("the host launches {} ms ahead of the device in the median, {} ms at most\n",
+                        job_ms(x.host_ahead_ms), job_ms(x.host_most_ahead_ms));
+  }
+  Table ranks;
+  ranks.header = {"rank", "step", "computation", "exposed", "idle", "overlap"};
+  for (const foreign::ExplainedRank& rank : x.ranks) {
+    if (ranks.rows.size() == kMostJobRows) break;
+    if (rank.steps.empty()) continue;
+    account::StepBreakdown sum;
+    for (const foreign::ExplainedStep& step : rank.steps) sum += step.parts;
+    const auto mean = [&](std::int64_t ns) {
+      return job_ms(static_cast<double>(ns) / static_cast<double>(rank.steps.size()) / 1e6);
+    };
+    ranks.rows.push_back({std::to_string(rank.rank), mean(sum.step), mean(sum.computation),
+                          mean(sum.exposed_communication), mean(sum.idle),
+                          rank.overlap_pct ? fmt::format("{:.1f} %", *rank.overlap_pct) : "-"});
+  }
+  if (x.ranks.size() > 1) text += "\n" + format_table(ranks);
+  if (x.ranks.size() > kMostJobRows) text += fmt::format("and {} ranks more\n", x.ranks.size() - kMostJobRows);
+  return text + overlap_by_both(x);
+}
+
+/// The number of the step that `path` is of.
+std::int64_t step_of_path(const ExplainedJob& e, const account::CriticalPath& path) {
+  const auto place = static_cast<std::size_t>(path.place);
+  const auto& steps = e.explanation.ranks[place].steps;
+  const auto& cut = e.recognition.ranks[place].cut.steps;
+  const std::int64_t begin = path.step.begin - e.explanation.ranks[place].clock_offset_ns;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    if (cut[s].window.begin == begin) return steps[s].number;
+  }
+  return steps.front().number;
+}
+
+/// Kernels by kind, and those that take most.
+std::string where_kernels_went(const ExplainedJob& e) {
+  const Explanation& x = e.explanation;
+  if (x.kernels.ns <= 0 || x.rank_steps == 0) return {};
+  const auto cells = [&](const foreign::KernelSum& sum, std::vector<std::string>& row) {
+    const KernelsOfJob kernels(sum, x);
+    row.push_back(fmt::format("{:.3g}", kernels.a_step));
+    row.push_back(job_ms(kernels.ms));
+    row.push_back(fmt::format("{:.1f} %", kernels.share_pct));
+  };
+  Table kinds;
+  kinds.title = "Kernels by kind";
+  kinds.header = {"kind", "a step", "ms a step", "of kernels"};
+  for (const foreign::KernelSum& sum : x.kernels.by_kind) {
+    cells(sum, kinds.rows.emplace_back(std::vector<std::string>{std::string(to_string(sum.kind))}));
+  }
+  Table top;
+  top.title = "Kernels that take most";
+  top.header = {"kernel", "kind", "a step", "ms a step", "of kernels"};
+  for (const foreign::KernelSum& sum : x.kernels.top) {
+    if (top.rows.size() == kMostJobRows) break;
+    cells(sum,
+          top.rows.emplace_back(std::vector<std::string>{short_kernel(sum.name), std::string(to_string(sum.kind))}));
+  }
+  Table products;
+  products.title = "Matrix products by dtype";
+  products.header = {"dtype", "a step", "ms a step", "TFLOP/s", "peak", "of peak"};
+  const auto steps = static_cast<double>(x.rank_steps);
+  for (const foreign::ProductSum& sum : x.kernels.products) {
+    products.rows.push_back(
+        {sum.dtype.empty() ? "–" : sum.dtype, fmt::format("{:.3g}", static_cast<double>(sum.products) / steps),
+         job_ms(static_cast<double>(sum.ns) / 1e6 / steps), fmt::format("{:.3g}", sum.tflop_per_s()),
+         sum.peak_tflops ? fmt::format("{:.4g}", *sum.peak_tflops) : "–",
+         sum.share_pct ? fmt::format("{:.1f} %", *sum.share_pct) : "–"});
+  }
+  return "\n" + format_table(kinds) + "\n" + format_table(top) +
+         (products.rows.empty() ? "" : "\n" + format_table(products));
+}
+
+/// The collectives at which ranks arrive furthest apart.
+std::string how_far_apart(const ExplainedJob& e) {
+  std::vector<const ExplainedCollective*> rows;
+  for (const ExplainedCollective& one : e.explanation.collectives) {
+    if (one.arrival && one.arrival->worst_ms > 0) rows.push_back(&one);
+  }
+  if (rows.empty()) return {};
+  std::ranges::stable_sort(rows, std::greater<>(), [](const auto* one) { return one->arrival->median_ms; });
+  if (rows.size() > kMostJobRows) rows.resize(kMostJobRows);
+  Table table;
+  table.title = "How far apart ranks arrive";
+  table.header = {"collective", "unit", "phase", "compared", "median", "worst", "last most often"};
+  for (const ExplainedCollective* one : rows) {
+    const foreign::ArrivalSkew& skew = *one->arrival;
+    table.rows.push_back({one->kind, one->unit, one->phase, std::to_string(skew.times), job_ms(skew.median_ms),
+                          job_ms(skew.worst_ms), fmt::format("rank {} ({:.0f} %)", skew.last_rank, skew.last_pct)});
+  }
+  return "\n" + format_table(table) + "median and worst: ms from the first rank's begin to the last one's\n";
+}
+
+/// The one list: why, what the step would be without it, and what would help.
+std::string why_stalled(const ExplainedJob& e) {
+  if (e.explanation.causes.empty()) return {};
+  account::CauseReport report;
+  report.step_ms = e.explanation.mean_step_ms;
+  if (e.replay) report.typical_ms = e.replay->step_ms;
+  for (const account::CauseShare& share : e.explanation.causes) {
+    if (share.share_pct < account::kSmallSharePct && share.advice.empty()) {
+      report.small_ms += share.ms;
+    } else {
+      report.causes.push_back(share);
+    }
+  }
+  CauseTable how{"Why computation was not running", kDecimals, "", {}, "the traced step"};
+  if (e.replay) how.no_typical = text_line(replay_error_sentence(*e.replay));
+  if (e.recognition.is_fsdp() && !e.not_replayed_because.empty()) {
+    how.no_typical += fmt::format("Settings were not tried: {}\n", e.not_replayed_because);
+  }
+  for (const ReplayedKnob& knob : e.replayed) how.knobs.push_back(account::knob_sentence(knob.gain, knob.words));
+  return "\n" + cause_table(report, how);
+}
+
+std::string most_exposed(const ExplainedJob& e) {
+  Table table;
+  table.title = "Most exposed collectives";
+  table.header = {"collective", "unit", "phase", "a step", "takes", "waits", "exposed", "bus GB/s"};
+  // Only beside a cluster.
+  const bool has_roof =
+      std::ranges::any_of(e.explanation.collectives, [](const auto& one) { return one.link_gb_s.has_value(); });
+  if (has_roof) table.header.emplace_back("of link");
+  table.header.emplace_back("cause");
+  for (const ExplainedCollective& one : e.explanation.collectives) {
+    if (table.rows.size() == kMostJobRows || one.exposed_ms <= 0) break;
+    table.rows.push_back({one.kind, one.unit, one.phase, fmt::format("{:.3g}", one.times), job_ms(one.time_ms),
+                          e.job.ranks.size() > 1 ? job_ms(one.waited_ms) : "–", job_ms(one.exposed_ms),
+                          one.busbw_gb_s ? fmt::format("{:.1f}", *one.busbw_gb_s) : "-"});
+    if (has_roof) {
+      table.rows.back().push_back(one.link_share_pct ? fmt::format("{:.1f} %", *one.link_share_pct) : "–");
+    }
+    table.rows.back().emplace_back(to_string(one.worst));
+  }
+  if (table.rows.empty()) return {};
+  return "\n" + format_table(table) + "takes, waits and exposed: ms a step\n";
+}
+
+std::string contention(const ExplainedJob& e) {
+  if (e.explanation.contention.empty()) return {};
+  const foreign::Contention& most = e.explanation.contention.front();
+  return fmt::format(
+      "\nBeside collectives {} takes {:.1f} us instead of {:.1f} (+{:.0f} %; {} and {} launches): {} ms a step.\n",
+      short_kernel(most.kernel), most.beside_us, most.alone_us, 100 * (most.beside_us / most.alone_us - 1), most.beside,
+      most.alone, job_ms(most.lost_ms));
+}
+
+std::string bullets(const char* title, const std::vector<std::string>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostJobRows); ++i) text += text_line("- " + lines[i]);
+  if (lines.size() > kMostJobRows) text += fmt::format("- and {} more\n", lines.size() - kMostJobRows);
+  return text.empty() ? "" : fmt::format("\n{}\n{}", title, text);
+}
+
+/// All-gathers that nobody used, a line for each way.
+std::vector<std::string> unused_lines(const ExplainedJob& e) {
+  std::vector<std::string> lines;
+  for (const foreign::UnusedGathers& one : e.unused.all) {
+    const std::string sent = one.bytes >= 0 ? ", " + format_bytes(one.bytes) + " a rank" : "";
+    lines.push_back(fmt::format("{}: {}; {} all-gather{} a step{}, {} ms ({}). Remedy: {}.", fmt::join(one.units, ", "),
+                                fmt::format("{}: {}", schedule::words_of(one.waste), one.why), one.gathers,
+                                one.gathers == 1 ? "" : "s", sent, job_ms(one.ms), one.evidence, one.remedy));
+  }
+  return lines;
+}
+
+}  // namespace
+
+KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(of) {
+  const auto steps = static_cast<double>(x.rank_steps);
+  total_ms = static_cast<double>(sum.ns) / 1e6;
+  ms = total_ms / steps;
+  a_step = static_cast<double>(sum.launches) / steps;
+  if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(sum.ns) / static_cast<double>(x.kernels.ns);
+}
+
+std::string headline(const ExplainedJob& e) {
+  const foreign::Explanation& x = e.explanation;
+  if (x.mean_step_ms <= 0) return "No work of a device is in the trace.";
+  // Few steps accuse nobody: what is said of settings comes first then.
+  const std::string sentence = x.late ? foreign::late_rank_sentence(*x.late, e.job, x) : "";
+  const bool certain = x.late && x.late->certain();
+  const std::string late = certain ? sentence : "", after = certain || sentence.empty() ? "" : " " + sentence;
+  const bool ours = e.recognition.table.source == foreign::UnitSource::own_names;  // its words are the keys
+  const auto knob = std::ranges::find_if(
+      e.replayed, [&](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && (ours || !k.words.empty()); });
+  if (knob != e.replayed.end()) {
+    return late + (late.empty() ? "" : " ") + "What to change: " + account::knob_sentence(knob->gain, knob->words) +
+           after;
+  }
+  if (certain) return late;
+  const bool experts = e.recognition.shards && e.recognition.kind == foreign::JobKind::experts;
+  std::string text =
+      experts ? "No setting was tried: trainings whose ranks exchange rows of experts are not replayed, because "
+                "products of experts and exchanges take as long as rows come, and that is up to the data."
+      : !e.recognition.is_fsdp()       ? "No setting was tried: the job is no sharded training."
+      : e.not_replayed_because.empty() ? "No setting of the job is certain to make its step shorter."
+                                       : fmt::format("No setting was tried: {}", e.not_replayed_because);
+  constexpr double kMostly = 90;  // percent
+  const double computes = 100 * x.computation_ms / x.mean_step_ms;
+  if (computes >= kMostly) return text + fmt::format(" Computation takes {:.1f} % of the step.", computes) + after;
+  if (x.causes.empty() || x.causes.front().cause == account::Cause::unknown) return text + after;
+  const account::CauseShare& most = x.causes.front();
+  return text +
+         fmt::format(" Most of what computation waits for, {} of {} ms, is {}{}{}", job_ms(most.ms),
+                     job_ms(x.mean_step_ms), to_string(most.cause), most.advice.empty() ? "." : ": ", most.advice) +
+         after;
+}
+
+std::optional<account::PathReport> path_of_job(const ExplainedJob& e) {
+  const foreign::Explanation& x = e.explanation;
+  if (x.path.empty()) return std::nullopt;
+  const auto rows = [&](int place) -> const foreign::RankRows& { return e.job.ranks[static_cast<std::size_t>(place)]; };
+  return account::report_path(
+      x.path, x.steps_ms.size(), x.median_path, step_of_path(e, x.median_path),
+      [&](int place) { return rows(place).rank; },
+      [&](int place, int op) {
+        const foreign::DeviceRow& row = rows(place).device[static_cast<std::size_t>(op)];
+        return rows(place).names[static_cast<std::size_t>(row.name)];
+      });
+}
+
+std::string job_report(const ExplainedJob& e) {
+  std::string text = what_it_is(e);
+  if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
+  if (e.explanation.mean_step_ms > 0) {
+    const std::optional<account::PathReport> path = path_of_job(e);
+    text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path, kDecimals) : "") + why_stalled(e) +
+            most_exposed(e) + bullets("All-gathers that are wasted", unused_lines(e)) +
+            (e.explanation.exchanges ? bullets("Experts", foreign::exchange_sentences(*e.explanation.exchanges)) : "") +
+            how_far_apart(e) + where_kernels_went(e) + contention(e);
+  }
+  std::vector<std::string> unsure = e.recognition.unknown;
+  if (!e.unused.unknown.empty()) unsure.push_back(e.unused.unknown);
+  unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());
+  return text + bullets("Not known", unsure);
+}
+
+}  // namespace fsdpbench::app
