@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/acceptance/acceptance_report.h"
+#include "accept/stages/acceptance_report.h"
 #include "support/simulated_cluster.h"
 
 /// A machine that was measured, a profile to hold it against, and what a report says of a rule.

@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "accept/stages/acceptance_files.h"
+#include "accept/stages/busy_host.h"
+#include "accept/stages/lost_ranks.h"
+#include "accept/stages/node_lists.h"
 #include "acceptance_cases.h"
-#include "app/acceptance/acceptance_files.h"
-#include "app/acceptance/busy_host.h"
-#include "app/acceptance/lost_ranks.h"
-#include "app/acceptance/node_lists.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {

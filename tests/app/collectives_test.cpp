@@ -11,13 +11,13 @@
 #include <sstream>
 #include <vector>
 
-#include "app/collectives/collective_buffers.h"
-#include "app/collectives/collective_timer.h"
-#include "app/collectives/collectives_json.h"
-#include "app/collectives/collectives_options.h"
-#include "app/collectives/measure_collectives.h"
-#include "app/collectives/nccl_table.h"
-#include "app/collectives/rank_meeting.h"
+#include "accept/collectives/collective_buffers.h"
+#include "accept/collectives/collective_timer.h"
+#include "accept/collectives/collectives_json.h"
+#include "accept/collectives/collectives_options.h"
+#include "accept/collectives/measure_collectives.h"
+#include "accept/collectives/nccl_table.h"
+#include "accept/collectives/rank_meeting.h"
 #include "base/bf16.h"
 #include "base/error.h"
 #include "config/support.h"

@@ -11,9 +11,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "app/acceptance/judgement_files.h"
-#include "app/gate/baseline_file.h"
-#include "app/gate/gate_report.h"
+#include "accept/gate/baseline_file.h"
+#include "accept/gate/gate_report.h"
+#include "accept/stages/judgement_files.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "config/support.h"

@@ -1,4 +1,4 @@
-#include "app/acceptance/gpu_watch.h"
+#include "accept/stages/gpu_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

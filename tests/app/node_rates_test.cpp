@@ -1,6 +1,6 @@
 // What nodes carry beside the fabric, held against a profile: planted rates, and devices that copy.
 
-#include "app/acceptance/node_rates.h"
+#include "accept/stages/node_rates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "accept/stages/busy_host.h"
+#include "accept/stages/measure_devices.h"
 #include "acceptance_cases.h"
-#include "app/acceptance/busy_host.h"
-#include "app/acceptance/measure_devices.h"
 #include "runs/select_backend.h"
 
 namespace fsdpbench::app {

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "app/acceptance/acceptance_files.h"
-#include "app/collectives/collectives_json.h"
-#include "app/gate/baseline_file.h"
-#include "app/gate/gate_report.h"
+#include "accept/collectives/collectives_json.h"
+#include "accept/gate/baseline_file.h"
+#include "accept/gate/gate_report.h"
+#include "accept/stages/acceptance_files.h"
 #include "base/read_input.h"
 #include "foreign/job_json.h"
 #include "runs/compare_report.h"

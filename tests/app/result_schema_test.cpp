@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/acceptance/check_acceptance.h"
+#include "accept/stages/check_acceptance.h"
 #include "base/digest.h"
 #include "config/support.h"
 #include "runs/result_fields.h"

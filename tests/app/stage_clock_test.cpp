@@ -1,9 +1,9 @@
-#include "app/acceptance/stage_clock.h"
+#include "accept/stages/stage_clock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/acceptance/measure_acceptance.h"
+#include "accept/stages/measure_acceptance.h"
 #include "base/error.h"
 #include "engine/setup.h"
 #include "support/tiny_run.h"

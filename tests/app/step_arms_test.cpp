@@ -1,5 +1,5 @@
 // The arms of a step, on the computed clock: each part alone takes what its ops take, to the nanosecond.
-#include "app/acceptance/step_arms.h"
+#include "accept/stages/step_arms.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "app/acceptance/topology.h"
+#include "accept/stages/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "accept/element.h"
-#include "app/acceptance/node_topology.h"
+#include "accept/stages/node_topology.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {

@@ -18,13 +18,13 @@
 #include <utility>
 #include <vector>
 
+#include "accept/stages/acceptance_files.h"
+#include "accept/stages/check_acceptance.h"
+#include "accept/stages/gpu_watch.h"
+#include "accept/stages/judge_facts.h"
+#include "accept/stages/lost_ranks.h"
+#include "accept/stages/node_lists.h"
 #include "account/statistics.h"
-#include "app/acceptance/acceptance_files.h"
-#include "app/acceptance/check_acceptance.h"
-#include "app/acceptance/gpu_watch.h"
-#include "app/acceptance/judge_facts.h"
-#include "app/acceptance/lost_ranks.h"
-#include "app/acceptance/node_lists.h"
 #include "app/commands/ask_endpoint.h"
 #include "app/commands/command.h"
 #include "base/clock.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "accept/gate/baseline_file.h"
 #include "app/commands/command.h"
-#include "app/gate/baseline_file.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "record/console.h"

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "accept/collectives/beside_file.h"
 #include "account/run_view.h"
 #include "account/statistics.h"
-#include "app/collectives/beside_file.h"
 #include "app/commands/command.h"
 #include "base/error.h"
 #include "base/lane.h"

@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "app/collectives/collectives_arguments.h"
-#include "app/collectives/collectives_json.h"
-#include "app/collectives/collectives_options.h"
-#include "app/collectives/measure_collectives.h"
+#include "accept/collectives/collectives_arguments.h"
+#include "accept/collectives/collectives_json.h"
+#include "accept/collectives/collectives_options.h"
+#include "accept/collectives/measure_collectives.h"
 #include "app/commands/command.h"
 #include "base/error.h"
 #include "config/run_config.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/acceptance/judgement_files.h"
+#include "accept/gate/gate_report.h"
+#include "accept/stages/judgement_files.h"
 #include "app/commands/command.h"
-#include "app/gate/gate_report.h"
 #include "base/error.h"
 #include "record/console.h"
 #include "record/json_text.h"

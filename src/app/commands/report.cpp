@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/acceptance/check_acceptance.h"
+#include "accept/stages/check_acceptance.h"
 #include "app/commands/command.h"
 #include "app/report/report_page.h"
 #include "base/error.h"

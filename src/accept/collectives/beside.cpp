@@ -1,0 +1,280 @@
+#include "accept/collectives/beside.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "accept/collectives/collective_buffers.h"
+#include "accept/collectives/rank_meeting.h"
+#include "account/statistics.h"
+#include "backend/kernels.h"
+#include "base/bytes.h"
+#include "base/enum_table.h"
+#include "base/lane_pool.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+using backend::Gemm;
+using backend::Kernels;
+using backend::RankContext;
+using backend::Stamp;
+
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
+
+/// Of A, B and C of a product, in this order.
+std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
+  return {checked_product(p.m, p.k, size_of(DType::f32)), checked_product(p.k, p.n, size_of(DType::f32)),
+          checked_product(p.m, p.n, size_of(DType::f32))};
+}
+
+/// Room for those of any of the shapes.
+std::array<std::int64_t, 3> most_bytes(const std::vector<ProductShape>& shapes) {
+  std::array<std::int64_t, 3> most{};
+  for (const ProductShape& shape : shapes) {
+    const std::array<std::int64_t, 3> bytes = operand_bytes(shape);
+    for (std::size_t i = 0; i < bytes.size(); ++i) most[i] = std::max(most[i], bytes[i]);
+  }
+  return most;
+}
+
+/// A set of kinds that run at once.
+using Crowd = std::array<bool, kNeighbours>;
+using Durations = std::array<std::vector<double>, kNeighbours>;
+
+class BesideRank {
+ public:
+  BesideRank(const CollectivesArguments& arguments, RankContext& context, RankMeeting& meeting)
+      : a_(arguments),
+        context_(context),
+        meeting_(meeting),
+        second_(context.world.split(0, context.rank)),
+        gathered_(context, *arguments.most_bytes, Lane::all_gather, arguments.unaligned),
+        reduced_(context, *arguments.most_bytes, Lane::reduce_scatter, arguments.unaligned) {
+    const std::array<std::int64_t, 3> bytes = most_bytes(a_.matrices);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      matrices_[i] = context.device.allocate(bytes[i], MemoryCategory::activations, Lane::compute);
+    }
+    context.device.enqueue(
+        Lane::compute, "clear",
+        [this, bytes](Kernels& kernels) {
+          for (std::size_t i = 0; i < bytes.size(); ++i) kernels.fill_zero(matrices_[i], bytes[i]);
+        },
+        nullptr);
+    context.device.synchronize();
+  }
+  ~BesideRank() {
+    try {
+      for (std::byte* matrix : matrices_) context_.device.free(matrix, Lane::compute);
+    } catch (...) {  // the run has failed: the device goes, and its memory with it
+    }
+  }
+  BesideRank(const BesideRank&) = delete;
+  BesideRank& operator=(const BesideRank&) = delete;
+
+  BesideRow row(std::int64_t size, const ProductShape& shape) {
+    shape_ = shape;
+    const int ranks = context_.world.size();
+    messages_ = {Message::of_size(Collective::all_gather, a_.dtypes.front(), size, ranks),
+                 Message::of_size(Collective::reduce_scatter, a_.dtypes.front(), size, ranks)};
+    const Pattern pattern(a_.dtypes.front(), true, ranks, static_cast<std::uint64_t>(size));
+    gathered_.fill(messages_[0], true, 0, pattern);
+    reduced_.fill(messages_[1], false, 0, pattern);
+
+    BesideRow row;
+    row.size = size;
+    row.matrix = shape;
+    row.dtype = product_dtype(a_);
+    std::array<std::size_t, kNeighbours> counts;
+    counts.fill(static_cast<std::size_t>(a_.iterations));
+    run({true, true, true}, {1, 1, 1});  // warms everything up
+    std::array<Durations, kNeighbours> alone;
+    for (std::size_t who = 0; who < kNeighbours; ++who) alone[who] = run(only(who), counts);
+    const std::array<std::size_t, kNeighbours> together = balanced(alone);
+    std::array<Durations, kNeighbours> without;  // without[k]: the pair that lacks k
+    Durations all;
+    for (std::size_t k = 0; k < kNeighbours; ++k) append(without[k], run(but(k), together));
+    for (int twice = 0; twice < 2; ++twice) append(all, run({true, true, true}, together));
+    for (std::size_t k = kNeighbours; k-- > 0;) append(without[k], run(but(k), together));
+    for (std::size_t who = kNeighbours; who-- > 0;) append(alone[who], run(only(who), counts));
+
+    for (std::size_t who = 0; who < kNeighbours; ++who) {
+      row.alone_us[who] = of_slowest(alone[who][who]);
+      for (std::size_t beside = 0; beside < kNeighbours; ++beside) {
+        if (beside != who) row.beside_us[who][beside] = of_slowest(without[kNeighbours - who - beside][who]);
+      }
+      row.together_us[who] = of_slowest(all[who]);
+    }
+    return row;
+  }
+
+ private:
+  static Crowd only(std::size_t who) {
+    Crowd crowd{};
+    crowd[who] = true;
+    return crowd;
+  }
+  static Crowd but(std::size_t who) {
+    Crowd crowd{true, true, true};
+    crowd[who] = false;
+    return crowd;
+  }
+  static void append(Durations& to, const Durations& more) {
+    for (std::size_t k = 0; k < kNeighbours; ++k) to[k].insert(to[k].end(), more[k].begin(), more[k].end());
+  }
+
+  /// How many ops of each kind take about as long as -n of the slowest kind; the same on all ranks.
+  std::array<std::size_t, kNeighbours> balanced(const std::array<Durations, kNeighbours>& alone) {
+    std::vector<double> us;
+    for (std::size_t who = 0; who < kNeighbours; ++who) us.push_back(of_slowest(alone[who][who]).value_or(0));
+    us = meeting_.broadcast(context_, us);
+    const double longest = *std::ranges::max_element(us);
+    std::array<std::size_t, kNeighbours> counts{};
+    for (std::size_t who = 0; who < kNeighbours; ++who) {
+      const double ratio = us[who] > 0 ? std::min(longest / us[who], static_cast<double>(kMostOpsRatio)) : 1;
+      counts[who] = static_cast<std::size_t>(std::ceil(ratio * a_.iterations));
+    }
+    return counts;
+  }
+
+  void issue(std::size_t who, Stamp* stamp) {
+    switch (static_cast<Neighbour>(who)) {
+      case Neighbour::all_gather: return gathered_.issue(context_.world, messages_[0], true, 1, 0, stamp);
+      case Neighbour::reduce_scatter: return reduced_.issue(*second_, messages_[1], false, 1, 0, stamp);
+      case Neighbour::matrix_product:
+        return context_.device.enqueue(
+            Lane::compute, "gemm",
+            [this](Kernels& kernels) {
+              kernels.gemm(Gemm{.a = matrices_[0],
+                                .b = matrices_[1],
+                                .c = matrices_[2],
+                                .m = shape_.m,
+                                .n = shape_.n,
+                                .k = shape_.k,
+                                .input_dtype = product_dtype(a_),
+                                .output_dtype = product_dtype(a_)});
+            },
+            stamp);
+    }
+  }
+
+  /// Runs them at once, and returns how long each op took that ran while all kinds were busy.
+  Durations run(const Crowd& crowd, const std::array<std::size_t, kNeighbours>& counts) {
+    std::array<std::vector<Stamp>, kNeighbours> stamps;
+    std::array<std::size_t, kNeighbours> issued{};
+    for (std::size_t k = 0; k < kNeighbours; ++k) stamps[k].resize(crowd[k] ? counts[k] : 0);
+    context_.world.barrier();
+    const auto product = static_cast<std::size_t>(Neighbour::matrix_product);
+    if (crowd[product]) {  // the host needs less for a collective than for a product: these begin when those do
+      issue(product, nullptr);
+      context_.device.record(0, Lane::compute);
+      for (const Lane lane : {Lane::all_gather, Lane::reduce_scatter}) context_.device.wait(lane, 0);
+    }
+    for (;;) {  // whoever is furthest behind, so that no lane runs dry
+      std::size_t next = kNeighbours;
+      double least = 1;
+      for (std::size_t k = 0; k < kNeighbours; ++k) {
+        const double share =
+            stamps[k].empty() ? 1 : static_cast<double>(issued[k]) / static_cast<double>(stamps[k].size());
+        if (share < least) {
+          least = share;
+          next = k;
+        }
+      }
+      if (next == kNeighbours) break;
+      issue(next, &stamps[next][issued[next]++]);
+    }
+    context_.device.synchronize();
+    context_.device.settle_stamps();
+    std::int64_t from = 0;
+    std::int64_t to = std::numeric_limits<std::int64_t>::max();
+    for (const std::vector<Stamp>& kind : stamps) {
+      if (kind.empty()) continue;
+      from = std::max(from, kind.front().begin_ns);
+      to = std::min(to, kind.back().end_ns);
+    }
+    Durations durations;
+    for (std::size_t k = 0; k < kNeighbours; ++k) {
+      for (const Stamp& stamp : stamps[k]) {
+        if (stamp.begin_ns < from || stamp.end_ns > to) continue;
+        durations[k].push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
+      }
+    }
+    return durations;
+  }
+
+  /// On rank 0 the median of the rank whose is longest; absent if a rank has none. Collective.
+  std::optional<double> of_slowest(const std::vector<double>& mine) {
+    double slowest = 0;
+    const double median = mine.empty() ? kNotMeasured : account::median(mine);
+    for (const auto& of_rank : meeting_.gather(context_, std::vector<double>{median})) {
+      if (std::isnan(of_rank.front())) return std::nullopt;
+      slowest = std::max(slowest, of_rank.front());
+    }
+    if (context_.rank != 0) return std::nullopt;
+    return slowest;
+  }
+
+  const CollectivesArguments& a_;
+  RankContext& context_;
+  RankMeeting& meeting_;
+  std::unique_ptr<backend::Communicator> second_;
+  CollectiveBuffers gathered_;
+  CollectiveBuffers reduced_;
+  std::array<std::byte*, 3> matrices_{};
+  ProductShape shape_;
+  std::array<Message, 2> messages_;
+};
+
+std::optional<double> ratio(std::optional<double> time, std::optional<double> alone) {
+  if (!time || !alone || !(*alone > 0)) return std::nullopt;
+  return *time / *alone;
+}
+
+}  // namespace
+
+std::string_view to_string(Neighbour neighbour) {
+  constexpr EnumNames<Neighbour> kNames{"all_gather", "reduce_scatter", "matrix_product"};
+  return kNames[neighbour];
+}
+
+std::optional<double> BesideRow::slowdown(Neighbour who, Neighbour beside) const {
+  const auto w = static_cast<std::size_t>(who);
+  return ratio(beside_us[w][static_cast<std::size_t>(beside)], alone_us[w]);
+}
+
+std::optional<double> BesideRow::slowdown_together(Neighbour who) const {
+  const auto w = static_cast<std::size_t>(who);
+  return ratio(together_us[w], alone_us[w]);
+}
+
+DType product_dtype(const CollectivesArguments& arguments) {
+  return arguments.dtypes.front() == DType::bf16 ? DType::bf16 : DType::f32;
+}
+
+std::int64_t beside_bytes(const CollectivesArguments& arguments) {
+  std::int64_t bytes = 0;
+  for (const std::int64_t operand : most_bytes(arguments.matrices))
+    bytes = checked_sum(bytes, LanePool::rounded(operand));
+  return bytes;
+}
+
+void measure_beside(const CollectivesArguments& arguments, int max_ctas, RankContext& context, RankMeeting& meeting,
+                    const std::function<void(const BesideRow&)>& on_row) {
+  BesideRank rank(arguments, context, meeting);
+  for (int cycle = 0; arguments.cycles == 0 || cycle < arguments.cycles; ++cycle) {
+    for (const std::int64_t size : sweep_sizes(arguments)) {
+      for (const ProductShape& shape : arguments.matrices) {
+        BesideRow row = rank.row(size, shape);
+        row.max_ctas = max_ctas;
+        if (context.rank == 0) on_row(row);
+      }
+    }
+  }
+}
+
+}  // namespace fsdpbench::app

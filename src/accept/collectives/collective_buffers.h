@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "accept/collectives/collective_row.h"
+#include "accept/collectives/pattern.h"
+#include "backend/backend.h"
+
+namespace fsdpbench::app {
+
+/// The two buffers of one rank that its collectives move bytes between, and how they are filled and checked. Made once
+/// for the largest message, so that nothing is allocated between measurements.
+class CollectiveBuffers {
+ public:
+  /// Throws ResourceError as Device::allocate. `unaligned`: both begin one element of 8 bytes beyond their alignment.
+  CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane, bool unaligned);
+  ~CollectiveBuffers();
+  CollectiveBuffers(const CollectiveBuffers&) = delete;
+  CollectiveBuffers& operator=(const CollectiveBuffers&) = delete;
+
+  /// Puts this rank's part of `pattern` where the message begins, and zeros where it will arrive.
+  void fill(const Message& message, bool in_place, int root, const Pattern& pattern);
+  /// Enqueues the collective on the lane.
+  void issue(backend::Communicator& communicator, const Message& message, bool in_place, float scale, int root,
+             backend::Stamp* stamp);
+  /// Elements that are wrong on this rank after the collective.
+  std::int64_t wrong(const Message& message, bool in_place, Reduction reduction, int root, const Pattern& pattern);
+
+  /// Bytes of device memory of both, for messages of up to `most_bytes`.
+  static std::int64_t bytes(std::int64_t most_bytes);
+
+ private:
+  std::byte* source(const Message& message, bool in_place) const;
+  std::byte* target(const Message& message, bool in_place) const;
+  void upload(std::byte* to, std::int64_t count, DType dtype, int rank, const Pattern& pattern);
+  template <class Check>
+  std::int64_t checked(const std::byte* from, std::int64_t count, DType dtype, const Check& check);
+
+  backend::RankContext& context_;
+  const Lane lane_;
+  std::byte* first_;
+  std::byte* second_;
+  const std::int64_t offset_;
+  std::vector<std::byte> staging_;  // host memory
+};
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,130 @@
+#include "accept/collectives/collective_timer.h"
+
+#include <numeric>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace fsdpbench::app {
+
+using backend::Stamp;
+
+namespace {
+
+double us_between(std::int64_t begin_ns, std::int64_t end_ns) { return static_cast<double>(end_ns - begin_ns) * 1e-3; }
+
+}  // namespace
+
+Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool in_place) {
+  std::int64_t wrong = a_.checks > 0 ? check(message, reduction, in_place) : 0;
+  if (a_.checks == 0) buffers_.fill(message, in_place, a_.root, pattern(message));
+  const Iterations timed =
+      a_.check_all ? checked_one_by_one(message, reduction, in_place) : burst(message, reduction, in_place);
+  wrong = std::accumulate(timed.wrong.begin(), timed.wrong.end(), wrong);
+  for (int i = 0; i < a_.checks; ++i) wrong += check(message, reduction, in_place);
+
+  const std::size_t n = timed.each_us.size();
+  std::vector<double> mine{timed.mean_us, static_cast<double>(wrong)};
+  mine.insert(mine.end(), timed.each_us.begin(), timed.each_us.end());
+  mine.insert(mine.end(), timed.wrong.begin(), timed.wrong.end());
+
+  Timing timing;
+  std::int64_t all_wrong = 0;
+  const std::vector<std::vector<double>> by_rank = meeting_.gather(context_, std::move(mine));
+  if (by_rank.empty()) return timing;
+  for (const std::vector<double>& values : by_rank) {
+    timing.rank_us.push_back(values[0]);
+    const auto rank_wrong = static_cast<std::int64_t>(values[1]);
+    all_wrong += rank_wrong;
+    if (a_.checks_data()) timing.rank_wrong.push_back(rank_wrong);
+  }
+  timing.time_us = over_ranks(a_.over_ranks, timing.rank_us);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double> of_iteration;
+    std::int64_t wrong_there = 0;
+    for (const std::vector<double>& values : by_rank) {
+      of_iteration.push_back(values[2 + i]);
+      if (a_.check_all) wrong_there += static_cast<std::int64_t>(values[2 + n + i]);
+    }
+    timing.iterations_us.push_back(over_ranks(a_.over_ranks, of_iteration));
+    if (a_.check_all) timing.iteration_wrong.push_back(wrong_there);
+  }
+  timing.scatter = scatter_of({timing.iterations_us.begin() + a_.skip, timing.iterations_us.end()});
+  if (a_.checks_data()) timing.wrong = all_wrong;
+  return timing;
+}
+
+Pattern CollectiveTimer::pattern(const Message& message) const {
+  return {message.dtype, message.reduces(), message.ranks, rounds_};
+}
+
+float CollectiveTimer::scale(Reduction reduction) const {
+  return reduction == Reduction::average ? 1.0F / static_cast<float>(context_.world.size()) : 1.0F;
+}
+
+Pattern CollectiveTimer::refill(const Message& message, bool in_place) {
+  ++rounds_;
+  Pattern expected = pattern(message);
+  buffers_.fill(message, in_place, a_.root, expected);
+  return expected;
+}
+
+std::int64_t CollectiveTimer::check(const Message& message, Reduction reduction, bool in_place) {
+  const Pattern expected = refill(message, in_place);
+  buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, nullptr);
+  context_.device.synchronize();
+  return buffers_.wrong(message, in_place, reduction, a_.root, expected);
+}
+
+void CollectiveTimer::warm_up(const Message& message, Reduction reduction, bool in_place) {
+  for (int i = 0; i < a_.warmup * a_.aggregate; ++i) {
+    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, nullptr);
+  }
+  context_.device.synchronize();
+}
+
+CollectiveTimer::Iterations CollectiveTimer::burst(const Message& message, Reduction reduction, bool in_place) {
+  warm_up(message, reduction, in_place);
+  const auto m = static_cast<std::size_t>(a_.aggregate);
+  std::vector<Stamp> stamps(static_cast<std::size_t>(a_.iterations) * m);
+  context_.world.barrier();
+  const std::int64_t begin = now_ns();
+  for (std::size_t i = 0; i < stamps.size(); ++i) {
+    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamps[i]);
+    if (a_.wait_each && (i + 1) % m == 0) context_.device.synchronize();
+  }
+  const std::int64_t issued = now_ns();
+  context_.device.synchronize();
+  context_.device.settle_stamps();
+  const double whole_us =
+      a_.host_time ? us_between(begin, issued) : us_between(stamps.front().begin_ns, stamps.back().end_ns);
+  Iterations all{.mean_us = whole_us / a_.iterations, .each_us = {}, .wrong = {}};
+  for (std::size_t i = 0; i < stamps.size(); i += m) {
+    all.each_us.push_back(us_between(stamps[i].begin_ns, stamps[i + m - 1].end_ns));
+  }
+  return all;
+}
+
+CollectiveTimer::Iterations CollectiveTimer::checked_one_by_one(const Message& message, Reduction reduction,
+                                                                bool in_place) {
+  warm_up(message, reduction, in_place);
+  Iterations all;
+  std::vector<Stamp> stamps(static_cast<std::size_t>(a_.iterations));
+  double issuing_us = 0;
+  for (Stamp& stamp : stamps) {
+    const Pattern expected = refill(message, in_place);
+    context_.world.barrier();  // a rank that still fills its buffers would be taken for a slow one
+    const std::int64_t begin = now_ns();
+    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamp);
+    issuing_us += us_between(begin, now_ns());
+    context_.device.synchronize();
+    all.wrong.push_back(buffers_.wrong(message, in_place, reduction, a_.root, expected));
+  }
+  context_.device.settle_stamps();
+  for (const Stamp& stamp : stamps) all.each_us.push_back(us_between(stamp.begin_ns, stamp.end_ns));
+  const double whole_us = a_.host_time ? issuing_us : std::accumulate(all.each_us.begin(), all.each_us.end(), 0.0);
+  all.mean_us = whole_us / a_.iterations;
+  return all;
+}
+
+}  // namespace fsdpbench::app

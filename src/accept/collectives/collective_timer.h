@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vector>
+
+#include "accept/collectives/collective_buffers.h"
+#include "accept/collectives/rank_meeting.h"
+
+namespace fsdpbench::app {
+
+/// Times and checks messages on one rank, one after another; all ranks of the world call the same. Of the arguments it
+/// needs those of an iteration: how many, of what, -a, -c, --check-all, -C, -K, -m, -u, -w, -z, and the largest size.
+class CollectiveTimer {
+ public:
+  /// All must outlive this. Throws ResourceError as Device::allocate.
+  CollectiveTimer(const CollectivesArguments& arguments, backend::RankContext& context, RankMeeting& meeting)
+      : a_(arguments),
+        context_(context),
+        meeting_(meeting),
+        buffers_(context, *arguments.most_bytes, kLane, arguments.unaligned) {}
+
+  /// Collective. What it returns means something on rank 0 only.
+  Timing timing(const Message& message, Reduction reduction, bool in_place);
+
+ private:
+  static constexpr Lane kLane = Lane::all_gather;
+
+  Pattern pattern(const Message& message) const;
+  float scale(Reduction reduction) const;
+  /// New data in the buffers of this rank, which only `expected` knows.
+  Pattern refill(const Message& message, bool in_place);
+  std::int64_t check(const Message& message, Reduction reduction, bool in_place);
+  void warm_up(const Message& message, Reduction reduction, bool in_place);
+  /// What one rank saw of the timed iterations.
+  struct Iterations {
+    double mean_us = 0;  ///< of an iteration within the burst
+    std::vector<double> each_us;
+    std::vector<std::int64_t> wrong;  ///< elements that each left wrong; empty: not checked
+  };
+  /// Iterations in a row, as fast as they come.
+  Iterations burst(const Message& message, Reduction reduction, bool in_place);
+  /// Iterations one by one, each with data of its own that is checked before the next begins. Filling, checking and
+  /// waiting for all ranks to be ready are outside of what is timed.
+  Iterations checked_one_by_one(const Message& message, Reduction reduction, bool in_place);
+
+  const CollectivesArguments& a_;
+  backend::RankContext& context_;
+  RankMeeting& meeting_;
+  CollectiveBuffers buffers_;
+  std::uint64_t rounds_ = 0;
+};
+
+}  // namespace fsdpbench::app

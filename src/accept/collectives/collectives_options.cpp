@@ -1,0 +1,304 @@
+#include "accept/collectives/collectives_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+
+constexpr std::array kMeasuredOps{Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
+                                  Collective::broadcast,  Collective::all_to_all,     Collective::send_recv};
+
+template <class T>
+T number_in(const std::string& value, T least, T most) {
+  T number{};
+  const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (status != std::errc() || end != value.data() + value.size() || !(number >= least && number <= most)) {
+    throw ConfigError(fmt::format("expected a number from {} to {}", least, most));
+  }
+  return number;
+}
+
+int count_of(const std::string& value, int least) { return number_in<int>(value, least, 1'000'000'000); }
+
+bool switched_on(const std::string& value) {
+  if (value.empty() || value == "1") return true;
+  if (value == "0") return false;
+  throw ConfigError("expected 0 or 1; name operations before it, or with --op-list");
+}
+
+/// nccl-tests' sizes: K, M, G and T are powers of 1024, in either case.
+std::int64_t size_named(const std::string& value) {
+  std::string text = value;
+  constexpr std::string_view kLetters = "KMGT";
+  if (!text.empty() && kLetters.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())))) !=
+                           std::string_view::npos) {
+    text.back() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())));
+    text += "iB";
+  }
+  const std::optional<std::int64_t> bytes = parse_bytes(text);
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  if (!bytes || *bytes > kMost) throw ConfigError("expected a size: 8, 64K, 32M, 2G (powers of 1024), 1.5GiB, 2GB");
+  return *bytes;
+}
+
+/// "a,b" by `read`, at least one.
+template <class Read>
+auto list_of(const std::string& value, const Read& read) {
+  std::vector<decltype(read(value))> all;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    all.push_back(read(value.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return all;
+}
+
+/// "512" is square, "4096x1024x2048" m x n x k.
+ProductShape shape_named(const std::string& value) {
+  std::vector<std::int64_t> sides;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find('x', begin), value.size());
+    sides.push_back(number_in<std::int64_t>(value.substr(begin, end - begin), 1, 1 << 16));
+    begin = end + 1;
+  }
+  if (sides.size() == 1) return {sides[0], sides[0], sides[0]};
+  if (sides.size() != 3) throw ConfigError("expected N, or MxNxK: the product of an M x K matrix and a K x N one");
+  return {sides[0], sides[1], sides[2]};
+}
+
+/// Options whose only value here is what they are by default.
+void only(const std::string& value, std::string_view possible, std::string_view why) {
+  if (value != possible) throw ConfigError(fmt::format("only {} is possible: {}", possible, why));
+}
+
+std::vector<DType> dtypes_named(const std::string& value) {
+  if (value == "float" || value == "fp32") return {DType::f32};
+  if (value == "bfloat16" || value == "bf16") return {DType::bf16};
+  if (value == "int32" || value == "int") return {DType::i32};
+  if (value == "double") return {DType::f64};
+  if (value == "all") return {DType::f32, DType::bf16, DType::i32, DType::f64};
+  throw ConfigError("expected float, bfloat16, int32, double or all; FSDP moves no others here");
+}
+
+std::vector<Reduction> reductions_named(const std::string& value) {
+  if (value == "sum") return {Reduction::sum};
+  if (value == "avg") return {Reduction::average};
+  if (value == "all") return {Reduction::sum, Reduction::average};
+  throw ConfigError("expected sum, avg or all; FSDP's gradients are reduced by no others");
+}
+
+using Arguments = CollectivesArguments;
+using Text = std::string;
+
+constexpr std::array kOptions{
+    CollectivesOption{"-b,--minbytes", "SIZE", "Smallest size; 32M", false,
+                      [](Arguments& a, const Text& v) { a.least_bytes = size_named(v); }},
+    CollectivesOption{"-e,--maxbytes", "SIZE", "Largest size; default: the smallest", false,
+                      [](Arguments& a, const Text& v) { a.most_bytes = size_named(v); }},
+    CollectivesOption{"-i,--stepbytes", "SIZE", "From one size to the next, without -f; 1M", false,
+                      [](Arguments& a, const Text& v) { a.step_bytes = size_named(v); }},
+    CollectivesOption{"-f,--stepfactor", "N", "Each size is N times the one before", false,
+                      [](Arguments& a, const Text& v) { a.step_factor = number_in<std::int64_t>(v, 1, 1 << 20); }},
+    CollectivesOption{"-n,--iters", "N", "Timed iterations; 20", false,
+                      [](Arguments& a, const Text& v) { a.iterations = count_of(v, 1); }},
+    CollectivesOption{"-w,--warmup_iters", "N", "Iterations before those; 1", false,
+                      [](Arguments& a, const Text& v) { a.warmup = count_of(v, 0); }},
+    CollectivesOption{"-m,--agg_iters", "N", "Collectives per iteration; 1", false,
+                      [](Arguments& a, const Text& v) { a.aggregate = count_of(v, 1); }},
+    CollectivesOption{"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false,
+                      [](Arguments& a, const Text& v) { a.cycles = count_of(v, 0); }},
+    CollectivesOption{"-c,--check", "N", "Check data before timing and in N iterations after; 1; 0: never", false,
+                      [](Arguments& a, const Text& v) { a.checks = count_of(v, 0); }},
+    CollectivesOption{"--check-all", "0|1", "Check timed iterations, too; each is then timed alone", true,
+                      [](Arguments& a, const Text& v) { a.check_all = switched_on(v); }},
+    CollectivesOption{"-o,--op", "OP", "sum, avg or all; sum", false,
+                      [](Arguments& a, const Text& v) { a.reductions = reductions_named(v); }},
+    CollectivesOption{"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false,
+                      [](Arguments& a, const Text& v) { a.dtypes = dtypes_named(v); }},
+    CollectivesOption{"-r,--root", "RANK", "Root of broadcast; 0", false,
+                      [](Arguments& a, const Text& v) { a.root = count_of(v, 0); }},
+    CollectivesOption{"-t,--nthreads", "N", "Without a launcher: -t times -g ranks; 1", false,
+                      [](Arguments& a, const Text& v) { a.threads = number_in(v, 1, 1 << 20); }},
+    CollectivesOption{"-g,--ngpus", "N", "Without a launcher: -t times -g ranks; 1", false,
+                      [](Arguments& a, const Text& v) { a.gpus = number_in(v, 1, 1 << 20); }},
+    CollectivesOption{"-a,--average", "0|1|2|3", "Time of rank 0, mean, least or most of all ranks; 3 (nccl-tests: 1)",
+                      false,
+                      [](Arguments& a, const Text& v) { a.over_ranks = static_cast<OverRanks>(number_in(v, 0, 3)); }},
+    CollectivesOption{"-I,--per_iter", "0|1", "Columns of single iterations: i_min i_max i_p99 i_cv%", true,
+                      [](Arguments& a, const Text& v) { a.per_iteration = switched_on(v); }},
+    CollectivesOption{"-K,--skip_iters", "N", "First iterations that these columns leave out; 0", false,
+                      [](Arguments& a, const Text& v) { a.skip = count_of(v, 0); }},
+    CollectivesOption{"-S,--report_timestamps", "0|1", "End each line with the time of its measurement", true,
+                      [](Arguments& a, const Text& v) { a.timestamps = switched_on(v); }},
+    CollectivesOption{"-C,--report_cputime", "0|1", "Report the time that the host takes to issue an iteration", true,
+                      [](Arguments& a, const Text& v) { a.host_time = switched_on(v); }},
+    CollectivesOption{"-z,--blocking", "0|1", "The host waits for each iteration; 0", false,
+                      [](Arguments& a, const Text& v) { a.wait_each = number_in(v, 0, 1) == 1; }},
+    CollectivesOption{"-u,--unaligned", "0|1", "Buffers begin one element beyond their alignment", true,
+                      [](Arguments& a, const Text& v) { a.unaligned = switched_on(v); }},
+    CollectivesOption{"-T,--timeout", "SECONDS", "End with exit code 5 if a rank waits this long; 0: never", false,
+                      [](Arguments& a, const Text& v) { a.timeout_s = number_in(v, 0.0, 1e7); }},
+    CollectivesOption{"-J,--output_file", "FILE", "Write everything as JSON, with the machine and build", false,
+                      [](Arguments& a, const Text& v) { a.output_file = v; }},
+    CollectivesOption{"-R,--local_register", "0|1|2", "NCCL: register buffers not, locally, or as windows; 0", false,
+                      [](Arguments& a, const Text& v) { a.registration = number_in(v, 0, 2); }},
+    CollectivesOption{"-x,--cta_policy", "0|1|2", "NCCL: its default CTA policy, efficiency, or zero; 0", false,
+                      [](Arguments& a, const Text& v) { a.cta_policy = number_in(v, 0, 2); }},
+    CollectivesOption{"-p,--parallel_init", "0|1", "", false, [](Arguments&, const Text& v) { (void)switched_on(v); }},
+    CollectivesOption{"-y,--stream_null", "0", "", false,
+                      [](Arguments&, const Text& v) { only(v, "0", "collectives have a lane of their own"); }},
+    CollectivesOption{"-G,--cudagraph", "0", "", false,
+                      [](Arguments&, const Text& v) { only(v, "0", "FSDP's collectives are issued one by one"); }},
+    CollectivesOption{
+        "-D,--device_implementation", "0", "", false,
+        [](Arguments&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }},
+    CollectivesOption{
+        "-V,--device_cta_count", "0", "", false,
+        [](Arguments&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }},
+    CollectivesOption{"-M,--memory_report", "0", "", false,
+                      [](Arguments&, const Text& v) { only(v, "0", "what NCCL allocates is not counted"); }},
+    CollectivesOption{"--ranks", "N", "Ranks, as threads; the same as -t N", false,
+                      [](Arguments& a, const Text& v) { a.ranks = number_in(v, 1, 1 << 20); }},
+    CollectivesOption{"--backend", "NAME", "cpu or cuda; cpu", false,
+                      [](Arguments& a, const Text& v) { a.backend = v; }},
+    CollectivesOption{"--overwrite", "0|1", "Replace FILE; otherwise that is refused", true,
+                      [](Arguments& a, const Text& v) { a.overwrite = switched_on(v); }},
+    CollectivesOption{"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true,
+                      [](Arguments& a, const Text& v) { a.beside = switched_on(v); }},
+    CollectivesOption{"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false,
+                      [](Arguments& a, const Text& v) { a.matrices = list_of(v, shape_named); }},
+    CollectivesOption{"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false,
+                      [](Arguments& a, const Text& v) {
+                        a.max_ctas = list_of(v, [](const std::string& n) { return number_in(n, 0, 64); });
+                      }},
+    CollectivesOption{"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false,
+                      [](Arguments& a, const Text& v) { a.link_gb_per_s = number_in(v, 1e-6, 1e6); }},
+    CollectivesOption{"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false,
+                      [](Arguments& a, const Text& v) { a.link_latency_us = number_in(v, 0.0, 1e6); }},
+    CollectivesOption{"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false,
+                      [](Arguments& a, const Text& v) { a.slow_link_rank = count_of(v, 0); }},
+    CollectivesOption{"--slow-link-factor", "N", "How many times slower that link is; 2", false,
+                      [](Arguments& a, const Text& v) { a.slow_link_factor = number_in(v, 1.0, 1e6); }},
+};
+
+/// Whether "-b,--minbytes" has "-b".
+bool is_called(const CollectivesOption& option, std::string_view name) {
+  const std::size_t comma = option.names.find(',');
+  return option.names.substr(0, comma) == name ||
+         (comma != std::string_view::npos && option.names.substr(comma + 1) == name);
+}
+
+}  // namespace
+
+std::span<const CollectivesOption> collectives_options() { return kOptions; }
+
+void read_option(CollectivesArguments& arguments, const CollectivesOption& option, const std::string& value) {
+  const std::string name(option.names.substr(option.names.rfind(',') + 1));
+  try {
+    if (value.empty() && !option.may_stand_alone) throw ConfigError("it needs a value");
+    option.read(arguments, value);
+  } catch (const ConfigError& error) {
+    throw ConfigError(
+        fmt::format("collectives {} '{}': {}; see fsdpbench collectives --help.", name, value, error.what()));
+  }
+  arguments.given.emplace_back(name, value);
+}
+
+void read_option(CollectivesArguments& arguments, std::string_view name, const std::string& value) {
+  if (name == "--op-list") {
+    arguments.ops.clear();
+    for (std::size_t begin = 0; begin <= value.size();) {
+      const std::size_t end = std::min(value.find(',', begin), value.size());
+      arguments.ops.push_back(collective_named(std::string_view(value).substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    arguments.given.emplace_back(name, value);
+    return;
+  }
+  const auto* const option = std::ranges::find_if(kOptions, [&](const auto& o) { return is_called(o, name); });
+  if (option == kOptions.end()) throw ConfigError(fmt::format("collectives has no option {}.", name));
+  read_option(arguments, *option, value);
+}
+
+backend::Collective collective_named(std::string_view name) {
+  constexpr std::string_view kSuffix = "_perf";
+  std::string_view plain = name;
+  if (plain.ends_with(kSuffix)) plain.remove_suffix(kSuffix.size());
+  for (const Collective op : kMeasuredOps) {
+    if (to_string(op) == plain) return op;
+  }
+  if (plain == "alltoall") return Collective::all_to_all;  // as nccl-tests call it
+  if (plain == "sendrecv") return Collective::send_recv;
+  throw ConfigError(fmt::format(
+      "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce, "
+      "broadcast, alltoall and sendrecv.",
+      name));
+}
+
+void settle(CollectivesArguments& a) {
+  if (!a.most_bytes) a.most_bytes = a.least_bytes;
+  if (*a.most_bytes < a.least_bytes) {
+    throw ConfigError(
+        fmt::format("collectives -b {} -e {}: the largest size is below the smallest.", a.least_bytes, *a.most_bytes));
+  }
+  if (*a.most_bytes > a.least_bytes && (a.step_factor > 1 ? a.least_bytes == 0 : a.step_bytes == 0)) {
+    throw ConfigError("collectives: these sizes never grow; -f needs a smallest size above 0, -i a step above 0.");
+  }
+  if (sweep_sizes(a).size() > 100'000) {
+    throw ConfigError("collectives: over 100,000 sizes; use -f 2, or a larger -i.");
+  }
+  if (a.skip >= a.iterations) {
+    throw ConfigError(fmt::format("collectives -K {}: nothing is left of -n {} iterations.", a.skip, a.iterations));
+  }
+  if (a.check_all && a.aggregate > 1) {
+    throw ConfigError(
+        fmt::format("collectives --check-all: of -m {} collectives in a row only what the last one leaves could be "
+                    "checked; use -m 1.",
+                    a.aggregate));
+  }
+  if (a.check_all && a.beside) {
+    throw ConfigError("collectives --check-all: --beside checks no data; leave out one of them.");
+  }
+  if (a.ranks && a.threads * a.gpus != 1 && *a.ranks != a.threads * a.gpus) {
+    throw ConfigError(fmt::format("collectives: --ranks {} and -t {} -g {} differ.", *a.ranks, a.threads, a.gpus));
+  }
+  if (a.backend != "cuda" && (a.registration != 0 || a.cta_policy != 0 || a.max_ctas != std::vector<int>{0})) {
+    throw ConfigError("collectives: -R, -x and --max-ctas are NCCL's; they need --backend cuda.");
+  }
+  if (!a.beside && a.max_ctas.size() > 1) {
+    throw ConfigError("collectives --max-ctas: several are measured beside products only; give one, or --beside.");
+  }
+  if (a.backend != "cpu" && (a.link_gb_per_s || a.slow_link_rank >= 0)) {
+    throw ConfigError("collectives: links are emulated by the CPU's ranks only; leave out --backend cuda.");
+  }
+  if (!a.link_gb_per_s && (a.slow_link_rank >= 0 || a.link_latency_us > 0)) {
+    throw ConfigError("collectives: --slow-link and --link-latency-us are of an emulated link; give --link-gb-per-s.");
+  }
+}
+
+std::vector<std::int64_t> sweep_sizes(const CollectivesArguments& a) {
+  constexpr std::size_t kTooMany = 200'000;
+  std::vector<std::int64_t> sizes;
+  const std::int64_t most = a.most_bytes.value_or(a.least_bytes);
+  for (std::int64_t size = a.least_bytes; size <= most && sizes.size() < kTooMany;) {
+    sizes.push_back(size);
+    const bool multiplies = a.step_factor > 1;
+    if (multiplies ? size > most / a.step_factor : a.step_bytes == 0) break;
+    size = multiplies ? size * a.step_factor : size + a.step_bytes;
+  }
+  return sizes;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,244 @@
+#include "accept/collectives/measure_collectives.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "accept/collectives/collective_buffers.h"
+#include "accept/collectives/collective_timer.h"
+#include "accept/collectives/rank_meeting.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/backend_options.h"
+#include "hardware/available_memory.h"
+#include "launch/abort.h"
+#include "launch/host_identity.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
+#include "runs/select_backend.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+using backend::RankContext;
+
+/// One rank's part of the measurement.
+class CollectivesRank {
+ public:
+  CollectivesRank(const CollectivesArguments& arguments, RankContext& context, RankMeeting& meeting,
+                  const CollectivesListener& listener)
+      : a_(arguments), context_(context), listener_(listener), timer_(arguments, context, meeting) {}
+
+  void run() {
+    for (int cycle = 0; a_.cycles == 0 || cycle < a_.cycles; ++cycle) {
+      for (const Collective op : a_.ops) sweep(op);
+    }
+  }
+
+ private:
+  bool leads() const { return context_.rank == 0; }
+
+  void sweep(Collective op) {
+    if (leads()) listener_.table(op);
+    for (const DType dtype : a_.dtypes) {
+      const Message any{op, dtype, 0, context_.world.size()};
+      if (any.reduces() && dtype != DType::f32 && dtype != DType::bf16) continue;
+      const std::vector<Reduction> once{Reduction::sum};
+      for (const Reduction reduction : any.reduces() ? a_.reductions : once) {
+        for (const std::int64_t size : sweep_sizes(a_)) {
+          row(Message::of_size(op, dtype, size, context_.world.size()), reduction);
+        }
+      }
+    }
+    if (leads()) listener_.table_end(op);
+  }
+
+  void row(const Message& message, Reduction reduction) {
+    CollectiveRow row;
+    row.message = message;
+    if (message.reduces()) row.reduction = reduction;
+    if (message.op == Collective::broadcast) row.root = a_.root;
+    row.out_of_place = timer_.timing(message, reduction, false);
+    if (message.can_be_in_place()) row.in_place = timer_.timing(message, reduction, true);
+    if (!leads()) return;
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    row.date = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(now));
+    listener_.row(row);
+  }
+
+  const CollectivesArguments& a_;
+  RankContext& context_;
+  const CollectivesListener& listener_;
+  CollectiveTimer timer_;
+};
+
+/// Sets an abort when time has passed in which nothing happened.
+class HangWatch {
+ public:
+  explicit HangWatch(double timeout_s) : timeout_s_(timeout_s) {
+    if (timeout_s > 0) thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
+  launch::Abort& abort() { return abort_; }
+  bool expired() const { return expired_; }
+  /// Something has been measured.
+  void alive() { latest_ns_ = now_ns(); }
+
+ private:
+  void watch(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+      if (static_cast<double>(now_ns() - latest_ns_) * 1e-9 > timeout_s_) {
+        expired_ = true;
+        return abort_.set(std::make_exception_ptr(Interrupted()));
+      }
+      changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [] { return false; });
+    }
+  }
+
+  const double timeout_s_;
+  launch::Abort abort_;
+  std::atomic<bool> expired_ = false;
+  std::atomic<std::int64_t> latest_ns_ = now_ns();
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+backend::BackendOptions backend_options_for(const CollectivesArguments& a, int ranks, launch::Session* session,
+                                            std::int64_t rank_bytes) {
+  backend::BackendOptions options;
+  options.ranks = ranks;
+  options.session = session;
+  options.pool_bytes = rank_bytes;
+  if (a.backend == "cuda") {
+    auto& cuda = options.set<backend::CudaOptions>();
+    cuda.nccl.registration = static_cast<backend::NcclOptions::Register>(a.registration);
+    cuda.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(a.cta_policy);
+    if (a.timeout_s > 0) cuda.nccl.timeout_s = a.timeout_s;
+    if (a.registration != 0) options.category_bytes[index_of(MemoryCategory::communication_buffers)] = rank_bytes;
+    return options;
+  }
+  auto& cpu = options.set<backend::CpuOptions>();
+  if (a.link_gb_per_s) cpu.link = LinkModel{*a.link_gb_per_s * 1e9, a.link_latency_us * 1e-6};
+  if (a.slow_link_rank >= 0) {
+    cpu.link_slowdown.assign(static_cast<std::size_t>(ranks), 1.0);
+    cpu.link_slowdown[static_cast<std::size_t>(a.slow_link_rank)] = a.slow_link_factor;
+  }
+  if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
+  cpu.share_memory = engine::share_memory(launch::process_environment());
+  return options;
+}
+
+void check_ranks(const CollectivesArguments& a, int ranks) {
+  if (a.root >= ranks)
+    throw ConfigError(fmt::format("collectives --root {}: there are {} ranks, from 0.", a.root, ranks));
+  if (a.slow_link_rank >= ranks) {
+    throw ConfigError(fmt::format("collectives --slow-link {}: there are {} ranks, from 0.", a.slow_link_rank, ranks));
+  }
+}
+
+void check_host_memory(const CollectivesArguments& a, int local_ranks, std::int64_t rank_bytes) {
+  if (a.backend == "cuda") return;  // its device checks it
+  const AvailableMemory available = available_memory();
+  if (checked_product(rank_bytes, local_ranks) <= available.bytes) return;
+  throw ResourceError(
+      fmt::format("collectives -e {}: {} ranks here need {} of memory, {} each, and {} {} available. Use a smaller "
+                  "size or fewer ranks",
+                  *a.most_bytes, local_ranks, format_bytes(rank_bytes * local_ranks), format_bytes(rank_bytes),
+                  available.limit, format_bytes(available.bytes)));
+}
+
+World::RankPlace place_of(const std::string& text) {
+  World::RankPlace place;
+  const nlohmann::json j = parse_json(text);
+  if (!j.is_object()) throw BackendError("a rank sent something else than where it runs");
+  for (const auto& [name, value] : JsonPart(j).members()) {
+    if (name == "host") {
+      place.host = value.text();
+    } else {
+      place.device.emplace_back(name, value.text());
+    }
+  }
+  return place;
+}
+
+/// Rank 0 hears where all run.
+void announce_places(RankContext& context, RankMeeting& meeting, const CollectivesListener& listener) {
+  nlohmann::json mine{{"host", launch::host_name()}};
+  mine["pid"] = std::to_string(getpid());
+  for (const auto& [name, value] : context.device.facts()) mine[name] = value;
+  std::vector<World::RankPlace> places;
+  for (const std::string& text : meeting.gather(context, json_line(mine))) places.push_back(place_of(text));
+  if (context.rank == 0) listener.begin(places);
+}
+
+}  // namespace
+
+int ranks_asked_for(const CollectivesArguments& a, const launch::Session* session) {
+  const int asked = a.ranks.value_or(a.threads * a.gpus);
+  if (session == nullptr) return asked;
+  const int processes = session->placement().ranks;
+  const bool given = a.ranks || asked != 1;
+  if (given && asked != processes) {
+    throw ConfigError(
+        fmt::format("collectives: {} ranks were asked for, but {} says that there are {} processes, one rank each; "
+                    "leave out -t, -g and "
+                    "--ranks.",
+                    asked, session->placement().source, processes));
+  }
+  return processes;
+}
+
+void measure_collectives(const CollectivesArguments& arguments, launch::Session* session,
+                         const CollectivesListener& listener) {
+  const int ranks = ranks_asked_for(arguments, session);
+  check_ranks(arguments, ranks);
+  const std::int64_t buffers = CollectiveBuffers::bytes(*arguments.most_bytes);
+  const std::int64_t rank_bytes = arguments.beside ? checked_sum(2 * buffers, beside_bytes(arguments)) : buffers;
+  check_host_memory(arguments, session == nullptr ? ranks : session->placement().local_ranks, rank_bytes);
+  HangWatch watch(session == nullptr ? arguments.timeout_s : 0);
+  backend::BackendOptions options = backend_options_for(arguments, ranks, session, rank_bytes);
+  if (session == nullptr && arguments.timeout_s > 0) options.interrupt = &watch.abort();
+  CollectivesListener watched = listener;
+  watched.row = [&](const CollectiveRow& row) {
+    watch.alive();
+    listener.row(row);
+  };
+  const auto backend = select_backend(arguments.backend);
+  const auto run_with = [&](int max_ctas) {
+    if (arguments.backend == "cuda") options.set<backend::CudaOptions>().nccl.max_ctas = max_ctas;
+    RankMeeting meeting(ranks, session);
+    backend->run(options, [&](RankContext& context) {
+      announce_places(context, meeting, watched);
+      if (arguments.beside) {
+        measure_beside(arguments, max_ctas, context, meeting, [&](const BesideRow& row) {
+          watch.alive();
+          listener.beside(row);
+        });
+      } else {
+        CollectivesRank(arguments, context, meeting, watched).run();
+      }
+    });
+  };
+  try {
+    for (const int max_ctas : arguments.max_ctas) run_with(max_ctas);
+  } catch (const Interrupted&) {
+    if (!watch.expired()) throw;
+    throw BackendError(
+        fmt::format("collectives: no row was finished for {:g} s (--timeout); a rank hangs, or the size is "
+                    "too large for that time",
+                    arguments.timeout_s));
+  }
+}
+
+}  // namespace fsdpbench::app

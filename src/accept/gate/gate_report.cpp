@@ -1,0 +1,377 @@
+#include "accept/gate/gate_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "accept/judged_fields.h"
+#include "accept/stages/judgement_files.h"
+#include "base/error.h"
+#include "record/json_fields.h"
+#include "record/table.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Change;
+using accept::Judgement;
+using accept::Verdict;
+using nlohmann::json;
+
+std::string difference_text(const MachineDifference& d) {
+  const auto said = [](const std::string& value) { return value.empty() ? std::string("none") : value; };
+  return fmt::format("{}: {} / {}", d.name, said(d.before), said(d.now));
+}
+
+std::string why_not_comparable(const GateReport& r, OtherMachine allowed) {
+  if (r.before.front().kind != r.now.front().kind) {
+    return fmt::format("the baseline is of a {}, and the result of a {}", r.before.front().kind, r.now.front().kind);
+  }
+  if (!r.measured.empty()) {
+    return fmt::format("they did not measure the same: {} keys differ, {} the first", r.measured.size(),
+                       r.measured.front().key);
+  }
+  const auto first = std::ranges::find_if(r.machine, [&](const MachineDifference& d) {
+    if (d.part == MachinePrint::Part::hardware) return allowed != OtherMachine::any;
+    return d.part == MachinePrint::Part::software && allowed == OtherMachine::no;
+  });
+  if (first == r.machine.end()) return "";
+  const bool hardware = first->part == MachinePrint::Part::hardware;
+  return fmt::format("they are not of the same machine ({}); {} compares {} on purpose", difference_text(*first),
+                     hardware ? "--other-machine" : "--other-software",
+                     hardware ? "two machines" : "two versions of a machine's software");
+}
+
+/// Why the later results cannot be gated together; empty: they can.
+std::string why_not_alike(const std::vector<GatedResult>& now) {
+  for (const GatedResult& other : now) {
+    const GatedResult& first = now.front();
+    const auto all = differences(first.machine, other.machine);
+    if (other.kind != first.kind || other.measured != first.measured) {
+      return fmt::format("{} and {} did not measure the same, so they are no results of one gate", first.name,
+                         other.name);
+    }
+    if (!all.empty()) {
+      return fmt::format("{} and {} are not of the same machine and program ({}), so they are no results of one gate",
+                         first.name, other.name, difference_text(all.front()));
+    }
+  }
+  return "";
+}
+
+/// A result that was not accepted passes no gate, however little has changed; unless the baseline was kept although the
+/// same was said of it.
+Judgement own_verdict(const GatedResult& result, const std::vector<GatedResult>& before) {
+  Judgement j;
+  j.rule = "accepted";
+  j.figure = result.name;
+  const std::string& why = result.not_accepted_because;
+  const bool known = std::ranges::count(before, why, &GatedResult::not_accepted_because) > 0;
+  j.verdict = why.empty() ? Verdict::pass : known ? Verdict::unrated : Verdict::inconclusive;
+  j.sentence = why.empty() ? "the result itself was accepted"
+                           : fmt::format("the result itself was not accepted: {}{}", why,
+                                         known ? ", as the baseline was not" : "");
+  return j;
+}
+
+/// Whether times are modelled, in part or in all.
+bool is_emulated(const MachinePrint& machine) {
+  return machine.value("links") == "emulated" || machine.value("computation") == "emulated";
+}
+
+std::string number_text(const accept::Interval& i) { return i.n == 0 ? "–" : fmt::format("{:.4g}", i.median); }
+
+std::string verdict_text(const Change& c) {
+  if (c.judgement.verdict == Verdict::fail) return "WORSE";
+  return c.better ? "better" : std::string(to_string(c.judgement.verdict));
+}
+
+/// Bytes are the same however slow a machine has become.
+bool none_was_judged(const std::vector<Change>& changes) {
+  return std::ranges::none_of(changes, [](const Change& c) {
+    const bool rated = c.judgement.verdict == Verdict::pass || c.judgement.verdict == Verdict::fail;
+    return rated && c.evidence != accept::ChangeEvidence::counted && c.evidence != accept::ChangeEvidence::none;
+  });
+}
+
+bool has_ratio(const Change& c) { return c.evidence != accept::ChangeEvidence::none; }
+
+/// What a reader must see first: the worst, then what could not be told, then what is better.
+std::vector<const Change*> by_gravity(const GateReport& r) {
+  std::vector<const Change*> all;
+  for (const Change& c : r.changes) all.push_back(&c);
+  const auto rank = [](const Change* c) {
+    switch (c->judgement.verdict) {
+      case Verdict::fail: return 0;
+      case Verdict::inconclusive: return 1;
+      case Verdict::pass: return c->better ? 2 : 3;
+      case Verdict::unrated: break;
+    }
+    return 4;
+  };
+  std::ranges::stable_sort(all, {}, rank);
+  return all;
+}
+
+/// One side of a gate: results of the same machine that measured the same.
+struct GateSide {
+  const std::vector<GatedResult>& results;
+};
+
+std::optional<accept::Interval> known(const accept::Interval& interval) {
+  return interval.n == 0 ? std::nullopt : std::optional(interval);
+}
+
+/// Absent where there is no ratio.
+template <double Change::*Part>
+std::optional<double> of_ratio(const Change& c) {
+  return has_ratio(c) ? std::optional(c.*Part) : std::nullopt;
+}
+
+const Fields<GatedResult>& side_result_fields() {
+  using R = GatedResult;
+  static const auto kAll =
+      declare<R>("GateResult", "A result of one side.", "accept/gate/gated_result.h", [](Fields<R>& f) {
+        f("name", &R::name, "", "of its folder");
+        f("date", &R::date, "", "when it was measured; empty for simulations");
+        f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
+          {.when = When::if_any});
+        f("kept_anyway_because", &R::kept_anyway_because, "", "why it is in the baseline all the same",
+          {.when = When::if_any});
+      });
+  return kAll;
+}
+
+}  // namespace
+
+template <>
+const Fields<GateSide>& fields<GateSide>() {
+  static const auto kAll =
+      declare<GateSide>("GateSide", "The results of one side.", "accept/gate/gated_result.h", [](Fields<GateSide>& f) {
+        f(
+            "kind", [](const GateSide& s) { return s.results.front().kind; }, "",
+            "`acceptance`, `run`, `sweep` or `collectives`");
+        f(
+            "machine", [](const GateSide& s) { return s.results.front().machine.to_json(); }, "",
+            "`name` and `value` of each fact, by `hardware`, `software`, `program`");
+        f(
+            "summary", [](const GateSide& s) { return s.results.front().machine.summary(); }, "",
+            "the machine in short");
+        f.operator()<ListOf<side_result_fields>>(
+            "results", [](const GateSide& s) { return s.results; }, "", "each by its name");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<MachineDifference>& fields<MachineDifference>() {
+  using D = MachineDifference;
+  static const auto kAll =
+      declare<D>("MachineDifference", "A fact of the machine that the sides do not share; empty where one lacks it.",
+                 "accept/gate/machine_print.h", [](Fields<D>& f) {
+                   f("name", &D::name, "", "of the fact");
+                   f(
+                       "part", [](const D& d) { return to_string(d.part); }, "", "`hardware`, `software` or `program`");
+                   f("before", &D::before, "", "its value before");
+                   f("now", &D::now, "", "its value now");
+                 });
+  return kAll;
+}
+
+template <>
+const Fields<Change>& fields<Change>() {
+  static const auto kAll =
+      declare<Change>("Change", "A figure now and before.", "accept/regression.h", [](Fields<Change>& f) {
+        f(
+            "figure", [](const Change& c) { return c.judgement.figure; }, "", "its name");
+        f(
+            "unit", [](const Change& c) { return c.judgement.unit; }, "", "of `before` and `now`");
+        f(
+            "better", [](const Change& c) { return std::string(c.higher_is_better ? "more" : "less"); }, "",
+            "`more` or `less` of it");
+        f("before", [](const Change& c) { return known(c.before); }, "", "in the baseline; null if it is not there",
+          {.when = When::null});
+        f("now", [](const Change& c) { return known(c.judgement.value); }, "", "in the result; null likewise",
+          {.when = When::null});
+        f(
+            "verdict",
+            [](const Change& c) { return c.better ? "better" : std::string(to_string(c.judgement.verdict)); }, "",
+            "`better`, `pass`, `unrated`, `inconclusive` or `fail`");
+        f(
+            "why", [](const Change& c) { return c.judgement.sentence; }, "", "a sentence with the numbers");
+        f(
+            "by", [](const Change& c) { return to_string(c.evidence); }, "", "what the verdict rests on");
+        f("ratio", of_ratio<&Change::ratio>, "", "now / before; absent if one is missing");
+        f("ratio_low", of_ratio<&Change::low>, "", "lower end of its interval");
+        f("ratio_high", of_ratio<&Change::high>, "", "upper end");
+        f("at_most", of_ratio<&Change::at_most>, "", "how many times as bad it is at most, with 96 % certainty");
+        f("left_out", &Change::left_out, "", "results of the baseline that are outliers", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<GateReport>& fields<GateReport>() {
+  using R = GateReport;
+  static const auto kAll = declare<R>(
+      "Gate", "gate.json: later results against accepted ones ([gate.md](gate.md)).", "accept/gate/gate_report.h",
+      [](Fields<R>& f) {
+        f(
+            "schema_version", [](const R&) { return kGateSchemaVersion; }, "", "version of this file's format");
+        f(
+            "kind", [](const R&) { return std::string("gate"); }, "", "`gate`");
+        f(
+            "verdict",
+            [](const R& r) {
+              return r.not_comparable_because.empty() ? std::string(to_string(r.verdict)) : "not comparable";
+            },
+            "", "`pass`, `inconclusive`, `fail` or `not comparable`");
+        f("sentence", &R::headline, "", "the verdict in a sentence");
+        f("threshold", &R::threshold, "", "smaller changes do not matter, as a fraction");
+        f("baseline", &R::baseline, "", "its name");
+        f(
+            "before", [](const R& r) { return GateSide{r.before}; }, "", "the baseline's results");
+        f(
+            "now", [](const R& r) { return GateSide{r.now}; }, "", "the later results");
+        f("differences", &R::machine, "", "facts of the machine that differ");
+        f("differing_keys", &R::measured, "", "what was measured differently");
+        f("changes", &R::changes, "", "each figure");
+      });
+  return kAll;
+}
+
+int GateReport::exit_code() const {
+  if (!not_comparable_because.empty()) return static_cast<int>(ExitCode::other_machine);
+  switch (verdict) {
+    case Verdict::pass: return static_cast<int>(ExitCode::ok);
+    case Verdict::fail: return static_cast<int>(ExitCode::slower);
+    case Verdict::unrated:
+    case Verdict::inconclusive: break;
+  }
+  return static_cast<int>(ExitCode::inconclusive);
+}
+
+std::string GateReport::headline() const {
+  if (!not_comparable_because.empty()) return "NOT COMPARED: " + not_comparable_because;
+  const auto count = [&](Verdict v) {
+    return std::ranges::count(changes, v, [](const Change& c) { return c.judgement.verdict; });
+  };
+  const auto worse = count(Verdict::fail);
+  const std::string figures =
+      fmt::format("{} of {} {}", worse, changes.size(), changes.size() == 1 ? "figure" : "figures");
+  std::string text;
+  if (verdict == Verdict::fail) {
+    text = fmt::format("WORSE: {} by {:.3g} % or more than {}", figures, 100 * threshold, baseline);
+  } else if (verdict == Verdict::pass) {
+    text = fmt::format("PASS: none of {} figures is worse than {} by {:.3g} % or more", changes.size(), baseline,
+                       100 * threshold);
+  } else {
+    const auto open = count(Verdict::inconclusive);
+    text = fmt::format("INCONCLUSIVE against {}", baseline);
+    if (open > 0) text += fmt::format(": {} of {} figures could not be judged", open, changes.size());
+  }
+  if (const auto better = std::ranges::count(changes, true, &Change::better); better > 0) {
+    text += fmt::format("; {} better", better);
+  }
+  if (is_emulated(now.front().machine)) text += "; EMULATED";
+  return text;
+}
+
+GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, OtherMachine allowed, double threshold) {
+  GateReport r;
+  r.not_comparable_because = why_not_alike(now);
+  r.baseline = baseline.name();
+  r.before = baseline.results;
+  r.now = std::move(now);
+  r.threshold = threshold;
+  r.machine = differences(r.before.front().machine, r.now.front().machine);
+  r.measured = differing_keys(r.before.front().measured, r.now.front().measured);
+  for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before));
+  if (r.not_comparable_because.empty()) r.not_comparable_because = why_not_comparable(r, allowed);
+  if (!r.not_comparable_because.empty()) {
+    Judgement j;
+    j.rule = "machine";
+    j.figure = r.now.front().name;
+    j.sentence = r.not_comparable_because;
+    r.judgements.push_back(std::move(j));
+    return r;
+  }
+  std::vector<accept::ResultFigures> before = baseline.figures(), after;
+  for (const GatedResult& result : r.now) after.push_back(result.figures);
+  r.changes = accept::judge_changes(before, after, threshold);
+  std::vector<Judgement> changes;
+  for (const Change& c : r.changes) changes.push_back(c.judgement);
+  if (none_was_judged(r.changes)) {
+    changes.push_back(accept::judged("measured", r.now.front().name, Verdict::inconclusive,
+                                     "no figure that was measured could be judged, only what is counted"));
+  }
+  r.verdict = accept::overall(changes);
+  r.judgements.insert(r.judgements.end(), changes.begin(), changes.end());
+  if (r.verdict == Verdict::pass) r.verdict = accept::overall(r.judgements);
+  return r;
+}
+
+std::string gate_table(const GateReport& r) {
+  Table table;
+  table.title = r.headline();
+  table.header = {"figure", "before", "now", "now / before", "interval", "verdict", "unit"};
+  for (const Change* c : by_gravity(r)) {
+    table.rows.push_back({c->judgement.figure, number_text(c->before), number_text(c->judgement.value),
+                          has_ratio(*c) ? fmt::format("{:.3f}", c->ratio) : "–",
+                          has_ratio(*c) && c->low < c->high ? fmt::format("{:.3f} to {:.3f}", c->low, c->high) : "–",
+                          verdict_text(*c), c->judgement.unit});
+  }
+  std::string text = r.changes.empty() ? text_line(r.headline()) : format_table(table);
+  std::string more;
+  for (const Judgement& j : r.judgements) {
+    if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
+    if (j.rule == "machine") continue;  // the headline
+    more += text_line(
+        fmt::format("{}: {}: {}", j.verdict == Verdict::fail ? "worse" : "inconclusive", j.figure, j.sentence));
+  }
+  for (const Change& c : r.changes) {
+    if (!c.left_out.empty()) {
+      more += text_line(fmt::format("left out of {}: {}", c.judgement.figure, fmt::join(c.left_out, ", ")));
+    }
+  }
+  for (const MachineDifference& d : r.machine)
+    more += text_line(fmt::format("{} differs: {}", to_string(d.part), difference_text(d)));
+  for (const DifferingKey& key : r.measured) {
+    more += text_line(fmt::format("measured differs: {}: {} / {}", key.key, key.a.dump(), key.b.dump()));
+  }
+  const std::size_t k = r.before.size();
+  more += fmt::format("{} of {}, {} in the baseline{}.\n",
+                      r.now.size() == 1 ? "1 result" : fmt::format("{} results", r.now.size()), r.now.front().kind, k,
+                      k < 3 ? ": with 3 or more, how much results of this machine scatter would count" : "");
+  return text + "\n" + more;
+}
+
+std::string gate_markdown(const GateReport& r) {
+  std::string text = fmt::format("# {}\n\n", markdown_cell(r.headline()));
+  if (!r.machine.empty()) {
+    text += "| differs | before | now |\n|---|---|---|\n";
+    for (const MachineDifference& d : r.machine) {
+      text += fmt::format("| {} ({}) | {} | {} |\n", markdown_cell(d.name), to_string(d.part), markdown_cell(d.before),
+                          markdown_cell(d.now));
+    }
+    text += '\n';
+  }
+  for (const Judgement& j : r.judgements) {
+    if (j.rule == "accepted" && j.verdict != Verdict::pass) text += fmt::format("- {}\n", markdown_cell(j.sentence));
+  }
+  if (r.changes.empty()) return text;
+  text += "| figure | before | now | verdict | why |\n|---|---|---|---|---|\n";
+  for (const Change* c : by_gravity(r)) {
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", markdown_cell(c->judgement.figure), number_text(c->before),
+                        number_text(c->judgement.value), verdict_text(*c), markdown_cell(c->judgement.sentence));
+  }
+  return text;
+}
+
+json gate_json(const GateReport& r) { return fields<GateReport>().write(r); }
+
+const ObjectFacts& gate_file_facts() { return fields<GateReport>().facts(); }
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,382 @@
+#include "accept/gate/gated_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "accept/judged_fields.h"
+#include "accept/stages/check_acceptance.h"
+#include "account/statistics.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/paths.h"
+#include "base/read_input.h"
+#include "hardware/other_work.h"
+#include "runs/compare_report.h"
+#include "runs/result_fields.h"
+#include "runs/result_file.h"
+#include "runs/result_schema.h"
+#include "runs/trial_log.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+using accept::MeasuredFigure;
+using nlohmann::json;
+
+constexpr std::int64_t kMostSamples = 1'000'000'000;
+
+/// Also of the name of its folder: result.json says nothing.
+std::string name_of_result(const fs::path& file) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(file, error);
+  const bool plain = file.filename() == "result.json" || file.filename() == "sweep.json";
+  return plain ? whole.parent_path().filename().string() : file.stem().string();
+}
+
+MeasuredFigure figure(std::string name, std::string unit, std::vector<double> samples, bool higher_is_better = false) {
+  MeasuredFigure f;
+  f.name = std::move(name);
+  f.unit = std::move(unit);
+  f.higher_is_better = higher_is_better;
+  f.value = accept::median_interval(samples);
+  f.samples = std::move(samples);
+  return f;
+}
+
+MeasuredFigure counted(std::string name, double value) {
+  MeasuredFigure f = figure(std::move(name), "B", {value});
+  f.counted = true;
+  return f;
+}
+
+/// Results that measured a message twice, or two sizes that are written alike, have both.
+void add_figure(MeasuredFigure f, GatedResult& result) {
+  std::vector<MeasuredFigure>& all = result.figures.figures;
+  while (std::ranges::find(all, f.name, &MeasuredFigure::name) != all.end()) f.name += ", again";
+  all.push_back(std::move(f));
+}
+
+/// Rules whose figures are measurements that may get worse, with their direction. Others say the same figure again
+/// (ceiling), or something of this run alone (peers, inventory).
+struct MeasuredRule {
+  const char* rule;
+  bool higher_is_better;
+};
+constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"tail", false},
+                                    MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false},
+                                    MeasuredRule{"latency", false}};
+
+/// A configuration without the keys that change nothing of what is measured, but how often it is.
+json without_how_often(json config) {
+  for (const char* table : {"trace", "checkpoint"}) config.erase(table);
+  if (config.contains("train")) {
+    for (const char* key : {"steps", "warmup"}) config["train"].erase(key);
+  }
+  return config;
+}
+
+void read_acceptance_result(const JsonPart& j, GatedResult& result) {
+  result.measured = {
+      {"fabric", j.at("fabric").text()}, {"ranks", j.at("ranks").value()}, {"nodes", j.at("nodes").value()}};
+  if (j.has("settings")) {
+    json settings = j.at("settings").value();
+    settings["config"] = without_how_often(j.at("settings").at("config").value());
+    result.measured["settings"] = std::move(settings);
+  }
+  if (const std::string verdict = j.at("verdict").text(); verdict != "pass") {
+    result.not_accepted_because = fmt::format("its verdict is {}", verdict);
+  }
+  std::vector<accept::Judgement> judgements;
+  JsonType<std::vector<accept::Judgement>>::read(j.at("judgements"), judgements);
+  for (const accept::Judgement& judgement : judgements) {
+    const auto* const known = std::ranges::find(kMeasuredRules, judgement.rule, &MeasuredRule::rule);
+    if (known == kMeasuredRules.end() || judgement.value.n == 0) continue;
+    MeasuredFigure f;
+    f.name = judgement.figure;
+    if (judgement.rule == "tail") f.name += ", time";
+    f.unit = judgement.unit;
+    f.higher_is_better = known->higher_is_better;
+    f.value = judgement.value;
+    if (judgement.rule == "exposed communication") {  // shares may be 0, which has no ratio; the rest of a step has one
+      f.name = "share of a step without exposed communication, " + f.name;
+      f.higher_is_better = true;
+      f.value = {1 - f.value.median, 1 - f.value.high, 1 - f.value.low, f.value.n};
+    }
+    add_figure(std::move(f), result);
+  }
+  if (!j.has("arms")) return;
+  std::vector<accept::ArmRound> rounds;
+  JsonType<std::vector<accept::ArmRound>>::read(j.at("arms").at("rounds"), rounds);
+  if (rounds.empty()) return;
+  for (const auto& [time, name] : {std::pair{&accept::ArmRound::computation_ms, "computation of a step, alone"},
+                                   {&accept::ArmRound::communication_ms, "communication of a step, alone"},
+                                   {&accept::ArmRound::whole_ms, "step"}}) {
+    std::vector<double> times;
+    for (const accept::ArmRound& round : rounds) times.push_back(round.*time);
+    add_figure(figure(name, "ms", std::move(times)), result);
+  }
+}
+
+void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& result) {
+  result.measured = without_how_often(j.at("config").value());
+  if (std::string why = why_unfinished(file); !why.empty()) {
+    result.not_accepted_because = std::move(why);
+  } else if (!j.at("complete").flag()) {
+    result.not_accepted_because = "the run was stopped before its last step";
+  } else if (j.has("diverged_because")) {
+    result.not_accepted_because = "training diverged: " + j.at("diverged_because").text();
+  } else if (j.has("metrics") && !j.at("rated").flag()) {
+    result.not_accepted_because = "it is not rated: " + j.text("not_rated_because", "the file does not say why");
+  }
+  if (!j.has("metrics")) throw ConfigError("no measured step was completed, so there is nothing to compare");
+  const Trial trial = trial_from_json(j);
+  result.figures.others_share = disturbing_share(trial);
+  for (const TrialFigure& f : figures_of(trial)) {
+    const FigureFacts& facts = f.field->figure;
+    if (facts.gated == Gated::no) continue;
+    const bool steps = f.path == "metrics.step_ms";
+    MeasuredFigure measured = figure(facts.label, f.field->unit, steps ? trial.metrics->steps_ms : std::vector{f.value},
+                                     facts.better == Better::more);
+    measured.counted = f.field->unit == "B";
+    measured.explains = facts.gated == Gated::explains;
+    add_figure(std::move(measured), result);
+  }
+}
+
+/// The median step of every trial, by cell; empty if the log is not there. `others_share`: of the busiest of them.
+std::map<std::string, std::vector<double>> trials_of(const fs::path& log, double& others_share) {
+  std::map<std::string, std::vector<double>> by_cell;
+  if (!path_exists(log) || is_no_plain_file(log)) return by_cell;
+  const std::string text = read_input(log, kMostOfALog, "expected the log of a sweep");
+  for (const LoggedTrial& logged : parse_trials(text, log.string()).trials) {
+    if (logged.trial && logged.trial->metrics) {
+      by_cell[logged.cell].push_back(account::median(logged.trial->metrics->steps_ms));
+      others_share = std::max(others_share, disturbing_share(*logged.trial));
+    }
+  }
+  return by_cell;
+}
+
+void read_sweep_result(const JsonPart& j, const fs::path& file, GatedResult& result) {
+  result.measured = {{"sweep", j.at("sweep_hash").value()}};
+  if (!j.has("world")) throw ConfigError("no trial was completed, so there is nothing to compare");
+  if (j.at("mixed_worlds").flag()) result.not_accepted_because = "its trials come from different machines or programs";
+  if (!j.at("complete").flag()) result.not_accepted_because = "the sweep is not complete";
+  const auto trials = trials_of(file.parent_path() / "trials.jsonl", result.figures.others_share);
+  for (const JsonPart& cell : j.at("cells").list()) {
+    const std::string id = cell.at("id").text();
+    if (cell.at("status").text() != "ok" && result.not_accepted_because.empty()) {
+      result.not_accepted_because =
+          fmt::format("cell {} is {}: {}", id, cell.at("status").text(), cell.text("reason", ""));
+    }
+    if (!cell.has("metrics")) continue;
+    if (!cell.at("rated").flag() && result.not_accepted_because.empty()) {
+      result.not_accepted_because = fmt::format("cell {} is not rated: {}", id, cell.text("not_rated_because", ""));
+    }
+    const JsonPart step = cell.at("metrics").at("step_ms");
+    const auto found = trials.find(id);
+    MeasuredFigure f =
+        figure("step time of " + id, "ms", found == trials.end() ? std::vector<double>{} : found->second);
+    f.samples_are_runs = !f.samples.empty();
+    if (f.samples.empty()) {
+      f.value = {step.at("median").number(), step.at("ci_low").number(), step.at("ci_high").number(),
+                 static_cast<int>(step.at("n").whole(1, kMostSamples))};
+    } else if (std::abs(f.value.median / step.at("median").number() - 1) > 1e-9) {
+      throw ConfigError(fmt::format("its step time of {} is {} ms, and that of trials.jsonl beside it {} ms", id,
+                                    step.at("median").number(), f.value.median));
+    }
+    add_figure(std::move(f), result);
+    const std::int64_t peak = cell.at("memory").at("peak_bytes").at("total").size();
+    add_figure(counted("peak memory of " + id, static_cast<double>(peak)), result);
+  }
+}
+
+void read_collectives_result(const JsonPart& j, GatedResult& result) {
+  result.measured = {{"collectives", true}};
+  for (const JsonPart& operation : j.at("operations").list()) {
+    const std::string op = operation.at("name").text();
+    const JsonPart wrong = operation.at("out_of_bounds");
+    const bool checked = !wrong.value().is_null();
+    if (checked && !wrong.at("okay").flag()) {
+      result.not_accepted_because = op + " gave wrong results";
+    } else if (!checked && result.not_accepted_because.empty()) {
+      result.not_accepted_because = op + " was not checked for wrong results (-c 0 without --check-all)";
+    }
+    for (const JsonPart& row : operation.at("results").list()) {
+      for (const char* half : {"out_of_place", "in_place"}) {
+        if (!row.at(half).value().is_object()) continue;
+        std::vector<double> times;
+        for (const JsonPart& us : row.at(half).at("per_iteration").at("times_us").list()) times.push_back(us.number());
+        std::string name = fmt::format("{} of {} B, {}{}", op, row.at("size").size(), row.at("type").text(),
+                                       std::string_view(half) == "in_place" ? ", in place" : "");
+        // Iterations of --check-all are not those of a burst, so neither can be compared with the other.
+        if (row.at(half).at("per_iteration").has("wrong")) name += ", each checked";
+        add_figure(figure(std::move(name), "us", std::move(times)), result);
+      }
+    }
+  }
+}
+
+/// Figures that nothing measures, or of which nobody knows which one is meant.
+void check_figures(const std::vector<MeasuredFigure>& figures) {
+  if (figures.empty()) throw ConfigError("it has no figure to compare");
+  std::set<std::string_view> names;
+  for (const MeasuredFigure& f : figures) {
+    const accept::Interval& v = f.value;
+    if (!names.insert(f.name).second) throw ConfigError(fmt::format("it has two figures of the name '{}'", f.name));
+    if (v.n >= 1 && 0 <= v.low && v.low <= v.median && v.median <= v.high &&
+        std::ranges::all_of(f.samples, [](double sample) { return sample >= 0; })) {
+      continue;
+    }
+    throw ConfigError(fmt::format(
+        "its figure '{}' is {} {} ({} to {}, of {} values): expected a median from 0 on within its interval, of one "
+        "value or more",
+        f.name, v.median, f.unit, v.low, v.high, v.n));
+  }
+}
+
+/// What the figures of `result` are of, once its name and its machine are known.
+void tell_figures(GatedResult& result) {
+  result.figures.name = result.name;
+  const std::string backend = result.machine.value("backend");
+  result.figures.measured_on = backend == "virtual" ? accept::MeasuredOn::computed_clock
+                               : backend == "cpu"   ? accept::MeasuredOn::processors
+                                                    : accept::MeasuredOn::gpus;
+}
+
+struct MoreOrLess {
+  static json write(bool more) { return more ? "more" : "less"; }
+  static void read(const JsonPart& j, bool& more) {
+    const std::string text = j.text();
+    if (text != "more" && text != "less") j.refuse("\"more\" or \"less\"");
+    more = text == "more";
+  }
+  static TypeFacts facts() { return {"text"}; }
+};
+
+struct MachineFactsByPart {
+  static json write(const MachinePrint& machine) { return machine.to_json(); }
+  static void read(const JsonPart& j, MachinePrint& machine) { machine = MachinePrint::from_json(j); }
+  static TypeFacts facts() { return {"map of any"}; }
+};
+
+}  // namespace
+
+template <>
+const Fields<MeasuredFigure>& fields<MeasuredFigure>() {
+  using F = MeasuredFigure;
+  static const auto kAll =
+      declare<F>("StoredFigure", "One figure of a result.", "accept/gate/gated_result.cpp", [](Fields<F>& f) {
+        f("name", &F::name, "", "what gates and pages call it");
+        f("unit", &F::unit, "", "of its values");
+        f.template operator()<MoreOrLess>("better", &F::higher_is_better, "", "`more` or `less` of it");
+        f("value", &F::value, "", "in `unit`");
+        f("counted", &F::counted, "", "it is the same whenever it is repeated, as bytes are", {.when = When::if_any});
+        f("explains", &F::explains, "", "a part of another figure: by single numbers it decides nothing",
+          {.when = When::if_any});
+        f("samples_are_runs", &F::samples_are_runs, "", "each sample is a run of its own, as the trials of a sweep are",
+          {.when = When::if_any});
+        f("samples", &F::samples, "", "repetitions within the result, in `unit`", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<GatedResult>& fields<GatedResult>() {
+  using R = GatedResult;
+  static const auto kAll =
+      declare<R>("StoredResult", "A result as baselines keep it.", "accept/gate/gated_result.h", [](Fields<R>& f) {
+        f("name", &R::name, "", "of its folder");
+        f("kind", &R::kind, "", "`acceptance`, `run`, `sweep` or `collectives`");
+        f("date", &R::date, "", "when it was measured; empty for simulations");
+        f.template operator()<MachineFactsByPart>(
+            "machine", &R::machine, "", "`name` and `value` of each fact, by `hardware`, `software`, `program`");
+        f("measured", &R::measured, "", "what was measured, by key: only results with the same can be compared");
+        f(
+            "figures", [](auto& r) -> auto& { return r.figures.figures; }, "", "what was found");
+        f("others_share", [](auto& r) -> auto& { return r.figures.others_share; }, "",
+          "share of the processors that other programs took, as a fraction; of CPU ranks, from 0.1 on",
+          {.when = When::if_any});
+        f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
+          {.when = When::if_any});
+        f("kept_anyway_because", &R::kept_anyway_because, "", "a person's reason to keep it all the same",
+          {.when = When::if_any});
+        f.then([](const JsonPart&, R& r) { tell_figures(r); });
+      });
+  return kAll;
+}
+
+namespace {
+
+/// Beside a result its checksum may be kept, as sha256sum writes it.
+void check_sum(const fs::path& file) {
+  const fs::path sums = file.parent_path() / "SHA256SUMS";
+  if (!path_exists(sums) || is_no_plain_file(sums)) return;
+  constexpr std::int64_t kMostOfSums = 1 << 20;
+  std::istringstream lines(read_input(sums, kMostOfSums, "expected what sha256sum writes"));
+  for (std::string sum, name; lines >> sum >> name;) {
+    if (name != file.filename().string()) continue;
+    const std::string is = sha256(read_input(file, kMostOfAResult, ""));
+    if (is == sum) continue;
+    throw ConfigError(fmt::format("{}: its SHA-256 is {}, and {} has {}: it was changed after it was written.",
+                                  file.string(), is, sums.string(), sum));
+  }
+}
+
+}  // namespace
+
+GatedResult read_gated_result(const std::string& given) {
+  const ResultFile file = read_any_result(given, check_acceptance);
+  check_sum(fs::path(file.path));
+  const JsonPart j(file.content);
+  GatedResult result;
+  result.name = name_of_result(file.path);
+  result.kind = to_string(file.kind);
+  try {
+    switch (file.kind) {
+      case ResultKind::run: read_run_result(j, file, result); break;
+      case ResultKind::acceptance: read_acceptance_result(j, result); break;
+      case ResultKind::sweep: read_sweep_result(j, file.path, result); break;
+      case ResultKind::collectives: read_collectives_result(j, result); break;
+    }
+    check_figures(result.figures.figures);
+    result.machine = MachinePrint::of_world(j.at("world"));
+    tell_figures(result);
+    result.date = j.at("world").text("date", "");
+    if (result.kind == to_string(ResultKind::acceptance) && result.machine.value("backend") == "cpu") {
+      const double share = j.has("others_share") ? j.at("others_share").number() : 0;
+      if (share >= kQuietShare) result.figures.others_share = share;
+    }
+  } catch (const ConfigError& error) {
+    std::string why = error.what();
+    if (why.ends_with('.')) why.pop_back();
+    throw ConfigError(fmt::format("{}: {}.", file.path, why));
+  }
+  return result;
+}
+
+json to_json(const GatedResult& r) {
+  json j = fields<GatedResult>().write(r);
+  j["digest"] = json_digest(j);
+  return j;
+}
+
+GatedResult gated_result_from_json(const JsonPart& j) {
+  GatedResult r = fields<GatedResult>().read(j);
+  try {
+    check_figures(r.figures.figures);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("the result '{}': {}", r.name, error.what()));
+  }
+  return r;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,508 @@
+#include "accept/stages/acceptance_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "accept/collectives/collectives_json.h"
+#include "accept/judged_fields.h"
+#include "accept/stages/judge_facts.h"
+#include "accept/stages/judgement_files.h"
+#include "base/clean_text.h"
+#include "base/enum_table.h"
+#include "record/json_fields.h"
+#include "record/prometheus_text.h"
+#include "record/table.h"
+#include "runs/result_fields.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Finding;
+using accept::Judgement;
+using accept::Verdict;
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return out;
+}
+
+/// A line each, with the UUID of a GPU, by which its vendor knows it; what to check is said once for those that follow
+/// each other with the same.
+std::vector<std::string> finding_lines(const AcceptanceReport& report) {
+  const std::vector<Finding>& findings = report.findings;
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Finding& f = findings[i];
+    const bool said_below = i + 1 < findings.size() && findings[i + 1].check == f.check;
+    const std::string uuid =
+        f.element.kind == accept::Element::Kind::gpu ? accept::place_of(f.element, report.cluster).uuid : "";
+    lines.push_back(fmt::format("{}{}{}{}", f.kind == Finding::Kind::transient ? "for a while: " : "", f.evidence,
+                                uuid.empty() ? "" : fmt::format(" ({})", uuid),
+                                said_below ? "" : fmt::format("; check {}", f.check)));
+  }
+  return lines;
+}
+
+std::int64_t rated(const AcceptanceReport& r) {
+  return std::ranges::count_if(r.judgements, [](const Judgement& j) { return j.verdict != Verdict::unrated; });
+}
+
+std::string acceptance_headline(const AcceptanceReport& r) {
+  const auto busy = std::ranges::find(r.judgements, kOtherWorkRule, &Judgement::rule);
+  std::string blamed;
+  const auto accused = std::ranges::count_if(r.findings, &Finding::accuses);
+  if (accused > 0 && r.findings.front().kind != Finding::Kind::lost) {  // who accuses comes first
+    blamed = fmt::format("; to blame: {}{}", accept::name_of(r.findings.front().element, r.cluster),
+                         accused > 1 ? fmt::format(" and {} more", accused - 1) : "");
+  }
+  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}{}", upper(to_string(r.verdict)),
+                     r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
+                     r.fabric, rated(r), r.judgements.size(),
+                     busy == r.judgements.end()
+                         ? ""
+                         : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median),
+                     blamed);
+}
+
+/// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
+std::vector<std::string> first_lines(const AcceptanceReport& r) {
+  std::vector<std::string> lines;
+  const auto add_failed = [&](bool data) {
+    for (const Judgement& j : r.judgements) {
+      if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
+      // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
+      const std::string place =
+          j.ranks.empty() || (j.place.device.empty() && j.place.uuid.empty() && j.place.nic.empty())
+              ? ""
+              : place_text(j.place);
+      lines.push_back(
+          fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
+    }
+  };
+  add_failed(true);
+  for (std::string& line : finding_lines(r)) lines.push_back(std::move(line));
+  for (const Judgement& j : r.judgements) {
+    if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
+  }
+  add_failed(false);
+  if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
+  return lines;
+}
+
+}  // namespace
+
+std::string acceptance_table(const AcceptanceReport& r) {
+  Table table;
+  table.title = acceptance_headline(r);
+  table.header = {"rule", "figure", "verdict", "median", "95 %", "compared with", "unit"};
+  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  std::string reasons;
+  for (const Judgement& j : r.judgements) {
+    const bool has = j.value.n > 0;
+    table.rows.push_back({j.rule, j.figure, std::string(to_string(j.verdict)), has ? number(j.value.median) : "–",
+                          has ? fmt::format("{} to {}", number(j.value.low), number(j.value.high)) : "–",
+                          j.bound ? number(*j.bound) : "–", j.unit});
+    const bool said = j.rule == "peers";  // with its finding, below
+    if ((j.verdict == Verdict::fail && !said) || j.verdict == Verdict::inconclusive) {
+      reasons += text_line(fmt::format("{}: {}, {}: {}", to_string(j.verdict), j.rule, j.figure, j.sentence));
+    }
+  }
+  std::string text = format_table(table) + '\n' + reasons;
+  for (const std::string& line : finding_lines(r)) text += text_line(line);
+  for (const Judgement& j : r.judgements) {
+    if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
+  }
+  if (r.lateness && r.lateness->in_turn) text += text_line(r.lateness->sentence);
+  return text;
+}
+
+std::string acceptance_markdown(const AcceptanceReport& r, const std::string& evidence) {
+  std::string text = fmt::format("# {}\n\n", markdown_cell(acceptance_headline(r)));
+  const std::vector<std::string> lines = first_lines(r);
+  for (const std::string& line : lines) text += fmt::format("- {}\n", markdown_cell(line));
+  if (!lines.empty()) text += '\n';
+  text += "| rule | figure | verdict | why |\n|---|---|---|---|\n";
+  for (const Judgement& j : r.judgements) {
+    text += fmt::format("| {} | {} | {} | {} |\n", markdown_cell(j.rule), markdown_cell(j.figure), to_string(j.verdict),
+                        markdown_cell(j.sentence));
+  }
+  if (const std::string place = place_text(accept::place_of_all(r.cluster)); !place.empty()) {
+    text += fmt::format("\nMeasured on {}.\n", markdown_cell(place));
+  }
+  if (!evidence.empty()) text += fmt::format("\nEvidence: result.json, SHA-256 {}.\n", evidence);
+  return text;
+}
+
+std::string acceptance_junit(const AcceptanceReport& r) {
+  const std::string host = accept::place_of_all(r.cluster).host;
+  const std::string headline = acceptance_headline(r);
+  return junit_xml({.suite = "accept", .host = host, .headline = headline}, r.judgements);
+}
+
+std::string acceptance_metrics(const AcceptanceReport& r) {
+  const auto labelled = [](const accept::Place& place) {
+    std::string labels;
+    for (const auto& [name, value] : {std::pair{"host", &place.host},
+                                      {"device", &place.device},
+                                      {"uuid", &place.uuid},
+                                      {"nic", &place.nic},
+                                      {"direction", &place.direction}}) {
+      if (!value->empty()) labels += fmt::format(",{}=\"{}\"", name, prometheus_label(*value));
+    }
+    return labels;
+  };
+  const std::string everywhere = labelled(accept::place_of_all(r.cluster));
+  std::string text =
+      "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
+      "# TYPE fsdpbench_accept_verdict gauge\n";
+  text += fmt::format("fsdpbench_accept_verdict{{fabric=\"{}\"{}}} {}\n", prometheus_label(r.fabric), everywhere,
+                      static_cast<int>(r.verdict));
+  text += fmt::format(
+      "# HELP fsdpbench_accept_rules Rules that were applied, by whether there was something to rate them by\n"
+      "# TYPE fsdpbench_accept_rules gauge\n"
+      "fsdpbench_accept_rules{{rated=\"true\"{0}}} {1}\nfsdpbench_accept_rules{{rated=\"false\"{0}}} {2}\n"
+      "# HELP fsdpbench_accept_emulated 1 if computation or links were emulated, so that times are modelled\n"
+      "# TYPE fsdpbench_accept_emulated gauge\n"
+      "fsdpbench_accept_emulated{{fabric=\"{3}\"{0}}} {4}\n",
+      everywhere, rated(r), static_cast<std::int64_t>(r.judgements.size()) - rated(r), prometheus_label(r.fabric),
+      r.emulated ? 1 : 0);
+  text +=
+      "# HELP fsdpbench_accept_rule The same of each rule and figure\n"
+      "# TYPE fsdpbench_accept_rule gauge\n";
+  for (const Judgement& j : r.judgements) {
+    text += fmt::format("fsdpbench_accept_rule{{rule=\"{}\",figure=\"{}\"{}}} {}\n", prometheus_label(j.rule),
+                        prometheus_label(j.figure), labelled(j.place), static_cast<int>(j.verdict));
+  }
+  text +=
+      "# HELP fsdpbench_accept_value Median of each figure, in its unit\n"
+      "# TYPE fsdpbench_accept_value gauge\n";
+  for (const Judgement& j : r.judgements) {
+    if (j.value.n == 0) continue;
+    text +=
+        fmt::format("fsdpbench_accept_value{{rule=\"{}\",figure=\"{}\",unit=\"{}\"{}}} {}\n", prometheus_label(j.rule),
+                    prometheus_label(j.figure), prometheus_label(j.unit), labelled(j.place), j.value.median);
+  }
+  text +=
+      "# HELP fsdpbench_accept_accused 1 for each part that is to blame\n"
+      "# TYPE fsdpbench_accept_accused gauge\n";
+  for (const Finding& f : r.findings) {
+    if (!f.accuses()) continue;
+    accept::Place place = accept::place_of(f.element, r.cluster);
+    place.direction = f.direction;
+    text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"{}}} 1\n",
+                        prometheus_label(accept::name_of(f.element, r.cluster)), labelled(place));
+  }
+  return text;
+}
+
+namespace {
+
+/// What result.json of an acceptance is made of.
+struct AcceptanceFile {
+  const AcceptanceReport& report;
+  const AcceptanceMeasurements& measured;
+  const World& world;
+  const nlohmann::json& settings;
+};
+
+/// A collective in a group of ranks, in place where it can be.
+struct ScaleRow {
+  const CollectiveRow& row;
+  const Timing& timing() const { return row.in_place ? *row.in_place : *row.out_of_place; }
+};
+
+struct LadderRow {
+  const CollectiveRow& row;
+};
+
+struct NamedFinding {
+  const Finding& finding;
+  const accept::Cluster& cluster;
+};
+
+/// Wraps what `all` holds, for fields of its own.
+template <class Wrapped, class Range, class... More>
+std::vector<Wrapped> each(const Range& all, const More&... more) {
+  std::vector<Wrapped> wrapped;
+  for (const auto& one : all) wrapped.push_back(Wrapped{one, more...});
+  return wrapped;
+}
+
+}  // namespace
+
+template <>
+const Fields<NamedFinding>& fields<NamedFinding>() {
+  using N = NamedFinding;
+  static const auto kAll =
+      declare<N>("Finding", "A part that is to blame, or was slow for a while.", "accept/finding.h", [](Fields<N>& f) {
+        f(
+            "part", [](const N& n) { return accept::name_of(n.finding.element, n.cluster); }, "", "name of the part");
+        f(
+            "kind",
+            [](const N& n) {
+              constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
+              return kKinds[n.finding.kind];
+            },
+            "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)");
+        f(
+            "shortfall", [](const N& n) { return n.finding.shortfall; }, "",
+            "how far it is below the median of its peers, as a fraction");
+        f(
+            "relative", [](const N& n) { return n.finding.relative; }, "",
+            "its figure divided by the median of its peers");
+        f(
+            "evidence", [](const N& n) { return n.finding.evidence; }, "",
+            "a sentence that says what was compared with what");
+        f(
+            "check", [](const N& n) { return n.finding.check; }, "", "what to look at next");
+        f("host", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).host; }, "",
+          "name of its host, or of several", {.when = When::if_any});
+        f("device", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).device; }, "",
+          "its GPU's place on the PCI bus", {.when = When::if_any});
+        f("uuid", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).uuid; }, "", "its GPU's UUID",
+          {.when = When::if_any});
+        f("nic", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).nic; }, "", "name of its NIC",
+          {.when = When::if_any});
+        f("direction", [](const N& n) { return n.finding.direction; }, "",
+          "`sends` or `receives` if it is slow in this direction only", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<Stage>& fields<Stage>() {
+  static const auto kAll =
+      declare<Stage>("Stage", "A stage, as it went.", "accept/stages/stage_clock.h", [](Fields<Stage>& f) {
+        f("name", &Stage::name, "", "name of the stage");
+        f("took_s", &Stage::took_s, "s", "how long it took");
+        f("skipped", &Stage::skipped, "", "whether it was not measured; `note` says why");
+        f("estimate_s", &Stage::estimate_s, "s", "time that was estimated before it began");
+        f("note", &Stage::note, "", "what was left out of it, and why", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<launch::ClockOffset>& fields<launch::ClockOffset>() {
+  using C = launch::ClockOffset;
+  static const auto kAll =
+      declare<C>("ClockOffset", "A rank's clock as seen from rank 0's.", "launch/clock_offset.h", [](Fields<C>& f) {
+        f.template operator()<SignedWhole>("offset_ns", &C::offset_ns, "ns", "offset of its clock");
+        f.template operator()<SignedWhole>("residual_ns", &C::residual_ns, "ns", "error that the offset may have");
+        f("same_clock", &C::same_clock, "", "whether both read the same clock");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<ScaleRow>& fields<ScaleRow>() {
+  using S = ScaleRow;
+  static const auto kAll = declare<S>(
+      "Scale", "A collective in groups of some ranks, all groups at once.", "accept/stages/measure_scales.h",
+      [](Fields<S>& f) {
+        f(
+            "kind", [](const S& s) { return to_string(s.row.message.op); }, "", "`all_gather`, …");
+        f(
+            "group_size", [](const S& s) { return s.row.message.ranks; }, "", "number of ranks in a group");
+        f(
+            "bytes", [](const S& s) { return s.row.message.bytes(); }, "B", "message size");
+        f(
+            "busbw_gb_per_s", [](const S& s) { return s.timing().bus_gb_per_s(s.row.message); }, "GB/s",
+            "bus bandwidth, as nccl-tests defines it");
+        f(
+            "p50_us", [](const S& s) { return s.timing().scatter.p50_us; }, "us", "half of the iterations are shorter");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<NodeRates>& fields<NodeRates>() {
+  using N = NodeRates;
+  static const auto kAll = declare<N>(
+      "NodeRates",
+      "What nodes carry beside the fabric, all ranks at once; a list that is not there was not "
+      "measured.",
+      "accept/stages/node_rates.h", [](Fields<N>& f) {
+        f("unknown_because", &N::unknown_because, "", "why none of it was measured", {.when = When::if_any});
+        f("host_copy_bytes_per_s", &N::host_copy, "B/s",
+          "copies in memory by processors in each round, by rank; bytes read and written", {.when = When::if_any});
+        f("host_to_device_bytes_per_s", &N::to_device, "B/s",
+          "copies from page-locked memory to GPUs in each round, by rank", {.when = When::if_any});
+        f("device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", {.when = When::if_any});
+        f("launch_us", &N::launch_us, "us",
+          "from the launch of a kernel until the host knows its end, in each round, by rank", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<LadderRow>& fields<LadderRow>() {
+  using L = LadderRow;
+  static const auto kAll = declare<L>(
+      "AcceptedCollective", "A collective of the run's own units.", "accept/stages/measure_acceptance.h",
+      [](Fields<L>& f) {
+        f.spread(
+            [](const L& l) -> const auto& { return l.row; }, fields<CollectiveRow>());
+        f(
+            "kind", [](const L& l) { return to_string(l.row.message.op); }, "", "`all_gather`, …");
+        f(
+            "group_size", [](const L& l) { return l.row.message.ranks; }, "", "number of ranks that take part");
+        f(
+            "figures",
+            [](const L& l) {
+              return std::vector{ladder_figure(l.row.message, false), ladder_figure(l.row.message, true)};
+            },
+            "", "names of its figures in judgements, out of place and in place");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<accept::LatenessReport>& fields<accept::LatenessReport>() {
+  using L = accept::LatenessReport;
+  static const auto kAll =
+      declare<L>("LatenessReport", "What time in collectives is: waiting for somebody, or moving bytes.",
+                 "accept/lateness.h", [](Fields<L>& f) {
+                   f("last_share", &L::last_share, "", "by rank, how often it came last, as a fraction");
+                   f("waiting_us", &L::waiting_us, "us", "from the median arrival to the last one");
+                   f("transfer_us", &L::transfer_us, "us", "from the last arrival to the end");
+                 });
+  return kAll;
+}
+
+namespace {
+
+using A = AcceptanceFile;
+
+const Fields<A>& pair_fields() {
+  static const auto kAll =
+      declare<A>("Pairs", "What pairs of ranks or nodes carry.", "accept/blame_links.h", [](Fields<A>& f) {
+        f(
+            "one_way_gb_per_s", [](const A& a) { return a.measured.links.one_way; }, "GB/s", "rates of all pairs");
+        f(
+            "rounds", [](const A& a) { return a.measured.links.rounds; }, "",
+            "number of rounds, those of the confirmation included");
+        f(
+            "measurements", [](const A& a) { return a.measured.links.measurements; }, "",
+            "number of measurements of pairs");
+        f(
+            "compared", [](const A& a) { return a.measured.links.compared; }, "",
+            "whether pairs were compared; false if there are too few ends");
+        f("ends",
+          [](const A& a) {
+            return std::string(a.measured.pairs.empty() ? "" : a.report.cluster.one_node() ? "ranks" : "nodes");
+          },
+          "", "`ranks` or `nodes`", {.when = When::if_any});
+        f("gb_per_s", [](const A& a) { return a.measured.pairs; }, "GB/s",
+          "from each end (row) to each; 0: not measured", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+const Fields<A>& rendezvous_fields() {
+  static const auto kAll =
+      declare<A>("Rendezvous", "How the ranks came together.", "launch/session.h", [](Fields<A>& f) {
+        f(
+            "ready_s", [](const A& a) { return a.measured.ready_s; }, "s",
+            "time until the device of each rank was ready");
+        f(
+            "clocks", [](const A& a) { return a.measured.clocks; }, "",
+            "clock of each rank; empty if all ranks are threads of one process");
+      });
+  return kAll;
+}
+
+const Fields<A>& arm_fields() {
+  static const auto kAll =
+      declare<A>("Arms", "Parts of a step, alone and together.", "accept/step_arms.h", [](Fields<A>& f) {
+        f(
+            "rounds", [](const A& a) { return a.measured.arms; }, "",
+            "rounds, each of them there and back again (ABBA)");
+        f("soak", [](const A& a) { return a.measured.soak; }, "", "further rounds; only in a full acceptance",
+          {.when = When::if_any});
+        f(
+            "predicted_ms", [](const A& a) { return a.measured.predicted.ms; }, "ms",
+            "step time predicted from its parts");
+      });
+  return kAll;
+}
+
+const Fields<A>& acceptance_fields() {
+  static const auto kAll = declare<A>(
+      "Acceptance", "result.json of `accept` ([accept.md](accept.md)).", "accept/stages/acceptance_report.h",
+      [](Fields<A>& f) {
+        f(
+            "kind", [](const A&) { return std::string("acceptance"); }, "", "`acceptance`");
+        f(
+            "verdict", [](const A& a) { return a.report.verdict; }, "", "`pass`, `unrated`, `inconclusive` or `fail`");
+        f(
+            "fabric", [](const A& a) { return a.report.fabric; }, "", "fabric that the machine was compared with");
+        f(
+            "emulated", [](const A& a) { return a.report.emulated; }, "",
+            "whether computation or links were emulated, in part or in all: times are then modelled");
+        f(
+            "rated", [](const A& a) { return rated(a.report); }, "", "number of rules that were rated");
+        f(
+            "ranks", [](const A& a) { return a.report.ranks; }, "", "number of ranks");
+        f(
+            "nodes", [](const A& a) { return a.report.cluster.nodes; }, "", "number of nodes");
+        f(
+            "world", [](const A& a) { return a.world; }, "", "what it was measured with");
+        f("settings", [](const A& a) { return a.settings; }, "",
+          "what was set: sizes of the profile, and `config` with every key of its run; gates compare it",
+          {.when = When::if_any});
+        f(
+            "judgements", [](const A& a) { return a.report.judgements; }, "", "judgements in the order of the stages");
+        f(
+            "findings", [](const A& a) { return each<NamedFinding>(a.report.findings, a.report.cluster); }, "",
+            "parts that are to blame, then those that were slow for a while");
+        f("meanwhile", [](const A& a) { return a.report.meanwhile; }, "",
+          "when a rank was lost: what NCCL's RAS said of the job", {.when = When::if_any});
+        f(
+            "device_rates_flops_per_s", [](const A& a) { return a.measured.device_rates; }, "FLOP/s",
+            "rates of computation in each round, by rank");
+        f(
+            "memory_rates_bytes_per_s", [](const A& a) { return a.measured.memory_rates; }, "B/s",
+            "rates of memory in each round, by rank; bytes read and written");
+        f(
+            "node_rates", [](const A& a) { return a.measured.node; }, "",
+            "memory of hosts, copies to and from GPUs, launches of kernels");
+        f.part("pairs", pair_fields());
+        f(
+            "stages", [](const A& a) { return a.measured.stages; }, "", "what was measured, and how long it took");
+        f.part("rendezvous", rendezvous_fields());
+        f(
+            "others_share", [](const A& a) { return a.measured.others_share; }, "",
+            "share of the busiest host's processors that other programs took meanwhile, as a fraction");
+        f(
+            "transports", [](const A& a) { return a.measured.transports; }, "",
+            "what carried the bytes of each rank; empty: it does not know");
+        f(
+            "scales", [](const A& a) { return each<ScaleRow>(a.measured.scales.rows); }, "",
+            "collectives of the most frequent unit, in groups of ranks");
+        f(
+            "lateness", [](const A& a) { return a.report.lateness; }, "",
+            "waiting and moving bytes; absent if no rank was compared");
+        f.part("arms", arm_fields());
+        f("collectives", [](const A& a) { return each<LadderRow>(a.measured.ladder); }, "",
+          "collectives of the run's own units", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+}  // namespace
+
+nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world,
+                               const nlohmann::json& settings) {
+  return acceptance_fields().write({r, m, world, settings});
+}
+
+const ObjectFacts& acceptance_file_facts() { return acceptance_fields().facts(); }
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accept/stages/measure_acceptance.h"
+#include "accept/verdict.h"
+#include "config/acceptance.h"
+#include "runs/trial.h"
+
+namespace fsdpbench::app {
+
+/// What an acceptance came to.
+struct AcceptanceReport {
+  std::string fabric;
+  int ranks = 0;
+  accept::Cluster cluster;
+  std::vector<std::string> hosts;                  ///< by rank; empty of one that is not known
+  std::vector<accept::Judgement> judgements;       ///< in the order of the stages
+  std::vector<accept::Finding> findings;           ///< who is to blame, then what came and went
+  std::vector<std::string> meanwhile;              ///< what NCCL's RAS said when a rank was lost
+  std::optional<accept::LatenessReport> lateness;  ///< absent: no rank was compared
+  accept::Verdict verdict = accept::Verdict::inconclusive;
+  bool wrong_data = false;
+  bool emulated = false;  ///< computation or links, in part or in all: times are modelled, not the machine's
+
+  /// One of base/error.h: ok, wrong_data, below_floor (fail), inconclusive (also if nothing could be rated).
+  int exit_code() const;
+};
+
+/// The figure of the judgement that says that more is slow than the parts to blame explain.
+inline constexpr const char* kRemainderFigure = "pairs beside the parts to blame";
+
+/// What a judgement of this collective is called: "all_gather of 4.0 MiB on 8 ranks, in place".
+std::string ladder_figure(const Message& message, bool in_place);
+
+/// Says of each judgement that does not know it yet where it is of: the hosts, devices and NICs of its ranks, or of all.
+void tell_places(AcceptanceReport& report);
+
+/// Holds what was measured against `wanted`. `trial`: of the run that it names; null if there is none: then what
+/// depends on it is inconclusive. Pure.
+AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const AcceptanceMeasurements& measured,
+                                  const Trial* trial);
+
+}  // namespace fsdpbench::app

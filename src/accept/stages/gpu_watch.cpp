@@ -1,0 +1,167 @@
+#include "accept/stages/gpu_watch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "account/gpu_caveats.h"
+#include "account/gpu_steps.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Judgement;
+using accept::Verdict;
+using nlohmann::json;
+
+constexpr const char* kGpuRule = "GPU";
+
+/// Nobody is slow for having nothing to do.
+bool works(const GpuSample& sample) { return (sample.limits.value_or(0) & bit(ClockLimit::idle)) == 0; }
+
+std::string throttling_text(const WatchedGpu& gpu) {
+  return fmt::format("throttled ({}) in {:.0f} % of the samples{}", account::limits_text(gpu.limits & kThrottles),
+                     100 * gpu.throttled, gpu.sm_mhz ? fmt::format(", at {} MHz", *gpu.sm_mhz) : "");
+}
+
+}  // namespace
+
+std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health) {
+  if (!health) return std::nullopt;
+  WatchedGpu gpu;
+  if (health->samples.empty()) {
+    gpu.unknown_because = health->unknown_because.empty() ? "It was never sampled." : health->unknown_because;
+    return gpu;
+  }
+  std::vector<std::int32_t> clocks;
+  std::vector<std::int32_t> throttled_clocks;
+  std::size_t throttled = 0;
+  for (const GpuSample& sample : health->samples) {
+    const ClockLimits limits = sample.limits.value_or(0);
+    gpu.limits |= limits & ~bit(ClockLimit::idle);
+    const bool throttles = (limits & kThrottles) != 0;
+    throttled += throttles ? 1 : 0;
+    if (!sample.sm_mhz) continue;
+    if (throttles) throttled_clocks.push_back(*sample.sm_mhz);
+    if (works(sample)) clocks.push_back(*sample.sm_mhz);
+  }
+  std::vector<std::int32_t>& of = throttled_clocks.empty() ? clocks : throttled_clocks;
+  if (!of.empty()) {
+    std::ranges::nth_element(of, of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2));
+    gpu.sm_mhz = of[of.size() / 2];
+  }
+  gpu.throttled = static_cast<double>(throttled) / static_cast<double>(health->samples.size());
+  gpu.complaints = account::gpu_complaints(*health);
+  return gpu;
+}
+
+void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vector<std::optional<GpuHealth>>& now) {
+  if (so_far.size() < now.size()) so_far.resize(now.size());
+  for (std::size_t rank = 0; rank < now.size(); ++rank) {
+    std::optional<WatchedGpu> more = watched_gpu(now[rank]);
+    if (!more || (so_far[rank] && !more->unknown_because.empty())) continue;
+    std::optional<WatchedGpu>& gpu = so_far[rank];
+    if (!gpu || !gpu->unknown_because.empty()) {
+      gpu = std::move(more);
+      continue;
+    }
+    gpu->limits |= more->limits;
+    if (more->throttled > gpu->throttled) {
+      gpu->throttled = more->throttled;
+      gpu->sm_mhz = more->sm_mhz;
+    }
+    for (std::string& complaint : more->complaints) {
+      if (std::ranges::find(gpu->complaints, complaint) == gpu->complaints.end()) {
+        gpu->complaints.push_back(std::move(complaint));
+      }
+    }
+  }
+}
+
+json to_json(const std::optional<WatchedGpu>& gpu) {
+  if (!gpu) return nullptr;
+  if (!gpu->unknown_because.empty()) return {{"unknown_because", gpu->unknown_because}};
+  json j{{"limits", gpu->limits},
+         {"held_down_by", account::limits_text(gpu->limits)},
+         {"throttled", gpu->throttled},
+         {"complaints", gpu->complaints}};
+  if (gpu->sm_mhz) j["sm_mhz"] = *gpu->sm_mhz;
+  return j;
+}
+
+std::optional<WatchedGpu> watched_gpu_from_json(const JsonPart& j) {
+  if (j.value().is_null()) return std::nullopt;
+  WatchedGpu gpu;
+  gpu.unknown_because = j.text("unknown_because", "");
+  if (!gpu.unknown_because.empty()) return gpu;
+  gpu.limits = static_cast<ClockLimits>(j.at("limits").whole(0, INT64_MAX));
+  gpu.throttled = j.at("throttled").number();
+  if (j.has("sm_mhz")) gpu.sm_mhz = static_cast<std::int32_t>(j.at("sm_mhz").whole(0, INT32_MAX));
+  for (const JsonPart& complaint : j.at("complaints").list()) gpu.complaints.push_back(complaint.text());
+  return gpu;
+}
+
+std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& health) {
+  std::vector<std::pair<std::string, std::string>> all;
+  const GpuLimits& l = health.limits;
+  if (l.sm_mhz) all.emplace_back("GPU clock at most", fmt::format("{} MHz", *l.sm_mhz));
+  if (l.power_mw) all.emplace_back("GPU power limit", fmt::format("{} W", *l.power_mw / 1000));
+  if (l.pcie_width && l.pcie_generation) {
+    all.emplace_back("GPU PCIe at most", fmt::format("{} lanes, generation {}", *l.pcie_width, *l.pcie_generation));
+  }
+  if (l.ecc) all.emplace_back("GPU ECC", *l.ecc ? "on" : "off");
+  return all;
+}
+
+std::vector<Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& gpus,
+                                  const std::vector<std::string>& hosts) {
+  std::vector<Judgement> all;
+  int healthy = 0;
+  std::string unknown;
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+    if (!gpus[rank]) continue;
+    const WatchedGpu& gpu = *gpus[rank];
+    if (!gpu.unknown_because.empty()) {
+      if (unknown.empty())
+        unknown = fmt::format("rank {}: {}", rank, gpu.unknown_because.substr(0, gpu.unknown_because.size() - 1));
+      continue;
+    }
+    const std::string figure = fmt::format("GPU of rank {}", rank);
+    const std::string name = fmt::format("the GPU of rank {} on {}", rank, hosts.at(rank));
+    for (const std::string& complaint : gpu.complaints) {
+      all.push_back(accept::judged(kGpuRule, figure, Verdict::fail, fmt::format("{} {}", name, complaint)));
+      all.back().ranks = {static_cast<int>(rank)};
+    }
+    if (gpu.throttled > 0) {
+      all.push_back(accept::judged(kGpuRule, figure, gpu.throttled > kShortly ? Verdict::fail : Verdict::inconclusive,
+                                   fmt::format("{} {}", name, throttling_text(gpu))));
+      all.back().ranks = {static_cast<int>(rank)};
+    }
+    if (gpu.complaints.empty() && gpu.throttled == 0) ++healthy;
+  }
+  if (!unknown.empty()) all.push_back(accept::judged(kGpuRule, "GPUs", Verdict::unrated, unknown));
+  if (healthy > 0 && all.empty()) {
+    all.push_back(accept::judged(kGpuRule, "GPUs", Verdict::pass,
+                                 fmt::format("{} GPUs throttled nowhere and reported no error", healthy)));
+  }
+  return all;
+}
+
+void name_throttling(std::vector<accept::Finding>& findings, const std::vector<std::optional<WatchedGpu>>& gpus) {
+  for (accept::Finding& finding : findings) {
+    const auto rank = static_cast<std::size_t>(finding.element.index);
+    if (finding.element.kind != accept::Element::Kind::gpu || rank >= gpus.size() || !gpus[rank]) continue;
+    const WatchedGpu& gpu = *gpus[rank];
+    if (gpu.throttled > 0) {
+      finding.evidence += "; its GPU " + throttling_text(gpu);
+      finding.check = "its cooling and power: fans, inlet air, power supplies, the chassis' power limit";
+    } else if ((gpu.limits & bit(ClockLimit::power_cap)) != 0) {
+      finding.evidence +=
+          fmt::format("; its GPU met its power limit{}", gpu.sm_mhz ? fmt::format(", at {} MHz", *gpu.sm_mhz) : "");
+    }
+  }
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,70 @@
+#include "accept/stages/lost_ranks.h"
+
+#include <fmt/format.h>
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Finding;
+using accept::Verdict;
+
+constexpr const char* kLostRule = "ranks";
+
+AcceptanceReport failed(const config::Acceptance& wanted, int ranks, const std::vector<std::string>& hosts) {
+  AcceptanceReport report;
+  report.fabric = wanted.fabric;
+  report.ranks = ranks;
+  report.cluster = {.nodes = 1, .gpus_per_node = ranks};
+  report.hosts = hosts;
+  report.cluster.hosts = hosts;
+  report.verdict = Verdict::fail;
+  return report;
+}
+
+}  // namespace
+
+AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, const std::vector<std::string>& hosts,
+                                  const std::vector<LostRank>& lost, bool on_processors,
+                                  const std::vector<std::string>& meanwhile) {
+  AcceptanceReport report = failed(wanted, ranks, hosts);
+  report.hosts.resize(static_cast<std::size_t>(ranks));
+  for (const LostRank& one : lost) {
+    const std::string figure = one.rank < 0 ? "all ranks" : fmt::format("rank {}", one.rank);
+    report.judgements.push_back(accept::judged(kLostRule, figure, Verdict::fail, one.sentence));
+    Finding& finding = report.findings.emplace_back();
+    finding.kind = Finding::Kind::lost;
+    finding.shortfall = 1;
+    finding.evidence = one.sentence;
+    finding.check = fmt::format("the kernel's log of that host (dmesg: {}), and what else runs there",
+                                on_processors ? "out of memory" : "Xid, out of memory, its driver");
+    if (one.rank < 0 || one.rank >= ranks) continue;
+    finding.element = {accept::Element::Kind::gpu, one.rank, 0};
+    report.judgements.back().ranks = {one.rank};
+    if (!one.host.empty()) report.hosts[static_cast<std::size_t>(one.rank)] = one.host;
+  }
+  report.meanwhile = meanwhile;
+  for (const std::string& sentence : meanwhile) {
+    if (!report.findings.empty()) report.findings.front().evidence += "; " + sentence;
+  }
+  report.judgements.push_back(accept::judged("stages", "all after that", Verdict::inconclusive,
+                                             "they were not measured, because a rank was lost"));
+  report.cluster.hosts = report.hosts;
+  tell_places(report);
+  return report;
+}
+
+AcceptanceReport judge_no_devices(const config::Acceptance& wanted, const std::string& host, int expected) {
+  AcceptanceReport report = failed(wanted, expected, std::vector<std::string>(static_cast<std::size_t>(expected), host));
+  const std::string sentence = fmt::format("no GPU of {} answers, and {} are expected", host, expected);
+  report.judgements.push_back(accept::judged(kLostRule, "GPUs", Verdict::fail, sentence));
+  Finding& finding = report.findings.emplace_back();
+  finding.element = {accept::Element::Kind::node, 0, 0};
+  finding.kind = Finding::Kind::lost;
+  finding.shortfall = 1;
+  finding.evidence = sentence;
+  finding.check = "the driver (nvidia-smi -L), the kernel's log (dmesg: Xid 79, fallen off the bus), CUDA_VISIBLE_DEVICES";
+  tell_places(report);
+  return report;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,573 @@
+#include "accept/stages/measure_acceptance.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <tuple>
+
+#include "accept/collectives/collective_timer.h"
+#include "accept/stages/measure_devices.h"
+#include "accept/stages/node_topology.h"
+#include "account/statistics.h"
+#include "backend/kernels.h"
+#include "base/bytes.h"
+#include "base/clean_text.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/lane_pool.h"
+#include "config/spelling.h"
+#include "engine/backend_options.h"
+#include "hardware/machine_facts.h"
+#include "hardware/other_work.h"
+#include "launch/host_identity.h"
+#include "record/json_part.h"
+#include "record/json_text.h"
+#include "runs/build_info.h"
+#include "runs/select_backend.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+using backend::RankContext;
+using backend::Stamp;
+
+constexpr int kOpsOfAPair = 5;
+constexpr int kForTails = 100;  // iterations: of fewer there is no p99
+constexpr int kBesideIterations = 3;  // that warm up, or check data
+constexpr Lane kPairLane = Lane::all_gather;
+
+/// Ends the search for slow links in its middle.
+struct BudgetSpent {};
+
+/// What changes which libraries and which of their ways a rank uses. Not what only says more, or names a file per rank.
+void add_variables(Fingerprint& print) {
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view text(*at);
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool tells = name.starts_with("NCCL_DEBUG") || name.ends_with("_DUMP_FILE") || name == "NCCL_HOSTID";
+    const bool counts = name == "LD_PRELOAD" || name == "LD_LIBRARY_PATH" || (name.starts_with("NCCL_") && !tells);
+    if (!counts || name.size() >= text.size()) continue;
+    print.emplace_back(kVariableFact + std::string(name), clean_text(text.substr(name.size() + 1), kMostOfAMessage));
+  }
+}
+
+Fingerprint own_fingerprint(const backend::Facts& device, const std::optional<GpuHealth>& gpu) {
+  static const MachineFacts kFacts = machine_facts();
+  Fingerprint print{{"program", version_line()},
+                    {"processor", kFacts.cpu},
+                    {"hardware threads", fmt::format("{}", kFacts.threads)},
+                    {"kernel", kFacts.kernel},
+                    {"CUDA driver", kFacts.cuda_driver}};
+  for (const auto& [name, version] : kFacts.libraries) print.emplace_back(name, version);
+  for (const auto& [name, value] : device) {
+    if (name == "GPU") print.emplace_back(name, value.substr(0, value.find(", PCI")));
+  }
+  if (gpu) {
+    for (auto& setting : gpu_settings(*gpu)) print.push_back(std::move(setting));
+  }
+  add_variables(print);
+  return print;
+}
+
+/// Nodes of as many ranks each, numbered node by node; else one node, of which all ranks are ends.
+accept::Cluster cluster_of(const std::vector<std::string>& hosts) {
+  const int ranks = static_cast<int>(hosts.size());
+  const accept::Cluster one{.nodes = 1, .gpus_per_node = ranks};
+  std::vector<int> sizes;
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (i == 0 || hosts[i] != hosts[i - 1]) {
+      if (!seen.insert(hosts[i]).second) return one;
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  if (sizes.size() < 2 || std::ranges::any_of(sizes, [&](int size) { return size != sizes.front(); })) return one;
+  return {.nodes = static_cast<int>(sizes.size()), .gpus_per_node = sizes.front(), .rails = sizes.front()};
+}
+
+double median_us(std::vector<Stamp> stamps) {
+  std::vector<double> times;
+  for (const Stamp& stamp : stamps) times.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
+  return account::median(std::move(times));
+}
+
+/// How many elements a rank holds of a unit, and how many units are so.
+std::map<std::int64_t, int> shards_of(const engine::Setup& setup) {
+  const int ranks = setup.plan.mesh.ranks();
+  std::map<std::int64_t, int> shards;
+  for (const plan::Unit& unit : setup.plan.units) {
+    if (unit.layout.gathered_numel() > 0) ++shards[(unit.layout.gathered_numel() + ranks - 1) / ranks];
+  }
+  return shards;
+}
+
+std::int64_t most_frequent(const std::map<std::int64_t, int>& shards) {
+  return std::ranges::max_element(shards, {}, [](const auto& s) { return s.second; })->first;
+}
+
+ScaleEffort scale_effort(const engine::Setup& setup, const AcceptanceEffort& effort) {
+  const std::map<std::int64_t, int> shards = shards_of(setup);
+  return {.count = shards.empty() ? 0 : most_frequent(shards),
+          .gathered = setup.plan.param_dtype,
+          .reduced = setup.plan.reduce_dtype,
+          .shard = setup.config.mesh.replicate > 1 ? static_cast<int>(setup.config.mesh.shard) : 0,
+          .iterations = effort.iterations};
+}
+
+/// What the device says of it; else how processes talk, or that there is one process.
+std::string transport_of(const backend::Facts& device, const std::string& otherwise) {
+  const auto told = std::ranges::find(device, "collectives", &backend::Facts::value_type::first);
+  return told == device.end() ? otherwise : told->second;
+}
+
+/// What carries bytes if the device does not say.
+std::string usual_transport(const engine::Setup& setup, const launch::Session* session) {
+  if (setup.config.device.backend == config::BackendKind::cuda) return {};  // NCCL chooses, and does not tell
+  return session == nullptr ? "shared memory of one process" : session->transport();
+}
+
+/// One rank's part.
+class AcceptanceRank {
+ public:
+  AcceptanceRank(const engine::Setup& setup, const AcceptanceEffort& effort, RankContext& context, RankMeeting& meeting,
+                 const std::string& transport, const AcceptanceLead* lead)
+      : setup_(setup),
+        effort_(effort),
+        context_(context),
+        meeting_(meeting),
+        transport_(transport),
+        lead_(context.rank == 0 ? lead : nullptr) {}
+
+  AcceptanceMeasurements run() {
+    AcceptanceMeasurements m;
+    take_inventory(m);
+    if (lead_ != nullptr) m.stopped_because = lead_->why_stop(m);
+    if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return m;
+    measure_devices(m);
+    measure_nodes(m);
+    measure_pairs(m);
+    measure_ladder(m);
+    if (iterations_ > 0) {
+      ScaleEffort scale = scale_effort(setup_, effort_);
+      scale.iterations = iterations_;
+      scale.link_bytes_per_s = link_bytes_per_s_;
+      m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock,
+                                [this](const std::string& name, double least_s) { return skips(name, least_s); });
+    }
+    m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));
+    for (const std::string& text :
+         meeting_.gather(context_, json_line(to_json(watched_gpu(context_.device.health()))))) {
+      const nlohmann::json theirs = parse_json(text);
+      m.gpus.push_back(watched_gpu_from_json(JsonPart(theirs)));
+    }
+    return m;
+  }
+
+ private:
+  bool leads() const { return context_.rank == 0; }
+  void begin(const std::string& stage, std::optional<double> estimate_s = std::nullopt) {
+    if (lead_ != nullptr) lead_->clock.begin(stage, estimate_s);
+  }
+  /// On all ranks what rank 0 says.
+  int decided(int on_rank_0) {
+    return static_cast<int>(meeting_.broadcast(context_, {static_cast<double>(on_rank_0)}).at(0));
+  }
+
+  /// On all ranks: whether something is left of the budget.
+  bool goes_on() { return decided(lead_ == nullptr || lead_->clock.left_s() > 0 ? 1 : 0) != 0; }
+  /// On all ranks: true, and said, if less is left than rank 0 says that the stage takes at least.
+  bool skips(const std::string& stage, double least_s = 0) {
+    return decided(lead_ == nullptr || lead_->clock.admits(stage, least_s) ? 1 : 0) == 0;
+  }
+
+  void take_inventory(AcceptanceMeasurements& m) {
+    begin("inventory");
+    nlohmann::json mine{{"host", launch::node_name()},
+                        {"print", own_fingerprint(context_.device.facts(), context_.device.health())}};
+    for (const std::string& text : meeting_.gather(context_, json_line(mine))) {
+      const nlohmann::json theirs = parse_json(text);
+      const JsonPart part(theirs);
+      m.hosts.push_back(part.at("host").text());
+      Fingerprint& print = m.fingerprints.emplace_back();
+      for (const JsonPart& fact : part.at("print").list()) {
+        const std::vector<JsonPart> pair = fact.list();
+        if (pair.size() != 2) fact.refuse("a name and a value");
+        print.emplace_back(pair[0].text(), pair[1].text());
+      }
+    }
+    name_parts(m);
+    std::vector<double> shape;
+    if (leads()) {
+      const accept::Cluster cluster = cluster_of(m.hosts);
+      shape = {static_cast<double>(cluster.nodes), static_cast<double>(cluster.gpus_per_node),
+               static_cast<double>(cluster.rails)};
+    }
+    shape = meeting_.broadcast(context_, shape);
+    cluster_ = {.nodes = static_cast<int>(shape.at(0)),
+                .gpus_per_node = static_cast<int>(shape.at(1)),
+                .rails = static_cast<int>(shape.at(2))};
+    if (leads()) {
+      cluster_.hosts = m.hosts;
+      cluster_.devices = devices_;
+      cluster_.uuids = uuids_;
+      cluster_.adapters = adapters_;
+      if (lead_ != nullptr && !lead_->topology.node.empty()) {
+        const Topology& told = lead_->topology;
+        m.node_topology =
+            tell_node(read_node_topology(told.node, told.node_source), told.node_source, cluster_);
+      }
+      if (!cluster_.one_node()) m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves_, cluster_);
+    }
+    cluster_.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
+    m.cluster = cluster_;
+    m.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
+    m.shares_cores = m.on_processors && cluster_.gpus_per_node > static_cast<int>(std::thread::hardware_concurrency());
+    m.cores_move_bytes = !setup_.config.emulate.link();
+  }
+
+  /// Of GPUs the model and the place on the bus, and the NIC that the topology puts nearest: what a vendor is told.
+  void name_parts(const AcceptanceMeasurements& m) {
+    std::string device, uuid, adapter;
+    for (const auto& [name, value] : context_.device.facts()) {
+      if (name == "GPU") device = value.substr(std::min(value.rfind("PCI "), value.size()));
+      if (name == "GPU UUID") uuid = value;
+      if (name == "topology") adapter = nearest_adapter(value);
+    }
+    devices_ = meeting_.gather(context_, device);
+    uuids_ = meeting_.gather(context_, uuid);
+    adapters_ = meeting_.gather(context_, adapter);
+    const auto variable = [](const char* name) {
+      const char* const text = std::getenv(name);
+      return std::string(text == nullptr ? "" : text);
+    };
+    leaves_ = meeting_.gather(
+        context_, leaf_of_address(variable("SLURM_TOPOLOGY_ADDR"), variable("SLURM_TOPOLOGY_ADDR_PATTERN")));
+    if (leads() && devices_.size() != m.hosts.size()) devices_.clear();
+  }
+  /// Of "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS" the name before PIX or PXB; empty: there is none.
+  static std::string nearest_adapter(const std::string& paths) {
+    for (const char* const near : {" PIX", " PXB"}) {
+      const std::size_t end = paths.find(near);
+      if (end == std::string::npos) continue;
+      const std::size_t before = paths.find_last_of(" ;,", end - 1);
+      return paths.substr(before == std::string::npos ? 0 : before + 1, end - before - 1);
+    }
+    return {};
+  }
+
+  /// Begins a stage once it is known how long its rounds take; false: there is no time for it.
+  auto begin_of(const std::string& name) {
+    return [this, name](double round_s, int rounds) {
+      if (skips(name, round_s)) return false;
+      begin(name, round_s * rounds);
+      return true;
+    };
+  }
+
+  void measure_devices(AcceptanceMeasurements& m) {
+    const auto name_of = [this](const char* what) {
+      return fmt::format("{} of all {} ranks", what, context_.world.size());
+    };
+    const auto goes_on_all = [this] { return goes_on(); };
+    m.computes = context_.device.computes();
+    if (const std::string name = name_of("matrix products"); !skips(name)) {
+      m.device_rates =
+          measure_products(effort_.matrix, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+    }
+    if (const std::string name = name_of("copies in memory"); m.computes && !skips(name)) {
+      m.memory_rates =
+          measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+    }
+  }
+
+  /// What nodes carry beside the fabric.
+  void measure_nodes(AcceptanceMeasurements& m) {
+    if (!context_.device.computes()) {
+      m.node.unknown_because = "computation is emulated: memory of hosts is not asked for";
+      return;
+    }
+    constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
+    const std::int64_t bytes = std::min(effort_.memory_bytes, kMostHostBytes);
+    m.node.has_gpus = setup_.config.device.backend == config::BackendKind::cuda;
+    const auto goes_on_all = [this] { return goes_on(); };
+    if (const std::string name = "copies in memory of hosts"; !skips(name)) {
+      m.node.host_copy =
+          measure_host_copies(bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+    }
+    if (m.node.has_gpus) {
+      for (const auto& [way, name, rates] : {std::tuple{HostCopy::to_device, "copies to GPUs", &m.node.to_device},
+                                             {HostCopy::from_device, "copies from GPUs", &m.node.from_device}}) {
+        if (skips(name)) continue;
+        *rates =
+            measure_device_copies(way, bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+      }
+      if (const std::string name = "launches of kernels"; !skips(name)) {
+        m.node.launch_us = measure_launches(effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+      }
+    }
+  }
+
+  /// Rank 0 decides which pairs are measured; the others do what it says until it says nothing.
+  void measure_pairs(AcceptanceMeasurements& m) {
+    const std::string name = fmt::format("pairs of {}", cluster_.one_node() ? "ranks" : "nodes");
+    if (skips(name)) return;
+    first_ = context_.device.allocate(effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
+    second_ = context_.device.allocate(2 * effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
+    context_.device.enqueue(
+        kPairLane, "clear",
+        [this](backend::Kernels& kernels) {
+          kernels.fill_zero(first_, effort_.pair_bytes);
+          kernels.fill_zero(second_, 2 * effort_.pair_bytes);
+        },
+        nullptr);
+    if (leads()) {
+      const auto count = static_cast<std::size_t>(cluster_.ends());
+      m.pairs.assign(count, std::vector<double>(count, 0));
+      const auto measure_by_all = [this](const accept::Round& round) {
+        std::vector<double> ends;
+        for (const accept::Pairing& pair : round) ends.insert(ends.end(), {double(pair.a), double(pair.b)});
+        meeting_.broadcast(context_, ends);
+        return measure_round(round);
+      };
+      bool fits = true;
+      if (const std::vector<accept::Round> rounds = accept::first_rounds(cluster_); !rounds.empty()) {
+        const std::int64_t first_ns = now_ns();
+        measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
+        const double all_s = static_cast<double>(now_ns() - first_ns) * 1e-9 * static_cast<double>(rounds.size());
+        // Of some pairs nobody is to blame: what they take is left to other stages.
+        fits = lead_ == nullptr || lead_->clock.admits(name, all_s);
+        if (fits) begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)), all_s);
+      }
+      try {
+        if (fits) m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
+          if (lead_ != nullptr && lead_->clock.left_s() <= 0) throw BudgetSpent();
+          std::vector<accept::PairRate> rates = measure_by_all(round);
+          for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
+          return rates;
+        });
+        if (!m.links.inferred.empty()) m.cluster.switch_of = m.links.inferred;
+      } catch (const BudgetSpent&) {  // of some pairs nobody is to blame
+        lead_->clock.skip(name, lead_->clock.spent());
+      }
+      meeting_.broadcast(context_, {});
+    } else {
+      for (;;) {
+        const std::vector<double> ends = meeting_.broadcast(context_, {});
+        if (ends.empty()) break;
+        accept::Round round;
+        for (std::size_t i = 0; i + 1 < ends.size(); i += 2) {
+          round.push_back({static_cast<int>(ends[i]), static_cast<int>(ends[i + 1])});
+        }
+        measure_round(round);
+      }
+    }
+    context_.device.free(first_, kPairLane);
+    context_.device.free(second_, kPairLane);
+  }
+
+  /// Of a pair that is measured again the first measurement stays: all others are of then, too.
+  static void note_pair(const accept::PairRate& rate, std::vector<std::vector<double>>& pairs) {
+    const auto a = static_cast<std::size_t>(rate.pair.a), b = static_cast<std::size_t>(rate.pair.b);
+    if (pairs[a][b] > 0) return;
+    pairs[a][b] = rate.to_b;
+    pairs[b][a] = rate.to_a;
+  }
+
+  int rank_of(int end, int rail) const { return cluster_.one_node() ? end : end * cluster_.gpus_per_node + rail; }
+
+  std::vector<accept::PairRate> measure_round(const accept::Round& round) {
+    const int end = cluster_.one_node() ? context_.rank : context_.rank / cluster_.gpus_per_node;
+    const int rail = cluster_.one_node() ? 0 : context_.rank % cluster_.gpus_per_node;
+    int color = static_cast<int>(round.size()) * cluster_.rails + context_.rank;  // alone
+    for (std::size_t i = 0; i < round.size(); ++i) {
+      if (round[i].a == end || round[i].b == end) color = static_cast<int>(i) * cluster_.rails + rail;
+    }
+    const std::unique_ptr<backend::Communicator> pair = context_.world.split(color, context_.rank);
+    std::vector<double> mine;
+    if (pair->size() == 2) {
+      const std::int64_t count = effort_.pair_bytes / size_of(DType::f32);
+      const auto timed = [&](const auto& issue) {
+        std::vector<Stamp> stamps(kOpsOfAPair);
+        issue(nullptr);
+        pair->barrier();
+        for (Stamp& stamp : stamps) issue(&stamp);
+        context_.device.synchronize();
+        context_.device.settle_stamps();
+        mine.push_back(median_us(stamps));
+      };
+      for (const int root : {0, 1}) {
+        timed([&](Stamp* stamp) { pair->broadcast(kPairLane, second_, count, DType::f32, root, stamp); });
+      }
+      timed([&](Stamp* stamp) { pair->all_gather(kPairLane, first_, second_, count, DType::f32, stamp); });
+    }
+    const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
+    std::vector<accept::PairRate> rates;
+    for (const accept::Pairing& p : round) {
+      if (all.empty()) break;
+      accept::PairRate& rate = rates.emplace_back();
+      rate.pair = p;
+      for (int r = 0; r < cluster_.rails; ++r) {
+        const std::vector<double>& a = all.at(static_cast<std::size_t>(rank_of(p.a, r)));
+        const std::vector<double>& b = all.at(static_cast<std::size_t>(rank_of(p.b, r)));
+        const auto slower = [&](std::size_t i) { return std::max(a.at(i), b.at(i)); };
+        const double megabytes = static_cast<double>(effort_.pair_bytes) * 1e-3;  // bytes / us * 1e-3 is GB/s
+        rate.one_way.push_back(megabytes / std::max(slower(0), slower(1)));
+        rate.both_ways.push_back(2 * megabytes / slower(2));
+        const auto slowest = [&](double& so_far, std::size_t root) {
+          const double now = megabytes / slower(root);
+          so_far = so_far > 0 ? std::min(so_far, now) : now;
+        };
+        // The members of a pair are in the order of their ranks, so the lower end is root 0.
+        slowest(p.a < p.b ? rate.to_b : rate.to_a, 0);
+        slowest(p.a < p.b ? rate.to_a : rate.to_b, 1);
+      }
+    }
+    return rates;
+  }
+
+  /// How often each collective is measured, so that they take at most a third of what is left.
+  void decide_iterations(const AcceptanceMeasurements& m, const std::vector<Message>& messages) {
+    constexpr int kFewest = 6;  // of fewer there is no interval
+    int iterations = effort_.iterations;
+    if (lead_ != nullptr && lead_->clock.left_s() <= 0) iterations = 0;
+    if (iterations > 0 && cluster_.ends() > 1 && m.links.one_way.empty()) iterations = kFewest;  // pairs took too long
+    if (iterations > 0 && lead_ != nullptr && !m.links.one_way.empty()) {
+      link_bytes_per_s_ = account::median(m.links.one_way) * 1e9;
+      double each_s = 0;
+      for (const Message& message : messages) each_s += about_s(message);
+      iterations = lead_->clock.fitting(effort_.iterations, kFewest, each_s, 0.3);
+    }
+    iterations_ = decided(iterations);
+  }
+
+  /// An iteration in both arrangements, by what pairs carry.
+  double about_s(const Message& message) const {
+    const auto bytes = static_cast<double>(message.bytes());
+    return link_bytes_per_s_ > 0 ? 2 * bytes * (message.ranks - 1) / message.ranks / link_bytes_per_s_ : 0;
+  }
+
+  void measure_ladder(AcceptanceMeasurements& m) {
+    const std::vector<Message> messages = ladder_of(setup_);
+    decide_iterations(m, messages);
+    if (iterations_ == 0) {
+      if (lead_ != nullptr) lead_->clock.skip("collectives", lead_->clock.spent());
+      return;
+    }
+    CollectivesArguments arguments;
+    arguments.iterations = iterations_;
+    arguments.checks = context_.device.computes() ? 1 : 0;  // else nothing is moved that could be checked
+    std::int64_t most = 0;
+    for (const Message& message : messages) most = std::max(most, message.bytes());
+    arguments.most_bytes = most;
+    CollectiveTimer timer(arguments, context_, meeting_);
+    for (const Message& message : messages) {
+      const double estimate_s = about_s(message) * (iterations_ + kBesideIterations);
+      const std::string name = fmt::format("{} of {}", to_string(message.op), format_bytes(message.bytes()));
+      if (skips(name, estimate_s)) return;
+      begin(name, estimate_s > 0 ? std::optional(estimate_s) : std::nullopt);
+      const std::int64_t began_ns = now_ns();
+      CollectiveRow row;
+      row.message = message;
+      if (message.reduces()) row.reduction = Reduction::sum;
+      row.out_of_place = timer.timing(message, Reduction::sum, false);
+      row.in_place = timer.timing(message, Reduction::sum, true);
+      learn_rate(message, static_cast<double>(now_ns() - began_ns) * 1e-9);
+      if (leads()) m.ladder.push_back(std::move(row));
+    }
+  }
+
+  /// What a long collective took tells how long those to come will take, better than pairs do: checks are in it, too.
+  void learn_rate(const Message& message, double took_s) {
+    constexpr double kLong_s = 0.5;  // what is over sooner may be latency
+    if (took_s < kLong_s) return;
+    const auto bytes = static_cast<double>(message.bytes()) * (message.ranks - 1) / message.ranks;
+    const double rate = 2 * bytes * (iterations_ + kBesideIterations) / took_s;
+    if (rate > 0) link_bytes_per_s_ = link_bytes_per_s_ > 0 ? std::min(link_bytes_per_s_, rate) : rate;
+  }
+
+  const engine::Setup& setup_;
+  const AcceptanceEffort& effort_;
+  RankContext& context_;
+  RankMeeting& meeting_;
+  const std::string& transport_;
+  const AcceptanceLead* lead_;
+  accept::Cluster cluster_;
+  std::vector<std::string> devices_;   // rank 0 only, by rank
+  std::vector<std::string> uuids_;     // likewise
+  std::vector<std::string> adapters_;  // likewise
+  std::vector<std::string> leaves_;    // likewise: switches
+  int iterations_ = 0;
+  double link_bytes_per_s_ = 0;  // about; rank 0 only
+  std::byte* first_ = nullptr;
+  std::byte* second_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<Message> ladder_of(const engine::Setup& setup) {
+  const std::map<std::int64_t, int> shards = shards_of(setup);
+  std::set<std::int64_t> counts;
+  if (!shards.empty()) {
+    counts = {shards.begin()->first, shards.rbegin()->first, most_frequent(shards)};
+    counts.insert(shards.rbegin()->first / 2 | 1);  // an odd number of elements
+  }
+  const int ranks = setup.plan.mesh.ranks();
+  std::vector<Message> messages;
+  for (const std::int64_t count : counts) {
+    messages.push_back({Collective::all_gather, setup.plan.param_dtype, count, ranks});
+    messages.push_back({Collective::reduce_scatter, setup.plan.reduce_dtype, count, ranks});
+  }
+  return messages;
+}
+
+AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
+                                          launch::Session* session, const AcceptanceLead* lead) {
+  backend::BackendOptions options = engine::backend_options(setup, session);
+  std::int64_t most = 0;
+  for (const Message& message : ladder_of(setup)) most = std::max(most, message.bytes());
+  const std::int64_t matrices = 3 * LanePool::rounded(std::int64_t{effort.matrix} * effort.matrix * 4);
+  options.pool_bytes = CollectiveBuffers::bytes(most) + matrices + 3 * LanePool::rounded(2 * effort.pair_bytes) +
+                       2 * LanePool::rounded(effort.memory_bytes) +
+                       scale_bytes(scale_effort(setup, effort), options.ranks);
+  options.category_bytes = {};
+  RankMeeting meeting(options.ranks, session);
+  AcceptanceMeasurements measurements;
+  const std::string transport = usual_transport(setup, session);
+  std::vector<launch::ClockOffset> clocks;
+  if (session != nullptr) clocks = launch::measure_clock_offsets(session->control());
+  const std::int64_t begin_ns = now_ns();
+  const auto backend = select_backend(std::string(config::to_string(setup.config.device.backend)));
+  backend->run(options, [&](RankContext& context) {
+    const ProcessorTime before = processor_time();
+    const double ready_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+    AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, transport, lead).run();
+    const ProcessorTime used = since(before);
+    const std::vector<double> own{ready_s, used.machine_s, used.busy_s, used.own_s};
+    const std::vector<std::vector<double>> all = meeting.gather(context, own);
+    if (context.rank != 0) return;
+    measurements = std::move(mine);
+    std::vector<ProcessorUse> uses;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::vector<double>& of_rank = all[rank];
+      measurements.ready_s.push_back(of_rank.at(0));
+      uses.push_back({measurements.hosts.at(rank), {of_rank.at(1), of_rank.at(2), of_rank.at(3)}});
+    }
+    measurements.others_share = taken_by_others(uses, session == nullptr);
+    measurements.rates_tails = effort.iterations >= kForTails;
+  });
+  measurements.clocks = std::move(clocks);
+  return measurements;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accept/blame_devices.h"
+#include "accept/blame_links.h"
+#include "accept/collectives/collective_row.h"
+#include "accept/lateness.h"
+#include "accept/stages/gpu_watch.h"
+#include "accept/stages/measure_scales.h"
+#include "accept/stages/node_rates.h"
+#include "accept/stages/stage_clock.h"
+#include "accept/stages/step_arms.h"
+#include "accept/stages/topology.h"
+#include "engine/setup.h"
+#include "launch/clock_offset.h"
+#include "launch/session.h"
+
+namespace fsdpbench::app {
+
+/// How much the ranks measure.
+struct AcceptanceEffort {
+  int matrix = 1024;  ///< rows and columns of the products
+  int device_rounds = 15;
+  int iterations = 20;  ///< of each collective
+  int arm_rounds = 8;   ///< of a step's arms
+  std::int64_t pair_bytes = std::int64_t{4} << 20;
+  std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
+};
+
+/// Facts that must be the same everywhere, by name.
+using Fingerprint = std::vector<std::pair<std::string, std::string>>;
+/// Names of those that are environment variables begin so; a rank without one has it not set.
+inline constexpr const char* kVariableFact = "variable ";
+
+/// What all ranks brought home, raw.
+struct AcceptanceMeasurements {
+  accept::Cluster cluster;
+  std::vector<Fingerprint> fingerprints;    ///< by rank
+  std::vector<std::string> hosts;           ///< by rank
+  std::string topology;                     ///< who told of switches; empty: there is one node
+  std::string node_topology;                ///< what a file told of sockets and NICs; empty: there is none
+  double others_share = 0;                  ///< of the busiest host's processors, what other programs took meanwhile
+  bool rates_tails = false;                 ///< collectives were to be measured often enough for a p99
+  std::vector<double> ready_s;              ///< by rank: until its device and its communicators were there
+  std::vector<launch::ClockOffset> clocks;  ///< by rank; none: all are threads of one process
+  std::vector<std::string> transports;      ///< by rank: what carried its bytes; empty: it does not know
+  std::vector<std::optional<WatchedGpu>> gpus;  ///< by rank: how its GPU fared meanwhile; absent: it has none
+  bool computes = true;                         ///< false: computation is emulated
+  accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
+  accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]
+  NodeRates node;                               ///< memory of hosts, PCIe, launches
+  accept::LinkReport links;                     ///< GB/s
+  std::vector<std::vector<double>> pairs;       ///< [from][to] of the ends, GB/s one way; 0: not measured
+  bool on_processors = false;                   ///< ranks compute on these, not on GPUs
+  bool shares_cores = false;                    ///< and those of a host outnumber its cores
+  bool cores_move_bytes = true;                 ///< of CPU ranks, unless links are emulated
+  std::vector<CollectiveRow> ladder;            ///< the collectives of the run's own units
+  ScaleMeasurements scales;                     ///< the most frequent unit's, in groups of ranks
+  std::vector<accept::Arrivals> arrivals;       ///< at the reductions of the run's steps
+  std::vector<accept::ArmRound> arms;           ///< of a step
+  std::vector<accept::ArmRound> soak;           ///< rounds of the same arms, again and again; of a full acceptance
+  std::string stopped_because;                  ///< nothing after the rendezvous was measured; empty: all was
+  std::vector<Stage> stages;
+  PredictedStep predicted;           ///< the step as its parts have it
+  std::vector<double> standstill_s;  ///< by rank: for how long, at most, its process did not run at all
+};
+
+/// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one
+/// that fits no alignment; gathered and reduced, each once.
+std::vector<Message> ladder_of(const engine::Setup& setup);
+
+/// What rank 0 decides for all.
+struct AcceptanceLead {
+  StageClock& clock;
+  Topology topology;
+  /// Asked once it is known who the ranks are: why nothing else is to be measured; empty: it is.
+  std::function<std::string(const AcceptanceMeasurements&)> why_stop;
+};
+
+/// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. On
+/// rank 0, which has the `lead`, it returns what all have measured; elsewhere `lead` is null, and it returns nothing of
+/// use. Throws as Backend::run.
+AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
+                                          launch::Session* session, const AcceptanceLead* lead);
+
+}  // namespace fsdpbench::app
