@@ -1,4 +1,4 @@
-#include "app/report/explain_report.h"
+#include "app/explain_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/report/parameters_report.h"
+#include "app/parameters_report.h"
 #include "base/error.h"
 #include "config/validate.h"
 

@@ -28,9 +28,9 @@
 #include <string>
 #include <vector>
 
-#include "app/report/explain_prediction.h"
-#include "app/report/explain_report.h"
-#include "app/report/parallelism_report.h"
+#include "app/explain_prediction.h"
+#include "app/explain_report.h"
+#include "app/parallelism_report.h"
 #include "base/error.h"
 #include "clock/replay.h"
 #include "config/load.h"

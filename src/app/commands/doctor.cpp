@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "app/commands/command.h"
-#include "app/machine/machine_rates.h"
+#include "app/machine_rates.h"
 #include "base/bytes.h"
 #include "hardware/machine_facts.h"
 #include "hardware/topology_report.h"

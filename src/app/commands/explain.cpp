@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/explain_prediction.h"
-#include "app/report/explain_report.h"
-#include "app/report/parallelism_report.h"
+#include "app/explain_prediction.h"
+#include "app/explain_report.h"
+#include "app/parallelism_report.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"

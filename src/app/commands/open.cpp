@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/report/report_page.h"
+#include "app/report_page.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {

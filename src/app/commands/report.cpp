@@ -7,7 +7,7 @@
 
 #include "accept/stages/check_acceptance.h"
 #include "app/commands/command.h"
-#include "app/report/report_page.h"
+#include "app/report_page.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "runs/result_file.h"

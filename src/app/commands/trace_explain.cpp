@@ -10,7 +10,7 @@
 #include "account/cause_advice.h"
 #include "account/cause_report.h"
 #include "app/commands/command.h"
-#include "app/report/report_page.h"
+#include "app/report_page.h"
 #include "base/error.h"
 #include "config/cluster.h"
 #include "config/fields.h"

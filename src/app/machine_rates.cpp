@@ -1,4 +1,4 @@
-#include "app/machine/machine_rates.h"
+#include "app/machine_rates.h"
 
 #include <sys/prctl.h>
 #include <time.h>

@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "app/report/explain_prediction.h"
+#include "app/explain_prediction.h"
 #include "engine/setup.h"
 
 namespace fsdpbench::app {

@@ -1,4 +1,4 @@
-#include "app/report/parameters_report.h"
+#include "app/parameters_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

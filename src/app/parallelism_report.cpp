@@ -1,4 +1,4 @@
-#include "app/report/parallelism_report.h"
+#include "app/parallelism_report.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "app/report/explain_prediction.h"
+#include "app/explain_prediction.h"
 
 #include <fmt/format.h>
 

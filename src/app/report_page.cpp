@@ -1,4 +1,4 @@
-#include "app/report/report_page.h"
+#include "app/report_page.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
