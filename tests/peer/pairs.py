@@ -3,7 +3,7 @@
 One folder a pair, FOLDER/pairs-VERSION/PAIR: a/ and b/ with rank_N.json.gz, as torch.profiler wrote them, and pair.json:
 both settings in fsdpbench's keys and what their steps took. Both run in the same processes in turns, a b b a a b b a,
 so that whatever else the machine does meets both alike; one profile of all steps is then cut into two files. A test
-asks each side what the other's setting would gain, and compares the answer with what it did (tests/app/traced_pairs_test.cpp).
+asks each side what the other's setting would gain, and compares the answer with what it did (tests/foreign/traced_pairs_test.cpp).
 """
 
 import argparse

@@ -19,8 +19,8 @@
 namespace fsdpbench::app {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using What = PossibleReason::What;
 using Unit = MeasuredRate::Unit;
 

@@ -55,9 +55,9 @@ TEST(Cell, HoursOfEmulationAreSaidBeforeTheRun) {
   slow.mesh.ranks = 2;
   slow.model.kind = config::ModelKind::mlp;
   slow.emulate.link_gb_per_s = 1e-6;
-  EXPECT_THAT(open_cell(slow).notes, testing::Contains(HasSubstr("at the emulated rates a step takes at least ")));
+  EXPECT_THAT(open_cell(slow).notes, ::testing::Contains(HasSubstr("at the emulated rates a step takes at least ")));
   slow.emulate.link_gb_per_s = 100;
-  EXPECT_THAT(open_cell(slow).notes, testing::Not(testing::Contains(HasSubstr("at the emulated rates"))));
+  EXPECT_THAT(open_cell(slow).notes, ::testing::Not(::testing::Contains(HasSubstr("at the emulated rates"))));
 }
 
 /// Four ranks of which two split the experts.
@@ -93,8 +93,8 @@ TEST(Cell, AnImbalanceOfExpertsIsACauseThatCostsWhatABalancedStepSpares) {
 }
 
 TEST(Cell, ARunSaysThatItIgnoresAnImbalance) {
-  EXPECT_THAT(cell_of_experts("1.5").notes, testing::Contains(HasSubstr("mesh.expert_imbalance = 1.5 has no effect")));
-  EXPECT_THAT(cell_of_experts("1").notes, testing::Not(testing::Contains(HasSubstr("mesh.expert_imbalance"))));
+  EXPECT_THAT(cell_of_experts("1.5").notes, ::testing::Contains(HasSubstr("mesh.expert_imbalance = 1.5 has no effect")));
+  EXPECT_THAT(cell_of_experts("1").notes, ::testing::Not(::testing::Contains(HasSubstr("mesh.expert_imbalance"))));
 }
 
 /// Its pool, which knows no times, holds the inputs of all reductions to the end of the step.
@@ -109,8 +109,8 @@ TEST(Cell, TheMemoryOfAGpuIsThatUnderPyTorchsAllocator) {
   const Cell fits = cell("train.batch_per_rank=3");
   EXPECT_GT(fits.setup.memory.reserved, fits.gpu->memory_bytes);
   EXPECT_LE(fits.caching_allocator->peak_reserved, fits.gpu->memory_bytes);
-  EXPECT_THAT(fits.notes, testing::Not(testing::Contains(HasSubstr("it would not fit"))));
-  EXPECT_THAT(cell("train.batch_per_rank=64").notes, testing::Contains(HasSubstr("it would not fit: a rank needs ")));
+  EXPECT_THAT(fits.notes, ::testing::Not(::testing::Contains(HasSubstr("it would not fit"))));
+  EXPECT_THAT(cell("train.batch_per_rank=64").notes, ::testing::Contains(HasSubstr("it would not fit: a rank needs ")));
 }
 
 /// As T123 of profiles/published, which took a quarter longer than predicted: 77 of 80 GiB are reserved.
@@ -126,11 +126,11 @@ TEST(Cell, NearTheMemoryLimitTheStepMayTakeLonger) {
   };
   Cell near = cell("8192");
   EXPECT_TRUE(near.near_memory_limit);
-  EXPECT_THAT(near.notes, testing::Contains(HasSubstr("near the limit PyTorch's allocator frees and retries, which "
+  EXPECT_THAT(near.notes, ::testing::Contains(HasSubstr("near the limit PyTorch's allocator frees and retries, which "
                                                       "costs time that is not predicted")));
   const Cell far = cell("1024");
   EXPECT_FALSE(far.near_memory_limit);
-  EXPECT_THAT(far.notes, testing::Not(testing::Contains(HasSubstr("near the limit"))));
+  EXPECT_THAT(far.notes, ::testing::Not(::testing::Contains(HasSubstr("near the limit"))));
   account::RunMetrics predicted;
   predicted.step_ms.median = 1000;
   const PredictionInterval wide = prediction_interval(near, predicted);
