@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "account/knobs.h"
+#include "account/counterfactual.h"
 #include "account/statistics.h"
 #include "support/cause_cases.h"
 

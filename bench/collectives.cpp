@@ -12,7 +12,7 @@
 
 #include "against_plain.h"
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/emulated_kernels.h"
+#include "backend/cpu/lane_worker.h"
 #include "base/clock.h"
 
 namespace fsdpbench::backend {

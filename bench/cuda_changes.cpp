@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "backend/attention_scratch.h"
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
 #include "backend/cuda/kernels/gemms.h"
+#include "backend/kernels.h"
 #include "cuda_stopwatch.h"
 #include "library_context.h"
 #include "shapes.h"

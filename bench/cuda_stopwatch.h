@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/cuda/check.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace fsdpbench::bench {
 

@@ -71,12 +71,12 @@ std::string case_name(const app::SweepGrid& grid, const app::SweepCell& cell) {
 }
 
 void count(benchmark::State& state, const app::Trial& trial) {
-  const std::map<std::string_view, const char*> counters{
-      {"metrics.overlap_pct", "overlap_pct"},
-      {"metrics.exposed_comm_ms", "exposed_ms"},
-      {"metrics.tokens_per_s", "tokens_per_s"}};
+  const std::map<std::string_view, const char*> counters{{"metrics.overlap_pct", "overlap_pct"},
+                                                         {"metrics.exposed_comm_ms", "exposed_ms"},
+                                                         {"metrics.tokens_per_s", "tokens_per_s"}};
   for (const app::TrialFigure& f : app::figures_of(trial)) {
-    if (const auto counter = counters.find(f.path); counter != counters.end()) state.counters[counter->second] = f.value;
+    if (const auto counter = counters.find(f.path); counter != counters.end())
+      state.counters[counter->second] = f.value;
   }
   state.counters["peak_MiB"] = static_cast<double>(trial.memory.peak_occupied_total) / (1 << 20);
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "clock/emulated_times.h"
-#include "clock/replay.h"
+#include "clock/op_times.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "engine/setup.h"

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "account/peers_arrived.h"
 #include "account/run_metrics.h"
 #include "account/statistics.h"
+#include "account/step_view.h"
 #include "backend/cpu/backend.h"
 #include "clock/calibration.h"
 #include "clock/measured_host.h"

@@ -38,8 +38,8 @@ inline double process_cpu_ns() {
 /// orders. The ratios, of the first and of the third over the second, are medians over the rounds with their 95 %
 /// intervals: what recording costs, and what a step differs from its like. One engine, because two have different
 /// memory, and one of them may be luckier with it. Time: of rank 0, which waits for the others in its collectives. A
-/// device that settles its stamps after the step does so outside the timed part. The same ratios of the processor's time,
-/// all threads together and settling included, say it where other processes take turns with this one.
+/// device that settles its stamps after the step does so outside the timed part. The same ratios of the processor's
+/// time, all threads together and settling included, say it where other processes take turns with this one.
 inline void step_with_recording_over_without(benchmark::State& state, backend::Backend& backend,
                                              const config::RunConfig& config, std::int64_t rounds) {
   const engine::Setup p = engine::set_up(config);

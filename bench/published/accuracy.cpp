@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "clock/uncertainty.h"
+#include "clock/forecast.h"
 #include "published/prediction.h"
 
 namespace fsdpbench::bench {

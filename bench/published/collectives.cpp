@@ -5,16 +5,16 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "clock/collective_cost.h"
-#include "config/csv_rows.h"
+#include "config/published.h"
 #include "published/prediction.h"
 
 namespace fsdpbench::bench {
 namespace {
 
-using config::CsvRow;
-using config::read_csv;
 using clock::Algorithm;
 using clock::Collective;
+using config::CsvRow;
+using config::read_csv;
 
 /// Below, latencies of one software version decide; the goal speaks of sizes from here on.
 constexpr double kDomainBytes = 32 * 1024.0 * 1024.0;
@@ -58,15 +58,16 @@ Prediction predict(const CsvRow& row) {
   }
   const double size = static_cast<double>(*bytes);
   if (shape.per_node > cluster.gpus_per_node) {
-    throw ConfigError(fmt::format("{}: ranks = {} on nodes = {} are {} a node; expected at most {}, which a node of {} has.",
-                                  row.place, ranks, nodes, shape.per_node, cluster.gpus_per_node, cluster.name));
+    throw ConfigError(
+        fmt::format("{}: ranks = {} on nodes = {} are {} a node; expected at most {}, which a node of {} has.",
+                    row.place, ranks, nodes, shape.per_node, cluster.gpus_per_node, cluster.name));
   }
   const Algorithm algorithm = algorithm_of(row);
   if (!can_run(algorithm, collective, cluster, shape)) {
-    throw ConfigError(fmt::format("{}: algorithm = {} cannot do an {} of {} ranks on {} node{} of {}; expected another, or "
-                                  "nothing: then as NCCL chooses.",
-                                  row.place, to_string(algorithm), to_string(collective), ranks, nodes,
-                                  nodes == 1 ? "" : "s", cluster.name));
+    throw ConfigError(fmt::format(
+        "{}: algorithm = {} cannot do an {} of {} ranks on {} node{} of {}; expected another, or "
+        "nothing: then as NCCL chooses.",
+        row.place, to_string(algorithm), to_string(collective), ranks, nodes, nodes == 1 ? "" : "s", cluster.name));
   }
   const auto cost_on = [&](const config::Cluster& on) {
     return collective_cost(on, collective, size, shape, algorithm);

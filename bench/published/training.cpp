@@ -11,7 +11,6 @@
 #include "clock/forecast.h"
 #include "config/accuracy.h"
 #include "config/cluster.h"
-#include "config/csv_rows.h"
 #include "config/published.h"
 #include "config/validate.h"
 #include "engine/setup.h"

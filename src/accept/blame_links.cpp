@@ -12,7 +12,6 @@
 #include <tuple>
 #include <utility>
 
-#include "accept/infer_groups.h"
 #include "accept/link_parts.h"
 #include "account/statistics.h"
 #include "base/random.h"
@@ -20,8 +19,8 @@
 namespace fsdpbench::accept {
 namespace {
 
-constexpr double kMostPairsSlow = 0.8;    // of a part that is to blame
-constexpr double kDeepShortfall = 0.08;   // no healthy scatter, so that some of them mean something
+constexpr double kMostPairsSlow = 0.8;   // of a part that is to blame
+constexpr double kDeepShortfall = 0.08;  // no healthy scatter, so that some of them mean something
 constexpr std::size_t kFewestDeep = 3;
 constexpr double kDuplexShortfall = 0.2;  // of both directions together
 constexpr int kFewestOfAnEnd = 3;
@@ -264,7 +263,8 @@ class Investigation {
   static double deviation(const std::array<Norm, 2>& norms) { return std::max(norms[0].deviation, norms[1].deviation); }
   double threshold(Figure figure) const {
     const bool duplex = figure == &Value::duplex;
-    return 1 - std::max(duplex ? kDuplexShortfall : kLeastShortfall, 3 * deviation(duplex ? norms_.duplex : norms_.rate));
+    return 1 -
+           std::max(duplex ? kDuplexShortfall : kLeastShortfall, 3 * deviation(duplex ? norms_.duplex : norms_.rate));
   }
 
   bool low(const PairRate& rate) const {
@@ -333,8 +333,8 @@ class Investigation {
     parts_ = Parts(cluster_);
     // Within a node sockets are far from each other by design; but ranks that are slow among themselves are slow.
     apart_ = cluster_.one_node() && std::ranges::none_of(slow, [&](const auto& p) {
-      return parts_.within_group({p.first, p.second});
-    });
+               return parts_.within_group({p.first, p.second});
+             });
   }
 
   void judge(const std::vector<Value>& values, Figure figure, Finding::Kind kind) {
@@ -354,8 +354,8 @@ class Investigation {
   }
 
   /// Two nodes have no link of their own. If switches choose a path by addresses alone, rails of one pair of nodes may
-  /// share a path in every measurement, and each carries a half of it, or a third: such a pair is not told from one whose
-  /// path is slow.
+  /// share a path in every measurement, and each carries a half of it, or a third: such a pair is not told from one
+  /// whose path is slow.
   void doubt_if_flows_may_collide(Finding& finding) const {
     constexpr double kAlike = 0.03;
     if (cluster_.one_node() || finding.element.kind != Element::Kind::link) return;
@@ -363,10 +363,12 @@ class Investigation {
       if (std::abs(finding.relative.median - 1.0 / flows) > kAlike) continue;
       finding.kind = Finding::Kind::collision;
       finding.evidence += fmt::format(
-          "; {} flows that the switches always put on one path, by their addresses, carry as much, so nobody is accused",
+          "; {} flows that the switches always put on one path, by their addresses, carry as much, so nobody is "
+          "accused",
           flows);
-      finding.check = "the switches' counters on the way between the two nodes, or accept again with adaptive routing or "
-                      "ports in their hash";
+      finding.check =
+          "the switches' counters on the way between the two nodes, or accept again with adaptive routing or "
+          "ports in their hash";
       return;
     }
   }
@@ -380,8 +382,8 @@ class Investigation {
     }
   }
 
-  /// Between two groups that were inferred the path is slow, or the smaller group to all others: nobody can tell, and it
-  /// is the latter if the others are more than twice as many, because they must have several switches.
+  /// Between two groups that were inferred the path is slow, or the smaller group to all others: nobody can tell, and
+  /// it is the latter if the others are more than twice as many, because they must have several switches.
   Element named_by_what_is_known(const Element& e) const {
     if (e.kind != Element::Kind::uplink || report_.inferred.empty() || parts_.groups().count() != 2) return e;
     const std::size_t a = parts_.members(e.index).size(), b = parts_.members(e.other).size();
@@ -390,7 +392,8 @@ class Investigation {
     return e;
   }
 
-  /// What each suspect reaches in new pairings, over what healthy pairs reach. One pair at a time: nothing shares a path.
+  /// What each suspect reaches in new pairings, over what healthy pairs reach. One pair at a time: nothing shares a
+  /// path.
   std::vector<std::vector<double>> measured_again(const std::vector<Element>& suspects, Figure figure) {
     std::vector<std::vector<double>> again(suspects.size());
     ways_.assign(suspects.size(), {});
@@ -419,8 +422,8 @@ class Investigation {
     return again;
   }
 
-  /// Some transfers are slow, whoever sends them, even if they have the fabric for themselves, and new ports move it: then
-  /// one of the paths that the switches choose among is slow.
+  /// Some transfers are slow, whoever sends them, even if they have the fabric for themselves, and new ports move it:
+  /// then one of the paths that the switches choose among is slow.
   void find_slow_spine() {
     constexpr int kTransfers = 64, kFewestSlow = 4;
     if (cluster_.one_node()) return;
@@ -451,7 +454,8 @@ class Investigation {
       ++of_end[pair->a];
       ++of_end[pair->b];
     }
-    const int most = of_end.empty() ? 0 : std::ranges::max_element(of_end, {}, [](const auto& e) { return e.second; })->second;
+    const int most =
+        of_end.empty() ? 0 : std::ranges::max_element(of_end, {}, [](const auto& e) { return e.second; })->second;
     if (static_cast<int>(slow.size()) < kFewestSlow || 2 * most > static_cast<int>(slow.size())) return;
     // Two ends that met it each time look as if the link between them were slow.
     std::erase_if(report_.findings, [](const Finding& f) { return f.element.kind == Element::Kind::link; });
@@ -461,7 +465,8 @@ class Investigation {
     finding.shortfall = 1 - finding.relative.median;
     finding.check = next_check(finding.element, cluster_);
     finding.evidence = fmt::format(
-        "{} is slow: {} of {} transfers, each alone, carried {:.1f} % of what the others did (95 %: {:.1f} to {:.1f}); the "
+        "{} is slow: {} of {} transfers, each alone, carried {:.1f} % of what the others did (95 %: {:.1f} to {:.1f}); "
+        "the "
         "same nodes were fast again with other ports",
         name_of(finding.element, cluster_), slow.size(), transfers, 100 * finding.relative.median,
         100 * finding.relative.low, 100 * finding.relative.high);
@@ -515,7 +520,8 @@ class Investigation {
     // Where ends get in each other's way all are slow now and then: one that is so far more often is meant.
     std::vector<double> usual;
     for (const auto& [end, values] : of_end) {
-      usual.push_back(static_cast<double>(std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep; })));
+      usual.push_back(
+          static_cast<double>(std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep; })));
     }
     const double often = usual.empty() ? 0 : account::median(usual);
     // The most often slow first: what it explains makes nobody else suspicious.
@@ -550,8 +556,8 @@ class Investigation {
     }
   }
 
-  /// What the parts that are to blame leave of the rate of what `v` went through, at most; nothing if that is not known.
-  /// A part within another that is slow, too, may be slowed by both.
+  /// What the parts that are to blame leave of the rate of what `v` went through, at most; nothing if that is not
+  /// known. A part within another that is slow, too, may be slowed by both.
   std::optional<double> left_by_accused(const Value& v) const {
     using Kind = Element::Kind;
     double left = 1;
@@ -568,8 +574,8 @@ class Investigation {
     return left;
   }
 
-  /// A larger fault may hide a smaller one, so pairs that are slower than the named parts explain are reported. Nobody is
-  /// accused of them, because the evidence does not say who is to blame.
+  /// A larger fault may hide a smaller one, so pairs that are slower than the named parts explain are reported. Nobody
+  /// is accused of them, because the evidence does not say who is to blame.
   void find_remainder(const std::vector<Value>& values) {
     constexpr std::size_t kMostAgain = 8, kFewestSlow = 2, kMostListed = 4;
     std::string accused;
@@ -605,7 +611,9 @@ class Investigation {
       again.push_back(slowest);
       if (++still > kMostListed) continue;
       const auto end = [&](int index) {
-        return name_of(cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::node, index, 0}, cluster_);
+        return name_of(
+            cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::node, index, 0},
+            cluster_);
       };
       listed += fmt::format("{}{} with {}", listed.empty() ? "" : "; ", end(a), end(b));
     }
@@ -613,8 +621,10 @@ class Investigation {
     Remainder& remainder = report_.remainder.emplace();
     remainder.relative = median_interval(again);
     remainder.sentence = fmt::format(
-        "part of what is slow is not explained by {}: {} of {} pairs carry less than that leaves them, and {} of the {} that "
-        "were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what is named, and "
+        "part of what is slow is not explained by {}: {} of {} pairs carry less than that leaves them, and {} of the "
+        "{} that "
+        "were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what is "
+        "named, and "
         "accept again to see what remains",
         accused, of_pair.size(), pairs.size(), still, order.size(), 100 * remainder.relative.median,
         100 * remainder.relative.low, 100 * remainder.relative.high, listed, still > kMostListed ? "; and others" : "");
@@ -623,7 +633,7 @@ class Investigation {
   Cluster cluster_;  // with the groups that were inferred
   const MeasureRound& measure_;
   Parts parts_;
-  bool apart_ = false;           // pairs within groups and between them are not compared
+  bool apart_ = false;  // pairs within groups and between them are not compared
   Norms norms_;
   std::vector<PairRate> first_;  // as all met all
   std::vector<PairRate> best_;   // of each pair, of several looks at those that were slow

@@ -39,7 +39,9 @@ std::string node_of(int node, const Cluster& cluster) {
 std::string list_of(const std::vector<int>& ends, const Cluster& cluster) {
   constexpr std::size_t kMostNamed = 16;
   const char* const what = cluster.one_node() ? "ranks" : "nodes";
-  const auto host = [&](int end) { return cluster.one_node() ? "" : named(cluster.hosts, end * cluster.gpus_per_node); };
+  const auto host = [&](int end) {
+    return cluster.one_node() ? "" : named(cluster.hosts, end * cluster.gpus_per_node);
+  };
   if (ends.size() > 1 && ends.back() - ends.front() + 1 == static_cast<int>(ends.size())) {
     const std::string first = host(ends.front());
     return fmt::format("{} {} to {}{}", what, ends.front(), ends.back(),
@@ -56,7 +58,9 @@ std::string list_of(const std::vector<int>& ends, const Cluster& cluster) {
 
 /// Whether somebody told which nodes share a switch. Else groups were inferred, or are of the test alone: nodes are
 /// named then, and no switch.
-bool told(const Cluster& cluster) { return cluster.switch_of.empty() ? cluster.nodes_per_switch > 0 : !cluster.switches.empty(); }
+bool told(const Cluster& cluster) {
+  return cluster.switch_of.empty() ? cluster.nodes_per_switch > 0 : !cluster.switches.empty();
+}
 
 /// Each name once, in the order of ranks.
 std::string joined_names(const std::vector<std::string>& names, const std::vector<int>& ranks) {
@@ -171,8 +175,7 @@ std::string name_of(const Element& element, const Cluster& cluster) {
       if (told(cluster)) return group_of(element.index, cluster);
       return fmt::format("what {} have in common{}", group_of(element.index, cluster),
                          cluster.one_node() ? "" : " above their NICs");
-    case Element::Kind::leaf_rail:
-      return fmt::format("rail {} of {}", element.other, group_of(element.index, cluster));
+    case Element::Kind::leaf_rail: return fmt::format("rail {} of {}", element.other, group_of(element.index, cluster));
     case Element::Kind::rail: return fmt::format("rail {} of all nodes", element.index);
     case Element::Kind::spine: return "one of the paths that the switches choose among";
     case Element::Kind::fleet: return "the whole fleet";
@@ -183,7 +186,8 @@ std::string name_of(const Element& element, const Cluster& cluster) {
 std::string next_check(const Element& element, const Cluster& cluster) {
   switch (element.kind) {
     case Element::Kind::gpu:
-      if (cluster.on_processors) return "its clocks, power cap and cooling, limits of its control group, and what else runs there";
+      if (cluster.on_processors)
+        return "its clocks, power cap and cooling, limits of its control group, and what else runs there";
       return "its clocks, power cap, throttle reasons and ECC counters (nvidia-smi -q), and what else runs there";
     case Element::Kind::node: return "its BIOS and PCIe settings, CPU load, and whether all its NICs have full width";
     case Element::Kind::nic: return "its cable and port: rate, width, symbol errors, PCIe generation and lanes";

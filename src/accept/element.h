@@ -11,8 +11,8 @@ namespace fsdpbench::accept {
 struct Cluster {
   int nodes = 1;
   int gpus_per_node = 8;
-  int rails = 1;             ///< NICs of a node that are measured each for itself
-  int nodes_per_switch = 0;  ///< nodes of consecutive numbers that share a leaf switch; 0: unknown, or all
+  int rails = 1;                        ///< NICs of a node that are measured each for itself
+  int nodes_per_switch = 0;             ///< nodes of consecutive numbers that share a leaf switch; 0: unknown, or all
   std::vector<int> switch_of{};         ///< the group of each end; none: `nodes_per_switch` says it
   std::vector<std::string> switches{};  ///< names of these groups, as somebody told them; none: they were inferred
   bool on_processors = false;           ///< ranks have no GPUs
@@ -46,16 +46,16 @@ Groups groups_of(const Cluster& cluster);
 /// A part that can be at fault.
 struct Element {
   enum class Kind : std::uint8_t {
-    gpu,      ///< `index`: rank
-    node,     ///< `index`: node
-    nic,      ///< `index`: node, `other`: rail
-    link,     ///< between the ends `index` and `other`
-    uplink,   ///< between the switches `index` and `other`
-    switch_,  ///< `index`: switch, or group of ends that nobody has told of
+    gpu,        ///< `index`: rank
+    node,       ///< `index`: node
+    nic,        ///< `index`: node, `other`: rail
+    link,       ///< between the ends `index` and `other`
+    uplink,     ///< between the switches `index` and `other`
+    switch_,    ///< `index`: switch, or group of ends that nobody has told of
     leaf_rail,  ///< `index`: switch, `other`: the rail that its nodes are slow on
-    rail,     ///< `index`: of all nodes
-    spine,    ///< one of the paths that switches choose among
-    fleet,    ///< all alike: no part, but what they have in common
+    rail,       ///< `index`: of all nodes
+    spine,      ///< one of the paths that switches choose among
+    fleet,      ///< all alike: no part, but what they have in common
   };
   Kind kind = Kind::fleet;
   int index = 0;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "accept/element.h"
-#include "accept/tournament.h"
+#include "accept/robust.h"
 
 namespace fsdpbench::accept {
 
@@ -73,8 +75,8 @@ struct Norm {
   double deviation = 0;  ///< relative
 };
 
-/// [0] is of pairs between groups, [1] of those within. Between nodes one flow has its NIC's rate however far it goes, so
-/// both are the same; within a node another socket may well be slower to reach.
+/// [0] is of pairs between groups, [1] of those within. Between nodes one flow has its NIC's rate however far it goes,
+/// so both are the same; within a node another socket may well be slower to reach.
 struct Norms {
   std::array<Norm, 2> rate, duplex;
 };
@@ -85,5 +87,10 @@ Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apar
 /// Of one round of measurements, each rail of each pair.
 std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t round, const Parts& parts,
                              const Norms& norms);
+
+/// The groups that slow pairs show where nobody has told of any, by end; nothing if they show none. `slow` says it of
+/// two ends. Three ends or more that are slow to the same three or more others are a group; fewer can be chance, or as
+/// many slow NICs.
+std::optional<std::vector<int>> infer_groups(int ends, const std::function<bool(int a, int b)>& slow);
 
 }  // namespace fsdpbench::accept

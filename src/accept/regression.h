@@ -97,9 +97,9 @@ double most_slowed(double others_share);
 double unseen_scatter(MeasuredOn measured_on, double seconds);
 
 /// How results of CPU ranks scatter of which less than 2 s were measured: a standard deviation of logarithms, from the
-/// same record as unseen_scatter(), 0.026 for 2 s and 0.16 for 0.15 s. 0 for longer ones, for GPUs and a computed clock,
-/// and if `seconds` is 0, not known. Their scatter has a longer tail than Student's test expects, and of a few that happen
-/// to agree it would expect far too little: of 40 gates against five of them 4 were false.
+/// same record as unseen_scatter(), 0.026 for 2 s and 0.16 for 0.15 s. 0 for longer ones, for GPUs and a computed
+/// clock, and if `seconds` is 0, not known. Their scatter has a longer tail than Student's test expects, and of a few
+/// that happen to agree it would expect far too little: of 40 gates against five of them 4 were false.
 double recorded_scatter(MeasuredOn measured_on, double seconds);
 
 /// Differences below this are of no interest: repeated runs of a healthy machine agree within some 3 %.
@@ -116,9 +116,9 @@ inline constexpr double kChangeThreshold = 0.05;
 /// - results: the scatter of the baseline's results, of logarithms; with it the interval in which a new result of an
 ///   unchanged machine lies (Student's prediction interval, of medians). A figure's own few results say little of their
 ///   scatter, so one that is smaller is averaged with that of all figures of the same unit, which counts as up to six
-///   results more (a moderated variance; G. Smyth, Statistical Applications in Genetics 3, 2004). So is recorded_scatter()
-///   of short runs, which counts as three results more. A part of another figure neither lends nor fails: the whole
-///   does.
+///   results more (a moderated variance; G. Smyth, Statistical Applications in Genetics 3, 2004). So is
+///   recorded_scatter() of short runs, which counts as three results more. A part of another figure neither lends nor
+///   fails: the whole does.
 /// What other programs took of the processors widens every interval: without them a figure could have been better by
 /// most_slowed() of that share, before and now.
 /// - runs: likewise, of the runs of one result on each side.

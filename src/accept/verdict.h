@@ -51,8 +51,8 @@ struct Reference {
 /// whole interval is below it, and passes only if the whole interval is above.
 Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
                       const std::optional<Reference>& reference, double tolerance = 0.9);
-/// The same of a time, or another figure of which less is better: at most the reference divided by `tolerance`. Its rule
-/// is "latency".
+/// The same of a time, or another figure of which less is better: at most the reference divided by `tolerance`. Its
+/// rule is "latency".
 Judgement judge_latency(std::string figure, std::string unit, std::vector<double> samples,
                         const std::optional<Reference>& reference, double tolerance = 0.9);
 /// More than the links carry, or a device can do, is a wrong measurement: inconclusive, never a pass.

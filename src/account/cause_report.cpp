@@ -6,10 +6,10 @@
 #include <array>
 #include <map>
 
-#include "account/cause_advice.h"
 #include "account/compare.h"
-#include "account/op_key.h"
+#include "account/counterfactual.h"
 #include "account/step_breakdown.h"
+#include "account/step_view.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::account {

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "account/cause.h"
-#include "account/cause_advice.h"
 #include "account/counterfactual.h"
 #include "account/run_metrics.h"
 #include "account/run_view.h"
-#include "account/typical_stalls.h"
 #include "account/typical_step.h"
 #include "plan/plan.h"
 #include "schedule/policy.h"

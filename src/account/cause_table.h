@@ -3,8 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "account/cause_advice.h"
 #include "account/cause_report.h"
+#include "account/counterfactual.h"
+#include "account/critical_path.h"
 
 namespace fsdpbench::app {
 
@@ -20,5 +21,8 @@ struct CauseTable {
 /// The causes of `report`, the largest first, with what the typical step would take without each where that is known,
 /// small ones and jitter in a line each, and below them what would help.
 std::string cause_table(const account::CauseReport& report, const CauseTable& how);
+
+/// What decided how long steps were, by rank and kind: a row adds up to its rank's, the rows to the step.
+std::string path_table(const account::PathReport& path, int decimals);
 
 }  // namespace fsdpbench::app

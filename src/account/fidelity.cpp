@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "account/step_breakdown.h"
-#include "clock/collective_message.h"
+#include "clock/collective_kinds.h"
 #include "clock/emulated_times.h"
 #include "plan/communication.h"
 
@@ -141,8 +141,8 @@ double Fidelity::over_pct() const {
 bool Fidelity::rated() const { return std::max(excess_pct, over_pct()) <= kFidelityLimitPct; }
 
 std::optional<Fidelity> emulation_fidelity(const RunView& run, const plan::Groups& groups,
-                                           const std::vector<plan::ModuleSizes>& sizes,
-                                           const config::RunConfig& config, const RunMetrics& metrics) {
+                                           const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config,
+                                           const RunMetrics& metrics) {
   Model model(groups, sizes, config);
   const MiddleSteps middle = middle_steps(run);
   for (const std::size_t s : middle.indices) model.add(run.steps()[s]);

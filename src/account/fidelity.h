@@ -6,8 +6,8 @@
 #include "account/run_metrics.h"
 #include "account/run_view.h"
 #include "config/run_config.h"
-#include "plan/groups.h"
 #include "plan/module_sizes.h"
+#include "plan/plan.h"
 
 namespace fsdpbench::account {
 
@@ -39,7 +39,7 @@ inline constexpr double kFidelityLimitPct = 5;
 /// `metrics`: of the same run.
 /// Injected slow ranks and links (inject.slow_*) are part of the model.
 std::optional<Fidelity> emulation_fidelity(const RunView& run, const plan::Groups& groups,
-                                           const std::vector<plan::ModuleSizes>& sizes,
-                                           const config::RunConfig& config, const RunMetrics& metrics);
+                                           const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config,
+                                           const RunMetrics& metrics);
 
 }  // namespace fsdpbench::account

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "account/step_view.h"
-#include "base/duration.h"
+#include "base/clock.h"
 #include "base/error.h"
-#include "clock/collective_message.h"
+#include "clock/collective_kinds.h"
 
 namespace fsdpbench::account {
 

@@ -10,7 +10,7 @@
 #include "account/step_view.h"
 #include "base/intervals.h"
 #include "base/link_model.h"
-#include "plan/groups.h"
+#include "plan/plan.h"
 
 namespace fsdpbench::account {
 

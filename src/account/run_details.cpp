@@ -1,17 +1,63 @@
 #include "account/run_details.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
-#include "account/op_key.h"
 #include "account/statistics.h"
 #include "account/step_breakdown.h"
+#include "account/step_view.h"
 #include "base/enum_table.h"
-#include "clock/collective_message.h"
+#include "clock/collective_kinds.h"
+#include "config/run_config.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::account {
+
+std::optional<double> expert_imbalance(const std::vector<std::vector<std::int64_t>>& rows, std::int64_t ranks) {
+  double sum = 0;
+  for (const std::vector<std::int64_t>& block : rows) {
+    const std::vector<double> visits(block.begin(), block.end());
+    const double imbalance = config::busiest_over_mean(visits, ranks == 1 ? std::ssize(visits) : ranks);
+    if (imbalance == 0) return std::nullopt;
+    sum += imbalance;
+  }
+  if (rows.empty()) return std::nullopt;
+  return sum / static_cast<double>(rows.size());
+}
+
+std::vector<MemoryLevel> memory_timeline(const StepRecords& step, int rank) {
+  const StepView view(step, rank);
+  const std::vector<schedule::Buffer>& buffers = step.schedule().buffers;
+  struct Change {
+    std::int64_t time_ns;
+    MemoryCategory category;
+    std::int64_t bytes;
+  };
+  std::vector<Change> changes;
+  const auto change = [&](std::int64_t time_ns, schedule::BufferId id, int sign) {
+    const schedule::Buffer& b = buffers[static_cast<std::size_t>(id)];
+    changes.push_back({time_ns, b.category, sign * b.bytes});
+  };
+  for (int i = 0; i < view.size(); ++i) {
+    for (const schedule::BufferId id : view.op(i).allocates) change(view.record(i).begin_ns, id, 1);
+    for (const schedule::BufferId id : view.op(i).frees) change(view.done(i), id, -1);
+  }
+  std::ranges::stable_sort(changes, {}, &Change::time_ns);
+
+  std::vector<MemoryLevel> levels(1);
+  for (const schedule::Buffer& b : buffers) {
+    if (b.persistent) levels.front().live[index_of(b.category)] += b.bytes;
+  }
+  for (const Change& c : changes) {
+    MemoryLevel level = levels.back();
+    level.time_ns = c.time_ns - view.window().begin_ns;
+    level.live[index_of(c.category)] += c.bytes;
+    levels.push_back(level);
+  }
+  return levels;
+}
 namespace {
 
 using schedule::Phase;

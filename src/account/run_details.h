@@ -7,9 +7,26 @@
 
 #include "account/run_view.h"
 #include "base/link_model.h"
+#include "base/memory_space.h"
 #include "plan/plan.h"
 
 namespace fsdpbench::account {
+
+/// How unevenly the rows of a training came to the ranks that split its experts, as mesh.expert_imbalance counts it:
+/// those of the busiest rank over the mean, the mean over blocks. `rows`: [block][expert], summed over steps
+/// (engine::Measurement::expert_rows); `ranks` have neighbouring experts each, as many; 1: each expert counts as a
+/// rank. Single exchanges are less even than their sum. Absent where there are no rows.
+std::optional<double> expert_imbalance(const std::vector<std::vector<std::int64_t>>& rows, std::int64_t ranks);
+
+/// Live bytes from `time_ns` (since the step's begin) on.
+struct MemoryLevel {
+  std::int64_t time_ns = 0;
+  CategoryBytes live{};
+};
+
+/// Live bytes of one rank over one step, at every change: an op's buffers live from its begin on the lane, or until its
+/// end, not from when the host, far ahead, issued it. The first level is that of the step's begin.
+std::vector<MemoryLevel> memory_timeline(const StepRecords& step, int rank);
 
 /// One phase of a step, in milliseconds of RunMetrics: means over all ranks in the run's middle steps, scaled to the
 /// median step (run_view.h). A phase begins when its first

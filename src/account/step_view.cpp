@@ -2,9 +2,25 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <map>
 #include <utility>
 
+#include "account/run_view.h"
+#include "account/step_breakdown.h"
+
 namespace fsdpbench::account {
+
+std::vector<OpKey> op_keys(const schedule::Schedule& schedule) {
+  std::vector<OpKey> keys;
+  std::map<OpKey, int> seen;
+  for (const schedule::Op& op : schedule.ops) {
+    OpKey key{op.kind, op.group(), op.phase, op.unit, op.module, op.micro, op.prefetch, 0};
+    key.occurrence = seen[key]++;
+    keys.push_back(key);
+  }
+  return keys;
+}
 
 namespace {
 
@@ -64,6 +80,61 @@ StepView::StepView(std::span<const schedule::Op> ops, std::span<const trace::Rec
     wait_for(edges_.lane_before[i]);
     for (const int before : edges_.recorders[i]) wait_for(before);
     done_.push_back(done);
+  }
+}
+
+std::vector<int> needed_by(const schedule::Schedule& schedule) {
+  std::vector<int> readers(schedule.ops.size(), -1);
+  std::vector<std::vector<int>> from(schedule.buffers.size());  // collectives whose data a buffer holds, as yet unread
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    const schedule::Op& op = schedule.ops[i];
+    const OpClass op_class = classify(op);
+    const schedule::Operands operands = op.operands();
+    std::vector<int> read;
+    for (const schedule::BufferId id : operands.reads) {
+      std::vector<int>& waiting = from[static_cast<std::size_t>(id)];
+      std::erase_if(waiting, [&](int collective) { return readers[static_cast<std::size_t>(collective)] >= 0; });
+      read.insert(read.end(), waiting.begin(), waiting.end());
+    }
+    if (op_class == OpClass::copy) {  // passes on what it read
+      for (const schedule::BufferId id : operands.writes) {
+        std::vector<int>& written = from[static_cast<std::size_t>(id)];
+        for (const int collective : read) {
+          if (std::ranges::find(written, collective) == written.end()) written.push_back(collective);
+        }
+      }
+      continue;
+    }
+    for (const int collective : read) readers[static_cast<std::size_t>(collective)] = static_cast<int>(i);
+    if (!op.is_collective()) continue;
+    for (const schedule::BufferId id : operands.writes) from[static_cast<std::size_t>(id)] = {static_cast<int>(i)};
+  }
+  return readers;
+}
+
+void fill_peers_arrived(const schedule::Schedules& schedules, const plan::Groups& groups,
+                        std::vector<trace::RankTrace>& traces) {
+  std::vector<std::int64_t> latest;  // begin, by group
+  std::size_t first = 0;             // record of the step
+  const RunView run(schedules, traces);
+  for (const StepRecords& step : run.steps()) {
+    const std::vector<schedule::Op>& ops = step.schedule().ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const schedule::Op& op = ops[i];
+      if (!op.is_collective()) continue;
+      latest.assign(static_cast<std::size_t>(groups.count(op.group())), 0);
+      const auto of = [&](std::size_t rank) -> std::int64_t& {
+        return latest[static_cast<std::size_t>(groups.number(op.group(), static_cast<int>(rank)))];
+      };
+      for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+        of(rank) = std::max(of(rank), traces[rank].records[first + i].begin_ns);
+      }
+      for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+        trace::Record& r = traces[rank].records[first + i];
+        if (r.peers_arrived_ns == 0) r.peers_arrived_ns = std::clamp(of(rank), r.begin_ns, r.end_ns);
+      }
+    }
+    first += ops.size();
   }
 }
 

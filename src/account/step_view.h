@@ -1,15 +1,34 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "account/run_view.h"
 #include "account/step_breakdown.h"
+#include "plan/plan.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
 
 namespace fsdpbench::account {
+
+/// What makes an op the same one in the schedules of different steps, where its index differs: what it does to what,
+/// and how many equal ones came before it in its step.
+struct OpKey {
+  schedule::OpKind kind = schedule::OpKind::forward;
+  schedule::Group group = schedule::Group::none;
+  schedule::Phase phase = schedule::Phase::forward;
+  int unit = -1;
+  int module = -1;
+  int micro = 0;
+  bool prefetch = false;
+  int occurrence = 0;
+  auto operator<=>(const OpKey&) const = default;
+};
+
+/// The key of every op of a schedule, by index; no two are equal.
+std::vector<OpKey> op_keys(const schedule::Schedule& schedule);
 
 /// What a list of ops does not show: who ran before whom, who recorded what; by op, -1 is none.
 struct StepEdges {
@@ -51,5 +70,16 @@ class StepView {
   StepEdges edges_;
   std::vector<std::int64_t> done_;
 };
+
+/// For each op of the schedule that is a collective, the op that it was issued for: the first one in issue order,
+/// a computation, an update on the host or another collective, that reads what it gave, be it through copies and casts.
+/// -1 of all other ops, and where no op of the same step reads it.
+std::vector<int> needed_by(const schedule::Schedule& schedule);
+
+/// Where a device could not know when the last rank of a collective had arrived (Record::peers_arrived_ns is 0), it is
+/// the latest begin of the same op among the ranks of its group, but never outside the record itself. Times of all
+/// ranks must be on one line. Throws as RunView does if the ranks have not the same steps.
+void fill_peers_arrived(const schedule::Schedules& schedules, const plan::Groups& groups,
+                        std::vector<trace::RankTrace>& traces);
 
 }  // namespace fsdpbench::account

@@ -6,7 +6,8 @@ namespace {
 
 constexpr char kWhy[] =
     "error: This fsdpbench was built for x86-64-v3, which are Intel's processors since Haswell (2013) and AMD's since "
-    "Excavator (2015), and this processor lacks some of its instructions (AVX2, BMI2, FMA). Build fsdpbench from source "
+    "Excavator (2015), and this processor lacks some of its instructions (AVX2, BMI2, FMA). Build fsdpbench from "
+    "source "
     "on this machine: `make build`.\n";
 
 void check_cpu() {

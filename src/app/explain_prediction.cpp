@@ -68,8 +68,7 @@ std::string prediction_text(const Prediction& prediction) {
   std::string text =
       fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
   const double tflops = r.flops_per_second / 1e12;
-  if (s.communication == 0)
-    return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops);
+  if (s.communication == 0) return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops);
   const bool offloads = r.pcie.bytes_per_second > 0;
   text += fmt::format("exposed communication{} {:.2f} {} {:.2f} ms,\n", offloads ? " and copies" : "",
                       milliseconds(s.exposed_communication()), offloads ? "beside communication of" : "of",
@@ -78,11 +77,10 @@ std::string prediction_text(const Prediction& prediction) {
     text += fmt::format("copies over PCIe at {:.4g} us + {:.4g} GB/s each direction, the host's update in no time,\n",
                         r.pcie.latency_seconds * 1e6, r.pcie.bytes_per_second / 1e9);
   }
-  return text +
-         fmt::format(
-             "by the schedule with modelled op times: matrix products at {:.4g} TFLOP/s, a collective of\n"
-             "n ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times\n",
-             tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
+  return text + fmt::format(
+                    "by the schedule with modelled op times: matrix products at {:.4g} TFLOP/s, a collective of\n"
+                    "n ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times\n",
+                    tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
 }
 
 nlohmann::json prediction_json(const Prediction& prediction) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "account/step_prediction.h"
+#include "account/step_bound.h"
 #include "clock/emulated_times.h"
 #include "engine/setup.h"
 #include "schedule/wasted_gathers.h"
@@ -33,7 +33,8 @@ Prediction predict(const engine::Setup& setup, const GivenRates& given);
 /// A few lines: the step and what it is made of, or why there is none.
 std::string prediction_text(const Prediction& prediction);
 
-/// {"step_ms", "compute_ms", "comm_ms", "exposed_comm_ms", "tflops", "link_gb_per_s", "link_latency_us"}, or {"reason"}.
+/// {"step_ms", "compute_ms", "comm_ms", "exposed_comm_ms", "tflops", "link_gb_per_s", "link_latency_us"}, or
+/// {"reason"}.
 nlohmann::json prediction_json(const Prediction& prediction);
 
 }  // namespace fsdpbench::app

@@ -19,8 +19,8 @@
 #include "record/table.h"
 #include "runs/run_table.h"
 #include "schedule/check_schedules.h"
-#include "schedule/fetch_trace.h"
 #include "schedule/policy.h"
+#include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
 

@@ -14,7 +14,7 @@
 
 #include "backend/kernels.h"
 #include "base/clock.h"
-#include "base/median.h"
+#include "base/student.h"
 
 namespace fsdpbench::app {
 namespace {

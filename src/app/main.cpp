@@ -7,8 +7,8 @@
 
 #include "app/command_line.h"
 #include "base/error.h"
-#include "engine/backend_options.h"
-#include "hardware/available_memory.h"
+#include "engine/setup.h"
+#include "hardware/other_work.h"
 #include "launch/interrupt.h"
 #include "launch/placement.h"
 #include "record/console.h"

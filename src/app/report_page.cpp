@@ -74,12 +74,12 @@ void put_off_interrupts() {
 std::string find_page_python() {
   const std::string python = choose_python();
   if (succeeds(isolated(
-          python,
-          {"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('fsdpbench') is None)"}))) {
+          python, {"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('fsdpbench') is None)"}))) {
     return python;
   }
   throw Error(fmt::format(
-      "{} does not have the package fsdpbench, which draws reports: `pip install fsdpbench` there, or `make analysis` in "
+      "{} does not have the package fsdpbench, which draws reports: `pip install fsdpbench` there, or `make analysis` "
+      "in "
       "the source tree, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current folder and packages "
       "of one user are not looked at.",
       python));

@@ -10,8 +10,9 @@ namespace fsdpbench::app {
 /// else the one on PATH. Throws Error with what to do if it does not have the package fsdpbench.
 std::string find_page_python();
 
-/// Turns this process into `python -I -m fsdpbench.analysis COMMAND OPTIONS -- PATHS`, which has the handlers of signals that
-/// end with our exit codes; until it has them, signals wait. Throws Error if there is no such Python, or it cannot start.
+/// Turns this process into `python -I -m fsdpbench.analysis COMMAND OPTIONS -- PATHS`, which has the handlers of
+/// signals that end with our exit codes; until it has them, signals wait. Throws Error if there is no such Python, or
+/// it cannot start.
 [[noreturn]] void become_page_program(const std::string& command, const std::vector<std::string>& options,
                                       const std::vector<std::string>& paths);
 

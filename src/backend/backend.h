@@ -2,19 +2,77 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "backend/communicator.h"
-#include "backend/cpu_options.h"
-#include "backend/cuda_options.h"
 #include "backend/device.h"
 #include "base/binding.h"
 #include "base/error.h"
-#include "launch/abort.h"
+#include "base/link_model.h"
+#include "launch/clock_offset.h"
 #include "launch/session.h"
 
 namespace fsdpbench::backend {
+
+/// What the CPU backend takes beside BackendOptions: links and computation that are emulated.
+struct CpuOptions {
+  std::optional<LinkModel> link;              ///< absent: transfers take what they take
+  std::optional<LinkModel> pcie;              ///< absent: copies between the memories take what they take
+  std::optional<double> compute_flops_per_s;  ///< absent: kernels compute; else they only take FLOPs / rate
+  std::vector<double> link_slowdown;          ///< per rank, empty or factors >= 1 on the modelled link
+  std::vector<double> compute_slowdown;       ///< per rank, empty or factors >= 1: a slow rank
+  /// Between processes: for how long a rank waits for others to come to a collective before it calls the job stuck;
+  /// absent: for ever.
+  std::optional<double> stall_s;
+  bool share_memory = true;  ///< processes of one host read each other's memory; else they exchange messages
+};
+
+/// What stamps are taken from on a GPU.
+enum class Timer : std::uint8_t {
+  automatic,  ///< the best the device has
+  cupti,      ///< NVIDIA's activity records; an error if they cannot be had
+  events,     ///< CUDA events around each op
+};
+
+/// How a GPU computes where there is a choice.
+struct Arithmetic {
+  bool deterministic = true;  ///< attention's backward adds in a fixed order
+};
+
+/// Where the blocks of a device lie.
+enum class BlockMemory : std::uint8_t {
+  pool,   ///< CUDA's stream-ordered allocator; grows where BackendOptions::pool_bytes do not suffice
+  fixed,  ///< one region of BackendOptions::pool_bytes
+};
+
+/// How NCCL is used.
+struct NcclOptions {
+  enum class Register : std::uint8_t {
+    none,
+    local,   ///< ncclCommRegister of the communication buffers
+    window,  ///< ncclMemAlloc and symmetric windows
+  };
+  enum class CtaPolicy : std::uint8_t { library, efficiency, zero };
+
+  Register registration = Register::none;
+  CtaPolicy cta_policy = CtaPolicy::library;
+  int min_ctas = 0;       ///< 0: NCCL's choice
+  int max_ctas = 0;       ///< 0: NCCL's choice
+  bool blocking = false;  ///< calls return when they are done
+  double timeout_s = 60;  ///< an op that takes longer ends the run
+};
+
+/// What the CUDA backend takes beside BackendOptions.
+struct CudaOptions {
+  Timer timer = Timer::automatic;
+  Arithmetic arithmetic;
+  NcclOptions nccl;
+  BlockMemory memory = BlockMemory::pool;
+  bool monitor = true;  ///< Device::health() polls the driver during the run
+};
 
 /// What every backend needs to know to make ranks.
 struct BackendOptions {

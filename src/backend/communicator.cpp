@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/ring.h"
 
 namespace fsdpbench::backend {
 

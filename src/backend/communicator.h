@@ -4,15 +4,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "backend/device.h"
-#include "base/collective_kind.h"
 #include "base/dtype.h"
 #include "base/enum_table.h"
 #include "base/lane.h"
 
 namespace fsdpbench::backend {
+
+/// What a device's facts call how such collectives were done: "all_gather of 2097152 B on 8 ranks". `bytes`: of the
+/// whole message.
+inline std::string collective_fact(std::string_view name, std::int64_t bytes, int ranks) {
+  return std::string(name) + " of " + std::to_string(bytes) + " B on " + std::to_string(ranks) + " ranks";
+}
 
 using Collective = CollectiveKind;
 inline constexpr std::size_t kCollectiveCount = kEnumCount<Collective>;
@@ -36,16 +42,19 @@ struct UnequalParts {
 ///
 /// | kind           | input   | output  | meaning |
 /// |----------------|---------|---------|---------|
-/// | all_gather     | count   | N*count | output[r*count .. (r+1)*count) = input of rank r; `input` may be the rank's own slice of `output` |
-/// | reduce_scatter | N*count | count   | output = scale * sum over ranks s of input_s[rank*count .. (rank+1)*count); `output` may be the rank's own slice of `input` |
-/// | all_reduce     | count   | count   | output = scale * sum over ranks of input; `input` may be `output` |
-/// | broadcast      | count   | count   | output = input of `root`; `input` may be `output`, and is read by `root` only |
-/// | all_to_all     | N*count | N*count | output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s; the buffers share no byte |
-/// | all_to_all of unequal parts | rows * count | rows * count | parts back to back, of rank 0 first: to each rank in `input`, from each in `output` |
-/// | send_recv      | count   | count   | output = input of the rank before, of rank 0 that of the last; the buffers share no byte |
+/// | all_gather     | count   | N*count | output[r*count .. (r+1)*count) = input of rank r; `input` may be the rank's
+/// own slice of `output` | | reduce_scatter | N*count | count   | output = scale * sum over ranks s of
+/// input_s[rank*count .. (rank+1)*count); `output` may be the rank's own slice of `input` | | all_reduce     | count |
+/// count   | output = scale * sum over ranks of input; `input` may be `output` | | broadcast      | count   | count   |
+/// output = input of `root`; `input` may be `output`, and is read by `root` only | | all_to_all     | N*count | N*count
+/// | output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s; the buffers share no byte
+/// | | all_to_all of unequal parts | rows * count | rows * count | parts back to back, of rank 0 first: to each rank in
+/// `input`, from each in `output` | | send_recv      | count   | count   | output = input of the rank before, of rank 0
+/// that of the last; the buffers share no byte |
 struct CollectiveCall {
   Collective kind = Collective::all_gather;
-  const std::byte* input = nullptr;  ///< device memory, as `output`; the caller keeps both until the lane was waited for
+  const std::byte* input =
+      nullptr;  ///< device memory, as `output`; the caller keeps both until the lane was waited for
   std::byte* output = nullptr;
   std::int64_t count = 0;
   DType dtype = DType::f32;

@@ -9,13 +9,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/activity.h"
+#include "base/error.h"
 #include "base/lane.h"
 #include "base/lane_pool.h"
-#include "base/memory_category.h"
+#include "base/memory_space.h"
 #include "hardware/gpu_health.h"
 
 namespace fsdpbench::backend {
+
+/// A backend is built in, and this machine has no device for it: no driver, or no GPU that answers.
+class NoDevice : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
 
 class Kernels;
 

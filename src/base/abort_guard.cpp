@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/clean_text.h"
 #include "base/error.h"
+#include "base/read_input.h"
 
 namespace fsdpbench {
 

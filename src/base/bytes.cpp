@@ -1,7 +1,6 @@
 #include "base/bytes.h"
 
 #include <fmt/format.h>
-
 #include <array>
 #include <cctype>
 #include <charconv>

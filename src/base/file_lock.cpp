@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <thread>

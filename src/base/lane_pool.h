@@ -7,8 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/lane_blocks.h"
-#include "base/lane_order.h"
-#include "base/memory_category.h"
+#include "base/memory_space.h"
 
 namespace fsdpbench {
 

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <interface_hash.h>  // generated
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,9 +10,13 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/program_folder.h"
 
 namespace fsdpbench {
+
+std::filesystem::path program_folder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+}
 
 const PluginInterfaces& plugin_interfaces() {
   static const PluginInterfaces kOwn = [] {

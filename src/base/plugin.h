@@ -4,6 +4,10 @@
 
 namespace fsdpbench {
 
+/// The folder of the running program's file, links resolved; empty where the system does not say. Plugins and profiles
+/// are found from here, in a build folder as where it is installed: ../lib and ../share/fsdpbench.
+std::filesystem::path program_folder();
+
 /// A part of this program in a file of its own, because it needs libraries that most machines do not have. It is loaded
 /// when it is asked for. What it exports under `symbol` is a function without arguments that returns a pointer to plain
 /// data; this begins with kInterfaceHash of the plugin's build (interface_hash.cmake), so that files of two builds are

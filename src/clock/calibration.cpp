@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/median.h"
-#include "clock/random.h"
+#include "base/student.h"
+#include "clock/op_times.h"
 
 namespace fsdpbench::clock {
 namespace {

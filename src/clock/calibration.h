@@ -5,11 +5,11 @@
 #include <tuple>
 #include <vector>
 
-#include "clock/line_fit.h"
+#include "clock/compute_cost.h"
+#include "clock/forecast.h"
+#include "clock/measured_host.h"
 #include "clock/measured_times.h"
 #include "clock/op_times.h"
-#include "clock/op_work.h"
-#include "clock/uncertainty.h"
 #include "config/calibration.h"
 
 namespace fsdpbench::clock {
@@ -17,9 +17,9 @@ namespace fsdpbench::clock {
 /// Gathers what ops took in finished runs of one machine, and draws a line through each kind of op.
 class Calibrator {
  public:
-  /// Means over ranks and the middle third of the steps of each op of the steady schedule; of a collective what it would
-  /// have taken alone, from the arrival of its last peer. Of an op that is interrupted now and then the median has
-  /// nothing of that, and the median step, in which there are many, has: means add up to it, medians do not.
+  /// Means over ranks and the middle third of the steps of each op of the steady schedule; of a collective what it
+  /// would have taken alone, from the arrival of its last peer. Of an op that is interrupted now and then the median
+  /// has nothing of that, and the median step, in which there are many, has: means add up to it, medians do not.
   /// `host`: measured_host() of the same run, CoreWaits::averaged.
   void add(const MeasuredTimes& run, const HostCosts& host);
   /// At least one run. `machine`, `revision` and `misses` are left to the caller: the last with what a walk by the
@@ -61,8 +61,8 @@ struct CalibratedTimes {
 double crowding(const config::Calibration& calibration, int ranks);
 
 /// What the ops of a training take by a calibration. A collective of as many ranks as were never measured is taken as
-/// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Ranks that have
-/// to share cores more or less than those measured may take as many times as long: that is part of it, too. Throws
+/// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Ranks that
+/// have to share cores more or less than those measured may take as many times as long: that is part of it, too. Throws
 /// ConfigError if a kind of op with work was never measured, in any group.
 CalibratedTimes calibrated_times(const config::Calibration& calibration, const schedule::Training& training);
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "clock/collective_message.h"
+#include "clock/collective_kinds.h"
+#include "clock/compute_cost.h"
 #include "clock/contention.h"
 #include "clock/nccl_tuning.h"
-#include "clock/op_work.h"
 #include "plan/module_work.h"
 
 namespace fsdpbench::clock {

@@ -8,7 +8,7 @@
 namespace fsdpbench::clock {
 
 std::string_view to_string(Algorithm algorithm) {
-  constexpr EnumNames<Algorithm> kNames{"ring",      "tree",   "hierarchical", "pat",      "nvls",
+  constexpr EnumNames<Algorithm> kNames{"ring",      "tree",   "hierarchical", "pat",       "nvls",
                                         "nvls_tree", "direct", "auto",         "symmetric", "copy_engine"};
   return kNames[algorithm];
 }

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/intervals.h"
-#include "clock/collective_message.h"
+#include "clock/collective_kinds.h"
 #include "clock/forecast.h"
 #include "plan/model_shapes.h"
 #include "plan/module_work.h"

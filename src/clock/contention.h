@@ -8,7 +8,7 @@
 #include "clock/op_times.h"
 #include "config/calibration.h"
 #include "config/run_config.h"
-#include "plan/groups.h"
+#include "plan/plan.h"
 #include "schedule/training.h"
 #include "trace/record.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "clock/collective_message.h"
+#include "clock/collective_kinds.h"
 
 namespace fsdpbench::clock {
 

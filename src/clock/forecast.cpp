@@ -1,8 +1,76 @@
 #include "clock/forecast.h"
 
-#include "clock/replay.h"
+#include <algorithm>
+#include <cmath>
+
+#include "base/enum_table.h"
+#include "base/student.h"
+#include "clock/op_times.h"
 
 namespace fsdpbench::clock {
+
+std::string_view to_string(Reach reach) {
+  constexpr EnumNames<Reach> kNames{"measured", "interpolated", "extrapolated"};
+  return kNames[reach];
+}
+
+Reach least_sure(const ReachCounts& ops) {
+  Reach least = Reach::measured;
+  for (const Reach reach : kEnumerators<Reach>) {
+    if (ops[reach] > 0) least = reach;
+  }
+  return least;
+}
+
+Bounds interval_around(double predicted, double walked, const std::vector<double>& draws, double miss) {
+  const auto [least, greatest] = std::ranges::minmax(draws);
+  const double middle = predicted + (least + greatest) / 2 - walked, half = std::hypot((greatest - least) / 2, miss);
+  return {std::max(0.0, middle - half), middle + half};
+}
+
+double quantile_of_next(const std::vector<double>& ascending, int sources, double p) {
+  const auto n = static_cast<double>(ascending.size());
+  if (ascending.size() == 1) return ascending.front();
+  const double rank = std::clamp(p * (n + 1) - 1, 0.0, n - 1);  // of the first value: 0
+  const auto below = std::min(static_cast<std::size_t>(rank), ascending.size() - 2);
+  const double part = rank - static_cast<double>(below);
+  const double ranked = std::exp(std::lerp(std::log(ascending[below]), std::log(ascending[below + 1]), part));
+  const double source_rank = p * (sources + 1);  // of the first source: 1
+  if (sources == 1 || (source_rank >= 1 && source_rank <= sources)) return ranked;
+  double mean = 0, squares = 0;
+  for (const double value : ascending) mean += std::log(value) / n;
+  for (const double value : ascending) squares += (std::log(value) - mean) * (std::log(value) - mean);
+  const double reach =
+      student_quantile(std::min(p, 1 - p), sources - 1) * std::sqrt(squares / (n - 1) * (1 + 1.0 / sources));
+  return p < 0.5 ? std::min(ranked, std::exp(mean - reach)) : std::max(ranked, std::exp(mean + reach));
+}
+
+double next_within(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return student_quantile(0.025, static_cast<int>(values.size())) *
+         std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+OpTimes drawn(OpTimes times, const Uncertainty& uncertainty, int draw) {
+  const auto number = static_cast<std::size_t>(draw);
+  for (std::size_t step = 0; step < times.steps.size(); ++step) {
+    for (std::size_t op = 0; op < times.steps[step].size(); ++op) {
+      const int source = uncertainty.source[step][op];
+      if (source < 0) continue;
+      const double ratio = uncertainty.ratios[static_cast<std::size_t>(source)][number];
+      OpCost& cost = times.steps[step][op];
+      cost.run_ns = std::nearbyint(cost.run_ns * ratio);
+      cost.link_ns = std::nearbyint(cost.link_ns * ratio);
+    }
+  }
+  if (uncertainty.host.empty()) return times;
+  for (double HostCosts::*cost :
+       {&HostCosts::issue_ns, &HostCosts::launch_ns, &HostCosts::gap_ns, &HostCosts::wake_ns}) {
+    times.host.*cost = std::max(0.0, std::nearbyint(times.host.*cost + uncertainty.host[number].*cost));
+  }
+  return times;
+}
 
 Forecast forecast(const schedule::Training& training, const OpTimes& times, SteadyStep which, int recorded) {
   constexpr std::size_t kMostRepeats = 8;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "clock/replay.h"
+#include "clock/op_times.h"
 #include "clock/walks.h"
 
 namespace fsdpbench::clock {

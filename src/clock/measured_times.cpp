@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/median.h"
-#include "clock/op_work.h"
+#include "base/student.h"
+#include "clock/compute_cost.h"
 
 namespace fsdpbench::clock {
 namespace {

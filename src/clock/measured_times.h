@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "clock/contention.h"
-#include "clock/line_fit.h"
+#include "clock/measured_host.h"
 #include "schedule/training.h"
 #include "trace/record.h"
 

@@ -42,8 +42,8 @@ struct SymmetricEstimate {
 /// return to a ring below 64 GiB. Its rates are fitted constants of NCCL's, not of this cluster.
 SymmetricEstimate nccl_symmetric(const config::Cluster& cluster, Collective collective, double bytes, int ranks);
 
-/// Whether NCCL leaves an all-gather of `elements` from each rank to copy engines though nobody asked for it, where both
-/// could do it: on Blackwell, from 8 Mi elements (src/enqueue.cc of 2.30.7).
+/// Whether NCCL leaves an all-gather of `elements` from each rank to copy engines though nobody asked for it, where
+/// both could do it: on Blackwell, from 8 Mi elements (src/enqueue.cc of 2.30.7).
 bool nccl_copies(const config::Cluster& cluster, double elements);
 
 /// Whether NCCL would consider it at all for `automatic`.

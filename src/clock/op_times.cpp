@@ -5,8 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "clock/random.h"
-
 namespace fsdpbench::clock {
 namespace {
 

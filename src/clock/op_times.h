@@ -3,13 +3,49 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/lane.h"
+#include "base/random.h"
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+#include "trace/record.h"
 
 namespace fsdpbench::clock {
+
+/// A random number of one op in one step.
+constexpr std::uint64_t op_key(std::uint64_t seed, std::int64_t step, std::size_t op) {
+  return mixed(seed ^ mixed(static_cast<std::uint64_t>(step) << 32 | op));
+}
+
+/// The key of one rank at that op. A Weyl sequence from a key that is random already needs one multiplication more.
+constexpr std::uint64_t of_rank(std::uint64_t key, std::size_t rank) {
+  return mixed(key + rank * 0x9e3779b97f4a7c15ULL);
+}
+
+/// Random numbers one after another, the same ones from the same seed everywhere.
+class Sequence {
+ public:
+  explicit Sequence(std::uint64_t seed) : key_(mixed(seed + 0x9e3779b97f4a7c15ULL)) {}
+
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  ///< in [0, 1)
+  std::size_t below(std::size_t count) { return static_cast<std::size_t>(uniform() * static_cast<double>(count)); }
+  /// Mean 0, variance 1; the sum of twelve, which is near enough to normal for what it is asked for.
+  double normal() {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += uniform();
+    return sum;
+  }
+
+ private:
+  std::uint64_t next() { return of_rank(key_, count_++); }
+
+  std::uint64_t key_;
+  std::size_t count_ = 0;
+};
 
 /// What one op takes on every rank alike, before factors and jitter: whole nanoseconds.
 struct OpCost {
@@ -127,5 +163,48 @@ struct OpTimes {
 /// Whether the ops of a step, one after another on the slowest rank, take longer than 104 days: a double holds every
 /// nanosecond of less.
 bool too_long(const OpTimes& times);
+
+/// A run on a computed clock: the same schedules that an executor issues, walked for all ranks with given times.
+/// Nothing sleeps and nothing is random: the same arguments give the same nanoseconds.
+///
+/// An op begins when its lane is free, the host has issued it, what it waits for is over, and, for a collective, its
+/// communicator is free; its transfer when the last rank of its group has come so far. Lanes and communicators are
+/// first come, first served in the order of issue. A step of a rank ends when all its lanes are idle; then the rank's
+/// host begins with the next one, whatever the others do.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+
+  /// Walks the next step of all ranks. `recorded`: the ranks (`rank` says which) whose step is appended to their
+  /// records and windows, as an executor would have written them.
+  virtual void step(std::span<trace::RankTrace> recorded) = 0;
+
+  /// Times of the last step, in whole nanoseconds from the beginning of the run. By rank; one entry for all if no two
+  /// ranks may differ.
+  struct StepTimes {
+    std::vector<double> begin_ns;
+    std::vector<double> end_ns;
+  };
+  virtual const StepTimes& last_step() const = 0;
+};
+
+/// The arguments must outlive the replay. Chooses the walk: op by op where no two transfers can meet on a link (or
+/// times are given), else in the order of time, in fair shares (base/fluid_link.h). Both give the same where both
+/// apply.
+std::unique_ptr<Replay> make_replay(const schedule::Schedules& schedules, const plan::Groups& groups,
+                                    const OpTimes& times);
+
+/// Whether two communicators of a rank may use one of its links at once.
+bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times);
+
+/// How long each op of a schedule takes on one rank, in nanoseconds, by op index. A collective's duration counts from
+/// the moment its last peer has arrived.
+using OpDurations = std::vector<std::int64_t>;
+
+/// The least time in which the schedule can run with these durations: every op starts as soon as its lane, its waits,
+/// the host's waits and, for a collective, its communicator and its peers allow; issuing costs nothing. A longest
+/// path, computed op by op in (max, +). `by_rank`: one entry a rank of `groups`.
+std::int64_t max_plus_bound(const schedule::Schedule& schedule, int event_count, const plan::Groups& groups,
+                            std::vector<OpDurations> by_rank);
 
 }  // namespace fsdpbench::clock

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/fluid_link.h"
+#include "base/link_model.h"
 #include "clock/walks.h"
 
 namespace fsdpbench::clock {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/lane_order.h"
+#include "base/lane_blocks.h"
 
 namespace fsdpbench::clock {
 namespace {

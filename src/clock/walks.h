@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "clock/op_times.h"
-#include "clock/replay.h"
-#include "plan/groups.h"
+#include "plan/plan.h"
 #include "schedule/schedule.h"
 
 namespace fsdpbench::clock {

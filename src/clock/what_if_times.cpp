@@ -9,12 +9,12 @@
 #include <tuple>
 #include <utility>
 
-#include "base/duration.h"
+#include "base/clock.h"
 #include "base/enum_table.h"
 #include "base/error.h"
 #include "base/lane.h"
-#include "base/median.h"
-#include "clock/op_work.h"
+#include "base/student.h"
+#include "clock/compute_cost.h"
 
 namespace fsdpbench::clock {
 namespace {

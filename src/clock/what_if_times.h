@@ -8,7 +8,6 @@
 #include "clock/forecast.h"
 #include "clock/measured_times.h"
 #include "clock/op_times.h"
-#include "clock/uncertainty.h"
 
 namespace fsdpbench::clock {
 

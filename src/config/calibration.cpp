@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "config/strict_table.h"
 #include "config/toml_file.h"
 
 namespace fsdpbench::config {
@@ -109,11 +108,12 @@ std::string to_toml(const Calibration& c) {
   for (const Calibration::Host& host : c.host_refits) refits.push_back(host_row(host));
   std::string text = fmt::format(
       "# What ops took on one machine, as `fsdpbench calibrate` measured them; for simulate.calibration.\n"
-      "version = {}\nmachine = {:?}\nrevision = {:?}\ncores = {}\nranks = {}\nmisses = [{}]\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\ngap_ns = "
+      "version = {}\nmachine = {:?}\nrevision = {:?}\ncores = {}\nranks = {}\nmisses = [{}]\n\n[host]\nissue_ns = "
+      "{}\nlaunch_ns = {}\ngap_ns = "
       "{}\nwake_ns = "
       "{}\nrefits = [{}]\n",
-      Calibration::kVersion, c.machine, c.revision, c.cores, c.ranks, fmt::join(misses, ", "), c.host.issue_ns, c.host.launch_ns,
-      c.host.gap_ns, c.host.wake_ns, fmt::join(refits, ", "));
+      Calibration::kVersion, c.machine, c.revision, c.cores, c.ranks, fmt::join(misses, ", "), c.host.issue_ns,
+      c.host.launch_ns, c.host.gap_ns, c.host.wake_ns, fmt::join(refits, ", "));
   for (const CalibrationLine& line : c.lines) text += line_text(line);
   for (const CalibrationSlowdown& slowdown : c.slowdowns) text += slowdown_text(slowdown);
   return text;

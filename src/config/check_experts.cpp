@@ -108,7 +108,8 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
   demand(model.experts % expert == 0, "mesh.expert = {} does not divide model.experts = {}.", expert, model.experts);
   demand(mesh.shard % expert == 0, "mesh.expert = {} does not divide the shard group of {} ranks.", expert, mesh.shard);
   demand(mesh.expert_separate_comm || expert == mesh.shard,
-         "mesh.expert_separate_comm = false does not go with mesh.expert = {} of a shard group of {} ranks: rows and gathers "
+         "mesh.expert_separate_comm = false does not go with mesh.expert = {} of a shard group of {} ranks: rows and "
+         "gathers "
          "are then of different ranks, which have a communicator each; expected true.",
          expert, mesh.shard);
   const ExpertLoad& load = mesh.expert_imbalance;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/paths.h"
-#include "base/program_folder.h"
+#include "base/file_lock.h"
+#include "base/plugin.h"
 #include "config/aliases.h"
 #include "config/nearest.h"
 
@@ -43,9 +43,7 @@ bool is_folder(const fs::path& path) {
 }
 
 /// Folders that may hold profiles/, best first.
-std::vector<fs::path> roots() {
-  return {".", home_folder()};
-}
+std::vector<fs::path> roots() { return {".", home_folder()}; }
 
 /// Folders in which a name of this kind is looked up, best first, none of them twice.
 std::vector<fs::path> named_folders(FileKind kind) {

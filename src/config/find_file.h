@@ -10,13 +10,14 @@ namespace fsdpbench::config {
 /// profiles/clusters, profiles/published, profiles/acceptance; calibrations are the user's own and lie anywhere.
 enum class FileKind : std::uint8_t { run, sweep, model, cluster, calibration, accuracy, acceptance };
 
-/// Where this program keeps its profiles: share/fsdpbench beside its folder, which in a build folder is the source tree.
-/// Without that, two folders above the program.
+/// Where this program keeps its profiles: share/fsdpbench beside its folder, which in a build folder is the source
+/// tree. Without that, two folders above the program.
 const std::filesystem::path& home_folder();
 
 /// The run profile that a person means by `given`: a file; a result folder, which means its config.toml; or the name of
 /// a profile, with or without .toml, in profiles/runs of the working folder or of the program's home; or else of a
-/// model in profiles/models, which load_profile() completes. Files come first. Throws ConfigError that says what was tried and which name is nearest.
+/// model in profiles/models, which load_profile() completes. Files come first. Throws ConfigError that says what was
+/// tried and which name is nearest.
 std::string find_profile(const std::string& given);
 
 /// The same for a sweep file, in profiles/sweeps.

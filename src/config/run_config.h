@@ -10,7 +10,6 @@
 #include "base/dtype.h"
 #include "base/enum_table.h"
 #include "base/link_model.h"
-#include "base/quantization.h"
 #include "config/expert_load.h"
 
 /// What the user asked for, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "config/aliases.h"
 #include "config/fields.h"
 #include "config/nearest.h"

@@ -227,10 +227,11 @@ void check_checkpointing(const RunConfig& config, Notes& notes) {
               "fsdp.checkpoint_keeps = \"{}\" does not go with mesh.tensor = {}: which exchanges a recomputation then "
               "repeats is not modelled; expected 1.",
               keeps, config.mesh.tensor);
-      require(config.mesh.expert == 1 || fsdp.expert_unit == ExpertUnit::group || fsdp.expert_unit == ExpertUnit::bucket,
-              "fsdp.checkpoint_keeps = \"{}\" does not go with fsdp.expert_unit = \"{}\": which hooks of the experts a "
-              "recomputation then calls is not modelled; expected \"group\" or \"bucket\".",
-              keeps, to_string(fsdp.expert_unit));
+      require(
+          config.mesh.expert == 1 || fsdp.expert_unit == ExpertUnit::group || fsdp.expert_unit == ExpertUnit::bucket,
+          "fsdp.checkpoint_keeps = \"{}\" does not go with fsdp.expert_unit = \"{}\": which hooks of the experts a "
+          "recomputation then calls is not modelled; expected \"group\" or \"bucket\".",
+          keeps, to_string(fsdp.expert_unit));
     }
     if (config.model.kind == ModelKind::mlp) {
       notes.push_back(

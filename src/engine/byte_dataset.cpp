@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
@@ -11,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "base/random.h"
 
 namespace fsdpbench::engine {

@@ -12,7 +12,7 @@
 
 #include "base/enum_table.h"
 #include "config/run_config.h"
-#include "engine/batch_source.h"
+#include "engine/byte_dataset.h"
 #include "engine/safetensors.h"
 #include "plan/model_shapes.h"
 

@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string_view>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 
@@ -142,6 +143,178 @@ void CheckpointFolder::remove_old(std::int64_t before) {
   std::ranges::sort(complete, std::greater());
   for (std::size_t i = static_cast<std::size_t>(keep_); i < complete.size(); ++i) {
     if (complete[i].second < before) remove_checkpoint(step_folder(folder_, complete[i].second));
+  }
+}
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using plan::Group;
+
+constexpr const char* kTopic = "checkpoint";
+constexpr std::int64_t kFloat = sizeof(float);
+
+json to_json(const SavedShard& shard) {
+  return {{"steps", shard.steps}, {"bytes", shard.digest.bytes}, {"blocks", shard.digest.blocks}};
+}
+
+SavedShard from_json(const json& j) {
+  return {j.at("steps").get<std::int64_t>(),
+          {j.at("bytes").get<std::int64_t>(), j.at("blocks").get<std::vector<std::uint64_t>>()}};
+}
+
+/// What this rank writes of its shard: of all elements one after another, as many as any other replica, but for one.
+std::vector<Masters::Piece> share_of(std::vector<Masters::Piece> pieces, int replica, int replicas) {
+  std::int64_t all = 0;
+  for (const Masters::Piece& piece : pieces) all += piece.of.count;
+  const std::int64_t begin = all * replica / replicas, end = all * (replica + 1) / replicas;
+  std::vector<Masters::Piece> share;
+  std::int64_t at = 0;
+  for (Masters::Piece piece : pieces) {
+    const std::int64_t first = std::max(begin, at) - at, last = std::min(end, at + piece.of.count) - at;
+    at += piece.of.count;
+    if (first >= last) continue;
+    piece.of.begin += first;
+    piece.of.count = last - first;
+    piece.memory += first * kFloat;
+    share.push_back(piece);
+  }
+  return share;
+}
+
+/// What all ranks hold is written by those of the first shard.
+std::vector<Masters::Piece> pieces_of(const Setup& setup, int rank, const Masters& masters) {
+  const plan::Groups& groups = setup.plan.groups;
+  return share_of(masters.pieces(states_of(setup.config.train.optimizer), groups.index(Group::shard, rank) == 0),
+                  groups.index(Group::replicate, rank), setup.plan.mesh.replicate);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw OutputError(fmt::format("{}: cannot make the folder: {}.", folder.string(), error.message()));
+}
+
+}  // namespace
+
+void ThreadCheckpointBoard::report(int rank, const SavedShard& shard) {
+  const std::lock_guard lock(mutex_);
+  reports_[rank].push_back(shard);
+}
+
+std::optional<SavedShard> ThreadCheckpointBoard::next(int rank, bool /*wait*/) {
+  const std::lock_guard lock(mutex_);
+  std::vector<SavedShard>& reports = reports_[rank];
+  if (reports.empty()) return std::nullopt;
+  SavedShard first = std::move(reports.front());
+  reports.erase(reports.begin());
+  return first;
+}
+
+void ChannelCheckpointBoard::report(int rank, const SavedShard& shard) {
+  if (rank == 0) return own_.report(rank, shard);
+  channel_.send(0, kTopic, to_json(shard).dump());
+}
+
+std::optional<SavedShard> ChannelCheckpointBoard::next(int rank, bool wait) {
+  if (rank == 0) return own_.next(rank, wait);
+  const std::optional<std::string> message = wait ? channel_.receive(rank, kTopic) : channel_.poll(rank, kTopic);
+  if (!message) return std::nullopt;
+  return from_json(json::parse(*message));
+}
+
+CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board,
+                                 std::optional<DataDigest> data, std::string training, TrainingPosition start)
+    : setup_(setup),
+      rank_(rank),
+      executor_(executor),
+      board_(board),
+      data_(data),
+      training_(std::move(training)),
+      start_(start),
+      folder_(setup.config.checkpoint.folder),
+      pieces_(pieces_of(setup, rank, executor.masters())) {
+  if (rank == 0) own_.emplace(folder_, setup.config.checkpoint.keep);
+}
+
+std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const plan::Plan& plan) {
+  constexpr std::int64_t kNames = 256;  // of a piece in the header, and its block in the manifest
+  const auto moments = static_cast<std::int64_t>(states_of(config.train.optimizer).size()) - 1;
+  const std::int64_t pieces =
+      std::ssize(plan.shapes.parameters) * plan.mesh.shard * plan.mesh.tensor + plan.mesh.ranks();
+  return (plan.shapes.parameter_count() + moments * plan.shapes.trained_count()) * kFloat +
+         (1 + moments) * pieces * kNames;
+}
+
+TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {
+  const config::Train& train = setup_.config.train;
+  return {start_.steps + steps_of_run,
+          start_.samples + steps_of_run * train.accumulate * train.batch_per_rank * setup_.plan.mesh.data_ranks()};
+}
+
+void CheckpointSaver::after_step(std::int64_t steps_of_run) {
+  const std::int64_t every = setup_.config.checkpoint.every;
+  if (every > 0 && position(steps_of_run).steps % every == 0) save(steps_of_run);
+  if (rank_ == 0) complete_ready(false);
+}
+
+void CheckpointSaver::finish(std::int64_t steps_of_run) {
+  if (steps_of_run > saved_) save(steps_of_run);
+}
+
+std::vector<SavedCheckpoint> CheckpointSaver::complete() {
+  complete_ready(true);
+  own_->finish();
+  return std::move(completed_);
+}
+
+void CheckpointSaver::save(std::int64_t steps_of_run) {
+  saved_ = steps_of_run;
+  const TrainingPosition at = position(steps_of_run);
+  if (rank_ == 0) expected_.push_back(at);
+  board_.report(rank_, write(at.steps));
+}
+
+SavedShard CheckpointSaver::write(std::int64_t steps) {
+  const fs::path folder = step_folder(folder_, steps);
+  make_folder(folder);
+  remove_manifest(folder);  // of an earlier run: what it promised is about to change
+  std::vector<SafeTensor> tensors;
+  for (const Masters::Piece& piece : pieces_) tensors.push_back(tensor_of(piece.of, setup_.plan.shapes));
+  SafetensorsWriter file(folder / shard_file_name(rank_, setup_.plan.mesh.ranks()), tensors, shard_metadata(steps));
+  staging_.resize(static_cast<std::size_t>(Masters::kPieceNumel));
+  for (const Masters::Piece& piece : pieces_) {
+    for (std::int64_t done = 0; done < piece.of.count; done += Masters::kPieceNumel) {
+      const auto some =
+          std::span(staging_).first(static_cast<std::size_t>(std::min(Masters::kPieceNumel, piece.of.count - done)));
+      executor_.masters().download(piece, done, some);
+      file.write(some);
+    }
+  }
+  return {steps, file.finish()};
+}
+
+void CheckpointSaver::complete_ready(bool wait) {
+  const int ranks = setup_.plan.mesh.ranks();
+  while (!expected_.empty()) {
+    for (int rank = static_cast<int>(reported_.size()); rank < ranks; ++rank) {
+      std::optional<SavedShard> saved = board_.next(rank, wait);
+      if (!saved) return;
+      reported_.push_back(std::move(*saved));
+    }
+    const TrainingPosition position = expected_.front();
+    const fs::path folder = step_folder(folder_, position.steps);
+    SavedCheckpoint done{folder.string(), position.steps, 0};
+    Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}, data_, training_};
+    for (int rank = 0; rank < ranks; ++rank) {
+      SavedShard& saved = reported_[static_cast<std::size_t>(rank)];
+      done.bytes += saved.digest.bytes;
+      manifest.files.push_back({shard_file_name(rank, ranks), std::move(saved.digest)});
+    }
+    own_->complete(std::move(manifest));
+    completed_.push_back(std::move(done));
+    expected_.erase(expected_.begin());
+    reported_.clear();
   }
 }
 

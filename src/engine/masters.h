@@ -12,7 +12,7 @@
 #include "config/run_config.h"
 #include "engine/buffer_table.h"
 #include "engine/checkpoint.h"
-#include "engine/communicators.h"
+#include "engine/trouble.h"
 #include "model/initialize.h"
 #include "plan/plan.h"
 

@@ -6,16 +6,21 @@
 #include <vector>
 
 #include "backend/kernels.h"
-#include "engine/batch_source.h"
 #include "engine/buffer_table.h"
+#include "engine/byte_dataset.h"
 #include "engine/checkpoint.h"
-#include "engine/communicators.h"
-#include "engine/copy_runs.h"
+#include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
 
 namespace fsdpbench::engine {
+
+/// The mean loss over ranks of a step.
+struct StepLoss {
+  std::int64_t steps = 0;  ///< how many steps were done with it
+  double mean = 0;
+};
 
 /// An op's operands as pointers, taken from the buffers when the op is issued; the lane needs nothing else. One slot
 /// an op, reused from step to step; it stays untouched from its issue to the end of the step.
@@ -25,13 +30,13 @@ struct OpSlot {
   backend::Elements first_moment, second_moment, factor, rounded;  // optimizer
   std::int64_t step = 0;                                           // optimizer: steps done, this one included
   const std::vector<backend::CopyRun>* runs = nullptr;             // copies by layout, but for copy_in:
-  std::vector<backend::CopyRun> bucket_runs;         // the same into or out of a bucket
-  backend::UnequalParts rows;                        // expert_dispatch, expert_combine
-  std::int64_t count = 0;                            // copy_in: elements
-  std::vector<std::byte> host_inputs, host_targets;  // load_batch
-  model::ModuleCall call;                            // forward, recompute, backward
-  std::vector<std::int32_t> visits;                  // forward of a block with experts: call's array
-  std::vector<const std::byte*> parameters;          // call's arrays
+  std::vector<backend::CopyRun> bucket_runs;                       // the same into or out of a bucket
+  backend::UnequalParts rows;                                      // expert_dispatch, expert_combine
+  std::int64_t count = 0;                                          // copy_in: elements
+  std::vector<std::byte> host_inputs, host_targets;                // load_batch
+  model::ModuleCall call;                                          // forward, recompute, backward
+  std::vector<std::int32_t> visits;                                // forward of a block with experts: call's array
+  std::vector<const std::byte*> parameters;                        // call's arrays
   std::vector<std::byte*> gradients;
   struct Squares {
     std::int64_t first = 0, count = 0;

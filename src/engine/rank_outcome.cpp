@@ -1,7 +1,6 @@
 #include "engine/rank_outcome.h"
 
 #include <fmt/format.h>
-
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -12,14 +11,46 @@
 #include "base/error.h"
 
 namespace fsdpbench::engine {
+
+trace::RankTrace DoneSteps::copy() const {
+  trace::RankTrace t;
+  t.rank = trace_->rank;
+  if (windows_ == 0) return t;
+  // Not through begin() and end(): the rank's own thread may be appending behind what was published.
+  t.steps.assign(trace_->steps.data(), trace_->steps.data() + windows_);
+  t.records.assign(trace_->records.data(), trace_->records.data() + records_);
+  t.memory.assign(trace_->memory.data(), trace_->memory.data() + samples_);
+  return t;
+}
+
+DoneSteps::Snapshot DoneSteps::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return {steps_, trace_ == nullptr ? kept_ : copy()};
+}
+
+void DoneSteps::publish(const trace::RankTrace& trace, std::int64_t steps) {
+  const std::lock_guard lock(mutex_);
+  trace_ = &trace;
+  steps_ = steps;
+  windows_ = trace.steps.size();
+  records_ = trace.records.size();
+  samples_ = trace.memory.size();
+}
+
+void DoneSteps::withdraw() {
+  const std::lock_guard lock(mutex_);
+  if (trace_ == nullptr) return;
+  kept_ = copy();
+  trace_ = nullptr;
+}
 namespace {
 
 /// Changes with the size of anything that travels as it lies in memory.
-constexpr std::uint64_t kLayout =
-    0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^ (sizeof(trace::StepWindow) << 9) ^
-    (sizeof(trace::MemorySample) << 17) ^ (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
-    (sizeof(backend::WireBytes) << 41) ^ (sizeof(GpuSample) << 49) ^ (sizeof(GpuErrors) << 53) ^
-    (sizeof(GpuLimits) << 57);
+constexpr std::uint64_t kLayout = 0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^
+                                  (sizeof(trace::StepWindow) << 9) ^ (sizeof(trace::MemorySample) << 17) ^
+                                  (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
+                                  (sizeof(backend::WireBytes) << 41) ^ (sizeof(GpuSample) << 49) ^
+                                  (sizeof(GpuErrors) << 53) ^ (sizeof(GpuLimits) << 57);
 
 class Writer {
  public:

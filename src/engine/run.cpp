@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/backend_options.h"
 #include "engine/checkpoint_folder.h"
 #include "engine/executor.h"
 #include "engine/run_board.h"
-#include "launch/host_identity.h"
+#include "engine/setup.h"
+#include "launch/addresses.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::engine {
@@ -92,7 +92,7 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
 
 /// What ranks counted, element by element, added up. Empty if a rank did not count all of its steps.
 std::vector<std::int64_t> added_up(const std::vector<RankOutcome>& outcomes,
-                                   std::vector<std::int64_t> RankOutcome::* counts) {
+                                   std::vector<std::int64_t> RankOutcome::*counts) {
   std::vector<std::int64_t> sums;
   if (outcomes.empty()) return sums;
   sums.resize((outcomes.front().*counts).size());

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "engine/batch_source.h"
+#include "engine/byte_dataset.h"
 #include "engine/checkpoint.h"
-#include "engine/checkpoint_saver.h"
-#include "engine/done_steps.h"
+#include "engine/checkpoint_folder.h"
+#include "engine/op_runner.h"
+#include "engine/rank_outcome.h"
 #include "engine/setup.h"
-#include "engine/step_loss.h"
-#include "launch/abort.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"
 #include "model/initialize.h"

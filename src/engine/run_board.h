@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/op_runner.h"
 #include "engine/rank_outcome.h"
-#include "engine/step_loss.h"
 #include "launch/control_channel.h"
 
 namespace fsdpbench::engine {

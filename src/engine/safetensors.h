@@ -13,7 +13,8 @@
 #include "trace/whole_file.h"
 
 /// Files of named fp32 tensors that others read too: eight bytes with the length of a JSON header, the header, and the
-/// tensors' bytes, little-endian (https://github.com/huggingface/safetensors, "Format"). A shard of a checkpoint is one.
+/// tensors' bytes, little-endian (https://github.com/huggingface/safetensors, "Format"). A shard of a checkpoint is
+/// one.
 namespace fsdpbench::engine {
 
 /// What makes out a flipped bit: XXH3-64 of every block of a file.

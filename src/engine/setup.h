@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "backend/backend.h"
 #include "base/lane_pool.h"
+#include "launch/placement.h"
+#include "launch/session.h"
 #include "model/model.h"
 #include "schedule/training.h"
 
@@ -28,5 +31,16 @@ struct Setup : schedule::Training {
 /// Decides training, model and memory of a configuration that config::validate has accepted. Runs
 /// nothing and allocates nothing of what it plans. Throws ResourceError if a rank would need more than 8 EiB.
 Setup set_up(const config::RunConfig& config);
+
+/// Whether processes of one host may read each other's memory: FSDPBENCH_SHARE_MEMORY, 0 or 1, which it is by default.
+/// Throws ConfigError if it is neither.
+bool share_memory(const launch::Environment& environment);
+
+/// Throws ConfigError if a variable that decides how ranks meet has a value that is none, before anything is begun:
+/// FSDPBENCH_STALL_S and FSDPBENCH_SHARE_MEMORY.
+void check_environment(const launch::Environment& environment);
+
+/// What the backend that the configuration names must know of a run. `session` as in run().
+backend::BackendOptions backend_options(const Setup& setup, launch::Session* session);
 
 }  // namespace fsdpbench::engine

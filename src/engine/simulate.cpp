@@ -56,12 +56,12 @@ int slowest_rank(const Setup& setup, const clock::OpTimes& times) {
   const auto steps = static_cast<std::size_t>(setup.config.train.steps);
   std::vector<double> sums;
   clock::forecast_run(setup, times, warmup + steps, 0, {},
-                       [&](std::size_t step, const std::vector<double>& lengths_ns) {
-                         if (step < warmup) return true;
-                         sums.resize(lengths_ns.size());
-                         for (std::size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += lengths_ns[rank];
-                         return true;
-                       });
+                      [&](std::size_t step, const std::vector<double>& lengths_ns) {
+                        if (step < warmup) return true;
+                        sums.resize(lengths_ns.size());
+                        for (std::size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += lengths_ns[rank];
+                        return true;
+                      });
   return static_cast<int>(std::ranges::max_element(sums) - sums.begin());
 }
 
@@ -128,7 +128,7 @@ clock::OpTimes with_draws(const config::Simulate& simulate, int ranks, clock::Op
     std::vector<std::vector<double>> distributions{clock::Jitter::lognormal(simulate.jitter_pct / 100)};
     if (measured) distributions = times.measured_scatter;
     times.jitter = clock::Jitter(simulate.seed, std::move(distributions), simulate.pause_chance,
-                                  std::nearbyint(simulate.pause_us * 1e3));
+                                 std::nearbyint(simulate.pause_us * 1e3));
   }
   if (simulate.rank_jitter_pct > 0) {
     std::vector<double> factors(static_cast<std::size_t>(ranks), 1e9);
@@ -179,16 +179,16 @@ clock::OpTimes simulated_times(const schedule::Training& training, const config:
   clock::ClusterUse use = use_of(training.config, cluster);
   use.contention = contention;
   clock::OpTimes times = cluster != nullptr
-                              ? clock::cluster_times(training, *cluster, use)
-                              : clock::emulated_times(training, {emulate.compute_tflops.value_or(kNoTime) * 1e12,
-                                                                  emulate.link().value_or(LinkModel{kNoTime, 0}),
-                                                                  emulate.pcie().value_or(LinkModel{kNoTime, 0})});
+                             ? clock::cluster_times(training, *cluster, use)
+                             : clock::emulated_times(training, {emulate.compute_tflops.value_or(kNoTime) * 1e12,
+                                                                emulate.link().value_or(LinkModel{kNoTime, 0}),
+                                                                emulate.pcie().value_or(LinkModel{kNoTime, 0})});
   add_conditions(training.config, times);
   return times;
 }
 
 clock::CalibratedTimes calibrated_times(const schedule::Training& training, const config::Calibration& calibration,
-                                         bool contention) {
+                                        bool contention) {
   clock::CalibratedTimes calibrated = clock::calibrated_times(calibration, training);
   const plan::Groups& groups = training.plan.groups;
   const clock::SlowdownOf slowdown = clock::measured_slowdown(calibration.slowdowns, training.config, groups);

@@ -28,10 +28,10 @@ Measurement simulate(const Setup& setup, const clock::OpTimes& undrawn, const Ru
 /// null, at the rates of [emulate]; with [simulate]'s host and with injected trouble. The ranks must fit the cluster
 /// (config::check_fits). `contention`: computation is slower beside collectives.
 clock::OpTimes simulated_times(const schedule::Training& training, const config::Cluster* cluster,
-                                bool contention = true);
+                               bool contention = true);
 
 /// The same by a calibration of a machine. Where that has slow-downs, ops beside others take longer (`contention`).
 clock::CalibratedTimes calibrated_times(const schedule::Training& training, const config::Calibration& calibration,
-                                         bool contention = true);
+                                        bool contention = true);
 
 }  // namespace fsdpbench::engine

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <random>
 
+#include "backend/backend.h"
 #include "backend/device.h"
 #include "config/run_config.h"
+#include "plan/plan.h"
 
 namespace fsdpbench::engine {
 
@@ -23,6 +27,20 @@ class Trouble {
   std::int64_t host_ = 0;
   std::int64_t jitter_ = 0;
   std::mt19937_64 random_;
+};
+
+/// The communicators of one rank: one for each plan::Group that the plan has. Making them is collective.
+class Communicators {
+ public:
+  Communicators(backend::RankContext& context, const plan::Groups& groups);
+
+  /// Throws std::logic_error for a group that the plan does not have.
+  backend::Communicator& of(plan::Group group);
+  /// Summed over all groups.
+  backend::WireBytes wire_bytes() const;
+
+ private:
+  std::array<std::unique_ptr<backend::Communicator>, plan::kGroupCount> communicators_;
 };
 
 }  // namespace fsdpbench::engine

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "account/cause_advice.h"
+#include "account/counterfactual.h"
 #include "base/dtype.h"
 #include "base/enum_table.h"
 #include "config/words/words.h"

@@ -9,7 +9,7 @@
 
 #include "config/words/fsdpbench.h"
 #include "foreign/collective_use.h"
-#include "foreign/kernel_kinds.h"
+#include "foreign/kineto_names.h"
 
 namespace fsdpbench::foreign {
 namespace {

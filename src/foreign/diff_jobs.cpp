@@ -201,8 +201,8 @@ JobDiff diff_jobs(const ReadJob& a, const ReadJob& b) {
                   (units_a.root < 0) == (units_b.root < 0);
   const DiffSide side_a = SideReader(a, diff.by_units).read(), side_b = SideReader(b, diff.by_units).read();
   if (side_a.steps == 0 || side_b.steps == 0) {
-    throw ConfigError(fmt::format("{} has no step with work of a device that all its ranks have.",
-                                  side_a.steps == 0 ? "A" : "B"));
+    throw ConfigError(
+        fmt::format("{} has no step with work of a device that all its ranks have.", side_a.steps == 0 ? "A" : "B"));
   }
   diff.steps_a = static_cast<int>(side_a.steps);
   diff.steps_b = static_cast<int>(side_b.steps);
@@ -242,9 +242,9 @@ JobDiff diff_jobs(const ReadJob& a, const ReadJob& b) {
     diff.notes.push_back(fmt::format("A is {}, and B is {}.", a.found.name, b.found.name));
   }
   if (side_a.steps < 2 || side_b.steps < 2) {
-    diff.notes.push_back(fmt::format(
-        "{} has one step only: no interval can be had, and a change counts from {:.0f} % of the step on.",
-        side_a.steps < 2 ? "A" : "B", 100 * kLeastChangeOfOne));
+    diff.notes.push_back(
+        fmt::format("{} has one step only: no interval can be had, and a change counts from {:.0f} % of the step on.",
+                    side_a.steps < 2 ? "A" : "B", 100 * kLeastChangeOfOne));
   }
   return diff;
 }

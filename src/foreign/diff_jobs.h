@@ -23,9 +23,9 @@ struct PartChange {
   std::string cause;  ///< "computation", or why nothing was computed; of the whole step "step"
   std::string op;     ///< the kernel, collective or copy; empty: all
   double a_ms = 0, b_ms = 0;
-  std::int64_t change_ns = 0;              ///< those of all parts add up to the step's, to the nanosecond
-  std::optional<double> low_ms, high_ms;   ///< 95 % interval of the change; absent: one step is no sample
-  bool found = false;                      ///< larger than kLeastChange of the step, and not by chance
+  std::int64_t change_ns = 0;             ///< those of all parts add up to the step's, to the nanosecond
+  std::optional<double> low_ms, high_ms;  ///< 95 % interval of the change; absent: one step is no sample
+  bool found = false;                     ///< larger than kLeastChange of the step, and not by chance
 };
 
 struct JobDiff {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/median.h"
+#include "base/student.h"
 #include "config/words/fsdpbench.h"
 #include "foreign/host_words.h"
 #include "foreign/matched_collectives.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "account/cause.h"
-#include "account/cause_advice.h"
+#include "account/counterfactual.h"
 #include "account/critical_path.h"
 #include "account/statistics.h"
 #include "account/step_breakdown.h"
@@ -14,7 +14,7 @@
 #include "foreign/exchanges.h"
 #include "foreign/job_causes.h"
 #include "foreign/kernel_times.h"
-#include "foreign/late_rank.h"
+#include "foreign/link_rows.h"
 #include "foreign/recognise.h"
 
 namespace fsdpbench::foreign {

@@ -9,8 +9,8 @@
 
 #include "account/step_view.h"
 #include "base/lane.h"
-#include "base/median.h"
-#include "foreign/exchanged_rows.h"
+#include "base/student.h"
+#include "foreign/exchanges.h"
 #include "foreign/launch_order.h"
 #include "schedule/op.h"
 #include "schedule/policy.h"

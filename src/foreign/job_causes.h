@@ -57,9 +57,9 @@ std::vector<account::Stall> find_job_stalls(const JobTrace& job, const Recogniti
                                             std::size_t step);
 
 /// The critical path of step `step`, which all ranks must have; ops are rows of the device, times those of the first
-/// rank's clock. Edges are those of find_job_stalls(). The host waited for what ended last before a wait of it did; where
-/// it computes itself, for its own last op. What a row without a known launch waited for, beyond rows of the device, is
-/// unknown.
+/// rank's clock. Edges are those of find_job_stalls(). The host waited for what ended last before a wait of it did;
+/// where it computes itself, for its own last op. What a row without a known launch waited for, beyond rows of the
+/// device, is unknown.
 account::CriticalPath find_job_path(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                                     const JobTypes& types, std::size_t step);
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "account/cause.h"
-#include "account/cause_advice.h"
+#include "account/counterfactual.h"
 #include "base/enum_table.h"
 #include "config/write.h"
 #include "foreign/job_fields.h"
-#include "runs/path_fields.h"
+#include "runs/cause_fields.h"
 #include "runs/result_fields.h"
 
 namespace fsdpbench::app {
@@ -489,8 +489,7 @@ template <>
 const Fields<ReplayedKnob>& fields<ReplayedKnob>() {
   using K = ReplayedKnob;
   static const auto kAll = declare<K>(
-      "ReplayedKnob", "A key turned in a replay of the job's own op times.", "foreign/job_report.h",
-      [](Fields<K>& f) {
+      "ReplayedKnob", "A key turned in a replay of the job's own op times.", "foreign/job_report.h", [](Fields<K>& f) {
         f(
             "set", [](const K& k) { return k.gain.set; }, "", "the change, as `key=value`");
         f(

@@ -8,10 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "account/cause_advice.h"
 #include "account/cause_report.h"
 #include "account/cause_table.h"
-#include "account/path_table.h"
+#include "account/counterfactual.h"
 #include "base/bytes.h"
 #include "base/enum_table.h"
 #include "foreign/advice.h"

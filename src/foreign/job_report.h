@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "account/counterfactual.h"
-#include "account/path_report.h"
+#include "account/critical_path.h"
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
 #include "foreign/kernel_times.h"
 #include "foreign/recognise.h"
-#include "foreign/traced_gain.h"
+#include "foreign/traced_profile.h"
 #include "foreign/unused_gathers.h"
 
 namespace fsdpbench::app {

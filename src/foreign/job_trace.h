@@ -136,6 +136,16 @@ struct RankRows {
   static constexpr std::int64_t kHostDevice = -1;
 };
 
+/// What a stream of a rank's device does, from what runs on it.
+struct StreamRole {
+  std::string role;  ///< "compute", "all_gather", "reduce_scatter", "all_reduce", "communication", "copy"
+  std::int64_t busy_ns = 0;
+  std::size_t rows = 0;
+};
+
+/// The role of each of RankRows::streams; `compute` becomes the index of the stream that computes most, or -1.
+std::vector<StreamRole> stream_roles(const RankRows& rank, int& compute);
+
 struct JobTrace {
   std::vector<RankRows> ranks;     ///< by rank
   bool shared_clock = false;       ///< the files told how their clocks relate (baseTimeNanoseconds, one machine)

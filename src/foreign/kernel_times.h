@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "foreign/job_trace.h"
-#include "foreign/kernel_kinds.h"
+#include "foreign/kineto_names.h"
 #include "foreign/recognise.h"
 
 namespace fsdpbench::foreign {

@@ -12,12 +12,12 @@
 #include <set>
 #include <span>
 
-#include "base/clean_text.h"
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
+#include "base/read_input.h"
 #include "foreign/kineto_rows.h"
 #include "foreign/nsys_events.h"
-#include "trace/input_file.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::foreign {
 namespace {

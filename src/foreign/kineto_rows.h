@@ -17,6 +17,12 @@
 
 namespace fsdpbench::foreign {
 
+/// For a program without a device: adds rows of a device, made of what the host did. The innermost ops that compute or
+/// copy become rows of a stream of their thread, and each range of a collective ("gloo:all_reduce") one of the
+/// communicator's stream, with the facts of the record_param_comms around its issue. `rows.host` is nested, and there
+/// are no rows of a device.
+void add_host_work(RankRows& rows);
+
 /// Texts under small numbers, each kept once. Of hostile files with ever new ones only so many bytes are kept.
 class NameTable {
  public:

@@ -26,8 +26,8 @@ struct LaunchToken {
 /// does what the optimizer does. `units`: false leaves all units -1.
 std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step, const std::vector<CollectiveUse>& uses,
                                       const UnitTable& table, int compute_stream, bool units);
-/// The order in a schedule. `root`: false leaves out what the root gathers, reduces and computes, for a training that has
-/// none.
+/// The order in a schedule. `root`: false leaves out what the root gathers, reduces and computes, for a training that
+/// has none.
 std::vector<LaunchToken> launch_order(const schedule::Schedule& schedule, bool root, bool units);
 
 /// Which unit of the table unit `unit` of the plan is: the other way round. -1: none.

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
+#include "account/statistics.h"
 #include "foreign/job_trace.h"
 
 namespace fsdpbench::foreign {
@@ -40,5 +43,42 @@ void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, st
 /// Gives rows of kind `collective` that do not tell what they communicate the collective of the host's call around
 /// their launch, or of the op with their external id.
 void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device);
+
+/// What a rank's time is spent on when it waits for no other rank.
+enum class OwnPart : std::uint8_t { kernels, host, input, communication };
+/// "its kernels", "its host", "its input", "its communication"
+std::string_view to_string(OwnPart part);
+
+/// One rank's step without its waiting for peers, in nanoseconds.
+struct OwnTime {
+  std::int64_t kernels = 0;        ///< computation
+  std::int64_t host = 0;           ///< nothing ran on the device, and no loader was waited for
+  std::int64_t input = 0;          ///< a loader was waited for
+  std::int64_t communication = 0;  ///< exposed transfers and copies
+  std::int64_t all() const { return kernels + host + input + communication; }
+};
+
+/// A rank for which the others wait in each step.
+struct LateRank {
+  int place = 0;             ///< among the job's ranks
+  account::Summary late_ms;  ///< a step: its own time beyond the median of the others'
+  OwnPart where = OwnPart::kernels;
+  double where_ms = 0;  ///< a step: what that part of it takes beyond the others'
+  double work = 0;      ///< FLOP of its matrix products ÷ the mean of the others'; 0: the files have no shapes
+  /// Whether there are steps enough for an interval: else it was late in these, and nobody is accused.
+  bool certain() const { return late_ms.interval == account::IntervalKind::bootstrap; }
+};
+
+/// `own`: by rank and step; `blamed`: the rank that most of the waiting is for, a place; -1: there is none. None where
+/// no rank is late for certain.
+///
+/// [Note: the late rank of a trace]
+/// Ranks that exchange something in each step have steps of one length, so what one does on its own beyond the others
+/// is what they wait for it, wherever in the step that is and whatever hides it. It is late if the lower end of that is
+/// above kLeastLate of a step. One step alone has no interval: there it takes twice as much. Of a rank that is blamed
+/// for most of what the others wait for, the lower end needs to be above 0 only: with two ranks each waits for the
+/// other now and then.
+std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& own, double step_ms, int blamed = -1);
+inline constexpr double kLeastLate = 0.05;
 
 }  // namespace fsdpbench::foreign

@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "base/median.h"
+#include "base/student.h"
 
 namespace fsdpbench::foreign {
 namespace {

@@ -14,57 +14,12 @@
 #include "foreign/checkpointing.h"
 #include "foreign/host_words.h"
 #include "foreign/job_kind.h"
-#include "foreign/job_words.h"
-#include "foreign/kernel_kinds.h"
+#include "foreign/kineto_names.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
 using schedule::Phase;
-
-std::vector<StreamRole> stream_roles(const RankRows& rank, int& compute) {
-  std::vector<StreamRole> roles(rank.streams.size());
-  std::vector<std::int64_t> computes(roles.size(), 0), copies(roles.size(), 0);
-  std::vector<std::map<Communication, std::int64_t>> sends(roles.size());
-  for (const DeviceRow& row : rank.device) {
-    const auto stream = static_cast<std::size_t>(row.stream);
-    const std::int64_t ns = row.end_ns - row.begin_ns;
-    roles[stream].busy_ns += ns;
-    ++roles[stream].rows;
-    if (row.kind == Activity::computation) computes[stream] += ns;
-    if (row.kind == Activity::copy || row.kind == Activity::fill) copies[stream] += ns;
-    if (row.kind == Activity::collective) {
-      const Communication kind =
-          row.collective < 0 ? Communication::other : rank.collectives[static_cast<std::size_t>(row.collective)].kind;
-      sends[stream][kind] += std::max<std::int64_t>(ns, 1);
-    }
-  }
-  compute = -1;
-  for (std::size_t i = 0; i < roles.size(); ++i) {
-    if (computes[i] > 0 && (compute < 0 || computes[i] > computes[static_cast<std::size_t>(compute)])) {
-      compute = static_cast<int>(i);
-    }
-  }
-  for (std::size_t i = 0; i < roles.size(); ++i) {
-    const bool computing = static_cast<int>(i) == compute;
-    if (!sends[i].empty()) {
-      std::int64_t most = 0, all = 0;
-      Communication kind = Communication::other;
-      for (const auto& [sent, ns] : sends[i]) {
-        all += ns;
-        if (ns > most) kind = sent;
-        most = std::max(most, ns);
-      }
-      const std::string sort = most * 10 >= all * 9 ? std::string(to_string(kind)) : "communication";
-      roles[i].role = computing ? "compute and " + sort : sort;
-    } else if (computing) {
-      roles[i].role = "compute";
-    } else {
-      roles[i].role = computes[i] >= copies[i] && computes[i] > 0 ? "beside compute" : "copy";
-    }
-  }
-  return roles;
-}
 
 /// The step that speaks for the others: the middle one of those that have the usual number of collectives.
 std::size_t usual_step(const RecognisedRank& rank) {

@@ -16,13 +16,6 @@
 
 namespace fsdpbench::foreign {
 
-/// What a stream of a rank's device does, from what runs on it.
-struct StreamRole {
-  std::string role;  ///< "compute", "all_gather", "reduce_scatter", "all_reduce", "communication", "copy"
-  std::int64_t busy_ns = 0;
-  std::size_t rows = 0;
-};
-
 struct RecognisedRank {
   JobSteps cut;
   std::vector<std::vector<CollectiveUse>> uses;  ///< by step

@@ -14,7 +14,7 @@
 #include "base/enum_table.h"
 #include "foreign/host_words.h"
 #include "foreign/job_steps.h"
-#include "trace/event_stream.h"
+#include "trace/event_reader.h"
 #include "trace/fields.h"
 
 namespace fsdpbench::foreign {

@@ -1,19 +1,21 @@
 #include "foreign/traced_profile.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
 
+#include "account/compare.h"
+#include "account/run_view.h"
+#include "account/typical_step.h"
 #include "clock/calibration.h"
+#include "clock/compute_cost.h"
 #include "clock/measured_host.h"
-#include "clock/op_work.h"
 #include "config/write.h"
 #include "runs/build_info.h"
-#include "runs/steady_step.h"
+#include "runs/simulated_machine.h"
 
 namespace fsdpbench::app {
 
@@ -79,9 +81,111 @@ std::string TracedProfile::fidelity() const {
 
 std::string profile_text(const TracedProfile& profile) {
   return fmt::format("# {}, as its trace has it. {}\n", profile.program,
-                     profile.sized ? "Sizes of the model's parts are such that its units are as large."
-                                   : "Its trace has no sizes of collectives, so those of the model's parts are made up.") +
+                     profile.sized
+                         ? "Sizes of the model's parts are such that its units are as large."
+                         : "Its trace has no sizes of collectives, so those of the model's parts are made up.") +
          config::to_toml(profile.config);
+}
+namespace {
+
+using account::Cause;
+
+/// What no setting of sharding takes away.
+bool is_own(Cause cause) {
+  return cause == Cause::host_bound || cause == Cause::host_sync || cause == Cause::data_loading;
+}
+
+double traced_noise_ms(const AdoptedJob& adopted) {
+  const double percent = std::max(100 * account::kPracticalThreshold, adopted.metrics.aa_noise_pct.value_or(0));
+  return percent / 100 * adopted.causes.step_ms;
+}
+
+}  // namespace
+
+TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob& adopted) {
+  TracedStep traced;
+  traced.step_ms = adopted.causes.step_ms;
+  traced.replayed_ms = adopted.causes.typical_ms;
+  if (explanation.step_ms.n > 1) traced.scatter_ms = (explanation.step_ms.ci_high - explanation.step_ms.ci_low) / 2;
+  for (const foreign::ExplainedRank& rank : explanation.ranks) {
+    if (rank.steps.empty()) continue;
+    double computed = 0, own = 0;
+    for (const foreign::ExplainedStep& step : rank.steps) {
+      computed += static_cast<double>(step.parts.computation);
+      for (const Cause cause : kEnumerators<Cause>) own += is_own(cause) ? static_cast<double>(step.causes[cause]) : 0;
+    }
+    const double ms_per_step = 1e-6 / static_cast<double>(rank.steps.size());
+    traced.computed_ms = std::max(traced.computed_ms, computed * ms_per_step);
+    traced.least_ms = std::max(traced.least_ms, (computed + own) * ms_per_step);
+  }
+  return traced;
+}
+
+void count_from_trace(const TracedStep& step, double least_ms, account::Counterfactual& gain) {
+  // Of collectives that the trace does not have only others of their kind tell how long they would take.
+  const double guessed = gain.adds_collectives ? gain.gain_ms : 0;
+  const double doubt = std::hypot(step.miss_ms(), step.scatter_ms, guessed);
+  if (doubt > 0 && gain.interval == account::IntervalKind::one_value) gain.interval = account::IntervalKind::range;
+  const double below = std::hypot(gain.gain_ms - gain.ci_low, doubt),
+               above = std::hypot(gain.ci_high - gain.gain_ms, doubt);
+  gain.gain_ms = std::min(gain.gain_ms, std::max(0.0, step.step_ms - least_ms));
+  gain.ci_low = gain.gain_ms - below;
+  // The host may have less to do, but kernels run all the same.
+  gain.ci_high = std::min(gain.gain_ms + above, std::max(0.0, step.step_ms - step.computed_ms));
+  gain.step_ms = step.step_ms - gain.gain_ms;
+  gain.advised = gain.advised && gain.ci_low > 0;
+}
+
+void count_from_trace(const TracedStep& step, tune::SearchResult& result) {
+  const double replayed_ns = result.start().step_ns;
+  for (tune::Tried& tried : result.tried) {
+    const double gain_ns = std::min(replayed_ns - tried.step_ns, std::max(0.0, step.step_ms - step.least_ms) * 1e6);
+    tried.step_ns = step.step_ms * 1e6 - gain_ns;
+  }
+}
+
+void count_from_trace(const TracedStep& step, tune::Answer& answer) {
+  const double doubt = std::hypot(step.miss_ms(), step.scatter_ms) / step.step_ms;
+  const double most = std::max(0.0, 1 - step.least_ms / step.step_ms);
+  const double scale = step.replayed_ms / step.step_ms;
+  const double low = answer.gain_low.value_or(answer.gain) * scale,
+               high = answer.gain_high.value_or(answer.gain) * scale;
+  answer.gain = std::min(answer.gain * scale, most);
+  answer.gain_low = std::min(answer.gain - std::hypot(answer.gain - std::min(low, answer.gain), doubt), most);
+  answer.gain_high = std::min(answer.gain + std::hypot(std::max(high, answer.gain) - answer.gain, doubt), most);
+  for (tune::TurnedKnob& knob : answer.turned) {
+    for (std::optional<double>* part : {&knob.alone, &knob.last_in}) {
+      if (*part) *part = std::min(**part * scale, most);
+    }
+  }
+  answer.keep = answer.keep || *answer.gain_low <= 0;
+}
+
+account::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
+                                        const config::RunConfig& other) {
+  const account::RunView view(adopted.setup.schedules, adopted.traces);
+  const double noise_ms = traced_noise_ms(adopted);
+  const account::TypicalStep typical(view, adopted.setup, noise_ms);
+  account::Counterfactual gain = account::find_gain(typical, other, noise_ms);
+  count_from_trace(step, step.least_ms, gain);
+  return gain;
+}
+
+std::string held_up_because(const foreign::JobTrace& job, const foreign::Explanation& explanation) {
+  const std::optional<foreign::LateRank>& late = explanation.late;
+  if (!late || !late->certain() || late->late_ms.median * 2 <= explanation.exposed_communication_ms) return {};
+  return fmt::format("rank {} holds the others up for {:.3f} ms of a step; settings are worth trying once it does not.",
+                     job.ranks[static_cast<std::size_t>(late->place)].rank, late->late_ms.median);
+}
+
+std::string replay_error_sentence(const TracedStep& step) {
+  const double miss = step.replayed_ms / step.step_ms - 1;
+  return fmt::format(
+      "A replay of the job's op times takes {:.3f} ms, {:.1f} % {} than the traced step ({:.3f} ms, median). That "
+      "error "
+      "is part of each interval below, and no setting makes the step shorter than {:.3f} ms, which one rank needs for "
+      "its own kernels and its host.",
+      step.replayed_ms, std::abs(100 * miss), miss < 0 ? "less" : "more", step.step_ms, step.least_ms);
 }
 
 }  // namespace fsdpbench::app

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "config/words/words.h"
 #include "foreign/host_words.h"
-#include "foreign/kernel_kinds.h"
+#include "foreign/kineto_names.h"
 #include "foreign/match_schedule.h"
 
 namespace fsdpbench::foreign {

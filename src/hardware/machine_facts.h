@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "hardware/available_memory.h"
+#include "hardware/other_work.h"
 
 namespace fsdpbench::app {
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "hardware/host_topology.h"
 #include "hardware/nvml.h"
+#include "record/table.h"
 
 namespace fsdpbench::hardware {
 
@@ -31,3 +33,18 @@ TopologyMatrix topology_matrix(const HostTopology& host, const std::shared_ptr<c
 std::string paths_text(const TopologyMatrix& matrix, const std::string& place);
 
 }  // namespace fsdpbench::hardware
+
+namespace fsdpbench::app {
+
+/// What the GPUs and network cards of this host share, and their processors: hardware/topology_matrix.h. No rows where
+/// there are neither.
+Table topology_table();
+/// The same, for files; null where there are neither.
+nlohmann::json topology_json();
+
+/// Below the table.
+inline constexpr const char* kTopologyWords =
+    "NV n: n NVLinks; over PCIe PIX: one switch, PXB: several, PHB: a host bridge, NODE: two of one NUMA node, SYS: "
+    "another NUMA node\n";
+
+}  // namespace fsdpbench::app

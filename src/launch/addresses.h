@@ -1,7 +1,7 @@
 #pragma once
 
 #include <sys/socket.h>
-
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,5 +39,45 @@ bool is_loopback(const std::string& numeric_address);
 std::vector<std::string> interface_addresses();
 /// "host:port", with brackets around IPv6 addresses.
 std::string endpoint(const std::string& host, int port);
+
+/// This host's name, for people.
+std::string host_name();
+/// What this host is called in lists of nodes: as Slurm (SLURMD_NODENAME) or Kubernetes (NODE_NAME) knows it, else by
+/// its own name.
+std::string node_name();
+/// Equal for two processes exactly if base/clock.h tells them the same time: the running kernel and its time
+/// namespace. Empty if that cannot be known.
+std::string clock_identity();
+/// 16 random hex digits.
+std::string random_token();
+
+/// Reads one environment variable; null if it is not set.
+using Environment = std::function<const char*(const char* name)>;
+/// The process's own.
+Environment process_environment();
+
+inline constexpr int kMostPort = 65535;
+
+/// The variables a launcher sets, read with messages that name them.
+class Variables {
+ public:
+  explicit Variables(const Environment& environment) : environment_(environment) {}
+
+  /// Set and not empty.
+  bool has(const std::string& name) const { return !text(name).empty(); }
+  /// Empty if not set.
+  std::string text(const std::string& name) const;
+  /// Throws ConfigError if it is not set or no integer between `least` and `most`.
+  int number(const std::string& name, int least, int most) const;
+  /// `otherwise` if it is not set.
+  int number(const std::string& name, int least, int most, int otherwise) const;
+  /// A host by name or address. Throws ConfigError if it cannot be one; whether there is such a host is not asked.
+  std::string host(const std::string& name) const;
+  /// The first of `names` that is set; empty if none is.
+  std::string first_set(const std::vector<std::string>& names) const;
+
+ private:
+  const Environment& environment_;
+};
 
 }  // namespace fsdpbench::launch

@@ -1,13 +1,20 @@
 #pragma once
 
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "launch/handshake.h"
 
 namespace fsdpbench::launch {
 
@@ -58,5 +65,86 @@ std::vector<std::string> gather(ControlChannel& channel, std::string_view topic,
 std::string broadcast(ControlChannel& channel, std::string_view topic, std::string from_root);
 /// Returns when all ranks have called it. Collective.
 void barrier(ControlChannel& channel);
+
+/// How a silent connection is told from a dead one.
+struct Heartbeat {
+  double interval_s = 1;
+  double silence_s = 6;  ///< no byte for this long: the other side counts as dead
+};
+
+/// The control channel over one TCP connection from each rank to rank 0. One thread of its own reads, sends heartbeats
+/// and calls the failure listener. Destroying it says goodbye: then, and only then, the end of this process is no
+/// failure to the others. After a failure rank 0 may still have to write results, and launchers kill all processes when
+/// the first one ends in failure: so the others then wait for rank 0 to end first, for 15 s at most.
+class TcpControlChannel final : public ControlChannel {
+ public:
+  TcpControlChannel(int rank, Joined joined, Heartbeat heartbeat = {});
+  ~TcpControlChannel() override;
+  TcpControlChannel(const TcpControlChannel&) = delete;
+  TcpControlChannel& operator=(const TcpControlChannel&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  const std::vector<Member>& members() const { return members_; }
+
+  void send(int to, std::string_view topic, std::string payload) override;
+  std::string receive(int from, std::string_view topic) override;
+  std::optional<std::string> poll(int from, std::string_view topic) override;
+  using ControlChannel::fail;
+  void fail(const std::string& message, ExitCode code) override;
+  std::optional<JobFailure> failure() const override;
+  void on_failure(std::function<void(const JobFailure&)> listener) override;
+
+ private:
+  struct Peer {
+    int rank = 0;
+    ControlLink link;
+    std::string out;            ///< not yet taken by the socket
+    bool said_goodbye = false;  ///< its end is no failure
+    std::int64_t heard_ns = 0;  ///< when something last came from it
+    std::map<std::string, std::deque<std::string>, std::less<>> inbox;
+  };
+
+  // All below expect mutex_ to be held, except run() and wait_for_news().
+  Peer& peer(int rank);
+  void put(Peer& peer, FrameKind kind, std::string_view topic, std::string_view payload);
+  void flush(Peer& peer);
+  void read(Peer& peer);
+  void handle(Peer& peer, Frame frame);
+  void set_failure(const JobFailure& failure);
+  void send_heartbeats(std::int64_t now);
+  void notice_own_absence(std::int64_t now);
+  void notice_silence(std::int64_t now);
+  void call_listener(std::unique_lock<std::mutex>& lock);
+  void close_what_is_done();
+  void wait_for_root(std::unique_lock<std::mutex>& lock);
+  bool open() const;
+  std::optional<std::string> take(Peer& peer, std::string_view topic);
+  void wait_for_news();
+  void wake() const;
+  void run();
+
+  const int rank_;
+  const std::vector<Member> members_;
+  const Heartbeat heartbeat_;
+  Socket wakeup_;  ///< an eventfd: interrupts the thread's waiting
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;
+  std::optional<JobFailure> failure_;
+  std::function<void(const JobFailure&)> listener_;
+  bool listener_called_ = false;
+  bool in_listener_ = false;
+  bool ending_ = false;
+  Deadline end_;  ///< when ending_: the latest time to stop waiting for the others' closing
+  std::int64_t beaten_ns_ = 0;
+  std::int64_t looked_ns_ = 0;  ///< when this thread last read what the others sent
+  std::int64_t absent_ns_ =
+      0;  ///< how long it had not, when it last was away for long; 0 once the others are heard again
+  std::int64_t returned_ns_ = 0;  ///< when it noticed that
+
+  std::thread thread_;
+};
 
 }  // namespace fsdpbench::launch

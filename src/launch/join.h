@@ -2,11 +2,28 @@
 
 #include <memory>
 
+#include "launch/control_channel.h"
 #include "launch/handshake.h"
 #include "launch/placement.h"
 #include "launch/session.h"
+#include "launch/tcp_peer_group.h"
 
 namespace fsdpbench::launch {
+
+/// A joined job whose bytes travel through TCP.
+class TcpSession : public Session {
+ public:
+  TcpSession(Placement placement, Joined joined);
+
+  ControlChannel& control() override { return *control_; }
+  std::unique_ptr<PeerGroup> peers() override;
+  std::string transport() const override { return "TCP sockets"; }
+
+ private:
+  Directory directory_;
+  std::unique_ptr<TcpControlChannel> control_;
+  int groups_ = 0;
+};
 
 /// Joins the job of `placement`: finds rank 0 (at root_host:root_port, else through a file in the folder of
 /// FSDPBENCH_RENDEZVOUS), connects, and checks that all ranks are there and run the same version. Throws BackendError

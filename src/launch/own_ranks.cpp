@@ -5,7 +5,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -15,9 +14,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "launch/own_names.h"
+#include "launch/addresses.h"
 #include "launch/rendezvous_file.h"
-#include "launch/variables.h"
 
 namespace fsdpbench::launch {
 namespace {
@@ -127,10 +125,9 @@ std::vector<RankEnd> start_ranks(const std::vector<std::string>& arguments, int 
   const Clock::time_point began = Clock::now();
   Ranks all;
   for (int rank = 0; rank < ranks; ++rank) {
-    const pid_t pid = start(words, environment_with({fmt::format("{}={}", kRendezvousFolder, folder),
-                                                     fmt::format("{}={}", kOwnJob, job),
-                                                     fmt::format("{}={}", kOwnRank, rank),
-                                                     fmt::format("{}={}", kOwnRanks, ranks)}));
+    const pid_t pid = start(
+        words, environment_with({fmt::format("{}={}", kRendezvousFolder, folder), fmt::format("{}={}", kOwnJob, job),
+                                 fmt::format("{}={}", kOwnRank, rank), fmt::format("{}={}", kOwnRanks, ranks)}));
     if (pid < 0) {
       const int why = errno;
       all.end_all();

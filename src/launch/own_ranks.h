@@ -1,12 +1,16 @@
 #pragma once
 
 #include <sys/types.h>
-
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace fsdpbench::launch {
+
+// Variables by which start_ranks() (own_ranks.h) tells each process of its place.
+inline constexpr const char* kOwnJob = "FSDPBENCH_OWN_JOB";
+inline constexpr const char* kOwnRank = "FSDPBENCH_OWN_RANK";
+inline constexpr const char* kOwnRanks = "FSDPBENCH_OWN_RANKS";
 
 /// How a rank that start_ranks() had started ended.
 struct RankEnd {
@@ -21,8 +25,8 @@ struct RankEnd {
 
 /// What start_ranks() waits for.
 struct RankPatience {
-  double limit_s = 0;    ///< ranks that still run then are killed, all of them
-  double after_s = 40;   ///< and those that still run so long after the first one has ended
+  double limit_s = 0;       ///< ranks that still run then are killed, all of them
+  double after_s = 40;      ///< and those that still run so long after the first one has ended
   double interrupt_s = 10;  ///< and so long after an interrupt
 };
 

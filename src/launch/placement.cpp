@@ -9,9 +9,8 @@
 
 #include "base/error.h"
 #include "launch/addresses.h"
-#include "launch/own_names.h"
+#include "launch/own_ranks.h"
 #include "launch/slurm_lists.h"
-#include "launch/variables.h"
 
 namespace fsdpbench::launch {
 namespace {

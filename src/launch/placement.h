@@ -3,18 +3,18 @@
 #include <optional>
 #include <string>
 
-#include "launch/variables.h"
+#include "launch/addresses.h"
 
 namespace fsdpbench::launch {
 
 /// Where this process stands in a job of several processes, one rank each, as its launcher says.
 struct Placement {
-  int rank = 0;         ///< of this process, 0..ranks-1
-  int ranks = 1;        ///< processes of the job
-  int local_rank = 0;   ///< among the processes of this host: chooses the GPU
-  int local_ranks = 1;  ///< processes of the job on this host
-  std::string source;   ///< for people: "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)"
-  std::string job;      ///< tells this job from others on the same machines and file systems; empty: unknown
+  int rank = 0;           ///< of this process, 0..ranks-1
+  int ranks = 1;          ///< processes of the job
+  int local_rank = 0;     ///< among the processes of this host: chooses the GPU
+  int local_ranks = 1;    ///< processes of the job on this host
+  std::string source;     ///< for people: "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)"
+  std::string job;        ///< tells this job from others on the same machines and file systems; empty: unknown
   std::string root_host;  ///< where rank 0 listens; empty: a file says it (FSDPBENCH_RENDEZVOUS), or nothing does
   int root_port = 0;      ///< of root_host
 };

@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "launch/host_identity.h"
+#include "launch/addresses.h"
 #include "launch/socket.h"
 
 namespace fsdpbench::launch {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/variables.h"
+#include "launch/addresses.h"
 
 namespace fsdpbench::launch {
 

@@ -51,8 +51,8 @@ class Socket {
   int fd_ = -1;
 };
 
-/// Listens at `address` (the first of those that a name stands for and this host has; empty: all interfaces) and `port` (0: any free one). Returns an empty
-/// socket and the reason if that is not possible.
+/// Listens at `address` (the first of those that a name stands for and this host has; empty: all interfaces) and `port`
+/// (0: any free one). Returns an empty socket and the reason if that is not possible.
 Socket listen_at(const std::string& address, int port, std::string& error);
 /// The next caller, or an empty socket if there is none now.
 Socket accept_from(const Socket& listener);

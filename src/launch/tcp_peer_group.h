@@ -5,7 +5,7 @@
 
 #include "launch/control_channel.h"
 #include "launch/handshake.h"
-#include "launch/peer_group.h"
+#include "launch/session.h"
 #include "launch/socket.h"
 
 namespace fsdpbench::launch {

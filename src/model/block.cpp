@@ -1,6 +1,6 @@
 #include "model/block.h"
 
-#include "backend/attention_scratch.h"
+#include "backend/kernels.h"
 #include "model/arena.h"
 
 namespace fsdpbench::model {

@@ -6,7 +6,6 @@
 
 #include "backend/kernels.h"
 #include "config/run_config.h"
-#include "model/adapter.h"
 #include "model/linear_map.h"
 #include "model/model.h"
 #include "model/parts.h"

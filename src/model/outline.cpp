@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/attention_scratch.h"
+#include "backend/kernels.h"
 #include "base/error.h"
 #include "model/arena.h"
 #include "model/linear_map.h"

@@ -1,16 +1,99 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/enum_table.h"
 #include "config/run_config.h"
-#include "plan/groups.h"
 #include "plan/model_shapes.h"
 #include "plan/shard_layout.h"
 #include "plan/units.h"
 
 namespace fsdpbench::plan {
+
+/// Sizes of the mesh's axes. rank = (replica * shard + index) * tensor + part: tensor groups are runs of consecutive
+/// ranks (the fast links of a node). Without them shard groups are; replicate groups are the ranks with equal index and
+/// part.
+struct Mesh {
+  int shard = 1;      ///< ranks that split one unit
+  int replicate = 1;  ///< groups that hold equal shards
+  int tensor = 1;     ///< ranks that split one layer
+  int context = 1;    ///< ranks that split sequences, neighbours on the shard axis; divides it
+  int expert = 1;     ///< ranks that split the experts of a block, neighbours on the shard axis; divides it
+
+  int ranks() const { return shard * replicate * tensor; }
+  /// Ranks that see different tokens.
+  int data_ranks() const { return shard * replicate; }
+};
+
+/// An axis along which ranks form groups; each group is a communicator of its own.
+enum class Group : std::uint8_t {
+  none,
+  shard,                  ///< ranks that split a unit
+  shard_separate,         ///< the same ranks, a second communicator for reduce-scatter
+  reshard,                ///< neighbours in a shard group that share a unit between forward and backward
+  replicate,              ///< ranks that hold equal shards
+  reduce_within,          ///< neighbours of a shard group that exchange quantised gradients first
+  reduce_across,          ///< ranks of equal place among those neighbours, who exchange the sums
+  tensor,                 ///< ranks that split a layer
+  context,                ///< neighbours of a shard group that split sequences
+  expert,                 ///< neighbours of a shard group that split the experts of a block
+  expert_shard,           ///< ranks of a shard group that have the same experts, and split their parameters
+  expert_shard_separate,  ///< the same ranks, a second communicator for reduce-scatter
+};
+inline constexpr std::size_t kGroupCount = kEnumCount<Group>;
+std::string_view to_string(Group group);
+
+/// The ranks of one group: first, first + stride, first + 2 stride …
+struct Members {
+  int first = 0;
+  int stride = 1;
+  int count = 1;
+
+  int operator[](int index) const { return first + index * stride; }
+  /// All of them; takes as long as there are members.
+  std::vector<int> ranks() const;
+  bool operator==(const Members&) const = default;
+};
+
+/// Who communicates with whom: the one map of groups. It holds two numbers an axis and nothing by rank, so every
+/// question but Members::ranks() takes the same time for any number of ranks. Ranks must be in [0, ranks()).
+///
+/// Along every axis a rank's index is rank / stride % size. Another axis is another entry here, and one in Mesh.
+class Groups {
+ public:
+  Groups() = default;  ///< one rank
+  /// `reshard`: ranks that share a unit between forward and backward; divides mesh.shard, 1 if there is no such axis.
+  /// `reduce_within`: ranks that exchange gradients first; divides mesh.shard, 0 if gradients are not exchanged.
+  explicit Groups(const Mesh& mesh, int reshard = 1, bool separate_reduce_scatter = false, int reduce_within = 0);
+
+  int ranks() const { return ranks_; }
+  /// Whether collectives of a plan may run along this axis: more than one rank, and asked for.
+  bool exists(Group group) const;
+  int size(Group group) const { return axis(group).size; }
+  /// How many groups lie along this axis; numbered from 0.
+  int count(Group group) const { return ranks_ / size(group); }
+  int number(Group group, int rank) const;
+  /// Place of the rank in its group: Members[index(rank)] is the rank.
+  int index(Group group, int rank) const { return rank / axis(group).stride % axis(group).size; }
+  Members members(Group group, int rank) const;
+  bool together(Group group, int a, int b) const { return number(group, a) == number(group, b); }
+
+ private:
+  struct Axis {
+    int stride = 1;
+    int size = 1;
+  };
+  const Axis& axis(Group group) const { return axes_[static_cast<std::size_t>(group)]; }
+
+  int ranks_ = 1;
+  bool separate_reduce_scatter_ = false;
+  Axis axes_[kGroupCount];
+};
 
 /// One unit and how it is split.
 struct Unit {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/clean_text.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <string_view>
 
-#include "base/clean_text.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::app {
 namespace {

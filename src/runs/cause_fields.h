@@ -1,8 +1,8 @@
 #pragma once
 
-#include "account/cause_advice.h"
 #include "account/cause_report.h"
 #include "account/counterfactual.h"
+#include "account/critical_path.h"
 #include "record/json_fields.h"
 
 namespace fsdpbench::app {
@@ -16,5 +16,9 @@ const Fields<account::CauseShare>& fields<account::CauseShare>();
 const Fields<account::CauseReport>& cause_fields();
 /// "stalled_ms", which a trial has also where its causes are not told.
 const Fields<account::CauseReport>& stall_fields();
+
+/// "critical_path" of a run's result and of an explained trace.
+template <>
+const Fields<account::PathReport>& fields<account::PathReport>();
 
 }  // namespace fsdpbench::app

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/lane.h"
-#include "clock/allocator_walk.h"
+#include "clock/caching_allocator.h"
 #include "clock/compute_cost.h"
 #include "clock/op_times.h"
 #include "config/cluster.h"
@@ -20,13 +20,12 @@
 #include "config/spelling.h"
 #include "config/validate.h"
 #include "engine/simulate.h"
-#include "hardware/available_memory.h"
 #include "hardware/machine_facts.h"
+#include "hardware/other_work.h"
 #include "model/outline.h"
 #include "record/console.h"
 #include "runs/progress.h"
 #include "runs/simulated_machine.h"
-#include "runs/steady_step.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "clock/caching_allocator.h"
+#include "clock/forecast.h"
 #include "clock/op_times.h"
-#include "clock/uncertainty.h"
 #include "config/run_config.h"
 #include "engine/byte_dataset.h"
 #include "engine/checkpoint.h"
@@ -20,7 +20,7 @@ namespace fsdpbench::app {
 
 /// What a simulation's op times rest on.
 struct OpTimesBasis {
-  std::string from;                                ///< "given rates", "published rates", "the calibration of …"
+  std::string from;                               ///< "given rates", "published rates", "the calibration of …"
   std::optional<clock::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
 };
 
@@ -36,7 +36,7 @@ struct Cell {
   std::vector<std::string> notes;              ///< of config::validate(): settings that have no effect or were replaced
   std::unique_ptr<engine::ByteDataset> data;   ///< null if the cell is simulated
   std::unique_ptr<engine::Checkpoint> resume;  ///< what the training goes on with; null: it begins
-  clock::OpTimes times;                       ///< of a cell that is simulated, before anything is drawn
+  clock::OpTimes times;                        ///< of a cell that is simulated, before anything is drawn
   OpTimesBasis basis;                          ///< of these
   std::optional<SimulatedGpu> gpu;             ///< of a cell that is simulated on a cluster
   /// Likewise: what PyTorch's allocator would show there of rank 0, at `times`.

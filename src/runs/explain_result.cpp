@@ -4,14 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "account/cause_advice.h"
 #include "account/cause_report.h"
 #include "account/cause_table.h"
-#include "account/path_report.h"
-#include "account/path_table.h"
+#include "account/counterfactual.h"
+#include "account/critical_path.h"
 #include "base/error.h"
 #include "record/json_part.h"
-#include "runs/path_fields.h"
+#include "runs/cause_fields.h"
 #include "runs/result_fields.h"
 #include "runs/result_file.h"
 

@@ -7,16 +7,16 @@
 #include <set>
 #include <vector>
 
-#include "account/peers_arrived.h"
 #include "account/run_view.h"
+#include "account/step_view.h"
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "runs/compare_report.h"
 #include "runs/result_fields.h"
 #include "runs/result_file.h"
-#include "trace/rank_reader.h"
+#include "trace/rank_writer.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -66,8 +66,7 @@ std::vector<trace::RankTrace> traces_of(const fs::path& folder, int ranks) {
   return traces;
 }
 
-double repeated_step_ms(const ResultFile& of, const Trial& trial, const std::string& given,
-                        std::set<fs::path>& seen) {
+double repeated_step_ms(const ResultFile& of, const Trial& trial, const std::string& given, std::set<fs::path>& seen) {
   const ResultFile result = read_result(given);
   const Trial repeat = trial_of(result);
   if (!seen.insert(fs::weakly_canonical(result.path)).second) {
@@ -79,8 +78,8 @@ double repeated_step_ms(const ResultFile& of, const Trial& trial, const std::str
                                   keys.front().key, keys.front().b.dump(), keys.front().a.dump()));
   }
   if (!same_program_and_machine(trial.world, repeat.world)) {
-    throw ConfigError(fmt::format(
-        "--repeat {}: was measured by another program or on another machine than {}.", given, of.path));
+    throw ConfigError(
+        fmt::format("--repeat {}: was measured by another program or on another machine than {}.", given, of.path));
   }
   return repeat.metrics->step_ms.median;
 }

@@ -2,11 +2,20 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "config/run_config.h"
 #include "launch/session.h"
 #include "runs/job_watch.h"
 
 namespace fsdpbench::app {
+
+/// A whole configuration as text for another process, a `table.key = value` a line. Unlike a profile it needs no file
+/// of a preset to be read.
+std::string to_message(const config::RunConfig& config);
+
+/// Reads what to_message() wrote. Throws BackendError if a line is not of that kind.
+config::RunConfig config_from_message(std::string_view text);
 
 /// A job of several processes, one rank each, as one of them sees it. Rank 0 executes the command; the others serve it
 /// (job_run.h). Made before any other thread.

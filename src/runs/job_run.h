@@ -12,6 +12,13 @@
 
 namespace fsdpbench::app {
 
+/// Trains all ranks on threads of this process, for trials measured in `world`, and keeps what is done whatever
+/// happens. A signal of the user's ends the run after its step, or in the middle of it if that takes longer than
+/// kPatienceWithSteps_s. If a rank throws, what the ranks had done is saved in `folder` (empty: nowhere) before that is
+/// rethrown. If a kernel is still busy kPatienceWithAll_s after the signal, the same is saved and the process ends
+/// here.
+Train train_on_kept_threads(std::filesystem::path folder, World world);
+
 /// Trains on all processes of `job`, whose rank 0 this is, for trials measured in `world`. What it returns gives a cell
 /// to all others, waits until they are ready for it, and trains. Then it throws the Error of the first rank that is not
 /// ready; nobody has begun, and the job can go on with another cell. Every rank saves what it has done in `folder` if

@@ -13,12 +13,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
-#include "hardware/available_memory.h"
+#include "hardware/other_work.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
-#include "runs/disk_need.h"
+#include "runs/job_run.h"
 #include "runs/result_folder.h"
-#include "runs/thread_run.h"
 
 namespace fsdpbench::app {
 namespace {

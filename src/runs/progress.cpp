@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "account/divergence.h"
+#include "account/compare.h"
 
 namespace fsdpbench::app {
 

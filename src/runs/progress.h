@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/step_loss.h"
+#include "engine/op_runner.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "account/caveats.h"
-#include "plan/groups.h"
+#include "plan/plan.h"
 
 namespace fsdpbench::app {
 namespace {

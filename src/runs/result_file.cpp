@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "base/read_input.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -70,7 +70,8 @@ std::string path_of_any(const std::string& given) {
     throw ConfigError(fmt::format("{}: {}; {}.", given, why, kExpectedAny));
   }
   std::error_code error;
-  if (!path_exists(path)) throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpectedAny));
+  if (!path_exists(path))
+    throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpectedAny));
   if (!fs::is_directory(path, error)) return given;
   for (const char* name : {"result.json", "sweep.json"}) {
     if (path_exists(path / name)) return (path / name).string();
@@ -78,8 +79,7 @@ std::string path_of_any(const std::string& given) {
   throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedAny));
 }
 
-ResultFile read_file(const std::string& path, bool any, const char* expected,
-                     AcceptanceCheck check_acceptance) {
+ResultFile read_file(const std::string& path, bool any, const char* expected, AcceptanceCheck check_acceptance) {
   ResultFile result{path, {}};
   result.content = parse_json(read_input(path, kMostOfAResult, expected));
   if (result.content.is_discarded()) {

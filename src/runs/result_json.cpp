@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "account/divergence.h"
-#include "account/expert_load.h"
+#include "account/compare.h"
+#include "account/run_details.h"
 #include "config/load.h"
 #include "config/write.h"
-#include "hardware/topology_report.h"
+#include "hardware/topology_matrix.h"
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
-#include "runs/trial_details.h"
+#include "runs/trial.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -239,10 +239,10 @@ const Fields<account::JitterSpread>& fields<account::JitterSpread>() {
 template <>
 const Fields<clock::Bounds>& fields<clock::Bounds>() {
   static const auto kAll = declare<clock::Bounds>("Bounds", "Between which 95 of 100 such predictions should be.",
-                                                   "clock/uncertainty.h", [](Fields<clock::Bounds>& f) {
-                                                     f("low", &clock::Bounds::low, "", "lower end");
-                                                     f("high", &clock::Bounds::high, "", "upper end");
-                                                   });
+                                                  "clock/uncertainty.h", [](Fields<clock::Bounds>& f) {
+                                                    f("low", &clock::Bounds::low, "", "lower end");
+                                                    f("high", &clock::Bounds::high, "", "upper end");
+                                                  });
   return kAll;
 }
 
@@ -250,8 +250,8 @@ template <>
 const Fields<PredictionInterval>& fields<PredictionInterval>() {
   using P = PredictionInterval;
   static const auto kAll = declare<P>(
-      "Prediction", "How sure a simulation's step is ([simulate.md](simulate.md)).",
-      "runs/prediction_interval.h", [](Fields<P>& f) {
+      "Prediction", "How sure a simulation's step is ([simulate.md](simulate.md)).", "runs/prediction_interval.h",
+      [](Fields<P>& f) {
         const auto if_sure = [](auto value) {
           return [value](const P& p) { return p.step_ms ? std::optional(value(p)) : std::nullopt; };
         };
@@ -276,14 +276,15 @@ const Fields<PredictionInterval>& fields<PredictionInterval>() {
 template <>
 const Fields<GpuLimits>& fields<GpuLimits>() {
   using L = GpuLimits;
-  static const auto kAll = declare<L>("GpuLimits", "What a GPU can do at most.", "hardware/gpu_health.h", [](Fields<L>& f) {
-    f("sm_mhz", &L::sm_mhz, "MHz", "highest SM clock");
-    f(
-        "power_w", [](const L& l) { return in_watts(l.power_mw); }, "W", "power limit");
-    f("pcie_width", &L::pcie_width, "", "number of PCIe lanes");
-    f("pcie_generation", &L::pcie_generation, "", "generation of PCIe");
-    f("ecc", &L::ecc, "", "whether ECC is on");
-  });
+  static const auto kAll =
+      declare<L>("GpuLimits", "What a GPU can do at most.", "hardware/gpu_health.h", [](Fields<L>& f) {
+        f("sm_mhz", &L::sm_mhz, "MHz", "highest SM clock");
+        f(
+            "power_w", [](const L& l) { return in_watts(l.power_mw); }, "W", "power limit");
+        f("pcie_width", &L::pcie_width, "", "number of PCIe lanes");
+        f("pcie_generation", &L::pcie_generation, "", "generation of PCIe");
+        f("ecc", &L::ecc, "", "whether ECC is on");
+      });
   return kAll;
 }
 
@@ -546,8 +547,8 @@ const Fields<RunFile>& run_fields() {
                      {.when = When::if_any});
                    f.part("world", world_more_fields());
                    f.part("train", train_fields());
-                   f("checkpoints", [](const R& r) { return r.trial.measurement.checkpoints; }, "", "checkpoints that were saved",
-                     {.when = When::if_any});
+                   f("checkpoints", [](const R& r) { return r.trial.measurement.checkpoints; }, "",
+                     "checkpoints that were saved", {.when = When::if_any});
                    f.part("metrics", metrics_more_fields(), has_steps);
                    f(
                        "collectives",

@@ -8,11 +8,10 @@
 #include <set>
 #include <vector>
 
-#include "base/clean_text.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/read_input.h"
 #include "record/json_part.h"
-#include "record/json_text.h"
 #include "runs/result_fields.h"
 
 namespace fsdpbench::app {

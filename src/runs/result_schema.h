@@ -37,7 +37,6 @@ using AcceptanceCheck = void (*)(const JsonPart&);
 /// results goes through it. Throws ConfigError, without a full stop, that names the key: it is missing, of another
 /// type, or has a value that nothing measures (a time of 0, an interval without its median, a pass beside a judgement
 /// that failed); the digest is not the content's.
-void check_result(ResultKind kind, const nlohmann::json& content,
-                  AcceptanceCheck check_acceptance);
+void check_result(ResultKind kind, const nlohmann::json& content, AcceptanceCheck check_acceptance);
 
 }  // namespace fsdpbench::app

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,14 +9,13 @@
 #include <set>
 
 #include "account/caveats.h"
-#include "account/divergence.h"
-#include "account/expert_load.h"
+#include "account/compare.h"
 #include "account/gpu_steps.h"
+#include "account/run_details.h"
 #include "base/bytes.h"
 #include "config/load.h"
 #include "config/spelling.h"
 #include "record/table.h"
-#include "runs/reach.h"
 #include "runs/trace_files.h"
 
 namespace fsdpbench::app {

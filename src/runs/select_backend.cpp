@@ -7,7 +7,7 @@
 
 #include "backend/cpu/backend.h"
 #include "backend/cuda/backend.h"
-#include "backend/no_device.h"
+#include "backend/device.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {

@@ -1,7 +1,6 @@
 #include "runs/simulated_machine.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,18 +8,39 @@
 #include <stdexcept>
 #include <utility>
 
+#include "account/run_view.h"
+#include "account/step_breakdown.h"
 #include "base/error.h"
 #include "clock/collective_cost.h"
 #include "clock/collective_kinds.h"
-#include "clock/collective_message.h"
 #include "clock/compute_cost.h"
 #include "clock/forecast.h"
-#include "clock/random.h"
+#include "clock/op_times.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "model/model.h"
 
 namespace fsdpbench::app {
+
+SteadyStep steady_step(const engine::Setup& setup, const clock::OpTimes& times) {
+  const int ranks = setup.plan.groups.ranks();
+  const bool all = times.ranks_differ() && ranks <= engine::kMostRecordedRanks;
+  const clock::Forecast step = clock::forecast(setup, times, clock::SteadyStep::first, all ? ranks : 1);
+  SteadyStep result;
+  result.ms = step.slowest_ns() * 1e-6;
+  const account::RunView run(setup.schedules, step.traces);
+  for (int place = 0; place < run.ranks(); ++place) {
+    const account::StepBreakdown parts = account::break_down(run.steps().front(), place);
+    result.exposed_ms += static_cast<double>(parts.exposed_communication) * 1e-6 / run.ranks();
+  }
+  return result;
+}
+
+config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
+                                  const account::RunMetrics& measured) {
+  const SteadyStep says = steady_step(setup, engine::calibrated_times(setup, calibration).times);
+  return {measured.step_ms.median / says.ms - 1, (measured.exposed_comm_ms - says.exposed_ms) / says.ms};
+}
 namespace {
 
 using config::ErrorKind;
@@ -76,7 +96,7 @@ std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, d
 }  // namespace
 
 clock::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
-                                          const config::Accuracy& accuracy, const clock::OpTimes& times) {
+                                         const config::Accuracy& accuracy, const clock::OpTimes& times) {
   const config::RunConfig& config = training.config;
   const ErrorKind computation = config::efficiency_used(config, cluster, accuracy).kind;
   clock::Uncertainty uncertainty;

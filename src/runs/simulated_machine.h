@@ -8,15 +8,28 @@
 #include <vector>
 
 #include "account/find_stalls.h"
+#include "account/run_metrics.h"
+#include "clock/forecast.h"
 #include "clock/machine.h"
 #include "clock/op_times.h"
-#include "clock/uncertainty.h"
 #include "config/accuracy.h"
 #include "config/calibration.h"
 #include "config/cluster.h"
+#include "engine/setup.h"
 #include "schedule/training.h"
 
 namespace fsdpbench::app {
+
+/// One step of the steady state on the computed clock.
+struct SteadyStep {
+  double ms = 0;          ///< of the slowest rank
+  double exposed_ms = 0;  ///< exposed communication, mean over ranks
+};
+/// The steady step of a simulation whose ops take `times`.
+SteadyStep steady_step(const engine::Setup& setup, const clock::OpTimes& times);
+/// What `measured`, a run of `setup`, is off by `calibration`.
+config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
+                                  const account::RunMetrics& measured);
 
 /// The sizes of a model's modules, as engine::set_up() finds them: for configurations that differ in sequences, their
 /// length, the compute dtype and what ranks that split experts do. May be asked from several threads at once.
@@ -35,14 +48,14 @@ class ModelSizes {
 /// of its sort are. Nothing was measured on the machine itself, so the best that an op can be is interpolated: its
 /// cluster has rows, and its ranks and bytes lie within theirs. `times`: engine::simulated_times().
 clock::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
-                                          const config::Accuracy& accuracy, const clock::OpTimes& times);
+                                         const config::Accuracy& accuracy, const clock::OpTimes& times);
 
 /// Op times of a training, before anything is drawn, and how wrong they may be.
 struct SimulatedTimes {
   clock::OpTimes times;
   std::optional<clock::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
-  double spread_pct = 0;                           ///< clock::CalibratedTimes::spread_pct
-  double crowded = 1;                              ///< clock::CalibratedTimes::crowded
+  double spread_pct = 0;                          ///< clock::CalibratedTimes::spread_pct
+  double crowded = 1;                             ///< clock::CalibratedTimes::crowded
 };
 
 /// The machine that a configuration names: simulate.cluster, simulate.calibration, or the rates of [emulate]. Op times

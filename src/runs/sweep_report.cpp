@@ -14,7 +14,7 @@
 #include "account/statistics.h"
 #include "base/bytes.h"
 #include "record/json_fields.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "record/table.h"
 #include "runs/result_fields.h"
 

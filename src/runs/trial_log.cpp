@@ -15,10 +15,8 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
-#include "base/paths.h"
 #include "base/read_input.h"
 #include "record/json_part.h"
-#include "record/json_text.h"
 #include "runs/result_fields.h"
 
 namespace fsdpbench::app {

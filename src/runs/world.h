@@ -1,14 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "account/run_metrics.h"
 #include "backend/device.h"
+#include "clock/forecast.h"
 #include "config/run_config.h"
 #include "launch/session.h"
 #include "runs/build_info.h"
+#include "runs/cell.h"
 
 namespace fsdpbench::app {
 
@@ -48,5 +52,19 @@ World current_world(const config::RunConfig& config, const launch::Session* sess
 /// Whether trials from both may be compared: the same program, built alike, on the same machine. What an axis of a
 /// sweep may change (ranks, launcher, backend, what is emulated) does not count.
 bool same_program_and_machine(const World& a, const World& b);
+
+/// How sure a simulation's step is.
+struct PredictionInterval {
+  std::string from;                                  ///< OpTimesBasis::from
+  clock::ReachCounts ops{};                          ///< of the steady step; all 0 where op times were given
+  bool leaves_ranks_out = false;                     ///< clock::Uncertainty::leaves_ranks_out
+  std::optional<clock::Bounds> step_ms, exposed_ms;  ///< 95 of 100 such predictions should hold; absent where op times
+                                                     ///< were given, and so are not in doubt
+};
+
+/// Walks the step with op times that are as likely as the cell's (clock::Uncertainty), before anything is drawn, and
+/// puts what comes out around what `predicted` says. Where more than engine::kMostRecordedRanks differ, ranks are
+/// taken as alike here: what a rank is slowed down by is in the prediction, and hardly changes how sure it is.
+PredictionInterval prediction_interval(const Cell& cell, const account::RunMetrics& predicted);
 
 }  // namespace fsdpbench::app

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "base/dtype.h"
-#include "base/memory_category.h"
 #include "base/memory_space.h"
 
 namespace fsdpbench::schedule {

@@ -13,7 +13,6 @@
 #include "schedule/prefetcher.h"
 #include "schedule/reducer.h"
 #include "schedule/step_builder.h"
-#include "schedule/tensor_exchanges.h"
 #include "schedule/updates.h"
 
 namespace fsdpbench::schedule {

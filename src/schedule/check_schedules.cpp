@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/lane_order.h"
+#include "base/lane_blocks.h"
 
 namespace fsdpbench::schedule {
 namespace {

@@ -154,8 +154,8 @@ void Gatherer::copy_out(int unit, const At& at, BufferId message, BufferId param
                         Lifetimes lifetimes) {
   if (quantized_) {
     const std::int64_t numel = builder_.numel_of(parameters);
-    const std::int64_t bytes = numel * size_of(builder_.dtype_of(parameters)) +
-                               builder_.policy.fsdp.gather_quantization.bytes(numel);
+    const std::int64_t bytes =
+        numel * size_of(builder_.dtype_of(parameters)) + builder_.policy.fsdp.gather_quantization.bytes(numel);
     builder_.append(OpKind::dequantize, at, Requantize{message, parameters, bytes}, std::move(lifetimes));
   } else {
     const Group over = this->over(unit);
@@ -276,8 +276,7 @@ void Gatherer::gather_copied(int unit, bool prefetch) {
   }
   order(Lane::copy);
   s.gathered = new_message(unit, part_size(unit) * layout_of(unit).shards);
-  copy_in(unit, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch}, s.gathered, {},
-          {.allocates = {s.gathered}});
+  copy_in(unit, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch}, s.gathered, {}, {.allocates = {s.gathered}});
   builder_.wait(Lane::all_gather, builder_.record(EventRole::copied_in, unit), WaitReason::data);
   all_gather(unit, prefetch, s.gathered, {});
 }

@@ -6,10 +6,9 @@
 #include <variant>
 #include <vector>
 
-#include "base/collective_kind.h"
 #include "base/dtype.h"
 #include "base/lane.h"
-#include "plan/groups.h"
+#include "plan/plan.h"
 #include "schedule/buffer.h"
 
 namespace fsdpbench::schedule {

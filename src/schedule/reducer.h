@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "schedule/gradient_exchange.h"
-#include "schedule/gradient_offload.h"
-#include "schedule/reduce_inputs.h"
 #include "schedule/step_builder.h"
 
 namespace fsdpbench::schedule {

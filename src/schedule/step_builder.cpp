@@ -5,6 +5,17 @@
 
 namespace fsdpbench::schedule {
 
+Schedule only(const Schedule& schedule, StepPart part) {
+  Schedule left = schedule;
+  if (part == StepPart::whole) return left;
+  for (Op& op : left.ops) {
+    if (!op.has_work() || op.is_collective() == (part == StepPart::communication)) continue;
+    op.kind = OpKind::left_out;
+    op.work = {};
+  }
+  return left;
+}
+
 StepBuilder::StepBuilder(const plan::Plan& plan_, const Policy& policy_, const std::vector<plan::ModuleSizes>& sizes_)
     : plan(plan_),
       policy(policy_),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -11,6 +12,18 @@
 #include "schedule/schedule.h"
 
 namespace fsdpbench::schedule {
+
+/// What of a step is done, to see what each part takes alone.
+enum class StepPart : std::uint8_t {
+  whole,
+  computation,    ///< all but the collectives
+  communication,  ///< the collectives alone
+};
+
+/// `schedule` with only that part of its work. Of every other op its place remains, and its waits, event, allocations
+/// and frees (OpKind::left_out): the same ops in the same places, with the same memory. It is for times: what such a
+/// step computes means nothing.
+Schedule only(const Schedule& schedule, StepPart part);
 
 /// What an event marks; with unit (or module), phase and microbatch it names the event for the whole run.
 enum class EventRole : std::uint8_t {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "trace/kineto.h"
-#include "trace/record_args.h"
+#include "trace/record.h"
 
 namespace fsdpbench::trace {
 namespace {

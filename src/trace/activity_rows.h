@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trace/kineto.h"
-#include "trace/event_stream.h"
+#include "trace/event_reader.h"
 #include "trace/facts.h"
+#include "trace/kineto.h"
 
 namespace fsdpbench::trace {
 

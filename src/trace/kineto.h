@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/activity.h"
 #include "base/dtype.h"
-#include "trace/event_stream.h"
+#include "base/lane.h"
+#include "trace/event_reader.h"
 #include "trace/facts.h"
 
 namespace fsdpbench::trace {

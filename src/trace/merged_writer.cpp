@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "base/enum_table.h"
-#include "trace/record_args.h"
-#include "trace/track_numbers.h"
+#include "trace/record.h"
 
 namespace fsdpbench::trace {
 namespace {

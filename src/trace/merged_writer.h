@@ -9,8 +9,7 @@
 
 #include "base/intervals.h"
 #include "hardware/gpu_health.h"
-#include "trace/event_stream.h"
-#include "trace/explanation.h"
+#include "trace/event_reader.h"
 #include "trace/facts.h"
 #include "trace/whole_file.h"
 

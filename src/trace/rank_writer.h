@@ -7,12 +7,19 @@
 #include <vector>
 
 #include "trace/activity_rows.h"
-#include "trace/event_stream.h"
+#include "trace/event_reader.h"
 #include "trace/facts.h"
 #include "trace/kineto.h"
+#include "trace/record.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::trace {
+
+/// Reads back what a RankWriter wrote (FORMAT.md, "The file of a rank"), with or without a device's profiler: rank,
+/// windows and records, to the nanosecond. Memory samples and activities are left out, and a window ends when the host
+/// was done with the step. Times count from the file's 0 plus one nanosecond, so that no begin is 0. Throws ConfigError
+/// that names file and event if it is no such file, or is damaged.
+RankTrace read_rank_trace(const std::string& path);
 
 /// One rank's trace in kineto's schema, as PyTorch's tools read it: see FORMAT.md, "The file of a rank". Streams: its
 /// memory does not grow with the steps. The file appears at finish(), or never. Throws OutputError.

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/activity.h"
 #include "base/lane.h"
-#include "base/memory_category.h"
+#include "base/memory_space.h"
+#include "trace/event_reader.h"
+#include "trace/fields.h"
 
 namespace fsdpbench::trace {
 
@@ -44,5 +46,26 @@ struct RankTrace {
   std::vector<Activity> activities;  ///< the device's own records, where it has a profiler; step after step
   std::vector<std::string> activity_names;
 };
+
+/// What an op's record knows beside its begin and end, where it does, as args of the event that is open.
+inline void write_record_args(EventStream& events, const Record& record) {
+  if (record.peers_arrived_ns > 0) {
+    events.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));
+  }
+  if (record.link_ns > 0) events.arg_duration(field::kOwnLink, record.link_ns);
+  if (record.core_wait_ns > 0) events.arg_duration(field::kWaitedForCore, record.core_wait_ns);
+}
+
+/// The tracks of a process in trace.json, as FORMAT.md has them.
+inline constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 for the process itself
+inline constexpr int kFirstLanes = 5;
+inline constexpr int kExposedTid = kHostTid + 1 + kFirstLanes;
+inline constexpr int kBoundTid = kExposedTid + 1;
+
+/// Lanes that came later have numbers beyond all others', so that these stay.
+constexpr int tid_of(Lane lane) {
+  const auto index = static_cast<int>(index_of(lane));
+  return index < kFirstLanes ? kHostTid + 1 + index : kBoundTid + 1 + index - kFirstLanes;
+}
 
 }  // namespace fsdpbench::trace

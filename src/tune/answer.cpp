@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "clock/uncertainty.h"
-#include "tune/parallel.h"
+#include "clock/forecast.h"
+#include "tune/space.h"
 
 namespace fsdpbench::tune {
 namespace {
@@ -190,8 +190,8 @@ std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried) {
   return front;
 }
 
-Answer make_answer(const Space& space, const clock::Machine& machine, const SearchOptions& options, const SearchResult& result,
-                   double least_gain) {
+Answer make_answer(const Space& space, const clock::Machine& machine, const SearchOptions& options,
+                   const SearchResult& result, double least_gain) {
   return Answerer(space, machine, options, result, least_gain).answer();
 }
 

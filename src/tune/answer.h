@@ -37,18 +37,18 @@ struct Shifted {
 struct Answer {
   std::vector<std::size_t> front;  ///< of SearchResult::tried: no other has less memory and a shorter step; by memory
   double gain = 0;                 ///< of the objective against the configuration in force, as a part of that
-  std::optional<double> gain_low, gain_high;  ///< 95 of 100 such predictions hold; absent: op times are not in doubt, or
-                                              ///< `unknown`
-  bool unknown = false;                       ///< nobody knows how far the gain can be trusted
-  bool keep = false;                          ///< the configuration in force fits, and no gain is worth a change
+  /// 95 of 100 such predictions hold; absent: op times are not in doubt, or `unknown`.
+  std::optional<double> gain_low, gain_high;
+  bool unknown = false;  ///< nobody knows how far the gain can be trusted
+  bool keep = false;     ///< the configuration in force fits, and no gain is worth a change
   std::vector<TurnedKnob> turned;
   std::vector<LeftKnob> left;
   std::vector<Shifted> shifted;
 };
 
 /// `result.best` must be there. `least_gain`: parts of the objective below it do not count. Computes some more steps.
-Answer make_answer(const Space& space, const clock::Machine& machine, const SearchOptions& options, const SearchResult& result,
-                   double least_gain);
+Answer make_answer(const Space& space, const clock::Machine& machine, const SearchOptions& options,
+                   const SearchResult& result, double least_gain);
 
 /// Those of `tried` of which no other has both less memory and a shorter step, the least memory first.
 std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried);

@@ -14,10 +14,9 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "clock/collective_message.h"
+#include "clock/collective_kinds.h"
 #include "clock/forecast.h"
 #include "config/cluster.h"
-#include "config/csv_rows.h"
 #include "config/published.h"
 #include "config/spelling.h"
 #include "config/validate.h"

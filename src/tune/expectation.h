@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "clock/uncertainty.h"
+#include "clock/forecast.h"
 #include "runs/cell.h"
 #include "runs/trial.h"
 

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "schedule/memory_walk.h"
 #include "tune/bound.h"
-#include "tune/parallel.h"
+#include "tune/space.h"
 #include "tune/structures.h"
 
 namespace fsdpbench::tune {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "clock/machine.h"
-#include "tune/memory_budget.h"
+#include "tune/bound.h"
 #include "tune/space.h"
 
 namespace fsdpbench::tune {

@@ -1,7 +1,6 @@
 #include "tune/space.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <numeric>

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "account/compare.h"
 #include "record/table.h"
 #include "tune/answer.h"
 
@@ -21,7 +24,7 @@ struct Tuning {
   double least_gain = 0.01;
   double seconds = 0;
   std::optional<std::size_t> verified = {};  ///< of SearchResult::tried: what running it for real chose
-  std::string disturbed_because = {};  ///< why_disturbed() of the run whose op times these are
+  std::string disturbed_because = {};        ///< why_disturbed() of the run whose op times these are
 
   const tune::Tried& best() const { return result.tried[*result.best]; }
   /// What is proposed: what was chosen by running it, else the best, or what is in force if that is as good.
@@ -47,5 +50,35 @@ std::string points_csv(const Tuning& tuning);
 
 /// Nothing fits: what the least is that is needed and by which policy. `least`: of a search for the least memory.
 std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least);
+
+/// A policy that was run for real.
+struct VerifiedPolicy {
+  std::size_t tried = 0;                            ///< of SearchResult::tried
+  std::vector<std::vector<double>> trials_ms = {};  ///< step times by trial, in the order of the rounds
+  std::int64_t live_bytes = 0;                      ///< measured peak of the rank that needed most
+  std::optional<account::Comparison> against = {};  ///< the configuration in force; absent: too few trials
+  std::string failed = {};                          ///< why it could not go on; empty: it could
+
+  /// The median of the trials' medians; 0 without trials.
+  double median_ms() const;
+};
+
+/// What the best policies took on this machine, beside what was predicted.
+struct Verification {
+  VerifiedPolicy in_force;
+  VerifiedPolicy control;                 ///< the same configuration once more (A/A): what luck does
+  std::vector<VerifiedPolicy> proposals;  ///< by prediction, the best first
+  std::size_t chosen = 0;                 ///< of SearchResult::tried
+};
+
+/// Kendall's tau-b between what was predicted and measured of the policies with trials, the control left out; absent
+/// for fewer than two.
+std::optional<double> kendall_tau(const Tuning& tuning, const Verification& verification);
+
+/// The table for people, with the verdict.
+std::string verification_text(const Tuning& tuning, const Verification& verification);
+
+/// "verified" of tune.json.
+nlohmann::json verification_json(const Tuning& tuning, const Verification& verification);
 
 }  // namespace fsdpbench::app

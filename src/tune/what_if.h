@@ -37,10 +37,10 @@ struct WhatIf {
   clock::MeasuredTimes::Straggler straggler;
   EnumTable<clock::TimeOrigin, int> origins;  ///< ops with work of a step, by where their time is from
   clock::ReachCounts reach{};                 ///< by how far they are from what was measured
-  ReplayedRun replayed;                        ///< as the run was
-  ReplayedRun changed;                         ///< as it would be
-  /// Step by step: changed / replayed - 1. Bounds: where what the changed run would measure, over what the run did, lies
-  /// 95 times of 100 (run_doubt.h), or of the run's own steps only if `doubt` is not known. So are those of
+  ReplayedRun replayed;                       ///< as the run was
+  ReplayedRun changed;                        ///< as it would be
+  /// Step by step: changed / replayed - 1. Bounds: where what the changed run would measure, over what the run did,
+  /// lies 95 times of 100 (run_doubt.h), or of the run's own steps only if `doubt` is not known. So are those of
   /// `changed.metrics.step_ms`.
   account::Summary change;
   RunDoubt doubt;

@@ -1,5 +1,5 @@
-// Faults in fabrics that blame was not written against: fat trees, rails, dragonflies, 2:1, flows by hash; with switches
-// that it was told of, and without.
+// Faults in fabrics that blame was not written against: fat trees, rails, dragonflies, 2:1, flows by hash; with
+// switches that it was told of, and without.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,8 @@ std::vector<Part> faults_of(const Fabric::Shape& shape) {
 /// Whether `group` is the nodes of a leaf. `other`: a node that has a fault of its own, and may be in either; -1: none.
 bool same_nodes(const std::vector<int>& group, const Fabric& fabric, int leaf, int other = -1) {
   for (int node = 0; node < static_cast<int>(fabric.leaves().size()); ++node) {
-    if (node != other && (fabric.leaf_of(node) == leaf) != (std::ranges::find(group, node) != group.end())) return false;
+    if (node != other && (fabric.leaf_of(node) == leaf) != (std::ranges::find(group, node) != group.end()))
+      return false;
   }
   return true;
 }
@@ -93,8 +94,7 @@ bool names(const Finding& finding, const Fabric::Fault& fault, const Fabric& fab
     case Part::none: return false;
     case Part::nic:
     case Part::receive: return e == Element{Kind::nic, fault.a, fault.b};
-    case Part::leaf:
-      return e.kind == Kind::switch_ && is_leaf(e.index, fault.a);
+    case Part::leaf: return e.kind == Kind::switch_ && is_leaf(e.index, fault.a);
     case Part::leaf_uplinks:
       // With two leaves, a slow leaf looks like a slow path between them.
       if (two_leaves) return e.kind == Kind::uplink && groups.count() == 2;
@@ -123,9 +123,18 @@ Fabric::Fault fault_of(Part part, const Fabric::Shape& shape, const Fabric& heal
   Fabric::Fault fault{.part = part, .factor = 0.5 + 0.01 * below(36)};
   switch (part) {
     case Part::nic:
-    case Part::receive: fault.a = below(shape.nodes); fault.b = below(shape.rails); break;
-    case Part::leaf_rail: fault.a = below(leaves); fault.b = below(shape.rails); break;
-    case Part::path: fault.a = below(leaves - 1); fault.b = fault.a + 1 + below(leaves - fault.a - 1); break;
+    case Part::receive:
+      fault.a = below(shape.nodes);
+      fault.b = below(shape.rails);
+      break;
+    case Part::leaf_rail:
+      fault.a = below(leaves);
+      fault.b = below(shape.rails);
+      break;
+    case Part::path:
+      fault.a = below(leaves - 1);
+      fault.b = fault.a + 1 + below(leaves - fault.a - 1);
+      break;
     case Part::spine: fault.a = below(healthy.uplinks()); break;
     case Part::rail: fault.a = below(shape.rails); break;
     default: fault.a = below(leaves);
@@ -168,7 +177,8 @@ TEST(FabricTest, PairsWhoseFlowsAlwaysCollideAreToldAndNobodyIsAccused) {
         const LinkReport report = blame_links(cluster, [&](const Round& round) { return fabric.measure(round); });
         for (const Finding& f : report.findings) {
           collisions += f.kind == Finding::Kind::collision ? 1 : 0;
-          if (f.accuses()) accused += fmt::format("seed {}, {} rails{}: {}\n", seed, rails, told ? ", told" : "", f.evidence);
+          if (f.accuses())
+            accused += fmt::format("seed {}, {} rails{}: {}\n", seed, rails, told ? ", told" : "", f.evidence);
         }
       }
     }
@@ -190,11 +200,16 @@ TEST(FabricTest, OfTwoFaultsAtOnceOneIsNamedAndNobodyElseIsAccused) {
     std::uint64_t mix = seed * 7'000'003;
     for (const Fabric::Shape& shape : shapes()) {
       const int leaves = (shape.nodes + shape.leaf - 1) / shape.leaf;
-      for (const auto& [first, second] : {std::pair{Part::nic, Part::nic}, {Part::nic, Part::receive}, {Part::nic, Part::leaf},
-                                          {Part::nic, Part::path}, {Part::leaf, Part::path}}) {
+      for (const auto& [first, second] : {std::pair{Part::nic, Part::nic},
+                                          {Part::nic, Part::receive},
+                                          {Part::nic, Part::leaf},
+                                          {Part::nic, Part::path},
+                                          {Part::leaf, Part::path}}) {
         if (leaves == 2 && second != Part::nic && second != Part::receive && first != Part::nic) continue;
         for (const bool told : {false, true}) {
-          const auto below = [&](int n) { return static_cast<int>(split_mixed(++mix) % static_cast<std::uint64_t>(n)); };
+          const auto below = [&](int n) {
+            return static_cast<int>(split_mixed(++mix) % static_cast<std::uint64_t>(n));
+          };
           const Fabric healthy(shape, Fabric::Fault{}, mix);
           const Fabric::Fault a = fault_of(first, shape, healthy, below);
           Fabric::Fault b = fault_of(second, shape, healthy, below);
@@ -220,7 +235,8 @@ TEST(FabricTest, OfTwoFaultsAtOnceOneIsNamedAndNobodyElseIsAccused) {
             found += f.evidence + "\n";
           }
           for (Count* count : {&table[fmt::format("{} and {}, {}", name_of_part(first), name_of_part(second),
-                                                  told ? "told" : "not told")], &total}) {
+                                                  told ? "told" : "not told")],
+                               &total}) {
             ++count->all;
             count->both += found_a && found_b ? 1 : 0;
             count->one += found_a != found_b ? 1 : 0;
@@ -230,25 +246,29 @@ TEST(FabricTest, OfTwoFaultsAtOnceOneIsNamedAndNobodyElseIsAccused) {
           }
           if ((!found_a && !found_b) || accused > 0 || (report.remainder && found_a && found_b)) {
             if (report.remainder) found += report.remainder->sentence + "\n";
-            missed += fmt::format("seed {}: {} of {} nodes, {} rails, leaves of {}, {}:1: {} {} {} by {:.0f} %, {} {} {} by {:.0f} %{}\n{}",
-                                  seed, name_of_kind(shape.kind), shape.nodes, shape.rails, shape.leaf, shape.taper,
-                                  name_of_part(first), a.a, a.b, 100 * (1 - a.factor), name_of_part(second), b.a, b.b,
-                                  100 * (1 - b.factor), told ? ", told" : "", found);
+            missed += fmt::format(
+                "seed {}: {} of {} nodes, {} rails, leaves of {}, {}:1: {} {} {} by {:.0f} %, {} {} {} by {:.0f} "
+                "%{}\n{}",
+                seed, name_of_kind(shape.kind), shape.nodes, shape.rails, shape.leaf, shape.taper, name_of_part(first),
+                a.a, a.b, 100 * (1 - a.factor), name_of_part(second), b.a, b.b, 100 * (1 - b.factor),
+                told ? ", told" : "", found);
           }
         }
       }
     }
   }
   for (const auto& [what, count] : table) {
-    fmt::print("{:50} both {:3} of {:3}, one {}, of which {} say that more is slow, {} others accused\n", what, count.both,
-               count.all, count.one, count.told_of_one, count.accused);
+    fmt::print("{:50} both {:3} of {:3}, one {}, of which {} say that more is slow, {} others accused\n", what,
+               count.both, count.all, count.one, count.told_of_one, count.accused);
   }
-  fmt::print("{} clusters with two faults: both named {}, one {}, of which {} say that more is slow, {} others accused\n",
-             total.all, total.both, total.one, total.told_of_one, total.accused);
+  fmt::print(
+      "{} clusters with two faults: both named {}, one {}, of which {} say that more is slow, {} others accused\n",
+      total.all, total.both, total.one, total.told_of_one, total.accused);
   EXPECT_EQ(total.accused, 0) << missed;
   EXPECT_EQ(total.both + total.one, total.all) << missed;
   EXPECT_EQ(total.told_of_both, 0) << "nothing remains if both are named\n" << missed;
-  EXPECT_GE(total.told_of_one, 10) << "of those in which the smaller fault is 8 % or more below what the larger one leaves";
+  EXPECT_GE(total.told_of_one, 10)
+      << "of those in which the smaller fault is 8 % or more below what the larger one leaves";
 }
 
 TEST(FabricTest, FaultsAreNamedAtTheirLevelAndNobodyElseIsAccusedToldOrNot) {
@@ -263,7 +283,9 @@ TEST(FabricTest, FaultsAreNamedAtTheirLevelAndNobodyElseIsAccusedToldOrNot) {
     for (const Fabric::Shape& shape : shapes()) {
       for (const Part part : faults_of(shape)) {
         for (const bool told : {false, true}) {
-          const auto below = [&](int n) { return static_cast<int>(split_mixed(++mix) % static_cast<std::uint64_t>(n)); };
+          const auto below = [&](int n) {
+            return static_cast<int>(split_mixed(++mix) % static_cast<std::uint64_t>(n));
+          };
           const int leaves = (shape.nodes + shape.leaf - 1) / shape.leaf;
           const Fabric healthy(shape, Fabric::Fault{}, mix);
           const Fabric::Fault fault = fault_of(part, shape, healthy, below);
@@ -292,20 +314,23 @@ TEST(FabricTest, FaultsAreNamedAtTheirLevelAndNobodyElseIsAccusedToldOrNot) {
             count->remainders += now.remainders;
           }
           if (!named || now.accused > 0 || now.transient > 0 || now.remainders > 0) {
-            missed += fmt::format("seed {}: {} of {} nodes, {} rails, leaves of {}, {}:1{}{}: {} {} {} by {:.0f} %{}\n{}", seed,
-                                  name_of_kind(shape.kind), shape.nodes, shape.rails, shape.leaf, shape.taper,
-                                  shape.by_hash ? ", by hash" : "", shape.shuffled ? ", shuffled" : "",
-                                  name_of_part(part), fault.a, fault.b, 100 * (1 - fault.factor), told ? ", told" : "", found);
+            missed +=
+                fmt::format("seed {}: {} of {} nodes, {} rails, leaves of {}, {}:1{}{}: {} {} {} by {:.0f} %{}\n{}",
+                            seed, name_of_kind(shape.kind), shape.nodes, shape.rails, shape.leaf, shape.taper,
+                            shape.by_hash ? ", by hash" : "", shape.shuffled ? ", shuffled" : "", name_of_part(part),
+                            fault.a, fault.b, 100 * (1 - fault.factor), told ? ", told" : "", found);
           }
         }
       }
     }
   }
   for (const auto& [what, count] : table) {
-    fmt::print("{:40} {:4} of {:4}, {} others accused, {} transient\n", what, count.named, count.all, count.accused, count.transient);
+    fmt::print("{:40} {:4} of {:4}, {} others accused, {} transient\n", what, count.named, count.all, count.accused,
+               count.transient);
     EXPECT_GE(count.named, 0.9 * count.all) << what;
   }
-  fmt::print("{} clusters, {} right, {} others accused, {} transient\n", total.all, total.named, total.accused, total.transient);
+  fmt::print("{} clusters, {} right, {} others accused, {} transient\n", total.all, total.named, total.accused,
+             total.transient);
   EXPECT_EQ(total.accused, 0) << missed;
   EXPECT_EQ(total.remainders, 0) << "a single fault explains all that is slow\n" << missed;
   EXPECT_LE(total.transient, 0.01 * total.all) << missed;

@@ -1,4 +1,4 @@
-#include "accept/lateness.h"
+#include "accept/finding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "accept/scale.h"
+#include "accept/step_arms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "accept/tournament.h"
+#include "accept/robust.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "account/cause_report.h"
-#include "account/knobs.h"
 #include "support/cause_cases.h"
 #include "support/simulated_run.h"
 

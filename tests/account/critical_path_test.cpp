@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "account/cause.h"
-#include "account/path_report.h"
 #include "support/cause_cases.h"
 #include "support/hand_run.h"
 #include "support/simulated_run.h"
@@ -17,8 +16,8 @@ namespace {
 
 using schedule::OpKind;
 using schedule::WaitReason;
-using ::testing::ElementsAre;
 using testing::CauseCases;
+using ::testing::ElementsAre;
 using testing::HandRun;
 using testing::SimulatedRun;
 

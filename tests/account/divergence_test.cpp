@@ -1,4 +1,4 @@
-#include "account/divergence.h"
+#include "account/compare.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "account/expert_load.h"
+#include "account/run_details.h"
 
 #include <gtest/gtest.h>
 

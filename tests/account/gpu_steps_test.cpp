@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "account/gpu_caveats.h"
-
 namespace fsdpbench::account {
 namespace {
 

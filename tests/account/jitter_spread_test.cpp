@@ -1,4 +1,4 @@
-#include "account/jitter_spread.h"
+#include "account/statistics.h"
 
 #include <gtest/gtest.h>
 

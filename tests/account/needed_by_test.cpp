@@ -1,4 +1,4 @@
-#include "account/needed_by.h"
+#include "account/step_view.h"
 
 #include <gtest/gtest.h>
 

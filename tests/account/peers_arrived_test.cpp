@@ -1,4 +1,4 @@
-#include "account/peers_arrived.h"
+#include "account/step_view.h"
 
 #include <gtest/gtest.h>
 

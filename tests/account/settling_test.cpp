@@ -1,4 +1,4 @@
-#include "account/settling.h"
+#include "account/late_ranks.h"
 
 #include <gtest/gtest.h>
 

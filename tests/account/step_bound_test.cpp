@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "clock/replay.h"
+#include "clock/op_times.h"
 #include "support/hand_run.h"
 #include "support/random_config.h"
 

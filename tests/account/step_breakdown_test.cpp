@@ -4,7 +4,7 @@
 
 #include "account/statistics.h"
 #include "base/error.h"
-#include "clock/replay.h"
+#include "clock/op_times.h"
 #include "support/hand_run.h"
 
 namespace fsdpbench::account {

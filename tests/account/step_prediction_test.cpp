@@ -1,4 +1,4 @@
-#include "account/step_prediction.h"
+#include "account/step_bound.h"
 
 #include <gtest/gtest.h>
 

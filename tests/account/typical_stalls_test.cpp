@@ -1,4 +1,4 @@
-#include "account/typical_stalls.h"
+#include "account/typical_step.h"
 
 #include <gmock/gmock.h>
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "backend/cpu/emulated_kernels.h"
+#include "backend/cpu/lane_worker.h"
 
 namespace fsdpbench::backend {
 

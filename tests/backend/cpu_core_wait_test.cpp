@@ -1,4 +1,4 @@
-#include "backend/cpu/core_wait.h"
+#include "backend/cpu/wait_point.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

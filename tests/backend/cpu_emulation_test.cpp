@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "backend/copy_backend.h"
-#include "backend/cpu/emulated_kernels.h"
+#include "backend/cpu/lane_worker.h"
 #include "backend/support.h"
 
 namespace fsdpbench::backend {

@@ -14,7 +14,6 @@
 #include "launch/handshake.h"
 #include "launch/join.h"
 #include "launch/run_ranks.h"
-#include "launch/tcp_session.h"
 
 namespace fsdpbench::backend {
 

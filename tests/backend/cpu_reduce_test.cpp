@@ -1,11 +1,11 @@
-#include "backend/cpu/reduce.h"
+#include "backend/cpu/collective_rules.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "backend/support.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace fsdpbench::backend {
 namespace {

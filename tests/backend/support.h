@@ -14,7 +14,7 @@
 
 #include "backend/backend.h"
 #include "backend/kernels.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend {

@@ -1,4 +1,4 @@
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 #include <gtest/gtest.h>
 

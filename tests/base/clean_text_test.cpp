@@ -1,4 +1,4 @@
-#include "base/clean_text.h"
+#include "base/read_input.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/lane_order.h"
+#include "base/lane_blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "clock/allocator_walk.h"
-
 namespace fsdpbench::clock {
 namespace {
 

@@ -264,7 +264,8 @@ TEST(CollectiveCost, SymmetricKernelsAreNcclsOwnEstimate) {
 // pytorch/pytorch 182850: 64 MiB from each of 8 H100, copied by PyTorch (375.6 GB/s) and by NCCL's ring (382.7).
 TEST(CollectiveCost, CopyEnginesGatherAtNearlyTheRateOfARing) {
   const Cluster h100 = load_cluster("dgx-h100");
-  const CollectiveCost copied = collective_cost(h100, Collective::all_gather, 512 * kMiB, kNode, Algorithm::copy_engine);
+  const CollectiveCost copied =
+      collective_cost(h100, Collective::all_gather, 512 * kMiB, kNode, Algorithm::copy_engine);
   EXPECT_EQ(copied.algorithm, Algorithm::copy_engine);
   EXPECT_EQ(copied.ctas, 0);
   EXPECT_NEAR(512 * kMiB / copied.seconds() / 1e9, 375.6, 0.03 * 375.6);

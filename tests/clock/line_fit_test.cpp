@@ -1,4 +1,4 @@
-#include "clock/line_fit.h"
+#include "clock/measured_host.h"
 
 #include <gtest/gtest.h>
 

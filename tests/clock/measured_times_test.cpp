@@ -5,7 +5,7 @@
 
 #include "clock/forecast.h"
 #include "clock/measured_host.h"
-#include "clock/replay.h"
+#include "clock/op_times.h"
 #include "clock/what_if_times.h"
 
 namespace fsdpbench::clock {
@@ -143,9 +143,7 @@ class CoreWaitsTest : public ::testing::Test {
       record.core_wait_ns = ns;
     }
   }
-  HostCosts host(CoreWaits core_waits) const {
-    return measured_host(run_.training.schedules, traces_, {}, core_waits);
-  }
+  HostCosts host(CoreWaits core_waits) const { return measured_host(run_.training.schedules, traces_, {}, core_waits); }
 
   HandRun run_;
   std::vector<trace::RankTrace> traces_;

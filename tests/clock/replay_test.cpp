@@ -1,5 +1,5 @@
 // The walks of a schedule on a computed clock: by hand, against each other, and against the laws that they must keep.
-#include "clock/replay.h"
+#include "clock/op_times.h"
 
 #include <gtest/gtest.h>
 

@@ -25,7 +25,7 @@ std::vector<double> recorded_ratios(const char* file) {
     std::vector<std::string> columns;
     std::istringstream row(line);
     for (std::string column; std::getline(row, column, ',');) columns.push_back(column);
-    if (columns.at(6).starts_with("symmetric")) continue;  // of no kind of errors
+    if (columns.at(6).starts_with("symmetric")) continue;                                 // of no kind of errors
     const std::string& predicted = columns.size() > 13 ? columns.at(13) : columns.at(4);  // without a site
     if (columns.at(9) == "true") ratios.push_back(std::stod(predicted) / std::stod(columns.at(3)));
   }

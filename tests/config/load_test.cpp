@@ -126,8 +126,8 @@ TEST_F(Load, SpellingsOfTheLoadOfExperts) {
   EXPECT_EQ(loads("1.5"), (ExpertLoad{ExpertLoad::Kind::factor, 1.5, {}}));
   EXPECT_EQ(loads("zipf:1.2"), (ExpertLoad{ExpertLoad::Kind::zipf, 1.2, {}}));
   EXPECT_EQ(loads("rows:12,0,7"), (ExpertLoad{ExpertLoad::Kind::rows, 1, {12, 0, 7}}));
-  for (const char* const wrong : {"0.5", "zipf", "zipf:", "zipf:-1", "zipf:11", "zipf:1x", "rows:", "rows:1,", "rows:0,0",
-                                  "rows:1,-1", "rows:1.5", "pareto:1"}) {
+  for (const char* const wrong : {"0.5", "zipf", "zipf:", "zipf:-1", "zipf:11", "zipf:1x", "rows:", "rows:1,",
+                                  "rows:0,0", "rows:1,-1", "rows:1.5", "pareto:1"}) {
     EXPECT_THAT(error("", {std::string("mesh.expert_imbalance=") + wrong}), HasSubstr("is not valid")) << wrong;
   }
 }

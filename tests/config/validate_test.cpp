@@ -400,10 +400,9 @@ TEST(Validate, WhatARecomputationKeepsIsSaidOnceAndForWholeLayers) {
       error([&](RunConfig& c) { keeps(c), c.fsdp.recompute_share = 0.5; }),
       "fsdp.checkpoint_keeps = \"every_second_product\" does not go with fsdp.recompute_share = 0.5: each says what "
       "is recomputed; expected 1.0.");
-  EXPECT_EQ(
-      error([&](RunConfig& c) { keeps(c), c.mesh.tensor = 2; }),
-      "fsdp.checkpoint_keeps = \"every_second_product\" does not go with mesh.tensor = 2: which exchanges a "
-      "recomputation then repeats is not modelled; expected 1.");
+  EXPECT_EQ(error([&](RunConfig& c) { keeps(c), c.mesh.tensor = 2; }),
+            "fsdp.checkpoint_keeps = \"every_second_product\" does not go with mesh.tensor = 2: which exchanges a "
+            "recomputation then repeats is not modelled; expected 1.");
 }
 
 TEST(Validate, CastsInTheOptimizerAreForShardsInALowerDtypeOnTheDevice) {

@@ -1,4 +1,4 @@
-#include "engine/backend_options.h"
+#include "engine/setup.h"
 
 #include <gtest/gtest.h>
 

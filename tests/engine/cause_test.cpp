@@ -77,7 +77,7 @@ TEST(KnownCauses, OneSlowLinkAmongAnyNumberOfRanksComesBack) {
 TEST(KnownCauses, NineteenOfTwentyPairsComeBack) {
   constexpr std::array kPairs{
       std::pair{Cause::late_prefetch, Cause::straggler}, std::pair{Cause::late_prefetch, Cause::host_sync},
-      std::pair{Cause::straggler, Cause::host_sync}, std::pair{Cause::straggler, Cause::link_bound},
+      std::pair{Cause::straggler, Cause::host_sync},     std::pair{Cause::straggler, Cause::link_bound},
       std::pair{Cause::straggler, Cause::host_bound},    std::pair{Cause::straggler, Cause::all_gather_limit}};
   testing::CauseCases cases(102, testing::CauseCases::Sizes::many);
   const std::vector<std::string> answers = wrong(60, [&](int i) {

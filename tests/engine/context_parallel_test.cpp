@@ -10,7 +10,7 @@
 #include "engine/simulate.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "support/small_simulation.h"
 

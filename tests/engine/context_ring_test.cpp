@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "account/cause_report.h"
-#include "account/peers_arrived.h"
+#include "account/step_view.h"
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "support/small_simulation.h"
 

@@ -1,4 +1,4 @@
-#include "engine/done_steps.h"
+#include "engine/rank_outcome.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include "engine/setup.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 #include "support/presets.h"
 #include "support/tiny_run.h"
 

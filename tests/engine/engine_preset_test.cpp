@@ -11,8 +11,8 @@
 #include "account/step_breakdown.h"
 #include "config/validate.h"
 #include "plan/communication.h"
-#include "schedule/fetch_trace.h"
 #include "schedule/policy.h"
+#include "schedule/prefetcher.h"
 #include "support/presets.h"
 #include "support/tiny_run.h"
 

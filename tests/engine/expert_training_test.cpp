@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 #include "support/golden.h"
 #include "support/golden_tokens.h"
 #include "support/resumed_run.h"

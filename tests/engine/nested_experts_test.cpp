@@ -11,7 +11,7 @@
 #include "engine/setup.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
 #include "support/tiny_run.h"

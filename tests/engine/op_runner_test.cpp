@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/backend.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {

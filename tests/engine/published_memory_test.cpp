@@ -5,9 +5,8 @@
 #include <set>
 #include <string>
 
-#include "clock/allocator_walk.h"
+#include "clock/caching_allocator.h"
 #include "config/cluster.h"
-#include "config/csv_rows.h"
 #include "config/published.h"
 #include "config/validate.h"
 #include "engine/setup.h"

@@ -1,14 +1,14 @@
-// Fewer bits on the wire (ZeRO++) on a computed clock: the bytes that the formula says, and the memory that the schedule
-// says, in whatever order.
+// Fewer bits on the wire (ZeRO++) on a computed clock: the bytes that the formula says, and the memory that the
+// schedule says, in whatever order.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
 #include "plan/communication.h"
-#include "schedule/fetch_trace.h"
 #include "schedule/memory_walk.h"
 #include "schedule/policy.h"
+#include "schedule/prefetcher.h"
 #include "support/random_config.h"
 #include "support/tiny_run.h"
 

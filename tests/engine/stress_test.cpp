@@ -6,9 +6,9 @@
 #include <random>
 
 #include "plan/communication.h"
-#include "schedule/fetch_trace.h"
 #include "schedule/memory_walk.h"
 #include "schedule/policy.h"
+#include "schedule/prefetcher.h"
 #include "support/random_config.h"
 #include "support/tiny_run.h"
 

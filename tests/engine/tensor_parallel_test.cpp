@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/communication.h"
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {

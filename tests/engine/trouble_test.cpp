@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "backend/cpu/emulated_kernels.h"
+#include "backend/cpu/lane_worker.h"
 
 namespace fsdpbench::engine {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "foreign/explain.h"
-#include "foreign/kernel_kinds.h"
+#include "foreign/kineto_names.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "foreign/recorded_jobs.h"

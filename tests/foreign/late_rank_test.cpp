@@ -1,5 +1,5 @@
 // A rank that is late in each step is named, with what makes it late; in jobs whose ranks are alike none is.
-#include "foreign/late_rank.h"
+#include "foreign/link_rows.h"
 
 #include <gmock/gmock.h>
 
@@ -23,10 +23,11 @@ std::vector<std::vector<OwnTime>> alike(std::size_t ranks, std::size_t steps) {
 }
 
 TEST(LateRank, IsNamedWithWhatMakesItLate) {
-  const std::vector<std::pair<std::int64_t OwnTime::*, OwnPart>> kParts{{&OwnTime::kernels, OwnPart::kernels},
-                                                                       {&OwnTime::host, OwnPart::host},
-                                                                       {&OwnTime::input, OwnPart::input},
-                                                                       {&OwnTime::communication, OwnPart::communication}};
+  const std::vector<std::pair<std::int64_t OwnTime::*, OwnPart>> kParts{
+      {&OwnTime::kernels, OwnPart::kernels},
+      {&OwnTime::host, OwnPart::host},
+      {&OwnTime::input, OwnPart::input},
+      {&OwnTime::communication, OwnPart::communication}};
   for (const auto& [part, named] : kParts) {
     auto own = alike(4, 3);
     for (OwnTime& step : own[2]) step.*part += 20 * kMs;

@@ -238,7 +238,8 @@ TEST(Recognise, ForwardsThatRunAgainInBackwardAreCheckpointing) {
   }
 }
 
-/// Where every module is in a unit, nothing is left for the root: a schedule is compared without the root's computation.
+/// Where every module is in a unit, nothing is left for the root: a schedule is compared without the root's
+/// computation.
 TEST(Recognise, AJobWithoutARootFollowsItsSchedule) {
   for (const bool keeps : {false, true}) {
     corpus::CaseSpec spec = case_named("fsdp2 grad-op");

@@ -17,7 +17,7 @@
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
-#include "foreign/traced_gain.h"
+#include "foreign/traced_profile.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,8 +8,8 @@ namespace fsdpbench::fuzz {
 /// A parser under test. The driver (driver.cpp) feeds it damaged versions of its seeds.
 struct Target {
   std::string name;
-  std::vector<std::string> seeds;  ///< files of the source tree, relative to its root
-  std::string file;                ///< name under which the damaged text is written; parsers read files
+  std::vector<std::string> seeds;       ///< files of the source tree, relative to its root
+  std::string file;                     ///< name under which the damaged text is written; parsers read files
   std::vector<std::string> texts = {};  ///< further seeds, made by the target
 };
 

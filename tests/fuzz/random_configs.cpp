@@ -30,9 +30,9 @@
 
 #include "app/explain_prediction.h"
 #include "app/explain_report.h"
-#include "app/parallelism_report.h"
+#include "app/parameters_report.h"
 #include "base/error.h"
-#include "clock/replay.h"
+#include "clock/op_times.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"

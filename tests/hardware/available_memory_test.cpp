@@ -1,4 +1,4 @@
-#include "hardware/available_memory.h"
+#include "hardware/other_work.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,9 +7,9 @@
 #include <future>
 #include <thread>
 
+#include "launch/control_channel.h"
 #include "launch/local_job.h"
 #include "launch/processes.h"
-#include "launch/tcp_control_channel.h"
 
 namespace fsdpbench::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-#include "launch/host_identity.h"
+#include "launch/addresses.h"
 #include "launch/local_job.h"
 #include "launch/rendezvous_file.h"
 

@@ -77,8 +77,8 @@ TEST(Placement, NobodyStartedIt) {
 }
 
 TEST(Placement, RanksThatThisProgramStartedAreOfNobodyElsesJob) {
-  const auto placement = find(with(
-      kTorchrun, {{"FSDPBENCH_OWN_JOB", "own 7"}, {"FSDPBENCH_OWN_RANK", "2"}, {"FSDPBENCH_OWN_RANKS", "3"}}));
+  const auto placement = find(
+      with(kTorchrun, {{"FSDPBENCH_OWN_JOB", "own 7"}, {"FSDPBENCH_OWN_RANK", "2"}, {"FSDPBENCH_OWN_RANKS", "3"}}));
   ASSERT_TRUE(placement);
   EXPECT_EQ(placement->rank, 2);
   EXPECT_EQ(placement->ranks, 3);

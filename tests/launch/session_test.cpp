@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "launch/addresses.h"
-#include "launch/host_identity.h"
 #include "launch/local_job.h"
 #include "launch/processes.h"
 
@@ -52,10 +51,11 @@ TEST(Session, WithoutAnyWayItSaysWhatToSet) {
     join(placement);
     return "joined";
   });
-  EXPECT_EQ(outcomes[0].text,
-            "a test says no address, so rank 1 of 3 does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder that "
-            "all ranks share, or MASTER_ADDR to rank 0's host and FSDPBENCH_SECRET to the same random text on all hosts, as "
-            "`openssl rand -hex 32` makes one (mpirun -x NAME passes a variable on)");
+  EXPECT_EQ(
+      outcomes[0].text,
+      "a test says no address, so rank 1 of 3 does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder that "
+      "all ranks share, or MASTER_ADDR to rank 0's host and FSDPBENCH_SECRET to the same random text on all hosts, as "
+      "`openssl rand -hex 32` makes one (mpirun -x NAME passes a variable on)");
 }
 
 TEST(Session, RanksMayMeetAtAnAddressThatIsNotLoopback) {

@@ -23,7 +23,8 @@ TEST(SlurmLists, AllHosts) {
   EXPECT_EQ(list("n1"), std::vector<std::string>({"n1"}));
   EXPECT_EQ(list("n[008-010,2],x"), std::vector<std::string>({"n008", "n009", "n010", "n2", "x"}));
   EXPECT_EQ(list("r[1-2]n[5,6]"), std::vector<std::string>({"r1n5", "r1n6", "r2n5", "r2n6"}));
-  for (const char* wrong : {"", ",", "n[", "n[]", "n[3-1]", "n[1-9999999]", "n[a]"}) EXPECT_FALSE(all_hosts(wrong)) << wrong;
+  for (const char* wrong : {"", ",", "n[", "n[]", "n[3-1]", "n[1-9999999]", "n[a]"})
+    EXPECT_FALSE(all_hosts(wrong)) << wrong;
 }
 
 TEST(SlurmLists, TasksOnNode) {

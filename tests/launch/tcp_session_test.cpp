@@ -1,4 +1,4 @@
-#include "launch/tcp_session.h"
+#include "launch/join.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

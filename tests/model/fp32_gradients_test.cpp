@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/kernels/cpu_kernels.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 #include "model/support.h"
 
 namespace fsdpbench::testing {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "backend/cpu/emulated_kernels.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
+#include "backend/cpu/lane_worker.h"
 #include "model/support.h"
 
 namespace fsdpbench::testing {

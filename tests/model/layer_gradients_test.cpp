@@ -14,8 +14,8 @@
 #include <random>
 #include <utility>
 
-#include "backend/attention_scratch.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
+#include "backend/kernels.h"
 #include "model/linear_map.h"
 #include "model/support.h"
 

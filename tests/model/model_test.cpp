@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/cpu/emulated_kernels.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
+#include "backend/cpu/lane_worker.h"
 #include "base/bytes.h"
 #include "model/support.h"
 

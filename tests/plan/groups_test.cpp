@@ -1,12 +1,10 @@
-#include "plan/groups.h"
+#include "plan/plan.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
-
-#include "plan/plan.h"
 
 namespace fsdpbench::plan {
 namespace {

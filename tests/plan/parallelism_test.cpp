@@ -1,11 +1,10 @@
 // The closed forms against the plan's own sums, which go unit by unit.
-#include "plan/parallelism.h"
+#include "plan/communication.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "plan/communication.h"
 #include "plan/memory_estimate.h"
 
 namespace fsdpbench::plan {

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
-#include "runs/prediction_interval.h"
 #include "runs/trial.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -93,7 +93,8 @@ TEST(Cell, AnImbalanceOfExpertsIsACauseThatCostsWhatABalancedStepSpares) {
 }
 
 TEST(Cell, ARunSaysThatItIgnoresAnImbalance) {
-  EXPECT_THAT(cell_of_experts("1.5").notes, ::testing::Contains(HasSubstr("mesh.expert_imbalance = 1.5 has no effect")));
+  EXPECT_THAT(cell_of_experts("1.5").notes,
+              ::testing::Contains(HasSubstr("mesh.expert_imbalance = 1.5 has no effect")));
   EXPECT_THAT(cell_of_experts("1").notes, ::testing::Not(::testing::Contains(HasSubstr("mesh.expert_imbalance"))));
 }
 
@@ -127,7 +128,7 @@ TEST(Cell, NearTheMemoryLimitTheStepMayTakeLonger) {
   Cell near = cell("8192");
   EXPECT_TRUE(near.near_memory_limit);
   EXPECT_THAT(near.notes, ::testing::Contains(HasSubstr("near the limit PyTorch's allocator frees and retries, which "
-                                                      "costs time that is not predicted")));
+                                                        "costs time that is not predicted")));
   const Cell far = cell("1024");
   EXPECT_FALSE(far.near_memory_limit);
   EXPECT_THAT(far.notes, ::testing::Not(::testing::Contains(HasSubstr("near the limit"))));

@@ -1,4 +1,4 @@
-#include "runs/config_message.h"
+#include "runs/job.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runs/disk_need.h"
+#include "runs/result_folder.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,6 @@
 #include "config/find_file.h"
 #include "config/support.h"
 #include "runs/cell.h"
-#include "runs/result_folder.h"
 
 namespace fsdpbench::app {
 namespace {

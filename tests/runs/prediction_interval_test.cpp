@@ -1,4 +1,4 @@
-#include "runs/prediction_interval.h"
+#include "runs/world.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,6 @@
 #include "engine/simulate.h"
 #include "runs/result_json.h"
 #include "runs/simulated_machine.h"
-#include "runs/steady_step.h"
 #include "runs/trial.h"
 
 namespace fsdpbench::app {

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "config/support.h"
-#include "runs/all_files.h"
+#include "runs/trace_files.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "runs/run_rescue.h"
+#include "runs/job_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runs/thread_run.h"
+#include "runs/job_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runs/trace_explanation.h"
+#include "runs/trace_files.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,6 @@
 #include "config/find_file.h"
 #include "config/support.h"
 #include "runs/cell.h"
-#include "runs/trace_files.h"
 #include "trace/validate.h"
 
 namespace fsdpbench::app {

@@ -1,4 +1,5 @@
-// The orders of Megatron-FSDP and compiled FSDP, as their rules give them for four equal units and a small root. A schedule that differs by one position fails here.
+// The orders of Megatron-FSDP and compiled FSDP, as their rules give them for four equal units and a small root. A
+// schedule that differs by one position fails here.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -35,23 +35,28 @@ config::RunConfig windowed(const std::string& preset, std::int64_t numel) {
 }
 
 TEST(MegatronExpertOrder, BucketsOfExpertsCountByThemselves) {
-  EXPECT_EQ(order(windowed("megatron-moe", 1)), "AGR AG0* FR AGE0 AG1* F0 f0 fE0 AGE1 AG2* F1 f1 fE1 AGE2 F2 f2 fE2 | BR AGE1* AG2 AGE2 B2 RSE2 "
+  EXPECT_EQ(order(windowed("megatron-moe", 1)),
+            "AGR AG0* FR AGE0 AG1* F0 f0 fE0 AGE1 AG2* F1 f1 fE1 AGE2 F2 f2 fE2 | BR AGE1* AG2 AGE2 B2 RSE2 "
             "fE2 f2 RS2 AGE0* AG1 B1 RSE1 fE1 f1 RS1 AG0 B0 RSE0 fE0 f0 RS0 fR RSR");
   const config::RunConfig c = mixture("megatron-moe");
   EXPECT_EQ(elements(c, true), 4 / 2 * 3 * c.model.width * c.model.ffn_width) << "those of one rank, of two";
   EXPECT_EQ(order(windowed("megatron-moe", elements(c, false))), order(windowed("megatron-moe", 1)));
-  EXPECT_EQ(order(windowed("megatron-moe", elements(c, false) + 1)), "AGR AG0* AGE0* FR AG1* AGE1* F0 f0 fE0 AG2* AGE2* F1 f1 fE1 F2 f2 fE2 | BR AGE1* AG2 AGE2 B2 "
+  EXPECT_EQ(order(windowed("megatron-moe", elements(c, false) + 1)),
+            "AGR AG0* AGE0* FR AG1* AGE1* F0 f0 fE0 AG2* AGE2* F1 f1 fE1 F2 f2 fE2 | BR AGE1* AG2 AGE2 B2 "
             "RSE2 fE2 f2 RS2 AGE0* AG1 B1 RSE1 fE1 f1 RS1 AG0 B0 RSE0 fE0 f0 RS0 fR RSR");
-  EXPECT_EQ(order(windowed("megatron-moe", elements(c, false) + elements(c, true) + 1)), "AGR AG0* AGE0* AG1* FR AGE1* AG2* F0 f0 fE0 AGE2* F1 f1 fE1 F2 f2 fE2 | BR AGE0* AG1* AGE1* AG2 "
+  EXPECT_EQ(order(windowed("megatron-moe", elements(c, false) + elements(c, true) + 1)),
+            "AGR AG0* AGE0* AG1* FR AGE1* AG2* F0 f0 fE0 AGE2* F1 f1 fE1 F2 f2 fE2 | BR AGE0* AG1* AGE1* AG2 "
             "AGE2 B2 RSE2 fE2 f2 RS2 AG0* B1 RSE1 fE1 f1 RS1 B0 RSE0 fE0 f0 RS0 fR RSR");
 }
 
 TEST(MegatronExpertOrder, ItsRewriteListsBlocksAndExpertsOneByOne) {
-  EXPECT_EQ(order(mixture("megatron-v2-moe")), "AGR AG0* FR AGE0* F0 AG1* fE0 f0 AGE1* F1 AG2* fE1 f1 AGE2* F2 fE2 f2 fR | AGR AG2* BR AGE2* B2 "
+  EXPECT_EQ(order(mixture("megatron-v2-moe")),
+            "AGR AG0* FR AGE0* F0 AG1* fE0 f0 AGE1* F1 AG2* fE1 f1 AGE2* F2 fE2 f2 fR | AGR AG2* BR AGE2* B2 "
             "AG1* fE2 RSE2 f2 RS2 AGE1* B1 AG0* fE1 RSE1 f1 RS1 AGE0* B0 fE0 RSE0 f0 RS0 fR RSR");
   config::RunConfig deeper = mixture("megatron-v2-moe");
   deeper.fsdp.forward_prefetch.depth = deeper.fsdp.backward_prefetch.depth = 2;
-  EXPECT_EQ(order(deeper), "AGR AG0* FR AGE0* AG1* F0 AGE1* fE0 f0 AG2* F1 AGE2* fE1 f1 F2 fE2 f2 fR | AGR AG2* BR AGE2* "
+  EXPECT_EQ(order(deeper),
+            "AGR AG0* FR AGE0* AG1* F0 AGE1* fE0 f0 AG2* F1 AGE2* fE1 f1 F2 fE2 f2 fR | AGR AG2* BR AGE2* "
             "AG1* B2 AGE1* fE2 RSE2 f2 RS2 AG0* B1 AGE0* fE1 RSE1 f1 RS1 B0 fE0 RSE0 f0 RS0 fR RSR");
   config::RunConfig recomputed = mixture("megatron-v2-moe");
   recomputed.fsdp.activation_checkpointing = true;
@@ -68,7 +73,8 @@ TEST(MegatronExpertOrder, ItsRewriteHasHooksBetweenTheExchanges) {
       line += op_name(c.plan, op) + ", ";
     }
   }
-  EXPECT_EQ(line, "forward blocks.0/0, expert_dispatch blocks.0, forward blocks.0/1, reshard E0, expert_combine "
+  EXPECT_EQ(line,
+            "forward blocks.0/0, expert_dispatch blocks.0, forward blocks.0/1, reshard E0, expert_combine "
             "blocks.0, forward blocks.0/2, reshard 0, backward blocks.0/0, expert_dispatch blocks.0, backward "
             "blocks.0/1, reshard E0, reduce_scatter E0, expert_combine blocks.0, backward blocks.0/2, reshard "
             "0, reduce_scatter 0, ");

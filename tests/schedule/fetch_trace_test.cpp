@@ -1,4 +1,4 @@
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 
 #include <gtest/gtest.h>
 

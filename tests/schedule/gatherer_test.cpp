@@ -250,8 +250,8 @@ TEST(Gatherer, AQuantisedBucketHoldsThePartsOfItsUnitsOneAfterAnother) {
   EXPECT_EQ(g.ops(), "quantize* quantize* all_gather* dequantize* dequantize*");
   const Quantization format = c.fsdp.gather_quantization;
   EXPECT_EQ(g.work<Requantize>(0).to, g.work<Requantize>(1).to);
-  EXPECT_EQ(g.work<Collective>(2).count, format.bytes(g.plan.units[1].layout.shard_numel) +
-                                             format.bytes(g.plan.units[2].layout.shard_numel));
+  EXPECT_EQ(g.work<Collective>(2).count,
+            format.bytes(g.plan.units[1].layout.shard_numel) + format.bytes(g.plan.units[2].layout.shard_numel));
 }
 
 config::RunConfig in_groups_of_two(bool keep) {

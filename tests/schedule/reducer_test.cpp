@@ -338,8 +338,7 @@ TEST(Reducer, ANodeOfAllRanksExchangesOnce) {
     EXPECT_EQ(r.ops(), "backward post_backward quantize_gradients all_to_all sum_quantized") << within;
     const std::int64_t numel = r.plan.units[kReduced].layout.shard_numel;
     const auto sum = r.work<Requantize>(4);
-    EXPECT_EQ(sum.bytes,
-              4 * c.fsdp.reduce_quantization.bytes(numel) + numel * size_of(r.builder.dtype_of(sum.to)));
+    EXPECT_EQ(sum.bytes, 4 * c.fsdp.reduce_quantization.bytes(numel) + numel * size_of(r.builder.dtype_of(sum.to)));
   }
 }
 

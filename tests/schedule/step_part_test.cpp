@@ -1,4 +1,4 @@
-#include "schedule/step_part.h"
+#include "schedule/step_builder.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What ranks that split layers exchange, and where it stands in a step: exact orders, and nothing of it without them.
-#include "schedule/tensor_exchanges.h"
+#include "schedule/context_ring.h"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"
-#include "schedule/fetch_trace.h"
+#include "schedule/prefetcher.h"
 #include "support/presets.h"
 #include "support/random_config.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "account/cause_report.h"
-#include "account/peers_arrived.h"
+#include "account/step_view.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "schedule/policy.h"

@@ -64,10 +64,9 @@ inline std::vector<std::string> all_but(const std::vector<std::string>& turned) 
   std::vector<std::string> fixed;
   for (const char* key :
        {"fsdp.preset", "fsdp.strategy", "fsdp.reshard_after_forward", "fsdp.wrap", "fsdp.head_unit",
-        "fsdp.activation_checkpointing",
-        "fsdp.checkpoint_every", "train.batch_per_rank", "train.accumulate", "train.accumulate_mode",
-        "fsdp.reshard_after_backward", "fsdp.param_dtype", "fsdp.reduce_dtype", "fsdp.forward_prefetch",
-        "fsdp.backward_prefetch", "fsdp.all_gather_limit", "fsdp.reduce_scatter_buffers",
+        "fsdp.activation_checkpointing", "fsdp.checkpoint_every", "train.batch_per_rank", "train.accumulate",
+        "train.accumulate_mode", "fsdp.reshard_after_backward", "fsdp.param_dtype", "fsdp.reduce_dtype",
+        "fsdp.forward_prefetch", "fsdp.backward_prefetch", "fsdp.all_gather_limit", "fsdp.reduce_scatter_buffers",
         "fsdp.separate_reduce_scatter_comm"}) {
     if (std::ranges::find(turned, key) == turned.end()) fixed.emplace_back(key);
   }

@@ -17,8 +17,8 @@
 
 namespace fsdpbench::accept {
 
-/// A fabric made of links that flows share: NICs, leaf uplinks chosen by a hash or spread over all, spines, links between
-/// groups. It knows nothing of what blame takes for a part, and pairs of one round get in each other's way.
+/// A fabric made of links that flows share: NICs, leaf uplinks chosen by a hash or spread over all, spines, links
+/// between groups. It knows nothing of what blame takes for a part, and pairs of one round get in each other's way.
 class Fabric {
  public:
   enum class Kind : std::uint8_t { fat_tree, rail_optimised, dragonfly };
@@ -105,8 +105,9 @@ class Fabric {
     const int a = leaf_of(from), b = leaf_of(to);
     const bool crosses = a != b;
     const int lane = shape_.kind == Kind::rail_optimised ? rail : 0;  // whose leaf switch it is
-    const std::uint64_t addresses = split_mixed(seed_ ^ (static_cast<std::uint64_t>(from) << 40U) ^
-                                                (static_cast<std::uint64_t>(to) << 20U) ^ static_cast<std::uint64_t>(rail));
+    const std::uint64_t addresses =
+        split_mixed(seed_ ^ (static_cast<std::uint64_t>(from) << 40U) ^ (static_cast<std::uint64_t>(to) << 20U) ^
+                    static_cast<std::uint64_t>(rail));
     const int spine =
         static_cast<int>((shape_.by_address ? addresses : draw()) % static_cast<std::uint64_t>(uplinks()));
     flow.links = {{Link::send, from, 0, rail}, {Link::receive, to, 0, rail}};
@@ -141,7 +142,10 @@ class Fabric {
       case Link::send:
       case Link::receive: return 1;
       case Link::up:
-      case Link::down: return shape_.by_address ? 1 : shape_.by_hash ? std::max(1.0, nics / shape_.taper / uplinks()) : nics / shape_.taper;
+      case Link::down:
+        return shape_.by_address ? 1
+               : shape_.by_hash  ? std::max(1.0, nics / shape_.taper / uplinks())
+                                 : nics / shape_.taper;
       case Link::global: return std::max(1.0, nics / shape_.taper / 2);
     }
     return 1;
@@ -164,7 +168,8 @@ class Fabric {
     for (const Flow& flow : all) {
       for (const Key& key : flow.links) ++users[key];
     }
-    std::vector<std::vector<double>> rates(round.size(), std::vector<double>(static_cast<std::size_t>(shape_.rails), 1e9));
+    std::vector<std::vector<double>> rates(round.size(),
+                                           std::vector<double>(static_cast<std::size_t>(shape_.rails), 1e9));
     for (const Flow& flow : all) {
       double rate = 1;
       for (const Key& key : flow.links) rate = std::min(rate, capacity(key) / users[key]);

@@ -34,7 +34,8 @@ inline std::vector<std::string> running_presets() {
   return names;
 }
 
-/// with_preset() with its elements scaled down to units of `unit` elements, from the 218 million of a block of Llama 2 7B.
+/// with_preset() with its elements scaled down to units of `unit` elements, from the 218 million of a block of Llama 2
+/// 7B.
 inline config::RunConfig with_scaled_preset(config::RunConfig config, const std::string& name, std::int64_t unit) {
   config = with_preset(config, name);
   config::Fsdp& f = config.fsdp;

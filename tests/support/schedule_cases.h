@@ -74,7 +74,8 @@ inline std::vector<plan::ModuleSizes> made_up_sizes(const plan::Plan& plan, bool
   }
   if (plan.mesh.expert > 1) {
     using Exchange = plan::ModulePart::Exchange;
-    const plan::ModulePart away{1e6, Exchange::dispatch, 256, DType::f32}, back{1e6, Exchange::combine, 256, DType::f32};
+    const plan::ModulePart away{1e6, Exchange::dispatch, 256, DType::f32},
+        back{1e6, Exchange::combine, 256, DType::f32};
     for (std::size_t m = 0; m < sizes.size(); ++m) {
       if (plan.shapes.modules[m].kind != plan::ModuleKind::block) continue;
       sizes[m].forward_parts = sizes[m].recompute_parts = sizes[m].backward_parts = {away, back, {1e6}};

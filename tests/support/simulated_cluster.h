@@ -9,7 +9,7 @@
 
 #include "accept/blame_devices.h"
 #include "accept/blame_links.h"
-#include "accept/lateness.h"
+#include "accept/finding.h"
 #include "account/statistics.h"
 #include "base/random.h"
 
@@ -76,7 +76,7 @@ class SimulatedCluster {
 };
 
 inline SimulatedCluster::SimulatedCluster(const Cluster& cluster, std::vector<Fault> faults, std::uint64_t seed,
-                                   double uniform, const Scattering& scattering)
+                                          double uniform, const Scattering& scattering)
     : cluster_(cluster),
       faults_(std::move(faults)),
       uniform_(uniform),

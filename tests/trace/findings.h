@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clean_text.h"
 #include "base/enum_table.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::trace {
 

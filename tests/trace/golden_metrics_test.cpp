@@ -29,7 +29,15 @@ TEST(GoldenTrace, TwoStreamsWithOneGather) {
 }
 
 TEST(GoldenTrace, TwoStreamsWithTwoCollectives) {  // microseconds
-  check({{{1000, 2000}, {3000, 4000}, {8000, 9000}}, {{4500, 5500}, {2500, 3500}}, 1000, 9000, 3000, 2000, 500, 1500, 3500});
+  check({{{1000, 2000}, {3000, 4000}, {8000, 9000}},
+         {{4500, 5500}, {2500, 3500}},
+         1000,
+         9000,
+         3000,
+         2000,
+         500,
+         1500,
+         3500});
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 // What a RankWriter wrote comes back, and what nobody wrote is refused with the place.
-#include "trace/rank_reader.h"
+#include "trace/rank_writer.h"
 
 #include <gmock/gmock.h>
 
 #include "base/error.h"
-#include "trace/rank_writer.h"
 #include "trace/support.h"
 
 namespace fsdpbench::trace {

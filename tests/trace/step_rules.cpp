@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "trace/fields.h"
-#include "trace/track_numbers.h"
+#include "trace/record.h"
 
 namespace fsdpbench::trace {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "support/temporary_folder.h"
 #include "trace/facts.h"
-#include "trace/input_file.h"
 #include "trace/validate.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::trace {
 

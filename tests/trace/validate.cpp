@@ -9,9 +9,9 @@
 #include "base/enum_table.h"
 #include "trace/device_rules.h"
 #include "trace/event_reader.h"
-#include "trace/input_file.h"
 #include "trace/step_rules.h"
 #include "trace/track_rules.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::trace {
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/memory_category.h"
-#include "trace/json_stream.h"
+#include "base/memory_space.h"
+#include "trace/json_window.h"
 #include "trace/merged_writer.h"
 #include "trace/rank_writer.h"
 #include "trace/support.h"

@@ -50,8 +50,8 @@ std::vector<Scenario> scenarios() {
   return all;
 }
 
-/// With a quarter of the evaluations that all take the answer is within one percent of the best; with as many as it wants
-/// it is the best, whatever was pruned on the way.
+/// With a quarter of the evaluations that all take the answer is within one percent of the best; with as many as it
+/// wants it is the best, whatever was pruned on the way.
 TEST(ExhaustiveSearch, AnswersAreThoseOfAWalkOverEverything) {
   const EmulatedMachine machine;
   int number = 0;

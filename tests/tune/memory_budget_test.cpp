@@ -1,4 +1,4 @@
-#include "tune/memory_budget.h"
+#include "tune/bound.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "foreign/watch/gpu_metrics.h"
+#include "foreign/watch/judge_gpus.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "foreign/watch/judge.h"
-#include "foreign/watch/judge_gpus.h"
 
 namespace fsdpbench::watch {
 namespace {

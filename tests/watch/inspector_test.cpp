@@ -1,11 +1,9 @@
-#include "foreign/watch/inspector.h"
+#include "foreign/watch/sources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-
-#include "foreign/watch/step_lines.h"
 
 namespace fsdpbench::watch {
 namespace {

@@ -4,11 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "accept/collectives/collectives_arguments.h"
+#include "accept/collectives/collectives_options.h"
 #include "backend/backend.h"
 #include "base/enum_table.h"
+#include "config/calibration.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 
@@ -49,5 +53,14 @@ std::int64_t beside_bytes(const CollectivesArguments& arguments);
 /// Numbers of ops are decided on rank 0, for all.
 void measure_beside(const CollectivesArguments& arguments, int max_ctas, backend::RankContext& context,
                     RankMeeting& meeting, const std::function<void(const BesideRow&)>& on_row);
+
+/// Who slows whom on a machine, as `collectives --beside -J` wrote it.
+struct BesideFile {
+  World world;
+  std::vector<config::CalibrationSlowdown> slowdowns;  ///< at least one; what could not be measured is left out
+};
+
+/// Throws ConfigError that names the file, the key, and what would be valid.
+BesideFile read_beside(const std::string& path);
 
 }  // namespace fsdpbench::app

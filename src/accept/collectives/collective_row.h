@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "accept/collectives/collectives_arguments.h"
+#include "accept/collectives/collectives_options.h"
 
 namespace fsdpbench::app {
 

@@ -104,7 +104,8 @@ template <>
 const Fields<TimedMessage>& fields<TimedMessage>() {
   using T = TimedMessage;
   static const auto kAll = declare<T>(
-      "Timing", "A message in one arrangement of its buffers.", "accept/collectives/collective_row.h", [](Fields<T>& f) {
+      "Timing", "A message in one arrangement of its buffers.", "accept/collectives/collective_row.h",
+      [](Fields<T>& f) {
         f(
             "time_us", [](const T& t) { return t.timing.time_us; }, "us",
             "an iteration within a burst of them; with --check-all the mean of iterations that were timed alone");

@@ -1,7 +1,6 @@
 #include "accept/collectives/collectives_options.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>

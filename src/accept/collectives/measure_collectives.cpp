@@ -14,16 +14,14 @@
 
 #include "accept/collectives/collective_buffers.h"
 #include "accept/collectives/collective_timer.h"
-#include "accept/collectives/rank_meeting.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/backend_options.h"
-#include "hardware/available_memory.h"
-#include "launch/abort.h"
-#include "launch/host_identity.h"
+#include "engine/setup.h"
+#include "hardware/other_work.h"
+#include "launch/addresses.h"
+#include "launch/clock_offset.h"
 #include "record/json_part.h"
-#include "record/json_text.h"
 #include "runs/select_backend.h"
 
 namespace fsdpbench::app {

@@ -13,10 +13,9 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
-#include "base/paths.h"
 #include "base/read_input.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "record/table.h"
 #include "runs/compare_report.h"
 #include "runs/result_folder.h"
@@ -106,7 +105,8 @@ std::string names_in(const std::vector<Baseline>& baselines) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// One that measured the same; then the fewest differences of hardware, then of software. Absent if none is of its kind.
+/// One that measured the same; then the fewest differences of hardware, then of software. Absent if none is of its
+/// kind.
 std::optional<Baseline> nearest(const std::vector<Baseline>& baselines, const GatedResult& result) {
   const Baseline* best = nullptr;
   std::tuple<bool, std::ptrdiff_t, std::ptrdiff_t> least;

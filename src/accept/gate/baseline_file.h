@@ -36,9 +36,9 @@ Baseline add_to_baseline(const std::filesystem::path& folder, GatedResult result
                          std::chrono::seconds patience = std::chrono::seconds(30));
 
 /// What a person means by `given`: a baseline file; the name of one in baselines/; a folder of them, of which the one
-/// that fits `result` best is taken (of its kind, the same measurement, then the fewest other facts of the machine); or a
-/// result, which then is a baseline of one, whether it was accepted or not. Throws ConfigError that says what there is
-/// instead.
+/// that fits `result` best is taken (of its kind, the same measurement, then the fewest other facts of the machine); or
+/// a result, which then is a baseline of one, whether it was accepted or not. Throws ConfigError that says what there
+/// is instead.
 Baseline find_baseline(const std::string& given, const GatedResult& result);
 
 /// Where baselines are kept unless somebody says otherwise: in the working folder, to be committed beside the profiles.

@@ -15,7 +15,7 @@
 #include "account/statistics.h"
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "base/read_input.h"
 #include "hardware/other_work.h"
 #include "runs/compare_report.h"

@@ -10,12 +10,11 @@
 
 #include "accept/collectives/collectives_json.h"
 #include "accept/judged_fields.h"
-#include "accept/stages/judge_facts.h"
 #include "accept/stages/judgement_files.h"
-#include "base/clean_text.h"
 #include "base/enum_table.h"
+#include "base/read_input.h"
 #include "record/json_fields.h"
-#include "record/prometheus_text.h"
+#include "record/json_part.h"
 #include "record/table.h"
 #include "runs/result_fields.h"
 

@@ -4,12 +4,26 @@
 #include <string>
 #include <vector>
 
+#include "accept/finding.h"
 #include "accept/stages/measure_acceptance.h"
 #include "accept/verdict.h"
-#include "config/acceptance.h"
+#include "config/accuracy.h"
 #include "runs/trial.h"
 
 namespace fsdpbench::app {
+
+/// By how much more CPU ranks may have reached if other programs had taken nothing: 1 / (1 - what these took of the
+/// processors). 1 on GPUs, and where they took less than kQuietShare.
+double may_be_faster(const AcceptanceMeasurements& measured);
+
+/// The same of what processors do beside GPUs, as copies in their memory.
+double host_may_be_faster(const AcceptanceMeasurements& measured);
+
+/// What other programs took is an uncertainty of all that CPU ranks measured: a rule that fails, and would not if they
+/// had been faster by that much (on_host: also of ranks on GPUs), is inconclusive, and a part that is slow by no more
+/// than that was slow for a while. Figures that were emulated keep their own time, so findings that rest on them stay.
+void soften(const AcceptanceMeasurements& measured, std::vector<accept::Judgement>& judgements,
+            std::vector<accept::Finding>& findings);
 
 /// What an acceptance came to.
 struct AcceptanceReport {
@@ -35,7 +49,8 @@ inline constexpr const char* kRemainderFigure = "pairs beside the parts to blame
 /// What a judgement of this collective is called: "all_gather of 4.0 MiB on 8 ranks, in place".
 std::string ladder_figure(const Message& message, bool in_place);
 
-/// Says of each judgement that does not know it yet where it is of: the hosts, devices and NICs of its ranks, or of all.
+/// Says of each judgement that does not know it yet where it is of: the hosts, devices and NICs of its ranks, or of
+/// all.
 void tell_places(AcceptanceReport& report);
 
 /// Holds what was measured against `wanted`. `trial`: of the run that it names; null if there is none: then what

@@ -24,17 +24,19 @@ void check_verdicts(const JsonPart& j, const std::vector<accept::Judgement>& jud
     const bool passes_below = one.verdict == accept::Verdict::pass && one.bound && one.value.n > 0 &&
                               one.rule == "floor" && one.value.low < *one.bound;
     if (passes_below) {
-      j.at("judgements").list()[i].at("verdict").refuse(
-          fmt::format("no \"pass\", as {} to {} {} is not all above {}", one.value.low, one.value.high, one.unit,
-                      *one.bound));
+      j.at("judgements")
+          .list()[i]
+          .at("verdict")
+          .refuse(fmt::format("no \"pass\", as {} to {} {} is not all above {}", one.value.low, one.value.high,
+                              one.unit, *one.bound));
     }
   }
   if (!j.has("findings")) return;
   for (const JsonPart& finding : j.at("findings").list()) {
     if (finding.at("kind").text() == "transient") continue;
     if (std::ranges::count(judgements, accept::Verdict::fail, &accept::Judgement::verdict) > 0) continue;
-    finding.at("kind").refuse(fmt::format("\"transient\", as no rule failed, or a rule that fails because of {}",
-                                          finding.at("part").text()));
+    finding.at("kind").refuse(
+        fmt::format("\"transient\", as no rule failed, or a rule that fails because of {}", finding.at("part").text()));
   }
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "account/gpu_caveats.h"
 #include "account/gpu_steps.h"
 
 namespace fsdpbench::app {

@@ -25,8 +25,8 @@ struct WatchedGpu {
 
 /// Absent of what is no GPU.
 std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health);
-/// What was seen of the same ranks' GPUs in another stage is added: the worse part of time throttled, with its clock, all
-/// that held clocks down, every complaint once. Of a rank that was not watched before it is what was seen now.
+/// What was seen of the same ranks' GPUs in another stage is added: the worse part of time throttled, with its clock,
+/// all that held clocks down, every complaint once. Of a rank that was not watched before it is what was seen now.
 void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vector<std::optional<GpuHealth>>& now);
 /// Between ranks, and in result files: null of what is no GPU.
 nlohmann::json to_json(const std::optional<WatchedGpu>& gpu);

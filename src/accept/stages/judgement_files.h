@@ -3,14 +3,25 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "accept/stages/measure_acceptance.h"
 #include "accept/verdict.h"
+#include "config/accuracy.h"
 
 namespace fsdpbench::app {
 
+/// The rule that says how much of the processors other programs took, from kQuietShare on; unrated.
+inline constexpr const char* kOtherWorkRule = "other work";
+
+/// What is no question of rates: who the ranks are (every fact is to be what most of them say; each that differs is
+/// named with what it has instead), whether all came, and what carried their bytes.
+std::vector<accept::Judgement> judge_facts(const config::Acceptance& wanted, const AcceptanceMeasurements& measured);
+
 /// Verdicts as continuous integrations read them: one suite called `suite`, a test case a judgement. Fail is a failure,
 /// inconclusive an error, unrated skipped. The form is that of Ant's reports with what Jenkins reads besides:
-/// docs/accept.md. Where a judgement is of is in the `system-out` of its case. `seconds`: what it all took; `host`: where; `date`: ISO 8601, any of them empty or 0 if not known.
+/// docs/accept.md. Where a judgement is of is in the `system-out` of its case. `seconds`: what it all took; `host`:
+/// where; `date`: ISO 8601, any of them empty or 0 if not known.
 struct JunitSuite {
   std::string_view suite;
   std::string_view host = {};

@@ -16,21 +16,20 @@
 
 #include "accept/collectives/collective_timer.h"
 #include "accept/stages/measure_devices.h"
-#include "accept/stages/node_topology.h"
+#include "accept/stages/topology.h"
 #include "account/statistics.h"
 #include "backend/kernels.h"
 #include "base/bytes.h"
-#include "base/clean_text.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lane_pool.h"
+#include "base/read_input.h"
 #include "config/spelling.h"
-#include "engine/backend_options.h"
+#include "engine/setup.h"
 #include "hardware/machine_facts.h"
 #include "hardware/other_work.h"
-#include "launch/host_identity.h"
+#include "launch/addresses.h"
 #include "record/json_part.h"
-#include "record/json_text.h"
 #include "runs/build_info.h"
 #include "runs/select_backend.h"
 
@@ -42,7 +41,7 @@ using backend::RankContext;
 using backend::Stamp;
 
 constexpr int kOpsOfAPair = 5;
-constexpr int kForTails = 100;  // iterations: of fewer there is no p99
+constexpr int kForTails = 100;        // iterations: of fewer there is no p99
 constexpr int kBesideIterations = 3;  // that warm up, or check data
 constexpr Lane kPairLane = Lane::all_gather;
 
@@ -224,10 +223,10 @@ class AcceptanceRank {
       cluster_.adapters = adapters_;
       if (lead_ != nullptr && !lead_->topology.node.empty()) {
         const Topology& told = lead_->topology;
-        m.node_topology =
-            tell_node(read_node_topology(told.node, told.node_source), told.node_source, cluster_);
+        m.node_topology = tell_node(read_node_topology(told.node, told.node_source), told.node_source, cluster_);
       }
-      if (!cluster_.one_node()) m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves_, cluster_);
+      if (!cluster_.one_node())
+        m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves_, cluster_);
     }
     cluster_.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
     m.cluster = cluster_;
@@ -350,12 +349,13 @@ class AcceptanceRank {
         if (fits) begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)), all_s);
       }
       try {
-        if (fits) m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
-          if (lead_ != nullptr && lead_->clock.left_s() <= 0) throw BudgetSpent();
-          std::vector<accept::PairRate> rates = measure_by_all(round);
-          for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
-          return rates;
-        });
+        if (fits)
+          m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
+            if (lead_ != nullptr && lead_->clock.left_s() <= 0) throw BudgetSpent();
+            std::vector<accept::PairRate> rates = measure_by_all(round);
+            for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
+            return rates;
+          });
         if (!m.links.inferred.empty()) m.cluster.switch_of = m.links.inferred;
       } catch (const BudgetSpent&) {  // of some pairs nobody is to blame
         lead_->clock.skip(name, lead_->clock.spent());

@@ -1,15 +1,20 @@
 #include "accept/stages/measure_devices.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "account/statistics.h"
 #include "backend/kernels.h"
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "base/lane_pool.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -131,8 +136,9 @@ accept::DeviceRounds measure_device_copies(HostCopy way, std::int64_t bytes, int
   const auto upload = [&](Kernels& kernels) { kernels.upload(host, blocks[0], bytes); };
   const auto download = [&](Kernels& kernels) { kernels.download(blocks[0], host, bytes); };
   const auto amount = static_cast<double>(bytes);
-  return way == HostCopy::to_device ? measure_op("upload", upload, amount, rounds, context, meeting, begin, goes_on)
-                                    : measure_op("download", download, amount, rounds, context, meeting, begin, goes_on);
+  return way == HostCopy::to_device
+             ? measure_op("upload", upload, amount, rounds, context, meeting, begin, goes_on)
+             : measure_op("download", download, amount, rounds, context, meeting, begin, goes_on);
 }
 
 accept::DeviceRounds measure_launches(int rounds, RankContext& context, RankMeeting& meeting, const BeginRounds& begin,
@@ -155,6 +161,160 @@ accept::DeviceRounds measure_launches(int rounds, RankContext& context, RankMeet
     return account::median(std::move(us));
   };
   return measure_rounds(one, rounds, context, meeting, begin, goes_on);
+}
+namespace {
+
+using backend::Collective;
+using backend::Communicator;
+using backend::RankContext;
+using backend::Stamp;
+
+std::int64_t largest_bytes(const ScaleEffort& effort, int ranks) {
+  return checked_product(effort.count, ranks, std::max(size_of(effort.gathered), size_of(effort.reduced)));
+}
+
+/// Ranks of a shard group of hybrid sharding; 0: none.
+int shard_of(const accept::Cluster& cluster, int asked) {
+  const int ranks = cluster.ranks();
+  const int shard = asked > 1 ? asked : cluster.one_node() ? ranks / 2 : cluster.gpus_per_node;
+  return shard > 1 && shard < ranks && ranks % shard == 0 ? shard : 0;
+}
+
+/// Seconds in which every link carries so many times what a rank holds, in each iteration.
+std::optional<double> about_s(const ScaleEffort& effort, int times) {
+  if (!(effort.link_bytes_per_s > 0)) return std::nullopt;
+  const auto bytes = static_cast<double>(effort.count * std::max(size_of(effort.gathered), size_of(effort.reduced)));
+  return bytes * times * (effort.iterations + 1) / effort.link_bytes_per_s;
+}
+
+class ScaleRank {
+ public:
+  ScaleRank(const ScaleEffort& effort, RankContext& context, RankMeeting& meeting)
+      : effort_(effort), context_(context), meeting_(meeting) {
+    const std::int64_t bytes = largest_bytes(effort, context.world.size());
+    for (std::byte** buffer : {&gathered_, &whole_, &part_}) {
+      *buffer = context.device.allocate(bytes, MemoryCategory::communication_buffers, Lane::all_gather);
+      context.device.enqueue(
+          Lane::all_gather, "clear", [=](backend::Kernels& kernels) { kernels.fill_zero(*buffer, bytes); }, nullptr);
+    }
+    context.device.synchronize();
+  }
+  ~ScaleRank() {
+    try {
+      for (std::byte* buffer : {gathered_, whole_, part_}) context_.device.free(buffer, Lane::all_gather);
+    } catch (...) {  // the run has failed: the device goes, and its memory with it
+    }
+  }
+  ScaleRank(const ScaleRank&) = delete;
+  ScaleRank& operator=(const ScaleRank&) = delete;
+
+  Message message(Collective op, int ranks) const {
+    return {op, op == Collective::all_gather ? effort_.gathered : effort_.reduced, effort_.count, ranks};
+  }
+
+  CollectiveRow row(Collective op, Communicator& group) {
+    CollectiveRow row;
+    row.message = message(op, group.size());
+    if (row.message.reduces()) row.reduction = Reduction::sum;
+    Timing timing;
+    timing.iterations_us = times({{op, &group}}).front();
+    if (!timing.iterations_us.empty()) {
+      timing.scatter = scatter_of(timing.iterations_us);
+      timing.time_us = timing.scatter.mean_us;
+    }
+    (op == Collective::reduce_scatter ? row.out_of_place : row.in_place) = std::move(timing);
+    return row;
+  }
+
+  /// On rank 0 microseconds of single iterations on the slowest rank, of each of what runs at once; elsewhere empty.
+  /// Each has a lane and a communicator of its own.
+  std::vector<std::vector<double>> times(const std::vector<std::pair<Collective, Communicator*>>& at_once) {
+    const auto iterations = static_cast<std::size_t>(effort_.iterations);
+    std::vector<std::vector<Stamp>> stamps(at_once.size(), std::vector<Stamp>(iterations));
+    for (const auto& [op, group] : at_once) issue(op, *group, nullptr);
+    context_.device.synchronize();
+    context_.world.barrier();
+    for (std::size_t i = 0; i < iterations; ++i) {
+      for (std::size_t k = 0; k < at_once.size(); ++k) issue(at_once[k].first, *at_once[k].second, &stamps[k][i]);
+    }
+    context_.device.synchronize();
+    context_.device.settle_stamps();
+    std::vector<std::vector<double>> all;
+    for (const std::vector<Stamp>& mine : stamps) {
+      std::vector<double> us;
+      for (const Stamp& stamp : mine) us.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
+      std::vector<double>& slowest = all.emplace_back();
+      for (const std::vector<double>& of_rank : meeting_.gather(context_, std::move(us))) {
+        slowest.resize(iterations, 0);
+        for (std::size_t i = 0; i < iterations; ++i) slowest[i] = std::max(slowest[i], of_rank.at(i));
+      }
+    }
+    return all;
+  }
+
+ private:
+  void issue(Collective op, Communicator& group, Stamp* stamp) {
+    const Message m = message(op, group.size());
+    switch (op) {
+      case Collective::all_gather:
+        return group.all_gather(Lane::all_gather, gathered_ + group.rank() * m.part_bytes(), gathered_, m.count,
+                                m.dtype, stamp);
+      case Collective::reduce_scatter:
+        return group.reduce_scatter(Lane::reduce_scatter, whole_, part_, m.count, m.dtype, 1, stamp);
+      default: return group.all_reduce(Lane::all_reduce, gathered_, m.count, m.dtype, 1, stamp);
+    }
+  }
+
+  const ScaleEffort& effort_;
+  RankContext& context_;
+  RankMeeting& meeting_;
+  std::byte* gathered_ = nullptr;
+  std::byte* whole_ = nullptr;
+  std::byte* part_ = nullptr;
+};
+
+}  // namespace
+
+std::int64_t scale_bytes(const ScaleEffort& effort, int ranks) {
+  return 3 * LanePool::rounded(largest_bytes(effort, ranks));
+}
+
+ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort, RankContext& context,
+                                 RankMeeting& meeting, StageClock* clock,
+                                 const std::function<bool(const std::string&, double)>& skips) {
+  ScaleMeasurements measured;
+  if (cluster.ranks() < 2 || effort.count == 0) return measured;
+  ScaleRank rank(effort, context, meeting);
+  for (const accept::Scale& scale : accept::scales_of(cluster)) {
+    const std::string name = fmt::format("collectives in groups of {}", scale.ranks);
+    const std::optional<double> estimate_s = about_s(effort, 2 * (scale.ranks - 1));
+    if (skips(name, estimate_s.value_or(0))) return measured;
+    if (clock != nullptr) clock->begin(name, estimate_s);
+    const std::unique_ptr<Communicator> group = context.world.split(context.rank / scale.ranks, context.rank);
+    for (const Collective op : {Collective::all_gather, Collective::reduce_scatter}) {
+      measured.rows.push_back(rank.row(op, *group));
+    }
+  }
+  const int shard_ranks = shard_of(cluster, effort.shard);
+  const std::string name = fmt::format("reduce-scatter in groups of {} beside all-reduce across them", shard_ranks);
+  const std::optional<double> estimate_s = about_s(effort, 3 * (shard_ranks - 1) + 4);
+  if (shard_ranks == 0 || skips(name, estimate_s.value_or(0))) return measured;
+  measured.shard = shard_ranks;
+  measured.replicate = cluster.ranks() / measured.shard;
+  if (clock != nullptr) clock->begin(name, estimate_s);
+  const std::unique_ptr<Communicator> shard = context.world.split(context.rank / measured.shard, context.rank);
+  const std::unique_ptr<Communicator> replicas = context.world.split(context.rank % measured.shard, context.rank);
+  const auto known = [&](const CollectiveRow& row) { return row.message.ranks == measured.shard; };
+  if (std::ranges::none_of(measured.rows, known)) {
+    for (const Collective op : {Collective::all_gather, Collective::reduce_scatter}) {
+      measured.rows.push_back(rank.row(op, *shard));
+    }
+  }
+  measured.rows.push_back(rank.row(Collective::all_reduce, *replicas));
+  measured.reduce_alone_us = rank.times({{Collective::reduce_scatter, shard.get()}}).front();
+  measured.reduce_beside_us =
+      rank.times({{Collective::reduce_scatter, shard.get()}, {Collective::all_reduce, replicas.get()}}).front();
+  return measured;
 }
 
 }  // namespace fsdpbench::app

@@ -9,19 +9,17 @@
 #include <numeric>
 #include <utility>
 
-#include "account/peers_arrived.h"
 #include "account/statistics.h"
 #include "account/step_breakdown.h"
+#include "account/step_view.h"
 #include "base/bytes.h"
-#include "base/ring.h"
+#include "clock/compute_cost.h"
 #include "clock/forecast.h"
-#include "clock/line_fit.h"
 #include "clock/measured_host.h"
-#include "clock/op_work.h"
 #include "config/spelling.h"
 #include "runs/select_backend.h"
 #include "schedule/memory_walk.h"
-#include "schedule/step_part.h"
+#include "schedule/step_builder.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,7 +8,7 @@
 #include "accept/collectives/collective_row.h"
 #include "accept/step_arms.h"
 #include "account/run_view.h"
-#include "engine/batch_source.h"
+#include "engine/byte_dataset.h"
 #include "engine/run.h"
 #include "engine/setup.h"
 

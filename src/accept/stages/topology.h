@@ -1,9 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "accept/blame_devices.h"
 #include "accept/element.h"
+#include "accept/verdict.h"
+#include "config/accuracy.h"
 
 namespace fsdpbench::app {
 
@@ -24,8 +28,49 @@ std::string leaf_of_address(const std::string& address, const std::string& patte
 /// Throws ConfigError if a text of `told` is not what it should be: before anything is measured.
 void check_topology(const Topology& told);
 
-/// Sets the switches of `cluster`, whose hosts are known: by `told`, else by `leaves`, the leaf of each rank as Slurm told
-/// its task. Says in a sentence who told of them, or why they are not known.
+/// Sets the switches of `cluster`, whose hosts are known: by `told`, else by `leaves`, the leaf of each rank as Slurm
+/// told its task. Says in a sentence who told of them, or why they are not known.
 std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster);
+
+/// What lies below what in a node, as NCCL (NCCL_TOPO_DUMP_FILE) or hwloc (`lstopo --of xml`) wrote it.
+struct NodeTopology {
+  struct Device {
+    std::string busid;                 ///< "0000:4e:00.0", in lower case
+    std::string socket;                ///< "NUMA node 1", "socket 0"; empty: it is below none
+    std::vector<std::string> bridges;  ///< PCIe switches above it, the outermost first
+    std::string nic;                   ///< name of the NIC that it is; empty: it is none
+  };
+  std::vector<Device> devices;
+
+  /// The one at that place of the bus; null: there is none.
+  const Device* find(const std::string& busid) const;
+  /// The NIC that shares most PCIe switches with the device, at least one; else empty. Of several that share as many,
+  /// each neighbour gets its own: the n-th device of them the n-th NIC.
+  std::string nearest_nic(const Device& device) const;
+};
+
+/// Throws ConfigError that names `source` if the text is neither.
+NodeTopology read_node_topology(const std::string& text, const std::string& source);
+
+/// Tells `cluster`, whose devices are known, the nearest NIC of each rank that has none, and within one node the socket
+/// of each. Says in a sentence what it told.
+std::string tell_node(const NodeTopology& topology, const std::string& source, accept::Cluster& cluster);
+
+/// What nodes carry beside the fabric, all ranks at once. Rounds are [round][rank].
+struct NodeRates {
+  std::string unknown_because;       ///< why none of it was asked for, without a full stop; empty: it was
+  bool has_gpus = false;             ///< else there are neither copies to and from devices nor launches
+  accept::DeviceRounds host_copy;    ///< bytes read and written a second by the processors
+  accept::DeviceRounds to_device;    ///< bytes a second, from page-locked memory of the host
+  accept::DeviceRounds from_device;  ///< likewise, to it
+  accept::DeviceRounds launch_us;    ///< from the launch of a kernel with next to no work until the host knows its end
+};
+
+/// Each rank is compared with the profile's reference by itself, because one bad host of sixty is no matter for their
+/// median: those that do not pass are named; if none reaches it, or all do, one judgement is of all. Without a
+/// reference a figure is unrated. What could not be measured is unrated, with the reason, and inconclusive where the
+/// profile has a reference for it.
+std::vector<accept::Judgement> judge_node_rates(const config::Acceptance& wanted, const NodeRates& rates,
+                                                const std::vector<std::string>& hosts);
 
 }  // namespace fsdpbench::app

@@ -21,26 +21,24 @@
 #include "accept/stages/acceptance_files.h"
 #include "accept/stages/check_acceptance.h"
 #include "accept/stages/gpu_watch.h"
-#include "accept/stages/judge_facts.h"
+#include "accept/stages/judgement_files.h"
 #include "accept/stages/lost_ranks.h"
-#include "accept/stages/node_lists.h"
 #include "account/statistics.h"
 #include "app/commands/ask_endpoint.h"
 #include "app/commands/command.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "config/acceptance.h"
+#include "config/accuracy.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/spelling.h"
 #include "config/write.h"
-#include "launch/host_identity.h"
+#include "launch/addresses.h"
 #include "launch/interrupt.h"
 #include "launch/own_ranks.h"
 #include "record/console.h"
 #include "record/json_part.h"
-#include "record/json_text.h"
-#include "runs/config_message.h"
+#include "runs/job.h"
 #include "runs/job_run.h"
 #include "runs/measure.h"
 #include "runs/progress.h"
@@ -96,14 +94,14 @@ Topology topology_of(const config::Acceptance& wanted) {
     throw ConfigError(fmt::format("{} = \"{}\" cannot be read; expected {}.", key, path, expected));
   };
   Topology topology{
-          .nodes_per_switch = wanted.nodes_per_switch,
-          .switches = text_of("topology", wanted.topology,
-                              "a file as Slurm's topology.conf, or what `scontrol show topology` or `kubectl get nodes -o "
-                              "json` prints"),
-          .source = wanted.topology,
-          .node = text_of("node_topology", wanted.node_topology,
-                          "a file that NCCL wrote (NCCL_TOPO_DUMP_FILE), or `lstopo --of xml`"),
-          .node_source = wanted.node_topology};
+      .nodes_per_switch = wanted.nodes_per_switch,
+      .switches = text_of("topology", wanted.topology,
+                          "a file as Slurm's topology.conf, or what `scontrol show topology` or `kubectl get nodes -o "
+                          "json` prints"),
+      .source = wanted.topology,
+      .node = text_of("node_topology", wanted.node_topology,
+                      "a file that NCCL wrote (NCCL_TOPO_DUMP_FILE), or `lstopo --of xml`"),
+      .node_source = wanted.node_topology};
   check_topology(topology);
   return topology;
 }
@@ -127,8 +125,8 @@ std::vector<double> standstills(Job& job) {
   return seconds;
 }
 
-/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off; absent: it is
-/// not asked. CPU ranks have no NCCL.
+/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off;
+/// absent: it is not asked. CPU ranks have no NCCL.
 std::optional<Endpoint> ras_of(const std::string& given, bool on_processors) {
   const auto variable = [](const char* name) {
     const char* const text = std::getenv(name);
@@ -205,7 +203,8 @@ class Acceptance {
            {"device_rounds", effort_.device_rounds},
            {"iterations", effort_.iterations},
            {"pair_bytes", effort_.pair_bytes}});
-    const AcceptanceLead lead{clock_, topology_, [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
+    const AcceptanceLead lead{clock_, topology_,
+                              [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
     measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
   }
 
@@ -369,7 +368,8 @@ class TimeLimit {
           std::condition_variable_any over;
           std::unique_lock lock(mutex);
           const auto limit = std::chrono::duration<double>(seconds);
-          if (over.wait_for(lock, stop, limit, [&stop] { return stop.stop_requested(); }) || stop.stop_requested()) return;
+          if (over.wait_for(lock, stop, limit, [&stop] { return stop.stop_requested(); }) || stop.stop_requested())
+            return;
           const std::string why =
               fmt::format("the ranks did not come to an end within {} (--limit); the last stage was: {}",
                           format_duration(seconds), acceptance.stage());
@@ -408,8 +408,8 @@ std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double l
   std::vector<LostRank> lost;
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     if (!is_culprit(ends[rank])) continue;
-    lost.push_back({static_cast<int>(rank), host,
-                    fmt::format("rank {} on {} {}", rank, host, launch::describe(ends[rank]))});
+    lost.push_back(
+        {static_cast<int>(rank), host, fmt::format("rank {} on {} {}", rank, host, launch::describe(ends[rank]))});
   }
   if (lost.empty() && all_killed) {
     lost.push_back({-1, host,
@@ -480,16 +480,17 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   const std::string stem = acceptance_stem(path);
   if (job == nullptr) {
     if (wanted.nodes > 1) {
-      throw ConfigError(fmt::format("{} is about {} nodes or more: start a process per rank on them, by srun, mpirun or "
-                                    "torchrun.",
-                                    path, wanted.nodes));
+      throw ConfigError(
+          fmt::format("{} is about {} nodes or more: start a process per rank on them, by srun, mpirun or "
+                      "torchrun.",
+                      path, wanted.nodes));
     }
     const std::optional<int> devices = devices_here(std::string(config::to_string(config.device.backend)));
     if (devices == 0) {
       const int expected = wanted.ranks > 0 ? wanted.ranks : static_cast<int>(config.mesh.ranks);
       const ResultFolder folder(stem, arguments.out, old_acceptance(arguments));
-      return report_lost(folder.path(), judge_no_devices(wanted, launch::node_name(), expected), config, call.command_line,
-                         ExitCode::below_floor);
+      return report_lost(folder.path(), judge_no_devices(wanted, launch::node_name(), expected), config,
+                         call.command_line, ExitCode::below_floor);
     }
     const int ranks = own_ranks(wanted, arguments, config, devices);
     if (ranks > 1) return accept_on_own_ranks(wanted, arguments, call, config, stem, ranks);
@@ -513,15 +514,16 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
       if (ras) {
         meanwhile = ras_of_stopped_job(*ras, patience_s);
       }
-      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}},
-                                                       on_processors(config), meanwhile);
+      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes,
+                                                       {{rank, host, why}}, on_processors(config), meanwhile);
       report_lost(folder.path(), report, config, call.command_line, ExitCode::rank_failed);
     });
   };
   try {
     std::optional<TimeLimit> limit;
     if (job != nullptr) {
-      limit.emplace(*job, arguments.limit_s(), acceptance, [&](const std::string& why) { report_once(-1, why, kRasPatience_s); });
+      limit.emplace(*job, arguments.limit_s(), acceptance,
+                    [&](const std::string& why) { report_once(-1, why, kRasPatience_s); });
     }
     acceptance.measure();
   } catch (const BackendError& error) {

@@ -14,14 +14,13 @@
 #include <string_view>
 #include <thread>
 
-#include "base/clean_text.h"
 #include "base/error.h"
 #include "base/read_input.h"
 #include "foreign/watch/judge.h"
 #include "foreign/watch/sources.h"
 #include "launch/addresses.h"
 #include "launch/socket.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -8,7 +8,7 @@
 #include "accept/gate/baseline_file.h"
 #include "app/commands/command.h"
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {

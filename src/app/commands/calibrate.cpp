@@ -1,4 +1,4 @@
-#include "app/commands/calibrate.h"
+#include "app/commands/export.h"
 
 #include <fmt/format.h>
 
@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "accept/collectives/beside_file.h"
+#include "accept/collectives/beside.h"
 #include "account/run_view.h"
 #include "account/statistics.h"
 #include "app/commands/command.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/lane.h"
-#include "base/paths.h"
 #include "clock/calibration.h"
 #include "clock/contention.h"
 #include "clock/measured_host.h"
@@ -32,7 +32,7 @@
 #include "runs/finished_run.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
-#include "runs/steady_step.h"
+#include "runs/simulated_machine.h"
 #include "schedule/op.h"
 
 namespace fsdpbench::app {
@@ -49,7 +49,7 @@ CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>&
                        clock::Calibrator& calibrator) {
   const account::RunView checked(setup.schedules, traces);
   const clock::MeasuredTimes measured(setup, traces, std::nullopt, setup.config.emulate.link_gb_per_s.has_value(),
-                                       clock::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
+                                      clock::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
   calibrator.add(measured, clock::measured_host(setup.schedules, traces, {}, clock::CoreWaits::averaged));
   return {std::move(setup), metrics};
 }
@@ -101,9 +101,9 @@ std::pair<int, int> cores_and_ranks(const World& world, const config::RunConfig&
   return {world.threads * static_cast<int>(std::max<std::size_t>(1, hosts.size())), static_cast<int>(c.mesh.ranks)};
 }
 
-/// Where ranks compute on shared cores, a step also takes what is in no op's time: a thread that lacks a core holds up its
-/// peers, the host and whatever waits for these. The time between ops (gap_ns) takes this up, so that half of the runs
-/// take longer than the calibration says and half less. Gaps stay at what was measured where that says too much.
+/// Where ranks compute on shared cores, a step also takes what is in no op's time: a thread that lacks a core holds up
+/// its peers, the host and whatever waits for these. The time between ops (gap_ns) takes this up, so that half of the
+/// runs take longer than the calibration says and half less. Gaps stay at what was measured where that says too much.
 void meet_runs(const std::vector<CalibratingRun>& runs, config::Calibration& c) {
   constexpr int kRounds = 6;  // a gap in front of an op that waits anyway lengthens nothing: the first is too short
   const double measured_ns = c.host.gap_ns;
@@ -176,10 +176,11 @@ int calibrate_runs(const CalibrateArguments& arguments) {
   }
   for (const CalibratingRun& run : runs) rank_counts.insert(run.setup.plan.groups.ranks());
   if (shared_cores.first > 0 && rank_counts.size() > 1 && *rank_counts.rbegin() > shared_cores.first) {
-    console().warning(fmt::format(
-        "these runs have {} to {} ranks on {} cores, and ops take longer the more ranks share a core: a calibration for "
-        "each number of ranks predicts better",
-        *rank_counts.begin(), *rank_counts.rbegin(), shared_cores.first));
+    console().warning(
+        fmt::format("these runs have {} to {} ranks on {} cores, and ops take longer the more ranks share a core: a "
+                    "calibration for "
+                    "each number of ranks predicts better",
+                    *rank_counts.begin(), *rank_counts.rbegin(), shared_cores.first));
   }
   if (machines.size() > 1) {
     throw ConfigError(fmt::format("these runs are not of one machine: {}; and {}. A calibration is of one",

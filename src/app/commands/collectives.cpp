@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "accept/collectives/collectives_arguments.h"
 #include "accept/collectives/collectives_json.h"
 #include "accept/collectives/collectives_options.h"
 #include "accept/collectives/measure_collectives.h"
@@ -134,8 +133,7 @@ Command collectives_command() {
     read_option(*collectives, "--op-list", fmt::format("{}", fmt::join(words, ",")));
   };
   command
-      .argument("OP", read_ops,
-                "all_gather, reduce_scatter (both: default), all_reduce, broadcast, alltoall, sendrecv")
+      .argument("OP", read_ops, "all_gather, reduce_scatter (both: default), all_reduce, broadcast, alltoall, sendrecv")
       .is_required = false;
   command.option("--op-list", read_ops, "OP,OP", "The same in one word: a,b").counts.emplace(1, 1);
   for (const CollectivesOption& option : collectives_options()) {

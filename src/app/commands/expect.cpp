@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "config/find_file.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
 #include "tune/expectation.h"

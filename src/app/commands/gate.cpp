@@ -11,7 +11,7 @@
 #include "app/commands/command.h"
 #include "base/error.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "runs/result_folder.h"
 
 namespace fsdpbench::app {

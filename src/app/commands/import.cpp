@@ -105,8 +105,7 @@ Exit codes: 0 written, 2 a file of no system that is known, or settings that con
 
 Command import_command() {
   const auto import = std::make_shared<ImportArguments>();
-  Command command("import", CommandGroup::exchange, "Read other systems' settings as a profile",
-                  import_help());
+  Command command("import", CommandGroup::exchange, "Read other systems' settings as a profile", import_help());
   command.argument("FILE", &import->files, "Settings of another system, and its model's");
   command.option("-s,--set", &import->overrides, "KEY=VALUE", "Set one key of the profile; may be repeated");
   command.option("--ranks", &import->ranks, "N", "Ranks of the job, where the files do not say it");

@@ -52,7 +52,8 @@ Exit codes: 0 ended by Ctrl-C or written, 2 no result, no trace, or a port in us
 Command open_command() {
   const auto open_it = std::make_shared<OpenArguments>();
   Command command("open", CommandGroup::understand, "Browse a result's timeline and report, and Perfetto", kOpenHelp);
-  command.argument("RESULT|TRACE", &open_it->paths, "Result folder, or trace.json; or two, to be shown above each other")
+  command
+      .argument("RESULT|TRACE", &open_it->paths, "Result folder, or trace.json; or two, to be shown above each other")
       .counts.emplace(1, 2);
   command.option("--port", &open_it->port, "N", "Port of 127.0.0.1; default: one that is free").within(1, 65535);
   command.flag("--no-browser", open_it->no_browser, "Only print the address");

@@ -9,7 +9,7 @@
 #include "app/commands/command.h"
 #include "app/report_page.h"
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "runs/result_file.h"
 
 namespace fsdpbench::app {

@@ -18,7 +18,6 @@
 #include "engine/checkpoint_folder.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
-#include "runs/disk_need.h"
 #include "runs/measure.h"
 #include "runs/progress.h"
 #include "runs/result_folder.h"

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "foreign/advice.h"
 #include "foreign/diff_jobs.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "record/table.h"
 #include "runs/result_folder.h"
 
@@ -75,13 +75,13 @@ std::string diff_headline(const foreign::JobDiff& diff, const std::string& late)
   const foreign::PartChange& step = diff.step;
   const double percent = step.a_ms > 0 ? 100 * change_ms(step) / step.a_ms : 0;
   const bool leaves_zero_out = step.low_ms && (*step.low_ms > 0 || *step.high_ms < 0);
-  std::string text =
-      step.found ? fmt::format("B's step takes {:.3f} ms {} than A's ({:.3f} ms): {:+.1f} %{}.", std::abs(change_ms(step)),
-                               step.change_ns > 0 ? "more" : "less", step.a_ms, percent, interval_text(step))
-                 : fmt::format("{}: {:+.3f} ms{} of {:.3f} ms.",
-                               leaves_zero_out ? "It is not certain whether the steps differ"
-                                               : "No difference found between the steps",
-                               change_ms(step), interval_text(step), step.a_ms);
+  std::string text = step.found ? fmt::format("B's step takes {:.3f} ms {} than A's ({:.3f} ms): {:+.1f} %{}.",
+                                              std::abs(change_ms(step)), step.change_ns > 0 ? "more" : "less",
+                                              step.a_ms, percent, interval_text(step))
+                                : fmt::format("{}: {:+.3f} ms{} of {:.3f} ms.",
+                                              leaves_zero_out ? "It is not certain whether the steps differ"
+                                                              : "No difference found between the steps",
+                                              change_ms(step), interval_text(step), step.a_ms);
   const auto most = std::ranges::find_if(diff.causes, &foreign::PartChange::found);
   if (most != diff.causes.end()) {
     const auto op = std::ranges::find_if(
@@ -129,8 +129,9 @@ std::string diff_text(const foreign::JobDiff& diff, const std::string& late) {
                                 diff.by_units ? "the units of the schedule" : "name"));
   text += changes_table("What a step is made of, mean over ranks and steps", diff.causes, diff.step);
   text += changes_table("By op", diff.ops, diff.step);
-  text += "Changes add up to the step's. Found: by chance less often than once in a hundred such comparisons, and at "
-          "least 0.5 % of A's step.\n";
+  text +=
+      "Changes add up to the step's. Found: by chance less often than once in a hundred such comparisons, and at "
+      "least 0.5 % of A's step.\n";
   for (const std::string& note : diff.notes) text += text_line("- " + note);
   return text;
 }

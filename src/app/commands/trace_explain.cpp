@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "account/cause_advice.h"
 #include "account/cause_report.h"
+#include "account/counterfactual.h"
 #include "app/commands/command.h"
 #include "app/report_page.h"
 #include "base/error.h"
@@ -26,9 +26,9 @@
 #include "foreign/kineto_reader.h"
 #include "foreign/roofs.h"
 #include "foreign/timeline.h"
-#include "foreign/traced_gain.h"
+#include "foreign/traced_profile.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "runs/result_folder.h"
 
 namespace fsdpbench::app {

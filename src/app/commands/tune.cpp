@@ -18,14 +18,13 @@
 #include <vector>
 
 #include "account/compare.h"
-#include "app/commands/calibrate.h"
 #include "app/commands/command.h"
 #include "app/commands/export.h"
 #include "app/commands/tune_traces.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "clock/allocator_walk.h"
+#include "clock/caching_allocator.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
@@ -34,17 +33,15 @@
 #include "dialects/sayable.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "runs/cell.h"
 #include "runs/finished_run.h"
 #include "runs/measure.h"
 #include "runs/progress.h"
 #include "runs/result_folder.h"
 #include "runs/simulated_machine.h"
-#include "tune/measured_machine.h"
 #include "tune/run_doubt.h"
 #include "tune/tune_report.h"
-#include "tune/verification.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "dialects/dialect.h"
-#include "foreign/traced_gain.h"
 #include "foreign/traced_profile.h"
 #include "runs/finished_run.h"
 #include "tune/space.h"

@@ -10,7 +10,7 @@
 #include "app/commands/command.h"
 #include "base/error.h"
 #include "record/console.h"
-#include "record/json_text.h"
+#include "record/json_part.h"
 #include "runs/result_folder.h"
 #include "tune/what_if.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 /// The command line of `fsdpbench what-if`.
 struct WhatIfArguments {
-  std::string folder;  ///< a result folder of `run` or `simulate`, or its result.json
+  std::string folder;                ///< a result folder of `run` or `simulate`, or its result.json
   std::vector<std::string> repeats;  ///< more results of the same configuration
   WhatIfQuestion question;
   std::string out;  ///< folder for what_if.json; empty: none is written

@@ -10,7 +10,7 @@
 #include "backend/cpu/mapped_memory.h"
 #include "backend/cpu/team.h"
 #include "backend/device.h"
-#include "base/lane_order.h"
+#include "base/lane_blocks.h"
 #include "base/lane_pool.h"
 #include "launch/run_ranks.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/duration.h"
+#include "base/clock.h"
 
 namespace fsdpbench::backend::cpu {
 

@@ -10,7 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/wait_point.h"
-#include "base/fluid_link.h"
+#include "base/link_model.h"
 
 namespace fsdpbench::backend::cpu {
 

@@ -2,8 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+
+#include "backend/cpu/peers.h"
+#include "backend/cpu/seat.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -46,6 +51,46 @@ class MappedMemory {
   std::int64_t bytes_;
   bool mapped_ = true;
   int file_ = -1;
+};
+
+/// The memory of the ranks of a job that are processes of this host, as this process sees it: each can read and write
+/// the others' device memory and seats. Whoever cannot be seen, for whatever reason, is reached by messages. What a
+/// peer has shared stays readable when it dies. Thread-safe after construction.
+class Neighbours {
+ public:
+  /// `all`: all ranks of the job. `memory`: this rank's device memory, shared, which must outlive this; null on all
+  /// ranks if nobody reads memory. `why_not`: why this process shares nothing; empty if it does. Collective.
+  Neighbours(Peers& all, const MappedMemory* memory, std::string why_not);
+
+  /// Whether device memory and seats of `world_rank` are seen here; always this process's own, unless it shares none.
+  bool sees(int world_rank) const { return seen_.contains(world_rank); }
+  /// Where this process sees a byte of the device memory of `world_rank`, who must be seen.
+  std::byte* address(int world_rank, std::int64_t offset) const;
+  /// The offset in device memory of an address of this rank. 0 for null, which nobody reads; -1: it is not there.
+  std::int64_t offset_of(const std::byte* address) const;
+
+  /// A new seat of this process's, by number; -1: there are no more.
+  int new_seat();
+  /// Null if there is none such here.
+  Seat* seat(int world_rank, std::int64_t number) const;
+
+  /// For people: why a rank of this host is not seen; empty if all are, or are on other hosts.
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  struct Seen {
+    std::byte* memory = nullptr;
+    std::byte* seats = nullptr;
+    std::unique_ptr<MappedMemory> their_memory, their_seats;
+  };
+
+  const MappedMemory* const memory_;
+  const int rank_;
+  std::string why_not_;
+  std::unique_ptr<MappedMemory> seats_;  ///< null: this process shares nothing
+  std::map<int, Seen> seen_;             ///< by world rank
+  std::mutex mutex_;
+  int seats_taken_ = 0;
 };
 
 }  // namespace fsdpbench::backend::cpu

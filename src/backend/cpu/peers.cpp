@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/duration.h"
 #include "base/error.h"
 #include "launch/run_ranks.h"
 

@@ -5,11 +5,14 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
+#include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <cstring>
 #include <thread>
+#include <vector>
 
+#include "backend/cpu/collective_rules.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cpu {
@@ -75,6 +78,86 @@ void RoundTable::meet(const std::function<bool()>& stopped) {
   while (table.phase.load() == phase && !stopped()) sleep_at(table.phase, phase);
   table.sleepers.fetch_sub(1);
   if (table.phase.load() == phase) throw launch::Stopped("the others have not come");
+}
+namespace {
+
+using Calls = std::span<const CollectiveCall>;
+
+const CollectiveCall& call_of(Calls calls, int rank) { return calls[static_cast<std::size_t>(rank)]; }
+
+/// Slice r of the output is that of rank r's input which begins at `first_byte`. Every rank starts with its own, so
+/// that no two read the same memory at the same time.
+void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
+  const CollectiveCall& mine = call_of(calls, rank);
+  const int size = static_cast<int>(calls.size());
+  const std::int64_t bytes = mine.count * size_of(mine.dtype);
+  for (int step = 0; step < size; ++step) {
+    const int from = (rank + step) % size;
+    copy_bytes(call_of(calls, from).input + first_byte, mine.output + from * bytes, bytes);
+  }
+}
+
+/// The same with parts of any length, which every rank reads off the others' calls.
+void pull_parts(int rank, Calls calls) {
+  const CollectiveCall& mine = call_of(calls, rank);
+  const int size = static_cast<int>(calls.size()), pieces = mine.parts.pieces;
+  const std::int64_t row = mine.count * size_of(mine.dtype);
+  for (int from = 0; from < size; ++from) {
+    std::copy_n(call_of(calls, from).parts.sent + static_cast<std::ptrdiff_t>(rank) * pieces, pieces,
+                mine.parts.received + static_cast<std::ptrdiff_t>(from) * pieces);
+  }
+  check_room(mine, rank, size);
+  std::int64_t at = 0;
+  for (int from = 0; from < size; ++from) {
+    const CollectiveCall& theirs = call_of(calls, from);
+    std::int64_t first = 0;
+    for (int to = 0; to < rank; ++to) first += part_rows(theirs, theirs.parts.sent, to);
+    const std::int64_t rows = part_rows(mine, mine.parts.received, from);
+    copy_bytes(theirs.input + first * row, mine.output + at * row, rows * row);
+    at += rows;
+  }
+}
+
+std::vector<const std::byte*> inputs_at(Calls calls, std::int64_t first_byte) {
+  std::vector<const std::byte*> inputs;
+  inputs.reserve(calls.size());
+  for (const CollectiveCall& call : calls) inputs.push_back(call.input + first_byte);
+  return inputs;
+}
+
+/// Every rank sums one slice of all buffers into its own buffer, which nobody else touches there; then all fetch the
+/// other slices from their owners.
+void all_reduce(int rank, Calls calls, const std::function<void()>& meet) {
+  const CollectiveCall& mine = call_of(calls, rank);
+  const int size = static_cast<int>(calls.size());
+  const Slices slices = Slices::divide(mine.count, size);
+  const std::int64_t element = size_of(mine.dtype);
+  const std::int64_t own = slices.begin(rank) * element;
+  reduce(inputs_at(calls, own), mine.output + own, slices.count(rank), mine.dtype, mine.scale);
+  meet();
+  for (int step = 1; step < size; ++step) {
+    const int from = (rank + step) % size;
+    const std::int64_t first = slices.begin(from) * element;
+    copy_bytes(call_of(calls, from).output + first, mine.output + first, slices.count(from) * element);
+  }
+}
+
+}  // namespace
+
+void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
+  const CollectiveCall& mine = call_of(calls, rank);
+  const std::int64_t bytes = mine.count * size_of(mine.dtype);
+  const int size = static_cast<int>(calls.size());
+  switch (mine.kind) {
+    case Collective::all_gather: return pull_slices(rank, calls, 0);
+    case Collective::reduce_scatter:
+      return reduce(inputs_at(calls, rank * bytes), mine.output, mine.count, mine.dtype, mine.scale);
+    case Collective::all_reduce: return all_reduce(rank, calls, meet);
+    case Collective::broadcast: return copy_bytes(call_of(calls, mine.root).input, mine.output, bytes);
+    case Collective::all_to_all:
+      return mine.parts.pieces > 0 ? pull_parts(rank, calls) : pull_slices(rank, calls, rank * bytes);
+    case Collective::send_recv: return copy_bytes(call_of(calls, (rank + size - 1) % size).input, mine.output, bytes);
+  }
 }
 
 }  // namespace fsdpbench::backend::cpu

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
+
+#include "backend/cpu/collective_rules.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -45,5 +48,11 @@ class RoundTable {
   int looks_ = 0;  ///< before a core is given away: none where members outnumber cores
   std::uint32_t said_ = 0;
 };
+
+/// Rank `rank`'s part in moving the bytes of a collective among ranks that see each other's memory: every byte is
+/// copied once, and sums are taken in rank order by who needs them. `calls` by rank, the same everywhere but for where
+/// each process sees the buffers. All have called `meet` before, and must again before a buffer is the caller's own; it
+/// returns when all members have called it.
+void move_directly(int rank, std::span<const CollectiveCall> calls, const std::function<void()>& meet);
 
 }  // namespace fsdpbench::backend::cpu

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/group.h"
+#include "backend/cpu/peers.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/lane_pool.h"
@@ -93,7 +93,8 @@ void Team::fail(const std::exception_ptr& failure) {
   abort_.set(failure);
   const std::exception_ptr first = abort_.first();  // a lane's, if `failure` is only its echo at the host
   launch::Session* const session = options_.session;
-  if (session && first && !session->control().failure()) session->control().fail(message_of(first), launch::job_code(first));
+  if (session && first && !session->control().failure())
+    session->control().fail(message_of(first), launch::job_code(first));
 }
 
 double Team::compute_slowdown(int rank) const {

@@ -11,8 +11,7 @@
 #include "backend/cpu/lane_worker.h"
 #include "backend/cpu/link.h"
 #include "backend/cpu/mapped_memory.h"
-#include "backend/cpu/neighbours.h"
-#include "launch/abort.h"
+#include "launch/clock_offset.h"
 
 namespace fsdpbench::backend::cpu {
 

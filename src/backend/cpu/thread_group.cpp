@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/direct_move.h"
+#include "backend/cpu/seat.h"
 #include "backend/cpu/team.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 namespace fsdpbench::backend::cpu {
+
+void Barrier::wait_for_release(std::uint32_t phase) {
+  constexpr int kYields = 64;
+  released_.wait([&] { return phase_.load() != phase || ended_.load(); }, kYields);
+  if (phase_.load() == phase) {
+    throw BackendError("a rank of the group has ended without calling this collective or barrier");
+  }
+}
 
 std::shared_ptr<ThreadGroup> ThreadGroup::make(Team& team, std::vector<int> world_ranks) {
   std::shared_ptr<ThreadGroup> group(new ThreadGroup(team, std::move(world_ranks)));

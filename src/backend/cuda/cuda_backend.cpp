@@ -14,11 +14,9 @@
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda_device.h"
-#include "backend/cuda/gpu.h"
 #include "backend/cuda/gpu_team.h"
 #include "backend/cuda/id_exchange.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
-#include "backend/cuda/module_loading.h"
 #include "hardware/nvml.h"
 #include "hardware/thread_binding.h"
 #include "hardware/topology_matrix.h"

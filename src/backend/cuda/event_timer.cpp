@@ -1,7 +1,6 @@
 #include "backend/cuda/event_timer.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,6 +9,22 @@
 #include "base/clock.h"
 
 namespace fsdpbench::backend::cuda {
+
+EventStore::~EventStore() {
+  for (cudaEvent_t event : all_) cudaEventDestroy(event);
+}
+
+cudaEvent_t EventStore::take() {
+  if (free_.empty()) {
+    cudaEvent_t made = nullptr;
+    check(cudaEventCreateWithFlags(&made, flags_), "creating an event");
+    all_.push_back(made);
+    return made;
+  }
+  cudaEvent_t event = free_.back();
+  free_.pop_back();
+  return event;
+}
 namespace {
 
 constexpr int kAnchorTries = 16;

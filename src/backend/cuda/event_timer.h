@@ -1,12 +1,31 @@
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <cstdint>
 #include <vector>
 
-#include "backend/cuda/event_store.h"
 #include "backend/cuda/op_timer.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// CUDA events of the current device, made when they run out and used again and again.
+class EventStore {
+ public:
+  /// `flags`: cudaEventDisableTiming or cudaEventDefault.
+  explicit EventStore(unsigned flags) : flags_(flags) {}
+  ~EventStore();
+  EventStore(const EventStore&) = delete;
+  EventStore& operator=(const EventStore&) = delete;
+
+  /// Belongs to the store; the caller's until give_back().
+  cudaEvent_t take();
+  void give_back(cudaEvent_t event) { free_.push_back(event); }
+
+ private:
+  const unsigned flags_;
+  std::vector<cudaEvent_t> all_;
+  std::vector<cudaEvent_t> free_;
+};
 
 /// Stamps from two CUDA events around each op. What an event says is a time since another one; the time line of the
 /// host comes in when stamps are settled, by an event that the host sees happen on an idle GPU.

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/gpu.h"
+#include "backend/cuda/check.h"
 #include "backend/cuda/nccl/collective_profile.h"
 #include "base/error.h"
+#include "launch/addresses.h"
 #include "launch/control_channel.h"
-#include "launch/host_identity.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cuda {

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cuda/nccl/make_communicator.h"
 #include "base/abort_guard.h"
 #include "base/error.h"
-#include "backend/cuda/nccl/make_communicator.h"
-#include "launch/abort.h"
+#include "launch/clock_offset.h"
 
 namespace fsdpbench::backend::cuda {
 

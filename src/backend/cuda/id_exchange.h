@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "launch/abort.h"
+#include "launch/clock_offset.h"
 #include "launch/control_channel.h"
 
 namespace fsdpbench::backend::cuda {

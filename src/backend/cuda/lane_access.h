@@ -8,7 +8,7 @@
 #include <span>
 
 #include "backend/device.h"
-#include "launch/abort.h"
+#include "launch/clock_offset.h"
 
 namespace fsdpbench::backend::cuda {
 

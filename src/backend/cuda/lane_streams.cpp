@@ -10,7 +10,8 @@ LaneStreams::LaneStreams() {
   check(cudaDeviceGetStreamPriorityRange(&least_, &greatest_), "stream priorities");
   for (const Lane lane : kLanes) {
     const int priority = lane == Lane::compute ? least_ : greatest_;
-    check(cudaStreamCreateWithPriority(&streams_[index_of(lane)], cudaStreamNonBlocking, priority), "creating a stream");
+    check(cudaStreamCreateWithPriority(&streams_[index_of(lane)], cudaStreamNonBlocking, priority),
+          "creating a stream");
   }
 }
 

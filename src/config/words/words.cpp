@@ -6,10 +6,10 @@
 namespace fsdpbench::dialects {
 
 std::span<const Words* const> all_words() {
-  static const std::array kAll{
-      &pytorch_fsdp1_words(), &pytorch_fsdp2_words(), &pytorch_ddp_words(), &deepspeed_words(),  &megatron_fsdp_words(),
-      &simplefsdp_words(),    &maxtext_words(),       &torchtitan_words(),  &accelerate_words(), &hf_trainer_words(),
-      &fsdpbench_words(),     &common_words()};
+  static const std::array kAll{&pytorch_fsdp1_words(), &pytorch_fsdp2_words(), &pytorch_ddp_words(),
+                               &deepspeed_words(),     &megatron_fsdp_words(), &simplefsdp_words(),
+                               &maxtext_words(),       &torchtitan_words(),    &accelerate_words(),
+                               &hf_trainer_words(),    &fsdpbench_words(),     &common_words()};
   return kAll;
 }
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <string_view>
 
-#include "base/clean_text.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::watch {
 namespace {

@@ -15,7 +15,6 @@
 #include "account/statistics.h"
 #include "foreign/watch/judge_counts.h"
 #include "foreign/watch/judge_gpus.h"
-#include "foreign/watch/rank_words.h"
 
 namespace fsdpbench::watch {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "foreign/watch/accusation.h"
 #include "foreign/watch/job_view.h"
+#include "foreign/watch/judge_counts.h"
 
 namespace fsdpbench::watch {
 

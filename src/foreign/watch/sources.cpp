@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -12,16 +11,98 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/file_lock.h"
 #include "base/read_input.h"
 #include "foreign/watch/flight_recorder.h"
-#include "foreign/watch/gpu_metrics.h"
-#include "foreign/watch/inspector.h"
+#include "foreign/watch/judge_gpus.h"
 #include "foreign/watch/plain_pickle.h"
 #include "foreign/watch/ras.h"
-#include "foreign/watch/step_lines.h"
 
 namespace fsdpbench::watch {
+namespace {
+
+using nlohmann::json;
+
+double milliseconds(const json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number()) return -1;
+  const double value = found->get<double>();
+  return value >= 0 && value < 1e12 ? value : -1;
+}
+
+}  // namespace
+
+bool is_step_line(const json& line) { return line.is_object() && line.contains("fsdpbench_step"); }
+
+std::string add_step_line(JobView& job, const json& line) {
+  if (!is_step_line(line)) return "is no line of fsdpbench.torch.step().";
+  const auto rank = count_in(line, "rank", kMostMembers), ranks = count_in(line, "ranks", kMostMembers);
+  const auto number = count_in(line, "fsdpbench_step", kMostCount), ended_ns = count_in(line, "ended_ns", kMostCount);
+  const double step_ms = milliseconds(line, "step_ms");
+  if (!rank || !ranks || *rank >= *ranks || !number || !ended_ns || step_ms < 0) {
+    return "lacks one of fsdpbench_step, rank, ranks, ended_ns and step_ms, or it is no number that may be there.";
+  }
+  RankView& view = job.ranks[static_cast<int>(*rank)];
+  job.world = std::max(job.world, static_cast<int>(*ranks));
+  if (std::string host = text_in(line, "host"); !host.empty()) view.host = std::move(host);
+  view.heard.add(*ended_ns);
+  double waits_ms = -1;  // no hook saw any
+  for (const char* const of : {"gathers_ms", "reductions_ms", "own_ms"}) {
+    if (const double ms = milliseconds(line, of); ms >= 0) waits_ms = std::max(0.0, waits_ms) + ms;
+  }
+  add_step(view, {*number, *ended_ns, step_ms, waits_ms});
+  return {};
+}
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMostMicroseconds = 4'000'000'000'000'000;  // the year 2096
+
+}  // namespace
+
+bool is_inspector_line(const json& line) {
+  return line.is_object() && has_object(line, "header") && has_object(line, "metadata") &&
+         (has_object(line, "coll_perf") || has_object(line, "p2p_perf"));
+}
+
+std::string add_inspector_line(JobView& job, const json& line) {
+  if (!is_inspector_line(line)) return "is no line of NCCL's Inspector: it has no header, metadata and coll_perf.";
+  if (!has_object(line, "coll_perf")) return {};
+  const json &header = line["header"], &metadata = line["metadata"], &collective = line["coll_perf"];
+  const std::string id = text_in(header, "id");
+  const auto rank = count_in(header, "rank", kMostMembers), size = count_in(header, "n_ranks", kMostMembers);
+  const auto sequence = count_in(collective, "coll_sn", kMostCount);
+  const auto told_us = count_in(metadata, "dump_timestamp_us", kMostMicroseconds);
+  const auto took_us = count_in(collective, "coll_exec_time_us", kMostMicroseconds);
+  const std::string name = text_in(collective, "coll");
+  if (id.empty() || name.empty() || !rank || !size || *rank >= *size || !sequence || !told_us || !took_us) {
+    return "lacks one of id, rank, n_ranks, dump_timestamp_us, coll, coll_sn and coll_exec_time_us, or it is no number "
+           "that may be there.";
+  }
+  Communicator& communicator = job.communicators["NCCL Inspector/" + id];
+  communicator.source = "NCCL Inspector";
+  const std::string label = text_in(header, "comm_name");
+  communicator.name = label.empty() || label == "unknown" ? id : fmt::format("{} ({})", label, id);
+  communicator.size = static_cast<int>(*size);
+  communicator.nodes = static_cast<int>(count_in(header, "nnodes", kMostMembers).value_or(0));
+  communicator.lateness = Lateness::waits;
+  Member& member = communicator.members[static_cast<int>(*rank)];
+  member.heard.add(*told_us * 1000);
+  Operation operation;
+  operation.sequence = *sequence;
+  operation.name = name;
+  operation.bytes = count_in(collective, "coll_msg_size_bytes", kMostCount).value_or(-1);
+  operation.told_ns = *told_us * 1000;
+  operation.took_ns = *took_us * 1000;
+  // Times of the GPU and of the host differ by what it takes to notice: they are not compared.
+  operation.shape = text_in(collective, "coll_timing_source");
+  if (const auto trace = collective.find("event_trace_ts"); trace != collective.end() && trace->is_object()) {
+    if (const auto came_us = count_in(*trace, "coll_start_ts", kMostMicroseconds)) operation.came_ns = *came_us * 1000;
+  }
+  add_operation(member, std::move(operation));
+  return {};
+}
 namespace {
 
 namespace fs = std::filesystem;

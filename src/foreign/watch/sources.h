@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,19 @@
 #include "foreign/watch/job_view.h"
 
 namespace fsdpbench::watch {
+
+/// Adds one line of fsdpbench.torch.step(), which writes one per rank and step where FSDPBENCH_WATCH names a folder.
+/// Returns why it is none; empty: it is added.
+std::string add_step_line(JobView& job, const nlohmann::json& line);
+
+bool is_step_line(const nlohmann::json& line);
+
+/// Adds one line of NCCL's Inspector (plugins/profiler/inspector/inspector_json.cc, output format v4.0). Returns why it
+/// is none; empty: it is added. Ranks are those of the communicator: the Inspector tells no others. Lines of sends and
+/// receives are accepted and not kept: what one takes depends on the pipeline around it.
+std::string add_inspector_line(JobView& job, const nlohmann::json& line);
+
+bool is_inspector_line(const nlohmann::json& line);
 
 /// JSON that came from outside: discarded if it is none, or nested too deeply.
 using ParseJson = std::function<nlohmann::json(std::string_view)>;

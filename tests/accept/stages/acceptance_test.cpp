@@ -6,9 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "accept/stages/acceptance_files.h"
-#include "accept/stages/busy_host.h"
+#include "accept/stages/acceptance_report.h"
 #include "accept/stages/lost_ranks.h"
-#include "accept/stages/node_lists.h"
 #include "acceptance_cases.h"
 #include "base/error.h"
 
@@ -216,9 +215,11 @@ TEST(AcceptanceTest, ARankWhoseEnvironmentDiffersIsNamedAndNothingPasses) {
     if (rank != 5) m.fingerprints[rank].emplace_back(kVariableFact + std::string("LD_PRELOAD"), "libjemalloc.so");
   }
   const AcceptanceReport lacks = judge_acceptance(wanted(), m, &trial);
-  EXPECT_THAT(acceptance_markdown(lacks), HasSubstr("rank 5 on node has variable LD_PRELOAD = 'not set', and 7 of 8 ranks "
-                                                    "have 'libjemalloc.so'"));
-  for (Fingerprint& print : m.fingerprints) std::erase_if(print, [](const auto& f) { return f.first.starts_with(kVariableFact); });
+  EXPECT_THAT(acceptance_markdown(lacks),
+              HasSubstr("rank 5 on node has variable LD_PRELOAD = 'not set', and 7 of 8 ranks "
+                        "have 'libjemalloc.so'"));
+  for (Fingerprint& print : m.fingerprints)
+    std::erase_if(print, [](const auto& f) { return f.first.starts_with(kVariableFact); });
   for (Fingerprint& print : m.fingerprints) print.emplace_back(kVariableFact + std::string("NCCL_ALGO"), "Ring");
   EXPECT_EQ(judge_acceptance(wanted(), m, &trial).verdict, Verdict::pass) << "all ranks have the same";
 }
@@ -416,7 +417,8 @@ TEST(AcceptanceTest, WhoTheOthersWaitForIsAFinding) {
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings.front().element, (Element{Element::Kind::gpu, 5, 0}));
   EXPECT_THAT(acceptance_table(report), HasSubstr("rank 5 (device 5 of node 0) comes last in 100 %"));
-  EXPECT_NEAR(acceptance_json(report, m, World{}, nlohmann::json())["lateness"]["last_share"][5].get<double>(), 1, 1e-9);
+  EXPECT_NEAR(acceptance_json(report, m, World{}, nlohmann::json())["lateness"]["last_share"][5].get<double>(), 1,
+              1e-9);
   m.arrivals.clear();
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "lateness", Verdict::inconclusive));
 }
@@ -448,7 +450,8 @@ TEST(AcceptanceTest, WhatTheNamedPartDoesNotExplainIsToldBelowIt) {
   EXPECT_EQ(report.findings.size(), one.findings.size()) << "nobody is accused of it";
   EXPECT_EQ(node_lists(report).fail, node_lists(one).fail);
   EXPECT_THAT(acceptance_markdown(report), HasSubstr("\n- part of what is slow is not explained by it\n"));
-  EXPECT_THAT(acceptance_table(report), HasSubstr("inconclusive: peers, pairs beside the parts to blame: part of what"));
+  EXPECT_THAT(acceptance_table(report),
+              HasSubstr("inconclusive: peers, pairs beside the parts to blame: part of what"));
   EXPECT_THAT(acceptance_junit(report), HasSubstr("<error type=\"peers\" message=\"part of what is slow is not"));
   EXPECT_THAT(acceptance_metrics(report),
               HasSubstr("fsdpbench_accept_rule{rule=\"peers\",figure=\"pairs beside the parts to blame\"} 2\n"));
@@ -465,22 +468,25 @@ TEST(AcceptanceTest, HostDeviceAndNicAreInAllThatPeopleAndProgramsRead) {
   const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
   const std::string name = "rank 3 (device 3 of node 0, node7, PCI 0000:03:00.0)";
   const std::string headline = "rules rated; to blame: " + name;
-  const std::string page = acceptance_markdown(report), text = acceptance_table(report), junit = acceptance_junit(report);
+  const std::string page = acceptance_markdown(report), text = acceptance_table(report),
+                    junit = acceptance_junit(report);
   EXPECT_THAT(text, HasSubstr(headline));
   EXPECT_THAT(page, HasSubstr(headline));
   EXPECT_THAT(page, HasSubstr("\n- " + name + " reaches "));
   EXPECT_THAT(page, HasSubstr("have '6.1' (host node7, device PCI 0000:05:00.0, UUID GPU-5, NIC mlx5_5)\n"));
   EXPECT_THAT(junit, HasSubstr(headline));
   EXPECT_THAT(junit, HasSubstr("<system-out>host node7, device PCI 0000:03:00.0, UUID GPU-3, NIC mlx5_3</system-out>"));
-  EXPECT_THAT(acceptance_metrics(report), HasSubstr("fsdpbench_accept_accused{part=\"" + name +
-                                                    "\",host=\"node7\",device=\"PCI 0000:03:00.0\",uuid=\"GPU-3\",nic=\"mlx5_3\"} 1\n"));
+  EXPECT_THAT(acceptance_metrics(report),
+              HasSubstr("fsdpbench_accept_accused{part=\"" + name +
+                        "\",host=\"node7\",device=\"PCI 0000:03:00.0\",uuid=\"GPU-3\",nic=\"mlx5_3\"} 1\n"));
   const nlohmann::json finding = acceptance_json(report, m, World{}, nlohmann::json())["findings"][0];
   EXPECT_EQ(finding["device"], "PCI 0000:03:00.0");
   EXPECT_EQ(finding["uuid"], "GPU-3");
   EXPECT_EQ(finding["nic"], "mlx5_3");
   EXPECT_THAT(page, HasSubstr("(GPU-3)"));
-  EXPECT_FALSE(acceptance_json(judge_acceptance(wanted(), measured({}), &trial), m, World{}, nlohmann::json()).dump().find("uuid") !=
-               std::string::npos)
+  EXPECT_FALSE(acceptance_json(judge_acceptance(wanted(), measured({}), &trial), m, World{}, nlohmann::json())
+                   .dump()
+                   .find("uuid") != std::string::npos)
       << "CPU ranks have none";
 
   AcceptanceMeasurements late = measured({});
@@ -579,8 +585,9 @@ TEST(LostRanks, FailByNameInAllFiles) {
 }
 
 TEST(LostRanks, WhatOthersSaidMeanwhileIsEvidence) {
-  const AcceptanceReport report = judge_lost_ranks({}, 3, {}, {{.rank = 1, .host = "node7", .sentence = "rank 1 was killed"}},
-                                                   false, {"NCCL's RAS says: Rank 1 is silent."});
+  const AcceptanceReport report =
+      judge_lost_ranks({}, 3, {}, {{.rank = 1, .host = "node7", .sentence = "rank 1 was killed"}}, false,
+                       {"NCCL's RAS says: Rank 1 is silent."});
   EXPECT_EQ(report.findings.front().evidence, "rank 1 was killed; NCCL's RAS says: Rank 1 is silent.");
   const nlohmann::json j = acceptance_json(report, AcceptanceMeasurements{}, World{}, nlohmann::json());
   EXPECT_EQ(j["meanwhile"], nlohmann::json({"NCCL's RAS says: Rank 1 is silent."}));

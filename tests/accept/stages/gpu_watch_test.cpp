@@ -72,7 +72,8 @@ TEST(AcceptanceGpus, WhatHappensDuringTheStepsIsAddedToWhatWasSeenBefore) {
   const std::vector<Judgement> all = judge_gpus(seen, {"a", "a", "a"});
   ASSERT_EQ(all.size(), 2U) << "the complaint once";
   EXPECT_EQ(all[0].verdict, Verdict::fail);
-  EXPECT_THAT(all[0].sentence, HasSubstr("rank 0 on a throttled (hardware thermal slowdown) in 100 % of the samples, at 900"));
+  EXPECT_THAT(all[0].sentence,
+              HasSubstr("rank 0 on a throttled (hardware thermal slowdown) in 100 % of the samples, at 900"));
   EXPECT_EQ(all[1].sentence, "the GPU of rank 1 on a reported Xid 79 (the GPU has fallen off the bus)");
   EXPECT_FALSE(seen[2].has_value()) << "a rank without a GPU";
 }

@@ -1,6 +1,6 @@
 // What nodes carry beside the fabric, held against a profile: planted rates, and devices that copy.
 
-#include "accept/stages/node_rates.h"
+#include "accept/stages/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "accept/stages/busy_host.h"
+#include "accept/stages/acceptance_report.h"
 #include "accept/stages/measure_devices.h"
 #include "acceptance_cases.h"
 #include "runs/select_backend.h"
@@ -129,7 +129,8 @@ TEST(NodeRatesTest, WhatOtherProgramsTookIsAnUncertaintyOfWhatProcessorsDo) {
       std::vector<accept::Finding> findings;
       soften(m, judgements, findings);
       const bool of_gpus = std::string(fault.figure).find("device") != std::string::npos;
-      EXPECT_EQ(rated(judgements).at(0).verdict, busy && !of_gpus ? Verdict::inconclusive : Verdict::fail) << fault.figure;
+      EXPECT_EQ(rated(judgements).at(0).verdict, busy && !of_gpus ? Verdict::inconclusive : Verdict::fail)
+          << fault.figure;
     }
   }
 }

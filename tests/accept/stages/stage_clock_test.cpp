@@ -72,7 +72,8 @@ TEST(StageClockTest, AStageOfWhichLessIsOfNoUseIsLeftOutWithItsReason) {
   t.now += 240;
   ASSERT_FALSE(t.clock.admits("pairs", 90));
   EXPECT_TRUE(t.clock.stages().back().skipped);
-  EXPECT_EQ(t.clock.stages().back().note, "it takes 1 min 30 s at least, and 1 min 00 s of the budget of 5 min 00 s are left");
+  EXPECT_EQ(t.clock.stages().back().note,
+            "it takes 1 min 30 s at least, and 1 min 00 s of the budget of 5 min 00 s are left");
   t.now += 60;
   EXPECT_FALSE(t.clock.admits("soak", 0));
   EXPECT_EQ(t.clock.stages().back().note, "5 min 00 s of the budget of 5 min 00 s are spent");
@@ -122,7 +123,8 @@ TEST(StageClockTest, AnAcceptanceOverrunsItsBudgetByOneRoundOnly) {
 
 TEST(StageClockTest, WhatCannotFitDoesNotBegin) {
   // A clock that stands still, and less left than any op takes.
-  StageClock clock(1e-9, [] { return 0.0; }, [](const std::string&) {});
+  StageClock clock(
+      1e-9, [] { return 0.0; }, [](const std::string&) {});
   const AcceptanceMeasurements m = Acceptances().measure(clock);
   EXPECT_TRUE(m.device_rates.empty());
   EXPECT_TRUE(m.memory_rates.empty());
@@ -133,8 +135,8 @@ TEST(StageClockTest, WhatCannotFitDoesNotBegin) {
     skipped.push_back(stage.name);
     EXPECT_THAT(stage.note, HasSubstr("at least, and"));
   }
-  EXPECT_THAT(skipped, ::testing::IsSupersetOf({"matrix products of all 4 ranks", "copies in memory of all 4 ranks",
-                                                "pairs of ranks"}));
+  EXPECT_THAT(skipped, ::testing::IsSupersetOf(
+                           {"matrix products of all 4 ranks", "copies in memory of all 4 ranks", "pairs of ranks"}));
 }
 
 TEST(StageClockTest, DurationsAreRead) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "accept/element.h"
-#include "accept/stages/node_topology.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {
@@ -34,7 +33,8 @@ accept::Cluster four_nodes() {
 TEST(TopologyTest, SlurmsFileNamesTheLeafOfEachNode) {
   accept::Cluster cluster = four_nodes();
   const std::string text =
-      "# two leaves, one spine\nSwitchName=leaf1 Nodes=n[01-08]\nswitchname=leaf2 nodes=n[09-16]\nSwitchName=top Switches=leaf[1-2]\n";
+      "# two leaves, one spine\nSwitchName=leaf1 Nodes=n[01-08]\nswitchname=leaf2 nodes=n[09-16]\nSwitchName=top "
+      "Switches=leaf[1-2]\n";
   EXPECT_THAT(tell_switches(of_switches(text, "topology.conf"), {}, cluster), HasSubstr("topology.conf: 2 switches"));
   EXPECT_THAT(cluster.switch_of, ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(cluster.switches, ElementsAre("leaf1", "leaf2"));
@@ -70,8 +70,8 @@ TEST(TopologyTest, LabelsOfKubernetesNameTheLeafOfEachNodeTheNarrowestFirst) {
   EXPECT_THAT(cluster.switch_of, ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(cluster.switches, ElementsAre("s1", "s2"));
   accept::Cluster zones = four_nodes();
-  const std::string without = R"({"items": [)" + node("n01", "") + "," + node("n02", "") + "," + node("n09", "") + "," +
-                              node("n10", "") + "]}";
+  const std::string without =
+      R"({"items": [)" + node("n01", "") + "," + node("n02", "") + "," + node("n09", "") + "," + node("n10", "") + "]}";
   tell_switches(of_switches(without, "nodes.json"), {}, zones);
   EXPECT_THAT(zones.switches, ElementsAre("here"));
   EXPECT_THROW(check_topology(of_switches("{\"items\": [", "cut.json")), ConfigError);
@@ -83,10 +83,12 @@ std::string nccl_xml() {
   for (int i = 0; i < 4; ++i) {
     const std::string n = std::to_string(i);
     if (i % 2 == 0) text += "  <cpu host_hash=\"0x1\" numaid=\"" + std::to_string(i / 2) + "\" arch=\"x86_64\">\n";
-    text += "    <pci busid=\"0000:" + n + "0:00.0\" class=\"0x060400\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n" +
-            "      <pci busid=\"0000:" + n + "F:00.0\" class=\"0x030200\"><gpu dev=\"" + n + "\" sm=\"90\" rank=\"" + n +
-            "\" gdr=\"1\"/></pci>\n      <pci busid=\"0000:" + n +
-            "5:00.0\" class=\"0x020700\"><nic><net name=\"mlx5_" + n + "\" dev=\"0\" port=\"1\"/></nic></pci>\n    </pci>\n";
+    text += "    <pci busid=\"0000:" + n +
+            "0:00.0\" class=\"0x060400\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n" +
+            "      <pci busid=\"0000:" + n + "F:00.0\" class=\"0x030200\"><gpu dev=\"" + n + "\" sm=\"90\" rank=\"" +
+            n + "\" gdr=\"1\"/></pci>\n      <pci busid=\"0000:" + n +
+            "5:00.0\" class=\"0x020700\"><nic><net name=\"mlx5_" + n +
+            "\" dev=\"0\" port=\"1\"/></nic></pci>\n    </pci>\n";
     if (i % 2 == 1) text += "  </cpu>\n";
   }
   return text + "</system>\n";

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/cuda/kernels/attention_cudnn.h"
 #include "backend/cuda/kernels/cudnn_graph.h"
 #include "base/error.h"
 

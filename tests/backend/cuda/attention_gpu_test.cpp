@@ -11,12 +11,11 @@
 #include <ostream>
 #include <vector>
 
-#include "backend/attention_scratch.h"
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/attention.h"
-#include "backend/cuda/kernels/attention_fallback.h"
 #include "backend/cuda/kernels/gemms.h"
-#include "base/bf16.h"
+#include "backend/kernels.h"
+#include "base/dtype.h"
 
 namespace fsdpbench::backend {
 

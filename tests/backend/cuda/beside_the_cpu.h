@@ -14,7 +14,7 @@
 
 #include "backend/cpu/kernels/cpu_kernels.h"
 #include "backend/cuda/cuda_kernel_host.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace fsdpbench::backend {
 

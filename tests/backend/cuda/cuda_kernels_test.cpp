@@ -15,7 +15,7 @@
 
 #include "backend/cpu/kernels/cpu_kernels.h"
 #include "backend/cuda/beside_the_cpu.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace fsdpbench::backend {
 namespace {

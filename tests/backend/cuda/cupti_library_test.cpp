@@ -3,7 +3,6 @@
 
 #include <iostream>
 
-#include "backend/cuda/cupti/cupti_api.h"
 #include "backend/cuda/cupti/cupti_generation.h"
 #include "backend/cuda/op_timer.h"
 

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/emulated_support.h"
 #include "base/clock.h"
-#include "base/lane_order.h"
+#include "base/lane_blocks.h"
 
 namespace fsdpbench::backend {
 namespace {

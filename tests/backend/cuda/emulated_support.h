@@ -41,7 +41,9 @@ class StuckOp {
   void enqueue(RankContext& rank, Lane lane) {
     lanes_of(rank).run_op(
         lane, "stuck",
-        [released = released_](cudaStream_t stream) { fake::run_on_stream(stream, [released] { released->wait(false); }); },
+        [released = released_](cudaStream_t stream) {
+          fake::run_on_stream(stream, [released] { released->wait(false); });
+        },
         nullptr);
   }
   void release() {

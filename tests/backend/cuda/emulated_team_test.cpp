@@ -28,15 +28,17 @@ std::string why_no_backend() {
 
 TEST(EmulatedCudaTeam, WithoutADriverOneSentence) {
   const FakeGpus gpus(-1);
-  EXPECT_EQ(why_no_backend(),
-            "The cuda backend needs NVIDIA's driver, and this machine has none; device.backend = \"cpu\" works everywhere.");
+  EXPECT_EQ(
+      why_no_backend(),
+      "The cuda backend needs NVIDIA's driver, and this machine has none; device.backend = \"cpu\" works everywhere.");
 }
 
 TEST(EmulatedCudaTeam, WithoutAGpuOneSentence) {
   const FakeGpus gpus(0);
-  EXPECT_EQ(why_no_backend(),
-            "The cuda backend needs a GPU, and this process sees none (CUDA_VISIBLE_DEVICES may hide it); device.backend = "
-            "\"cpu\" works everywhere.");
+  EXPECT_EQ(
+      why_no_backend(),
+      "The cuda backend needs a GPU, and this process sees none (CUDA_VISIBLE_DEVICES may hide it); device.backend = "
+      "\"cpu\" works everywhere.");
 }
 
 TEST(EmulatedCudaTeam, AnotherErrorOfCudaIsPassedOn) {
@@ -94,7 +96,7 @@ TEST(EmulatedCudaTeam, ThreadsThatDoNotEndAfterAFailureEndTheProcess) {
   options.ranks = 2;
   const auto said = std::make_shared<std::promise<std::string>>();
   cuda::GpuTeam team(options, 2,
-                       {std::chrono::milliseconds(1), [said](const std::string& words) { said->set_value(words); }});
+                     {std::chrono::milliseconds(1), [said](const std::string& words) { said->set_value(words); }});
   for (const char* const failure : {"the first", "the second"}) {
     team.fail(std::make_exception_ptr(BackendError(failure)));  // and nobody ends
   }

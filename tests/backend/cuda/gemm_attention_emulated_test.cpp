@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/attention_scratch.h"
 #include "backend/cuda/fake/cublaslt/fake_cublaslt.h"
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/kernels/attention.h"
-#include "backend/cuda/kernels/attention_cudnn.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
+#include "backend/cuda/kernels/cudnn_graph.h"
 #include "backend/cuda/kernels/gemms.h"
+#include "backend/kernels.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {

@@ -1,4 +1,4 @@
-#include "backend/cuda/module_loading.h"
+#include "backend/cuda/check.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 #include "backend/cuda/nccl/nccl_comm.h"
 #include "backend/cuda/nccl/nccl_id.h"
 #include "backend/cuda/nccl/nccl_version.h"
-#include "backend/cuda/nccl/nccl_words.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {

@@ -20,8 +20,8 @@
 #include "backend/cuda/fake/nccl/fake_nccl.h"
 #include "backend/cuda/id_exchange.h"
 #include "backend/cuda/nccl/make_communicator.h"
+#include "backend/cuda/nccl/nccl_comm.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
-#include "backend/cuda/nccl/registered_arena.h"
 #include "backend/support.h"
 #include "launch/run_ranks.h"
 

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/kernels/crew.h"
 #include "backend/kernels/kernels_conformance.h"
 #include "base/error.h"
 

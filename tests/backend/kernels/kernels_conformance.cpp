@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace fsdpbench::backend {
 namespace {

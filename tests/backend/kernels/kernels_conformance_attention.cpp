@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/attention_scratch.h"
+#include "backend/kernels.h"
 #include "backend/kernels/kernels_conformance.h"
 
 namespace fsdpbench::backend {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/attention_scratch.h"
+#include "backend/kernels.h"
 #include "backend/kernels/kernels_conformance.h"
 
 namespace fsdpbench::backend {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {

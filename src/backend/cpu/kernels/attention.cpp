@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/attention_scratch.h"
 #include "backend/cpu/kernels/element.h"
 #include "backend/cpu/kernels/vector_math.h"
+#include "backend/kernels.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "base/bf16.h"
 #include "base/dtype.h"
 
 namespace fsdpbench::backend::cpu {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/bf16.h"
+#include "base/dtype.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cpu {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "backend/cuda/cupti/calls.h"
-#include "backend/cuda/cupti/cupti_api.h"
-#include "base/activity.h"
+#include "backend/cuda/cupti/cupti_generation.h"
+#include "base/lane.h"
 
 namespace fsdpbench::backend::cuda {
 

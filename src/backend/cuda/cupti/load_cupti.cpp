@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "backend/cuda/cupti/cupti_api.h"
 #include "backend/cuda/cupti/cupti_generation.h"
 
 namespace fsdpbench::backend::cuda {

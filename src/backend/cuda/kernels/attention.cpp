@@ -1,9 +1,235 @@
 #include "backend/cuda/kernels/attention.h"
 
-#include "backend/cuda/kernels/attention_cudnn.h"
-#include "backend/cuda/kernels/attention_fallback.h"
+#include <algorithm>
+
+#include "backend/cuda/kernels/attention_softmax.h"
+#include "backend/cuda/kernels/cudnn_graph.h"
+#include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {
+namespace {
+
+float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+std::byte* bytes(float* memory) { return reinterpret_cast<std::byte*>(memory); }
+
+/// Where the parts of a call's tensors lie: bytes from their start.
+class Places {
+ public:
+  explicit Places(const AttentionShape& shape) : shape_(shape), size_(size_of(shape.dtype)) {}
+
+  std::int64_t query(std::int64_t sample, std::int64_t head) const {
+    return (sample * shape_.seq * shape_.query_row() + head * shape_.head_dim) * size_;
+  }
+  std::int64_t output(std::int64_t sample, std::int64_t head) const {
+    return (sample * shape_.seq * shape_.width() + head * shape_.head_dim) * size_;
+  }
+  std::int64_t key(std::int64_t sample, std::int64_t kv_head) const {
+    return (sample * shape_.seq * shape_.key_row() + kv_head * shape_.head_dim) * size_;
+  }
+  std::int64_t query_row(std::int64_t row) const { return row * shape_.query_row() * size_; }
+  std::int64_t output_row(std::int64_t row) const { return row * shape_.width() * size_; }
+  std::int64_t statistic(std::int64_t sample, std::int64_t head) const {
+    return (sample * shape_.heads + head) * shape_.seq;  // in floats
+  }
+
+ private:
+  const AttentionShape& shape_;
+  std::int64_t size_;
+};
+
+/// The matrix products of one call. "query" matrices are blocks of rows of one head in queries, "output" ones in the
+/// output, "key" matrices all rows of one head in keys or values, or in the gradients of each; "tiles" are [rows,
+/// keys].
+class Products {
+ public:
+  Products(Gemms& gemms, const AttentionShape& shape)
+      : gemms_(gemms),
+        shape_(shape),
+        query_stride_(shape.query_row()),
+        output_stride_(shape.width()),
+        key_stride_(shape.key_row()) {}
+
+  /// tile (f32) = query * key^T, or output * key^T.
+  void query_by_key(const AttentionBlock& b, const std::byte* query, const std::byte* key, float* tile) {
+    by_key(b, query, query_stride_, key, tile);
+  }
+  void output_by_key(const AttentionBlock& b, const std::byte* output, const std::byte* key, float* tile) {
+    by_key(b, output, output_stride_, key, tile);
+  }
+  /// query = tile * key, or output = tile * key.
+  void query_from_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* query) {
+    from_tile(b, tile, key, query, query_stride_);
+  }
+  void output_from_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* output) {
+    from_tile(b, tile, key, output, output_stride_);
+  }
+  /// sum (f32, rows of head_dim) = tile^T * query, or += if `add`; the same of an output.
+  void tile_by_query(const AttentionBlock& b, const std::byte* tile, const std::byte* query, float* sum, bool add) {
+    by_tile(b, tile, query, query_stride_, sum, add);
+  }
+  void tile_by_output(const AttentionBlock& b, const std::byte* tile, const std::byte* output, float* sum, bool add) {
+    by_tile(b, tile, output, output_stride_, sum, add);
+  }
+
+ private:
+  void by_key(const AttentionBlock& b, const std::byte* rows, std::int64_t stride, const std::byte* key, float* tile) {
+    gemms_.run({.a = rows,
+                .b = key,
+                .c = bytes(tile),
+                .m = b.rows,
+                .n = b.keys,
+                .k = shape_.head_dim,
+                .transpose_b = true,
+                .input_dtype = shape_.dtype,
+                .output_dtype = DType::f32,
+                .a_stride = stride,
+                .b_stride = key_stride_,
+                .c_stride = shape_.seq});
+  }
+  void from_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* rows,
+                 std::int64_t stride) {
+    gemms_.run({.a = tile,
+                .b = key,
+                .c = rows,
+                .m = b.rows,
+                .n = shape_.head_dim,
+                .k = b.keys,
+                .input_dtype = shape_.dtype,
+                .output_dtype = shape_.dtype,
+                .a_stride = shape_.seq,
+                .b_stride = key_stride_,
+                .c_stride = stride});
+  }
+  void by_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* rows, std::int64_t stride, float* sum,
+               bool add) {
+    gemms_.run({.a = tile,
+                .b = rows,
+                .c = bytes(sum),
+                .m = b.keys,
+                .n = shape_.head_dim,
+                .k = b.rows,
+                .transpose_a = true,
+                .input_dtype = shape_.dtype,
+                .output_dtype = DType::f32,
+                .beta = add ? 1.0F : 0.0F,
+                .a_stride = shape_.seq,
+                .b_stride = stride});
+  }
+
+  Gemms& gemms_;
+  const AttentionShape& shape_;
+  std::int64_t query_stride_;
+  std::int64_t output_stride_;
+  std::int64_t key_stride_;
+};
+
+AttentionBlock block_at(const AttentionShape& shape, std::int64_t begin, std::int64_t rows) {
+  const std::int64_t end = std::min(begin + rows, shape.seq);
+  return {begin, end - begin, end};
+}
+
+/// One query head of the backward; pointers are to the head's first row.
+struct BackwardHead {
+  const std::byte* d_out;
+  const std::byte* q;
+  const std::byte* k;
+  const std::byte* v;
+  const std::byte* out;
+  const float* log_sum_exp;
+  std::byte* d_q;
+};
+
+class Backward {
+ public:
+  Backward(cudaStream_t stream, Gemms& gemms, const AttentionShape& shape, std::byte* scratch)
+      : stream_(stream),
+        shape_(shape),
+        places_(shape),
+        products_(gemms, shape),
+        block_rows_(AttentionScratch::backward(shape).block_rows) {
+    const AttentionScratch layout = AttentionScratch::backward(shape);
+    tiles_ = {floats(scratch + layout.scores), scratch + layout.probabilities, floats(scratch + layout.d_scores),
+              scratch + layout.d_scores_low};
+    d_key_ = floats(scratch + layout.d_key);
+    d_value_ = floats(scratch + layout.d_value);
+  }
+
+  /// Adds one query head to the sums of its key/value head, which the `first` one overwrites.
+  void head(const BackwardHead& h, bool first) {
+    const std::int64_t last = (shape_.seq - 1) / block_rows_ * block_rows_;
+    // From the last block, which reaches all keys: its product overwrites the sums, the others add.
+    for (std::int64_t begin = last; begin >= 0; begin -= block_rows_) {
+      const AttentionBlock b = block_at(shape_, begin, block_rows_);
+      const std::int64_t at = places_.query_row(begin), out_at = places_.output_row(begin);
+      products_.query_by_key(b, h.q + at, h.k, tiles_.scores);
+      products_.output_by_key(b, h.d_out + out_at, h.v, tiles_.d_probabilities);
+      attention_softmax_backward(stream_, shape_, b, tiles_, h.d_out + out_at, h.out + out_at, h.log_sum_exp + begin);
+      const bool add = !first || begin != last;
+      products_.tile_by_output(b, tiles_.probabilities, h.d_out + out_at, d_value_, add);
+      products_.query_from_tile(b, tiles_.d_scores, h.k, h.d_q + at);
+      products_.tile_by_query(b, tiles_.d_scores, h.q + at, d_key_, add);
+    }
+  }
+
+  void store_sums(std::byte* d_k, std::byte* d_v) {
+    store_head(stream_, shape_, d_key_, d_k);
+    store_head(stream_, shape_, d_value_, d_v);
+  }
+
+ private:
+  cudaStream_t stream_;
+  const AttentionShape& shape_;
+  Places places_;
+  Products products_;
+  std::int64_t block_rows_;
+  AttentionGradientTiles tiles_;
+  float* d_key_;
+  float* d_value_;
+};
+
+}  // namespace
+
+void attention_fallback(cudaStream_t stream, Gemms& gemms, const AttentionCall& call) {
+  const AttentionShape& shape = call.shape;
+  const AttentionScratch layout = AttentionScratch::forward(shape);
+  const Places places(shape);
+  Products products(gemms, shape);
+  float* const scores = floats(call.scratch + layout.scores);
+  std::byte* const probabilities = call.scratch + layout.probabilities;
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      const std::int64_t key_at = places.key(sample, head * shape.kv_heads / shape.heads);
+      for (std::int64_t begin = 0; begin < shape.seq; begin += layout.block_rows) {
+        const AttentionBlock b = block_at(shape, begin, layout.block_rows);
+        const std::int64_t at = places.query(sample, head) + places.query_row(begin);
+        products.query_by_key(b, call.q + at, call.k + key_at, scores);
+        attention_softmax(stream, shape, b, scores, probabilities,
+                          call.log_sum_exp + places.statistic(sample, head) + begin);
+        products.output_from_tile(b, probabilities, call.v + key_at,
+                                  call.out + places.output(sample, head) + places.output_row(begin));
+      }
+    }
+  }
+}
+
+void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const AttentionBackwardCall& call) {
+  const AttentionShape& shape = call.shape;
+  const Places places(shape);
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  Backward backward(stream, gemms, shape, call.scratch);
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
+      const std::int64_t key_at = places.key(sample, kv_head);
+      for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        const std::int64_t at = places.query(sample, head), out_at = places.output(sample, head);
+        backward.head({call.d_out + out_at, call.q + at, call.k + key_at, call.v + key_at, call.out + out_at,
+                       call.log_sum_exp + places.statistic(sample, head), call.d_q + at},
+                      head == kv_head * group);
+      }
+      backward.store_sums(call.d_k + key_at, call.d_v + key_at);
+    }
+  }
+}
 
 class Attention::Paths {
  public:

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <memory>
 
@@ -9,6 +8,12 @@
 #include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// Attention of any dtype and shape as matrix products and softmaxes of blocks of query rows, one block of one head
+/// after the other, like the CPU kernels. It is there to be right where cuDNN has no kernel: thousands of small
+/// launches, far from fast.
+void attention_fallback(cudaStream_t stream, Gemms& gemms, const AttentionCall& call);
+void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const AttentionBackwardCall& call);
 
 /// Grouped-query causal attention on one stream of the current device, as backend/kernels.h says; calls only enqueue.
 /// bf16 goes through cuDNN's fused kernels where they take the shape; everything else through blocks of matrix

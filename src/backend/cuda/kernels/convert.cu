@@ -1,6 +1,6 @@
 // Bytes to move: cast the source and the target, accumulate the source and twice the target.
 
-#include "backend/cuda/kernels/convert.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/map.cuh"

@@ -1,6 +1,6 @@
 // Bytes to move: each element once from the source and once to the target.
 
-#include "backend/cuda/kernels/copy.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include <type_traits>
 

@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/kernels/copy_table.h"
 #include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
+#include "backend/cuda/kernels/transfers.h"
 
 namespace fsdpbench::backend::cuda {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "backend/backend.h"
 #include "backend/cuda/kernels/pinned_ranges.h"
-#include "backend/cuda_options.h"
 #include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {

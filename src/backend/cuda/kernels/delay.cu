@@ -1,4 +1,4 @@
-#include "backend/cuda/kernels/delay.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include <algorithm>
 

@@ -1,14 +1,13 @@
 // Bytes to move: forward the rows twice; backward d_y once, the rows of the table that occur once (twice when adding),
 // and the whole table once more when it is zeroed. The order of the tokens and the sums of chunks are small beside it.
 
-#include "backend/cuda/kernels/embedding.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include <limits>
 
 #include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
-#include "backend/cuda/kernels/token_order.h"
 #include "base/bytes.h"
 
 namespace fsdpbench::backend::cuda {

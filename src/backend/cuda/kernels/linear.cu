@@ -1,6 +1,6 @@
 // Bytes to move: add_bias 2 tensors, bias_backward 1, relu 2, relu_backward and add 3.
 
-#include "backend/cuda/kernels/linear.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include "backend/cuda/kernels/column_sums.cuh"
 #include "backend/cuda/kernels/element.h"

@@ -2,7 +2,7 @@
 // flight fit there: 2 x 100 KB a multiprocessor at 50,000 tokens in bf16), of a part of them once for the terms and
 // twice for the gradients; mean_squared_error its 3 tensors.
 
-#include "backend/cuda/kernels/loss.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include <limits>
 

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "backend/cuda/kernels/attention_cudnn.h"
+#include "backend/cuda/kernels/cudnn_graph.h"
 
 namespace fsdpbench::backend::cuda {
 

@@ -2,7 +2,7 @@
 // registers between its dot product and its gradient), 5 if it gives y again, and at most 512 rows of f32 partial sums,
 // written and read.
 
-#include "backend/cuda/kernels/norm.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/column_sums.cuh"

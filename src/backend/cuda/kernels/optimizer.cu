@@ -1,7 +1,7 @@
 // Bytes to move: sum_of_squares 1 tensor, sgd 3, adamw 7 (reads 4, writes 3); half a tensor more for a rounded copy,
 // half a tensor less of a bf16 gradient.
 
-#include "backend/cuda/kernels/optimizer.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include <cmath>
 

@@ -61,7 +61,8 @@ __device__ void store(__nv_bfloat16* target, const Floats<N>& values) {
     Bits128 bits = 0;
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[at + i], values[at + i + 1]);  // one instruction rounds two
+      const __nv_bfloat162 pair =
+          __floats2bfloat162_rn(values[at + i], values[at + i + 1]);  // one instruction rounds two
       std::uint32_t of_pair = 0;
       std::memcpy(&of_pair, &pair, sizeof pair);
       bits |= Bits128{of_pair} << (16 * i);

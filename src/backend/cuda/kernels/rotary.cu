@@ -1,6 +1,6 @@
 // Bytes to move: queries and keys twice. The table is small beside it and stays in the cache.
 
-#include "backend/cuda/kernels/rotary.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include <cmath>
 

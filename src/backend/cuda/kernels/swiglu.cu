@@ -1,6 +1,6 @@
 // Bytes to move: 3 tensors forward, 5 backward, 6 if it gives the product again.
 
-#include "backend/cuda/kernels/swiglu.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/map.cuh"

@@ -1,7 +1,7 @@
 // A tile of positions is a warp's: it walks through them in order, 32 at a time, and gives each the next place of its
 // digit. Places of a digit go from tile to tile, so positions with equal digits keep their order.
 
-#include "backend/cuda/kernels/token_order.h"
+#include "backend/cuda/kernels/launchers.h"
 
 #include <utility>
 

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "backend/collective_fact.h"
 #include "backend/communicator.h"
 #include "backend/cuda/nccl/profiler_interface.h"
 #include "base/error.h"

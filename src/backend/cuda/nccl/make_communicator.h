@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "backend/backend.h"
 #include "backend/communicator.h"
@@ -8,6 +9,10 @@
 #include "backend/cuda/lane_access.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// The variables set in this process's environment that change how NCCL communicates, as "NCCL_ALGO=Ring
+/// NCCL_PROTO=LL": some come before the options of a run. Only those that are known; empty if none is set.
+std::string nccl_environment();
 
 /// The communicator of all ranks. Collective; the current device is the rank's. `lanes` and `ids` must outlive it and
 /// its splits, and no collective may be under way on this device: it allocates. One rank: copies, no NCCL.

@@ -1,7 +1,7 @@
 #include "backend/cuda/nccl/nccl_comm.h"
 
 #include <fmt/format.h>
-
+#include <nccl.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,11 +14,25 @@
 #include <vector>
 
 #include "backend/cuda/check.h"
-#include "backend/cuda/nccl/nccl_words.h"
-#include "base/bf16.h"
+#include "backend/cuda/nccl/nccl_version.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {
+
+RegisteredArena::RegisteredArena(std::size_t bytes) {
+  void* memory = nullptr;
+  const ncclResult_t result = ncclMemAlloc(&memory, bytes);
+  if (result == ncclUnhandledCudaError) {
+    throw ResourceError(fmt::format("ncclMemAlloc of {}: {}", format_bytes(static_cast<std::int64_t>(bytes)),
+                                    nccl_words(result, nullptr)));
+  }
+  if (result != ncclSuccess) throw BackendError("ncclMemAlloc: " + nccl_words(result, nullptr));
+  memory_ = {static_cast<std::byte*>(memory), bytes};
+}
+
+RegisteredArena::~RegisteredArena() { ncclMemFree(memory_.data()); }
 namespace {
 
 using Clock = std::chrono::steady_clock;

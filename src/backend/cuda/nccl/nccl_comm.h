@@ -2,13 +2,14 @@
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,11 +19,26 @@
 #include "backend/cuda/lane_access.h"
 #include "backend/cuda/nccl/call_guard.h"
 #include "backend/cuda/nccl/nccl_version.h"
-#include "backend/cuda/nccl/ops_in_flight.h"
 #include "base/abort_guard.h"
 #include "base/dtype.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// Device memory of the current device from ncclMemAlloc: the kind that NCCL can register for every transport it has.
+/// To be freed after the communicators that registered it are gone.
+class RegisteredArena {
+ public:
+  /// Throws ResourceError if the device has not so much, BackendError with NCCL's words otherwise.
+  explicit RegisteredArena(std::size_t bytes);
+  ~RegisteredArena();
+  RegisteredArena(const RegisteredArena&) = delete;
+  RegisteredArena& operator=(const RegisteredArena&) = delete;
+
+  std::span<std::byte> memory() const { return memory_; }
+
+ private:
+  std::span<std::byte> memory_;
+};
 
 class NcclComm;
 

@@ -10,8 +10,8 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-/// Sends to `peers` ranks, of which `to` is the first, and receives from as many, of which `from` is the first; all in one
-/// group, so that they go at once. If buffers have `parts`, part r goes to rank r, or comes from it.
+/// Sends to `peers` ranks, of which `to` is the first, and receives from as many, of which `from` is the first; all in
+/// one group, so that they go at once. If buffers have `parts`, part r goes to rank r, or comes from it.
 struct Exchange {
   int to = 0, from = 0, peers = 1;
   bool parts = false;
@@ -85,8 +85,7 @@ void NcclCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* sta
       break;
   }
   comm_.run(call.kind, lane, launch, stamp);
-  wire_bytes_[static_cast<std::size_t>(call.kind)] +=
-      ring_bytes(call.kind, call.count * size_of(call.dtype), size());
+  wire_bytes_[static_cast<std::size_t>(call.kind)] += ring_bytes(call.kind, call.count * size_of(call.dtype), size());
 }
 
 void NcclCommunicator::barrier() {

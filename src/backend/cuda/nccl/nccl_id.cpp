@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "backend/cuda/nccl/nccl_words.h"
+#include "backend/cuda/nccl/nccl_version.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {

@@ -1,11 +1,23 @@
 #include "backend/cuda/nccl/nccl_version.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 
-#include "backend/cuda/nccl/nccl_words.h"
 #include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+
+std::string nccl_words(ncclResult_t result, ncclComm_t comm) {
+  std::string words = ncclGetErrorString(result);
+  const char* const last = ncclGetLastError(comm);
+  if (last == nullptr || *last == '\0') return words;
+  words += ": ";
+  words += last;
+  while (!words.empty() && (words.back() == '\n' || words.back() == ' ')) words.pop_back();
+  return words;
+}
+
+}  // namespace fsdpbench::backend::cuda
 
 // Without windows in the library the plugin must load nevertheless.
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)

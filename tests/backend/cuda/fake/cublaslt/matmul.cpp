@@ -16,7 +16,7 @@
 
 #include "backend/cuda/fake/cublaslt/descriptors.h"
 #include "backend/cuda/fake/fake_stream.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace {
 

@@ -57,7 +57,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int number) {
   if (!exists(number)) return failed(cudaErrorInvalidDevice);
   *properties = {};
   std::strcpy(properties->name, "Imagined GPU");
-  for (std::size_t i = 0; i < sizeof properties->uuid.bytes; ++i) properties->uuid.bytes[i] = static_cast<char>(0xa0 + i);
+  for (std::size_t i = 0; i < sizeof properties->uuid.bytes; ++i)
+    properties->uuid.bytes[i] = static_cast<char>(0xa0 + i);
   properties->uuid.bytes[15] = static_cast<char>(number);
   properties->major = 9;
   properties->multiProcessorCount = 4;
@@ -72,39 +73,19 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int number) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int number) {
   if (!exists(number)) return failed(cudaErrorInvalidDevice);
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
-      return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount:
-      *value = 4;
-      return cudaSuccess;
-    case cudaDevAttrWarpSize:
-      *value = 32;
-      return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = 1024;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = 48 << 10;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = 227 << 10;
-      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount: *value = 4; return cudaSuccess;
+    case cudaDevAttrWarpSize: *value = 32; return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerBlock: *value = 1024; return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; return cudaSuccess;
     case cudaDevAttrClockRate:
       *value = 1'000'000;  // kHz
       return cudaSuccess;
-    case cudaDevAttrMemoryClockRate:
-      *value = 2'000'000;
-      return cudaSuccess;
-    case cudaDevAttrGlobalMemoryBusWidth:
-      *value = 5120;
-      return cudaSuccess;
-    case cudaDevAttrMemoryPoolsSupported:
-      *value = 1;
-      return cudaSuccess;
-    default:
-      *value = 0;
-      return cudaSuccess;
+    case cudaDevAttrMemoryClockRate: *value = 2'000'000; return cudaSuccess;
+    case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; return cudaSuccess;
+    case cudaDevAttrMemoryPoolsSupported: *value = 1; return cudaSuccess;
+    default: *value = 0; return cudaSuccess;
   }
 }
 

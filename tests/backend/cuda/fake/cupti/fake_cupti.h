@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/cupti/cupti_api.h"
+#include "backend/cuda/cupti/cupti_generation.h"
 #include "backend/cuda/fake/cupti/packed_records.h"
 
 namespace fake::cupti {

@@ -1,5 +1,5 @@
-// A driver without a device, as far as cuDNN asks one while it makes plans for a GPU that is only described: code can be
-// loaded, and nothing runs.
+// A driver without a device, as far as cuDNN asks one while it makes plans for a GPU that is only described: code can
+// be loaded, and nothing runs.
 
 #include <cstddef>
 

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/fake/nccl/fake_comm.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 namespace fake::nccl {
 namespace {
@@ -267,8 +267,8 @@ ncclResult_t ncclGroupEnd() {
   const auto is_given = [](const void* memory) { return memory != nullptr; };
   std::string wrong = group.wrong;
   if (!group.open) wrong = "no group was started";
-  if (wrong.empty() && std::ranges::count_if(group.call.sends, is_given) !=
-                           std::ranges::count_if(group.call.receives, is_given)) {
+  if (wrong.empty() &&
+      std::ranges::count_if(group.call.sends, is_given) != std::ranges::count_if(group.call.receives, is_given)) {
     wrong = "a send or a receive is missing, and somebody waits for it";
   }
   if (!wrong.empty()) {

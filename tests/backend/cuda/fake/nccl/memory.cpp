@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "backend/cuda/fake/nccl/fake_comm.h"
-#include "base/bf16.h"
+#include "base/dtype.h"
 
 using namespace fake::nccl;
 

@@ -1,0 +1,237 @@
+#include "backend/cuda/device_memory.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "backend/cuda/check.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+
+void PoisonedBlocks::fill(std::byte* memory, std::int64_t bytes, Lane lane) {
+  std::erase_if(fillings_, [&](const Filling& f) {
+    if (cudaEventQuery(f.done) != cudaSuccess) return false;
+    events_.give_back(f.done);
+    return true;
+  });
+  // All bits set is a NaN in fp32 and in bf16.
+  check(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), streams_[lane]), "poisoning memory");
+  fillings_.push_back({memory, memory + bytes, events_.take()});
+  check(cudaEventRecord(fillings_.back().done, streams_[lane]), "recording an event");
+}
+
+void PoisonedBlocks::wait(Lane lane, const std::byte* memory, std::int64_t bytes) {
+  for (const Filling& f : fillings_) {
+    if (f.begin < memory + bytes && memory < f.end) {
+      check(cudaStreamWaitEvent(streams_[lane], f.done, 0), "waiting for an event");
+    }
+  }
+}
+namespace {
+
+struct InUse {
+  std::int64_t used = 0;
+  std::int64_t total = 0;
+};
+
+InUse ask_device() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  return {static_cast<std::int64_t>(total - free), static_cast<std::int64_t>(total)};
+}
+
+}  // namespace
+
+MemoryLog::MemoryLog() { note("CUDA context, and other programs on this GPU"); }
+
+void MemoryLog::note(const std::string& what) {
+  const std::int64_t used = ask_device().used;
+  const std::int64_t taken = used - used_;
+  used_ = used;
+  notes_.emplace_back("GPU memory: " + what, taken < 0 ? "-" + format_bytes(-taken) : format_bytes(taken));
+}
+
+Facts MemoryLog::facts() const {
+  Facts all = notes_;
+  const InUse now = ask_device();
+  all.emplace_back("GPU memory: in use on the whole device",
+                   fmt::format("{} of {}; nothing is given back during a run, so this is the peak",
+                               format_bytes(now.used), format_bytes(now.total)));
+  return all;
+}
+
+FixedMemory::FixedMemory(const LaneStreams& streams, std::int64_t bytes, bool poison)
+    : bytes_(bytes), poison_(poison), poisoned_(streams) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw ResourceError(fmt::format("the GPU has not the {} of memory that this run needs", format_bytes(bytes)));
+  }
+  check(status, "cudaMalloc");
+  memory_ = static_cast<std::byte*>(memory);
+}
+
+FixedMemory::~FixedMemory() { cudaFree(memory_); }
+
+std::byte* FixedMemory::allocate(std::int64_t offset, const LanePool::CategoryPlace& /*place*/, std::int64_t bytes,
+                                 Lane lane) {
+  if (offset + bytes > bytes_) return nullptr;
+  if (poison_) poisoned_.wait(lane, memory_ + offset, bytes);
+  return memory_ + offset;
+}
+
+void FixedMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
+  if (poison_) poisoned_.fill(memory, bytes, lane);
+}
+
+Facts FixedMemory::facts() const {
+  return {
+      {"pool reserved at most", fmt::format("{}, one region, all of it before the first op", format_bytes(bytes_))}};
+}
+namespace {
+
+bool is_communicated(MemoryCategory category) {
+  return category != MemoryCategory::activations && category != MemoryCategory::optimizer;
+}
+
+std::int64_t sum(const CategoryBytes& bytes, bool communicated) {
+  std::int64_t all = 0;
+  for (const MemoryCategory category : kMemoryCategories) {
+    if (is_communicated(category) == communicated) all = checked_sum(all, bytes[index_of(category)]);
+  }
+  return all;
+}
+
+}  // namespace
+
+ArenaMemory::ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes, bool poison, const MakeOthers& others)
+    : poison_(poison),
+      arena_(static_cast<std::size_t>(sum(bytes, true))),
+      others_(others(sum(bytes, false))),
+      poisoned_(streams) {
+  for (const bool communicated : {true, false}) {
+    std::int64_t begin = 0;
+    for (const MemoryCategory category : kMemoryCategories) {
+      if (is_communicated(category) != communicated) continue;
+      parts_[index_of(category)] = {begin, bytes[index_of(category)]};
+      begin += bytes[index_of(category)];
+    }
+  }
+}
+
+std::byte* ArenaMemory::allocate(std::int64_t /*offset*/, const LanePool::CategoryPlace& place, std::int64_t bytes,
+                                 Lane lane) {
+  const Part& part = parts_[index_of(place.category)];
+  if (!is_communicated(place.category)) return others_->allocate(part.begin + place.offset, place, bytes, lane);
+  if (place.offset + bytes > part.bytes) return nullptr;
+  std::byte* const begin = region().data() + part.begin + place.offset;
+  if (poison_) poisoned_.wait(lane, begin, bytes);
+  return begin;
+}
+
+void ArenaMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
+  if (memory < region().data() || memory >= region().data() + region().size()) {
+    others_->free(memory, bytes, lane);
+  } else if (poison_) {
+    poisoned_.fill(memory, bytes, lane);
+  }
+}
+
+Facts ArenaMemory::facts() const {
+  Facts all{{"registered memory", format_bytes(static_cast<std::int64_t>(region().size())) +
+                                      ", one region of parameters, gradients and communication buffers"}};
+  for (auto& fact : others_->facts()) all.push_back(std::move(fact));
+  return all;
+}
+namespace {
+
+cudaMemPool_t make_pool(int device) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
+  return pool;
+}
+
+template <class Value>
+void set(cudaMemPool_t pool, cudaMemPoolAttr attribute, Value value) {
+  check(cudaMemPoolSetAttribute(pool, attribute, &value), "setting up a memory pool");
+}
+
+void share(cudaMemPool_t pool, int owner, int gpus) {
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    if (gpu == owner) continue;
+    int reaches = 0;
+    check(cudaDeviceCanAccessPeer(&reaches, gpu, owner), "whether one GPU reaches another's memory");
+    if (reaches == 0) continue;  // then NCCL does not try either
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = gpu;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    check(cudaMemPoolSetAccess(pool, &access, 1), "sharing a memory pool with another GPU");
+  }
+}
+
+}  // namespace
+
+PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison, int gpus)
+    : streams_(streams), expected_(expected), poison_(poison), pool_(make_pool(current_gpu())) {
+  share(pool_, current_gpu(), gpus);
+  set(pool_, cudaMemPoolReuseFollowEventDependencies, 1);
+  set(pool_, cudaMemPoolReuseAllowOpportunistic, 0);
+  set(pool_, cudaMemPoolReuseAllowInternalDependencies, 0);
+  set(pool_, cudaMemPoolAttrReleaseThreshold, std::numeric_limits<std::uint64_t>::max());
+  if (expected == 0) return;
+  std::byte* const all = allocate(0, {}, expected, Lane::compute);
+  if (all == nullptr) {
+    cudaMemPoolDestroy(pool_);
+    throw ResourceError(fmt::format("the GPU has not the {} of memory that this run needs", format_bytes(expected)));
+  }
+  check(cudaFreeAsync(all, streams_[Lane::compute]), "freeing memory");
+  check(cudaStreamSynchronize(streams_[Lane::compute]), "setting memory aside");
+  set(pool_, cudaMemPoolAttrUsedMemHigh, std::uint64_t{0});
+}
+
+PoolMemory::~PoolMemory() { cudaMemPoolDestroy(pool_); }
+
+std::byte* PoolMemory::allocate(std::int64_t /*offset*/, const LanePool::CategoryPlace& /*place*/, std::int64_t bytes,
+                                Lane lane) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMallocFromPoolAsync(&memory, static_cast<std::size_t>(bytes), pool_, streams_[lane]);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // told by the null; nobody else shall find it
+    return nullptr;
+  }
+  check(status, "cudaMallocFromPoolAsync");
+  return static_cast<std::byte*>(memory);
+}
+
+void PoolMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
+  // All bits set is a NaN in fp32 and in bf16.
+  if (poison_)
+    check(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), streams_[lane]), "poisoning memory");
+  check(cudaFreeAsync(memory, streams_[lane]), "cudaFreeAsync");
+}
+
+std::int64_t PoolMemory::attribute(cudaMemPoolAttr attribute) const {
+  std::uint64_t value = 0;
+  check(cudaMemPoolGetAttribute(pool_, attribute, &value), "asking a memory pool");
+  return static_cast<std::int64_t>(value);
+}
+
+Facts PoolMemory::facts() const {
+  return {{"pool used at most", format_bytes(attribute(cudaMemPoolAttrUsedMemHigh))},
+          {"pool reserved at most",
+           fmt::format("{}, {} of it before the first op", format_bytes(attribute(cudaMemPoolAttrReservedMemHigh)),
+                       format_bytes(expected_))}};
+}
+
+}  // namespace fsdpbench::backend::cuda
