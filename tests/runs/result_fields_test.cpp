@@ -86,12 +86,6 @@ TEST(TrialFields, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(error(j), HasSubstr("world.cpu: expected a text, found 7"));
 }
 
-TEST(TrialFields, ACauseMayHaveItsNameOfEarlierFiles) {
-  json j = to_json(made_up_trial({1}));
-  j["causes"][0]["cause"] = "injected_sync";
-  EXPECT_EQ(to_json(trial_from_json(j))["causes"][0]["cause"], "host_sync");
-}
-
 TEST(TrialFields, EveryNumberOfTheMetricsIsAFigureOnce) {
   const Trial trial = made_up_trial({1});
   const json metrics = to_json(trial)["metrics"];

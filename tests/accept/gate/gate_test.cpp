@@ -188,7 +188,7 @@ TEST(BaselineFile, DamageIsSaidInOurWords) {
       config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 9})")); }),
       HasSubstr("b.json: schema_version is 9; this program reads 3"));
   EXPECT_THAT(
-      config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 1})")); }),
+      config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 3})")); }),
       HasSubstr("b.json: results is missing"));
 }
 
