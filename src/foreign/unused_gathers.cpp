@@ -110,25 +110,25 @@ std::optional<std::string> unit_in(std::string_view name, std::string_view range
 
 std::vector<UnitEvent> events_of(const JobTrace& job, const Recognition& found, const dialects::TraceNames& names) {
   const RankRows& rank = job.ranks.front();
-  using What = UnitEvent::What;
+  using Event = UnitEvent::What;
   std::vector<UnitEvent> events;
   for (std::size_t step = 0; step < found.ranks.front().uses.size(); ++step) {
     for (const CollectiveUse& use : found.ranks.front().uses[step]) {
       if (use.purpose != Purpose::parameters || use.unit < 0) continue;
       const std::string& label = found.table.units[static_cast<std::size_t>(use.unit)].label;
-      events.push_back({What::gather, launched_ns(rank, use.row), label == "root" ? "" : label, &use, false, step});
+      events.push_back({Event::gather, launched_ns(rank, use.row), label == "root" ? "" : label, &use, false, step});
     }
   }
   for (const HostRow& row : rank.host) {
     if (row.kind != HostWork::annotation) continue;
     const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
-    if (const auto used = unit_in(name, names.copy_out)) events.push_back({What::use, row.begin_ns, *used});
-    if (const auto done = unit_in(name, names.after_forward)) events.push_back({What::done, row.end_ns, *done});
+    if (const auto used = unit_in(name, names.copy_out)) events.push_back({Event::use, row.begin_ns, *used});
+    if (const auto done = unit_in(name, names.after_forward)) events.push_back({Event::done, row.end_ns, *done});
     if (const auto done = unit_in(name, names.after_backward)) {
-      events.push_back({What::done, row.end_ns, *done, nullptr, true});
+      events.push_back({Event::done, row.end_ns, *done, nullptr, true});
     }
     if (!names.drops_gathers.empty() && name.starts_with(names.drops_gathers)) {
-      events.push_back({What::drop, row.begin_ns, {}});
+      events.push_back({Event::drop, row.begin_ns, {}});
     }
   }
   std::ranges::stable_sort(events, {}, &UnitEvent::at_ns);

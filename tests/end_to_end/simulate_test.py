@@ -38,12 +38,6 @@ class Simulate(Program):
         super().setUp()
         self.write("job.toml", PROFILE)
 
-    def check_traces(self, *files: str) -> None:
-        """They keep the rules of src/trace/FORMAT.md."""
-        done = subprocess.run([Path(PROGRAM).with_name("check_trace"), *files], capture_output=True, text=True,
-                              cwd=self.folder, timeout=120, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
     def call(self, *arguments: str, code: int = OK, cwd: str = ".") -> subprocess.CompletedProcess[str]:
         done = subprocess.run([program.PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder / cwd,
                               timeout=PATIENCE_S)
