@@ -217,8 +217,9 @@ void find_others_uses(const RankRows& rank, const HostWords& words, std::vector<
 }
 
 /// Whether rows of tokens go to experts: names of a router, of grouped products or of experts say so, or of tables that
-/// are split alike; or ranks exchange counts, or more in one exchange than in another.
-bool exchanges_for_experts(const RankRows& rank, const std::vector<CollectiveUse>& uses) {
+/// are split alike; or ranks exchange counts, or more in one exchange than in another; or a unit has two
+/// parameter groups.
+bool exchanges_for_experts(const RankRows& rank, const HostWords& words, const std::vector<CollectiveUse>& uses) {
   static constexpr std::string_view kWords[] = {"expert",
                                                 "Expert",
                                                 "router",
@@ -246,8 +247,13 @@ bool exchanges_for_experts(const RankRows& rank, const std::vector<CollectiveUse
       return true;
     }
   }
+  std::map<std::pair<int, std::string>, int> gathers;  // of forward, by microbatch and unit
   std::int64_t elements = -1;
   for (const CollectiveUse& use : uses) {
+    if (use.kind == Communication::all_gather && use.phase == Phase::forward) {
+      const auto unit = words.unit(rank.device[static_cast<std::size_t>(use.row)].launch);
+      if (unit && ++gathers[{use.micro, *unit}] > 1) return true;  // experts under the name of their block
+    }
     if (use.kind != Communication::all_to_all) continue;
     const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
     const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
@@ -263,7 +269,7 @@ bool exchanges_for_experts(const RankRows& rank, const std::vector<CollectiveUse
   return false;
 }
 
-void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
+void find_purposes(const RankRows& rank, const HostWords& words, std::vector<CollectiveUse>& uses) {
   const std::int32_t shard = sharding_group(rank, uses);
   std::map<std::int32_t, bool> scatters_forward, exchanges_forward;
   bool scatters = false, exchanges = false;
@@ -274,7 +280,7 @@ void find_purposes(const RankRows& rank, std::vector<CollectiveUse>& uses) {
     }
     if (use.kind == Communication::all_to_all) exchanges = exchanges || use.phase == Phase::forward;
   }
-  const bool for_experts = exchanges && exchanges_for_experts(rank, uses);
+  const bool for_experts = exchanges && exchanges_for_experts(rank, words, uses);
   for (CollectiveUse& use : uses) {
     if (use.purpose != Purpose::unknown) continue;
     switch (use.kind) {
@@ -590,7 +596,7 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
   std::vector<int> passes;
   count_passes(rank, step, words, uses, &passes);
   count_microbatches(uses, follows_backward, passes);
-  find_purposes(rank, uses);
+  find_purposes(rank, words, uses);
   return uses;
 }
 

@@ -125,6 +125,8 @@ JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equ
     // All of one size, in a program that never goes backward: parts of layers' activations.
     return !trains && all_equal && gradients > 2 ? JobKind::inference : JobKind::data_parallel;
   }
+  // Rows of an engine that trains, and no backward: the recording was cut off before it.
+  if (activations > 0 && !trains && !words.engines.empty()) return JobKind::unknown;
   if (activations > 0) return trains ? JobKind::model_parallel : JobKind::inference;
   if (collectives > 0) return JobKind::unknown;
   return trains || words.serving.empty() ? JobKind::single : JobKind::inference;
