@@ -141,8 +141,9 @@ std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& 
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
     const account::Summary late = account::summarize(excess_ms(own, rank, steps, &OwnTime::all));
     const double least = static_cast<int>(rank) == blamed ? 0 : kLeastLate * step_ms * (steps == 1 ? 2 : 1);
-    // More than what it differs by from step to step, also where there are too few for an interval.
-    const bool is_late = late.ci_low > least && late.median > kLeastLate * step_ms && late.median > late.max - late.min;
+    // Too few steps for an interval: more than half of what it differs by from step to step.
+    const bool steady = late.interval == account::IntervalKind::bootstrap || late.median * 2 > late.max - late.min;
+    const bool is_late = steady && late.ci_low > least && late.median > kLeastLate * step_ms;
     if (!is_late || (latest && late.median <= latest->late_ms.median)) continue;
     latest = LateRank{static_cast<int>(rank), late, OwnPart::kernels, 0};
   }

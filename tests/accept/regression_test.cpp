@@ -234,7 +234,9 @@ TEST(Changes, TwoSingleNumbersCannotBeJudged) {
   }
   MeasuredFigure part = time_of("compute", {86});
   part.explains = true;
-  const std::vector<ResultFigures> before{result("a", {time_of("compute", {13.6})})};
+  MeasuredFigure earlier = time_of("compute", {13.6});
+  earlier.explains = true;
+  const std::vector<ResultFigures> before{result("a", {earlier})};
   EXPECT_EQ(only(before, part).judgement.verdict, Verdict::unrated) << "the step that it is a part of is judged";
 }
 

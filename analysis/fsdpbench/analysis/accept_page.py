@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from typing import Dict, List, Optional, Tuple
 
 from .attachments import packed_trace
@@ -16,6 +17,7 @@ from .text import clean, count_text, digits, milliseconds, percent, sentence
 from .world import emulation_badges, machine, world_rows
 
 _WORDS = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "unrated": "unrated"}
+_NOT_MEASURED = "not measured"
 
 
 def accept_page(path: Path) -> Page:
