@@ -148,11 +148,11 @@ class Summary(Record):
 class RankMetrics(Record):
     """One rank's own steps. The four parts add up to the median of `step_ms`."""
 
-    rank: Optional[int] = field("whole number", "", "", "number of the rank")
+    rank: int = field("whole number", "", "", "number of the rank")
     step_ms: Summary = field("object", "Summary", "ms", "step times of the rank")
     compute_ms: float = field("number", "", "ms", "time in which computation ran")
     exposed_comm_ms: float = field("number", "", "ms", "time in which a collective ran and nothing was computed")
-    exposed_copy_ms: Optional[float] = field("number", "", "ms", "time in which only a copy ran")
+    exposed_copy_ms: float = field("number", "", "ms", "time in which only a copy ran")
     idle_ms: float = field("number", "", "ms", "time in which nothing ran")
     overlap_pct: Optional[float] = field("number", "", "%", "share of its communication that is hidden; absent without communication")
     transfer_ms: Dict[str, float] = field("map of number", "", "ms", "transfers of a step, by link (that is, by group it communicates in). Each transfer counts from the arrival of its last peer until this link was done with it (modelled links) or the transfer ended; the median over the steps")
@@ -283,7 +283,7 @@ class WireBytes(Record):
     all_gather: int = field("whole number", "", "B", "by all-gathers")
     reduce_scatter: int = field("whole number", "", "B", "by reduce-scatters")
     all_reduce: int = field("whole number", "", "B", "by all-reduces")
-    all_to_all: Optional[int] = field("whole number", "", "B", "by exchanges of quantised gradients, or of rows of experts")
+    all_to_all: int = field("whole number", "", "B", "by exchanges of quantised gradients, or of rows of experts")
     send_recv: Optional[int] = field("whole number", "", "B", "from rank to rank, where keys and values go round")
 
 
@@ -316,7 +316,7 @@ class Jitter(Record):
     """What the median step took beyond the typical one."""
 
     ms: float = field("number", "", "ms", "the difference; negative where the median step was shorter")
-    share_pct: Optional[float] = field("number", "", "%", "of the median step")
+    share_pct: float = field("number", "", "%", "of the median step")
     compute_ms: float = field("number", "", "ms", "of it, in computation")
     stalled_ms: float = field("number", "", "ms", "of it, while nothing computed: no cause has any of it")
     ranks: Records[RankJitter] = field("list of object", "RankJitter", "", "jitter of each rank")
@@ -571,8 +571,8 @@ class Acceptance(Record):
     kind: str = field("text", "", "", "`acceptance`")
     verdict: str = field("text", "", "", "`pass`, `unrated`, `inconclusive` or `fail`")
     fabric: str = field("text", "", "", "fabric that the machine was compared with")
-    emulated: Optional[bool] = field("true or false", "", "", "whether computation or links were emulated, in part or in all: times are then modelled")
-    rated: Optional[int] = field("whole number", "", "", "number of rules that were rated")
+    emulated: bool = field("true or false", "", "", "whether computation or links were emulated, in part or in all: times are then modelled")
+    rated: int = field("whole number", "", "", "number of rules that were rated")
     ranks: int = field("whole number", "", "", "number of ranks")
     nodes: int = field("whole number", "", "", "number of nodes")
     world: World = field("object", "World", "", "what it was measured with")
@@ -582,7 +582,7 @@ class Acceptance(Record):
     meanwhile: List[str] = field("list of text", "", "", "when a rank was lost: what NCCL's RAS said of the job")
     device_rates_flops_per_s: List[List[float]] = field("list of list of number", "", "FLOP/s", "rates of computation in each round, by rank")
     memory_rates_bytes_per_s: List[List[float]] = field("list of list of number", "", "B/s", "rates of memory in each round, by rank; bytes read and written")
-    node_rates: Optional[NodeRates] = field("object", "NodeRates", "", "memory of hosts, copies to and from GPUs, launches of kernels")
+    node_rates: NodeRates = field("object", "NodeRates", "", "memory of hosts, copies to and from GPUs, launches of kernels")
     pairs: Pairs = field("object", "Pairs", "", "What pairs of ranks or nodes carry.")
     stages: Records[Stage] = field("list of object", "Stage", "", "what was measured, and how long it took")
     rendezvous: Rendezvous = field("object", "Rendezvous", "", "How the ranks came together.")
@@ -714,10 +714,10 @@ class ArmRound(Record):
     compute_ms: float = field("number", "", "ms", "a step without its collectives, on the slowest rank")
     comm_ms: float = field("number", "", "ms", "the collectives alone, on the slowest rank")
     step_ms: float = field("number", "", "ms", "the whole step, on the slowest rank")
-    kernels_alone_ms: Optional[float] = field("number", "", "ms", "ops that compute, in the step without collectives")
-    kernels_beside_ms: Optional[float] = field("number", "", "ms", "the same ops in the whole step")
-    transfers_alone_ms: Optional[float] = field("number", "", "ms", "collectives from the arrival of their last rank, without computation")
-    transfers_beside_ms: Optional[float] = field("number", "", "ms", "the same in the whole step")
+    kernels_alone_ms: float = field("number", "", "ms", "ops that compute, in the step without collectives")
+    kernels_beside_ms: float = field("number", "", "ms", "the same ops in the whole step")
+    transfers_alone_ms: float = field("number", "", "ms", "collectives from the arrival of their last rank, without computation")
+    transfers_beside_ms: float = field("number", "", "ms", "the same in the whole step")
 
 
 class AcceptedCollective(Record):

@@ -53,7 +53,7 @@ struct UnitTimes {
 };
 
 /// One collective of the schedule: medians over ranks and measured steps. Steps may have different schedules; those in
-/// which a collective does the same to the same count together (op_key.h).
+/// which a collective does the same to the same count together (step_view.h).
 /// Message and bandwidths by nccl-tests' conventions: the output of an all-gather, the input of a reduce-scatter, the
 /// buffer of an all-reduce; algbw = message / transfer time; busbw = algbw (n-1)/n, for all-reduce 2 (n-1)/n.
 struct CollectiveTimes {

@@ -117,7 +117,7 @@ struct AttentionCall {
   const std::byte* v = nullptr;
   std::byte* out = nullptr;
   float* log_sum_exp = nullptr;  ///< [batch, heads, seq], for the backward
-  std::byte* scratch = nullptr;  ///< attention_scratch_bytes(shape), backend/attention_scratch.h
+  std::byte* scratch = nullptr;  ///< attention_scratch_bytes(shape), backend/kernels.h
 };
 struct AttentionBackwardCall {
   AttentionShape shape;
@@ -333,7 +333,7 @@ inline constexpr std::int64_t kEmbeddingChunk = 64;
 /// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
 /// unless said; statistics (rstd, log-sum-exp, loss) are f32. Accumulation is fp32. Outputs may not alias inputs
 /// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs; those of
-/// a GPU unless its Arithmetic (cuda_options.h) lets them do otherwise.
+/// a GPU unless its Arithmetic (backend.h) lets them do otherwise.
 class Kernels {
  public:
   virtual ~Kernels() = default;

@@ -11,7 +11,7 @@
 namespace fsdpbench {
 
 /// Element type of a tensor. Reductions over bf16 accumulate in fp32 everywhere. i32 holds tokens, f64 sums of squares,
-/// u8 bytes of quantised numbers (base/quantization.h): they are moved, never computed with like the others.
+/// u8 bytes of quantised numbers (base/dtype.h): they are moved, never computed with like the others.
 enum class DType : std::uint8_t { f32, bf16, i32, f64, u8 };
 
 /// Bytes of one element.

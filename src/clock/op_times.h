@@ -189,7 +189,7 @@ class Replay {
 };
 
 /// The arguments must outlive the replay. Chooses the walk: op by op where no two transfers can meet on a link (or
-/// times are given), else in the order of time, in fair shares (base/fluid_link.h). Both give the same where both
+/// times are given), else in the order of time, in fair shares (base/link_model.h). Both give the same where both
 /// apply.
 std::unique_ptr<Replay> make_replay(const schedule::Schedules& schedules, const plan::Groups& groups,
                                     const OpTimes& times);

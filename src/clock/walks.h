@@ -41,7 +41,7 @@ struct Awaited {
 /// [Note: which waits count]
 /// A step begins when the host has seen all lanes idle, so an event of an earlier step is over before any op of this
 /// one. Within a step a wait is left out if what the lane has waited for before, or what the host had waited for when
-/// it issued the op, implies it (base/lane_order.h): the op begins no earlier without it. What remains is kept in
+/// it issued the op, implies it (base/lane_blocks.h): the op begins no earlier without it. What remains is kept in
 /// slots: an event has one from its recording to its last wait, so that a step of thousands of events needs a few dozen
 /// times a rank.
 struct Program {

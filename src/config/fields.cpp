@@ -49,7 +49,7 @@ Valid<std::optional<double>> number_or_none(double low, double high) {
 }
 
 // What is far beyond any machine is a slip of the keyboard; what a float cannot hold would be another number in the
-// kernels; and with these bounds no time of one op overflows (base/duration.h).
+// kernels; and with these bounds no time of one op overflows (base/clock.h).
 constexpr double kMost_us = 1e9;  // a quarter of an hour
 constexpr double kMostFactor = 1e6;
 constexpr double kLeastRate = 1e-6, kMostRate = 1e6;  // GB/s and TFLOP/s

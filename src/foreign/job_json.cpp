@@ -572,7 +572,7 @@ const Fields<foreign::Explanation>& kernel_fields() {
 const Fields<ExplainedJob>& late_rank_fields() {
   using E = ExplainedJob;
   static const auto kAll = declare<E>(
-      "JobLateRank", "The rank that the others wait for in each step.", "foreign/late_rank.h", [](Fields<E>& f) {
+      "JobLateRank", "The rank that the others wait for in each step.", "foreign/link_rows.h", [](Fields<E>& f) {
         f(
             "rank", [](const E& e) { return e.job.ranks[static_cast<std::size_t>(e.explanation.late->place)].rank; },
             "", "its number");

@@ -131,7 +131,7 @@ struct RankRows {
   std::vector<StepMark> steps;
   std::vector<std::string> notes;  ///< what was missing, cut off or mended, a sentence each
 
-  /// There is no device: rows of one are what the host did itself (host_work_rows.h), and it waited for collectives.
+  /// There is no device: rows of one are what the host did itself (kineto_rows.h), and it waited for collectives.
   bool computes_on_host() const { return !streams.empty() && streams.front().device == kHostDevice; }
   static constexpr std::int64_t kHostDevice = -1;
 };

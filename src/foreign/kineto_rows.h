@@ -26,7 +26,7 @@ void add_host_work(RankRows& rows);
 /// Texts under small numbers, each kept once. Of hostile files with ever new ones only so many bytes are kept.
 class NameTable {
  public:
-  /// The number of `text`, made fit to be shown (base/clean_text.h). Once kMostBytes are full, that of "(one name of
+  /// The number of `text`, made fit to be shown (base/read_input.h). Once kMostBytes are full, that of "(one name of
   /// too many)" for what is new.
   std::int32_t number(std::string_view text);
   std::string_view operator[](std::int32_t number) const { return *texts_[static_cast<std::size_t>(number)]; }

@@ -29,10 +29,10 @@ namespace fsdpbench::model {
 /// added unweighted. Where ranks split the experts it is every rank's own tokens', and may be computed beside
 /// exchanges.
 ///
-/// With model.lora_rank each product but those of experts has an adapter beside it (adapter.h), whose parameters come
-/// behind all others, in the order of the products. Saved is then also what lies between an adapter's two products.
-/// A frozen parameter's gradient is null, and is not computed. Below the block's own adapters nothing trains if it is
-/// the first one that does: the gradient of its input is then not computed either.
+/// With model.lora_rank each product but those of experts has an adapter beside it (linear_map.h), whose parameters
+/// come behind all others, in the order of the products. Saved is then also what lies between an adapter's two
+/// products. A frozen parameter's gradient is null, and is not computed. Below the block's own adapters nothing trains
+/// if it is the first one that does: the gradient of its input is then not computed either.
 ///
 /// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
 /// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is

@@ -27,7 +27,7 @@ struct Regathers {
 /// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over
 /// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `again`: schedule::regathers().
 /// Padding is sent too, so it counts. The gather of gradient norms (8 (N-1) bytes) counts as all-gather.
-/// For n quantised numbers Q(n) bytes are sent (base/quantization.h: payload and scales). A gather of a shard of n
+/// For n quantised numbers Q(n) bytes are sent (base/dtype.h: payload and scales). A gather of a shard of n
 /// numbers sends (N-1) Q(n). So does an exchange of gradients, all-to-all: of these (N/g - 1) Q(n) from one group of g
 /// neighbours to the others.
 /// Ranks that split layers sum the residual stream, [tokens, width] in the compute dtype: after the embedding, twice in

@@ -159,8 +159,8 @@ template <>
 const Fields<CauseShare>& fields<CauseShare>() {
   using C = CauseShare;
   static const auto kAll = declare<C>(
-      "Cause", "Why computation was not running: a mean over all ranks in the typical step.", "account/cause_advice.h",
-      [](Fields<C>& f) {
+      "Cause", "Why computation was not running: a mean over all ranks in the typical step.",
+      "account/counterfactual.h", [](Fields<C>& f) {
         f.operator()<CauseName>("cause", &C::cause, "", "name of the cause ([explain.md](explain.md))");
         f("ms", &C::ms, "ms", "time of a step that it takes");
         f("share_pct", &C::share_pct, "%", "share of the step");
@@ -256,7 +256,7 @@ template <>
 const Fields<PathRank>& fields<PathRank>() {
   using P = PathRank;
   static const auto kAll =
-      declare<P>("PathRank", "What one rank has of the critical path.", "account/path_report.h", [](Fields<P>& f) {
+      declare<P>("PathRank", "What one rank has of the critical path.", "account/critical_path.h", [](Fields<P>& f) {
         f("rank", &P::rank, "", "number of the rank");
         f("ms", &P::ms, "ms", "its part of the path, mean over steps");
         f("share_pct", &P::share_pct, "%", "share of the path");
@@ -271,7 +271,7 @@ template <>
 const Fields<PathSegment>& fields<PathSegment>() {
   using S = PathSegment;
   static const auto kAll = declare<S>(
-      "PathSegment", "Neighbours on the critical path that are of one rank and kind.", "account/path_report.h",
+      "PathSegment", "Neighbours on the critical path that are of one rank and kind.", "account/critical_path.h",
       [](Fields<S>& f) {
         f("rank", &S::rank, "", "number of the rank");
         f("kind", &S::kind, "", "as in `kinds_ms`");
@@ -288,7 +288,7 @@ const Fields<account::PathReport>& fields<account::PathReport>() {
   using P = account::PathReport;
   static const auto kAll = declare<P>(
       "CriticalPath", "The chain of kernels, collectives, copies and host work that decided how long steps were.",
-      "account/path_report.h", [](Fields<P>& f) {
+      "account/critical_path.h", [](Fields<P>& f) {
         f("ranks", &P::ranks, "",
           "ranks on the path, the most first; their `ms` add up to the mean step of the slowest rank");
         f("step", &P::step, "", "number of the step of median length, which `segments` is of");

@@ -14,7 +14,7 @@ struct FinishedRun {
   std::string folder;
   engine::Setup setup;                   ///< of its config.toml
   Trial trial;                           ///< of its result.json, with metrics
-  std::vector<trace::RankTrace> traces;  ///< by rank, of its measured steps (trace/rank_reader.h)
+  std::vector<trace::RankTrace> traces;  ///< by rank, of its measured steps (trace/rank_writer.h)
   std::vector<double> repeats_ms;        ///< median steps of other runs of the same configuration
 };
 

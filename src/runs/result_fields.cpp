@@ -315,7 +315,7 @@ const Fields<RunMetrics>& fields<RunMetrics>() {
 
 template <>
 const Fields<Settling>& fields<Settling>() {
-  static const auto kAll = declare<Settling>("Settling", "", "account/settling.h", [](Fields<Settling>& f) {
+  static const auto kAll = declare<Settling>("Settling", "", "account/late_ranks.h", [](Fields<Settling>& f) {
     f("unsettled_steps", &Settling::unsettled, "",
       "number of first measured steps that differ from the rest; absent for fewer than eight steps",
       {.figure = {"unsettled steps", Better::less}});
@@ -327,7 +327,7 @@ const Fields<Settling>& fields<Settling>() {
 
 template <>
 const Fields<ModelFlops>& fields<ModelFlops>() {
-  static const auto kAll = declare<ModelFlops>("ModelFlops", "", "account/model_flops.h", [](Fields<ModelFlops>& f) {
+  static const auto kAll = declare<ModelFlops>("ModelFlops", "", "account/run_metrics.h", [](Fields<ModelFlops>& f) {
     f("model_tflops_per_rank", &ModelFlops::tflops_per_rank, "TFLOP/s", "rate of the model's FLOPs at the median step",
       {.figure = {"model TFLOP/s", Better::more}});
     f("model_flops_per_rank_and_step", &ModelFlops::per_rank_and_step, "FLOP",

@@ -132,7 +132,7 @@ template <>
 const Fields<CauseInterval>& fields<CauseInterval>() {
   using C = CauseInterval;
   static const auto kAll = declare<C>("CauseInterval", "Time without computation in one step of median length.",
-                                      "account/typical_stalls.h", [](Fields<C>& f) {
+                                      "account/typical_step.h", [](Fields<C>& f) {
                                         f("rank", &C::rank, "", "rank that it belongs to");
                                         f("step", &C::step, "", "number of the step");
                                         f("begin_ms", &C::begin_ms, "ms", "begin, since the step began");
@@ -146,7 +146,7 @@ template <>
 const Fields<MemoryTimeline>& fields<MemoryTimeline>() {
   using M = MemoryTimeline;
   static const auto kAll = declare<M>(
-      "MemoryTimeline", "Live bytes over one step as its lanes ran.", "account/memory_timeline.h", [](Fields<M>& f) {
+      "MemoryTimeline", "Live bytes over one step as its lanes ran.", "account/run_details.h", [](Fields<M>& f) {
         f("rank", &M::rank, "", "rank whose memory it is");
         f("step", &M::step, "", "number of the step");
         f("time_ms", &M::time_ms, "ms",
@@ -213,7 +213,7 @@ template <>
 const Fields<engine::SavedCheckpoint>& fields<engine::SavedCheckpoint>() {
   using C = engine::SavedCheckpoint;
   static const auto kAll = declare<C>("Checkpoint", "A checkpoint ([checkpoint.md](checkpoint.md)).",
-                                      "engine/checkpoint_saver.h", [](Fields<C>& f) {
+                                      "engine/checkpoint_folder.h", [](Fields<C>& f) {
                                         f("folder", &C::folder, "", "where it is");
                                         f("steps", &C::steps, "", "that were done");
                                         f("bytes", &C::bytes, "B", "of all files");
@@ -224,22 +224,21 @@ const Fields<engine::SavedCheckpoint>& fields<engine::SavedCheckpoint>() {
 template <>
 const Fields<account::JitterSpread>& fields<account::JitterSpread>() {
   using J = account::JitterSpread;
-  static const auto kAll =
-      declare<J>("JitterSpread", "How the steps of a simulation with jitter scatter.", "account/jitter_spread.h",
-                 [](Fields<J>& f) {
-                   f("p50_ms", &J::p50_ms, "ms", "median step");
-                   f("p95_ms", &J::p95_ms, "ms", "95 of 100 steps are shorter");
-                   f("p99_ms", &J::p99_ms, "ms", "99 of 100 steps are shorter");
-                   f("without_jitter_ms", &J::without_jitter_ms, "ms", "step time without jitter");
-                   f("lost_to_jitter_pct", &J::lost_to_jitter_pct, "%", "share of the median step that jitter costs");
-                 });
+  static const auto kAll = declare<J>(
+      "JitterSpread", "How the steps of a simulation with jitter scatter.", "account/statistics.h", [](Fields<J>& f) {
+        f("p50_ms", &J::p50_ms, "ms", "median step");
+        f("p95_ms", &J::p95_ms, "ms", "95 of 100 steps are shorter");
+        f("p99_ms", &J::p99_ms, "ms", "99 of 100 steps are shorter");
+        f("without_jitter_ms", &J::without_jitter_ms, "ms", "step time without jitter");
+        f("lost_to_jitter_pct", &J::lost_to_jitter_pct, "%", "share of the median step that jitter costs");
+      });
   return kAll;
 }
 
 template <>
 const Fields<clock::Bounds>& fields<clock::Bounds>() {
   static const auto kAll = declare<clock::Bounds>("Bounds", "Between which 95 of 100 such predictions should be.",
-                                                  "clock/uncertainty.h", [](Fields<clock::Bounds>& f) {
+                                                  "clock/forecast.h", [](Fields<clock::Bounds>& f) {
                                                     f("low", &clock::Bounds::low, "", "lower end");
                                                     f("high", &clock::Bounds::high, "", "upper end");
                                                   });
@@ -250,8 +249,7 @@ template <>
 const Fields<PredictionInterval>& fields<PredictionInterval>() {
   using P = PredictionInterval;
   static const auto kAll = declare<P>(
-      "Prediction", "How sure a simulation's step is ([simulate.md](simulate.md)).", "runs/prediction_interval.h",
-      [](Fields<P>& f) {
+      "Prediction", "How sure a simulation's step is ([simulate.md](simulate.md)).", "runs/world.h", [](Fields<P>& f) {
         const auto if_sure = [](auto value) {
           return [value](const P& p) { return p.step_ms ? std::optional(value(p)) : std::nullopt; };
         };

@@ -58,7 +58,7 @@ enum class OpKind : std::uint8_t {
   gather_norm,            ///< all ranks' sums of squares
   clip,                   ///< clip factor from the norm
   optimizer,              ///< one unit's update
-  left_out,               ///< something of a step of which only a part is done (step_part.h); no work
+  left_out,               ///< something of a step of which only a part is done (step_builder.h); no work
   host_wait,              ///< the host blocks until the events are complete
   host_sync,              ///< the host blocks until the device is idle (injected)
 };
@@ -164,7 +164,7 @@ struct LayoutCopy {
   bool operator==(const LayoutCopy&) const = default;
 };
 
-/// Numbers become fewer bits (base/quantization.h), come from them, or are added up as such. Simulated only.
+/// Numbers become fewer bits (base/dtype.h), come from them, or are added up as such. Simulated only.
 struct Requantize {
   BufferId from = kNoBuffer;
   BufferId to = kNoBuffer;

@@ -125,7 +125,7 @@ inline constexpr Field kGathers{"gathers", Place::args, FieldType::integer, "", 
 inline constexpr Field kSmClock{"sm_mhz", Place::args, FieldType::integer, "MHz", Files::merged};
 inline constexpr Field kPower{"power_w", Place::args, FieldType::number, "W", Files::merged};
 inline constexpr Field kTemperature{"temperature_c", Place::args, FieldType::integer, "degrees C", Files::merged};
-// Live bytes by base/memory_category.h, one field a category.
+// Live bytes by base/memory_space.h, one field a category.
 inline constexpr Field kParameterShards{"parameter_shards", Place::args, FieldType::integer, "bytes", Files::merged};
 inline constexpr Field kUnsharded{"unsharded_parameters", Place::args, FieldType::integer, "bytes", Files::merged};
 inline constexpr Field kGradients{"gradients", Place::args, FieldType::integer, "bytes", Files::merged};

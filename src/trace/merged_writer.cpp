@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRankShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
 
-// One field a category; a test compares their names with base/memory_category.h.
+// One field a category; a test compares their names with base/memory_space.h.
 constexpr EnumTable<MemoryCategory, const Field*> kCategoryFields{&field::kParameterShards, &field::kUnsharded,
                                                                   &field::kGradients,       &field::kOptimizer,
                                                                   &field::kActivations,     &field::kCommunication};

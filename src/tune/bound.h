@@ -20,7 +20,7 @@ enum class MemoryKind : std::uint8_t {
 /// The enumerator's own name.
 std::string_view to_string(MemoryKind kind);
 
-/// What a training needs: from schedule/memory_walk.h, or under PyTorch's allocator (clock/allocator_walk.h).
+/// What a training needs: from schedule/memory_walk.h, or under PyTorch's allocator (clock/caching_allocator.h).
 struct MemoryNeed {
   std::int64_t live = 0;      ///< PoolStatistics::peak_occupied_total; allocated
   std::int64_t reserved = 0;  ///< PoolStatistics::reserved; reserved

@@ -78,7 +78,7 @@ std::optional<LargestGather> largest_gather(const schedule::Training& training, 
   return largest;
 }
 
-/// Its bus bandwidth in GB/s (base/ring.h) where bytes flow at this part of their rate.
+/// Its bus bandwidth in GB/s (base/bytes.h) where bytes flow at this part of their rate.
 double bus_gb_per_s(const LargestGather& gather, double link_speed) {
   const double share = static_cast<double>(gather.message.ranks - 1) / gather.message.ranks;
   return static_cast<double>(gather.message.bytes) * share / (gather.other_ns + gather.bytes_ns / link_speed);

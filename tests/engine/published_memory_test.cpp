@@ -48,7 +48,7 @@ TEST(PublishedMemory, TrainingsThatRanFitOnTheClock) {
   // settings but the stage (T075 no batch either), T085 and T087 recompute operators that 0.1 of a block do not name.
   EXPECT_EQ(r.by_clock, (std::set<std::string>{"T075", "T077", "T085", "T087"}));
   // T123 took a quarter longer than predicted, which widens the intervals of what is as near its limit
-  // (runs/prediction_interval.cpp). The other is a mixture of experts, and counts in no interval.
+  // (runs/world.cpp). The other is a mixture of experts, and counts in no interval.
   EXPECT_EQ(r.near, (std::set<std::string>{"T123", "T163"}));
 }
 

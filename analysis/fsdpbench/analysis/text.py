@@ -10,7 +10,7 @@ _ACTS = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs"))
 
 def visible(text: str, lines: bool = False) -> str:
     """Text from outside, fit for a page, a terminal or a table: characters that act instead of being seen are shown as
-    \\x1b, byte by byte, as src/base/clean_text.h does it. Every writer of this package passes its texts through here.
+    \\x1b, byte by byte, as src/base/read_input.h does it. Every writer of this package passes its texts through here.
     lines: ends of lines and tabs stay, because the text has lines of its own."""
     if text.isascii() and text.isprintable():
         return text

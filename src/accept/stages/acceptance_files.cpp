@@ -303,7 +303,7 @@ template <>
 const Fields<ScaleRow>& fields<ScaleRow>() {
   using S = ScaleRow;
   static const auto kAll = declare<S>(
-      "Scale", "A collective in groups of some ranks, all groups at once.", "accept/stages/measure_scales.h",
+      "Scale", "A collective in groups of some ranks, all groups at once.", "accept/stages/measure_devices.h",
       [](Fields<S>& f) {
         f(
             "kind", [](const S& s) { return to_string(s.row.message.op); }, "", "`all_gather`, …");
@@ -327,7 +327,7 @@ const Fields<NodeRates>& fields<NodeRates>() {
       "NodeRates",
       "What nodes carry beside the fabric, all ranks at once; a list that is not there was not "
       "measured.",
-      "accept/stages/node_rates.h", [](Fields<N>& f) {
+      "accept/stages/topology.h", [](Fields<N>& f) {
         f("unknown_because", &N::unknown_because, "", "why none of it was measured", {.when = When::if_any});
         f("host_copy_bytes_per_s", &N::host_copy, "B/s",
           "copies in memory by processors in each round, by rank; bytes read and written", {.when = When::if_any});
@@ -367,7 +367,7 @@ const Fields<accept::LatenessReport>& fields<accept::LatenessReport>() {
   using L = accept::LatenessReport;
   static const auto kAll =
       declare<L>("LatenessReport", "What time in collectives is: waiting for somebody, or moving bytes.",
-                 "accept/lateness.h", [](Fields<L>& f) {
+                 "accept/finding.h", [](Fields<L>& f) {
                    f("last_share", &L::last_share, "", "by rank, how often it came last, as a fraction");
                    f("waiting_us", &L::waiting_us, "us", "from the median arrival to the last one");
                    f("transfer_us", &L::transfer_us, "us", "from the last arrival to the end");

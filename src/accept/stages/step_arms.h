@@ -17,7 +17,7 @@ namespace fsdpbench::app {
 /// Steps of a round: the arms there and back again.
 inline constexpr int kStepsOfARound = 6;
 
-/// The run of `config` with steps of which only a part is done (schedule/step_part.h): first its own warm-up, then
+/// The run of `config` with steps of which only a part is done (schedule/step_builder.h): first its own warm-up, then
 /// `rounds` rounds as accept::ArmRound has them, made of the schedule that repeats. `config`: valid.
 engine::Setup set_up_arms(const config::RunConfig& config, int rounds);
 

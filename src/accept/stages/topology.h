@@ -17,7 +17,7 @@ struct Topology {
   /// Slurm's topology.conf, what `scontrol show topology` prints, or `kubectl get nodes -o json`; empty: not told
   std::string switches;
   std::string source;       ///< where the text is from
-  std::string node;         ///< NCCL's or hwloc's XML of a node (node_topology.h); empty: not told
+  std::string node;         ///< NCCL's or hwloc's XML of a node; empty: not told
   std::string node_source;  ///< likewise
 };
 

@@ -29,7 +29,7 @@ struct FlowState {
   double bytes_left = 0;
 };
 
-/// The modelled link of every rank (base/fluid_link.h). A transfer first takes latency * hops, then its bytes go
+/// The modelled link of every rank (base/link_model.h). A transfer first takes latency * hops, then its bytes go
 /// through, in fair shares with the others on the link. Times are absolute and
 /// follow from the transfers' starts alone, so late wake-ups do not add up. Thread-safe.
 class Links {

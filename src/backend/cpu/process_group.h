@@ -40,9 +40,9 @@ class Team;
 
 /// A group of processes, one rank each. Every call begins with a meeting: each member tells all others what it calls
 /// and when it has come. So calls that do not fit together are an error everywhere, and all agree on when the last one
-/// came. Where all see each other's memory (neighbours.h), they meet at seats in it and move bytes as threads do; else
-/// by messages, each member straight to each other one, and sums are taken in rank order by who needs them. Either way
-/// an element has the same bits as between threads.
+/// came. Where all see each other's memory (mapped_memory.h), they meet at seats in it and move bytes as threads do;
+/// else by messages, each member straight to each other one, and sums are taken in rank order by who needs them. Either
+/// way an element has the same bits as between threads.
 ///
 /// Emulated links: each process models the links of all ranks for itself, from what it hears at the meetings, with the
 /// same starts as the others, for all are on one host. As exact as between threads is what the groups of this rank put

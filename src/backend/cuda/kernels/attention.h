@@ -17,7 +17,7 @@ void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const Attent
 
 /// Grouped-query causal attention on one stream of the current device, as backend/kernels.h says; calls only enqueue.
 /// bf16 goes through cuDNN's fused kernels where they take the shape; everything else through blocks of matrix
-/// products (attention_fallback.h), which is right but not fast. Gives the same bits each time, the backward by cuDNN
+/// products, which is right but not fast. Gives the same bits each time, the backward by cuDNN
 /// only if it shall be `deterministic`.
 class Attention {
  public:

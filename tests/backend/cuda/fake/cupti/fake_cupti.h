@@ -1,7 +1,8 @@
 #pragma once
 
-// A CUPTI without a GPU: the functions of cupti_api.h over state that tests look at and drive. Records are the real
-// structs. While it calls a callback it holds its lock, as the real one may: a callback that called CUPTI would hang.
+// A CUPTI without a GPU: the functions of cupti_generation.h over state that tests look at and drive. Records are the
+// real structs. While it calls a callback it holds its lock, as the real one may: a callback that called CUPTI would
+// hang.
 
 #include <cstddef>
 #include <cstdint>
