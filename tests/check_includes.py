@@ -34,7 +34,7 @@ class Folder:
 
 # A room is a folder of src, with those in it; they may use each other. Rooms stand below the rooms that they use.
 FOLDERS = [
-    Folder("base", 2000, "lane.h, lane_pool.h", "",
+    Folder("base", 1950, "lane.h, lane_pool.h", "",
            "bytes, lanes, clocks, errors"),
     Folder("record", 1000, "json_fields.h, table.h, console.h", "",
            "a thing is declared once, with name, unit and meaning, and can be written, read, tabled, printed and documented"),
@@ -56,13 +56,13 @@ FOLDERS = [
            "a configuration in another system's words, and theirs in ours"),
     Folder("backend", 950, "device.h, communicator.h", "launch hardware/gpu_health.h",
            "interfaces of what runs ranks: device, communicator, kernels"),
-    Folder("backend/cpu/kernels", 1950, "cpu_kernels.h", "backend",
+    Folder("backend/cpu/kernels", 1900, "cpu_kernels.h", "backend",
            "the arithmetic on processors; matrix products by oneDNN"),
     Folder("backend/cpu", 3100, "cpu_backend.h", "backend launch hardware",
            "lanes as threads, ranks as threads or processes, emulated links and compute"),
-    Folder("backend/cuda/kernels", 3950, "cuda_kernels.h", "backend backend/cuda/check.h",
+    Folder("backend/cuda/kernels", 3900, "cuda_kernels.h", "backend backend/cuda/check.h",
            "the arithmetic on NVIDIA GPUs, with cuBLASLt and cuDNN"),
-    Folder("backend/cuda/nccl", 1850, "nccl_communicator.h",
+    Folder("backend/cuda/nccl", 1800, "nccl_communicator.h",
            "backend launch backend/cuda/check.h backend/cuda/id_exchange.h backend/cuda/lane_access.h",
            "collectives by NCCL, and their watch"),
     Folder("backend/cuda/cupti", 1700, "cupti_timer.h", "backend backend/cuda/op_timer.h",
@@ -74,7 +74,7 @@ FOLDERS = [
            "layers with explicit forward and backward, written once against the kernels"),
     Folder("clock", 5500, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
-    Folder("account", 5000, "run_view.h, cause.h, find_stalls.h",
+    Folder("account", 4950, "run_view.h, cause.h, find_stalls.h",
            "record/table.h hardware/gpu_health.h hardware/gpu_health.h trace schedule plan clock config/run_config.h",
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 4700, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
@@ -86,7 +86,7 @@ FOLDERS = [
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
     Folder("foreign/watch", 3050, "job_view.h, judge.h", "account hardware/gpu_health.h hardware/gpu_health.h",
            "what libraries of a running job write anyway, and who in it is late, silent or does not come"),
-    Folder("foreign", 10300, "job_trace.h, explain.h, match_schedule.h",
+    Folder("foreign", 10250, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
            "other programs' traces up to a step that the walk of causes understands, and what is said of them"),
     Folder("accept/collectives", 2400, "measure_collectives.h",
@@ -97,7 +97,7 @@ FOLDERS = [
            "the stages on real ranks and the time they may take; the judgement and its files"),
     Folder("accept/gate", 1400, "gate_report.h", "record hardware/other_work.h account runs accept/stages accept",
            "later results against accepted ones"),
-    Folder("accept", 3000, "finding.h, blame_links.h, verdict.h", "record account runs/result_fields.h",
+    Folder("accept", 2950, "finding.h, blame_links.h, verdict.h", "record account runs/result_fields.h",
            "fit or not, and who is to blame: from rates to named parts, with interval and evidence"),
     Folder("app/commands", 5700, "command.h, run.cpp",
            "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign foreign/watch "
@@ -119,7 +119,7 @@ class Limit:
 
 # Of the whole project. Keys are the rows of "All keys" in profiles/README.md, which config_test keeps current.
 LIMITS = [
-    Limit("src", 760, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
+    Limit("src", 725, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 168, "keys", "profiles/README.md"),
     Limit("tests", 80200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 10300, "lines", "analysis/fsdpbench/**/*.py"),

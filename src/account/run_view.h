@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 #include "trace/record.h"
 
 namespace fsdpbench::account {

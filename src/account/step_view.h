@@ -8,7 +8,7 @@
 #include "account/run_view.h"
 #include "account/step_breakdown.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 #include "trace/record.h"
 
 namespace fsdpbench::account {

@@ -15,7 +15,6 @@
 #include "config/write.h"
 #include "plan/alike_units.h"
 #include "plan/communication.h"
-#include "plan/memory_estimate.h"
 #include "record/table.h"
 #include "runs/run_table.h"
 #include "schedule/check_schedules.h"

@@ -9,8 +9,8 @@
 
 #include "backend/communicator.h"
 #include "backend/device.h"
-#include "base/binding.h"
 #include "base/error.h"
+#include "base/lane.h"
 #include "base/link_model.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"

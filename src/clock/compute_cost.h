@@ -10,7 +10,7 @@
 #include "plan/module_sizes.h"
 #include "plan/module_work.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::clock {
 

@@ -7,7 +7,7 @@
 
 #include "base/lane.h"
 #include "clock/op_times.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 #include "trace/record.h"
 
 namespace fsdpbench::clock {

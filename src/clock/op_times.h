@@ -11,7 +11,7 @@
 #include "base/lane.h"
 #include "base/random.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 #include "trace/record.h"
 
 namespace fsdpbench::clock {

@@ -8,7 +8,7 @@
 
 #include "clock/op_times.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::clock {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/binding.h"
 #include "base/dtype.h"
 #include "base/enum_table.h"
+#include "base/lane.h"
 #include "base/link_model.h"
 #include "config/expert_load.h"
 

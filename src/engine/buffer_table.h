@@ -8,7 +8,7 @@
 #include "backend/device.h"
 #include "backend/kernels.h"
 #include "plan/shard_layout.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::engine {
 

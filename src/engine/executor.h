@@ -18,7 +18,7 @@
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 #include "trace/nvtx_range.h"
 #include "trace/record.h"
 

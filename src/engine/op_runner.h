@@ -12,7 +12,7 @@
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::engine {
 

@@ -1,13 +1,18 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "account/cause_report.h"
+#include "account/run_metrics.h"
+#include "engine/setup.h"
 #include "foreign/matched_collectives.h"
 #include "foreign/recognise.h"
 #include "plan/module_sizes.h"
-#include "schedule/schedule.h"
+#include "runs/cell.h"
+#include "schedule/op.h"
 #include "trace/record.h"
 
 namespace fsdpbench::foreign {
@@ -29,3 +34,19 @@ AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCol
                  const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes);
 
 }  // namespace fsdpbench::foreign
+
+namespace fsdpbench::app {
+
+/// A traced job as a run of ours: the setup of the schedule that it follows, its rows as records of that schedule.
+struct AdoptedJob {
+  engine::Setup setup;
+  std::vector<trace::RankTrace> traces;
+  account::RunMetrics metrics;
+  account::CauseReport causes;  ///< with what each knob would bring
+  std::size_t left_out = 0;     ///< steps that do not follow the schedule
+};
+
+/// Throws ConfigError that says what is missing: a schedule that the job follows, a file of each rank, a step.
+AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& found);
+
+}  // namespace fsdpbench::app

@@ -1,7 +1,6 @@
 #include "foreign/checkpointing.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <string>

@@ -11,7 +11,7 @@
 #include "account/counterfactual.h"
 #include "base/enum_table.h"
 #include "config/write.h"
-#include "foreign/job_fields.h"
+#include "foreign/job_report.h"
 #include "runs/cause_fields.h"
 #include "runs/result_fields.h"
 

@@ -6,14 +6,22 @@
 
 #include "account/counterfactual.h"
 #include "account/critical_path.h"
+#include "foreign/exchanges.h"
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
 #include "foreign/kernel_times.h"
 #include "foreign/recognise.h"
 #include "foreign/traced_profile.h"
 #include "foreign/unused_gathers.h"
+#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
+
+// Of explain.json, beside those of job_json.cpp.
+template <>
+const Fields<foreign::UnusedGathers>& fields<foreign::UnusedGathers>();
+template <>
+const Fields<foreign::Exchanges>& fields<foreign::Exchanges>();
 
 /// A knob of the recognised schedule, turned in a replay of the job's own op times.
 struct ReplayedKnob {

@@ -9,7 +9,7 @@
 #include "foreign/collective_use.h"
 #include "foreign/job_steps.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::foreign {
 

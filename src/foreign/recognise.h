@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "config/words/words.h"
+#include "foreign/checkpointing.h"
 #include "foreign/collective_use.h"
-#include "foreign/finding.h"
 #include "foreign/job_kind.h"
 #include "foreign/job_steps.h"
 #include "foreign/job_trace.h"

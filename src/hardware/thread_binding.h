@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/binding.h"
+#include "base/lane.h"
 #include "hardware/host_topology.h"
 
 namespace fsdpbench::hardware {

@@ -1,7 +1,7 @@
 #include "model/block.h"
 
 #include "backend/kernels.h"
-#include "model/arena.h"
+#include "model/model.h"
 
 namespace fsdpbench::model {
 

@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "model/arena.h"
 #include "model/mlp.h"
 #include "model/model.h"
 #include "model/outline.h"

@@ -9,7 +9,7 @@
 
 #include "backend/kernels.h"
 #include "base/bytes.h"
-#include "model/arena.h"
+#include "model/model.h"
 
 namespace fsdpbench::model {
 

@@ -1,6 +1,6 @@
 #include "model/mlp.h"
 
-#include "model/arena.h"
+#include "model/model.h"
 
 namespace fsdpbench::model {
 namespace {

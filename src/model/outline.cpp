@@ -9,8 +9,8 @@
 
 #include "backend/kernels.h"
 #include "base/error.h"
-#include "model/arena.h"
 #include "model/linear_map.h"
+#include "model/model.h"
 
 namespace fsdpbench::model {
 namespace {

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "record/json_fields.h"
 #include "runs/trial.h"
 
 namespace fsdpbench::app {
+
+/// Why computation was not running, ranked, from a result: text for people. `given`: a result.json or its folder.
+/// Throws ConfigError if there is none, it is damaged, not of this schema version, or has no causes.
+std::string explain_result(const std::string& given);
 
 /// What of result.json is known before a trial: configuration, world, what is to be trained.
 nlohmann::json result_frame(const engine::Setup& setup, const World& world);

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::schedule {
 

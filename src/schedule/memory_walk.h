@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/lane_pool.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::schedule {
 

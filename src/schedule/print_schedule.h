@@ -3,7 +3,7 @@
 #include <string>
 
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::schedule {
 

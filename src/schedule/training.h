@@ -7,8 +7,8 @@
 #include "config/run_config.h"
 #include "plan/module_sizes.h"
 #include "plan/plan.h"
+#include "schedule/op.h"
 #include "schedule/policy.h"
-#include "schedule/schedule.h"
 
 namespace fsdpbench::schedule {
 

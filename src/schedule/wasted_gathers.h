@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::schedule {
 

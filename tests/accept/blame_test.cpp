@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "accept/blame_devices.h"
 #include "accept/blame_links.h"
+#include "accept/link_parts.h"
 #include "accept/verdict.h"
 #include "base/random.h"
 #include "support/simulated_cluster.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "account/identity_checks.h"
+#include "account/step_breakdown.h"
 #include "base/error.h"
 #include "plan/communication.h"
 #include "schedule/check_schedules.h"

@@ -1,4 +1,4 @@
-#include "foreign/roofs.h"
+#include "foreign/traced_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "fuzz/fuzz_target.h"
-#include "runs/explain_result.h"
+#include "runs/result_json.h"
 #include "runs/result_schema.h"
 
 namespace fsdpbench::fuzz {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "plan/communication.h"
-#include "plan/memory_estimate.h"
 
 namespace fsdpbench::plan {
 namespace {

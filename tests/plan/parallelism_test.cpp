@@ -5,8 +5,6 @@
 
 #include <stdexcept>
 
-#include "plan/memory_estimate.h"
-
 namespace fsdpbench::plan {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/support.h"
-#include "runs/explain_result.h"
+#include "runs/result_json.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "accept/blame_devices.h"
 #include "accept/blame_links.h"
 #include "accept/finding.h"
+#include "accept/link_parts.h"
 #include "account/statistics.h"
 #include "base/random.h"
 

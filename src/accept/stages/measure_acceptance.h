@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "accept/blame_devices.h"
 #include "accept/blame_links.h"
 #include "accept/collectives/collective_row.h"
 #include "accept/finding.h"
+#include "accept/link_parts.h"
 #include "accept/stages/gpu_watch.h"
 #include "accept/stages/measure_devices.h"
 #include "accept/stages/stage_clock.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "accept/blame_devices.h"
 #include "accept/collectives/collective_row.h"
 #include "accept/collectives/collective_timer.h"
+#include "accept/link_parts.h"
 #include "accept/stages/stage_clock.h"
 #include "accept/step_arms.h"
 #include "backend/backend.h"

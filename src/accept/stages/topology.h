@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "accept/blame_devices.h"
 #include "accept/element.h"
+#include "accept/link_parts.h"
 #include "accept/verdict.h"
 #include "config/accuracy.h"
 

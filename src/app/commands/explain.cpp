@@ -16,7 +16,7 @@
 #include "engine/setup.h"
 #include "record/console.h"
 #include "record/json_part.h"
-#include "runs/explain_result.h"
+#include "runs/result_json.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "backend/host_kernels.h"
+#include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/host_kernels.h"
+#include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {
 

@@ -22,7 +22,7 @@
 #include "backend/cuda/op_timer.h"
 #include "backend/cuda/pinned_pool.h"
 #include "backend/device.h"
-#include "backend/host_kernels.h"
+#include "backend/kernels.h"
 #include "base/lane.h"
 #include "base/lane_blocks.h"
 #include "base/lane_pool.h"

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "backend/device.h"
-#include "backend/host_kernels.h"
+#include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/host_kernels.h"
+#include "backend/kernels.h"
 #include "base/plugin.h"
 
 namespace fsdpbench::backend {

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_comm.h"
-#include "backend/cuda/nccl/nccl_id.h"
+#include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_version.h"
 #include "base/error.h"
 

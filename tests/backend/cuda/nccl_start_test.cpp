@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "backend/cuda/nccl/nccl_id.h"
+#include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_version.h"
 #include "backend/cuda/nccl_support.h"
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/kernels/vector_math.h"
+#include "backend/cpu/kernels/element.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "backend/cpu/kernels/element.h"
-#include "backend/cpu/kernels/vector_math.h"
 #include "backend/kernels.h"
 
 namespace fsdpbench::backend::cpu {

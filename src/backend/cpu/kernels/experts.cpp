@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "backend/cpu/kernels/element.h"
-#include "backend/cpu/kernels/vector_math.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {

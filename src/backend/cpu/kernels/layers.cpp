@@ -5,9 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "backend/cpu/kernels/column_sums.h"
 #include "backend/cpu/kernels/element.h"
-#include "backend/cpu/kernels/vector_math.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cpu {

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "backend/cpu/kernels/element.h"
-#include "backend/cpu/kernels/vector_math.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {

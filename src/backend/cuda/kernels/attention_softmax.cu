@@ -2,10 +2,9 @@
 
 #include <cmath>
 
-#include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/element.h"
-#include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
+#include "backend/cuda/kernels/reductions.cuh"
 
 namespace fsdpbench::backend::cuda {
 namespace {

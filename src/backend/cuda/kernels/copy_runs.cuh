@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/kernels/grid.h"
+#include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/pack.cuh"
 #include "backend/cuda/kernels/transfers.h"
 

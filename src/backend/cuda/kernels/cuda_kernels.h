@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/cuda/kernels/pinned_ranges.h"
+#include "backend/cuda/kernels/transfers.h"
 #include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "backend/cuda/kernels/element.h"
-#include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
 #include "base/bytes.h"
 

@@ -2,9 +2,9 @@
 
 #include "backend/cuda/kernels/launchers.h"
 
-#include "backend/cuda/kernels/column_sums.cuh"
 #include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/map.cuh"
+#include "backend/cuda/kernels/reductions.cuh"
 
 namespace fsdpbench::backend::cuda {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <limits>
 
-#include "backend/cuda/kernels/double_sums.cuh"
 #include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/pack.cuh"
+#include "backend/cuda/kernels/reductions.cuh"
 
 namespace fsdpbench::backend::cuda {
 namespace {

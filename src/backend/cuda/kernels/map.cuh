@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/cuda/kernels/grid.h"
+#include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/pack.cuh"
 
 namespace fsdpbench::backend::cuda {

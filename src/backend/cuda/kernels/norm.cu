@@ -4,11 +4,9 @@
 
 #include "backend/cuda/kernels/launchers.h"
 
-#include "backend/cuda/kernels/block.cuh"
-#include "backend/cuda/kernels/column_sums.cuh"
 #include "backend/cuda/kernels/element.h"
-#include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
+#include "backend/cuda/kernels/reductions.cuh"
 
 namespace fsdpbench::backend::cuda {
 namespace {

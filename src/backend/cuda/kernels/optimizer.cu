@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "backend/cuda/kernels/double_sums.cuh"
 #include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/map.cuh"
+#include "backend/cuda/kernels/reductions.cuh"
 
 namespace fsdpbench::backend::cuda {
 namespace {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "backend/cuda/kernels/element.h"
-#include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
 
 namespace fsdpbench::backend::cuda {

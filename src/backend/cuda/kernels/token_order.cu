@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "backend/cuda/kernels/grid.h"
-#include "backend/cuda/kernels/warp.cuh"
+#include "backend/cuda/kernels/element.h"
+#include "backend/cuda/kernels/reductions.cuh"
 #include "base/bytes.h"
 
 namespace fsdpbench::backend::cuda {

@@ -11,7 +11,6 @@
 #include "backend/cuda/nccl/collective_profile.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_version.h"
-#include "backend/cuda/nccl/solo_communicator.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {

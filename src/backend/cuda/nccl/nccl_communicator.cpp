@@ -1,13 +1,73 @@
 #include "backend/cuda/nccl/nccl_communicator.h"
 
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
-#include "backend/cuda/nccl/nccl_id.h"
-#include "backend/cuda/nccl/solo_communicator.h"
+#include "backend/cuda/check.h"
+#include "backend/cuda/nccl/nccl_version.h"
+#include "backend/kernels.h"
+#include "base/error.h"
 
 namespace fsdpbench::backend::cuda {
+namespace {
+
+ncclUniqueId make_id(int rank) {
+  ncclUniqueId id;
+  const ncclResult_t result = ncclGetUniqueId(&id);
+  if (result != ncclSuccess) {
+    throw BackendError(fmt::format("rank {}: ncclGetUniqueId failed: {}", rank, nccl_words(result, nullptr)));
+  }
+  return id;
+}
+
+}  // namespace
+
+ncclUniqueId exchange_nccl_id(IdExchange& ids, int rank) {
+  const char* const address = std::getenv("NCCL_COMM_ID");
+  if (address != nullptr && *address != '\0') return make_id(rank);
+  std::string bytes;
+  if (rank == 0) {
+    const ncclUniqueId mine = make_id(rank);
+    bytes.assign(mine.internal, sizeof mine.internal);
+  }
+  bytes = ids.from_root(rank, std::move(bytes));
+  ncclUniqueId id;
+  if (bytes.size() != sizeof id.internal) {
+    throw BackendError(fmt::format("rank {}: NCCL's id has {} bytes, and {} arrived from rank 0", rank,
+                                   sizeof id.internal, bytes.size()));
+  }
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+void SoloCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
+  check_root(call, 1);
+  check_equal_parts(call);
+  if (call.scale != 1.0F && call.dtype != DType::f32 && call.dtype != DType::bf16) {
+    throw std::logic_error("Communicator: only sums of fp32 and bf16 are scaled");
+  }
+  const auto work = [&](cudaStream_t stream) {
+    if (call.count == 0) return;
+    if (call.scale != 1.0F) {
+      lanes_.kernels(lane).cast({call.input, call.dtype}, {call.output, call.dtype}, call.count, call.scale);
+    } else if (call.input != call.output) {
+      const auto bytes = static_cast<std::size_t>(call.count * size_of(call.dtype));
+      check(cudaMemcpyAsync(call.output, call.input, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    }
+  };
+  lanes_.run_op(lane, to_string(call.kind).data(), work, stamp);
+}
+
+std::unique_ptr<Communicator> SoloCommunicator::split(int /*color*/, int /*key*/) {
+  return std::make_unique<SoloCommunicator>(lanes_);
+}
 namespace {
 
 /// Sends to `peers` ranks, of which `to` is the first, and receives from as many, of which `from` is the first; all in

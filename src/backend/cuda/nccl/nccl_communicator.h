@@ -1,14 +1,38 @@
 #pragma once
 
+#include <nccl.h>
 #include <exception>
 #include <memory>
 #include <string_view>
 
 #include "backend/communicator.h"
 #include "backend/cuda/id_exchange.h"
+#include "backend/cuda/lane_access.h"
 #include "backend/cuda/nccl/nccl_comm.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// The id of the world's communicator: rank 0 makes it, all get it. With NCCL_COMM_ID in the environment NCCL gives
+/// every rank the same id, and none travels. Collective.
+ncclUniqueId exchange_nccl_id(IdExchange& ids, int rank);
+
+/// A group of one rank: copies and scaling on the lane's stream, no NCCL.
+class SoloCommunicator : public Communicator {
+ public:
+  /// `lanes` must outlive this.
+  explicit SoloCommunicator(LaneAccess& lanes) : lanes_(lanes) {}
+
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) override;
+  void barrier() override { lanes_.abort().throw_if_set(); }
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  const WireBytes& wire_bytes() const override { return wire_bytes_; }
+
+ private:
+  LaneAccess& lanes_;
+  const WireBytes wire_bytes_{};
+};
 
 /// One rank's side of a group of several, by NCCL. Collectives of one communicator run one after another in issue
 /// order whatever their streams: NCCL itself orders them with events.

@@ -1,15 +1,106 @@
 #pragma once
 
-// Sums over the rows of a matrix, one a column, in an order that depends on its shape alone. First the rows are cut
-// into parts, whose sums go to scratch (f32 [parts, width]); then the parts are added up.
-
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/cuda/kernels/grid.h"
+#include "backend/cuda/kernels/element.h"
+#include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/pack.cuh"
 #include "backend/cuda/kernels/scratch.h"
-#include "backend/cuda/kernels/warp.cuh"
+
+namespace fsdpbench::backend::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+
+__device__ inline float shuffle_xor(float value, int mask) { return __shfl_xor_sync(kAllLanes, value, mask); }
+__device__ inline std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
+  return __shfl_xor_sync(kAllLanes, value, mask);
+}
+__device__ inline double shuffle_xor(double value, int mask) { return __shfl_xor_sync(kAllLanes, value, mask); }
+
+/// All lanes get the same bits if combine(a, b) equals combine(b, a). Called by whole warps; a Value that is a struct
+/// brings its own shuffle_xor.
+template <class Value, class Combine>
+__device__ Value warp_reduce(Value value, Combine combine) {
+#pragma unroll
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value = combine(value, shuffle_xor(value, mask));
+  return value;
+}
+
+struct Sum {
+  template <class Value>
+  __device__ Value operator()(Value a, Value b) const {
+    return a + b;
+  }
+};
+
+/// Combines one value of each thread of a one-dimensional block, in an order fixed by the block's size; all threads get
+/// the result. All must call. What they read of memory before the call, others may overwrite after it.
+template <class Value, class Combine>
+__device__ Value block_reduce(Value value, Value identity, Combine combine) {
+  __shared__ Value of_warp[kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  value = warp_reduce(value, combine);
+  if (lane == 0) of_warp[warp] = value;
+  __syncthreads();
+  value = warp_reduce(lane < static_cast<int>(blockDim.x) / kWarp ? of_warp[lane] : identity, combine);
+  __syncthreads();  // of_warp may be written again
+  return value;
+}
+
+template <class Value>
+__device__ Value block_sum(Value value) {
+  return block_reduce(value, Value{}, Sum{});
+}
+
+}  // namespace fsdpbench::backend::cuda
+
+// A sum in double over an array, in an order that depends on its length alone: sums of parts, then their sum.
+
+namespace fsdpbench::backend::cuda {
+
+inline constexpr int kSumThreads = 256;
+
+/// All threads get the sum of parts[0, count).
+__device__ inline double sum_of_parts(const double* parts, std::int64_t count) {
+  double sum = 0.0;
+#pragma unroll 4
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
+  return block_sum(sum);
+}
+
+/// parts[block] = sum of term.add(i), which does N elements from i on (as many as there are), over the block's packs.
+template <int N, class Term>
+__global__ void __launch_bounds__(kSumThreads) partial_sums_kernel(Term term, std::int64_t count, double* parts) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * kSumThreads;
+  double sum = 0.0;
+#pragma unroll 4
+  for (std::int64_t i = thread * N; i < count; i += threads * N) sum += term.add(i);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+/// How many parts partial_sums makes; at least 1, also of nothing.
+inline std::int64_t sum_parts(std::int64_t count, int pack) {
+  constexpr std::int64_t kMost = 1024;  // fill any GPU
+  const std::int64_t packs_a_block = std::int64_t{kSumThreads} * pack;
+  return std::clamp<std::int64_t>((count + packs_a_block - 1) / packs_a_block, 1, kMost);
+}
+
+/// Fills parts[0, sum_parts(count, N)).
+template <int N, class Term>
+void partial_sums(cudaStream_t stream, const char* name, const Term& term, std::int64_t count, double* parts) {
+  launch(stream, name, static_cast<unsigned>(sum_parts(count, N)), kSumThreads, partial_sums_kernel<N, Term>, term,
+         count, parts);
+}
+
+}  // namespace fsdpbench::backend::cuda
+
+// Sums over the rows of a matrix, one a column, in an order that depends on its shape alone. First the rows are cut
+// into parts, whose sums go to scratch (f32 [parts, width]); then the parts are added up.
 
 namespace fsdpbench::backend::cuda {
 
