@@ -8,13 +8,6 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-/// Nanoseconds of the GPU's own clock.
-__device__ inline std::int64_t global_timer_ns() {
-  std::int64_t now = 0;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
 __global__ void delay_kernel(std::int64_t nanoseconds) {
   constexpr std::int64_t kLongestNap = 500'000;  // the hardware sleeps up to twice as long, and at most 1 ms
   const std::int64_t end = global_timer_ns() + nanoseconds;

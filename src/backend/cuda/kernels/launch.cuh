@@ -3,11 +3,19 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <type_traits>
 
 #include "backend/cuda/check.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// Nanoseconds of the GPU's own clock.
+__device__ inline std::int64_t global_timer_ns() {
+  std::int64_t now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
 
 /// Puts `kernel` on `stream`: the one place where kernels are launched. A grid without blocks is nothing to do. Throws
 /// BackendError that names the kernel as `name`.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <type_traits>
 
@@ -17,6 +18,7 @@
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/fake/kernels/grid_runner.h"
 #include "backend/cuda/fake/kernels/warp_exchange.h"
+#include "base/clock.h"
 
 #undef __shared__
 #define __shared__ static thread_local  // blocks run one after another on one thread
@@ -43,6 +45,8 @@ inline float __fdividef(float a, float b) { return a / b; }
 void __nanosleep(unsigned nanoseconds);
 
 namespace fsdpbench::backend::cuda {
+
+inline std::int64_t global_timer_ns() { return now_ns(); }
 
 /// Pointers that a kernel gets by themselves, not inside a struct, are of memory that its GPU reaches.
 template <class Argument>
