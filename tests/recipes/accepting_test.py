@@ -136,9 +136,11 @@ class AgainstTheProgram(OnThisHost):
 
         def attempt() -> tuple[int, str] | None:
             done = self.run_script("slurm/prolog.sh")
-            if "exit code 11" in self.said("logger"):
+            logged = self.said("logger")
+            if "exit code 11" in logged:
                 self.assertEqual(done.returncode, 0)
                 return None
+            self.assertEqual(logged, "", (self.folder / "results/prolog/log").read_text())
             return done.returncode, self.said("scontrol")
         return self.until_judged(attempt)
 
