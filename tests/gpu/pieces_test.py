@@ -86,7 +86,7 @@ class PackTest(unittest.TestCase):
         tests = {name for path in (root / "tests" / "backend").rglob("CMakeLists.txt")
                  for name in re.findall(r"\w+_gpu_test", path.read_text(encoding="utf-8"))}
         self.assertEqual((len(benches), len(tests)), (4, 4))
-        self.assertEqual(named, {"fsdpbench"} | benches | tests)
+        self.assertEqual(named, {"fsdpbench", "check_trace"} | benches | tests)
 
     def test_a_build_for_this_processor_is_not_packed(self):
         self.native("ON")

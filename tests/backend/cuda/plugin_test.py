@@ -95,12 +95,12 @@ class Plugin(unittest.TestCase):
 
     def test_any_change_of_an_interface_makes_another_build(self) -> None:
         copy = self.folder / "src"
-        for folder in ("base", "backend", "launch"):
+        for folder in ("base", "backend", "launch", "hardware"):
             shutil.copytree(SOURCE / "src" / folder, copy / folder)
         same = self.interface_hash(copy)
         self.assertEqual(self.interface_hash(SOURCE / "src"), same)
         self.assertNotEqual(self.interface_hash(copy, "GNU 13"), same)
-        for header in ("backend/communicator.h", "base/lane.h", "launch/session.h", "backend/cuda/plugin.h"):
+        for header in ("backend/communicator.h", "base/lane.h", "launch/session.h", "hardware/gpu_health.h", "backend/cuda/plugin.h"):
             with self.subTest(header):
                 text = (copy / header).read_text()
                 (copy / header).write_text(text.replace("};", "int one_more = 0; };", 1))
