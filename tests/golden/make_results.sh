@@ -10,7 +10,7 @@ mkdir results
 small="--set model.layers=2 --set mesh.ranks=2 --set train.steps=5 --set train.warmup=1"
 rates="--set emulate.compute_tflops=0.05 --set emulate.link_gb_per_s=1"
 run() { # what of exit codes is a verdict is fine
-  "$program" "$@" -q >/dev/null 2>&1 || [ $? -ge 7 ]
+  PATH="$(dirname "$program"):$PATH" fsdpbench "$@" -q >/dev/null 2>&1 || [ $? -ge 7 ]
 }
 # shellcheck disable=SC2086
 {
