@@ -120,6 +120,13 @@ def runs(pid: int) -> bool:
         return False
 
 
+def trace_findings(of: str | Path, folder: Path, files: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """What check_trace beside the program `of` says of files in a folder; it ends with 0 where they keep all rules of
+    src/trace/FORMAT.md."""
+    return subprocess.run([Path(of).with_name("check_trace"), *files], capture_output=True, text=True, cwd=folder,
+                          timeout=PATIENCE_S, check=False)
+
+
 class Program(unittest.TestCase):
     """Calls it in a folder of its own."""
 
@@ -142,9 +149,7 @@ class Program(unittest.TestCase):
         return done
 
     def check_traces(self, *files: str) -> None:
-        """They keep the rules of src/trace/FORMAT.md."""
-        done = subprocess.run([Path(PROGRAM).with_name("check_trace"), *files], capture_output=True, text=True,
-                              cwd=self.folder, timeout=PATIENCE_S, check=False)
+        done = trace_findings(PROGRAM, self.folder, files)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def start(self, *arguments: str, **streams: object) -> subprocess.Popen[str]:

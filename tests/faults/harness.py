@@ -301,9 +301,7 @@ class Faults(unittest.TestCase):
         return ["run", self.profile, *sets(*(TINY if base is None else base), *keys), "--out", out]
 
     def check_traces(self, *files: str) -> None:
-        """They keep the rules of src/trace/FORMAT.md."""
-        done = subprocess.run([Path(PROGRAM).with_name("check_trace"), *files], cwd=self.folder, capture_output=True,
-                              text=True, check=False)
+        done = program.trace_findings(PROGRAM, self.folder, files)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def ends(self, started: Started, *codes: int) -> None:

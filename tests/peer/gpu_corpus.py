@@ -6,7 +6,7 @@
 Ranks are processes with an NCCL_HOSTID each, so that NCCL takes them for nodes and talks over loopback sockets. Each case
 writes NAME.json (what was set; the truth: milliseconds a step without profiler, peak bytes) and NAME.rankR.json (the trace).
 """
-import argparse, functools, gc, json, os, pickle, signal, socket, subprocess, sys, time, traceback
+import argparse, functools, gc, json, os, signal, socket, subprocess, sys, time, traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve()
@@ -267,7 +267,6 @@ def build(c, s, rank, world, device):
         policy = lambda ctx, op, *a, **k: CheckpointPolicy.MUST_SAVE if op in save else CheckpointPolicy.PREFER_RECOMPUTE
         for i, b in enumerate(model.blocks):
             model.blocks[i] = checkpoint_wrapper(b, context_fn=functools.partial(create_selective_checkpoint_contexts, policy))
-    sync_context = None
     if engine == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy
@@ -557,7 +556,6 @@ def jax_worker(rank, world, cases, out):
         try:
             width, ffn, layers, batch, seq = (64, 128, 3, 2 * world, 32) if os.environ.get("JAX_PLATFORMS") == "cpu" else (1024, 4096, 6, 2 * world, 1024)
             key = jax.random.PRNGKey(0)
-            rows = NamedSharding(mesh, P("fsdp"))
             make = lambda *shape: jax.jit(lambda k: jax.random.normal(k, shape, jnp.float32) * 0.02, out_shardings=NamedSharding(mesh, P(*([None] * (len(shape) - 2)), "fsdp", None)))(key)
             if c.get("scan"):
                 params = {"up": make(layers, width, ffn), "down": make(layers, ffn, width), "q": make(layers, width, width), "o": make(layers, width, width)}
