@@ -31,6 +31,7 @@ enum class Cause : std::uint8_t {
   expert_imbalance,
   cores_busy,
   slow_transfer,
+  serialised,
   data_loading,
   unknown,
 };
@@ -105,6 +106,14 @@ inline constexpr EnumTable<Cause, CauseFacts> kCauses{
     CauseFacts{"slow_transfer", "the transfer took a quarter longer than others of its kind and size",
                "transfers that take longer than others of their kind and size",
                "look at the links, and at what else uses them", ""},
+    CauseFacts{
+        "serialised",
+        "computation had been launched and needed nothing of the reduction, yet began only when it was over, as "
+        "always in this job",
+        "computation that waits for reductions it does not need",
+        "more hardware queues (CUDA_DEVICE_MAX_CONNECTIONS unset, or 8 to 32 where it is 1) or a stream of their "
+        "own for reductions{} lets them run together",
+        "", true},
     CauseFacts{"data_loading", "a data loader was running, and nothing else", "waits for a batch",
                "let the loader work ahead{}", ""},
     CauseFacts{"unknown", "none of these could be shown", "the late starts of lanes",

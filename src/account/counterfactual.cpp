@@ -54,6 +54,10 @@ std::vector<Knob> knobs_of(const config::RunConfig& config) {
     add(Cause::reduce_scatter_buffers, fmt::format("fsdp.reduce_scatter_buffers={}", fsdp.reduce_scatter_buffers + 1),
         [](config::RunConfig& c) { ++c.fsdp.reduce_scatter_buffers; });
   }
+  if (fsdp.reduce_lane == config::ReduceLane::compute) {
+    add(Cause::serialised, "fsdp.reduce_lane=reduce_scatter",
+        [](config::RunConfig& c) { c.fsdp.reduce_lane = config::ReduceLane::reduce_scatter; });
+  }
   const bool separate = fsdp.separate_reduce_scatter_comm;
   add(separate ? Cause::contention : Cause::communicator_serialisation,
       fmt::format("fsdp.separate_reduce_scatter_comm={}", !separate),
@@ -97,6 +101,7 @@ config::RunConfig lifted(Cause cause, config::RunConfig config) {
       fsdp.separate_reduce_scatter_comm = true;
       config.mesh.expert_separate_comm = true;
       break;
+    case Cause::serialised: fsdp.reduce_lane = config::ReduceLane::reduce_scatter; break;
     case Cause::host_sync:
       config.inject.host_sync_after_layer = -1;
       if (config.mesh.expert > 1) config.mesh.expert_sync = false;
@@ -217,6 +222,7 @@ class Finder {
       case Cause::all_gather_limit:
       case Cause::reduce_scatter_buffers:
       case Cause::communicator_serialisation:
+      case Cause::serialised:
       case Cause::host_sync: question = rebuilt(lifted(asked.cause, typical_.training().config)); break;
     }
     question.answer.cause = asked.cause;

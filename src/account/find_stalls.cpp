@@ -74,6 +74,10 @@ class RecordFacts : public StepFacts {
     return message.seconds_of_latency(*link_) > message.seconds_of_bytes(*link_);
   }
 
+  bool serialised(int i) const override {
+    return view_.op(i).kind == OpKind::reduce_scatter && view_.op(i).lane == Lane::compute;
+  }
+
   /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
   std::int64_t slowed_by_sharing(int i) const override {
     if (!link_) return 0;
@@ -311,6 +315,7 @@ class Blame {
     put(begin,
         view_.op(i).exchanges_rows()       ? Cause::expert_exchange
         : view_.op(i).exchanges_parts()    ? Cause::tensor_group
+        : facts_.serialised(i)             ? Cause::serialised
         : facts_.at_boundary(i, last_ops_) ? Cause::step_boundary
         : facts_.mostly_latency(i)         ? Cause::inefficient_collective
                                            : Cause::link_bound,

@@ -67,6 +67,8 @@ class StepFacts {
   virtual Excess excess(int i) const = 0;
   /// Most of collective i's time is latency.
   virtual bool mostly_latency(int i) const = 0;
+  /// Computation that was ready never runs beside collectives like i.
+  virtual bool serialised(int) const { return false; }
   /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
   virtual std::int64_t slowed_by_sharing(int i) const = 0;
   /// When the host had issued op i at the latest.

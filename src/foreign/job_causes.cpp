@@ -180,6 +180,7 @@ class RowStep : public account::StepFacts {
   }
 
   bool mostly_latency(int i) const override { return types_.mostly_latency(rank_, row_at(i), transfer_ns(i)); }
+  bool serialised(int i) const override { return found_.serialised.contains(row_at(i)); }
   std::int64_t slowed_by_sharing(int) const override { return 0; }  // nobody knows what it takes alone
   std::int64_t issued_until(int i) const override { return records_[static_cast<std::size_t>(i)].issued_ns; }
 

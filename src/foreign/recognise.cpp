@@ -15,6 +15,7 @@
 #include "foreign/host_words.h"
 #include "foreign/job_kind.h"
 #include "foreign/kineto_names.h"
+#include "foreign/serialised.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -427,6 +428,23 @@ std::optional<Finding> find_sequence_exchanges(const RankRows& rank, const JobSt
       sequences ? 0.9 : 0.6};
 }
 
+/// Where computation waits for reductions without need on most ranks, they are in line with it.
+void take_serialised(const JobTrace& job, Recognition& r) {
+  std::size_t ranks = 0, reductions = 0;
+  for (std::size_t i = 0; i < job.ranks.size(); ++i) {
+    r.ranks[i].serialised = find_serialised(job.ranks[i], r.ranks[i]);
+    ranks += !r.ranks[i].serialised.empty();
+    reductions += r.ranks[i].serialised.size();
+  }
+  if (ranks * 2 <= job.ranks.size()) return;
+  if (r.schedule) r.schedule->config.fsdp.reduce_lane = config::ReduceLane::compute;
+  r.findings.push_back({"reductions", "in line with computation",
+                        fmt::format("what was ready and needed nothing of them began when they ended, {} times on {} "
+                                    "of {} ranks",
+                                    reductions, ranks, job.ranks.size()),
+                        0.95});
+}
+
 void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
   const RankRows& rank = job.ranks.front();
   const RecognisedRank& first = r.ranks.front();
@@ -641,6 +659,7 @@ Recognition recognise(const JobTrace& job) {
            fmt::format("{} ranks gather them, and {} the rest of their blocks", one->ranks, facts.shard), 0.95});
     }
     if (known) find_schedule(job, words, host_words.front(), r);
+    take_serialised(job, r);
     find_checkpoints(facts.units * facts.accumulate);
     r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
     if (r.schedule) {

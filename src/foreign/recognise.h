@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ struct RecognisedRank {
   std::vector<std::vector<CollectiveUse>> uses;  ///< by step
   std::vector<StreamRole> streams;               ///< as RankRows::streams
   int compute_stream = -1;
+  std::set<std::int32_t> serialised;  ///< find_serialised()
 };
 
 /// A host that waits for the whole device, or a stream of it, within forward or backward.

@@ -334,13 +334,13 @@ HandRun on_the_compute_lane(Between&& between) {
   return run;
 }
 
-TEST(FindStalls, AReductionOnTheComputeLaneIsTheLinks) {
+TEST(FindStalls, AReductionOnTheComputeLaneIsSerialised) {
   const HandRun run = on_the_compute_lane([](HandRun& r) {
     r.op(OpKind::reduce_copy_in, Lane::compute, Times{100, 110});
     collective(r, OpKind::reduce_scatter, Lane::compute, std::vector<Times>(2, Times{110, 160}), 4, 0).phase =
         Phase::backward;
   });
-  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50), Pair(Cause::copy, 10)));
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::copy, 10), Pair(Cause::serialised, 50)));
 }
 
 TEST(FindStalls, AGatherBehindComputationThatItDoesNotNeedCameLate) {

@@ -30,6 +30,7 @@ struct Dialect {
   bool memory = false;                  ///< [memory] instants
   bool steps = true;                    ///< ProfilerStep#N
   bool device_ranges = true;            ///< gpu_user_annotation rows
+  bool one_queue = false;               ///< collectives in line with computation have a stream of their own
   double slower_beside = 1;             ///< computation takes so many times as long while a collective runs
   std::int64_t loader_ns = 0;           ///< each step begins with so long a wait for its batch
 };

@@ -240,6 +240,26 @@ TEST(Recognise, ForwardsThatRunAgainInBackwardAreCheckpointing) {
 
 /// Where every module is in a unit, nothing is left for the root: a schedule is compared without the root's
 /// computation.
+// One hardware queue: gathers run beside computation, reductions never do, though they have a stream of their own.
+TEST(Recognise, ReductionsThatComputationWaitsForWithoutNeedAreSerialised) {
+  const auto serialised_ms = [](config::ReduceLane lane, Recognition& found) {
+    corpus::CaseSpec spec = case_named("fsdp2 4 ranks 6 layers");
+    spec.config.fsdp.reduce_lane = lane;
+    spec.dialect.one_queue = true;
+    const Read read = read_case(spec);
+    found = read.found;
+    return explain(read.job, read.found).causes_ms[Cause::serialised];
+  };
+  Recognition found;
+  EXPECT_GT(serialised_ms(config::ReduceLane::compute, found), 0);
+  ASSERT_TRUE(found.schedule);
+  EXPECT_TRUE(found.schedule->exact());
+  EXPECT_EQ(found.schedule->config.fsdp.reduce_lane, config::ReduceLane::compute);
+  ASSERT_NE(found.find("reductions"), nullptr);
+  EXPECT_EQ(serialised_ms(config::ReduceLane::reduce_scatter, found), 0);
+  EXPECT_EQ(found.find("reductions"), nullptr);
+}
+
 TEST(Recognise, AJobWithoutARootFollowsItsSchedule) {
   for (const bool keeps : {false, true}) {
     corpus::CaseSpec spec = case_named("fsdp2 grad-op");

@@ -117,7 +117,7 @@ class RankStory {
       constexpr std::array<std::int64_t, kLaneCount> kLanes{kComputeStream, 21, 23, 25, 19, 27};
       return kLanes[index_of(op.lane)];
     }
-    if (op.lane == Lane::compute) return kComputeStream;
+    if (op.lane == Lane::compute) return dialect_.one_queue ? 38 : kComputeStream;
     const bool separate = op.group() == plan::Group::shard_separate;
     if (dialect_.one_stream) return separate ? 36 : op.group() == plan::Group::replicate ? 34 : 32;
     constexpr std::array<std::int64_t, kLaneCount> kOwn{kComputeStream, 24, 28, 30, 19, 26};

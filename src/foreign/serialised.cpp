@@ -1,0 +1,76 @@
+#include "foreign/serialised.h"
+
+#include <algorithm>
+
+#include "foreign/kineto_names.h"
+#include "foreign/recognise.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+/// What one row's end and another's begin may be apart where one let the other begin.
+constexpr std::int64_t kTogether = 20'000;
+
+/// What a layer computes: no copy into the next reduction's buffer, and nothing that scales or casts it.
+bool is_of_a_layer(const RankRows& rank, const DeviceRow& row) {
+  if (row.kind != Activity::computation) return false;
+  const KernelKind kind = kernel_kind(row.kind, rank.names[static_cast<std::size_t>(row.name)], std::nullopt);
+  return kind == KernelKind::products || kind == KernelKind::attention || kind == KernelKind::other;
+}
+
+/// Whether computation waited for a reduction without need.
+enum class BesideReduction : std::uint8_t { unknown, ran, waited };
+
+/// Looks at the first row on the stream of computation that was launched after reduction `row`, before that began, if
+/// another reduction follows it: what the optimizer does needs all of them, and the copies before the next reduction
+/// may need this one's buffer. It waited without need if its stream had been free since the reduction began, and it
+/// began just when that was over.
+BesideReduction beside_reduction(const RankRows& rank, const RecognisedRank& found, std::size_t step,
+                                 std::int32_t row) {
+  const auto device = [&](std::int32_t other) -> const DeviceRow& {
+    return rank.device[static_cast<std::size_t>(other)];
+  };
+  const DeviceRow& own = device(row);
+  const std::vector<std::int32_t>& order = found.cut.steps[step].device;
+  const auto computes = [&](std::int32_t other) {
+    return other != row && device(other).stream == found.compute_stream;
+  };
+  const auto launch = std::ranges::find(order, row);
+  const auto next = std::find_if(launch, order.end(), computes);
+  if (next == order.end() || device(*next).launch < 0) return BesideReduction::unknown;
+  if (found.cut.launched[static_cast<std::size_t>(*next)] + kTogether >= own.begin_ns) return BesideReduction::unknown;
+  bool layer = false, reduces = false;
+  for (auto at = next; at != order.end() && !reduces; ++at) {
+    const auto use = std::ranges::find(found.uses[step], *at, &CollectiveUse::row);
+    reduces = use != found.uses[step].end() && use->purpose == Purpose::gradients;
+    layer = layer || is_of_a_layer(rank, device(*at));
+  }
+  if (!layer || !reduces) return BesideReduction::unknown;
+  const bool still_ran = std::any_of(order.begin(), launch, [&](std::int32_t other) {
+    return computes(other) && device(other).begin_ns < own.end_ns && device(other).end_ns > own.begin_ns + kTogether;
+  });
+  if (still_ran || device(*next).begin_ns < own.end_ns - kTogether) return BesideReduction::ran;
+  return device(*next).begin_ns <= own.end_ns + kTogether ? BesideReduction::waited : BesideReduction::unknown;
+}
+
+}  // namespace
+
+std::set<std::int32_t> find_serialised(const RankRows& rank, const RecognisedRank& found) {
+  constexpr std::size_t kFewest = 6;
+  std::set<std::int32_t> waited;
+  std::size_t told = 0;
+  if (rank.computes_on_host()) return waited;
+  for (std::size_t step = 0; step < found.uses.size(); ++step) {
+    for (const CollectiveUse& use : found.uses[step]) {
+      const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
+      if (use.purpose != Purpose::gradients || row.end_ns - row.begin_ns <= 4 * kTogether) continue;
+      const BesideReduction beside = beside_reduction(rank, found, step, use.row);
+      told += beside != BesideReduction::unknown;
+      if (beside == BesideReduction::waited) waited.insert(use.row);
+    }
+  }
+  const bool rule = waited.size() >= kFewest && waited.size() * 10 >= told * 9;
+  return rule ? waited : std::set<std::int32_t>();
+}
+
+}  // namespace fsdpbench::foreign
