@@ -156,6 +156,8 @@ class RowStep : public account::StepFacts {
         }
       }
       if (stall.op >= 0) stall.op = rows_[static_cast<std::size_t>(stall.op)];
+      // Without computation nothing tells what should have run meanwhile, but who came last is seen all the same.
+      if (computation_.empty() && stall.cause != Cause::straggler) stall.cause = Cause::unknown;
       // Where the host computes itself, what it does between its ops is its own.
       if (computes_on_host_ && !computation_.empty() && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
       const bool may_load = stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch ||

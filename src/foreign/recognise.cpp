@@ -591,6 +591,14 @@ Recognition recognise(const JobTrace& job) {
   }
   r.kind = kind_of(counts, words, sizes.size() == 1, collectives);
   r.shards = shards_parameters(counts);
+  const bool computes = std::ranges::any_of(job.ranks, [](const RankRows& rank) {
+    return std::ranges::find(rank.device, Activity::computation, &DeviceRow::kind) != rank.device.end();
+  });
+  if (!computes) {
+    r.unknown.push_back("What the job computes: the trace has no kernel and no op that computes.");
+    // Reductions of one size may be of anything.
+    if (r.kind == JobKind::data_parallel && words.engines.empty()) r.kind = JobKind::unknown;
+  }
   Program program = program_of(words, r.kind, r.table);
   r.name = std::move(program.name);
   r.engine = program.engine;
@@ -600,13 +608,22 @@ Recognition recognise(const JobTrace& job) {
     r.name += " within " + program.name;
   }
 
+  // The engine's own rows are there, and nothing that it sends: a short part of a step.
+  if (r.kind == JobKind::unknown && r.engine == nullptr) {
+    for (const dialects::Words* engine : dialects::words_in_traces()) {
+      if (!engine->traces.of_one_program || !words.engines.contains(engine)) continue;
+      r.name = fmt::format("a part of a job of {} that gathers no parameters and reduces no gradients",
+                           engine->traces.program.sharded);
+    }
+  }
   std::string named;
   for (const dialects::Words* engine : dialects::words_in_traces()) {
     const auto row = words.engines.find(engine);
     if (!named.empty() || row == words.engines.end() || !engine->traces.of_one_program) continue;
     named = fmt::format(", and a row is called \"{}\"", row->second);
   }
-  r.findings.push_back({"job", std::string(to_string(r.kind)), what_they_do(counts) + named,
+  r.findings.push_back({"job", std::string(to_string(r.kind)),
+                        (computes ? what_they_do(counts) : "collectives, and nothing that computes") + named,
                         r.kind == JobKind::unknown ? 0.3
                         // A name of something that communicates is no evidence for one device alone.
                         : named.empty() || r.kind == JobKind::single ? 0.85
