@@ -8,6 +8,8 @@
 #include <charconv>
 #include <filesystem>
 #include <istream>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -33,7 +35,8 @@ struct File {
 };
 
 bool is_trace_name(const std::string& name) {
-  return !name.starts_with('.') && (name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".sqlite"));
+  return !name.starts_with('.') && (name.ends_with(".json") || name.ends_with(".json.gz") ||
+                                    name.ends_with(".sqlite") || name.ends_with(".sqlite.gz"));
 }
 
 /// In the order of the numbers in them: "rank_2" before "rank_10".
@@ -113,6 +116,11 @@ std::string other_program(const std::string& path, std::string_view beginning) {
            "database "
            "of it that is read here.";
   }
+  if (beginning.starts_with("\x80") && beginning.size() > 1 && beginning[1] <= 5) {
+    return "is a pickle, no trace: a snapshot of PyTorch's memory (_dump_snapshot), which pytorch.org/memory_viz "
+           "shows, or "
+           "a dump of its flight recorder, which `fsdpbench watch` reads.";
+  }
   if (beginning.starts_with("PK")) return "is a zip archive; unpack it, and give the .json files in it.";
   return "";
 }
@@ -152,28 +160,47 @@ void name_rank(RankRows& rows) {
   rows.notes.push_back(fmt::format("The rank, {}, is from the file's name: the file does not tell it.", *rank));
 }
 
-std::optional<OneFile> read_database(const std::string& path, const ReadOptions& options, std::string& why) {
-  KinetoRows rows(options.functions);
-  try {
-    const NsysFacts facts =
-        read_nsys_events(path, options.most_events, [&](const trace::ParsedEvent& event) { rows.event(event); });
-    OneFile one{rows.take(facts.file), std::nullopt, ""};
+/// A report of `nsys profile torchrun …` holds all ranks of its node, each a process.
+std::vector<OneFile> read_database(const std::string& path, const ReadOptions& options) {
+  constexpr std::size_t kMostProcesses = 4096;  // with those that load data
+  std::map<std::int64_t, KinetoRows> rows;
+  const NsysFacts facts = read_nsys_events(
+      path, options.most_events, options.most_bytes, [&](std::int64_t process, const trace::ParsedEvent& event) {
+        rows.try_emplace(process, options.functions).first->second.event(event);
+        if (rows.size() > kMostProcesses) {
+          throw ConfigError(fmt::format("has rows of more than {} processes, which no node has.", kMostProcesses));
+        }
+      });
+  std::vector<std::int64_t> processes = facts.processes;
+  if (processes.empty() && !rows.empty()) processes.push_back(rows.begin()->first);
+  std::vector<OneFile> ranks;
+  for (const std::int64_t process : processes) {
+    OneFile& one = ranks.emplace_back(rows.at(process).take(facts.file), facts.file.base_time_ns, "");
     one.rows.file = path;
     if (!facts.trouble.empty()) one.rows.notes.insert(one.rows.notes.begin(), facts.trouble);
-    name_rank(one.rows);
-    return one;
-  } catch (const ConfigError& error) {
-    why = error.what();
-    return std::nullopt;
+    if (processes.size() == 1) {
+      name_rank(one.rows);
+      continue;
+    }
+    one.rows.notes.push_back(
+        fmt::format("It is process {} of the {} with work on a device in {}.", process, processes.size(), path));
   }
+  return ranks;
 }
 
-/// Why a file holds nothing, in `why`, or its rows.
-std::optional<OneFile> read_file(const std::string& path, const ReadOptions& options, std::string& why) {
+/// The ranks of a file; none if it holds nothing, and why in `why`.
+std::vector<OneFile> read_file(const std::string& path, const ReadOptions& options, std::string& why) {
   const std::string beginning = beginning_of(path);
   why = other_program(path, beginning);
-  if (!why.empty()) return std::nullopt;
-  if (beginning.starts_with("SQLite format 3")) return read_database(path, options, why);
+  if (!why.empty()) return {};
+  if (beginning.starts_with("SQLite format 3")) {
+    try {
+      return read_database(path, options);
+    } catch (const ConfigError& error) {
+      why = error.what();
+      return {};
+    }
+  }
   trace::InputFile file(path, options.most_bytes);
   std::istream in(&file);
   constexpr std::size_t kMostOfAMessage = 400;
@@ -190,9 +217,10 @@ std::optional<OneFile> read_file(const std::string& path, const ReadOptions& opt
           : facts.has_events
               ? "no rows of a profiler: neither of the categories cpu_op, cuda_runtime … nor kernel, gpu_memcpy …"
               : "not a trace (no traceEvents list).";
-    return std::nullopt;
+    return {};
   }
-  OneFile one{rows.take(facts), facts.base_time_ns, facts.host};
+  std::vector<OneFile> ranks;
+  OneFile& one = ranks.emplace_back(rows.take(facts), facts.base_time_ns, facts.host);
   one.rows.file = path;
   if (!trouble.empty()) {
     one.rows.notes.insert(one.rows.notes.begin(),
@@ -202,7 +230,7 @@ std::optional<OneFile> read_file(const std::string& path, const ReadOptions& opt
                           fmt::format("The file ends behind its event {}, before its list does.", facts.events));
   }
   name_rank(one.rows);
-  return one;
+  return ranks;
 }
 
 std::optional<std::int64_t> first_time(const RankRows& rows) {
@@ -331,8 +359,9 @@ JobTrace read_job(const std::vector<std::string>& paths, const ReadOptions& opti
   std::vector<OneFile> files;
   std::string why;
   for (const File& file : files_of(paths)) {
-    if (auto one = read_file(file.path, options, why)) {
-      files.push_back(std::move(*one));
+    std::vector<OneFile> ranks = read_file(file.path, options, why);
+    if (!ranks.empty()) {
+      std::ranges::move(ranks, std::back_inserter(files));
     } else if (!file.of_folder) {
       throw ConfigError(fmt::format("{}: {}", file.path, why));
     } else {
@@ -342,7 +371,9 @@ JobTrace read_job(const std::vector<std::string>& paths, const ReadOptions& opti
   if (files.empty()) {
     throw ConfigError(fmt::format("{}: holds no trace of a profiler: {}", paths.front(), job.notes.front()));
   }
-  job.shared_clock = share_clock(files);
+  const bool one_report =
+      std::ranges::all_of(files, [&](const OneFile& file) { return file.rows.file == files.front().rows.file; });
+  job.shared_clock = share_clock(files) || (one_report && files.size() > 1);
   if (!job.shared_clock && files.size() > 1) {
     job.notes.emplace_back("The files do not tell how their clocks relate; each rank has its own.");
   }

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <array>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "trace/fields.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -30,10 +35,18 @@ constexpr std::size_t kMostOfAllNames = std::size_t{256} << 20;
 
 class Database {
  public:
-  explicit Database(const std::string& path) {
+  /// `unpacked`: what is in the file, if not the file itself.
+  Database(const std::string& path, std::string unpacked) : unpacked_(std::move(unpacked)) {
     sqlite3* opened = nullptr;
-    const int result = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
+    const bool in_memory = !unpacked_.empty();
+    int result = sqlite3_open_v2(in_memory ? ":memory:" : path.c_str(), &opened,
+                                 in_memory ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY, nullptr);
     database_.reset(opened);
+    if (result == SQLITE_OK && in_memory) {
+      const auto size = static_cast<sqlite3_int64>(unpacked_.size());
+      result = sqlite3_deserialize(opened, "main", reinterpret_cast<unsigned char*>(unpacked_.data()), size, size,
+                                   SQLITE_DESERIALIZE_READONLY);
+    }
     if (result != SQLITE_OK) fail();
     // A column may be computed by the file itself: some bytes that say "900 million zeros".
     (void)sqlite3_limit(opened, SQLITE_LIMIT_LENGTH, kMostOfAValue);
@@ -73,6 +86,7 @@ class Database {
                     sqlite3_errmsg(database_.get())));
   }
 
+  std::string unpacked_;
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_{nullptr, sqlite3_close};
 };
 
@@ -107,10 +121,26 @@ std::string_view without_version(std::string_view name) {
   return numbered ? name.substr(0, at) : name;
 }
 
+/// "FSDP::pre_forward (layers.0), seq = 7, op_id = 12" is what emit_nvtx() makes of PyTorch's ranges.
+std::string_view without_numbers(std::string_view name) {
+  return name.substr(0, std::min(name.find(", seq = "), name.find(", op_id = ")));
+}
+
+/// All of a gzipped file; empty if it is none.
+std::string unpack(const std::string& path, std::uint64_t most_bytes) {
+  std::ifstream raw(path, std::ios::binary);
+  if (raw.get() != 0x1f || raw.get() != 0x8b) return {};
+  trace::InputFile file(path, most_bytes);
+  std::string bytes(std::istreambuf_iterator<char>(&file), {});
+  if (!file.error().empty()) throw ConfigError(fmt::format("cannot be unpacked: {}.", file.error()));
+  return bytes;
+}
+
 class NsysReader {
  public:
-  NsysReader(const std::string& path, std::int64_t most_events, const std::function<void(const ParsedEvent&)>& event)
-      : most_events_(most_events), event_(event), database_(path) {}
+  using OnEvent = std::function<void(std::int64_t, const ParsedEvent&)>;
+  NsysReader(const std::string& path, std::string unpacked, std::int64_t most_events, const OnEvent& event)
+      : most_events_(most_events), event_(event), database_(path, std::move(unpacked)) {}
 
   NsysFacts read() {
     if (!database_.has("StringIds") ||
@@ -136,6 +166,14 @@ class NsysReader {
     }
     facts_.file.whole = facts_.trouble.empty();
     facts_.file.has_events = true;
+    for (const auto& [process, device] : devices_) facts_.processes.push_back(process);
+    std::ranges::stable_sort(facts_.processes, {}, [&](std::int64_t process) { return devices_[process]; });
+    if (database_.has("TARGET_INFO_SESSION_START_TIME")) {
+      database_.rows("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", [&](sqlite3_stmt* row) {
+        facts_.file.base_time_ns = sqlite3_column_int64(row, 0);
+        return false;
+      });
+    }
     if (database_.has("TARGET_INFO_GPU")) {
       database_.rows("SELECT name FROM TARGET_INFO_GPU", [&](sqlite3_stmt* row) {
         facts_.file.device = text(row, 0);
@@ -167,9 +205,14 @@ class NsysReader {
       event.begin_ns = sqlite3_column_int64(row, 0);
       event.length_ns = sqlite3_column_int64(row, 1) - *event.begin_ns;
       name_ = sqlite3_column_type(row, 2) == SQLITE_INTEGER ? texts_[sqlite3_column_int64(row, 2)] : text(row, 2);
-      event.name = table.category == "cuda_runtime" ? without_version(name_) : std::string_view(name_);
+      event.name = table.category == "cuda_runtime"      ? without_version(name_)
+                   : table.category == "user_annotation" ? without_numbers(name_)
+                                                         : std::string_view(name_);
       const std::int64_t global = sqlite3_column_int64(row, 3);
-      if (of_device) check_process(process_of(global));
+      if (of_device) {
+        const auto [known, is_new] = devices_.emplace(process_of(global), sqlite3_column_int64(row, 4));
+        if (!is_new) known->second = std::min<std::int64_t>(known->second, sqlite3_column_int64(row, 4));
+      }
       event.members.emplace_back(field::kPid.name, number_value(process_of(global)));
       event.members.emplace_back(field::kTid.name, number_value(of_device ? 0 : thread_of(global)));
       const std::array<std::string_view, 4> names{field::kDevice.name, field::kStream.name, field::kCorrelation.name,
@@ -178,33 +221,25 @@ class NsysReader {
         if (sqlite3_column_type(row, 4 + i) == SQLITE_NULL) continue;
         event.args.emplace_back(names.at(static_cast<std::size_t>(i)), number_value(sqlite3_column_int64(row, 4 + i)));
       }
-      event_(event);
+      event_(process_of(global), event);
       return true;
     });
   }
 
-  void check_process(std::int64_t process) {
-    if (process_ < 0) process_ = process;
-    if (process == process_) return;
-    throw ConfigError(
-        "holds the kernels of several processes; expected one file a rank, as `nsys profile -o rank_%q{RANK}` around "
-        "each of them writes.");
-  }
-
   std::int64_t most_events_;
-  const std::function<void(const ParsedEvent&)>& event_;
+  const OnEvent& event_;
   Database database_;
   std::unordered_map<std::int64_t, std::string> texts_;
-  std::int64_t process_ = -1;
-  std::string name_;  // of the event at hand
+  std::map<std::int64_t, std::int64_t> devices_;  // of processes with work on one: the first
+  std::string name_;                              // of the event at hand
   NsysFacts facts_;
 };
 
 }  // namespace
 
-NsysFacts read_nsys_events(const std::string& path, std::int64_t most_events,
-                           const std::function<void(const ParsedEvent&)>& event) {
-  return NsysReader(path, most_events, event).read();
+NsysFacts read_nsys_events(const std::string& path, std::int64_t most_events, std::uint64_t most_bytes,
+                           const NsysReader::OnEvent& event) {
+  return NsysReader(path, unpack(path, most_bytes), most_events, event).read();
 }
 
 }  // namespace fsdpbench::foreign

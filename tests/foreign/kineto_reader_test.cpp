@@ -294,6 +294,7 @@ TEST_F(KinetoReader, AnAllToAllWithoutFieldsIsReadFromTheRangeThatLaunchedIt) {
 TEST_F(KinetoReader, FilesOfOtherKindsAreRefusedWithAReason) {
   EXPECT_THAT(refusal({write("a.sqlite", std::string("SQLite format 3\0 and more", 25))}), HasSubstr("Nsight Systems"));
   EXPECT_THAT(refusal({write("a.zip", "PK\x03\x04")}), HasSubstr("zip archive"));
+  EXPECT_THAT(refusal({write("memory.pickle", "\x80\x04\x95 and more")}), HasSubstr("a snapshot of PyTorch's memory"));
   EXPECT_THAT(refusal({write("b.json", R"({"a": 1})")}), HasSubstr("no traceEvents list"));
   EXPECT_THAT(refusal({write("c.json", "what?")}), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal({write("d.json", R"({"traceEvents": []})")}), HasSubstr("no rows of a profiler"));

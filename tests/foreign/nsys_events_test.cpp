@@ -12,6 +12,7 @@
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "support/temporary_folder.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -111,13 +112,63 @@ TEST_F(Nsys, FoldersAreLookedThroughForThem) {
   EXPECT_THAT(job.notes.front(), HasSubstr("without kernels"));
 }
 
+// Process 99 has the first device; 12 has none, and loads data.
+constexpr const char* kOtherProcesses = R"(
+INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (101, 109, (99 << 24) + 1, 1, 4), (5, 900, (12 << 24) + 1, 7, 5);
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (210, 290, 0, 24, 1, 99 << 24, 1);
+UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 1 WHERE globalPid = 77 << 24;
+UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET deviceId = 1;
+)";
+
+TEST_F(Nsys, EachProcessOfAReportIsARank) {
+  const JobTrace job = read_job({make("report1.sqlite", std::string(kTables) + kRows + kOtherProcesses)});
+  ASSERT_EQ(job.ranks.size(), 2U);
+  EXPECT_TRUE(job.shared_clock);
+  EXPECT_EQ(job.ranks[0].device.size(), 1U);
+  EXPECT_EQ(job.ranks[0].host.size(), 1U);
+  EXPECT_EQ(job.ranks[1].device.size(), 3U);
+  EXPECT_THAT(job.ranks[0].notes, ::testing::Contains(HasSubstr("process 99 of the 2")));
+}
+
+TEST_F(Nsys, ReportsOfSeveralNodesShareTheClockThatTheyTell) {
+  for (const char* name : {"node0.sqlite", "node1.sqlite"}) {
+    const std::string begin = name[4] == '0' ? "1700000000000000000" : "1700000000000000050";
+    make(name, std::string(kTables) + kRows + "CREATE TABLE TARGET_INFO_SESSION_START_TIME(utcEpochNs INT);" +
+                   "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (" + begin + ");");
+  }
+  const JobTrace job = read_job({folder_.path().string()});
+  ASSERT_EQ(job.ranks.size(), 2U);
+  EXPECT_TRUE(job.shared_clock);
+  EXPECT_EQ(job.ranks[1].device.front().begin_ns - job.ranks[0].device.front().begin_ns, 50);
+}
+
+TEST_F(Nsys, AGzippedDatabaseIsReadAsItIs) {
+  const std::string plain = make("rank_1.sqlite", std::string(kTables) + kRows);
+  std::ifstream file(plain, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  trace::WholeFile packed((folder_.path() / "rank_0.sqlite.gz").string());
+  packed.write(bytes);
+  packed.commit();
+  const JobTrace job = read_job({folder_.path().string()});
+  ASSERT_EQ(job.ranks.size(), 2U);
+  EXPECT_EQ(job.ranks[0].device.size(), job.ranks[1].device.size());
+  ReadOptions options;
+  options.most_bytes = bytes.size() / 2;
+  EXPECT_THROW(read_job({job.ranks[0].file}, options), ConfigError);
+}
+
+TEST_F(Nsys, NumbersOfAutogradAreNoPartOfAName) {
+  const JobTrace job = read_job({make(
+      "rank_0.sqlite",
+      std::string(kTables) + kRows +
+          "INSERT INTO NVTX_EVENTS VALUES (91, 99, 59, 'FSDP::pre_forward (layers.1), seq = 7, op_id = 12', NULL, "
+          "(77 << 24) + 78);")});
+  EXPECT_THAT(job.ranks.front().names, ::testing::Contains("FSDP::pre_forward (layers.1)"));
+}
+
 TEST_F(Nsys, WhatIsNoSuchDatabaseIsRefusedByName) {
   EXPECT_THAT(refusal(make("other.sqlite", "CREATE TABLE StringIds(id INT, value TEXT)")),
               HasSubstr("without kernels"));
-  EXPECT_THAT(refusal(make("two.sqlite", std::string(kTables) + kRows +
-                                             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
-                                             "(1, 2, 1, 7, 4, 99 << 24, 2);")),
-              HasSubstr("several processes"));
   EXPECT_THAT(
       refusal(make("old.sqlite", "CREATE TABLE StringIds(id INT, value TEXT); CREATE TABLE NVTX_EVENTS(start INT)")),
       HasSubstr("no such column"));
