@@ -19,7 +19,7 @@ _HOMES = {
     "expect": "commands", "Expectation": "results",
     "sweep": "commands", "open": "commands", "load": "results", "Result": "results", "Run": "results", "Sweep": "results", "Tuning": "results",
     "Explanation": "results", "WhatIf": "results", "Comparison": "results", "Gate": "results", "Acceptance": "results",
-    "TraceExplanation": "results", "Record": "record", "Records": "record", "Picture": "results", "ProgramError": "call", "program": "program",
+    "TraceExplanation": "results", "Record": "fields", "Records": "fields", "Picture": "results", "ProgramError": "call", "program": "program",
 }
 __all__ = sorted([*_HOMES, "__version__"])
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Un
 if TYPE_CHECKING:
     import os
 
-    from . import fields
     from .analysis import page as pages
     from .analysis.open_server import Server
-    from .record import Records
+    from .fields import Record, Records
 
 
 class Picture:
@@ -69,10 +68,10 @@ class Result:
     @functools.cached_property
     def data(self) -> Dict[str, Any]:
         from .analysis.schema import VERSIONS, check_version, read_json
-        root = read_json(self.folder / self._FILE)
+        value = read_json(self.folder / self._FILE)
         if self._FILE in VERSIONS:
-            check_version(root, self._FILE)
-        return root.value
+            check_version(value, self.folder / self._FILE, self._FILE)
+        return value
 
     @functools.cached_property
     def result(self) -> Any:
@@ -80,7 +79,7 @@ class Result:
         from . import fields
         if not self._KIND:
             raise TypeError(f"the fields of {self._FILE} have no types; use data")
-        return getattr(fields, fields.FILES[self._KIND][1])(self.data)
+        return fields.OBJECTS[fields.FILES[self._KIND][1]](self.data, self.folder / self._FILE)
 
     @functools.cached_property
     def _page(self) -> "pages.Page":
@@ -147,7 +146,6 @@ class _Timed(Result):
 class Run(_Timed):
     """What run() or simulate() measured. Times are milliseconds of a step, the slowest rank's median."""
 
-    result: "fields.Run"
     _FILE = "result.json"
     _KIND = "run"
     _FIRST = "breakdown"
@@ -164,7 +162,7 @@ class Run(_Timed):
         return (step.ci_low, step.ci_high) if step else None
 
     @property
-    def prediction(self) -> "Optional[fields.Prediction]":
+    def prediction(self) -> "Optional[Record]":
         """Of a simulation: the 95 % intervals of a real step and what they rest on. None: none was made."""
         return self.result.prediction
 
@@ -207,7 +205,7 @@ class Run(_Timed):
         return memory.peak_bytes.total if memory and memory.peak_bytes else None
 
     @property
-    def causes(self) -> "Records[fields.Cause]":
+    def causes(self) -> "Records[Record]":
         """Why computation was not running, the largest first, with what would help."""
         return self.result.causes
 
@@ -222,13 +220,12 @@ class Run(_Timed):
         return self.result.caveats
 
     @property
-    def _metrics(self) -> "fields.Metrics":
-        from .fields import Metrics
-        return self.result.metrics or Metrics({})
+    def _metrics(self) -> "Record":
+        return self.result.inner("metrics")
 
     def setting(self, key: str) -> Any:
         """A key of the complete configuration, as setting("fsdp.strategy")."""
-        from .analysis.load import setting
+        from .analysis.schema import setting
         return setting(self.result.config or {}, key)
 
     def __repr__(self) -> str:
@@ -246,19 +243,18 @@ class _Rows(Result):
 
     def frame(self) -> Any:
         """rows() as a pandas DataFrame."""
-        from .record import frame_of
+        from .fields import frame_of
         return frame_of(self.rows())
 
 
 class Sweep(_Rows):
     """What sweep() measured: a cell for each combination of the axes."""
 
-    result: "fields.Sweep"
     _FILE = "sweep.json"
     _KIND = "sweep"
 
     @property
-    def cells(self) -> "Records[fields.Cell]":
+    def cells(self) -> "Records[Record]":
         return self.result.cells
 
     def rows(self) -> List[Dict[str, Any]]:
@@ -359,7 +355,6 @@ class WhatIf(Result):
 class Comparison(Result):
     """Whether B is slower than A: a folder of `fsdpbench compare`."""
 
-    result: "fields.Comparison"
     _FILE = "compare.json"
     _KIND = "compare"
 
@@ -367,7 +362,6 @@ class Comparison(Result):
 class Gate(Result):
     """Which figures are worse than in a baseline: a folder of `fsdpbench gate`."""
 
-    result: "fields.Gate"
     _FILE = "gate.json"
     _KIND = "gate"
 
@@ -375,7 +369,6 @@ class Gate(Result):
 class Acceptance(Result):
     """Whether a machine is as it should be: a folder of `fsdpbench accept`."""
 
-    result: "fields.Acceptance"
     _FILE = "result.json"
     _KIND = "acceptance"
 
@@ -383,7 +376,6 @@ class Acceptance(Result):
 class TraceExplanation(_Timed):
     """Why a job of another program computed nothing at times: a folder of `fsdpbench trace explain`."""
 
-    result: "fields.TraceExplanation"
     _FILE = "explain.json"
     _KIND = "explain"
 

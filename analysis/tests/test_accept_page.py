@@ -13,7 +13,7 @@ from support import FolderTest, make_hostile
 from fsdpbench.analysis.accept_page import accept_page
 from fsdpbench.analysis.figures.acceptance import draw_pairs
 from fsdpbench.analysis.report import write_report
-from fsdpbench.analysis.schema import ReportError
+from fsdpbench.fields import ReportError
 
 
 def judgement(rule: str, figure: str, verdict: str, **more: object) -> dict:

@@ -1,6 +1,5 @@
-"""The objects of result files (fields.py), which the program declares, and what they are as Python values."""
+"""The objects of result files (records.json), which the program declares, and what they are as Python values."""
 
-import re
 import sys
 import unittest
 from pathlib import Path
@@ -9,26 +8,13 @@ from unittest import mock
 import support  # noqa: F401  (the path)
 
 from fsdpbench import fields
-from fsdpbench.record import Records
+from fsdpbench.fields import Records, ReportError
 
-SOURCES = Path(__file__).resolve().parents[1] / "fsdpbench/analysis"
-# Modules that read results, and no traces, tuner's answers, or text of users.
-READERS = ("load.py", "accept_page.py", "gate_page.py")
-# Configurations and files of other kinds that these read, too.
-ELSEWHERE = {"default", "value", "memory_budget_bytes", "time_ms", "schema_version", "failure", "message"}
-READ = re.compile(r'\.(?:number|required|integer|text|flag|child|has|items|children|texts|numbers|rows)\("(\w+)"')
 CAUSE = {"cause": "late_prefetch", "ms": 1.5, "share_pct": 3, "advice": "<b>",
          "without": {"step_ms": 9, "gain_ms": 1, "ci_low": 0.5, "ci_high": 1.5, "interval": "range", "advised": True}}
 
 
 class Declared(unittest.TestCase):
-    def test_every_field_that_is_read_is_declared(self) -> None:
-        declared = {one.name for kind in fields.OBJECTS.values() for one in kind.fields().values()} | ELSEWHERE
-        for reader in READERS:
-            names = set(READ.findall((SOURCES / reader).read_text(encoding="utf-8")))
-            self.assertTrue(names)
-            self.assertEqual(names - declared, set(), reader)
-
     def test_objects_lead_to_objects(self) -> None:
         for name, kind in fields.OBJECTS.items():
             for one in kind.fields().values():
@@ -39,7 +25,7 @@ class Declared(unittest.TestCase):
 
     def test_no_field_hides_what_all_objects_have(self) -> None:
         for name, kind in fields.OBJECTS.items():
-            self.assertEqual(kind.fields().keys() & {"data", "fields", "as_row"}, set(), name)
+            self.assertEqual(kind.fields().keys() & set(vars(fields.Record)) | kind.fields().keys() & {"data", "path"}, set(), name)
 
 
 class Values(unittest.TestCase):
@@ -51,8 +37,11 @@ class Values(unittest.TestCase):
         self.assertEqual(fields.Metrics.step_ms.figure, "step time")
         with self.assertRaisesRegex(AttributeError, "ms is what the program wrote"):
             cause.ms = 2
-        with self.assertRaises(AttributeError):
+        with self.assertRaisesRegex(AttributeError, "Cause has no field 'share'; the nearest is 'share_pct'"):
+            cause.share  # noqa: B018
+        with self.assertRaisesRegex(AttributeError, "Cause has no field 'milliseconds'$"):
             cause.milliseconds  # noqa: B018
+        self.assertLessEqual({"ms", "advice", "as_row"}, set(dir(cause)))
         self.assertEqual(cause, fields.Cause(dict(CAUSE)))
         self.assertEqual(repr(cause), "<Cause cause='late_prefetch', ms=1.5, share_pct=3, advice='<b>'>")
 
@@ -60,6 +49,26 @@ class Values(unittest.TestCase):
         run = fields.Run({"metrics": {"phases": {"forward": {"compute_ms": 2}}}})
         self.assertEqual((run.causes, run.caveats, run.memory), ([], [], None))
         self.assertEqual(run.metrics.phases["forward"].compute_ms, 2)
+
+    def test_a_value_of_another_type_is_named_with_its_file_and_place(self) -> None:
+        run = fields.Run({"causes": [{"ms": "long", "late_rank": True, "op": 7}, None], "metrics": 3, "rated": 0,
+                          "world": {"libraries": {"fmt": 9}}, "steps": {"slowest_rank_ms": [1, None], "by_rank": [[1e999]]}},
+                         Path("a/result.json"))
+        self.assertEqual(run.steps.slowest_rank_ms, [1, None])
+        for expected, read in {
+                "metrics is 3; an object is expected": lambda: run.metrics,
+                "rated is 0; true or false is expected": lambda: run.rated,
+                r"causes\[1\] is null; an object is expected": lambda: run.causes,
+                "world.libraries.fmt is 9; a text is expected": lambda: run.world.libraries,
+                r"steps.by_rank\[0\]\[0\] is Infinity; a finite number is expected": lambda: run.steps.by_rank,
+                r"steps.slowest_rank_ms\[1\] is missing; a number is expected": lambda: run.steps["slowest_rank_ms"],
+                "jitter.ms is missing; a number is expected": lambda: run.inner("jitter")["ms"]}.items():
+            with self.assertRaisesRegex(ReportError, f"^a/result.json: {expected}$"):
+                read()
+        for name, expected in (("ms", 'ms is "long"; a number'), ("late_rank", "late_rank is true; a number"),
+                               ("op", "op is 7; a text")):
+            with self.assertRaisesRegex(ReportError, f"^{expected} is expected$"):
+                getattr(fields.Cause(run.data["causes"][0]), name)
 
     def test_a_keyword_has_a_line_behind_it(self) -> None:
         self.assertEqual(fields.Prediction({"from": "a cluster"}).from_, "a cluster")

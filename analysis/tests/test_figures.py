@@ -17,7 +17,9 @@ from fsdpbench.analysis.figures.contrast import waits
 from fsdpbench.analysis.figures.frontier import draw_frontier
 from fsdpbench.analysis.figures.timeline import TimelinePart, draw_timeline
 from fsdpbench.analysis.frontier_view import Choice, FrontierPanel, frontier_rows
-from fsdpbench.analysis.load import ExposedInterval, load_result, load_sweep
+from fsdpbench.analysis.schema import read_run
+from fsdpbench.analysis.sweep_view import load_sweep
+from fsdpbench.fields import CauseInterval
 from fsdpbench.analysis.pair_page import compare_page, pair_page
 from fsdpbench.analysis.run_page import run_page
 from fsdpbench.analysis.sweep_page import sweep_page
@@ -98,8 +100,8 @@ class Figures(FolderTest):
     def test_a_wait_too_narrow_for_its_cause_has_the_letter_above_it(self) -> None:
         lane = "compute", [Slice(i, i + 0.7, f"forward {i}", "computation", 0, "", "forward") for i in range(200)]
         host = "host", [Slice(0, 0.1, "issue", "issue", 0, "", "")]
-        waits_too = [ExposedInterval(0, 0, i + (0.8 if i % 10 else 0.7), i + 1, "copy" if i % 10 else "late_prefetch")
-                     for i in range(199)]
+        waits_too = [CauseInterval({"rank": 0, "step": 0, "begin_ms": i + (0.8 if i % 10 else 0.7), "end_ms": i + 1,
+                                    "cause": "copy" if i % 10 else "late_prefetch"}) for i in range(199)]
         for lanes, wide in (([host, lane], 20), ([lane], 0)):
             trace = Trace(Path("trace.json"), [RankTrace(0, [LaneTrace(*one) for one in lanes], {0: (0.0, 200.0)})])
             figure = draw_timeline([TimelinePart(trace, 0, "", waits_too)])
@@ -119,7 +121,7 @@ class Figures(FolderTest):
 
     def test_64_ranks(self) -> None:
         def many_ranks(value):
-            value["metrics"]["ranks"] = [value["metrics"]["ranks"][0]] * 64
+            value["metrics"]["ranks"] = [value["metrics"]["ranks"][0] | {"rank": rank} for rank in range(64)]
         self.check_page(run_page(self.copy("run", many_ranks) / "result.json"), 7)
 
     def test_prefetch_and_limit(self) -> None:
@@ -173,7 +175,7 @@ class Figures(FolderTest):
             first = next(c for c in value["collectives"] if c["unit"] == "1")
             value["collectives"] = [first | {"unit": str(u), "time_ms": ms} for u, ms in ((2, 1.0), (10, 9.0), (0, 2.0))]
             value["collectives"].append(first | {"unit": "R", "bytes": 1, "time_ms": 5.0})
-        rows = fold(load_result(self.copy("run", units) / "result.json").collectives)
+        rows = fold(read_run(self.copy("run", units) / "result.json").collectives)
         self.assertEqual([(r.name, r.time_ms) for r in rows], [("3 × all_gather, units 0 to 10", 2.0),
                                                               ("all_gather 1", 5.0)])
 

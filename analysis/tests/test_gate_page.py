@@ -9,7 +9,7 @@ from support import FolderTest, make_hostile
 
 from fsdpbench.analysis.gate_page import gate_page
 from fsdpbench.analysis.report import write_report
-from fsdpbench.analysis.schema import ReportError
+from fsdpbench.fields import ReportError
 
 
 def change(figure: str, verdict: str, ratio: float, better: str = "more", **more: object) -> dict:

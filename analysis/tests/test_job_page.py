@@ -10,7 +10,7 @@ from support import FolderTest, make_hostile
 
 from fsdpbench.analysis.job_page import _coarse, _short_units, job_page
 from fsdpbench.analysis.report import write_report
-from fsdpbench.analysis.schema import ReportError
+from fsdpbench.fields import ReportError
 from fsdpbench.analysis.trace import LaneTrace, RankTrace, Slice, Trace
 
 PARTS = {"compute_ms": 6, "comm_ms": 4, "overlap_ms": 1, "exposed_comm_ms": 3, "exposed_copy_ms": 0, "idle_ms": 1}

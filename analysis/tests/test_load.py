@@ -9,10 +9,14 @@ import unittest
 
 from support import DATA, FolderTest
 
-from fsdpbench.analysis.load import load_comparison, load_result, load_sweep
-from fsdpbench.analysis.schema import ReportError, read_json
+from fsdpbench.analysis.numbers import complete
+from fsdpbench.analysis.pair_page import compare_page
+from fsdpbench.analysis.run_page import caveats_of, run_page
+from fsdpbench.analysis.schema import read_json, read_record, read_run, setting
+from fsdpbench.analysis.sweep_view import load_sweep, measured, rated, varying
 from fsdpbench.analysis.trace import find_trace, load_trace
 from fsdpbench.analysis.world import machine, world_rows
+from fsdpbench.fields import ReportError
 
 
 class NoFiles(FolderTest):
@@ -27,12 +31,12 @@ class NoFiles(FolderTest):
 
 class Good(FolderTest):
     def test_result(self) -> None:
-        result = load_result(DATA / "run/result.json")
-        self.assertAlmostEqual(result.metrics.step.median, 100.38, places=1)
-        self.assertTrue(result.metrics.total.complete())
+        result = read_run(DATA / "run/result.json")
+        self.assertAlmostEqual(result.metrics.step_ms.median, 100.38, places=1)
+        self.assertTrue(complete(result.metrics))
         self.assertEqual(result.causes[0].cause, "late_prefetch")
-        self.assertEqual(result.setting("fsdp.backward_prefetch"), "none")
-        self.assertIsNone(result.setting("fsdp.no_such_key"))
+        self.assertEqual(setting(result.config, "fsdp.backward_prefetch"), "none")
+        self.assertIsNone(setting(result.config, "fsdp.no_such_key"))
 
     def test_a_file_may_have_less(self) -> None:
         def strip(value):
@@ -40,9 +44,9 @@ class Good(FolderTest):
                 value.pop(key)
             value["metrics"] = {}
             value["memory"] = {}
-        result = load_result(self.copy("run", strip) / "result.json")
-        self.assertIsNone(result.metrics.step)
-        self.assertIsNone(result.metrics.total.compute_ms)
+        result = read_run(self.copy("run", strip) / "result.json")
+        self.assertIsNone(result.metrics.step_ms)
+        self.assertIsNone(result.metrics.compute_ms)
         self.assertEqual(result.causes, [])
         self.assertIsNone(result.memory.timeline)
 
@@ -50,32 +54,32 @@ class Good(FolderTest):
         def lose(value):
             value["failure"] = {"rank": 2, "died": True, "message": "rank 2 was killed"}
         with self.assertRaisesRegex(ReportError, r"did not finish \(rank 2 was killed\)"):
-            load_result(self.copy("run", lose) / "result.json")
+            read_run(self.copy("run", lose) / "result.json")
 
     def test_whether_it_is_rated(self) -> None:
         def unrated(value):
             for node in (value, *value.get("cells", [])[:1]):
                 node["rated"], node["not_rated_because"] = False, "this machine is slow"
-        rating = load_result(self.copy("run", unrated) / "result.json").rating
-        self.assertEqual((rating.rated, rating.caveats), (False, ["not rated: this machine is slow"]))
+        run = read_run(self.copy("run", unrated) / "result.json")
+        self.assertEqual((rated(run), caveats_of(run)), (False, ["not rated: this machine is slow"]))
         first, second = load_sweep(self.copy("sweep", unrated) / "sweep.json").cells[:2]
-        self.assertEqual((first.rating.rated, second.rating.rated), (False, True))
+        self.assertEqual((rated(first), rated(second)), (False, True))
         def said(value):
             value["rated"], value["caveats"] = False, ["not rated: so slow", "noisy: very"]
-        rating = load_result(self.copy("run", said, "said") / "result.json").rating
-        self.assertEqual(rating.caveats, ["not rated: so slow", "noisy: very"])
-        self.assertEqual(load_result(DATA / "run/result.json").rating.caveats, [])
+        run = read_run(self.copy("run", said, "said") / "result.json")
+        self.assertEqual(caveats_of(run), ["not rated: so slow", "noisy: very"])
+        self.assertEqual(caveats_of(read_run(DATA / "run/result.json")), [])
 
     def test_comparison(self) -> None:
-        comparison = load_comparison(self.comparison() / "compare.json")
-        self.assertEqual([(k.key, k.a, k.b) for k in comparison.differing], [("fsdp.backward_prefetch", "none", "pre")])
+        comparison = read_record(self.comparison() / "compare.json", "compare")
+        self.assertEqual([(k.key, k.a, k.b) for k in comparison.differing_keys], [("fsdp.backward_prefetch", "none", "pre")])
         self.assertTrue(comparison.interleaved)
-        self.assertEqual([len(steps) for steps in comparison.b.steps_ms], [1, 1, 1])
+        self.assertEqual([len(trial.steps_ms) for trial in comparison.b.trials], [1, 1, 1])
 
     def test_sweep(self) -> None:
         sweep = load_sweep(DATA / "sweep/sweep.json")
-        self.assertEqual([len(a.values) for a in sweep.varying()], [4, 5, 2])
-        self.assertEqual(sum(not c.measured for c in sweep.cells), 1)
+        self.assertEqual([len(a.values) for a in varying(sweep)], [4, 5, 2])
+        self.assertEqual(sum(not measured(c) for c in sweep.cells), 1)
 
     def test_kernels_of_a_gpu_are_not_drawn_over_their_ops(self) -> None:
         folder = self.copy("run")
@@ -112,8 +116,7 @@ class Bad(FolderTest):
     def error(self, text: bytes, name: str = "result.json") -> str:
         path = self.folder / name
         path.write_bytes(text)
-        load = {"result.json": load_result, "sweep.json": load_sweep, "compare.json": load_comparison}.get(name,
-                                                                                                          load_trace)
+        load = {"result.json": run_page, "sweep.json": load_sweep, "compare.json": compare_page}.get(name, load_trace)
         with self.assertRaises(ReportError) as caught:
             load(path)
         message = str(caught.exception)
@@ -147,7 +150,7 @@ class Bad(FolderTest):
                 (b'{"schema_version": 3, "config": {}, "causes": {"a": 1}}', "causes is an object; a list"),
                 (b'{"schema_version": 3, "metrics": {}, "rated": 1}', "rated is 1; true or false"),
                 (b'{"schema_version": 3, "metrics": {}, "caveats": "slow"}', 'caveats is "slow"; a list'),
-                (b'{"schema_version": 3, "metrics": {}, "caveats": [[]]}', "caveats.0 is a list; a text"),
+                (b'{"schema_version": 3, "metrics": {}, "caveats": [[]]}', "caveats[0] is a list; a text"),
                 (b'{"schema_version": 3, "config": {}, "memory": {"timeline": {"time_ms": [1, 2], "optimizer": [1]}}}',
                  "they belong together"),
                 (b"[" * 100000, "no valid JSON")):
@@ -178,7 +181,7 @@ class Bad(FolderTest):
 
     def test_missing_file(self) -> None:
         with self.assertRaisesRegex(ReportError, "cannot read .*nothing.json: No such file"):
-            load_result(self.folder / "nothing.json")
+            read_run(self.folder / "nothing.json")
 
 
 if __name__ == "__main__":

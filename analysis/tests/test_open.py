@@ -23,7 +23,7 @@ from fsdpbench.analysis.open_command import make_server, write_timeline_page
 from fsdpbench.analysis.open_page import timeline_page
 from fsdpbench.analysis.open_rows import load_rows
 from fsdpbench.analysis.open_server import Server
-from fsdpbench.analysis.schema import ReportError
+from fsdpbench.fields import ReportError
 
 TRACE = DATA / "run/trace.json"
 

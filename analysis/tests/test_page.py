@@ -22,11 +22,11 @@ from PIL import Image
 from fsdpbench.analysis.__main__ import main
 from fsdpbench.analysis.attachments import trace_attachments
 from fsdpbench.analysis.figures.timeline import choose_ranks
-from fsdpbench.analysis.load import Cause
 from fsdpbench.analysis.report import write_report
-from fsdpbench.analysis.schema import ReportError
 from fsdpbench.analysis.timeline_command import load_part, write_contrast
 from fsdpbench.analysis.verdict import would_help
+from fsdpbench import fields
+from fsdpbench.fields import ReportError
 
 
 
@@ -196,7 +196,7 @@ class Words(UndrawnTest):
         self.assertIn("B: Not rated: this machine did not keep up.", both)
 
     def test_what_has_no_known_cause_has_no_remedy(self) -> None:
-        causes = [Cause(cause, "", "", ms, None, advice) for cause, ms, advice in
+        causes = [fields.Cause({"cause": cause, "ms": ms, "advice": advice}) for cause, ms, advice in
                   (("straggler", 2.0, "look at it"), ("unknown", 9.0, "who knows"),
                    ("link_bound", 1.0, "a faster link"))]
         self.assertEqual(would_help(causes, 3), ["Not explained: who knows", "What would help most: look at it",

@@ -7,7 +7,7 @@ import json
 from support import FolderTest
 
 from fsdpbench.analysis.report import write_report
-from fsdpbench.analysis.schema import ReportError
+from fsdpbench.fields import ReportError
 
 
 def tried(step_ms: float, memory: int, settings: dict, fits: bool = True) -> dict:

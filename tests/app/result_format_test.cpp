@@ -1,4 +1,4 @@
-// The page and the Python module that describe result files say what the tables of fields say.
+// The page and the Python package's records that describe result files say what the tables of fields say.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "accept/collectives/collectives_json.h"
@@ -188,53 +189,34 @@ std::string page() {
   return text;
 }
 
-std::string literal(std::string_view text) { return nlohmann::json(text).dump(); }
-
-/// The type of a value in Python.
-std::string python_type(std::string_view type, const std::string& object) {
-  static const std::map<std::string_view, std::string> kSimple{
-      {"number", "float"}, {"whole number", "int"}, {"text", "str"}, {"true or false", "bool"}, {"any", "Any"}};
-  constexpr std::string_view kList = "list of ";
-  constexpr std::string_view kMap = "map of ";
-  if (type == "object") return object;
-  if (type == "list of object") return fmt::format("Records[{}]", object);
-  if (type.starts_with(kList)) return fmt::format("List[{}]", python_type(type.substr(kList.size()), object));
-  if (type.starts_with(kMap)) return fmt::format("Dict[str, {}]", python_type(type.substr(kMap.size()), object));
-  return kSimple.at(type);
-}
-
-std::string module() {
-  std::string text =
-      "\"\"\"The objects of fsdpbench's result files, as classes: what each field is, its unit and what it means.\n\n"
-      "Generated from the program's own tables; docs/result-format.md is the same for reading, and a test compares "
-      "both.\n"
-      "\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, List, Optional, Tuple, Type\n\n"
-      "from .record import Record, Records, field\n\n"
-      "# By kind of file the version that the program writes, and the object that it holds.\n"
-      "FILES: Dict[str, Tuple[int, str]] = {\n";
-  for (const ResultFormat& format : formats()) {
-    text += fmt::format("    {}: ({}, {}),\n", literal(format.key), format.version, literal(format.object->name));
-  }
-  text += "}\n";
+/// What the Python package reads: the kinds of files, and a line for each field.
+std::string records() {
+  using Json = nlohmann::ordered_json;
+  Json files;
+  for (const ResultFormat& format : formats()) files[format.key] = {format.version, format.object->name};
+  std::string text = fmt::format("{{\"files\": {},\n\"objects\": [", files.dump());
   for (const MergedObject& object : all_objects().all()) {
-    text += fmt::format("\n\nclass {}(Record):\n    \"\"\"{}\"\"\"\n\n", object.name, object.facts->meaning);
+    const ObjectFacts& facts = *object.facts;
+    const Json said{{"name", facts.name}, {"meaning", facts.meaning}, {"source", facts.source}};
+    text += fmt::format("{}\n{}, \"fields\": [", text.ends_with('[') ? "" : ",",
+                        said.dump().substr(0, said.dump().size() - 1));
     for (const MergedField& field : object.fields) {
-      const FieldFacts& facts = field.facts;
-      const bool is_keyword = facts.name == "from";
-      const bool is_list = facts.type.name.starts_with("list") || facts.type.name.starts_with("map");
-      const std::string type = python_type(facts.type.name, field.object);
-      text +=
-          fmt::format("    {}{}: {} = field({}, {}, {}, {}", facts.name, is_keyword ? "_" : "",
-                      facts.when == When::always || is_list || type == "Any" ? type : fmt::format("Optional[{}]", type),
-                      literal(facts.type.name), literal(field.object), literal(facts.unit), literal(facts.meaning));
-      if (!facts.figure.label.empty()) {
-        text += fmt::format(", {}, {}", literal(facts.figure.label),
-                            facts.figure.better == Better::more ? "\"more\"" : "\"less\"");
+      const FigureFacts& figure = field.facts.figure;
+      const std::string better = figure.label.empty() ? "" : figure.better == Better::more ? "more" : "less";
+      const std::vector<std::pair<const char*, std::string>> all{
+          {"name", field.facts.name},       {"type", field.facts.type.name},
+          {"object", field.object},         {"unit", field.facts.unit},
+          {"meaning", field.facts.meaning}, {"when", when_text(field.facts)},
+          {"figure", figure.label},         {"better", better}};
+      Json one;
+      for (const auto& [key, value] : all) {
+        if (!value.empty()) one[key] = value;
       }
-      text += is_keyword ? fmt::format(", name={})\n", literal(facts.name)) : ")\n";
+      text += fmt::format("{}\n {}", text.ends_with('[') ? "" : ",", one.dump());
     }
+    text += "]}";
   }
-  return text + "\n\nOBJECTS: Dict[str, Type[Record]] = {one.__name__: one for one in Record.__subclasses__()}\n";
+  return text + "]}\n";
 }
 
 /// Where it is not current the right text is left in the build folder, to be copied.
@@ -248,7 +230,7 @@ void expect_current(const std::string& path, const std::string& is) {
 
 TEST(ResultFormat, ThePageIsCurrent) { expect_current("docs/result-format.md", page()); }
 
-TEST(ResultFormat, ThePythonModuleIsCurrent) { expect_current("analysis/fsdpbench/fields.py", module()); }
+TEST(ResultFormat, ThePythonPackagesRecordsAreCurrent) { expect_current("analysis/fsdpbench/records.json", records()); }
 
 TEST(ResultFormat, EveryFieldSaysWhatItIs) {
   for (const MergedObject& object : all_objects().all()) {

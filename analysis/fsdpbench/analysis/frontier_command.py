@@ -7,7 +7,7 @@ from typing import List
 
 from .figures.frontier import draw_frontier
 from .frontier_view import frontier_rows
-from .load import load_sweep
+from .sweep_view import load_sweep
 from .timeline_command import check_name, save
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence
 
-from .load import Axis, Sweep
-from .schema import ReportError
-from .sweep_view import group, key_of, ordered, value
+from ..fields import Record, ReportError
+from .sweep_view import group, key_of, measured, ordered, peak_of, step_of, value, varying
 from .text import setting_text, value_text
 
 
@@ -37,14 +36,14 @@ class FrontierPanel:
         return best
 
 
-def frontier_rows(sweep: Sweep, named: bool = False) -> List[List[FrontierPanel]]:
+def frontier_rows(sweep: Record, named: bool = False) -> List[List[FrontierPanel]]:
     """A panel for all cells that differ in nothing but the sweep's series; a row for each value of the last other axis.
     `named`: panels say which sweep they are of."""
-    series = [a for a in sweep.varying() if a.key in sweep.series][:1]
+    series = [a for a in varying(sweep) if a.key in sweep.series][:1]
     if not series:
         raise ReportError(f"{sweep.path}: which key is chosen is not said; expected `series` to name one of the axes")
-    others = [a for a in sweep.varying() if a is not series[0]]
-    usable = [c for c in sweep.cells if c.measured and c.metrics.step and "total" in c.memory.peak]
+    others = [a for a in varying(sweep) if a is not series[0]]
+    usable = [c for c in sweep.cells if measured(c) and peak_of(c) is not None]
     if not usable:
         raise ReportError(f"{sweep.path}: no cell has both a step time and a peak of memory")
     rows: Dict[str, List[FrontierPanel]] = {}
@@ -57,13 +56,13 @@ def frontier_rows(sweep: Sweep, named: bool = False) -> List[List[FrontierPanel]
         if named and title != sweep.title:
             title = f"{sweep.title}: {title}"
         rows.setdefault(where, []).append(FrontierPanel(title, [
-            Choice(value_text(value(c, series[0].key)), c.metrics.step.median, c.memory.peak["total"])
+            Choice(value_text(value(c, series[0].key)), step_of(c), peak_of(c))
             for c in members]))
     order = [key_of(v) for v in down[0].values] if down else [""]
     return [rows[key] for key in order if key in rows]
 
 
-def _coordinate(axis: Axis, at: Any) -> str:
+def _coordinate(axis: Record, at: Any) -> str:
     """Names speak for themselves; numbers need to be told what of."""
     if axis.key == "mesh.ranks":
         return f"{value_text(at)} ranks"

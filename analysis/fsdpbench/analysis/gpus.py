@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from statistics import median
+from typing import Any, List, Optional, Sequence
 
-from .load import Gpu
+from ..fields import Record
 from .page import Table
-from .schema import Node
 from .text import clean
 
 _MOST_ROWS = 64
 _MOST_DEVICES = 32
 
 
-def gpu_table(gpus: List[Gpu]) -> Optional[Table]:
+def gpu_table(gpus: Sequence[Record]) -> Optional[Table]:
     """None if there are no GPUs."""
     if not gpus:
         return None
+
+    def clock(gpu: Record) -> Optional[float]:
+        clocks = _told(gpu, "sm_mhz", "number")
+        return median(clocks) if clocks else None
 
     def of(value: Optional[float], most: Optional[float]) -> str:
         if value is None:
             return "–"
         return f"{value:.0f}" if most is None else f"{value:.0f} of {most:.0f}"
-    slowest = sorted(gpus, key=lambda g: (g.sm_mhz is None, g.sm_mhz or 0))
-    shown = sorted(slowest[:_MOST_ROWS], key=lambda g: g.rank)
-    rows = [(str(g.rank), of(g.sm_mhz, g.most_mhz), of(g.power_w, g.power_limit_w), of(g.temperature_c, None),
-             clean(g.unknown, 300) if g.unknown else ", ".join(clean(word, 60) for word in g.held_down_by) or "nothing")
-            for g in shown]
+    rows = []
+    shown = sorted(gpus, key=lambda g: (clock(g) is None, clock(g) or 0))[:_MOST_ROWS]
+    for gpu in sorted(shown, key=lambda g: g["rank"]):
+        limits, power, heat = gpu.inner("limits"), _told(gpu, "power_w", "number"), _told(gpu, "temperature_c", "number")
+        held = sorted({word for words in _told(gpu, "held_down_by", "text") for word in words.split(", ") if word})
+        rows.append((str(gpu.rank), of(clock(gpu), limits.sm_mhz), of(median(power) if power else None, limits.power_w),
+                     of(max(heat) if heat else None, None), clean(gpu.unknown_because, 300)
+                     or ", ".join(clean(word, 60) for word in held) or "nothing"))
     note = "Medians over the measured steps, the highest temperature, and what held clocks down in any of them."
     if len(gpus) > len(shown):
         note += f" The {len(shown)} of {len(gpus)} with the slowest clocks."
     return Table("GPUs", ("rank", "SM clock, MHz", "power, W", "temperature, C", "clocks held down by"), rows, texts=(4,), note=note)
 
 
-def topology_table(world: Node) -> Optional[Table]:
+def _told(gpu: Record, key: str, kind: str) -> List[Any]:
+    """A value a step; those that are null are left out."""
+    return [value for value in gpu.inner("steps").typed(key, f"list of {kind}") if value is not None]
+
+
+def topology_table(world: Record) -> Optional[Table]:
     """What two devices of rank 0's host share; None if the file does not say, or there are too many to show."""
-    topology = world.child("topology")
-    names = [clean(device.text("name"), 20) for device in topology.children("devices")]
-    nodes = [device.text("numa_node", "?") for device in topology.children("devices")]
-    paths = topology.items("paths")
+    topology = world.typed("topology", "map of any")
+    devices = [device for device in topology.get("devices") or [] if isinstance(device, dict)]
+    names = [clean(str(device.get("name", "")), 20) for device in devices]
+    nodes = [str(device.get("numa_node", "?")) for device in devices]
+    paths = topology.get("paths") or []
     if not names or len(names) > _MOST_DEVICES or len(paths) != len(names):
         return None
     rows = []

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from .load import ChangedKey, DifferingKey, Memory, Metrics
+from ..fields import Record
 from .page import Table
+from .style import BREAKDOWN
 from .text import clean, milliseconds, percent, size, value_text
 
 # How the parts of a step belong together; the page of a sweep says the same.
@@ -26,26 +27,40 @@ class Number:
     meaning: str
 
 
-def parts_note(metrics: Sequence[Metrics]) -> str:
+def complete(parts: Record) -> bool:
+    """All four parts of the whole are known."""
+    return all(getattr(parts, key) is not None for key, _, _ in BREAKDOWN)
+
+
+def total_ms(parts: Record) -> float:
+    """Of the parts that are known."""
+    return sum(getattr(parts, key) or 0.0 for key, _, _ in BREAKDOWN)
+
+
+def median_of(metrics: Record) -> Optional[float]:
+    """The step time; None: none was measured."""
+    return metrics.step_ms["median"] if metrics.step_ms else None
+
+
+def parts_note(metrics: Sequence[Record]) -> str:
     """Whether the parts add up to the step, as the files have them."""
-    apart = any(m.step is not None and m.total.complete()
-                and abs(m.total.total_ms() - m.step.median) > 0.002 * m.step.median for m in metrics)
+    apart = any(m.step_ms and complete(m) and abs(total_ms(m) - m.step_ms["median"]) > 0.002 * m.step_ms["median"]
+                for m in metrics)
     return PARTS_APART if apart else PARTS
 
 
-def numbers_of(metrics: Metrics, memory: Memory, things: str = "steps") -> List[Number]:
+def numbers_of(metrics: Record, memory: Record, things: str = "steps") -> List[Number]:
     """Those that the file has, in the order of the table."""
-    step, total = metrics.step, metrics.total
+    count = metrics.inner("step_ms").n
     interval = interval_text(metrics, things)
     entries: List[Tuple[str, Optional[float], Callable[[float], str], str]] = [
-        ("step time", step.median if step else None, milliseconds,
-         f"median of {step.count if step and step.count else 'the'} {things}, slowest rank"
+        ("step time", median_of(metrics), milliseconds, f"median of {count or 'the'} {things}, slowest rank"
          + (f"; {interval}" if interval else "")),
-        ("compute", total.compute_ms, milliseconds, "at least one kernel ran"),
-        ("exposed communication", total.exposed_comm_ms, milliseconds, "compute waited for it"),
-        ("exposed copies", total.exposed_copy_ms, milliseconds, "compute waited for them"),
-        ("idle", total.idle_ms, milliseconds, "compute waited for anything else"),
-        ("communication", total.comm_ms, milliseconds, "at least one collective ran"),
+        ("compute", metrics.compute_ms, milliseconds, "at least one kernel ran"),
+        ("exposed communication", metrics.exposed_comm_ms, milliseconds, "compute waited for it"),
+        ("exposed copies", metrics.exposed_copy_ms, milliseconds, "compute waited for them"),
+        ("idle", metrics.idle_ms, milliseconds, "compute waited for anything else"),
+        ("communication", metrics.comm_ms, milliseconds, "at least one collective ran"),
         ("overlap", metrics.overlap_pct, lambda v: f"{v:.1f} %", "of communication hidden behind computation"),
         ("throughput", metrics.tokens_per_s, lambda v: f"{v:.0f} tokens/s", "all ranks together"),
         ("step ÷ bound", metrics.step_over_bound, lambda v: f"{v:.3f}",
@@ -54,22 +69,33 @@ def numbers_of(metrics: Metrics, memory: Memory, things: str = "steps") -> List[
          f"what two halves of this run's own {things} differ by: smaller differences show nothing"),
     ]
     rows = [Number(name, value, show, meaning) for name, value, show, meaning in entries if value is not None]
-    for name, count in sorted(memory.peak.items(), key=lambda item: item[0] != "total"):
-        rows.append(Number("peak memory" if name == "total" else name.replace("_", " "), count, size,
-                           "the rank that needed most" if name == "total" else "its own peak"))
+    peaks = memory.inner("peak_bytes")
+    for name in sorted(peaks.fields(), key=lambda name: (name != "total", name)):
+        if getattr(peaks, name) is not None:
+            rows.append(Number("peak memory" if name == "total" else name.replace("_", " "), getattr(peaks, name), size,
+                               "the rank that needed most" if name == "total" else "its own peak"))
     return rows
 
 
-def interval_text(metrics: Metrics, things: str = "steps") -> str:
+def interval_name(step: Record, things: str = "steps") -> str:
+    """What low and high are: of fewer than five values the program writes their range."""
+    if step.interval and step.interval not in ("95 % bootstrap", "range", "one value"):
+        return clean(step.interval, 60)
+    if step.interval == "95 % bootstrap" or step.n is None or step.n >= 5:
+        return "95\N{NO-BREAK SPACE}% interval"
+    return f"range of {step.n} {things}" if step.n > 1 else f"a single {things.rstrip('s')}"
+
+
+def interval_text(metrics: Record, things: str = "steps") -> str:
     """'95 % interval 81.2 to 83.1 ms'; empty where there is none."""
-    step = metrics.step
-    if step is None or step.ci_low is None or step.ci_high is None:
+    step = metrics.inner("step_ms")
+    if step.ci_low is None or step.ci_high is None:
         return ""
     # Four digits: intervals of quiet runs are narrow.
-    return f"{step.interval_name(things)} {step.ci_low:.4g} to {step.ci_high:.4g}\N{NO-BREAK SPACE}ms"
+    return f"{interval_name(step, things)} {step.ci_low:.4g} to {step.ci_high:.4g}\N{NO-BREAK SPACE}ms"
 
 
-def numbers_table(metrics: Metrics, memory: Memory) -> Table:
+def numbers_table(metrics: Record, memory: Record) -> Table:
     rows = [(n.name, n.show(n.value), n.meaning) for n in numbers_of(metrics, memory)]
     return Table("Numbers", ("", "value", "meaning"), rows, texts=(2,), note=parts_note([metrics]))
 
@@ -99,30 +125,26 @@ def flat(config: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:
     return keys
 
 
-def differing_keys(a: Dict[str, Any], b: Dict[str, Any]) -> List[DifferingKey]:
-    """Of two complete configurations, in which no key is null."""
+def differing_keys(a: Dict[str, Any], b: Dict[str, Any]) -> List[Tuple[str, Any, Any]]:
+    """Of two complete configurations, in which no key is null; None: that side does not have it."""
     left, right = flat(a), flat(b)
-    return [DifferingKey(key, left.get(key), right.get(key)) for key in sorted(left.keys() | right.keys())
+    return [(key, left.get(key), right.get(key)) for key in sorted(left.keys() | right.keys())
             if left.get(key) != right.get(key)]
 
 
-def differing_table(keys: Sequence[DifferingKey]) -> Table:
+def differing_table(keys: Sequence[Tuple[str, Any, Any]]) -> Table:
     """The keys on which two configurations differ, with both values."""
-    rows = [(clean(k.key, 60), _setting(k.a), _setting(k.b)) for k in keys]
+    rows = [(clean(key, 60), *("–" if value is None else _plain(value) for value in values)) for key, *values in keys]
     note = "" if rows else "Both sides have the same configuration: what differs below is the machine, or chance."
     return Table("What differs", ("key", "A", "B"), rows, texts=(1, 2), note=note)
 
 
-def changed_table(changed: Sequence[ChangedKey], presets: str) -> Table:
+def changed_table(changed: Sequence[Dict[str, Any]], presets: str) -> Table:
     """presets: their names in words."""
-    rows = [(clean(c.key, 60), _plain(c.value), _plain(c.default)) for c in changed]
+    rows = [(clean(str(c.get("key", "")), 60), _plain(c.get("value")), _plain(c.get("default"))) for c in changed]
     return Table("Configuration", ("key", "value", "otherwise"), rows, texts=(1, 2),
                  note=f"{'What is not' if rows else 'Everything is'} as the presets have it ({presets}), or where they "
                       "say nothing, the program.")
-
-
-def _setting(value: Any) -> str:
-    return "–" if value is None else _plain(value)
 
 
 def _plain(value: Any) -> str:

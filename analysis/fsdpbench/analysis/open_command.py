@@ -9,7 +9,6 @@ from .open_page import timeline_page, trace_of
 from .open_server import Served, Server
 from .page import render
 from .report import page_of, page_of_two, write_file
-from .schema import ReportError
 from .trace import find_trace
 
 _HTML = "text/html; charset=utf-8"

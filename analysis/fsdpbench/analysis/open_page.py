@@ -8,11 +8,11 @@ import json
 import re
 from html import escape
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
-from .load import load_result
+from ..fields import FILES, OBJECTS, Record, ReportError
 from .open_rows import CLASSES, load_rows, packed
-from .schema import Node, ReportError, check_version, read_json
+from .schema import check_version, read_json, read_run
 from .style import DIM, GREY, INK, PEACH, SLATE, SLICES, VERMILION, text_on
 from .text import clean, visible
 from .timeline_command import title_of
@@ -91,28 +91,28 @@ def _result_beside(trace: Path) -> Dict[str, Any]:
         path = trace.parent / name
         if not path.is_file():
             continue
-        root = read_json(path)
-        check_version(root, name)
-        found["causes"] = [_cause(node) for node in root.children("causes")]
+        value = read_json(path)
+        check_version(value, path, name)
+        result = OBJECTS[FILES["explain" if name == "explain.json" else "run"][1]](value, path)
+        found["causes"] = [_cause(cause) for cause in result.causes]
         found["noCauses"] = f"{name} lists no cause."
-        found["note"] = clean(_note(path, root), 200)
+        found["note"] = clean(_note(result), 200)
         break
     return found
 
 
-def _note(path: Path, root: Node) -> str:
-    if path.name == "explain.json":
-        return root.text("headline") or root.child("recognition").text("name")
+def _note(result: Record) -> str:
+    if result.path.name == "explain.json":
+        return result.headline or result.inner("recognition").name or ""
     try:
-        return title_of(load_result(path))
+        return title_of(read_run(result.path))
     except ReportError:  # an acceptance, or a run that failed: its trace can still be looked at
         return ""
 
 
-def _cause(node: Node) -> Dict[str, Any]:
-    without: Optional[Dict[str, Optional[float]]] = None
-    inner = node.child("without")
-    if inner.has("step_ms") and inner.has("gain_ms"):
-        without = {key: inner.number(key) for key in ("step_ms", "gain_ms", "ci_low", "ci_high")}
-    return {"cause": visible(node.text("cause")), "ms": node.required("ms"), "share_pct": node.number("share_pct"),
-            "advice": visible(node.text("advice")), "late_rank": node.integer("late_rank"), "without": without}
+def _cause(cause: Record) -> Dict[str, Any]:
+    without = cause.inner("without")
+    gain = {key: getattr(without, key) for key in ("step_ms", "gain_ms", "ci_low", "ci_high")}
+    return {"cause": visible(cause["cause"]), "ms": cause["ms"], "share_pct": cause.share_pct,
+            "advice": visible(cause.advice or ""), "late_rank": cause.late_rank,
+            "without": None if None in (without.step_ms, without.gain_ms) else gain}

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from .figures.timeline import row_class
-from .schema import Node, ReportError, check_version, read_json
+from .schema import ReportError, read_json, trace_events
 from .style import SLICES
 from .text import visible
 
@@ -67,17 +67,16 @@ class Rows:
 def load_rows(path: Path) -> Rows:
     """Of a merged trace of this program. Raises ReportError for any other file."""
     root = read_json(path)
-    if "traceEvents" not in root.value:
+    if "traceEvents" not in root:
         raise ReportError(f"{path} has no traceEvents: it is no trace. Give the folder of a result, or its trace.json.")
-    if "distributedInfo" in root.value:
+    if "distributedInfo" in root:
         raise ReportError(f"{path} is the trace of one rank, which does not say why computation waited. Open the folder "
                           "of the result; or explain the traces of a job first: fsdpbench trace explain TRACE… --out DIR, "
                           "then fsdpbench open DIR.")
-    if "fsdpbench_schema" not in root.value and "schemaVersion" not in root.value:
+    if "fsdpbench_schema" not in root and "schemaVersion" not in root:
         raise ReportError(f"{path} has no fsdpbench_schema: another program wrote it. Explain it first: fsdpbench trace "
                           "explain TRACE… --out DIR, then fsdpbench open DIR.")
-    check_version(root, "trace.json", "schemaVersion")
-    return _rows_of(root)
+    return _rows_of(trace_events(root, path), path)
 
 
 @dataclass
@@ -92,15 +91,13 @@ class _Event:
 _Track = Tuple[int, int]
 
 
-def _rows_of(root: Node) -> Rows:
+def _rows_of(found: List[Dict[str, Any]], path: Path) -> Rows:
     processes: Dict[int, str] = {}
     names: Dict[_Track, str] = {}
     places: Dict[_Track, float] = {}
     tracks: Dict[Tuple[_Track, str], List[_Event]] = {}
     ends: Dict[str, List[Tuple[_Track, int]]] = {}
-    for event in root.items("traceEvents"):
-        if not isinstance(event, dict) or not isinstance(event.get("pid"), int) or not isinstance(event.get("tid"), int):
-            continue
+    for event in found:
         track = (event["pid"], event["tid"])
         kind, category = event.get("ph"), str(event.get("cat", ""))
         if kind == "M":
@@ -108,11 +105,11 @@ def _rows_of(root: Node) -> Rows:
         elif kind == "X":
             # Steps and waits get lanes of their own, whichever track they were on.
             own = category if category in ("step", "bound", "exposed") else ""
-            tracks.setdefault((track, own), []).append(_read(root, event, category))
+            tracks.setdefault((track, own), []).append(_read(path, event, category))
         elif kind in ("s", "f") and category == "needed":
-            ends.setdefault(str(event.get("id")), []).append((track, _nanoseconds(root, event, "ts")))
+            ends.setdefault(str(event.get("id")), []).append((track, _nanoseconds(path, event, "ts")))
     if not tracks:
-        raise ReportError(f"{root.path} has no complete events (\"ph\": \"X\"); nothing can be drawn from it")
+        raise ReportError(f"{path} has no complete events (\"ph\": \"X\"); nothing can be drawn from it")
     ranks = {pid: _rank_of(processes.get(pid, ""), pid) for pid in {track[0] for track, _ in tracks}}
     order = sorted(tracks, key=lambda key: (ranks[key[0][0]], key[0][0], {"step": 0, "bound": 1}.get(key[1], 2),
                                             places.get(key[0], key[0][1]), key[0][1]))
@@ -141,17 +138,17 @@ def _rows_of(root: Node) -> Rows:
     return rows
 
 
-def _nanoseconds(root: Node, event: Dict[str, Any], key: str) -> int:
+def _nanoseconds(path: Path, event: Dict[str, Any], key: str) -> int:
     value = event.get(key, 0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LONGEST_NS / 1000:
-        raise ReportError(f"{root.path}: the event {visible(str(event.get('name'))[:60])!r} has no numeric ts and dur")
+        raise ReportError(f"{path}: the event {visible(str(event.get('name'))[:60])!r} has no numeric ts and dur")
     return round(value * 1000)
 
 
-def _read(root: Node, event: Dict[str, Any], category: str) -> _Event:
-    begin = _nanoseconds(root, event, "ts")
+def _read(path: Path, event: Dict[str, Any], category: str) -> _Event:
+    begin = _nanoseconds(path, event, "ts")
     args = event.get("args")
-    return _Event(begin, begin + max(_nanoseconds(root, event, "dur"), 0), str(event.get("name", "")), category,
+    return _Event(begin, begin + max(_nanoseconds(path, event, "dur"), 0), str(event.get("name", "")), category,
                   args if isinstance(args, dict) else {})
 
 

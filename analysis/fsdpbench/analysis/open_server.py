@@ -13,14 +13,13 @@ import http.server
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 import threading
 import webbrowser
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import Callable, Dict, Optional, Union
 
 from .schema import ReportError, open_input
 

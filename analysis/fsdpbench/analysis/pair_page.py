@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
+from .. import fields
+from ..fields import Record, ReportError
 from .attachments import trace_attachments
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
 from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import draw_timeline
-from .load import (ComparedTrials, Comparison, DifferingKey, Memory, Metrics, Result, StepTime, load_comparison,
-                   load_result)
-from .numbers import differing_keys, differing_table, numbers_of, paired_table, parts_note
-from .page import Attachment, Page, Picture
-from .run_page import UNSAID, phases_of, run_title
-from .schema import ReportError
+from .numbers import complete, differing_keys, differing_table, median_of, numbers_of, paired_table, parts_note, total_ms
+from .page import Page, Picture
+from .run_page import UNSAID, caveats_of, phases_of, run_title
+from .schema import read_record, read_run
 from .text import clean, milliseconds, percent, sentence
 from .timeline_command import load_part
 from .verdict import made_of
-from .world import emulation_badges, machine, world_rows
+from .world import beside, emulation_badges, machine, world_rows
 
 
 @dataclass
@@ -31,13 +31,13 @@ class Side:
 
     letter: str
     name: str
-    config: Dict[str, Any]
-    metrics: Metrics
-    memory: Memory
+    of: Record  # what has the configuration: a run, or a side of a comparison
+    metrics: Record
+    memory: Record
     # Of each measured step; of a comparison: of each trial.
     times_ms: List[float]
-    result: Optional[Result] = None
-    world: Dict[str, Any] = field(default_factory=dict)
+    world: Dict[str, Any]
+    is_run: bool = False
 
     def title(self) -> str:
         return f"{self.letter}  {clean(self.name, 80)}"
@@ -46,90 +46,85 @@ class Side:
 def pair_page(a: Path, b: Path) -> Page:
     """Of two result.json files. Raises ReportError."""
     sides = [_of_run(letter, path) for letter, path in (("A", a), ("B", b))]
-    page = _page(sides, "steps", differing_keys(sides[0].config, sides[1].config))
-    page.caveats = [f"{s.letter}: {sentence(words)}" for s in sides if s.result for words in s.result.rating.caveats]
+    page = _page(sides, "steps", differing_keys(*(s.of.config or {} for s in sides)))
+    page.caveats = [f"{s.letter}: {sentence(words)}" for s in sides for words in caveats_of(s.of)]
     page.verdict = [_compared(sides)] + page.verdict
     noise = [s.metrics.aa_noise_pct for s in sides if s.metrics.aa_noise_pct is not None]
     page.verdict.append("These are two single runs: a difference may be the machine's of that moment"
                         + (f" (A/A noise within a run: up to {percent(max(noise))})" if noise else "")
                         + ". `fsdpbench compare` runs both in turns and says what is certain.")
-    if any(not s.result.complete for s in sides if s.result):
+    if any(s.of.complete is False for s in sides):
         page.badges.append("Incomplete: a run was stopped before its last step")
     page.pictures[1:1] = [_causes(sides), _timeline(sides)]
-    page.traces = [file for s in sides if s.result for file in _attachments(s, s.result)]
+    page.traces = [file for s in sides for file in trace_attachments(s.of.path.parent, f"trace-{s.letter}")]
     return page
 
 
 def compare_page(path: Path) -> Page:
     """Of a compare.json. Raises ReportError."""
-    comparison = load_comparison(path)
-    take = _of_trials if comparison.interleaved else _of_stored
-    sides = [take("A", comparison.a), take("B", comparison.b)]
-    for side in sides:
-        side.world = comparison.world
-    differing = comparison.differing
-    if differing is None:
-        differing = differing_keys(comparison.a.config, comparison.b.config)
-    page = _page(sides, "trials" if comparison.interleaved else "steps", differing)
-    if not comparison.interleaved:
+    comparison = read_record(path, "compare")
+    world, interleaved = comparison.inner("world").data, comparison.interleaved is not False
+    sides = [(_of_trials if interleaved else _of_stored)(letter.upper(), comparison[letter], world) for letter in ("a", "b")]
+    differing = [(key.key, key.a, key.b) for key in comparison.differing_keys]
+    if comparison.data.get("differing_keys") is None:
+        differing = differing_keys(*(s.of.config or {} for s in sides))
+    page = _page(sides, "trials" if interleaved else "steps", differing)
+    if not interleaved:
         page.caveats.append("These are stored results of one run each. They did not take turns, so whatever the "
                             "machine did in between counts as a difference; `fsdpbench compare --rerun` runs both in "
                             "turns.")
-    page.subtitle = "  ·  ".join(str(p) for p in ("fsdpbench compare", comparison.world.get("date"),
-                                                  machine(comparison.world)) if p)
+    page.subtitle = "  ·  ".join(str(p) for p in ("fsdpbench compare", world.get("date"), machine(world)) if p)
     first = [comparison.sentence] if comparison.sentence else []
     page.verdict = first + page.verdict + _noise(comparison)
     return page
 
 
-def _page(sides: List[Side], things: str, differing: List[DifferingKey]) -> Page:
+def _page(sides: List[Side], things: str, differing: List[Tuple[str, Any, Any]]) -> Page:
     a, b = sides
     page = Page(title=f"{clean(a.name, 60)} and {clean(b.name, 60)}",
-                subtitle="  ·  ".join(p for p in ("fsdpbench report", run_title(a.config, a.result.model if a.result else "")) if p),
+                subtitle="  ·  ".join(p for p in ("fsdpbench report", run_title(a.of)) if p),
                 badges=list(dict.fromkeys(badge for s in sides for badge in emulation_badges(s.world))))
     for side in sides:
-        words = made_of(side.metrics)
+        words = made_of(median_of(side.metrics), side.metrics)
         if words:
             page.verdict.append(f"{side.letter} ({clean(side.name, 60)}): {words}")
     page.first = [differing_table(differing)]
     page.pictures = [_breakdown(sides, things), _memory(sides), _steps(sides, things)]
     note = parts_note([s.metrics for s in sides])
     page.tables = [paired_table(*(numbers_of(s.metrics, s.memory, things) for s in sides), note)]
-    page.world = _worlds(a, b)
-    page.config = [(f"Complete configuration of {s.letter}", json.dumps(s.config, indent=2, ensure_ascii=False))
+    page.world = beside(world_rows(a.world), world_rows(b.world), ("A", "B"))
+    page.config = [(f"Complete configuration of {s.letter}", json.dumps(s.of.config or {}, indent=2, ensure_ascii=False))
                    for s in sides]
     return page
 
 
 def _of_run(letter: str, path: Path) -> Side:
-    result = load_result(path)
-    return Side(letter, path.resolve().parent.name, result.config, result.metrics, result.memory, result.steps_ms,
-                result, result.world)
+    run = read_run(path)
+    return Side(letter, path.resolve().parent.name, run, run.inner("metrics"), run.inner("memory"),
+                run.inner("steps")["slowest_rank_ms"], run.inner("world").data, True)
 
 
-def _of_trials(letter: str, trials: ComparedTrials) -> Side:
+def _of_trials(letter: str, side: Record, world: Dict[str, Any]) -> Side:
     """The parts are those of the trial with the median step time, so that they belong together; the step time is the
     program's, of all trials."""
-    measured = sorted((t for t in trials.trials if t.step is not None), key=lambda t: t.step.median)
+    measured = [trial.metrics for trial in side.trials if trial.inner("metrics").step_ms]
     if not measured:
         raise ReportError(f"side {letter} of the comparison has no trial with a step time")
-    middle = measured[(len(measured) - 1) // 2]
-    times = [t.step.median for t in trials.trials if t.step is not None]
-    median = trials.step_ms if trials.step_ms is not None else middle.step.median
-    metrics = Metrics(StepTime(median, None, None, len(times)), middle.total, middle.overlap_pct, middle.tokens_per_s,
-                      middle.step_over_bound, middle.phases)
-    return Side(letter, trials.name, trials.config, metrics, trials.memory, times)
+    middle = sorted(measured, key=median_of)[(len(measured) - 1) // 2]
+    median = side.step_ms if side.step_ms is not None else median_of(middle)
+    metrics = fields.Metrics({**middle.data, "step_ms": {"median": median, "n": len(measured)}, "aa_noise_pct": None})
+    return Side(letter, side.name or "", side, metrics, side.inner("memory"), [median_of(m) for m in measured], world)
 
 
-def _of_stored(letter: str, trials: ComparedTrials) -> Side:
+def _of_stored(letter: str, side: Record, world: Dict[str, Any]) -> Side:
     """One run each: its own numbers and its own steps."""
-    if not trials.trials or trials.trials[0].step is None:
+    if not side.trials or not side.trials[0].inner("metrics").step_ms:
         raise ReportError(f"side {letter} of the comparison has no step time")
-    return Side(letter, trials.name, trials.config, trials.trials[0], trials.memory, trials.steps_ms[0])
+    return Side(letter, side.name or "", side, side.trials[0].metrics, side.inner("memory"), side.trials[0]["steps_ms"], world)
 
 
 def _compared(sides: List[Side]) -> str:
-    times = [s.metrics.step.median if s.metrics.step else None for s in sides]
+    times = [median_of(s.metrics) for s in sides]
     if None in times or times[0] <= 0:
         return "One of the two has no measured step, so they cannot be compared."
     change = 100 * (times[1] / times[0] - 1)
@@ -137,7 +132,7 @@ def _compared(sides: List[Side]) -> str:
     return f"B is {words} A: {milliseconds(times[1])} a step instead of {milliseconds(times[0])}."
 
 
-def _noise(comparison: Comparison) -> List[str]:
+def _noise(comparison: Record) -> List[str]:
     if comparison.aa_noise is None:
         return []
     return [f"A/A noise: two halves of one side's own trials differ by up to {percent(100 * comparison.aa_noise)}."]
@@ -150,10 +145,10 @@ def _breakdown(sides: List[Side], things: str) -> Picture:
                        "The step time is the median over the measured steps, of the slowest rank") + ". "
                       + parts_note([s.metrics for s in sides]))
     rows = []
-    wholes = [s for s in sides if s.metrics.total.complete()]
+    wholes = [s for s in sides if complete(s.metrics)]
     for s in wholes:
-        rows.append(Bar(f"whole step  {s.letter}", s.metrics.total,
-                        s.metrics.total.total_ms() if of_trials or s.metrics.step is None else s.metrics.step.median))
+        rows.append(Bar(f"whole step  {s.letter}", s.metrics,
+                        total_ms(s.metrics) if of_trials or s.metrics.step_ms is None else median_of(s.metrics)))
     phases = [dict(phases_of(s.metrics)) for s in sides]
     for name in dict.fromkeys(name for mine in phases for name in mine):
         rows += [Bar(f"{name}  {s.letter}", mine[name], gap=i == 0)
@@ -168,8 +163,7 @@ def _breakdown(sides: List[Side], things: str) -> Picture:
 def _causes(sides: List[Side]) -> Picture:
     picture = Picture("causes", "Why computation waited", "Mean over ranks in the typical step; causes below 2 % of the "
                       "step are summed up.")
-    panels = [CausePanel(s.title(), s.result.causes, s.result.causes_small_ms, s.result.jitter_ms)
-              for s in sides if s.result]
+    panels = [CausePanel(s.title(), s.of.causes, s.of.causes_small_ms, s.of.inner("jitter").stalled_ms) for s in sides]
     if not any(panel.causes for panel in panels):
         picture.reason = "neither result file lists a cause of at least 2 % of the step"
         return picture
@@ -183,7 +177,7 @@ def _timeline(sides: List[Side]) -> Picture:
     parts = []
     for side in sides:
         try:
-            part = load_part(side.result.folder)
+            part = load_part(side.of.path.parent)
         except ReportError as error:
             picture.reason = str(error)
             return picture
@@ -195,10 +189,10 @@ def _timeline(sides: List[Side]) -> Picture:
 def _memory(sides: List[Side]) -> Picture:
     picture = Picture("memory", "Memory over one step", "Bytes alive on one rank while its lanes ran. Dashed: the "
                       "measured peak of the rank that needed most.")
-    panels = [MemoryPanel(s.title(), s.memory.timeline, s.memory.peak_at, s.memory.peak.get("total"))
-              for s in sides if s.memory.timeline is not None]
+    panels = [MemoryPanel(s.title(), s.memory.timeline, s.memory.peak_at, s.memory.inner("peak_bytes").total)
+              for s in sides if s.memory.inner("timeline").time_ms]
     if len(panels) < 2:
-        picture.reason = UNSAID if any(s.result for s in sides) else "a comparison keeps the peaks, not the course"
+        picture.reason = UNSAID if any(s.is_run for s in sides) else "a comparison keeps the peaks, not the course"
         return picture
     picture.figure = draw_memory(panels)
     return picture
@@ -209,26 +203,10 @@ def _steps(sides: List[Side], things: str) -> Picture:
     picture = Picture("steps", "Trial by trial" if of_trials else "Step by step",
                       "The median step of every trial, in the order in which they ran." if of_trials else
                       "The slowest rank's time of every measured step.")
-    lines = [StepLine(s.letter, s.times_ms, s.metrics.step) for s in sides
-             if len(s.times_ms) > 1 and s.metrics.step is not None]
+    lines = [StepLine(s.letter, s.times_ms, s.metrics.step_ms) for s in sides
+             if len(s.times_ms) > 1 and s.metrics.step_ms is not None]
     if len(lines) < 2:
         picture.reason = UNSAID
         return picture
     picture.figure = draw_steps(lines, "trial" if of_trials else "measured step, after the warm-up", things)
     return picture
-
-
-def _attachments(side: Side, result: Result) -> List[Attachment]:
-    return trace_attachments(result.folder, f"trace-{side.letter}")
-
-
-def _worlds(a: Side, b: Side) -> List[Tuple[str, str]]:
-    """What is the same once; what differs with both values."""
-    if a.result is None or b.result is None:
-        return world_rows(a.world)
-    left, right = dict(world_rows(a.world)), dict(world_rows(b.world))
-    rows = []
-    for name in {**left, **right}:
-        mine, other = left.get(name, "–"), right.get(name, "–")
-        rows += [(name, mine)] if mine == other else [(f"{name}, A", mine), (f"{name}, B", other)]
-    return rows

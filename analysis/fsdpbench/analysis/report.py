@@ -7,12 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Optional, Sequence
 
+from ..fields import ReportError
 from . import job_page, run_page
 from .accept_page import accept_page
 from .gate_page import gate_page
 from .page import Page, Picture, png_of, render, svg_of
 from .pair_page import compare_page, pair_page
-from .schema import ReportError, read_json
+from .schema import read_json, read_record
 from .sweep_page import sweep_page
 from .tune_page import tune_page
 
@@ -47,7 +48,7 @@ def page_of(folder: Path, memory_budget: Optional[float] = None) -> Page:
     if (folder / "explain.json").is_file():
         return job_page.job_page(folder / "explain.json")
     if (folder / "result.json").is_file():
-        accepted = read_json(folder / "result.json").value.get("kind") == "acceptance"
+        accepted = read_json(folder / "result.json").get("kind") == "acceptance"
         return (accept_page if accepted else run_page.run_page)(folder / "result.json")
     raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json nor tune.json nor gate.json nor "
                       "explain.json; a result folder of fsdpbench run, accept, sweep, compare, tune, gate or trace "
@@ -57,7 +58,7 @@ def page_of(folder: Path, memory_budget: Optional[float] = None) -> Page:
 def timeline_of(folder: Path, ranks: int, step: Optional[int]) -> Picture:
     """One step of a run, or of a job that trace explain explained; its figure is None where there is a reason."""
     if (folder / "explain.json").is_file():
-        return job_page.timeline(read_json(folder / "explain.json"), folder, ranks, step)
+        return job_page.timeline(read_record(folder / "explain.json", "explain"), folder, ranks, step)
     return run_page.timeline(folder, ranks, step)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..fields import Record, ReportError
 from .attachments import trace_attachments
 from .critical_path import path_table
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
-from .figures.collectives import FOLD_ABOVE, draw_collectives
+from .figures.collectives import draw_collectives
 from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import choose_ranks, draw_timeline
 from .gpus import gpu_table, topology_table
-from .load import Breakdown, Metrics, RankTime, Result, load_result, setting
-from .numbers import changed_table, interval_text, numbers_table, parts_note
+from .numbers import changed_table, complete, interval_text, median_of, numbers_table, parts_note
 from .page import Page, Picture
-from .schema import Node, ReportError
+from .schema import read_run, setting
 from .text import clean, count_text, sentence, size
 from .timeline_command import load_part
 from .verdict import hidden, made_of, would_help
@@ -32,39 +32,46 @@ DRAWN_RANKS = 4
 
 def run_page(path: Path) -> Page:
     """Of a result.json; the trace beside it is read too. Raises ReportError."""
-    result = load_result(path)
-    page = Page(title=run_title(result.config, result.model), subtitle=run_subtitle(result.world),
-                badges=emulation_badges(result.world))
-    if not result.complete:
+    result = read_run(path)
+    metrics, world, changed = result.inner("metrics"), result.inner("world"), result.data.get("config_changed")
+    page = Page(title=run_title(result), subtitle=run_subtitle(world.data), badges=emulation_badges(world.data))
+    if result.complete is False:
         page.badges.append("Incomplete: the run was stopped before its last step")
-    page.caveats = [sentence(words) for words in result.rating.caveats]
-    page.verdict = _verdict(result)
-    page.pictures = [_breakdown(result), _ranks(result), _causes(result), timeline(result.folder), _memory(result),
-                     _collectives(result), _steps(result)]
-    page.tables = [numbers_table(result.metrics, result.memory)]
-    path_rows = path_table(result.critical_path)
+    page.caveats = [sentence(words) for words in caveats_of(result)]
+    page.verdict = _verdict(result, metrics)
+    page.pictures = [_breakdown(metrics), _ranks(result, metrics.ranks), _causes(result), timeline(path.parent),
+                     _memory(result.inner("memory")), _collectives(result), _steps(result, metrics)]
+    page.tables = [numbers_table(metrics, result.inner("memory"))]
+    path_rows = path_table(result.inner("critical_path"))
     if path_rows.rows:
         page.tables.append(path_rows)
-    page.tables += [table for table in (gpu_table(result.gpus), topology_table(Node(result.path, "world", result.world))) if table]
-    if result.changed is not None:
-        page.tables.append(changed_table(result.changed, _presets(result)))
-    page.traces = trace_attachments(result.folder)
-    page.world = world_rows(result.world)
+    page.tables += [table for table in (gpu_table(result.gpus), topology_table(world)) if table]
+    if changed is not None:
+        page.tables.append(changed_table(result.typed("config_changed", "list of map of any"), _presets(result.config)))
+    page.traces = trace_attachments(path.parent)
+    page.world = world_rows(world.data)
     page.config = [("Complete configuration", json.dumps(result.config, indent=2, ensure_ascii=False))]
     return page
 
 
-def _presets(result: Result) -> str:
+def _presets(config: Any) -> str:
     named = [f"{table} {clean(str(name), 60)}" for table in ("model", "fsdp")
-             for name in [result.setting(f"{table}.preset")] if name]
+             for name in [setting(config, f"{table}.preset")] if name]
     return ", ".join(named) or "none"
 
 
-def run_title(config: Dict[str, Any], model: str = "") -> str:
-    """model: what the result file calls it; empty in earlier ones."""
-    preset, strategy, ranks = (setting(config, key) for key in ("model.preset", "fsdp.strategy", "mesh.ranks"))
-    model = model or preset
-    named = [str(p) for p in (model, strategy) if p]
+def caveats_of(result: Record) -> List[str]:
+    """What to read before any number, the gravest first; says "not rated" too."""
+    why, caveats = result.not_rated_because, list(result.caveats)
+    if result.rated is False and not any(c.startswith("not rated") for c in caveats):
+        caveats.insert(0, f"not rated: {why}" if why else "not rated")
+    return caveats
+
+
+def run_title(run: Record) -> str:
+    """Of a run, or of a side of a comparison."""
+    preset, strategy, ranks = (setting(run.config, key) for key in ("model.preset", "fsdp.strategy", "mesh.ranks"))
+    named = [str(p) for p in (getattr(run, "model", None) or preset, strategy) if p]
     if ranks:
         named.append(f"{ranks} ranks")
     return "FSDP communication: " + ", ".join(named) if named else "FSDP communication"
@@ -75,38 +82,35 @@ def run_subtitle(world: Dict[str, Any]) -> str:
     return "  ·  ".join(str(p) for p in (command, world.get("date"), machine(world)) if p)
 
 
-def _verdict(result: Result) -> List[str]:
-    words = [w for w in (made_of(result.metrics), hidden(result.metrics)) if w]
+def _verdict(result: Record, metrics: Record) -> List[str]:
+    words = [w for w in (made_of(median_of(metrics), metrics), hidden(metrics.overlap_pct, metrics.comm_ms)) if w]
     if not words:
         words = ["No step was measured, so there is nothing to say about communication."]
     return words + would_help(result.causes)
 
 
-def _breakdown(result: Result) -> Picture:
-    step = result.metrics.step
-    interval = interval_text(result.metrics)
+def _breakdown(metrics: Record) -> Picture:
+    interval = interval_text(metrics)
     picture = Picture("breakdown", "What a step is made of",
                       "The step time is the median over the measured steps, of the slowest rank"
                       + (f" ({interval})" if interval else "")
                       + ". Compute: at least one kernel ran on the rank. Exposed communication and exposed copies: the "
                       "compute lane waited for them. Idle: it waited for anything else. "
-                      + parts_note([result.metrics]))
-    if not result.metrics.total.complete():
+                      + parts_note([metrics]))
+    if not complete(metrics):
         picture.reason = UNSAID
         return picture
-    picture.figure = draw_breakdown([Bar("whole step", result.metrics.total, step.median if step else None)]
-                                    + [Bar(name, parts) for name, parts in phases_of(result.metrics)])
+    picture.figure = draw_breakdown([Bar("whole step", metrics, median_of(metrics))]
+                                    + [Bar(name, parts) for name, parts in phases_of(metrics)])
     return picture
 
 
-def phases_of(metrics: Metrics) -> List[Tuple[str, Breakdown]]:
+def phases_of(metrics: Record) -> List[Tuple[str, Record]]:
     """Those of which all parts are known, in the order of a step."""
-    return [(name, parts) for name in PHASES for parts in [metrics.phases.get(name)]
-            if parts is not None and parts.complete()]
+    return [(name, metrics.phases[name]) for name in PHASES if name in metrics.phases and complete(metrics.phases[name])]
 
 
-def _ranks(result: Result) -> Picture:
-    ranks = result.metrics.ranks
+def _ranks(result: Record, ranks: Sequence[Record]) -> Picture:
     picture = Picture("ranks", "Rank by rank", "Medians over the measured steps, of each rank. A rank that computes "
                       "longer than the others makes them wait: their exposed communication is its lateness.")
     if len(ranks) < 2:
@@ -114,28 +118,26 @@ def _ranks(result: Result) -> Picture:
         return picture
     shown = ranks
     if len(ranks) > _MOST_RANKS:
-        longest = sorted(ranks, key=lambda r: -(r.parts.compute_ms or 0))
+        longest = sorted(ranks, key=lambda r: -(r.compute_ms or 0))
         shown = sorted(longest[: _MOST_RANKS // 2] + longest[-_MOST_RANKS // 2:], key=lambda r: r.rank)
         picture.caption += f" The {_MOST_RANKS // 2} of {len(ranks)} ranks that compute longest, and as many shortest."
     late = {cause.late_rank for cause in result.causes}
-    slowest = max(ranks, key=lambda r: r.step_ms).rank
-    picture.figure = draw_breakdown([Bar(_rank_name(r, slowest, late), r.parts, r.step_ms) for r in shown])
+    slowest = max(ranks, key=median_of)["rank"]
+    def name(rank: int) -> str:
+        marks = [word for word, told in (("slowest", rank == slowest), ("late", rank in late)) if told]
+        return f"rank {rank}" + (f" ({', '.join(marks)})" if marks else "")
+    picture.figure = draw_breakdown([Bar(name(r["rank"]), r, median_of(r)) for r in shown])
     return picture
 
 
-def _rank_name(time: RankTime, slowest: int, late: "set[Optional[int]]") -> str:
-    marks = [word for word, told in (("slowest", time.rank == slowest), ("late", time.rank in late)) if told]
-    return f"rank {time.rank}" + (f" ({', '.join(marks)})" if marks else "")
-
-
-def _causes(result: Result) -> Picture:
+def _causes(result: Record) -> Picture:
     picture = Picture("causes", "Why computation waited",
                       "Every interval without computation has one cause, found from the schedule's edges and the "
                       "times that ops typically take; mean over ranks in the typical step. Causes below 2 % of the "
                       "step are summed up. What a step took beyond the typical one is jitter, and of no cause.")
     if result.causes:
-        picture.figure = draw_causes([CausePanel("", result.causes, result.causes_small_ms, result.jitter_ms)])
-    elif not result.rating.rated:
+        picture.figure = draw_causes([CausePanel("", result.causes, result.causes_small_ms, result.inner("jitter").stalled_ms)])
+    elif result.rated is False:
         picture.reason = "the run is not rated, so nothing is said about causes"
     else:
         picture.reason = "the result file lists no cause of at least 2 % of the step"
@@ -164,31 +166,31 @@ def timeline(folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None)
     return picture
 
 
-def _memory(result: Result) -> Picture:
+def _memory(memory: Record) -> Picture:
     picture = Picture("memory", "Memory over one step",
                       "Bytes alive on one rank while its lanes ran: an op's buffers count from its begin or until its "
                       "end. Dashed: the measured peak of the rank that needed most, which counts a block until the "
                       "lane that allocates next may reuse it, whatever the speed of the run.")
-    peak = result.memory.peak.get("total")
-    estimate = result.memory.estimated.get("total")
+    peak, estimate = memory.inner("peak_bytes").total, memory.inner("estimated_peak_bytes").total
+    caching = memory.inner("caching_allocator")
     if peak is not None and estimate is not None:
         picture.caption += f" The schedule predicted {size(estimate)}; measured were {size(peak)}."
-    if result.memory.caching_allocated is not None and result.memory.caching_reserved is not None:
-        picture.caption += (f" PyTorch's allocator would show {size(result.memory.caching_allocated)} allocated and "
-                            f"{size(result.memory.caching_reserved)} reserved.")
-    if result.memory.timeline is None:
+    if caching.peak_allocated_bytes is not None and caching.peak_reserved_bytes is not None:
+        picture.caption += (f" PyTorch's allocator would show {size(caching.peak_allocated_bytes)} allocated and "
+                            f"{size(caching.peak_reserved_bytes)} reserved.")
+    if not memory.inner("timeline").time_ms:
         picture.reason = UNSAID
         return picture
-    picture.figure = draw_memory([MemoryPanel("", result.memory.timeline, result.memory.peak_at, peak)])
-    at = result.memory.peak_at
-    if at is not None and at.live:
-        largest = sorted(at.live, key=lambda b: -b.bytes)[:4]
+    picture.figure = draw_memory([MemoryPanel("", memory.timeline, memory.peak_at, peak)])
+    at = memory.inner("peak_at")
+    if at.live:
+        largest = sorted(at.live, key=lambda b: -b["bytes"])[:4]
         blocks = ", ".join(f"{b.role}{' of unit ' + b.unit if b.unit else ''} {size(b.bytes)}" for b in largest)
         picture.caption += f" Alive at the peak were {len(at.live)} blocks, the largest: {blocks}."
     return picture
 
 
-def _collectives(result: Result) -> Picture:
+def _collectives(result: Record) -> Picture:
     picture = Picture("collectives", "Each collective",
                       "Median over steps. Waiting: until the last rank had arrived; transfer: the rest. Bus bandwidth "
                       "is bytes ÷ transfer time, scaled as in nccl-tests so that it can be compared with a link. In "
@@ -196,17 +198,18 @@ def _collectives(result: Result) -> Picture:
     if not result.collectives:
         picture.reason = UNSAID
         return picture
-    link = result.setting("emulate.link_gb_per_s")
+    link = setting(result.config, "emulate.link_gb_per_s")
     picture.figure = draw_collectives(result.collectives, link if isinstance(link, (int, float)) else None)
     return picture
 
 
-def _steps(result: Result) -> Picture:
+def _steps(result: Record, metrics: Record) -> Picture:
     picture = Picture("steps", "Step by step", "The slowest rank's time of every measured step; a trend or jumps "
                       "here mean that the median should not be trusted.")
-    if len(result.steps_ms) < 2 or result.metrics.step is None:
+    times = result.inner("steps")["slowest_rank_ms"]
+    if len(times) < 2 or metrics.step_ms is None:
         picture.reason = UNSAID
         return picture
-    picture.figure = draw_steps([StepLine("", result.steps_ms, result.metrics.step)],
+    picture.figure = draw_steps([StepLine("", times, metrics.step_ms)],
                                 "measured step, after the warm-up")
     return picture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Sequence
 
-from .load import Axis, Cell, Sweep
-from .sweep_view import group, key_of, value
+from ..fields import Record
+from .sweep_view import group, key_of, value, varying
 from .text import setting_text
 
 _RANKS, _BATCH = "mesh.ranks", "train.batch_per_rank"
@@ -34,13 +34,13 @@ class ScalingColumn:
     lines: Sequence[ScalingLine]
 
 
-def scaling_columns(sweep: Sweep, measured: Sequence[Cell]) -> List[ScalingColumn]:
+def scaling_columns(sweep: Record, measured: Sequence[Record]) -> List[ScalingColumn]:
     """Weak, strong, both or none, as the cells allow."""
     usable = [c for c in measured if _number(value(c, _RANKS)) and c.metrics.tokens_per_s]
-    others = [a for a in sweep.varying() if a.key not in (_RANKS, _BATCH)]
-    weak = _lines(usable, others + [a for a in sweep.varying() if a.key == _BATCH], None)
+    others = [a for a in varying(sweep) if a.key not in (_RANKS, _BATCH)]
+    weak = _lines(usable, others + [a for a in varying(sweep) if a.key == _BATCH], None)
     columns = [ScalingColumn("weak: same batch per rank", weak)] if weak else []
-    if any(a.key == _BATCH for a in sweep.varying()):
+    if any(a.key == _BATCH for a in varying(sweep)):
         strong = _lines([c for c in usable if _number(value(c, _BATCH))], others,
                         lambda c: value(c, _RANKS) * value(c, _BATCH))
         if strong:
@@ -48,8 +48,8 @@ def scaling_columns(sweep: Sweep, measured: Sequence[Cell]) -> List[ScalingColum
     return columns
 
 
-def _lines(cells: Sequence[Cell], axes: Sequence[Axis],
-           total: Optional[Callable[[Cell], float]]) -> List[ScalingLine]:
+def _lines(cells: Sequence[Record], axes: Sequence[Record],
+           total: Optional[Callable[[Record], float]]) -> List[ScalingLine]:
     lines = []
     for name, members in group(cells, axes):
         totals = sorted({total(c) for c in members}) if total else [None]

@@ -1,31 +1,32 @@
-"""Reads JSON of other people's making: checked versions, typed access, and errors that name file, key and remedy."""
+"""Reads files of other people's making: JSON, versions that are checked, and errors that name file, key and remedy."""
 
 from __future__ import annotations
 
 import errno
 import gzip
 import json
-import math
 import os
 import stat
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, List, Optional
+from typing import Any, BinaryIO, Dict, List
 
-from ..fields import FILES
+from ..fields import FILES, OBJECTS, ReportError, kind_of
 
 # The version of each kind of file that this package reads. Kinds of results have theirs from the program (fields.py).
 VERSIONS: Dict[str, int] = {"result.json": FILES["run"][0], "sweep.json": FILES["sweep"][0],
                             "compare.json": FILES["compare"][0], "gate.json": FILES["gate"][0], "tune.json": 1,
                             "explain.json": FILES["explain"][0], "trace.json": 1}
 
+# By kind: what messages call it, its file, its object, and keys of which every file of this kind has one.
+KINDS = {kind: (name, file, FILES[kind][1], needed) for kind, name, file, needed in (
+    ("run", "result.json", "result.json", ("metrics", "config", "failure")),
+    ("acceptance", "acceptance", "result.json", ("judgements",)), ("sweep", "sweep.json", "sweep.json", ("cells",)),
+    ("compare", "compare.json", "compare.json", ("a",)), ("gate", "gate", "gate.json", ("sentence",)),
+    ("explain", "explain.json", "explain.json", ()))}
+
 # A larger file is not read: the page says so instead of filling the memory.
 MAX_BYTES = 512 * 1024 * 1024
-
-
-class ReportError(Exception):
-    """Something is wrong with what the user gave; the message is a complete sentence."""
 
 
 def _reject_constant(name: str) -> float:
@@ -41,7 +42,7 @@ def open_input(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_json(path: Path) -> "Node":
+def read_json(path: Path) -> Dict[str, Any]:
     """The whole of a .json or .json.gz file as an object; raises ReportError naming the file."""
     try:
         with open_input(path) as file:
@@ -62,143 +63,54 @@ def read_json(path: Path) -> "Node":
     except (ValueError, RecursionError) as error:
         raise ReportError(f"{path} is no valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ReportError(f"{path} holds {_kind(value)}; a JSON object is expected")
-    return Node(path, "", value)
+        raise ReportError(f"{path} holds {kind_of(value)}; a JSON object is expected")
+    return value
 
 
-def check_version(node: "Node", kind: str, key: str = "schema_version") -> None:
-    """Raises ReportError unless the file says the version that this package reads."""
-    readable = VERSIONS[kind]
-    version = node.value.get(key)
+def check_version(value: Dict[str, Any], path: Path, file: str, key: str = "schema_version") -> None:
+    """Raises ReportError unless a file of this name says the version that this package reads."""
+    readable = VERSIONS[file]
+    version = value.get(key)
     if version is None:
-        raise ReportError(f"{node.path} has no {key}; a {kind} of version {readable} is expected")
+        raise ReportError(f"{path} has no {key}; a {file} of version {readable} is expected")
     if isinstance(version, bool) or version != readable:
-        raise ReportError(f"{node.path} has {key} {version!r}; this package reads {readable}. "
+        raise ReportError(f"{path} has {key} {version!r}; this package reads {readable}. "
                           "Use the package of the fsdpbench that wrote the file (make analysis).")
 
 
-def _kind(value: Any) -> str:
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 40 else text[:37] + "..."
+def trace_events(value: Dict[str, Any], path: Path) -> List[Dict[str, Any]]:
+    """Those of a merged trace that are on a track."""
+    check_version(value, path, "trace.json", "schemaVersion")
+    events = value.get("traceEvents") or []
+    if not isinstance(events, list):
+        raise ReportError(f"{path}: traceEvents is {kind_of(events)}; a list is expected")
+    return [event for event in events if isinstance(event, dict) and isinstance(event.get("pid"), int)
+            and isinstance(event.get("tid"), int)]
 
 
-@dataclass(frozen=True)
-class Node:
-    """An object inside a file, with its place for error messages. Absent and null are the same: None or empty."""
+def read_record(path: Path, kind: str) -> Any:
+    """A file of one of KINDS as an object of fields.py. Raises ReportError."""
+    name, file, object, needed = KINDS[kind]
+    value = read_json(path)
+    check_version(value, path, file)
+    if needed and all(value.get(key) is None for key in needed):
+        raise ReportError(f"{path} has no {' and no '.join(needed)}: it is no {name} of fsdpbench, or a damaged one")
+    return OBJECTS[object](value, path)
 
-    path: Path
-    where: str
-    value: Dict[str, Any]
 
-    def place(self, key: str) -> str:
-        return f"{self.where}.{key}" if self.where else key
+def read_run(path: Path) -> Any:
+    """The result of a run that lost no rank. Raises ReportError."""
+    run = read_record(path, "run")
+    failure = run.data.get("failure")
+    if failure is not None:
+        why = failure.get("message", "a rank failed") if isinstance(failure, dict) else failure
+        raise ReportError(f"{path}: this run did not finish ({why}) and its result holds the step times of one rank only: "
+                          "there is nothing to draw")
+    return run
 
-    def wrong(self, key: str, expected: str) -> ReportError:
-        return ReportError(f"{self.path}: {self.place(key)} is {_kind(self.value.get(key))}; {expected} is expected")
 
-    def number(self, key: str) -> Optional[float]:
-        value = self.value.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.wrong(key, "a number")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise self.wrong(key, "a finite number")
-        return number
-
-    def required(self, key: str) -> float:
-        number = self.number(key)
-        if number is None:
-            raise ReportError(f"{self.path}: {self.place(key)} is missing; a number is expected")
-        return number
-
-    def integer(self, key: str) -> Optional[int]:
-        number = self.number(key)
-        return None if number is None else int(number)
-
-    def text(self, key: str, default: str = "") -> str:
-        value = self.value.get(key)
-        if value is None:
-            return default
-        if isinstance(value, (dict, list)):
-            raise self.wrong(key, "a text")
-        return value if isinstance(value, str) else json.dumps(value)
-
-    def flag(self, key: str, default: bool = False) -> bool:
-        value = self.value.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.wrong(key, "true or false")
-        return value
-
-    def child(self, key: str) -> "Node":
-        """An inner object; empty when absent."""
-        value = self.value.get(key)
-        if value is None:
-            value = {}
-        if not isinstance(value, dict):
-            raise self.wrong(key, "an object")
-        return Node(self.path, self.place(key), value)
-
-    def has(self, key: str) -> bool:
-        return self.value.get(key) is not None
-
-    def expect(self, kind: str, *keys: str) -> None:
-        """Raises ReportError unless one of these keys is there, which every file of this kind has."""
-        if not any(self.has(key) for key in keys):
-            raise ReportError(f"{self.path} has no {' and no '.join(keys)}: it is no {kind} of fsdpbench, or a damaged "
-                              "one")
-
-    def items(self, key: str) -> List[Any]:
-        value = self.value.get(key)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise self.wrong(key, "a list")
-        return value
-
-    def children(self, key: str) -> List["Node"]:
-        """A list of objects; empty when absent."""
-        nodes = []
-        for i, value in enumerate(self.items(key)):
-            if not isinstance(value, dict):
-                raise ReportError(f"{self.path}: {self.place(key)}[{i}] is {_kind(value)}; an object is expected")
-            nodes.append(Node(self.path, f"{self.place(key)}[{i}]", value))
-        return nodes
-
-    def texts(self, key: str) -> List[str]:
-        """A list of texts; empty when absent."""
-        values = self.items(key)
-        inner = Node(self.path, self.place(key), {str(i): v for i, v in enumerate(values)})
-        return [inner.text(str(i)) for i in range(len(values))]
-
-    def numbers(self, key: str) -> List[float]:
-        """A list of finite numbers; empty when absent."""
-        values = self.items(key)
-        inner = Node(self.path, self.place(key), {str(i): v for i, v in enumerate(values)})
-        return [inner.required(str(i)) for i in range(len(values))]
-
-    def rows(self, key: str) -> List[List[float]]:
-        """A list of equally long lists of finite numbers; empty when absent."""
-        rows = []
-        for i, value in enumerate(self.items(key)):
-            if not isinstance(value, list):
-                raise ReportError(f"{self.path}: {self.place(key)}[{i}] is {_kind(value)}; a list is expected")
-            rows.append(Node(self.path, self.place(key), {str(i): value}).numbers(str(i)))
-        if any(len(row) != len(rows[0]) for row in rows):
-            raise ReportError(f"{self.path}: {self.place(key)} has rows of several lengths; a matrix is expected")
-        return rows
-
-    def number_map(self) -> Dict[str, float]:
-        """The members of this object that are numbers."""
-        return {k: self.required(k) for k, v in self.value.items()
-                if isinstance(v, (int, float)) and not isinstance(v, bool)}
+def setting(config: Any, key: str) -> Any:
+    """A value of a resolved configuration by its dotted key, or None."""
+    for part in key.split("."):
+        config = config.get(part) if isinstance(config, dict) else None
+    return config

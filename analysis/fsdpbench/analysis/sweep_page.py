@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
+from ..fields import Record, ReportError
 from .figures.breakdown import MAX_ROWS, Bar, draw_breakdown
 from .figures.heatmap import HeatCell, HeatPanel, describe_budget, draw_heatmap
 from .figures.lines import Line, Panel, Row, draw_lines, numeric
 from .figures.scaling import draw_scaling
 from .figures.timeline import TimelinePart, draw_timeline
-from .load import Axis, Cell, Sweep, load_sweep
 from .page import Page, Picture, Table
-from .numbers import parts_note
-from .schema import ReportError
+from .numbers import complete, interval_name, parts_note
 from .scaling_view import scaling_columns
-from .sweep_view import (find_axis, group, key_of, label, ordered, setting_axes, split_axes, title_of, value,
-                         work_axes)
+from .sweep_view import (find_axis, group, key_of, label, load_sweep, measured as is_measured, ordered, peak_of, rated,
+                         setting_axes, split_axes, step_of, title_of, value, varying, work_axes)
 from .text import clean, digits, milliseconds, sentence, size, value_text
 from .timeline_command import load_part
 from .trace import find_trace
@@ -29,53 +28,52 @@ _HOW = ("A cell's step time is the median over trials of the slowest rank's medi
         "turns. ")
 
 
-def sweep_page(path: Path, memory_budget: Optional[float] = None) -> Page:
+def sweep_page(path: Path, budget: Optional[float] = None) -> Page:
     sweep = load_sweep(path)
-    budget = memory_budget if memory_budget is not None else sweep.memory_budget_bytes
-    measured = [c for c in sweep.cells if c.measured and c.rating.rated]
-    unrated = [c for c in sweep.cells if c.measured and not c.rating.rated]
-    page = Page(title=sweep.title or "FSDP communication sweep", subtitle=_subtitle(sweep),
-                badges=emulation_badges(sweep.world))
+    measured = [c for c in sweep.cells if is_measured(c) and rated(c)]
+    unrated = [c for c in sweep.cells if is_measured(c) and not rated(c)]
+    world = sweep.inner("world").data
+    page = Page(title=sweep.title or "FSDP communication sweep", subtitle=_subtitle(sweep), badges=emulation_badges(world))
     missing = len(sweep.cells) - len(measured) - len(unrated)
     if unrated:
         page.caveats.append(f"Not rated, so in the table only: {len(unrated)} of {len(sweep.cells)} cells. "
-                            f"{label(unrated[0], sweep.varying())}: {sentence(unrated[0].rating.not_rated_because)}")
-    tight = [c for c in measured if not c.memory.fits]
+                            f"{label(unrated[0], varying(sweep))}: {sentence(unrated[0].not_rated_because or '')}")
+    tight = [c for c in measured if not _fits(c)]
     if tight:
         page.caveats.append(f"{len(tight)} of {len(sweep.cells)} cells need more memory than their GPU has, so their "
                             f"times are of a GPU with more, and none is called fastest: "
-                            f"{_named(tight, sweep.varying())}.")
+                            f"{_named(tight, varying(sweep))}.")
     if missing:
         page.badges.append(f"{missing} of {len(sweep.cells)} cells have no numbers")
     page.verdict = _verdict(sweep, measured, budget)
     page.pictures = [_heatmap(sweep, budget)] + _curves(sweep, measured)
     page.pictures += [_scaling(sweep, measured), _breakdown(sweep, measured), _contrast(sweep, measured)]
     page.tables = [_table(sweep)]
-    page.world = world_rows(sweep.world)
+    page.world = world_rows(world)
     return page
 
 
-def _subtitle(sweep: Sweep) -> str:
-    measured = sum(c.measured for c in sweep.cells)
-    axes = " × ".join(f"{len(a.values)} {title_of(a)}" for a in sweep.varying())
+def _subtitle(sweep: Record) -> str:
+    measured = sum(map(is_measured, sweep.cells))
+    axes = " × ".join(f"{len(a.values)} {title_of(a)}" for a in varying(sweep))
     parts = ["fsdpbench sweep", f"{measured} of {len(sweep.cells)} cells measured", axes,
-             str(sweep.world.get("date", ""))]
+             str(sweep.inner("world").data.get("date", ""))]
     return "  ·  ".join(p for p in parts if p)
 
 
-def _named(cells: Sequence[Cell], axes: Sequence[Axis], most: int = 6) -> str:
+def _named(cells: Sequence[Record], axes: Sequence[Record], most: int = 6) -> str:
     names = [label(c, axes) for c in cells[:most]]
     return "; ".join(names) + (f"; and {len(cells) - most} more" if len(cells) > most else "")
 
 
-def _step(cell: Cell) -> float:
-    assert cell.metrics.step is not None
-    return cell.metrics.step.median
+def _fits(cell: Record) -> bool:
+    """As well where nothing says what the device has."""
+    return cell.inner("memory").fits is not False
 
 
-def _verdict(sweep: Sweep, measured: Sequence[Cell], budget: Optional[float]) -> List[str]:
+def _verdict(sweep: Record, measured: Sequence[Record], budget: Optional[float]) -> List[str]:
     if not measured:
-        rated = "rated" if any(c.measured for c in sweep.cells) else "measured"
+        rated = "rated" if any(map(is_measured, sweep.cells)) else "measured"
         return [f"No cell was {rated}, so there is nothing to compare."]
     words = []
     settings, work = setting_axes(sweep), work_axes(sweep)
@@ -88,65 +86,63 @@ def _verdict(sweep: Sweep, measured: Sequence[Cell], budget: Optional[float]) ->
     known = [c for c in measured if c.metrics.overlap_pct is not None]
     if known and len(measured) > 1:
         least, most = (f(known, key=lambda c: c.metrics.overlap_pct or 0) for f in (min, max))
-        axes = sweep.varying()
+        axes = varying(sweep)
         words.append(f"Overlap reaches from {least.metrics.overlap_pct:.0f} % ({label(least, axes)}) to "
                      f"{most.metrics.overlap_pct:.0f} % ({label(most, axes)}).")
     if not settings or len(measured) == 1:
-        exposed = [c for c in measured if c.metrics.total.exposed_comm_ms is not None]
+        exposed = [c for c in measured if c.metrics.exposed_comm_ms is not None]
         if exposed:
-            worst = max(exposed, key=lambda c: (c.metrics.total.exposed_comm_ms or 0) / max(_step(c), 1e-12))
-            words += [f"The largest exposed share: {label(worst, sweep.varying())}. {made_of(worst.metrics) or ''}"]
+            worst = max(exposed, key=lambda c: (c.metrics.exposed_comm_ms or 0) / max(step_of(c), 1e-12))
+            words += [f"The largest exposed share: {label(worst, varying(sweep))}. {made_of(step_of(worst), worst.metrics) or ''}"]
             words += would_help(worst.causes, 1)
     else:
-        best = min([c for c in measured if c.memory.fits] or measured, key=_step)
-        words += [w for w in [hidden(best.metrics)] if w and len(group(measured, work)) == 1]
-        words += [f"In the fastest cell ({label(best, sweep.varying())}): {w}" for w in would_help(best.causes, 1)]
+        best = min([c for c in measured if _fits(c)] or measured, key=step_of)
+        words += [w for w in [hidden(best.metrics.overlap_pct, best.metrics.comm_ms)] if w and len(group(measured, work)) == 1]
+        words += [f"In the fastest cell ({label(best, varying(sweep))}): {w}" for w in would_help(best.causes, 1)]
     return words
 
 
-def _best_of(name: str, cells: Sequence[Cell], settings: Sequence[Axis], budget: Optional[float]) -> str:
+def _best_of(name: str, cells: Sequence[Record], settings: Sequence[Record], budget: Optional[float]) -> str:
     prefix = f"{name[0].upper()}{name[1:]}: " if name else ""
-    tried, cells = cells, [c for c in cells if c.memory.fits]
+    tried, cells = cells, [c for c in cells if _fits(c)]
     if not cells:
-        return f"{prefix}nothing that was tried fits its GPU, which has {size(tried[0].memory.device or 0)}."
-    best, worst = min(cells, key=_step), max(cells, key=_step)
+        return f"{prefix}nothing that was tried fits its GPU, which has {size(tried[0].inner('memory').device_bytes or 0)}."
+    best, worst = min(cells, key=step_of), max(cells, key=step_of)
     if len(cells) < len(tried):
         prefix += f"of those that fit ({len(cells)} of {len(tried)}), "
     if len(cells) == 1:
-        return f"{prefix}only {label(best, settings)} was tried, {milliseconds(_step(best))} a step."
-    text = (f"{prefix}fastest with {label(best, settings)}, {milliseconds(_step(best))} a step; slowest with "
-            f"{label(worst, settings)}, {milliseconds(_step(worst))}.")
+        return f"{prefix}only {label(best, settings)} was tried, {milliseconds(step_of(best))} a step."
+    text = (f"{prefix}fastest with {label(best, settings)}, {milliseconds(step_of(best))} a step; slowest with "
+            f"{label(worst, settings)}, {milliseconds(step_of(worst))}.")
     text += _as_fast_but_leaner(best, cells, settings)
     if budget is not None:
-        fitting = [c for c in cells if c.memory.peak.get("total", float("inf")) <= budget]
+        fitting = [c for c in cells if peak_of(c) is not None and peak_of(c) <= budget]
         if not fitting:
             return f"{text} Nothing fits into {size(budget)}."
-        inside = min(fitting, key=_step)
+        inside = min(fitting, key=step_of)
         if inside is not best:
-            text += f" Fastest within {size(budget)}: {label(inside, settings)}, {milliseconds(_step(inside))}."
+            text += f" Fastest within {size(budget)}: {label(inside, settings)}, {milliseconds(step_of(inside))}."
     return text
 
 
-def _as_fast_but_leaner(best: Cell, cells: Sequence[Cell], settings: Sequence[Axis]) -> str:
+def _as_fast_but_leaner(best: Record, cells: Sequence[Record], settings: Sequence[Record]) -> str:
     """Cells whose interval overlaps that of the fastest are not slower for all that is known."""
-    assert best.metrics.step is not None
-    bound = best.metrics.step.ci_high
-    if bound is None:
+    bound, needs = best.metrics.step_ms.ci_high, peak_of(best)
+    if bound is None or needs is None:
         return ""
-    equal = [c for c in cells if c is not best and c.metrics.step is not None
-             and (c.metrics.step.ci_low if c.metrics.step.ci_low is not None else c.metrics.step.median) <= bound
-             and "total" in c.memory.peak]
-    if not equal or "total" not in best.memory.peak:
+    def low(cell: Record) -> float:
+        return step_of(cell) if cell.metrics.step_ms.ci_low is None else cell.metrics.step_ms.ci_low
+    equal = [c for c in cells if c is not best and low(c) <= bound and peak_of(c) is not None]
+    if not equal:
         return ""
-    leanest = min(equal, key=lambda c: c.memory.peak["total"])
+    leanest = min(equal, key=peak_of)
     text = f" Within the noise, {len(equal)} more {'is' if len(equal) == 1 else 'are'} as fast"
-    if leanest.memory.peak["total"] < best.memory.peak["total"]:
-        text += (f"; {label(leanest, settings)} needs {size(leanest.memory.peak['total'])} instead of "
-                 f"{size(best.memory.peak['total'])}")
+    if peak_of(leanest) < needs:
+        text += f"; {label(leanest, settings)} needs {size(peak_of(leanest))} instead of {size(needs)}"
     return text + "."
 
 
-def _heatmap(sweep: Sweep, budget: Optional[float]) -> Picture:
+def _heatmap(sweep: Record, budget: Optional[float]) -> Picture:
     picture = Picture("heatmap", "Prefetch and limit: step time and memory", "")
     limits = find_axis(sweep, "limit")
     rows = [a for a in find_axis(sweep, "prefetch") if a not in limits]
@@ -154,7 +150,7 @@ def _heatmap(sweep: Sweep, budget: Optional[float]) -> Picture:
         picture.reason = "the sweep does not vary both a prefetch and a limit"
         return picture
     row, column = rows[0], limits[0]
-    facets = [a for a in sweep.varying() if a not in (row, column)]
+    facets = [a for a in varying(sweep) if a not in (row, column)]
     row_of = {key_of(v): i for i, v in enumerate(row.values)}
     column_of = {key_of(v): i for i, v in enumerate(column.values)}
     panels = []
@@ -164,8 +160,8 @@ def _heatmap(sweep: Sweep, budget: Optional[float]) -> Picture:
         for cell in cells:
             place = (row_of.get(key_of(value(cell, row.key)), -1), column_of.get(key_of(value(cell, column.key)), -1))
             if min(place) >= 0:
-                step = cell.metrics.step.median if cell.measured and cell.metrics.step else None
-                inside[place] = HeatCell(step, cell.memory.peak.get("total"), cell.reason, cell.rating.rated)
+                inside[place] = HeatCell(step_of(cell) if is_measured(cell) else None, peak_of(cell), cell.reason or "",
+                                         rated(cell))
         panels.append(HeatPanel(name, inside))
     picture.caption = (_HOW + "Under it: the peak memory of the rank that needed most. Bold: the fastest of a panel. "
                        "Each panel has its own colours." + (f" {describe_budget(budget)}" if budget else "")
@@ -174,15 +170,15 @@ def _heatmap(sweep: Sweep, budget: Optional[float]) -> Picture:
     return picture
 
 
-def _curve_axes(sweep: Sweep) -> List[Axis]:
+def _curve_axes(sweep: Record) -> List[Record]:
     """The sweep's own x first, then model size, batch, ranks and whatever else is a number."""
-    hinted = [a for a in sweep.varying() if a.key == sweep.x]
-    rest = [a for a in sweep.varying() if a.key != sweep.x and (numeric(a.values) or a.key.startswith("model."))]
+    hinted = [a for a in varying(sweep) if a.key == sweep.x]
+    rest = [a for a in varying(sweep) if a.key != sweep.x and (numeric(a.values) or a.key.startswith("model."))]
     chosen = (hinted + rest)[:_MAX_CURVES]
-    return chosen or sweep.varying()[:1]
+    return chosen or varying(sweep)[:1]
 
 
-def _curves(sweep: Sweep, measured: Sequence[Cell]) -> List[Picture]:
+def _curves(sweep: Record, measured: Sequence[Record]) -> List[Picture]:
     axes = _curve_axes(sweep)
     if not axes or not measured:
         return [Picture("curves", "Step time, exposed communication and overlap", "", reason="no axis has two values that were measured")]
@@ -206,24 +202,23 @@ def _curves(sweep: Sweep, measured: Sequence[Cell]) -> List[Picture]:
 _Point = Tuple[float, Optional[float], Optional[float]]
 
 
-def _step_point(cell: Cell) -> Optional[_Point]:
-    step = cell.metrics.step
-    return None if step is None else (step.median, step.ci_low, step.ci_high)
+def _step_point(cell: Record) -> Optional[_Point]:
+    return step_of(cell), cell.metrics.step_ms.ci_low, cell.metrics.step_ms.ci_high
 
 
-def _exposed_point(cell: Cell) -> Optional[_Point]:
-    exposed = cell.metrics.total.exposed_comm_ms
+def _exposed_point(cell: Record) -> Optional[_Point]:
+    exposed = cell.metrics.exposed_comm_ms
     return None if exposed is None else (exposed, None, None)
 
 
-def _overlap_point(cell: Cell) -> Optional[_Point]:
+def _overlap_point(cell: Record) -> Optional[_Point]:
     overlap = cell.metrics.overlap_pct
-    silent = not cell.metrics.total.comm_ms
+    silent = not cell.metrics.comm_ms
     return None if overlap is None or silent else (overlap, None, None)
 
 
-def _panels(groups: Sequence[Tuple[str, List[Cell]]], series: Sequence[Axis], axis: Axis,
-            point: Callable[[Cell], Optional[_Point]]) -> List[Panel]:
+def _panels(groups: Sequence[Tuple[str, List[Record]]], series: Sequence[Record], axis: Record,
+            point: Callable[[Record], Optional[_Point]]) -> List[Panel]:
     panels = []
     for name, cells in groups[:_MAX_COLUMNS]:
         lines = []
@@ -235,7 +230,7 @@ def _panels(groups: Sequence[Tuple[str, List[Cell]]], series: Sequence[Axis], ax
     return panels
 
 
-def _scaling(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
+def _scaling(sweep: Record, measured: Sequence[Record]) -> Picture:
     picture = Picture("scaling", "Scaling over ranks",
                       "Weak: every rank keeps its batch. Strong: the batch of all ranks together stays the same. "
                       "Dotted: proportional to the ranks, from each line's smallest number of ranks. Efficiency: "
@@ -248,9 +243,9 @@ def _scaling(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
     return picture
 
 
-def _breakdown(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
-    axes = sweep.varying()
-    rows = [Bar(label(c, axes), c.metrics.total, _step(c)) for c in measured if c.metrics.total.complete()]
+def _breakdown(sweep: Record, measured: Sequence[Record]) -> Picture:
+    axes = varying(sweep)
+    rows = [Bar(label(c, axes), c.metrics, step_of(c)) for c in measured if complete(c.metrics)]
     picture = Picture("breakdown", "What the steps are made of",
                       _HOW + "Compute: at least one kernel ran. Exposed: the compute lane waited for communication, or "
                       "for copies. Idle: it waited for anything else. " + parts_note([c.metrics for c in measured])
@@ -263,9 +258,9 @@ def _breakdown(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
     return picture
 
 
-def _cell_folder(sweep: Sweep, cell: Cell) -> Optional[Path]:
+def _cell_folder(sweep: Record, cell: Record) -> Optional[Path]:
     """The cell's own results, where they were kept; an id that leads elsewhere is not followed."""
-    cells = (sweep.folder / "cells").resolve()
+    cells = (sweep.path.parent / "cells").resolve()
     try:
         folder = (cells / cell.id).resolve()
         return folder if folder.parent == cells and folder.is_dir() else None
@@ -273,14 +268,14 @@ def _cell_folder(sweep: Sweep, cell: Cell) -> Optional[Path]:
         return None
 
 
-def _contrast(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
+def _contrast(sweep: Record, measured: Sequence[Record]) -> Picture:
     picture = Picture("timeline", "One step: the slowest cell and the fastest", "")
     kept = [c for c in measured for f in [_cell_folder(sweep, c)] if f is not None and find_trace(f) is not None]
     cells = group(kept, work_axes(sweep))[0][1] if kept else []
     if len(cells) < 2:
         picture.reason = "no traces of two comparable cells were kept (cells/<id>/trace.json)"
         return picture
-    pair = (max(cells, key=_step), min(cells, key=_step))
+    pair = (max(cells, key=step_of), min(cells, key=step_of))
     parts = []
     try:
         for cell in pair:
@@ -288,7 +283,7 @@ def _contrast(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
             assert folder is not None
             part = load_part(folder)
             parts.append(TimelinePart(part.trace, part.step,
-                                      f"{label(cell, sweep.varying())}: {milliseconds(_step(cell))}", part.exposed))
+                                      f"{label(cell, varying(sweep))}: {milliseconds(step_of(cell))}", part.exposed))
     except ReportError as error:
         picture.reason = str(error)
         return picture
@@ -297,36 +292,34 @@ def _contrast(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
     return picture
 
 
-def _band(measured: Sequence[Cell]) -> str:
+def _band(measured: Sequence[Record]) -> str:
     """What the intervals of the cells are, in the data's own words."""
-    names = list(dict.fromkeys(c.metrics.step.interval_name("trials") for c in measured if c.metrics.step))
+    names = list(dict.fromkeys(interval_name(c.metrics.step_ms, "trials") for c in measured))
     return " or ".join(names[:3]) or "none"
 
 
-def _table(sweep: Sweep) -> Table:
+def _table(sweep: Record) -> Table:
     axes = sweep.axes
-    measured = [c for c in sweep.cells if c.measured]
+    measured = [c for c in sweep.cells if is_measured(c)]
     header = [title_of(a) for a in axes] + ["step (ms)", _band(measured), "compute (ms)", "exposed comm. (ms)",
                                             "exposed copies (ms)", "idle (ms)", "comm. (ms)", "overlap (%)",
                                             "tokens/s", "peak memory", ""]
     rows = []
     for cell in sweep.cells:
-        m, step = cell.metrics, cell.metrics.step
+        m = cell.inner("metrics")
+        step = m.inner("step_ms")
         row = [value_text(value(cell, a.key)) for a in axes]
-        interval = (f"{step.ci_low:.4g} – {step.ci_high:.4g}"
-                    if step and step.ci_low is not None and step.ci_high is not None else "–")
-        row += [f"{step.median:.4g}" if step else "–", interval]
-        row += [digits(v) if v is not None else "–"
-                for v in (m.total.compute_ms, m.total.exposed_comm_ms, m.total.exposed_copy_ms, m.total.idle_ms,
-                          m.total.comm_ms, m.overlap_pct, m.tokens_per_s)]
-        peak = cell.memory.peak.get("total")
-        row.append(size(peak) if peak is not None else "–")
+        row += [f"{step['median']:.4g}" if m.step_ms else "–", "–" if None in (step.ci_low, step.ci_high) else
+                f"{step.ci_low:.4g} – {step.ci_high:.4g}"]
+        row += [digits(v) if v is not None else "–" for v in (m.compute_ms, m.exposed_comm_ms, m.exposed_copy_ms, m.idle_ms,
+                                                              m.comm_ms, m.overlap_pct, m.tokens_per_s)]
+        row.append("–" if peak_of(cell) is None else size(peak_of(cell)))
         folder = _cell_folder(sweep, cell)
         trace = find_trace(folder) if folder is not None else None
-        good = cell.status in ("ok", "done")
+        status = cell.status or "done"
         kept = f"cells/{clean(cell.id, 60)}/{trace.name}" if trace else ""
-        row.append(f"{cell.status}{': ' + cell.reason if cell.reason else ''}" if not good
-                   else kept if cell.rating.rated else ", ".join(p for p in ("not rated", kept) if p))
+        row.append(f"{status}{': ' + cell.reason if cell.reason else ''}" if status not in ("ok", "done")
+                   else kept if rated(cell) else ", ".join(p for p in ("not rated", kept) if p))
         rows.append(row)
     return Table("Cells", header, rows, names=len(axes), texts=(len(header) - 1,), note=parts_note(
         [c.metrics for c in measured]) + " Traces lie in the sweep's folder, where they were kept.")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from .load import Axis, Cell, Sweep
+from ..fields import Record
+from .schema import read_record
 from .text import axis_name, setting_text
 
 # Axes that change how much work a step is, or the machine: step times are compared within their values only.
@@ -17,49 +19,84 @@ def key_of(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def value(cell: Cell, axis: str) -> Any:
+def load_sweep(path: Path) -> Record:
+    """Each cell has an id, and lies on each axis. Raises ReportError."""
+    sweep = read_record(path, "sweep")
+    for cell in sweep.cells:
+        cell["id"]
+        for axis in sweep.axes:
+            if cell.axes.get(axis.key) not in axis.values:
+                raise cell.error_at(("axes", axis.key), cell.axes.get(axis.key), "one of the values of this axis")
+    return sweep
+
+
+def varying(sweep: Record) -> List[Record]:
+    """The axes with more than one value."""
+    return [axis for axis in sweep.axes if len(axis.values) > 1]
+
+
+def measured(cell: Record) -> bool:
+    """It has numbers; whether they are those of what was asked says `rated`."""
+    return cell.status != "failed" and cell.inner("metrics").step_ms is not None
+
+
+def rated(cell: Record) -> bool:
+    return cell.rated is not False
+
+
+def step_of(cell: Record) -> float:
+    """Of a measured cell."""
+    return cell.metrics.step_ms["median"]
+
+
+def peak_of(cell: Record) -> Optional[float]:
+    """Bytes of the rank that needed most."""
+    return cell.inner("memory").inner("peak_bytes").total
+
+
+def value(cell: Record, axis: str) -> Any:
     return cell.axes.get(axis)
 
 
-def label(cell: Cell, axes: Iterable[Axis]) -> str:
+def label(cell: Record, axes: Iterable[Record]) -> str:
     """The cell by its values on these axes; its id where there are none."""
     return ", ".join(setting_text(a.key, value(cell, a.key)) for a in axes) or cell.id
 
 
-def group(cells: Iterable[Cell], axes: Sequence[Axis]) -> List[Tuple[str, List[Cell]]]:
-    """Cells that agree on all of these axes, in the order of the cells, with the common label."""
-    groups: Dict[Tuple[str, ...], List[Cell]] = {}
+def group(cells: Iterable[Record], axes: Sequence[Record]) -> List[Tuple[str, List[Record]]]:
+    """Records that agree on all of these axes, in the order of the cells, with the common label."""
+    groups: Dict[Tuple[str, ...], List[Record]] = {}
     for cell in cells:
         groups.setdefault(tuple(key_of(value(cell, a.key)) for a in axes), []).append(cell)
     return [(", ".join(setting_text(a.key, value(members[0], a.key)) for a in axes), members)
             for members in groups.values()]
 
 
-def work_axes(sweep: Sweep) -> List[Axis]:
-    return [a for a in sweep.varying() if a.key.startswith(_WORK)]
+def work_axes(sweep: Record) -> List[Record]:
+    return [a for a in varying(sweep) if a.key.startswith(_WORK)]
 
 
-def setting_axes(sweep: Sweep) -> List[Axis]:
+def setting_axes(sweep: Record) -> List[Record]:
     """The axes that a person may choose freely for the same work."""
-    return [a for a in sweep.varying() if not a.key.startswith(_WORK)]
+    return [a for a in varying(sweep) if not a.key.startswith(_WORK)]
 
 
-def split_axes(sweep: Sweep, x: Axis) -> Tuple[List[Axis], List[Axis]]:
+def split_axes(sweep: Record, x: Record) -> Tuple[List[Record], List[Record]]:
     """(series, facets): what becomes a line and what becomes a column, given the axis along x."""
-    others = [a for a in sweep.varying() if a is not x]
+    others = [a for a in varying(sweep) if a is not x]
     hinted = [a for a in others if a.key in sweep.series][:1] or others[:1]
     return hinted, [a for a in others if a not in hinted]
 
 
-def ordered(cells: Iterable[Cell], axis: Axis) -> List[Cell]:
+def ordered(cells: Iterable[Record], axis: Record) -> List[Record]:
     """Along the axis, in the order in which it lists its values."""
     order = {key_of(v): i for i, v in enumerate(axis.values)}
     return sorted(cells, key=lambda c: order.get(key_of(value(c, axis.key)), len(order)))
 
 
-def find_axis(sweep: Sweep, *parts: str) -> List[Axis]:
-    return [a for a in sweep.varying() if any(part in a.key for part in parts)]
+def find_axis(sweep: Record, *parts: str) -> List[Record]:
+    return [a for a in varying(sweep) if any(part in a.key for part in parts)]
 
 
-def title_of(axis: Axis) -> str:
+def title_of(axis: Record) -> str:
     return axis_name(axis.key)

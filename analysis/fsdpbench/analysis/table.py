@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 from typing import Any, List, Optional
 
-from .load import Cell, Sweep, load_sweep
-from .sweep_view import value
+from ..fields import Record
+from .sweep_view import load_sweep, peak_of, value
 from .text import value_text, visible
 
 COLUMNS = ["step_ms", "step_low_ms", "step_high_ms", "exposed_comm_ms", "peak_bytes", "trials", "failed_because"]
@@ -26,14 +26,14 @@ def write_table(folder: Path, out: Path) -> Path:
     return out
 
 
-def numbers_of(cell: Cell) -> List[Any]:
+def numbers_of(cell: Record) -> List[Any]:
     """What COLUMNS are of a cell; None is what it does not have."""
-    step, peak = cell.metrics.step, cell.memory.peak.get("total")
-    times = [step.median, step.ci_low, step.ci_high, cell.metrics.total.exposed_comm_ms] if step else [None] * 4
-    return [*times, peak, step.count if step else None, cell.reason or None]
+    step = cell.inner("metrics").inner("step_ms")
+    return [step.median, step.ci_low, step.ci_high, cell.inner("metrics").exposed_comm_ms, peak_of(cell), step.n,
+            cell.reason or None]
 
 
-def _row(sweep: Sweep, cell: Cell) -> List[str]:
+def _row(sweep: Record, cell: Record) -> List[str]:
     *times, peak, trials, reason = numbers_of(cell)
     return ([value_text(value(cell, axis.key), 200) for axis in sweep.axes] + [_ms(time) for time in times] +
             ["" if peak is None else f"{peak:.0f}", f"{trials}" if trials else "", visible(reason or "")])

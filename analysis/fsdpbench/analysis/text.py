@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Optional
 
 # Control characters, those that nobody sees or that turn what follows around, ends of lines, halves of pairs.
 _ACTS = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs"))
@@ -21,9 +22,9 @@ def _shown(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
 
 
-def clean(name: str, limit: int = 60) -> str:
+def clean(name: Optional[str], limit: int = 60) -> str:
     """A name from a file, fit for one line: visible, and not endlessly long."""
-    line = visible(name[:limit + 1])
+    line = visible((name or "")[:limit + 1])
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

@@ -8,10 +8,11 @@ from typing import Dict, List, Optional
 
 from matplotlib.figure import Figure
 
+from ..fields import Record, ReportError
 from .figures.contrast import draw_contrast
 from .figures.timeline import TimelinePart, draw_timeline
-from .load import Result, load_result
-from .schema import ReportError
+from .numbers import median_of
+from .schema import read_run, setting
 from .text import milliseconds, percent
 from .trace import Trace, find_trace, load_trace
 
@@ -32,7 +33,7 @@ def write_contrast(folders: List[Path], out: Path) -> Path:
     """When one rank of each run computed, communicated and waited, for a reader in a hurry."""
     check_name(out)
     parts = [load_part(folder) for folder in folders]
-    named = [replace(part, title=_prefetching(load_result(folder / "result.json")) or folder.resolve().name)
+    named = [replace(part, title=_prefetching(read_run(folder / "result.json")) or folder.resolve().name)
              for part, folder in zip(parts, folders)]
     return save(draw_contrast(named), out, 130)
 
@@ -52,15 +53,15 @@ def load_part(folder: Path, step: Optional[int] = None) -> TimelinePart:
     if path is None:
         raise ReportError(f"{folder} has neither trace.json nor trace.json.gz: a result folder of fsdpbench is expected")
     trace = load_trace(path)
-    result = load_result(folder / "result.json")
+    result = read_run(folder / "result.json")
     if step is None:
-        example = result.exposed[0].step if result.exposed else None
+        example = result.exposed_intervals[0].step if result.exposed_intervals else None
         step = example if example in trace.steps() else trace.representative_step()
     trace.step_window(step)  # raises ReportError where there is none
-    return TimelinePart(trace, step, title_of(result), result.exposed, _marked(trace, result, step))
+    return TimelinePart(trace, step, title_of(result), result.exposed_intervals, _marked(trace, result, step))
 
 
-def _marked(trace: Trace, result: Result, step: int) -> Dict[int, str]:
+def _marked(trace: Trace, result: Record, step: int) -> Dict[int, str]:
     """Who is worth looking at: the slowest of this step, and who came late to most collectives."""
     names: Dict[int, List[str]] = {}
     slowest = trace.slowest_rank(step)
@@ -72,8 +73,8 @@ def _marked(trace: Trace, result: Result, step: int) -> Dict[int, str]:
     return {rank: ", ".join(words) for rank, words in names.items()}
 
 
-def _prefetching(result: Result) -> str:
-    forward, backward = result.setting("fsdp.forward_prefetch"), result.setting("fsdp.backward_prefetch")
+def _prefetching(result: Record) -> str:
+    forward, backward = (setting(result.config, f"fsdp.{key}_prefetch") for key in ("forward", "backward"))
     if forward is None or backward is None:
         return ""
     if forward != "none" and backward != "none":
@@ -81,11 +82,11 @@ def _prefetching(result: Result) -> str:
     return "Without " + ("" if forward == backward else "forward " if forward == "none" else "backward ") + "prefetching"
 
 
-def title_of(result: Result) -> str:
+def title_of(result: Record) -> str:
     parts = [_prefetching(result)] if _prefetching(result) else []
-    step, exposed = result.metrics.step, result.metrics.total.exposed_comm_ms
+    step, exposed = median_of(result.inner("metrics")), result.inner("metrics").exposed_comm_ms
     if step is not None:
-        parts.append(f"median step {milliseconds(step.median)}")
-        if exposed is not None and step.median > 0:
-            parts.append(f"exposed communication {milliseconds(exposed)} ({percent(100 * exposed / step.median)})")
+        parts.append(f"median step {milliseconds(step)}")
+        if exposed is not None and step > 0:
+            parts.append(f"exposed communication {milliseconds(exposed)} ({percent(100 * exposed / step)})")
     return "  ·  ".join(parts)

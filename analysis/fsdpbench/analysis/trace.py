@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from .schema import Node, ReportError, check_version, read_json
+from .schema import ReportError, read_json, trace_events
 
 LANE_ORDER = ("host", "compute", "all_gather", "reduce_scatter", "all_reduce", "copy", "tensor", "host_to_device",
               "device_to_host", "host_compute")
@@ -84,22 +84,16 @@ def find_trace(folder: Path) -> Optional[Path]:
 
 
 def load_trace(path: Path) -> Trace:
-    root = read_json(path)
-    check_version(root, "trace.json", "schemaVersion")
     names: Dict[Tuple[int, int], str] = {}
     processes: Dict[int, str] = {}
     slices: Dict[Tuple[int, int], List[Slice]] = {}
     steps: Dict[int, Dict[int, Tuple[float, float]]] = {}
-    for event in root.items("traceEvents"):
-        if not isinstance(event, dict):
-            continue
-        kind, pid, tid = event.get("ph"), event.get("pid"), event.get("tid")
-        if not isinstance(pid, int) or not isinstance(tid, int):
-            continue
+    for event in trace_events(read_json(path), path):
+        kind, pid, tid = event.get("ph"), event["pid"], event["tid"]
         if kind == "M":
             _read_name(event, pid, tid, processes, names)
         elif kind == "X":
-            _read_slice(root, event, pid, tid, slices, steps)
+            _read_slice(path, event, pid, tid, slices, steps)
     ranks = []
     for pid in sorted(set(pid for pid, _ in slices) | set(steps)):
         match = re.search(r"\brank (\d+)\b", processes.get(pid, ""))
@@ -132,12 +126,12 @@ def _read_name(event: Dict[str, Any], pid: int, tid: int, processes: Dict[int, s
         names[(pid, tid)] = name
 
 
-def _read_slice(root: Node, event: Dict[str, Any], pid: int, tid: int, slices: Dict[Tuple[int, int], List[Slice]],
+def _read_slice(path: Path, event: Dict[str, Any], pid: int, tid: int, slices: Dict[Tuple[int, int], List[Slice]],
                 steps: Dict[int, Dict[int, Tuple[float, float]]]) -> None:
     begin, duration = event.get("ts"), event.get("dur", 0)
     for number in (begin, duration):
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
-            raise ReportError(f"{root.path}: the event {str(event.get('name'))[:60]!r} has no numeric ts and dur")
+            raise ReportError(f"{path}: the event {str(event.get('name'))[:60]!r} has no numeric ts and dur")
     name, category = str(event.get("name", "")), str(event.get("cat", ""))
     if category in ("activity", "exposed", "bound"):
         return  # a kernel, drawn as the op it lies in; what result.json says of the steps, too

@@ -37,6 +37,16 @@ def world_rows(world: Dict[str, Any]) -> List[Tuple[str, str]]:
     return rows + _device_rows(world)
 
 
+def beside(a: List[Tuple[str, str]], b: List[Tuple[str, str]], names: Tuple[str, str]) -> List[Tuple[str, str]]:
+    """What is the same once; what differs with both values."""
+    left, right = dict(a), dict(b)
+    rows = []
+    for name in {**left, **right}:
+        both = left.get(name, "–"), right.get(name, "–")
+        rows += [(name, both[0])] if both[0] == both[1] else [(f"{name}, {of}", value) for of, value in zip(names, both)]
+    return rows
+
+
 def machine(world: Dict[str, Any]) -> str:
     """What computed: the GPU where there is one, else the CPU; empty if nobody says."""
     gpus = [str(device["GPU"]) for device in _devices(world) if "GPU" in device]

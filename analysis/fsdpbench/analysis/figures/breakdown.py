@@ -8,8 +8,8 @@ from typing import Optional, Sequence
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from ...fields import Record
 from .. import style
-from ..load import Breakdown
 from ..text import clean, digits, milliseconds
 from .canvas import FittingLabels, new_figure
 
@@ -18,10 +18,10 @@ MAX_ROWS = 60
 
 @dataclass(frozen=True)
 class Bar:
-    """A cell, a phase, a rank; whole_ms: what the parts are parts of, if that is not their sum."""
+    """A cell, a phase, a rank, of which parts has compute_ms and the others; whole_ms: what the parts are parts of, if that is not their sum."""
 
     name: str
-    parts: Breakdown
+    parts: Record
     whole_ms: Optional[float] = None
     gap: bool = False  # room above it: another group begins
 

@@ -8,8 +8,8 @@ from typing import List, Optional, Sequence, Tuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ...fields import Record
 from .. import style
-from ..load import Cause
 from ..text import clean, milliseconds, percent
 from .canvas import new_figure
 
@@ -23,7 +23,7 @@ class CausePanel:
     """small_ms sums up the causes too small to be listed; jitter_ms is of no cause."""
 
     title: str
-    causes: Sequence[Cause]
+    causes: Sequence[Record]
     small_ms: Optional[float]
     jitter_ms: Optional[float] = None
 
@@ -45,8 +45,8 @@ def draw_causes(panels: Sequence[CausePanel], width: float = 12.0) -> Figure:
 
 
 def _rows(panel: CausePanel) -> List[_Row]:
-    ranked = sorted(panel.causes, key=lambda c: -c.ms)
-    rows: List[_Row] = [(_name(c), c.ms, c.share_pct, True, c.without_ms) for c in ranked[:MAX_CAUSES]]
+    ranked = sorted(panel.causes, key=lambda c: -c["ms"])
+    rows: List[_Row] = [(_name(c), c.ms, c.share_pct, True, c.inner("without").step_ms) for c in ranked[:MAX_CAUSES]]
     rest = sum(c.ms for c in ranked[MAX_CAUSES:])
     if rest > 0:
         rows.append((f"{len(ranked) - MAX_CAUSES} more", rest, None, False, None))
@@ -70,8 +70,8 @@ def _draw_panel(axes: Axes, rows: Sequence[_Row]) -> None:
     axes.grid(True, axis="x")
 
 
-def _name(cause: Cause) -> str:
-    name = clean(cause.cause.replace("_", " "), 40)
+def _name(cause: Record) -> str:
+    name = clean(cause["cause"].replace("_", " "), 40)
     where = clean(cause.op, 30) or (f"unit {clean(cause.unit, 24)}" if cause.unit else "")
     what = "slow" if cause.cause == "slow_link" else "late"
     late = f", rank {cause.late_rank} {what}" if cause.late_rank is not None else ""

@@ -6,15 +6,14 @@ Collectives of the same kind, phase and size are one row where there are too man
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from statistics import median
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from ... import fields
 from .. import style
-from ..load import Collective
 from ..text import clean, digits, size
 from .canvas import new_figure
 
@@ -22,7 +21,7 @@ MAX_ROWS = 40
 FOLD_ABOVE = 24
 
 
-def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[float], width: float = 12.0) -> Figure:
+def draw_collectives(collectives: Sequence[fields.Record], link_gb_s: Optional[float], width: float = 12.0) -> Figure:
     """In the order given; folded when more than FOLD_ABOVE, and then the MAX_ROWS longest. link_gb_s: each rank's
     modelled link."""
     style.apply()
@@ -70,27 +69,27 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
     return figure
 
 
-def fold(collectives: Sequence[Collective]) -> List[Collective]:
+def fold(collectives: Sequence[fields.Record]) -> List[fields.Record]:
     """Those of the same kind, phase and size as one, at the place of the first: times and bandwidths are medians."""
-    groups: Dict[Tuple[str, str, Optional[float]], List[Collective]] = {}
+    groups: Dict[Tuple[str, str, Optional[float]], List[fields.Record]] = {}
     for item in collectives:
         groups.setdefault((item.kind, item.phase, item.bytes), []).append(item)
     return [members[0] if len(members) == 1 else _folded(members) for members in groups.values()]
 
 
-def _folded(members: Sequence[Collective]) -> Collective:
+def _folded(members: Sequence[fields.Record]) -> fields.Record:
     def middle(key: str) -> Optional[float]:
         values = [v for m in members for v in [getattr(m, key)] if v is not None]
         return median(values) if values else None
     # E2 before E10: by the numbers in a name. They come in the order of exposure.
-    units = sorted((m.unit for m in members), key=lambda unit: [int(n) for n in re.findall(r"\d+", unit)])
+    units = sorted((m.unit or "" for m in members), key=lambda unit: [int(n) for n in re.findall(r"\d+", unit)])
     first, last = clean(units[0], 12), clean(units[-1], 12)
-    return replace(members[0], name=f"{len(members)} × {clean(members[0].kind, 16)}, units {first} to {last}",
-                   **{key: middle(key) for key in ("time_ms", "transfer_ms", "wait_ms", "busbw_gb_per_s",
-                                                   "link_efficiency")})
+    return fields.Collective({
+        **members[0].data, "name": f"{len(members)} × {clean(members[0].kind, 16)}, units {first} to {last}",
+        **{key: middle(key) for key in ("time_ms", "transfer_ms", "wait_ms", "busbw_gb_per_s", "link_efficiency")}})
 
 
-def _colour(item: Collective) -> str:
+def _colour(item: fields.Record) -> str:
     return style.SLICES.get(item.kind, style.SLICES["other"])[1]
 
 
@@ -99,7 +98,7 @@ def _percent_of_link(efficiency: float) -> str:
     return f"{100 * efficiency:.0f} %"
 
 
-def _name(item: Collective) -> str:
+def _name(item: fields.Record) -> str:
     name = clean(item.name or f"{item.kind} {item.unit}", 48)
     parts = [name]
     if item.phase and item.phase not in name:

@@ -8,8 +8,8 @@ from typing import List, Sequence, Tuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ...fields import ReportError
 from .. import style
-from ..schema import ReportError
 from ..text import clean, milliseconds, percent
 from ..trace import RankTrace
 from .canvas import FittingLabels, new_figure

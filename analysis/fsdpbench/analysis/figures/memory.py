@@ -9,8 +9,8 @@ from typing import List, Optional, Sequence, Tuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ...fields import Record, ReportError
 from .. import style
-from ..load import MemoryPeak, MemoryTimeline
 from ..text import clean, size
 from .canvas import new_figure
 
@@ -18,8 +18,8 @@ from .canvas import new_figure
 @dataclass(frozen=True)
 class MemoryPanel:
     title: str
-    timeline: MemoryTimeline
-    peak_at: Optional[MemoryPeak]
+    timeline: Record
+    peak_at: Optional[Record]
     peak_bytes: Optional[float]
 
 
@@ -28,10 +28,7 @@ _Known = Tuple[str, str, str]  # key, label, colour
 
 def draw_memory(panels: Sequence[MemoryPanel], width: float = 12.0) -> Figure:
     style.apply()
-    keys = {key for panel in panels for key in panel.timeline.categories}
-    known = [entry for entry in style.MEMORY if entry[0] in keys]
-    known += [(key, clean(key.replace("_", " "), 30), style.GREY) for key in sorted(keys)
-              if key not in {k for k, _, _ in style.MEMORY} and key != "total"]
+    known = [entry for entry in style.MEMORY if any(entry[0] in panel.timeline.data for panel in panels)]
     totals = [_totals(panel.timeline, known) for panel in panels]
     highest = max([panel.peak_bytes or 0.0 for panel in panels] + [v for mine in totals for v in mine])
     unit, name = _unit(highest)
@@ -49,17 +46,23 @@ def draw_memory(panels: Sequence[MemoryPanel], width: float = 12.0) -> Figure:
     return figure
 
 
-def _totals(timeline: MemoryTimeline, known: Sequence[_Known]) -> List[float]:
-    return [sum(timeline.categories[key][i] for key, _, _ in known if key in timeline.categories)
-            for i in range(len(timeline.time_ms))]
+def _values(timeline: Record, key: str) -> List[float]:
+    """Of a category, one for each time; 0 where the file does not have it."""
+    times, values = timeline["time_ms"], timeline[key]
+    if values and len(values) != len(times):
+        raise ReportError(f"{timeline.place_of(key)} has {len(values)} values and time_ms {len(times)}; they belong together")
+    return values or [0.0] * len(times)
+
+
+def _totals(timeline: Record, known: Sequence[_Known]) -> List[float]:
+    return [sum(values) for values in zip(*(_values(timeline, key) for key, _, _ in known))]
 
 
 def _draw_panel(axes: Axes, panel: MemoryPanel, known: Sequence[_Known], totals: Sequence[float], unit: float) -> None:
     timeline, peak_at, peak_bytes = panel.timeline, panel.peak_at, panel.peak_bytes
     below = [0.0] * len(totals)
     for key, label, colour in known:
-        values = timeline.categories.get(key, [0.0] * len(totals))
-        above = [b + v / unit for b, v in zip(below, values)]
+        above = [b + v / unit for b, v in zip(below, _values(timeline, key))]
         axes.fill_between(timeline.time_ms, below, above, step="post", color=colour, linewidth=0, label=label)
         below = above
     if peak_bytes:
@@ -80,7 +83,7 @@ def _unit(largest: float) -> "tuple[float, str]":
     return 1.0, "bytes"
 
 
-def _mark_highest(axes: Axes, timeline: MemoryTimeline, totals: Sequence[float], unit: float) -> None:
+def _mark_highest(axes: Axes, timeline: Record, totals: Sequence[float], unit: float) -> None:
     if not totals:
         return
     place = max(range(len(totals)), key=totals.__getitem__)

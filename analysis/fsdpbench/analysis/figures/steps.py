@@ -7,19 +7,20 @@ from typing import Sequence
 
 from matplotlib.figure import Figure
 
+from ...fields import Record
 from .. import style
-from ..load import StepTime
+from ..numbers import interval_name
 from ..text import milliseconds
 from .canvas import new_figure
 
 
 @dataclass(frozen=True)
 class StepLine:
-    """The values in the order in which they were measured; name: "" for the only line."""
+    """The values in the order in which they were measured, and their median; name: "" for the only line."""
 
     name: str
     values_ms: Sequence[float]
-    step: StepTime
+    step: Record
 
 
 def draw_steps(lines: Sequence[StepLine], x_label: str, things: str = "steps", width: float = 12.0) -> Figure:
@@ -33,7 +34,7 @@ def draw_steps(lines: Sequence[StepLine], x_label: str, things: str = "steps", w
         prefix = f"{line.name}: " if line.name else ""
         if line.step.ci_low is not None and line.step.ci_high is not None:
             axes.axhspan(line.step.ci_low, line.step.ci_high, color=colour, alpha=0.15, linewidth=0,
-                         label=prefix + line.step.interval_name(things))
+                         label=prefix + interval_name(line.step, things))
         axes.axhline(line.step.median, color=colour, linewidth=1.2,
                      label=f"{prefix}median {milliseconds(line.step.median)}")
         axes.plot(range(1, len(line.values_ms) + 1), line.values_ms, color=style.INK if alone else colour,

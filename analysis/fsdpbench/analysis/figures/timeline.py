@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Dict, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Dict, List, Sequence, Tuple
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from ... import fields
 from .. import style
-from ..load import ExposedInterval
 from ..text import clean, milliseconds
 from ..trace import LaneTrace, RankTrace, Slice, Trace
 from .canvas import FittingLabels, new_figure
@@ -30,7 +30,7 @@ class TimelinePart:
     trace: Trace
     step: int
     title: str = ""
-    exposed: Sequence[ExposedInterval] = field(default_factory=list)
+    exposed: Sequence[fields.Record] = field(default_factory=list)
     # Why a rank is worth looking at: "slowest", "late". Such ranks are drawn before others.
     marked: Dict[int, str] = field(default_factory=dict)
 
@@ -194,14 +194,14 @@ def _cause_name(cause: str) -> str:
     return clean(cause.replace("_", " "), 30)
 
 
-def _joined(intervals: Sequence[ExposedInterval], gap_ms: float = 0.02) -> List[ExposedInterval]:
+def _joined(intervals: Sequence[fields.Record], gap_ms: float = 0.02) -> List[fields.Record]:
     """Neighbours with the same cause as one box with one label."""
-    joined: List[ExposedInterval] = []
+    joined: List[fields.Record] = []
     for item in sorted(intervals, key=lambda i: (i.rank, i.step, i.begin_ms)):
         last = joined[-1] if joined else None
         if last and (last.rank, last.step, last.cause) == (item.rank, item.step, item.cause) \
                 and item.begin_ms - last.end_ms <= gap_ms:
-            joined[-1] = replace(last, end_ms=max(item.end_ms, last.end_ms))
+            joined[-1] = fields.CauseInterval({**last.data, "end_ms": max(item.end_ms, last.end_ms)})
         else:
             joined.append(item)
     return joined
