@@ -143,6 +143,10 @@ class _Timed(Result):
         return Picture(picture)
 
 
+def _metric(name: str) -> property:
+    return property(lambda run: getattr(run._metrics, name), doc=f"As in fsdpbench.fields.Metrics.{name}.")
+
+
 class Run(_Timed):
     """What run() or simulate() measured. Times are milliseconds of a step, the slowest rank's median."""
 
@@ -166,37 +170,8 @@ class Run(_Timed):
         """Of a simulation: the 95 % intervals of a real step and what they rest on. None: none was made."""
         return self.result.prediction
 
-    @property
-    def compute_ms(self) -> Optional[float]:
-        return self._metrics.compute_ms
-
-    @property
-    def comm_ms(self) -> Optional[float]:
-        """In which a collective of the rank ran, hidden or not."""
-        return self._metrics.comm_ms
-
-    @property
-    def exposed_comm_ms(self) -> Optional[float]:
-        """In which a rank computed nothing while a collective of its own ran."""
-        return self._metrics.exposed_comm_ms
-
-    @property
-    def exposed_copy_ms(self) -> Optional[float]:
-        return self._metrics.exposed_copy_ms
-
-    @property
-    def idle_ms(self) -> Optional[float]:
-        return self._metrics.idle_ms
-
-    @property
-    def overlap_pct(self) -> Optional[float]:
-        """How much of the communication was hidden behind computation."""
-        return self._metrics.overlap_pct
-
-    @property
-    def tokens_per_s(self) -> Optional[float]:
-        """Of all ranks."""
-        return self._metrics.tokens_per_s
+    compute_ms, comm_ms, exposed_comm_ms, exposed_copy_ms, idle_ms, overlap_pct, tokens_per_s = map(_metric, (
+        "compute_ms", "comm_ms", "exposed_comm_ms", "exposed_copy_ms", "idle_ms", "overlap_pct", "tokens_per_s"))
 
     @property
     def peak_memory_bytes(self) -> Optional[int]:
@@ -259,16 +234,8 @@ class Sweep(_Rows):
 
     def rows(self) -> List[Dict[str, Any]]:
         """A dict per cell: its place on the axes, then times, memory, and why it failed. None: not measured."""
-        rows = []
-        for cell in self.cells:
-            metrics, memory = cell.metrics, cell.memory
-            step = metrics.step_ms if metrics else None
-            rows.append({**cell.axes, "step_ms": step.median if step else None, "step_low_ms": step.ci_low if step else None,
-                         "step_high_ms": step.ci_high if step else None,
-                         "exposed_comm_ms": metrics.exposed_comm_ms if metrics else None,
-                         "peak_bytes": memory.peak_bytes.total if memory else None, "trials": step.n if step else None,
-                         "failed_because": cell.reason})
-        return rows
+        from .analysis.table import COLUMNS, numbers_of
+        return [{**cell.axes, **dict(zip(COLUMNS, numbers_of(cell)))} for cell in self.cells]
 
     def _repr_html_(self) -> str:
         page = self._page
@@ -327,7 +294,14 @@ class Tuning(_Rows):
                 f"{self.in_force['step_ms']:.3f} ms{' (keep what you have)' if self.keep else ''}>")
 
 
-class WhatIf(Result):
+class _Told(Result):
+    """A result that notebooks show as its text."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>"
+
+
+class WhatIf(_Told):
     """What what_if() says: the measured run, its replay, and the replay of the change, each with step_ms and the rest."""
 
     _FILE = "what_if.json"
@@ -344,9 +318,6 @@ class WhatIf(Result):
     def change_pct(self) -> float:
         """Of the step time; positive: longer."""
         return 100 * float(self.data["change"]["median"])
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.text)}</pre>"
 
     def __repr__(self) -> str:
         return f"<what-if: a step of {self.step_ms:.3f} ms, {self.change_pct:+.1f} %>"
@@ -415,7 +386,7 @@ class Explanation:
         return self.text
 
 
-class Expectation(Result):
+class Expectation(_Told):
     """What expect() says. In `data` each figure has value, low and high; `reasons` is a list of dicts."""
 
     _FILE = "expect.json"
@@ -437,9 +408,6 @@ class Expectation(Result):
     @property
     def reasons(self) -> List[Dict[str, Any]]:
         return list(self.data["reasons"])
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.text)}</pre>"
 
     def __repr__(self) -> str:
         return self.text

@@ -14,7 +14,7 @@ from .figures.acceptance import MOST_RANKS, Bars, Ladder, RateLine, Rung, draw_b
 from .figures.steps import StepLine, draw_steps
 from .page import Page, Picture, Table
 from .schema import read_record
-from .text import clean, count_text, digits, milliseconds, percent, sentence
+from .text import clean, count_text, digits, dotted, milliseconds, percent, sentence
 from .world import emulation_badges, machine, world_rows
 
 _WORDS = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "unrated": "unrated"}
@@ -29,18 +29,20 @@ def accept_page(path: Path) -> Page:
     page = Page(title=f"{result['verdict'].upper()}: {count_text(result.ranks or 0, 'rank')} on "
                       f"{count_text(result.nodes or 0, 'node')}{', EMULATED' if emulation_badges(world) else ''}; "
                       f"{rated} of {count_text(len(judgements), 'rule')} rated",
-                subtitle="  ·  ".join(str(p) for p in ("fsdpbench accept", f"compared with {clean(result.fabric, 80)}",
-                                                       world.get("date"), machine(world)) if p),
+                subtitle=dotted("fsdpbench accept", f"compared with {clean(result.fabric, 80)}", world.get("date"), machine(world)),
                 badges=emulation_badges(world))
     page.verdict = _verdict(judgements)
     page.caveats = [sentence(f"{f['evidence']}; check {f['check']}") for f in result.findings]
-    page.first = [_failed(judgements)] if any(j.verdict != "pass" for j in judgements) else []
+    if any(j.verdict != "pass" for j in judgements):
+        worst = [j for verdict in ("fail", "inconclusive") for j in judgements if j.verdict == verdict]
+        page.first = [_rules("What did not pass", worst, "" if worst else "Nothing failed and nothing is inconclusive; "
+                             "unrated figures have nothing to be compared with.")]
     page.pictures = [_pairs(result), _devices(result), _collectives(result, judgements), _scale(result), _late(result),
                      _arms(result), _soak(result)]
     worst = path.parent / "worst_step.json"
     if worst.is_file():
         page.traces = [packed_trace(worst, "worst_step")]
-    page.tables = [_all(judgements), _findings(result)]
+    page.tables = [_rules("Every rule", judgements), _findings(result)]
     page.world = world_rows(world) + _measured_by(result) + [("evidence", f"{path.name}, SHA-256 {sha256(path.read_bytes()).hexdigest()}")]
     return page
 
@@ -72,14 +74,6 @@ def _verdict(judgements: Sequence[Record]) -> List[str]:
                     if j.rule != "peers" or j.verdict == "inconclusive"]
 
 
-def _failed(judgements: Sequence[Record]) -> Table:
-    rows = [_row(j) for verdict in ("fail", "inconclusive") for j in judgements if j.verdict == verdict]
-    if not rows:
-        return Table("What did not pass", _HEADER, [], texts=_TEXTS,
-                     note="Nothing failed and nothing is inconclusive; unrated figures have nothing to be compared with.")
-    return Table("What did not pass", _HEADER, rows, names=2, texts=_TEXTS)
-
-
 _HEADER = ("rule", "figure", "verdict", "median", "95 % interval", "compared with", "unit", "where", "why")
 _TEXTS = (2, 6, 7, 8)
 
@@ -96,8 +90,8 @@ def _place(j: Record) -> str:
     return ", ".join(clean(text, 80) for text in (j.host, j.device, j.uuid, j.nic, j.direction) if text)
 
 
-def _all(judgements: Sequence[Record]) -> Table:
-    return Table("Every rule", _HEADER, [_row(j) for j in judgements], names=2, texts=_TEXTS)
+def _rules(title: str, judgements: Sequence[Record], note: str = "") -> Table:
+    return Table(title, _HEADER, [_row(j) for j in judgements], names=2 if judgements else 1, texts=_TEXTS, note=note)
 
 
 def _findings(result: Record) -> Table:
@@ -124,10 +118,8 @@ def _pairs(result: Record) -> Picture:
                       "the two directions of one pair.")
     rows = _matrix(pairs, "gb_per_s")
     if not any(v > 0 for row in rows for v in row) or len(rows) != len(rows[0]):
-        picture.reason = _NOT_MEASURED
-        return picture
-    picture.figure = draw_pairs(rows, ends)
-    return picture
+        return picture.without(_NOT_MEASURED)
+    return picture.drawn(draw_pairs(rows, ends))
 
 
 def _devices(result: Record) -> Picture:
@@ -142,12 +134,10 @@ def _devices(result: Record) -> Picture:
         (beside, "device_to_host_bytes_per_s", "copies to the host", "GB/s", 1e-9))
         for rows in [_matrix(rates, key, scale)] if rows and rows[0]]
     if not lines:
-        picture.reason = _NOT_MEASURED
-        return picture
+        return picture.without(_NOT_MEASURED)
     if all(line.name != "memory" for line in lines):
         picture.caption += " The bandwidth of memory was not measured."
-    picture.figure = draw_rates(lines)
-    return picture
+    return picture.drawn(draw_rates(lines))
 
 
 def _rates(timing: Record) -> Optional[Tuple[float, Optional[float], Optional[float]]]:
@@ -180,11 +170,8 @@ def _collectives(result: Record, judgements: Sequence[Record]) -> Picture:
             rungs.append(Rung(row["size"], rates[0], rates[1], rates[2], floors.get(("floor", name))))
     panels = {op: lines for op, lines in panels.items() if any(r.gb_per_s > 0 for rungs in lines.values() for r in rungs)}
     if not panels:
-        picture.reason = _NOT_MEASURED
-        return picture
-    picture.figure = draw_ladders([Ladder(op, [(name, sorted(rungs, key=lambda r: r.bytes)) for name, rungs in lines.items()],
-                                          ceilings.get(op)) for op, lines in panels.items()])
-    return picture
+        return picture.without(_NOT_MEASURED)
+    return picture.drawn(draw_ladders([Ladder(op, lines, ceilings.get(op)) for op, lines in panels.items()]))
 
 
 def _scale(result: Record) -> Picture:
@@ -195,11 +182,8 @@ def _scale(result: Record) -> Picture:
         rung = Rung(row["group_size"], row["busbw_gb_per_s"], None, None, None)
         lines.setdefault(clean(row.kind, 30).replace("_", "-"), []).append(rung)
     if not lines:
-        picture.reason = _NOT_MEASURED
-        return picture
-    picture.figure = draw_ladders([Ladder("", [(name, sorted(rungs, key=lambda r: r.bytes)) for name, rungs in lines.items()])],
-                                  "ranks of a group", of_ranks=True)
-    return picture
+        return picture.without(_NOT_MEASURED)
+    return picture.drawn(draw_ladders([Ladder("", lines)], "ranks of a group", of_ranks=True))
 
 
 def _late(result: Record) -> Picture:
@@ -208,15 +192,13 @@ def _late(result: Record) -> Picture:
                       "last in turn; who is last in more than half of the steps, and by much, is who the others wait for.")
     shares = lateness["last_share"][:MOST_RANKS]
     if not shares:
-        picture.reason = _NOT_MEASURED
-        return picture
+        return picture.without(_NOT_MEASURED)
     waiting, transfer = lateness.inner("waiting_us").median, lateness.inner("transfer_us").median
     if waiting is not None and transfer is not None:
         picture.caption += (f" In the median step the last one comes {milliseconds(waiting / 1000)} after the median rank, and "
                             f"the transfers then take {milliseconds(transfer / 1000)}.")
-    picture.figure = draw_bars(Bars([f"rank {rank}" for rank in range(len(shares))], [100 * s for s in shares], "% of steps",
-                                    [rank for rank, share in enumerate(shares) if share > 0.5]))
-    return picture
+    return picture.drawn(draw_bars(Bars([f"rank {rank}" for rank in range(len(shares))], [100 * s for s in shares],
+                                        "% of steps", [rank for rank, share in enumerate(shares) if share > 0.5])))
 
 
 _ARMS = (("compute_ms", "computation alone"), ("comm_ms", "communication alone"), ("step_ms", "the step"))
@@ -227,14 +209,12 @@ def _arms(result: Record) -> Picture:
     picture = Picture("arms", "Steps with computation alone, communication alone, and both", "Medians over rounds in which the "
                       "arms took turns. What the step takes longer than its computation alone is exposed communication.")
     if not arms.rounds:
-        picture.reason = _NOT_MEASURED
-        return picture
+        return picture.without(_NOT_MEASURED)
     values = [(name, median([r[key] for r in arms.rounds])) for key, name in _ARMS]
     if arms.predicted_ms is not None:
         values.append(("as links and computation predict it", arms.predicted_ms))
         picture.caption += " The prediction is the computed clock's, from the measured links and computation."
-    picture.figure = draw_bars(Bars([name for name, _ in values], [ms for _, ms in values], "ms", [2]))
-    return picture
+    return picture.drawn(draw_bars(Bars([name for name, _ in values], [ms for _, ms in values], "ms", [2])))
 
 
 def _soak(result: Record) -> Picture:
@@ -242,8 +222,6 @@ def _soak(result: Record) -> Picture:
                       "jumps has other work beside it.")
     times = [r["step_ms"] for r in result.inner("arms").soak]
     if len(times) < 2:
-        picture.reason = f"{_NOT_MEASURED}; accept --full does"
-        return picture
-    picture.figure = draw_steps([StepLine("", times, fields.Summary({"median": median(times), "n": len(times)}))], "round of the soak",
-                                "rounds")
-    return picture
+        return picture.without(f"{_NOT_MEASURED}; accept --full does")
+    line = StepLine("", times, fields.Summary({"median": median(times), "n": len(times)}))
+    return picture.drawn(draw_steps([line], "round of the soak", "rounds"))

@@ -10,7 +10,7 @@ from ..fields import Record
 from .figures.changes import LOOKS, ChangeRow, draw_changes
 from .page import Page, Picture, Table
 from .schema import read_record
-from .text import clean, count_text, digits
+from .text import clean, count_text, digits, dotted
 from .world import beside
 
 _GRAVITY = {"fail": 0, "inconclusive": 1, "better": 2, "pass": 3, "unrated": 4}
@@ -22,7 +22,7 @@ def gate_page(path: Path) -> Page:
     before, now = gate.inner("before"), gate.inner("now")
     changes = sorted(gate.changes, key=lambda c: _GRAVITY.get(c.verdict, 5))
     page = Page(title=f"{_names(now)} against {clean(gate.baseline, 60)}",
-                subtitle="  ·  ".join(p for p in ("fsdpbench gate", clean(now.kind, 20), clean(now.summary, 80), _dates(now)) if p))
+                subtitle=dotted("fsdpbench gate", clean(now.kind, 20), clean(now.summary, 80), _dates(now)))
     page.verdict = [clean(gate["sentence"], 400)]
     page.verdict += [f"{c['figure']}: {clean(c.why, 600)}." for c in changes if c.verdict == "fail"][:5]
     page.caveats = _caveats(gate, before, now)
@@ -87,10 +87,8 @@ def _picture(changes: List[Record], threshold: float) -> Picture:
         if ratio is not None:
             rows.append(ChangeRow(change["figure"], ratio, low, high, change["verdict"]))
     if not rows:
-        picture.reason = "nothing was compared"
-        return picture
-    picture.figure = draw_changes(rows, threshold)
-    return picture
+        return picture.without("nothing was compared")
+    return picture.drawn(draw_changes(rows, threshold))
 
 
 def _side(value: Optional[Record]) -> str:

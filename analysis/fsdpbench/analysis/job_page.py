@@ -19,7 +19,7 @@ from .figures.steps import StepLine, draw_steps
 from .figures.timeline import TimelinePart, choose_ranks, draw_timeline
 from .page import Page, Picture, Table
 from .schema import read_record
-from .text import clean, count_text, milliseconds, percent, sentence, size
+from .text import clean, count_text, dotted, milliseconds, percent, sentence, size
 from .trace import LaneTrace, Slice, Trace, find_trace, load_trace
 from .verdict import hidden, made_of
 
@@ -33,9 +33,9 @@ def job_page(path: Path) -> Page:
     """Of an explain.json; the timeline beside it is read too. Raises ReportError."""
     job = read_record(path, "explain")
     found, step = job.inner("recognition"), job.inner("step")
-    page = Page(title=clean(found.name, 120), subtitle="  ·  ".join(
-        ["fsdpbench trace explain", count_text(len(job.ranks), "rank"),
-         count_text(max((len(rank.steps) for rank in job.ranks), default=0), "step")]))
+    page = Page(title=clean(found.name, 120), subtitle=dotted(
+        "fsdpbench trace explain", count_text(len(job.ranks), "rank"),
+        count_text(max((len(rank.steps) for rank in job.ranks), default=0), "step")))
     page.caveats = [clean(note, 600) for note in job.notes[:_MOST_ROWS]]  # they may begin with a path
     page.verdict = _verdict(job)
     page.first = [t for t in (_findings(found.findings), _helps(job)) if t.rows]
@@ -47,7 +47,7 @@ def job_page(path: Path) -> Page:
         _knobs(job.knobs), path_table(job.inner("critical_path")), _kernels(kernels.by_kind, False), _kernels(kernels.top, True),
         _products(kernels.products), _arrivals(job.collectives), _contention(job.contention),
         Table("Not as the schedule has it", ["what is otherwise"],
-              [[sentence(text)] for text in found.inner("schedule").deviations]),
+              [[sentence(text)] for text in found.inner("schedule")["deviations"]]),
         Table("Not known", ["what nothing in the files tells"],
               [[sentence(text)] for text in [*found.unknown, job.wasted_gathers_unknown] if text])) if t.rows]
     page.traces = trace_attachments(path.parent)
@@ -101,15 +101,13 @@ def _breakdown(job: Record) -> Picture:
                       "four add up to the step of each rank.")
     told = [rank for rank in job.ranks if rank.mean]
     if not told:
-        picture.reason = "no step was found in the trace"
-        return picture
+        return picture.without("no step was found in the trace")
     bars = [Bar("all ranks", job.inner("step"), job.inner("step").mean_ms)] if len(told) > 1 else []
     bars += [Bar(f"rank {rank['rank']}" + (" (late)" if rank.rank == job.late_rank else ""), rank.mean, rank.mean.step_ms)
              for rank in told[:_MOST_RANKS]]
     if len(told) > _MOST_RANKS:
         picture.caption += f" The first {_MOST_RANKS} of {len(told)} ranks."
-    picture.figure = draw_breakdown(bars)
-    return picture
+    return picture.drawn(draw_breakdown(bars))
 
 
 def _causes(job: Record) -> Picture:
@@ -122,11 +120,9 @@ def _causes(job: Record) -> Picture:
                             "late_rank": job.late_rank if name == "straggler" else None})
               for name, ms in step.causes_ms.items() if ms > 0]
     if not causes:
-        picture.reason = "there was no moment without computation"
-        return picture
+        return picture.without("there was no moment without computation")
     large = [cause for cause in causes if (cause.share_pct or 100) >= 0.5] or causes
-    picture.figure = draw_causes([CausePanel("", large, sum(c.ms for c in causes if c not in large) or None)])
-    return picture
+    return picture.drawn(draw_causes([CausePanel("", large, sum(c.ms for c in causes if c not in large) or None)]))
 
 
 def timeline(job: Record, folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None) -> Picture:
@@ -134,15 +130,13 @@ def timeline(job: Record, folder: Path, ranks: int = DRAWN_RANKS, step: Optional
     picture = Picture("timeline", "One step, lane by lane", "")
     path = find_trace(folder)
     if path is None:
-        picture.reason = "there is no trace.json beside explain.json"
-        return picture
+        return picture.without("there is no trace.json beside explain.json")
     try:
         trace = load_trace(path)
         step = trace.representative_step() if step is None else step
         begin, end = trace.step_window(step)
     except ReportError as error:
-        picture.reason = str(error)
-        return picture
+        return picture.without(str(error))
     trace = Trace(trace.path, [replace(rank, lanes=[_coarse(lane, step, (end - begin) * _FINEST)
                                                     for lane in rank.lanes]) for rank in trace.ranks])
     marked: Dict[int, str] = {}
@@ -156,8 +150,7 @@ def timeline(job: Record, folder: Path, ranks: int = DRAWN_RANKS, step: Optional
     picture.caption = (f"Step {step}, {len(shown)} of {count_text(len(trace.ranks), 'rank')} in the trace. A lane is a "
                        "stream, named by what it does; kernels that follow each other closely are one box. Hatched: "
                        "nothing computed, with the cause where there is room.")
-    picture.figure = draw_timeline([part], max_ranks=ranks)
-    return picture
+    return picture.drawn(draw_timeline([part], max_ranks=ranks))
 
 
 def _exposed(job: Record, step: int) -> List[Record]:
@@ -211,12 +204,10 @@ def _collectives(job: Record) -> Picture:
             "name": f"{one.kind or ''} {one.unit or ''}".strip(), "time_ms": total, "transfer_ms": total - waited,
             "wait_ms": waited}))
     if not rows:
-        picture.reason = "the trace has no collective of more than a few numbers"
-        return picture
+        return picture.without("the trace has no collective of more than a few numbers")
     if len(rows) > FOLD_ABOVE:
         picture.caption += " Those of one kind, phase and size are one row."
-    picture.figure = draw_collectives(rows, None)
-    return picture
+    return picture.drawn(draw_collectives(rows, None))
 
 
 def _steps(step: Record) -> Picture:
@@ -225,10 +216,9 @@ def _steps(step: Record) -> Picture:
     slowest = step.inner("slowest_rank")
     values = slowest["steps_ms"]
     if len(values) < 2:
-        picture.reason = "there is one step in the trace" if values else "no step was found in the trace"
-        return picture
-    picture.figure = draw_steps([StepLine("", values, fields.Summary({**slowest.data, "n": len(values)}))], "step in the trace")
-    return picture
+        return picture.without("there is one step in the trace" if values else "no step was found in the trace")
+    line = StepLine("", values, fields.Summary({**slowest.data, "n": len(values)}))
+    return picture.drawn(draw_steps([line], "step in the trace"))
 
 
 def _wasted(wasted: Sequence[Record]) -> Table:

@@ -16,6 +16,7 @@ from .figures.timeline import row_class
 from .schema import ReportError, read_json, trace_events
 from .style import SLICES
 from .text import visible
+from .trace import Names
 
 # What a row is drawn as, by its number: the classes of the report's timeline, then what only this one has.
 CLASSES: Tuple[str, ...] = (*SLICES, "wait", "jitter", "step", "bound")
@@ -92,16 +93,14 @@ _Track = Tuple[int, int]
 
 
 def _rows_of(found: List[Dict[str, Any]], path: Path) -> Rows:
-    processes: Dict[int, str] = {}
-    names: Dict[_Track, str] = {}
-    places: Dict[_Track, float] = {}
+    names = Names()
     tracks: Dict[Tuple[_Track, str], List[_Event]] = {}
     ends: Dict[str, List[Tuple[_Track, int]]] = {}
     for event in found:
         track = (event["pid"], event["tid"])
         kind, category = event.get("ph"), str(event.get("cat", ""))
         if kind == "M":
-            _read_name(event, track, processes, names, places)
+            names.read(event)
         elif kind == "X":
             # Steps and waits get lanes of their own, whichever track they were on.
             own = category if category in ("step", "bound", "exposed") else ""
@@ -110,15 +109,15 @@ def _rows_of(found: List[Dict[str, Any]], path: Path) -> Rows:
             ends.setdefault(str(event.get("id")), []).append((track, _nanoseconds(path, event, "ts")))
     if not tracks:
         raise ReportError(f"{path} has no complete events (\"ph\": \"X\"); nothing can be drawn from it")
-    ranks = {pid: _rank_of(processes.get(pid, ""), pid) for pid in {track[0] for track, _ in tracks}}
+    ranks = {pid: names.rank(pid) for pid in {track[0] for track, _ in tracks}}
     order = sorted(tracks, key=lambda key: (ranks[key[0][0]], key[0][0], {"step": 0, "bound": 1}.get(key[1], 2),
-                                            places.get(key[0], key[0][1]), key[0][1]))
+                                            names.places.get(key[0], key[0][1]), key[0][1]))
     lanes: List[Lane] = []
     events: List[_Event] = []
     of_track: Dict[_Track, List[Tuple[int, int]]] = {}
     kinds: List[int] = []
     for track, own in order:
-        name = names.get(track, f"track {track[1]}")
+        name = names.track(track)
         for number, lane in enumerate(_disjoint(tracks[(track, own)])):
             drawn = {"exposed": "wait"}.get(own, own) or ("host" if name.split(",")[0] == "host" else "lane")
             lanes.append(Lane(ranks[track[0]], visible(own or name)[:80] + (f", beside {number}" if number else ""), drawn,
@@ -150,25 +149,6 @@ def _read(path: Path, event: Dict[str, Any], category: str) -> _Event:
     args = event.get("args")
     return _Event(begin, begin + max(_nanoseconds(path, event, "dur"), 0), str(event.get("name", "")), category,
                   args if isinstance(args, dict) else {})
-
-
-def _read_name(event: Dict[str, Any], track: _Track, processes: Dict[int, str], names: Dict[_Track, str],
-               places: Dict[_Track, float]) -> None:
-    args = event.get("args")
-    if not isinstance(args, dict):
-        return
-    name, place = args.get("name"), args.get("sort_index")
-    if event.get("name") == "process_name" and isinstance(name, str):
-        processes[track[0]] = name
-    elif event.get("name") == "thread_name" and isinstance(name, str):
-        names[track] = name
-    elif event.get("name") == "thread_sort_index" and isinstance(place, (int, float)):
-        places[track] = place
-
-
-def _rank_of(process: str, pid: int) -> int:
-    match = re.search(r"\brank (\d+)\b", process)
-    return int(match.group(1)) if match else pid
 
 
 def _disjoint(events: List[_Event]) -> List[List[_Event]]:

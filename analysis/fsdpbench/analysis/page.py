@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import List, Sequence, Tuple
 
@@ -81,6 +81,12 @@ class Picture:
     caption: str
     figure: "Figure | None" = None
     reason: str = ""
+
+    def drawn(self, figure: Figure) -> Picture:
+        return replace(self, figure=figure)
+
+    def without(self, reason: str) -> Picture:
+        return replace(self, reason=reason)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from .numbers import complete, differing_keys, differing_table, median_of, numbe
 from .page import Page, Picture
 from .run_page import UNSAID, caveats_of, phases_of, run_title
 from .schema import read_record, read_run
-from .text import clean, milliseconds, percent, sentence
+from .text import clean, dotted, milliseconds, percent, sentence
 from .timeline_command import load_part
 from .verdict import made_of
 from .world import beside, emulation_badges, machine, world_rows
@@ -37,7 +37,6 @@ class Side:
     # Of each measured step; of a comparison: of each trial.
     times_ms: List[float]
     world: Dict[str, Any]
-    is_run: bool = False
 
     def title(self) -> str:
         return f"{self.letter}  {clean(self.name, 80)}"
@@ -65,24 +64,22 @@ def compare_page(path: Path) -> Page:
     comparison = read_record(path, "compare")
     world, interleaved = comparison.inner("world").data, comparison.interleaved is not False
     sides = [(_of_trials if interleaved else _of_stored)(letter.upper(), comparison[letter], world) for letter in ("a", "b")]
-    differing = [(key.key, key.a, key.b) for key in comparison.differing_keys]
-    if comparison.data.get("differing_keys") is None:
-        differing = differing_keys(*(s.of.config or {} for s in sides))
-    page = _page(sides, "trials" if interleaved else "steps", differing)
+    page = _page(sides, "trials" if interleaved else "steps", [(key.key, key.a, key.b) for key in comparison.differing_keys])
     if not interleaved:
         page.caveats.append("These are stored results of one run each. They did not take turns, so whatever the "
                             "machine did in between counts as a difference; `fsdpbench compare --rerun` runs both in "
                             "turns.")
-    page.subtitle = "  ·  ".join(str(p) for p in ("fsdpbench compare", world.get("date"), machine(world)) if p)
-    first = [comparison.sentence] if comparison.sentence else []
-    page.verdict = first + page.verdict + _noise(comparison)
+    page.subtitle = dotted("fsdpbench compare", world.get("date"), machine(world))
+    page.verdict = [comparison["sentence"], *page.verdict]
+    if comparison.aa_noise is not None:
+        page.verdict.append(f"A/A noise: two halves of one side's own trials differ by up to {percent(100 * comparison.aa_noise)}.")
     return page
 
 
 def _page(sides: List[Side], things: str, differing: List[Tuple[str, Any, Any]]) -> Page:
     a, b = sides
     page = Page(title=f"{clean(a.name, 60)} and {clean(b.name, 60)}",
-                subtitle="  ·  ".join(p for p in ("fsdpbench report", run_title(a.of)) if p),
+                subtitle=dotted("fsdpbench report", run_title(a.of)),
                 badges=list(dict.fromkeys(badge for s in sides for badge in emulation_badges(s.world))))
     for side in sides:
         words = made_of(median_of(side.metrics), side.metrics)
@@ -101,7 +98,7 @@ def _page(sides: List[Side], things: str, differing: List[Tuple[str, Any, Any]])
 def _of_run(letter: str, path: Path) -> Side:
     run = read_run(path)
     return Side(letter, path.resolve().parent.name, run, run.inner("metrics"), run.inner("memory"),
-                run.inner("steps")["slowest_rank_ms"], run.inner("world").data, True)
+                run.inner("steps")["slowest_rank_ms"], run.inner("world").data)
 
 
 def _of_trials(letter: str, side: Record, world: Dict[str, Any]) -> Side:
@@ -132,12 +129,6 @@ def _compared(sides: List[Side]) -> str:
     return f"B is {words} A: {milliseconds(times[1])} a step instead of {milliseconds(times[0])}."
 
 
-def _noise(comparison: Record) -> List[str]:
-    if comparison.aa_noise is None:
-        return []
-    return [f"A/A noise: two halves of one side's own trials differ by up to {percent(100 * comparison.aa_noise)}."]
-
-
 def _breakdown(sides: List[Side], things: str) -> Picture:
     of_trials = things == "trials"
     picture = Picture("breakdown", "What a step is made of",
@@ -154,10 +145,8 @@ def _breakdown(sides: List[Side], things: str) -> Picture:
         rows += [Bar(f"{name}  {s.letter}", mine[name], gap=i == 0)
                  for i, (s, mine) in enumerate(zip(sides, phases)) if name in mine]
     if not rows:
-        picture.reason = UNSAID
-        return picture
-    picture.figure = draw_breakdown(rows)
-    return picture
+        return picture.without(UNSAID)
+    return picture.drawn(draw_breakdown(rows))
 
 
 def _causes(sides: List[Side]) -> Picture:
@@ -165,10 +154,8 @@ def _causes(sides: List[Side]) -> Picture:
                       "step are summed up.")
     panels = [CausePanel(s.title(), s.of.causes, s.of.causes_small_ms, s.of.inner("jitter").stalled_ms) for s in sides]
     if not any(panel.causes for panel in panels):
-        picture.reason = "neither result file lists a cause of at least 2 % of the step"
-        return picture
-    picture.figure = draw_causes(panels)
-    return picture
+        return picture.without("neither result file lists a cause of at least 2 % of the step")
+    return picture.drawn(draw_causes(panels))
 
 
 def _timeline(sides: List[Side]) -> Picture:
@@ -179,11 +166,9 @@ def _timeline(sides: List[Side]) -> Picture:
         try:
             part = load_part(side.of.path.parent)
         except ReportError as error:
-            picture.reason = str(error)
-            return picture
+            return picture.without(str(error))
         parts.append(replace(part, title=f"{side.letter}  {part.title}", marked={}))
-    picture.figure = draw_timeline(parts, max_ranks=1, row_height=0.3, font=9)
-    return picture
+    return picture.drawn(draw_timeline(parts, max_ranks=1, row_height=0.3, font=9))
 
 
 def _memory(sides: List[Side]) -> Picture:
@@ -192,10 +177,8 @@ def _memory(sides: List[Side]) -> Picture:
     panels = [MemoryPanel(s.title(), s.memory.timeline, s.memory.peak_at, s.memory.inner("peak_bytes").total)
               for s in sides if s.memory.inner("timeline").time_ms]
     if len(panels) < 2:
-        picture.reason = UNSAID if any(s.is_run for s in sides) else "a comparison keeps the peaks, not the course"
-        return picture
-    picture.figure = draw_memory(panels)
-    return picture
+        return picture.without(UNSAID if isinstance(sides[0].of, fields.Run) else "a comparison keeps the peaks, not the course")
+    return picture.drawn(draw_memory(panels))
 
 
 def _steps(sides: List[Side], things: str) -> Picture:
@@ -206,7 +189,5 @@ def _steps(sides: List[Side], things: str) -> Picture:
     lines = [StepLine(s.letter, s.times_ms, s.metrics.step_ms) for s in sides
              if len(s.times_ms) > 1 and s.metrics.step_ms is not None]
     if len(lines) < 2:
-        picture.reason = UNSAID
-        return picture
-    picture.figure = draw_steps(lines, "trial" if of_trials else "measured step, after the warm-up", things)
-    return picture
+        return picture.without(UNSAID)
+    return picture.drawn(draw_steps(lines, "trial" if of_trials else "measured step, after the warm-up", things))

@@ -39,14 +39,10 @@ def page_of(folder: Path, memory_budget: Optional[float] = None) -> Page:
     """The page of a result folder, not yet written. Raises ReportError."""
     if (folder / "sweep.json").is_file():
         return sweep_page(folder / "sweep.json", memory_budget)
-    if (folder / "compare.json").is_file():
-        return compare_page(folder / "compare.json")
-    if (folder / "tune.json").is_file():
-        return tune_page(folder / "tune.json")
-    if (folder / "gate.json").is_file():
-        return gate_page(folder / "gate.json")
-    if (folder / "explain.json").is_file():
-        return job_page.job_page(folder / "explain.json")
+    for name, page in (("compare.json", compare_page), ("tune.json", tune_page), ("gate.json", gate_page),
+                       ("explain.json", job_page.job_page)):
+        if (folder / name).is_file():
+            return page(folder / name)
     if (folder / "result.json").is_file():
         accepted = read_json(folder / "result.json").get("kind") == "acceptance"
         return (accept_page if accepted else run_page.run_page)(folder / "result.json")

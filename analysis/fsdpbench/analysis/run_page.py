@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from ..fields import Record, ReportError
 from .attachments import trace_attachments
@@ -19,7 +19,7 @@ from .gpus import gpu_table, topology_table
 from .numbers import changed_table, complete, interval_text, median_of, numbers_table, parts_note
 from .page import Page, Picture
 from .schema import read_run, setting
-from .text import clean, count_text, sentence, size
+from .text import clean, count_text, dotted, sentence, size
 from .timeline_command import load_part
 from .verdict import hidden, made_of, would_help
 from .world import emulation_badges, machine, world_rows
@@ -34,7 +34,8 @@ def run_page(path: Path) -> Page:
     """Of a result.json; the trace beside it is read too. Raises ReportError."""
     result = read_run(path)
     metrics, world, changed = result.inner("metrics"), result.inner("world"), result.data.get("config_changed")
-    page = Page(title=run_title(result), subtitle=run_subtitle(world.data), badges=emulation_badges(world.data))
+    page = Page(title=run_title(result), badges=emulation_badges(world.data), subtitle=dotted(
+        f"fsdpbench {'simulate' if world.simulated else 'run'}", world.date, machine(world.data)))
     if result.complete is False:
         page.badges.append("Incomplete: the run was stopped before its last step")
     page.caveats = [sentence(words) for words in caveats_of(result)]
@@ -62,7 +63,7 @@ def _presets(config: Any) -> str:
 
 def caveats_of(result: Record) -> List[str]:
     """What to read before any number, the gravest first; says "not rated" too."""
-    why, caveats = result.not_rated_because, list(result.caveats)
+    why, caveats = result.not_rated_because, list(result["caveats"])
     if result.rated is False and not any(c.startswith("not rated") for c in caveats):
         caveats.insert(0, f"not rated: {why}" if why else "not rated")
     return caveats
@@ -75,11 +76,6 @@ def run_title(run: Record) -> str:
     if ranks:
         named.append(f"{ranks} ranks")
     return "FSDP communication: " + ", ".join(named) if named else "FSDP communication"
-
-
-def run_subtitle(world: Dict[str, Any]) -> str:
-    command = "fsdpbench simulate" if world.get("simulated") else "fsdpbench run"
-    return "  ·  ".join(str(p) for p in (command, world.get("date"), machine(world)) if p)
 
 
 def _verdict(result: Record, metrics: Record) -> List[str]:
@@ -98,11 +94,9 @@ def _breakdown(metrics: Record) -> Picture:
                       "compute lane waited for them. Idle: it waited for anything else. "
                       + parts_note([metrics]))
     if not complete(metrics):
-        picture.reason = UNSAID
-        return picture
-    picture.figure = draw_breakdown([Bar("whole step", metrics, median_of(metrics))]
-                                    + [Bar(name, parts) for name, parts in phases_of(metrics)])
-    return picture
+        return picture.without(UNSAID)
+    return picture.drawn(draw_breakdown([Bar("whole step", metrics, median_of(metrics)),
+                                         *(Bar(name, parts) for name, parts in phases_of(metrics))]))
 
 
 def phases_of(metrics: Record) -> List[Tuple[str, Record]]:
@@ -114,8 +108,7 @@ def _ranks(result: Record, ranks: Sequence[Record]) -> Picture:
     picture = Picture("ranks", "Rank by rank", "Medians over the measured steps, of each rank. A rank that computes "
                       "longer than the others makes them wait: their exposed communication is its lateness.")
     if len(ranks) < 2:
-        picture.reason = "there is one rank" if ranks else UNSAID
-        return picture
+        return picture.without("there is one rank" if ranks else UNSAID)
     shown = ranks
     if len(ranks) > _MOST_RANKS:
         longest = sorted(ranks, key=lambda r: -(r.compute_ms or 0))
@@ -126,8 +119,7 @@ def _ranks(result: Record, ranks: Sequence[Record]) -> Picture:
     def name(rank: int) -> str:
         marks = [word for word, told in (("slowest", rank == slowest), ("late", rank in late)) if told]
         return f"rank {rank}" + (f" ({', '.join(marks)})" if marks else "")
-    picture.figure = draw_breakdown([Bar(name(r["rank"]), r, median_of(r)) for r in shown])
-    return picture
+    return picture.drawn(draw_breakdown([Bar(name(r["rank"]), r, median_of(r)) for r in shown]))
 
 
 def _causes(result: Record) -> Picture:
@@ -136,12 +128,9 @@ def _causes(result: Record) -> Picture:
                       "times that ops typically take; mean over ranks in the typical step. Causes below 2 % of the "
                       "step are summed up. What a step took beyond the typical one is jitter, and of no cause.")
     if result.causes:
-        picture.figure = draw_causes([CausePanel("", result.causes, result.causes_small_ms, result.inner("jitter").stalled_ms)])
-    elif result.rated is False:
-        picture.reason = "the run is not rated, so nothing is said about causes"
-    else:
-        picture.reason = "the result file lists no cause of at least 2 % of the step"
-    return picture
+        return picture.drawn(draw_causes([CausePanel("", result.causes, result.causes_small_ms, result.inner("jitter").stalled_ms)]))
+    return picture.without("the run is not rated, so nothing is said about causes" if result.rated is False else
+                           "the result file lists no cause of at least 2 % of the step")
 
 
 def timeline(folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None) -> Picture:
@@ -150,8 +139,7 @@ def timeline(folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None)
     try:
         part = load_part(folder, step)
     except ReportError as error:
-        picture.reason = str(error)
-        return picture
+        return picture.without(str(error))
     shown = choose_ranks(part, ranks)
     explained = sorted({interval.rank for interval in part.exposed if interval.step == part.step})
     picture.caption = (f"Step {part.step}, {len(shown)} of {count_text(len(part.trace.ranks), 'rank')} in the trace: "
@@ -162,8 +150,7 @@ def timeline(folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None)
     gone = sorted(set(part.marked) - {rank.rank for rank in part.trace.ranks})
     if gone:
         picture.caption += f" Not in the trace: rank {', '.join(map(str, gone))} ({part.marked[gone[0]]})."
-    picture.figure = draw_timeline([part], max_ranks=ranks)
-    return picture
+    return picture.drawn(draw_timeline([part], max_ranks=ranks))
 
 
 def _memory(memory: Record) -> Picture:
@@ -179,15 +166,13 @@ def _memory(memory: Record) -> Picture:
         picture.caption += (f" PyTorch's allocator would show {size(caching.peak_allocated_bytes)} allocated and "
                             f"{size(caching.peak_reserved_bytes)} reserved.")
     if not memory.inner("timeline").time_ms:
-        picture.reason = UNSAID
-        return picture
-    picture.figure = draw_memory([MemoryPanel("", memory.timeline, memory.peak_at, peak)])
+        return picture.without(UNSAID)
     at = memory.inner("peak_at")
     if at.live:
         largest = sorted(at.live, key=lambda b: -b["bytes"])[:4]
         blocks = ", ".join(f"{b.role}{' of unit ' + b.unit if b.unit else ''} {size(b.bytes)}" for b in largest)
         picture.caption += f" Alive at the peak were {len(at.live)} blocks, the largest: {blocks}."
-    return picture
+    return picture.drawn(draw_memory([MemoryPanel("", memory.timeline, memory.peak_at, peak)]))
 
 
 def _collectives(result: Record) -> Picture:
@@ -196,11 +181,9 @@ def _collectives(result: Record) -> Picture:
                       "is bytes ÷ transfer time, scaled as in nccl-tests so that it can be compared with a link. In "
                       "brackets: the modelled link's time for these bytes ÷ the transfer time.")
     if not result.collectives:
-        picture.reason = UNSAID
-        return picture
+        return picture.without(UNSAID)
     link = setting(result.config, "emulate.link_gb_per_s")
-    picture.figure = draw_collectives(result.collectives, link if isinstance(link, (int, float)) else None)
-    return picture
+    return picture.drawn(draw_collectives(result.collectives, link if isinstance(link, (int, float)) else None))
 
 
 def _steps(result: Record, metrics: Record) -> Picture:
@@ -208,8 +191,5 @@ def _steps(result: Record, metrics: Record) -> Picture:
                       "here mean that the median should not be trusted.")
     times = result.inner("steps")["slowest_rank_ms"]
     if len(times) < 2 or metrics.step_ms is None:
-        picture.reason = UNSAID
-        return picture
-    picture.figure = draw_steps([StepLine("", times, metrics.step_ms)],
-                                "measured step, after the warm-up")
-    return picture
+        return picture.without(UNSAID)
+    return picture.drawn(draw_steps([StepLine("", times, metrics.step_ms)], "measured step, after the warm-up"))

@@ -13,17 +13,14 @@ from typing import Any, BinaryIO, Dict, List
 
 from ..fields import FILES, OBJECTS, ReportError, kind_of
 
-# The version of each kind of file that this package reads. Kinds of results have theirs from the program (fields.py).
-VERSIONS: Dict[str, int] = {"result.json": FILES["run"][0], "sweep.json": FILES["sweep"][0],
-                            "compare.json": FILES["compare"][0], "gate.json": FILES["gate"][0], "tune.json": 1,
-                            "explain.json": FILES["explain"][0], "trace.json": 1}
-
 # By kind: what messages call it, its file, its object, and keys of which every file of this kind has one.
 KINDS = {kind: (name, file, FILES[kind][1], needed) for kind, name, file, needed in (
     ("run", "result.json", "result.json", ("metrics", "config", "failure")),
     ("acceptance", "acceptance", "result.json", ("judgements",)), ("sweep", "sweep.json", "sweep.json", ("cells",)),
     ("compare", "compare.json", "compare.json", ("a",)), ("gate", "gate", "gate.json", ("sentence",)),
     ("explain", "explain.json", "explain.json", ()))}
+# The version of each file that this package reads: the one that the program writes.
+VERSIONS: Dict[str, int] = {"tune.json": 1, "trace.json": 1, **{KINDS[kind][1]: FILES[kind][0] for kind in KINDS}}
 
 # A larger file is not read: the page says so instead of filling the memory.
 MAX_BYTES = 512 * 1024 * 1024

@@ -16,7 +16,7 @@ from .numbers import complete, interval_name, parts_note
 from .scaling_view import scaling_columns
 from .sweep_view import (find_axis, group, key_of, label, load_sweep, measured as is_measured, ordered, peak_of, rated,
                          setting_axes, split_axes, step_of, title_of, value, varying, work_axes)
-from .text import clean, digits, milliseconds, sentence, size, value_text
+from .text import clean, digits, dotted, milliseconds, sentence, size, value_text
 from .timeline_command import load_part
 from .trace import find_trace
 from .verdict import hidden, made_of, would_help
@@ -54,11 +54,8 @@ def sweep_page(path: Path, budget: Optional[float] = None) -> Page:
 
 
 def _subtitle(sweep: Record) -> str:
-    measured = sum(map(is_measured, sweep.cells))
-    axes = " × ".join(f"{len(a.values)} {title_of(a)}" for a in varying(sweep))
-    parts = ["fsdpbench sweep", f"{measured} of {len(sweep.cells)} cells measured", axes,
-             str(sweep.inner("world").data.get("date", ""))]
-    return "  ·  ".join(p for p in parts if p)
+    return dotted("fsdpbench sweep", f"{sum(map(is_measured, sweep.cells))} of {len(sweep.cells)} cells measured",
+                  " × ".join(f"{len(a.values)} {title_of(a)}" for a in varying(sweep)), sweep.inner("world").date)
 
 
 def _named(cells: Sequence[Record], axes: Sequence[Record], most: int = 6) -> str:
@@ -73,8 +70,8 @@ def _fits(cell: Record) -> bool:
 
 def _verdict(sweep: Record, measured: Sequence[Record], budget: Optional[float]) -> List[str]:
     if not measured:
-        rated = "rated" if any(map(is_measured, sweep.cells)) else "measured"
-        return [f"No cell was {rated}, so there is nothing to compare."]
+        how = "rated" if any(map(is_measured, sweep.cells)) else "measured"
+        return [f"No cell was {how}, so there is nothing to compare."]
     words = []
     settings, work = setting_axes(sweep), work_axes(sweep)
     if settings:
@@ -147,8 +144,7 @@ def _heatmap(sweep: Record, budget: Optional[float]) -> Picture:
     limits = find_axis(sweep, "limit")
     rows = [a for a in find_axis(sweep, "prefetch") if a not in limits]
     if not limits or not rows:
-        picture.reason = "the sweep does not vary both a prefetch and a limit"
-        return picture
+        return picture.without("the sweep does not vary both a prefetch and a limit")
     row, column = rows[0], limits[0]
     facets = [a for a in varying(sweep) if a not in (row, column)]
     row_of = {key_of(v): i for i, v in enumerate(row.values)}
@@ -166,8 +162,7 @@ def _heatmap(sweep: Record, budget: Optional[float]) -> Picture:
     picture.caption = (_HOW + "Under it: the peak memory of the rank that needed most. Bold: the fastest of a panel. "
                        "Each panel has its own colours." + (f" {describe_budget(budget)}" if budget else "")
                        + (f" The first 12 of {len(groups)} panels." if len(groups) > 12 else ""))
-    picture.figure = draw_heatmap(panels, row.values, column.values, title_of(row), title_of(column), budget)
-    return picture
+    return picture.drawn(draw_heatmap(panels, row.values, column.values, title_of(row), title_of(column), budget))
 
 
 def _curve_axes(sweep: Record) -> List[Record]:
@@ -191,40 +186,27 @@ def _curves(sweep: Record, measured: Sequence[Record]) -> List[Picture]:
                           "communication; a cell that communicates nothing has none."
                           + (f" The first {_MAX_COLUMNS} of {len(groups)} columns; all are in the table."
                              if len(groups) > _MAX_COLUMNS else ""))
-        rows = [Row("step time (ms)", _panels(groups, series, axis, _step_point)),
-                Row("exposed communication (ms)", _panels(groups, series, axis, _exposed_point)),
-                Row("overlap (%)", _panels(groups, series, axis, _overlap_point), percent=True)]
+        rows = [Row(title, _panels(groups, series, axis, point), percent=title == "overlap (%)") for title, point in (
+            ("step time (ms)", lambda m: (m.step_ms["median"], m.step_ms.ci_low, m.step_ms.ci_high)),
+            ("exposed communication (ms)", lambda m: (m.exposed_comm_ms, None, None)),
+            ("overlap (%)", lambda m: (m.overlap_pct if m.comm_ms else None, None, None)))]
         picture.figure = draw_lines(rows, title_of(axis), axis.values, title_of(series[0]) if series else "")
         pictures.append(picture)
     return pictures
 
 
-_Point = Tuple[float, Optional[float], Optional[float]]
-
-
-def _step_point(cell: Record) -> Optional[_Point]:
-    return step_of(cell), cell.metrics.step_ms.ci_low, cell.metrics.step_ms.ci_high
-
-
-def _exposed_point(cell: Record) -> Optional[_Point]:
-    exposed = cell.metrics.exposed_comm_ms
-    return None if exposed is None else (exposed, None, None)
-
-
-def _overlap_point(cell: Record) -> Optional[_Point]:
-    overlap = cell.metrics.overlap_pct
-    silent = not cell.metrics.comm_ms
-    return None if overlap is None or silent else (overlap, None, None)
+_Point = Tuple[Optional[float], Optional[float], Optional[float]]
 
 
 def _panels(groups: Sequence[Tuple[str, List[Record]]], series: Sequence[Record], axis: Record,
-            point: Callable[[Record], Optional[_Point]]) -> List[Panel]:
+            point: Callable[[Record], _Point]) -> List[Panel]:
+    """point: of a cell's metrics; None in it where they do not have it."""
     panels = []
     for name, cells in groups[:_MAX_COLUMNS]:
         lines = []
         for _, members in group(cells, series):
             shown = value_text(value(members[0], series[0].key)) if series else "all"
-            points = [(value(c, axis.key), *p) for c in ordered(members, axis) for p in [point(c)] if p is not None]
+            points = [(value(c, axis.key), *p) for c in ordered(members, axis) for p in [point(c.metrics)] if p[0] is not None]
             lines.append(Line(shown, points))
         panels.append(Panel(name, lines))
     return panels
@@ -237,10 +219,8 @@ def _scaling(sweep: Record, measured: Sequence[Record]) -> Picture:
                       "tokens/s a rank, as a share of that at the smallest number of ranks.")
     columns = scaling_columns(sweep, measured)
     if not columns:
-        picture.reason = "the sweep does not measure two numbers of ranks that belong together"
-        return picture
-    picture.figure = draw_scaling(columns)
-    return picture
+        return picture.without("the sweep does not measure two numbers of ranks that belong together")
+    return picture.drawn(draw_scaling(columns))
 
 
 def _breakdown(sweep: Record, measured: Sequence[Record]) -> Picture:
@@ -252,10 +232,8 @@ def _breakdown(sweep: Record, measured: Sequence[Record]) -> Picture:
                       + (f" The first {MAX_ROWS} of {len(rows)} cells; all are in the table." if len(rows) > MAX_ROWS
                          else ""))
     if not rows:
-        picture.reason = "no cell has all parts of a step"
-        return picture
-    picture.figure = draw_breakdown(rows)
-    return picture
+        return picture.without("no cell has all parts of a step")
+    return picture.drawn(draw_breakdown(rows))
 
 
 def _cell_folder(sweep: Record, cell: Record) -> Optional[Path]:
@@ -273,8 +251,7 @@ def _contrast(sweep: Record, measured: Sequence[Record]) -> Picture:
     kept = [c for c in measured for f in [_cell_folder(sweep, c)] if f is not None and find_trace(f) is not None]
     cells = group(kept, work_axes(sweep))[0][1] if kept else []
     if len(cells) < 2:
-        picture.reason = "no traces of two comparable cells were kept (cells/<id>/trace.json)"
-        return picture
+        return picture.without("no traces of two comparable cells were kept (cells/<id>/trace.json)")
     pair = (max(cells, key=step_of), min(cells, key=step_of))
     parts = []
     try:
@@ -285,11 +262,9 @@ def _contrast(sweep: Record, measured: Sequence[Record]) -> Picture:
             parts.append(TimelinePart(part.trace, part.step,
                                       f"{label(cell, varying(sweep))}: {milliseconds(step_of(cell))}", part.exposed))
     except ReportError as error:
-        picture.reason = str(error)
-        return picture
+        return picture.without(str(error))
     picture.caption = "One rank of each, on the same time scale, from their traces."
-    picture.figure = draw_timeline(parts, max_ranks=1, row_height=0.34, font=9)
-    return picture
+    return picture.drawn(draw_timeline(parts, max_ranks=1, row_height=0.34, font=9))
 
 
 def _band(measured: Sequence[Record]) -> str:

@@ -34,6 +34,11 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
 
 
+def dotted(*parts: object) -> str:
+    """What there is of the parts, as a subtitle has them."""
+    return "  ·  ".join(str(part) for part in parts if part)
+
+
 def milliseconds(ms: float) -> str:
     """3 digits, with the unit that suits: 12.3 ms, 456 µs, 1.23 s."""
     size = abs(ms)

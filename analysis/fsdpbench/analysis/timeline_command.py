@@ -13,7 +13,7 @@ from .figures.contrast import draw_contrast
 from .figures.timeline import TimelinePart, draw_timeline
 from .numbers import median_of
 from .schema import read_run, setting
-from .text import milliseconds, percent
+from .text import dotted, milliseconds, percent
 from .trace import Trace, find_trace, load_trace
 
 
@@ -83,10 +83,10 @@ def _prefetching(result: Record) -> str:
 
 
 def title_of(result: Record) -> str:
-    parts = [_prefetching(result)] if _prefetching(result) else []
+    parts = [_prefetching(result)]
     step, exposed = median_of(result.inner("metrics")), result.inner("metrics").exposed_comm_ms
     if step is not None:
         parts.append(f"median step {milliseconds(step)}")
         if exposed is not None and step > 0:
             parts.append(f"exposed communication {milliseconds(exposed)} ({percent(100 * exposed / step)})")
-    return "  ·  ".join(parts)
+    return dotted(*parts)

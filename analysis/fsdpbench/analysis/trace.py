@@ -76,6 +76,32 @@ class Trace:
         return f"steps {steps[0]} to {steps[-1]}" if steps else "none"
 
 
+@dataclass
+class Names:
+    """What a trace calls its processes and tracks, by (pid, tid), and where it draws these."""
+
+    processes: Dict[int, str] = field(default_factory=dict)
+    tracks: Dict[Tuple[int, int], str] = field(default_factory=dict)
+    places: Dict[Tuple[int, int], float] = field(default_factory=dict)
+
+    def read(self, event: Dict[str, Any]) -> None:
+        args, track = event.get("args"), (event["pid"], event["tid"])
+        name, place = (args.get("name"), args.get("sort_index")) if isinstance(args, dict) else (None, None)
+        if event.get("name") == "process_name" and isinstance(name, str):
+            self.processes[event["pid"]] = name
+        elif event.get("name") == "thread_name" and isinstance(name, str):
+            self.tracks[track] = name
+        elif event.get("name") == "thread_sort_index" and isinstance(place, (int, float)):
+            self.places[track] = place
+
+    def rank(self, pid: int) -> int:
+        match = re.search(r"\brank (\d+)\b", self.processes.get(pid, ""))
+        return int(match.group(1)) if match else pid
+
+    def track(self, track: Tuple[int, int]) -> str:
+        return self.tracks.get(track, f"track {track[1]}")
+
+
 def find_trace(folder: Path) -> Optional[Path]:
     for name in ("trace.json", "trace.json.gz"):
         if (folder / name).is_file():
@@ -84,23 +110,21 @@ def find_trace(folder: Path) -> Optional[Path]:
 
 
 def load_trace(path: Path) -> Trace:
-    names: Dict[Tuple[int, int], str] = {}
-    processes: Dict[int, str] = {}
+    names = Names()
     slices: Dict[Tuple[int, int], List[Slice]] = {}
     steps: Dict[int, Dict[int, Tuple[float, float]]] = {}
     for event in trace_events(read_json(path), path):
         kind, pid, tid = event.get("ph"), event["pid"], event["tid"]
         if kind == "M":
-            _read_name(event, pid, tid, processes, names)
+            names.read(event)
         elif kind == "X":
             _read_slice(path, event, pid, tid, slices, steps)
     ranks = []
     for pid in sorted(set(pid for pid, _ in slices) | set(steps)):
-        match = re.search(r"\brank (\d+)\b", processes.get(pid, ""))
-        rank = RankTrace(int(match.group(1)) if match else pid, steps=steps.get(pid, {}))
+        rank = RankTrace(names.rank(pid), steps=steps.get(pid, {}))
         for (owner, tid), lane in sorted(slices.items()):
             if owner == pid:
-                rank.lanes.append(LaneTrace(names.get((pid, tid), f"track {tid}"), sorted(lane, key=lambda s: s.begin_ms)))
+                rank.lanes.append(LaneTrace(names.track((pid, tid)), sorted(lane, key=lambda s: s.begin_ms)))
         rank.lanes.sort(key=lambda lane: _lane_place(lane.name))
         ranks.append(rank)
     if not ranks:
@@ -112,18 +136,6 @@ def _lane_place(name: str) -> Tuple[int, str]:
     """Of several streams that do the same each is named "copy, stream 21"."""
     sort = name.split(",")[0]
     return (LANE_ORDER.index(sort) if sort in LANE_ORDER else len(LANE_ORDER), name)
-
-
-def _read_name(event: Dict[str, Any], pid: int, tid: int, processes: Dict[int, str],
-               names: Dict[Tuple[int, int], str]) -> None:
-    args = event.get("args")
-    name = args.get("name") if isinstance(args, dict) else None
-    if not isinstance(name, str):
-        return
-    if event.get("name") == "process_name":
-        processes[pid] = name
-    elif event.get("name") == "thread_name":
-        names[(pid, tid)] = name
 
 
 def _read_slice(path: Path, event: Dict[str, Any], pid: int, tid: int, slices: Dict[Tuple[int, int], List[Slice]],

@@ -10,7 +10,7 @@ from ..fields import OBJECTS, Record, declare
 from .figures.tuning import Point, TuningPoints, draw_tuning
 from .page import Page, Picture, Table
 from .schema import check_version, read_json
-from .text import clean, milliseconds, sentence, size
+from .text import clean, dotted, milliseconds, sentence, size
 
 _MOST_ROWS = 40
 
@@ -38,7 +38,7 @@ def tune_page(path: Path) -> Page:
     tuning = OBJECTS["TuningFile"](value, path)
     in_force, best = tuning["in_force"], tuning["best"]
     page = Page(title=f"Settings for {clean(tuning.name, 80)}",
-                subtitle="  ·  ".join(["fsdpbench tune", f"{tuning.ranks} ranks", f"by {clean(tuning.basis, 80)}"]))
+                subtitle=dotted("fsdpbench tune", f"{tuning.ranks} ranks", f"by {clean(tuning.basis, 80)}"))
     if tuning.interrupted:
         page.badges.append("Interrupted: the best so far")
     if tuning.disturbed_because:
@@ -52,7 +52,7 @@ def tune_page(path: Path) -> Page:
 
 
 def _settings(of: Record) -> str:
-    return clean(" ".join(of.settings.values()), 400) or "as it is"
+    return clean(" ".join(text for text in of.settings.values() if text), 400) or "as it is"
 
 
 def _verdict(tuning: Record, in_force: Record, best: Record) -> List[str]:

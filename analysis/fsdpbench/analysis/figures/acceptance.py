@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -137,7 +137,7 @@ class Rung:
 @dataclass(frozen=True)
 class Ladder:
     title: str
-    lines: Sequence[Tuple[str, Sequence[Rung]]]  # name, rungs by size
+    lines: Mapping[str, Sequence[Rung]]  # by name
     ceiling: Optional[float] = None
 
 
@@ -146,7 +146,7 @@ def draw_ladders(ladders: Sequence[Ladder], x_label: str = "size", of_ranks: boo
     style.apply()
     figure = new_figure(11.0, 3.9)
     grid = figure.subplots(1, len(ladders), sharey=True, squeeze=False)[0]
-    top = max([max(r.high or 0, r.gb_per_s, r.floor or 0) for ladder in ladders for _, rungs in ladder.lines
+    top = max([max(r.high or 0, r.gb_per_s, r.floor or 0) for ladder in ladders for rungs in ladder.lines.values()
                for r in rungs] + [1e-9])
     known = [ladder.ceiling for ladder in ladders if ladder.ceiling]
     top = max([top] + known)
@@ -168,7 +168,8 @@ def _draw_ladder(axes: Axes, ladder: Ladder, handles: List[Line2D], of_ranks: bo
             handles.append(handle)
 
     places: List[float] = []
-    for i, (name, rungs) in enumerate(ladder.lines):
+    for i, (name, rungs) in enumerate(ladder.lines.items()):
+        rungs = sorted(rungs, key=lambda r: r.bytes)
         colour, marker = (style.BLUE, style.GREEN, style.PINK, style.INK)[i % 4], style.MARKERS[i % len(style.MARKERS)]
         xs = [r.bytes for r in rungs]
         places += [x for x in xs if x not in places]
