@@ -9,7 +9,7 @@ std::byte* Device::allocate_host(std::int64_t /*bytes*/, MemoryCategory /*catego
 }
 
 std::byte* Device::host_buffer(std::int64_t bytes) {
-  buffers_.push_back(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes)));
+  buffers_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
   return buffers_.back().get();
 }
 

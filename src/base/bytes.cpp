@@ -45,7 +45,7 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (status != std::errc() || !(number >= 0)) return std::nullopt;
-  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  std::string_view unit = text.substr(end - text.data());
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   constexpr std::array<std::pair<std::string_view, double>, 10> kUnits{{{"", 1},
                                                                         {"B", 1},

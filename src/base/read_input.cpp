@@ -81,13 +81,13 @@ std::string Input::read(std::int64_t most, std::int64_t offset) const {
     const auto have = std::ssize(text);
     const std::int64_t wanted = std::min(most - have, std::max(kPiece, bytes_ - offset - have));
     if (wanted <= 0) return text;
-    text.resize(static_cast<std::size_t>(have + wanted));
+    text.resize(have + wanted);
     ssize_t got = 0;
     do {
-      got = ::pread(file_, text.data() + have, static_cast<std::size_t>(wanted), offset + have);
+      got = ::pread(file_, text.data() + have, wanted, offset + have);
     } while (got < 0 && errno == EINTR);
     if (got < 0) fail(fmt::format("cannot be read: {}", std::strerror(errno)));
-    text.resize(static_cast<std::size_t>(have + got));
+    text.resize(have + got);
     if (got == 0) return text;
   }
 }

@@ -161,7 +161,7 @@ int CachingAllocator::place_to_grow(std::int64_t size, bool small, Lane stream) 
 bool CachingAllocator::is_room_from(int block, std::int64_t size) const {
   std::int64_t bytes = 0;
   while (bytes < size && block != kNone) {
-    const Block& b = blocks_[static_cast<std::size_t>(block)];
+    const Block& b = blocks_[block];
     if (b.in_use) return false;
     bytes += b.bytes;
     block = b.next;
@@ -171,9 +171,9 @@ bool CachingAllocator::is_room_from(int block, std::int64_t size) const {
 
 /// How large a free block becomes if the addresses behind it get memory, too.
 std::int64_t CachingAllocator::grown_bytes(int block) const {
-  const Block& b = blocks_[static_cast<std::size_t>(block)];
+  const Block& b = blocks_[block];
   if (b.next == kNone) return b.bytes;
-  const Block& next = blocks_[static_cast<std::size_t>(b.next)];
+  const Block& next = blocks_[b.next];
   return b.bytes + (next.mapped ? 0 : next.bytes);
 }
 
@@ -302,7 +302,7 @@ using schedule::Schedule;
 class AllocatorWalk {
  public:
   AllocatorWalk(int event_count, std::int64_t capacity, bool expandable)
-      : allocator_(capacity, expandable), events_ns_(static_cast<std::size_t>(event_count), 0) {}
+      : allocator_(capacity, expandable), events_ns_(event_count, 0) {}
 
   void allocate_persistent(const Schedule& schedule) {
     for (std::size_t id = 0; id < schedule.buffers.size() && schedule.buffers[id].persistent; ++id) {
@@ -328,21 +328,20 @@ class AllocatorWalk {
   void issue(const Schedule& schedule, const Op& op, const trace::Record& record) {
     if (op.is_host()) return;
     for (const BufferId id : op.allocates) {
-      const schedule::Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      const schedule::Buffer& buffer = schedule.buffers[id];
       if (buffer.space != MemorySpace::device) continue;
-      held_[static_cast<std::size_t>(id)] = {
-          allocator_.allocate(buffer.bytes, op.lane, static_cast<double>(record.issued_ns)), op.lane};
+      held_[id] = {allocator_.allocate(buffer.bytes, op.lane, static_cast<double>(record.issued_ns)), op.lane};
     }
     // An op without work has no times of its own: it is over when its lane comes past it.
     double& lane_ns = lanes_ns_[index_of(op.lane)];
     for (const schedule::Wait& wait : op.waits) {
-      lane_ns = std::max(lane_ns, events_ns_[static_cast<std::size_t>(wait.event)]);
+      lane_ns = std::max(lane_ns, events_ns_[wait.event]);
     }
     if (op.has_work()) lane_ns = std::max(lane_ns, static_cast<double>(record.end_ns));
-    if (op.record != schedule::kNoEvent) events_ns_[static_cast<std::size_t>(op.record)] = lane_ns;
+    if (op.record != schedule::kNoEvent) events_ns_[op.record] = lane_ns;
     for (const BufferId id : op.frees) {
-      if (schedule.buffers[static_cast<std::size_t>(id)].space != MemorySpace::device) continue;
-      const Held& held = held_[static_cast<std::size_t>(id)];
+      if (schedule.buffers[id].space != MemorySpace::device) continue;
+      const Held& held = held_[id];
       if (held.stream == op.lane) {
         allocator_.free(held.block);
       } else {

@@ -84,7 +84,7 @@ class CachingAllocator {
   using Free = std::set<std::tuple<Lane, std::int64_t, std::int64_t, int>>;  // stream, bytes, address, block
   using Unmapped = std::set<std::tuple<Lane, std::int64_t, int>>;            // stream, address, block
 
-  Block& at(int block) { return blocks_[static_cast<std::size_t>(block)]; }
+  Block& at(int block) { return blocks_[block]; }
   Free& free_blocks(bool small) { return free_[small ? 0 : 1]; }
   void list(int block);
   void unlist(int block);

@@ -229,8 +229,7 @@ class Choices {
       if (!can_run(algorithm, collective, cluster, shape)) continue;
       for (const Protocol protocol : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
         if (!nccl_has(cluster, algorithm, protocol)) continue;
-        all_[static_cast<std::size_t>(count_++)] = {algorithm, protocol,
-                                                    nccl_estimate(cluster, collective, shape, algorithm, protocol)};
+        all_[count_++] = {algorithm, protocol, nccl_estimate(cluster, collective, shape, algorithm, protocol)};
       }
     }
   }

@@ -36,7 +36,7 @@ double buffer_bytes(const schedule::Schedule& schedule, const schedule::Op& op) 
   const schedule::Operands operands = op.operands();
   for (const schedule::BufferList* list : {&operands.reads, &operands.writes}) {
     for (const schedule::BufferId id : *list) {
-      bytes += static_cast<double>(schedule.buffers[static_cast<std::size_t>(id)].bytes);
+      bytes += static_cast<double>(schedule.buffers[id].bytes);
     }
   }
   return bytes;
@@ -123,8 +123,8 @@ double ceil_div(std::int64_t a, std::int64_t b) { return static_cast<double>((a 
 
 /// Elements moved by a copy between two buffers, one of which may be larger than what is copied.
 double copied_bytes(const schedule::Schedule& schedule, const schedule::LayoutCopy& copy) {
-  const auto& from = schedule.buffers[static_cast<std::size_t>(copy.from)];
-  const auto& to = schedule.buffers[static_cast<std::size_t>(copy.to)];
+  const auto& from = schedule.buffers[copy.from];
+  const auto& to = schedule.buffers[copy.to];
   const std::int64_t elements = std::min(from.bytes / size_of(from.dtype), to.bytes / size_of(to.dtype));
   return static_cast<double>(elements * (size_of(from.dtype) + size_of(to.dtype)));
 }
@@ -142,7 +142,7 @@ double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, co
   if (!op.has_work() || op.is_collective() || !on_gpu) return 0;
   using OfWork = plan::ModuleWork::Pass;
   const auto module = [&](Pass pass, OfWork of_work) {
-    const plan::ModuleWork& module_work = work[static_cast<std::size_t>(op.module)];
+    const plan::ModuleWork& module_work = work[op.module];
     return cost.module_seconds(module_work, pass, beside, share) * module_work.share(of_work, schedule::part_of(op));
   };
   switch (op.kind) {

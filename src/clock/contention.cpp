@@ -239,7 +239,7 @@ class MeasuredSlowdown {
 
   const std::vector<Weighted>* products_of(const schedule::Op& op) const {
     if (op.module < 0 || static_cast<std::size_t>(op.module) >= modules_.size()) return nullptr;
-    const Products& products = modules_[static_cast<std::size_t>(op.module)];
+    const Products& products = modules_[op.module];
     switch (op.kind) {
       case OpKind::forward: return &products.forward;
       case OpKind::recompute: return &products.recompute;
@@ -262,7 +262,7 @@ std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<co
   std::vector<Run> runs;
   Runs collectives, computations;
   for (const trace::Record& record : records) {
-    const auto i = static_cast<std::size_t>(record.op);
+    const std::size_t i = record.op;
     const schedule::Op& op = schedule.ops[i];
     if (!op.has_work() || record.begin_ns == 0) continue;
     const Run run{

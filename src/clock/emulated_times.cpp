@@ -10,10 +10,10 @@ using schedule::OpKind;
 
 double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes) {
   if (op.module < 0) return 0;
-  const plan::ModuleSizes& module = sizes[static_cast<std::size_t>(op.module)];
+  const plan::ModuleSizes& module = sizes[op.module];
   const int part = schedule::part_of(op);
   const auto flops = [part](double all, const std::vector<plan::ModulePart>& parts) {
-    return part < 0 ? all : parts[static_cast<std::size_t>(part)].flops;
+    return part < 0 ? all : parts[part].flops;
   };
   switch (op.kind) {
     case OpKind::forward: return flops(module.forward_flops, module.forward_parts);
@@ -48,8 +48,8 @@ OpTimes emulated_times(const schedule::Training& training, const Rates& rates) {
 void add_trouble(const config::Inject& inject, std::uint64_t seed, int ranks, OpTimes& times) {
   const auto slow = [&](std::int64_t rank, double factor, std::vector<double>& factors) {
     if (rank < 0 || rank >= ranks || factor == 1.0) return;
-    factors.resize(static_cast<std::size_t>(ranks), 1.0);
-    factors[static_cast<std::size_t>(rank)] *= factor;
+    factors.resize(ranks, 1.0);
+    factors[rank] *= factor;
   };
   slow(inject.slow_rank, inject.slow_rank_factor, times.compute_factor);
   slow(inject.slow_link_rank, inject.slow_link_factor, times.link_factor);

@@ -53,12 +53,12 @@ double next_within(const std::vector<double>& values) {
 }
 
 OpTimes drawn(OpTimes times, const Uncertainty& uncertainty, int draw) {
-  const auto number = static_cast<std::size_t>(draw);
+  const std::size_t number = draw;
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
     for (std::size_t op = 0; op < times.steps[step].size(); ++op) {
       const int source = uncertainty.source[step][op];
       if (source < 0) continue;
-      const double ratio = uncertainty.ratios[static_cast<std::size_t>(source)][number];
+      const double ratio = uncertainty.ratios[source][number];
       OpCost& cost = times.steps[step][op];
       cost.run_ns = std::nearbyint(cost.run_ns * ratio);
       cost.link_ns = std::nearbyint(cost.link_ns * ratio);

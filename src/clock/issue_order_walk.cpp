@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "clock/op_times.h"
 #include "clock/walks.h"
 
@@ -31,11 +32,9 @@ class IssueOrderWalk final : public Walk {
       : Walk(schedules, groups, times), host_(ranks(), times.host.start_ns) {
     int slots = 0;
     for (const Program& program : programs_) slots = std::max(slots, program.slots);
-    slots_.assign(static_cast<std::size_t>(slots), std::vector<double>(ranks(), 0.0));
+    slots_.assign(slots, std::vector<double>(ranks(), 0.0));
     lanes_.fill(host_);
-    for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
-      communicators_[g].assign(group_count(static_cast<plan::Group>(g)), 0.0);
-    }
+    for (const plan::Group group : kEnumerators<plan::Group>) communicators_[group].assign(group_count(group), 0.0);
   }
 
   void step(std::span<trace::RankTrace> recorded) override {
@@ -83,13 +82,12 @@ class IssueOrderWalk final : public Walk {
 
   /// Later of `time` and `event`, which somebody must wake up for.
   void wait(const Awaited& awaited, std::size_t first, std::span<double> time) const {
-    const double* const event = slots_[static_cast<std::size_t>(awaited.slot)].data() + first;
+    const double* const event = slots_[awaited.slot].data() + first;
     const double wake = times_.host.wake_ns;
     for (std::size_t k = 0; k < time.size(); ++k) time[k] = event[k] > time[k] ? event[k] + wake : time[k];
   }
   std::span<const Awaited> waits_of(const Instruction& instruction) const {
-    return std::span(program().waits)
-        .subspan(static_cast<std::size_t>(instruction.first_wait), static_cast<std::size_t>(instruction.wait_count));
+    return std::span(program().waits).subspan(instruction.first_wait, instruction.wait_count);
   }
 
   /// When ranks first, first + 1 … may begin: lane, host and events.
@@ -140,8 +138,7 @@ class IssueOrderWalk final : public Walk {
 
   void run(std::size_t op, const Instruction& instruction, std::span<trace::RankTrace> recorded) {
     std::array<double, kChunk> begin, ns;
-    double* const record =
-        instruction.record < 0 ? nullptr : slots_[static_cast<std::size_t>(instruction.record)].data();
+    double* const record = instruction.record < 0 ? nullptr : slots_[instruction.record].data();
     for (std::size_t first = 0; first < ranks(); first += kChunk) {
       const std::size_t count = std::min(kChunk, ranks() - first);
       ready(op, instruction, first, {begin.data(), count});
@@ -162,7 +159,7 @@ class IssueOrderWalk final : public Walk {
   void meet(std::size_t op, const Instruction& instruction, std::span<trace::RankTrace> recorded) {
     const plan::Group group = instruction.group;
     const std::size_t size = group_size(group), stride = group_stride(group);
-    std::vector<double>& free = communicators_[static_cast<std::size_t>(group)];
+    std::vector<double>& free = communicators_[group];
     std::vector<double>& lane = lanes_[index_of(instruction.lane)];
     // The lane holds when each rank may begin, until its end is known.
     for (std::size_t first = 0; first < ranks(); first += kChunk) {
@@ -201,7 +198,7 @@ class IssueOrderWalk final : public Walk {
         free[number] = std::max(free[number], lane[rank]);
       });
     }
-    if (instruction.record >= 0) slots_[static_cast<std::size_t>(instruction.record)] = lane;
+    if (instruction.record >= 0) slots_[instruction.record] = lane;
     for (trace::RankTrace& trace : recorded) {
       const std::size_t rank = index_of_rank(trace.rank);
       trace.records.back().end_ns = static_cast<std::int64_t>(lane[rank]);
@@ -245,9 +242,9 @@ class IssueOrderWalk final : public Walk {
   std::vector<double> host_;  // by rank, after its last wait, or, where ranks issue in times of their own, now
   double issued_ = 0;         // what the host has issued since, on every rank
   std::array<std::vector<double>, kLaneCount> lanes_;
-  std::array<std::vector<double>, plan::kGroupCount> communicators_;  // by group: free again
-  std::vector<std::vector<double>> slots_;                            // by rank
-  std::vector<double> arrived_, group_ns_;                            // by group, of the collective at hand
+  EnumTable<plan::Group, std::vector<double>> communicators_;  // by group: free again
+  std::vector<std::vector<double>> slots_;                     // by rank
+  std::vector<double> arrived_, group_ns_;                     // by group, of the collective at hand
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "base/student.h"
 #include "clock/forecast.h"
 
@@ -138,12 +139,12 @@ struct Held {
 class Collector {
  public:
   Collector(const Delays& delays, CoreWaits core_waits, int events)
-      : delays_(delays), core_waits_(core_waits), recorder_(static_cast<std::size_t>(events)) {}
+      : delays_(delays), core_waits_(core_waits), recorder_(events) {}
 
   void add(const Step& step, std::size_t rank) {
     std::ranges::fill(recorder_, -1);
     last_.fill(-1);
-    last_on_communicator_.fill(-1);
+    std::ranges::fill(last_on_communicator_, -1);
     for (std::size_t i = 0; i < step.schedule.ops.size(); ++i) {
       const Op& op = step.schedule.ops[i];
       const Record& record = step.records[i];
@@ -159,8 +160,8 @@ class Collector {
         }
       }
       last_[index_of(op.lane)] = static_cast<int>(i);
-      if (op.is_collective()) last_on_communicator_[static_cast<std::size_t>(op.group())] = static_cast<int>(i);
-      if (op.record >= 0) recorder_[static_cast<std::size_t>(op.record)] = static_cast<int>(i);
+      if (op.is_collective()) last_on_communicator_[op.group()] = static_cast<int>(i);
+      if (op.record >= 0) recorder_[op.record] = static_cast<int>(i);
     }
   }
 
@@ -192,14 +193,14 @@ class Collector {
     if (!op.has_work() || step.records[i].begin_ns == 0) return std::nullopt;
     Held held{issued, 0, 0};
     if (const int before = last_[index_of(op.lane)]; before >= 0) {
-      if (!step.schedule.ops[static_cast<std::size_t>(before)].has_work()) return std::nullopt;
-      held.lane = step.records[static_cast<std::size_t>(before)].end_ns;
+      if (!step.schedule.ops[before].has_work()) return std::nullopt;
+      held.lane = step.records[before].end_ns;
     }
     for (const schedule::Wait& wait : op.waits) {
-      const int by = recorder_[static_cast<std::size_t>(wait.event)];
+      const int by = recorder_[wait.event];
       if (by < 0) continue;  // in an earlier step
-      if (!step.schedule.ops[static_cast<std::size_t>(by)].has_work()) return std::nullopt;
-      held.event = std::max(held.event, step.records[static_cast<std::size_t>(by)].end_ns);
+      if (!step.schedule.ops[by].has_work()) return std::nullopt;
+      held.event = std::max(held.event, step.records[by].end_ns);
     }
     return held;
   }
@@ -232,8 +233,8 @@ class Collector {
                                            : static_cast<double>(held.lane) + costs_.gap_ns;
     if (static_cast<double>(held.event) > ready) ready = static_cast<double>(held.event) + costs_.wake_ns;
     if (op.is_collective()) {
-      const int before = last_on_communicator_[static_cast<std::size_t>(op.group())];
-      if (before >= 0 && static_cast<double>(step.records[static_cast<std::size_t>(before)].end_ns) > ready) return;
+      const int before = last_on_communicator_[op.group()];
+      if (before >= 0 && static_cast<double>(step.records[before].end_ns) > ready) return;
     }
     starts_->lag_ns[index_of(op.lane)].push_back(begin - ready);
     starts_->core_wait_ns[index_of(op.lane)].push_back(core_wait);
@@ -248,7 +249,7 @@ class Collector {
   const CoreWaits core_waits_;
   std::vector<int> recorder_;           // op, by event
   std::array<int, kLaneCount> last_{};  // op, by lane
-  std::array<int, schedule::kGroupCount> last_on_communicator_{};
+  EnumTable<plan::Group, int> last_on_communicator_;
   HostCosts costs_;
   LaneStarts* starts_ = nullptr;
   std::vector<double> issues_;
@@ -263,9 +264,9 @@ namespace {
 void add_steps(const schedule::Schedules& schedules, const trace::RankTrace& trace, Collector& collector) {
   std::size_t first = 0;
   for (const trace::StepWindow& window : trace.steps) {
-    const schedule::Schedule& schedule = schedules.of_step(static_cast<std::size_t>(trace.records[first].step));
+    const schedule::Schedule& schedule = schedules.of_step(trace.records[first].step);
     const auto records = std::span(trace.records).subspan(first, schedule.ops.size());
-    collector.add({schedule, records, window.issued_ns}, static_cast<std::size_t>(trace.rank));
+    collector.add({schedule, records, window.issued_ns}, trace.rank);
     first += schedule.ops.size();
   }
 }

@@ -51,7 +51,7 @@ MeasuredTimes::MeasuredTimes(const schedule::Training& run, std::span<const trac
                              std::optional<double> hop_ns, bool shared_link, const SlowdownOf& slowdown)
     : run_(&run), traces_(traces), hop_ns_(hop_ns), shared_link_(shared_link) {
   const trace::RankTrace& any = traces.front();
-  first_ = static_cast<std::size_t>(any.records.front().step);
+  first_ = any.records.front().step;
   for (std::size_t step = 0, record = 0; step < any.steps.size(); ++step) {
     first_records_.push_back(record);
     const std::vector<Op>& ops = schedule_of(step).ops;
@@ -159,7 +159,7 @@ LineFit MeasuredTimes::fit(const std::vector<int>& ops) const {
   std::vector<LineSample> samples;
   bool collective = false;
   for (const int op : ops) {
-    const auto i = static_cast<std::size_t>(op);
+    const std::size_t i = op;
     std::vector<std::int64_t> values;
     for (std::size_t step = 0; step < steps(); ++step) {
       if (&schedule_of(step) != &schedule) continue;

@@ -6,13 +6,15 @@
 #include <cmath>
 #include <limits>
 
+#include "base/enum_table.h"
+
 namespace fsdpbench::clock {
 namespace {
 
 using config::IntraKind;
 
 /// One figure a protocol: LL, LL128, Simple. Latencies are µs.
-using ByProtocol = std::array<double, 3>;
+using ByProtocol = EnumTable<Protocol, double>;
 
 constexpr ByProtocol kRingBase{6.6, 14.0, 8.4};
 constexpr ByProtocol kTreeBase{6.8, 14.0, 8.4};
@@ -41,7 +43,7 @@ constexpr double kNvlsRate = 0.85 * 15 / 16;  ///< Hopper with 16 channels
 constexpr double kPatBus = 0.75;
 constexpr double kNetRate = 0.96;  ///< 12 GB/s of 100 Gb/s
 
-double of(const ByProtocol& table, Protocol protocol) { return table[static_cast<std::size_t>(protocol)]; }
+double of(const ByProtocol& table, Protocol protocol) { return table[protocol]; }
 
 double nccl_intra_rate(const config::Cluster& cluster, int group) {
   if (cluster.intra.kind != IntraKind::xgmi) return cluster.intra.nccl_gb_per_s;

@@ -44,8 +44,7 @@ void Jitter::apply(std::int64_t step, std::size_t op, std::size_t first, bool pa
                    int distribution) const {
   if (residuals_.empty()) return;
   const std::uint64_t key = op_key(seed_, step, op);
-  const double* const table =
-      residuals_.data() + (distributions_ == 1 ? 0 : static_cast<std::size_t>(distribution) * kTable);
+  const double* const table = residuals_.data() + (distributions_ == 1 ? 0 : distribution * kTable);
   const std::uint64_t pause_below = pauses ? pause_below_ : 0;
   for (std::size_t k = 0; k < by_rank.size(); ++k) {
     const std::uint64_t random = of_rank(key, first + k);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "base/link_model.h"
 #include "clock/walks.h"
 
@@ -29,11 +30,10 @@ class TimeOrderWalk final : public Walk {
   TimeOrderWalk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times)
       : Walk(schedules, groups, times), states_(ranks()), links_(ranks() * kFabrics) {
     for (RankState& state : states_) state.host_ns = times.host.start_ns;
-    for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
-      const auto group = static_cast<plan::Group>(g);
-      axes_[g] = {group_size(group), group_stride(group)};
-      communicators_[g].resize(group_count(group));
-      for (CommunicatorState& communicator : communicators_[g]) {
+    for (const plan::Group group : kEnumerators<plan::Group>) {
+      axes_[group] = {group_size(group), group_stride(group)};
+      communicators_[group].resize(group_count(group));
+      for (CommunicatorState& communicator : communicators_[group]) {
         communicator.id = static_cast<std::uint32_t>(by_id_.size());
         by_id_.push_back(&communicator);
       }
@@ -123,7 +123,7 @@ class TimeOrderWalk final : public Walk {
         lane_ops_[index_of(ops[i].lane)].push_back(i);
       }
       if (kind == Instruction::Kind::collective) {
-        communicator_ops_[static_cast<std::size_t>(ops[i].group())].push_back(i);
+        communicator_ops_[ops[i].group()].push_back(i);
       }
       if (ops[i].is_host()) host_ops_.push_back(i);
     }
@@ -148,8 +148,8 @@ class TimeOrderWalk final : public Walk {
       state.meets.fill(false);
       state.records = nullptr;
     }
-    for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
-      for (CommunicatorState& communicator : communicators_[g]) {
+    for (std::vector<CommunicatorState>& of_group : communicators_) {
+      for (CommunicatorState& communicator : of_group) {
         communicator.next = 0;
         communicator.meeting = {};
       }
@@ -202,8 +202,8 @@ class TimeOrderWalk final : public Walk {
   double after_waits(std::size_t rank, std::size_t i, double time) {
     const Instruction& instruction = instructions_[i];
     for (int w = 0; w < instruction.wait_count; ++w) {
-      const Awaited& awaited = waits_[static_cast<std::size_t>(instruction.first_wait + w)];
-      const double end = known_end(rank, static_cast<std::size_t>(awaited.op));
+      const Awaited& awaited = waits_[instruction.first_wait + w];
+      const double end = known_end(rank, awaited.op);
       if (end == kUnknown) return kUnknown;
       if (end > time) time = end + times_.host.wake_ns;
     }
@@ -284,7 +284,7 @@ class TimeOrderWalk final : public Walk {
 
   bool meet(std::size_t rank, std::size_t l, std::size_t i, double begin) {
     RankState& state = states_[rank];
-    const auto g = static_cast<std::size_t>(instructions_[i].group);
+    const plan::Group g = instructions_[i].group;
     const Axis& axis = axes_[g];
     const std::size_t number = axis.number(rank);
     CommunicatorState& communicator = communicators_[g][number];
@@ -307,7 +307,7 @@ class TimeOrderWalk final : public Walk {
   }
 
   std::size_t link_of(const Meeting& meeting, std::size_t member) const {
-    return (meeting.first + member * meeting.stride) * kFabrics + static_cast<std::size_t>(costs_[meeting.op].fabric);
+    return (meeting.first + member * meeting.stride) * kFabrics + costs_[meeting.op].fabric;
   }
 
   void begin_transfer(CommunicatorState& communicator, std::size_t group) {
@@ -456,7 +456,7 @@ class TimeOrderWalk final : public Walk {
       const std::size_t rank = index_of_rank(trace.rank);
       const RankState& state = states_[rank];
       for (trace::Record record : *state.records) {
-        const auto i = static_cast<std::size_t>(record.op);
+        const std::size_t i = record.op;
         record.issued_ns = static_cast<std::int64_t>(issued_ns(rank, i));
         if (!schedule().ops[i].has_work()) record.begin_ns = 0;
         if (!schedule().ops[i].has_work() && !schedule().ops[i].is_host()) record.end_ns = 0;
@@ -472,7 +472,7 @@ class TimeOrderWalk final : public Walk {
   }
 
   std::vector<RankState> states_;
-  std::array<Axis, plan::kGroupCount> axes_;
+  EnumTable<plan::Group, Axis> axes_;
   std::span<const Instruction> instructions_;  // of this step, as the next two
   std::span<const Awaited> waits_;
   std::span<const OpCost> costs_;
@@ -483,8 +483,8 @@ class TimeOrderWalk final : public Walk {
   std::vector<std::vector<double>> issued_before_;
   std::vector<std::vector<trace::Record>> records_;
   std::array<std::vector<std::size_t>, kLaneCount> lane_ops_;
-  std::array<std::vector<std::size_t>, plan::kGroupCount> communicator_ops_;
-  std::array<std::vector<CommunicatorState>, plan::kGroupCount> communicators_;
+  EnumTable<plan::Group, std::vector<std::size_t>> communicator_ops_;
+  EnumTable<plan::Group, std::vector<CommunicatorState>> communicators_;
   std::vector<CommunicatorState*> by_id_;
   std::vector<Link> links_;  // by rank and fabric
   std::priority_queue<NextEnd, std::vector<NextEnd>, std::greater<>> ends_;

@@ -17,12 +17,12 @@ using schedule::OpKind;
 /// The waits of a schedule that count, each as the op whose end it is.
 class Order {
  public:
-  explicit Order(int event_count) : events_(static_cast<std::size_t>(event_count)) {}
+  explicit Order(int event_count) : events_(event_count) {}
 
   std::vector<int> issue(const Op& op, int index) {
     std::vector<int> counting;
     for (const schedule::Wait& wait : op.waits) {
-      const Event& event = events_[static_cast<std::size_t>(wait.event)];
+      const Event& event = events_[wait.event];
       LaneClock known = op.is_host() ? host_ : order_.now(op.lane);
       const LaneClock before = known;
       known.merge(event.clock);
@@ -38,7 +38,7 @@ class Order {
     }
     if (op.is_host()) return counting;
     if (op.has_work()) order_.issue(op.lane);
-    if (op.record != schedule::kNoEvent) events_[static_cast<std::size_t>(op.record)] = {index, order_.record(op.lane)};
+    if (op.record != schedule::kNoEvent) events_[op.record] = {index, order_.record(op.lane)};
     return counting;
   }
 
@@ -77,7 +77,7 @@ Program compile(const schedule::Schedule& schedule, int event_count) {
     instruction.first_wait = static_cast<int>(program.waits.size());
     for (const int awaited : order.issue(schedule.ops[i], static_cast<int>(i))) {
       program.waits.push_back({-1, awaited});
-      last_wait[static_cast<std::size_t>(awaited)] = static_cast<int>(i);
+      last_wait[awaited] = static_cast<int>(i);
     }
     instruction.wait_count = static_cast<int>(program.waits.size()) - instruction.first_wait;
     program.instructions.push_back(instruction);
@@ -89,10 +89,10 @@ Program compile(const schedule::Schedule& schedule, int event_count) {
     const Op& op = schedule.ops[i];
     Instruction& instruction = program.instructions[i];
     for (int w = 0; w < instruction.wait_count; ++w) {
-      Awaited& wait = program.waits[static_cast<std::size_t>(instruction.first_wait + w)];
-      int& slot = slot_of[static_cast<std::size_t>(wait.op)];
+      Awaited& wait = program.waits[instruction.first_wait + w];
+      int& slot = slot_of[wait.op];
       wait.slot = slot;
-      if (last_wait[static_cast<std::size_t>(wait.op)] == static_cast<int>(i)) {
+      if (last_wait[wait.op] == static_cast<int>(i)) {
         free.push_back(slot);
         slot = -1;
       }
@@ -114,41 +114,33 @@ Program compile(const schedule::Schedule& schedule, int event_count) {
 }
 
 Walk::Walk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times)
-    : schedules_(schedules),
-      groups_(groups),
-      times_(times),
-      ranks_(times.ranks_differ() ? static_cast<std::size_t>(groups.ranks()) : 1) {
+    : schedules_(schedules), groups_(groups), times_(times), ranks_(times.ranks_differ() ? groups.ranks() : 1) {
   for (const schedule::Schedule& schedule : schedules.steps) {
     programs_.push_back(compile(schedule, schedules.event_count));
   }
   last_.begin_ns.assign(ranks_, 0);
   last_.end_ns.assign(ranks_, 0);
   if (times.link_factor.empty()) return;
-  for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
-    const auto group = static_cast<plan::Group>(g);
-    slowest_link_[g].assign(group_count(group), 0);
+  for (const plan::Group group : kEnumerators<plan::Group>) {
+    slowest_link_[group].assign(group_count(group), 0);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      double& slowest = slowest_link_[g][group_number(group, rank)];
+      double& slowest = slowest_link_[group][group_number(group, rank)];
       slowest = std::max(slowest, times.link_factor[rank]);
     }
   }
 }
 
-std::size_t Walk::group_size(plan::Group group) const {
-  return ranks_ == 1 ? 1 : static_cast<std::size_t>(groups_.size(group));
-}
+std::size_t Walk::group_size(plan::Group group) const { return ranks_ == 1 ? 1 : groups_.size(group); }
 
-std::size_t Walk::group_stride(plan::Group group) const {
-  return ranks_ == 1 ? 1 : static_cast<std::size_t>(groups_.members(group, 0).stride);
-}
+std::size_t Walk::group_stride(plan::Group group) const { return ranks_ == 1 ? 1 : groups_.members(group, 0).stride; }
 
 std::size_t Walk::group_number(plan::Group group, std::size_t rank) const {
-  return ranks_ == 1 ? 0 : static_cast<std::size_t>(groups_.number(group, static_cast<int>(rank)));
+  return ranks_ == 1 ? 0 : groups_.number(group, static_cast<int>(rank));
 }
 
 void Walk::collective_ns(std::size_t op, std::size_t first, std::span<double> by_group) const {
   const OpCost& cost = costs()[op];
-  const std::vector<double>& slowest = slowest_link_[static_cast<std::size_t>(schedule().ops[op].group())];
+  const std::vector<double>& slowest = slowest_link_[schedule().ops[op].group()];
   if (slowest.empty()) {
     std::ranges::fill(by_group, cost.run_ns + cost.link_ns);
   } else {
@@ -161,7 +153,7 @@ void Walk::collective_ns(std::size_t op, std::size_t first, std::span<double> by
 
 std::int64_t Walk::own_link_ns(std::size_t op, std::size_t rank, double group_ns) const {
   const plan::Group group = schedule().ops[op].group();
-  const std::vector<double>& slowest = slowest_link_[static_cast<std::size_t>(group)];
+  const std::vector<double>& slowest = slowest_link_[group];
   if (slowest.empty()) return std::llround(group_ns);
   const double latency = std::min(costs()[op].run_ns, group_ns);
   return std::llround(latency + (group_ns - latency) * link_factor(rank) / slowest[group_number(group, rank)]);
@@ -175,7 +167,7 @@ bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& 
     const std::vector<schedule::Op>& ops = schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i].is_collective() || groups.size(ops[i].group()) == 1) continue;
-      plan::Group& known = user.at(static_cast<std::size_t>(times.of_step(step)[i].fabric));
+      plan::Group& known = user.at(times.of_step(step)[i].fabric);
       if (known != plan::Group::none && known != ops[i].group()) return true;
       known = ops[i].group();
     }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "clock/op_times.h"
 #include "plan/plan.h"
 #include "schedule/op.h"
@@ -73,7 +74,7 @@ class Walk : public Replay {
  protected:
   /// How many ranks are walked: one for all if no two may differ. Then each group has that one.
   std::size_t ranks() const { return ranks_; }
-  std::size_t index_of_rank(int rank) const { return ranks_ == 1 ? 0 : static_cast<std::size_t>(rank); }
+  std::size_t index_of_rank(int rank) const { return ranks_ == 1 ? 0 : rank; }
   /// Ranks of a group, how far apart they are, groups, and the number of a rank's group, among those that are walked.
   std::size_t group_size(plan::Group group) const;
   std::size_t group_stride(plan::Group group) const;
@@ -100,7 +101,7 @@ class Walk : public Replay {
   StepTimes last_;
 
  private:
-  std::vector<double> slowest_link_[plan::kGroupCount];  // by group; empty: 1
+  EnumTable<plan::Group, std::vector<double>> slowest_link_;  // by group; empty: 1
 };
 
 }  // namespace fsdpbench::clock

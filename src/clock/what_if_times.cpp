@@ -121,7 +121,7 @@ class Library {
       for (const OpKind kind : {op.kind, OpKind::forward}) {
         const auto at = by_module_.find({kind, op.module});
         if (at == by_module_.end()) continue;
-        const Op& like = schedule_.ops[static_cast<std::size_t>(at->second.front())];
+        const Op& like = schedule_.ops[at->second.front()];
         const double flops = work_of(like, schedule_, measured_.run().plan.groups, measured_.run().sizes).amount;
         source.ops = at->second;
         source.factor = work.amount / flops;
@@ -156,7 +156,7 @@ class Library {
     constexpr double kMost = 1e3;
     double less = kMost, more = kMost;
     for (const int i : by_kind_.at({work.unit, op.kind, ranks_of(op)})) {
-      const Op& known = schedule_.ops[static_cast<std::size_t>(i)];
+      const Op& known = schedule_.ops[i];
       const double amount = work_of(known, schedule_, measured_.run().plan.groups, measured_.run().sizes).amount;
       if (amount <= 0 || work.amount <= 0) continue;
       if (amount < work.amount) less = std::min(less, work.amount / amount);
@@ -190,7 +190,7 @@ class Library {
   /// Collectives of one rank take nothing and say nothing about a link.
   std::vector<int> with_peers(std::vector<int> ops) const {
     std::erase_if(ops, [&](int i) {
-      const Op& op = schedule_.ops[static_cast<std::size_t>(i)];
+      const Op& op = schedule_.ops[i];
       return op.is_collective() && measured_.run().plan.groups.size(op.group()) == 1;
     });
     return ops;
@@ -214,7 +214,7 @@ double slowest(const std::vector<double>& factors, const plan::Groups& groups, p
   if (factors.empty()) return 1;
   const plan::Members members = groups.members(group, static_cast<int>(rank));
   double slowest = 0;
-  for (int m = 0; m < members.count; ++m) slowest = std::max(slowest, factors[static_cast<std::size_t>(members[m])]);
+  for (int m = 0; m < members.count; ++m) slowest = std::max(slowest, factors[members[m]]);
   return slowest;
 }
 
@@ -228,7 +228,7 @@ class StepMapping {
     if (!source.ops.empty()) {
       double sum = 0;
       for (const int i : source.ops) {
-        const std::int64_t took = measured_.ns(step_, rank)[static_cast<std::size_t>(i)];
+        const std::int64_t took = measured_.ns(step_, rank)[i];
         if (took == MeasuredTimes::kNone) {
           throw ConfigError(fmt::format("rank {} has no time of '{}' in any step of its trace: its record was lost",
                                         rank, schedule::to_string(op.kind)));
@@ -328,7 +328,7 @@ std::vector<std::int64_t> IssueTimes::of(const MeasuredTimes& measured, std::siz
       result.push_back(0);
       continue;
     }
-    const std::int64_t same = same_[i] < 0 ? MeasuredTimes::kNone : took[static_cast<std::size_t>(same_[i])];
+    const std::int64_t same = same_[i] < 0 ? MeasuredTimes::kNone : took[same_[i]];
     const auto kind = by_kind.find(to_.ops[i].kind);
     const double ns = same != MeasuredTimes::kNone ? static_cast<double>(same)
                       : kind != by_kind.end()      ? kind->second.value()
@@ -384,7 +384,7 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const schedule::Trainin
       issue_by_rank.push_back(issue.of(measured, step, rank, changes.issue_ns));
     }
     for (const int rank : {changes.straggler, changes.late_rank}) {
-      if (rank >= 0) replace_straggler(to, static_cast<std::size_t>(rank), by_rank);
+      if (rank >= 0) replace_straggler(to, rank, by_rank);
     }
     result.origins = {};
     result.reach = {};

@@ -29,6 +29,8 @@ if(FSDPBENCH_SANITIZE)
   target_compile_options(
     fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${everywhere} -fno-omit-frame-pointer
                                 -fno-sanitize-recover=all>)
+  # Indices of any integral type are written as they are; here each one is checked, by every container.
+  target_compile_definitions(fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:_GLIBCXX_ASSERTIONS>)
   # Instrumented, GCC 12 takes parts of std::regex and std::optional for uninitialised; the build without it asks.
   target_compile_options(fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   target_link_options(fsdpbench_options INTERFACE -fsanitize=${FSDPBENCH_SANITIZE})

@@ -11,7 +11,7 @@
 namespace fsdpbench::config {
 
 double busiest_over_mean(std::span<const double> of_expert, std::int64_t ranks) {
-  const std::size_t each = of_expert.size() / static_cast<std::size_t>(ranks);
+  const std::size_t each = of_expert.size() / ranks;
   double all = 0, most = 0;
   for (std::size_t first = 0; first < of_expert.size(); first += each) {
     const auto own = of_expert.subspan(first, each);
@@ -23,7 +23,7 @@ double busiest_over_mean(std::span<const double> of_expert, std::int64_t ranks) 
 }
 
 std::vector<double> zipf_shares(std::int64_t experts, std::int64_t active, double exponent) {
-  std::vector<double> shares(static_cast<std::size_t>(experts));
+  std::vector<double> shares(experts);
   for (std::size_t k = 0; k < shares.size(); ++k) shares[k] = std::pow(static_cast<double>(k + 1), -exponent);
   double weights = std::accumulate(shares.begin(), shares.end(), 0.0);
   auto left = static_cast<double>(active);

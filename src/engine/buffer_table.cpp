@@ -95,7 +95,7 @@ void BufferTable::begin_step(const schedule::Schedule& schedule) {
   memory_.resize(schedule.buffers.size(), nullptr);
 }
 
-void BufferTable::allocate(BufferId id, Lane lane) { memory_[static_cast<std::size_t>(id)] = allocate(info(id), lane); }
+void BufferTable::allocate(BufferId id, Lane lane) { memory_[id] = allocate(info(id), lane); }
 
 std::byte* BufferTable::allocate(const Buffer& buffer, Lane lane) {
   return buffer.space == MemorySpace::host ? device_.allocate_host(buffer.bytes, buffer.category, lane)
@@ -103,7 +103,7 @@ std::byte* BufferTable::allocate(const Buffer& buffer, Lane lane) {
 }
 
 void BufferTable::free(BufferId id, Lane lane) {
-  std::byte*& memory = memory_[static_cast<std::size_t>(id)];
+  std::byte*& memory = memory_[id];
   device_.free(memory, lane);
   memory = nullptr;
 }

@@ -47,8 +47,8 @@ class BufferTable {
   void free(schedule::BufferId id, Lane lane);
 
   /// Memory of the device, or of the host as the buffer says; null while a transient buffer has none.
-  std::byte* at(schedule::BufferId id) const { return memory_[static_cast<std::size_t>(id)]; }
-  const schedule::Buffer& info(schedule::BufferId id) const { return schedule_->buffers[static_cast<std::size_t>(id)]; }
+  std::byte* at(schedule::BufferId id) const { return memory_[id]; }
+  const schedule::Buffer& info(schedule::BufferId id) const { return schedule_->buffers[id]; }
   /// The persistent buffer of this role and unit; null if the plan has none.
   std::byte* persistent(schedule::BufferRole role, int unit) const;
   /// Its description; null likewise.

@@ -76,15 +76,15 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
 }
 
 void ByteDataset::append_file(const fs::path& file) {
-  const auto room = static_cast<std::size_t>(kMostBytes - size());
+  const std::size_t room = kMostBytes - size();
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  std::string text(static_cast<std::size_t>(std::min<std::uintmax_t>(fs::file_size(file), room + 1)), '\0');
+  std::string text(std::min<std::uintmax_t>(fs::file_size(file), room + 1), '\0');
   if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!stream.is_open() || stream.bad()) {
     throw fs::filesystem_error("", file, std::error_code(errno == 0 ? EIO : errno, std::generic_category()));
   }
-  text.resize(static_cast<std::size_t>(stream.gcount()));
+  text.resize(stream.gcount());
   if (text.empty() || text.find('\0') != std::string::npos) return;
   if (text.size() > room) {
     truncated_ = true;

@@ -122,12 +122,12 @@ plan::ParameterShape parameter_of(const json& given) {
   constexpr std::int64_t kMostParts = 4096;  // of mesh.tensor
   const bool positive = std::ranges::all_of(shape.shape, [](std::int64_t size) { return size > 0; });
   if (parts < 2 || parts > kMostParts || split < 0 || split >= std::ssize(shape.shape) || !positive ||
-      shape.shape[static_cast<std::size_t>(split)] % parts != 0) {
+      shape.shape[split] % parts != 0) {
     throw std::invalid_argument("no parts of " + shape.name);
   }
   if (joins && split != 0) throw std::invalid_argument("no rows of " + shape.name);
   if (joins) shape.joined = joined_of(given.at("joined"), shape, parts);
-  shape.shape[static_cast<std::size_t>(split)] /= parts;
+  shape.shape[split] /= parts;
   shape.parts = static_cast<int>(parts);
   shape.split = static_cast<int>(split);
   return shape;
@@ -154,7 +154,7 @@ std::string shard_file_name(int shard, int shards) {
 }
 
 SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes) {
-  const std::string name = part_name(shapes.parameters[static_cast<std::size_t>(piece.parameter)], piece.part);
+  const std::string name = part_name(shapes.parameters[piece.parameter], piece.part);
   return {fmt::format("{}/{}/{}", to_string(piece.state), name, piece.begin), {piece.count}, 0};
 }
 
@@ -274,8 +274,7 @@ void Checkpoint::find_sources(const plan::ModelShapes& shapes) {
   check_model(folder_ / kManifest, saved, wanted);
   sources_.resize(shapes.parameters.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    sources_[static_cast<std::size_t>(wanted[i].parameter)].push_back(
-        {saved[i].parameter, saved[i].first, saved[i].numel()});
+    sources_[wanted[i].parameter].push_back({saved[i].parameter, saved[i].first, saved[i].numel()});
   }
 }
 
@@ -283,7 +282,7 @@ void Checkpoint::check_trained(const plan::ModelShapes& shapes) const {
   for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
     if (shapes.parameters[i].frozen) continue;
     for (const Source& source : sources_[i]) {
-      if (!manifest_.parameters[static_cast<std::size_t>(source.parameter)].frozen) continue;
+      if (!manifest_.parameters[source.parameter].frozen) continue;
       throw ConfigError(
           fmt::format("{}: {} was frozen when it was saved, has no moments, and would train now; expected the same "
                       "model.trainable and model.lora_rank, or train.optimizer = \"sgd\", which needs no moments.",
@@ -327,7 +326,7 @@ void Checkpoint::find_pieces(config::Optimizer optimizer) {
       const auto part = parts.find(name.substr(first + 1, last - first - 1));
       const std::optional<std::int64_t> begin = number_in(name.substr(last + 1));
       if (state == kStates.end() || part == parts.end() || !begin) continue;
-      places_[static_cast<std::size_t>(state - kStates.begin())][part->second.first][part->second.second].push_back(
+      places_[state - kStates.begin()][part->second.first][part->second.second].push_back(
           {*begin, tensor.numel(), file.get(), &tensor});
     }
   }
@@ -339,7 +338,7 @@ void Checkpoint::check_whole(State state) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!has_state(parameters[i], state)) continue;
     for (int part = 0; part < parameters[i].parts; ++part) {
-      std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i][static_cast<std::size_t>(part)];
+      std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i][part];
       std::ranges::sort(places, {}, &Place::begin);
       std::int64_t end = 0;
       for (const Place& place : places) end = place.begin == end ? end + place.count : -1;
@@ -351,7 +350,7 @@ void Checkpoint::check_whole(State state) {
 
 void Checkpoint::read(State state, int parameter, std::int64_t begin, std::span<float> out) const {
   if (sources_.empty()) return read_saved(state, parameter, begin, out);
-  for (const Source& source : sources_[static_cast<std::size_t>(parameter)]) {
+  for (const Source& source : sources_[parameter]) {
     if (begin < source.count) {
       const auto count = std::min(out.size(), static_cast<std::size_t>(source.count - begin));
       read_saved(state, source.parameter, source.first + begin, out.first(count));
@@ -363,12 +362,12 @@ void Checkpoint::read(State state, int parameter, std::int64_t begin, std::span<
 }
 
 void Checkpoint::read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const {
-  const auto index = static_cast<std::size_t>(parameter);
+  const std::size_t index = parameter;
   const PlacesOfParts& places = places_[static_cast<std::size_t>(state)][index];
   for (std::size_t count = 0; !out.empty(); out = out.subspan(count), begin += static_cast<std::int64_t>(count)) {
     const plan::ParameterShape::InPart at = manifest_.parameters[index].in_part(begin);
     count = std::min(out.size(), static_cast<std::size_t>(at.count));
-    read_part(places[static_cast<std::size_t>(at.part)], at.element, out.first(count));
+    read_part(places[at.part], at.element, out.first(count));
   }
 }
 
@@ -377,8 +376,8 @@ void Checkpoint::read_part(const std::vector<Place>& places, std::int64_t begin,
   for (; !out.empty(); ++place) {
     const std::int64_t offset = begin - place->begin;
     const std::int64_t count = std::min(place->count - offset, static_cast<std::int64_t>(out.size()));
-    place->file->read(*place->tensor, offset, out.first(static_cast<std::size_t>(count)));
-    out = out.subspan(static_cast<std::size_t>(count));
+    place->file->read(*place->tensor, offset, out.first(count));
+    out = out.subspan(count);
     begin += count;
   }
 }

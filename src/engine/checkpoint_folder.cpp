@@ -141,7 +141,7 @@ void CheckpointFolder::remove_old(std::int64_t before) {
     if (!has && steps < before) remove_checkpoint(step_folder(folder_, steps));
   }
   std::ranges::sort(complete, std::greater());
-  for (std::size_t i = static_cast<std::size_t>(keep_); i < complete.size(); ++i) {
+  for (std::size_t i = keep_; i < complete.size(); ++i) {
     if (complete[i].second < before) remove_checkpoint(step_folder(folder_, complete[i].second));
   }
 }
@@ -282,11 +282,10 @@ SavedShard CheckpointSaver::write(std::int64_t steps) {
   std::vector<SafeTensor> tensors;
   for (const Masters::Piece& piece : pieces_) tensors.push_back(tensor_of(piece.of, setup_.plan.shapes));
   SafetensorsWriter file(folder / shard_file_name(rank_, setup_.plan.mesh.ranks()), tensors, shard_metadata(steps));
-  staging_.resize(static_cast<std::size_t>(Masters::kPieceNumel));
+  staging_.resize(Masters::kPieceNumel);
   for (const Masters::Piece& piece : pieces_) {
     for (std::int64_t done = 0; done < piece.of.count; done += Masters::kPieceNumel) {
-      const auto some =
-          std::span(staging_).first(static_cast<std::size_t>(std::min(Masters::kPieceNumel, piece.of.count - done)));
+      const auto some = std::span(staging_).first(std::min(Masters::kPieceNumel, piece.of.count - done));
       executor_.masters().download(piece, done, some);
       file.write(some);
     }
@@ -307,7 +306,7 @@ void CheckpointSaver::complete_ready(bool wait) {
     SavedCheckpoint done{folder.string(), position.steps, 0};
     Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}, data_, training_};
     for (int rank = 0; rank < ranks; ++rank) {
-      SavedShard& saved = reported_[static_cast<std::size_t>(rank)];
+      SavedShard& saved = reported_[rank];
       done.bytes += saved.digest.bytes;
       manifest.files.push_back({shard_file_name(rank, ranks), std::move(saved.digest)});
     }

@@ -15,8 +15,7 @@ OpRanges::OpRanges(const plan::Plan& plan, const schedule::Schedules& schedules)
     for (const schedule::Op& op : schedule.ops) {
       std::int64_t bytes = op.is_collective() ? op.collective()->bytes() : 0;
       if (!op.is_collective()) {
-        for (schedule::BufferId id : op.operands().writes)
-          bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
+        for (schedule::BufferId id : op.operands().writes) bytes += schedule.buffers[id].bytes;
       }
       names_.try_emplace(&op, Label{trace::NvtxName(schedule::op_name(plan, op)), bytes});
     }
@@ -72,10 +71,10 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       runner_(config, plan, model, batches, context.rank),
       ranges_(plan, schedules),
       trouble_(config.inject, config.train.seed, context.rank),
-      losses_(static_cast<std::size_t>(config.train.accumulate)) {
+      losses_(config.train.accumulate) {
   slots_.resize(most_ops(schedules));
   if (context.device.computes()) {
-    expert_rows_.resize(static_cast<std::size_t>(config.model.layers * config.model.experts));
+    expert_rows_.resize(config.model.layers * config.model.experts);
   }
   trace_.rank = context.rank;
 }
@@ -86,7 +85,7 @@ void Executor::initialize(const model::FillParameter& fill, int threads, const M
 
 void Executor::start_recording(std::int64_t steps) {
   recording_ = true;
-  const std::size_t ops = slots_.size() * static_cast<std::size_t>(steps);
+  const std::size_t ops = slots_.size() * steps;
   // Written once, so that no step waits for the operating system to hand the pages out.
   const auto make_room = [](auto& buffer, std::size_t count) {
     const std::size_t size = buffer.size();
@@ -95,7 +94,7 @@ void Executor::start_recording(std::int64_t steps) {
   };
   make_room(trace_.records, ops);
   make_room(trace_.memory, ops);
-  make_room(trace_.steps, static_cast<std::size_t>(steps));
+  make_room(trace_.steps, steps);
 }
 
 std::int64_t Executor::recording_bytes(const schedule::Schedules& schedules, std::int64_t steps) {
@@ -157,7 +156,7 @@ void Executor::issue_all(const schedule::Schedule& schedule, std::int64_t step) 
 }
 
 float Executor::run_step(std::int64_t step) {
-  const schedule::Schedule& schedule = schedules_.of_step(static_cast<std::size_t>(step));
+  const schedule::Schedule& schedule = schedules_.of_step(step);
   const std::size_t first_record = trace_.records.size();
   const std::int64_t begin = now_ns();
   issue_all(schedule, step);
@@ -236,9 +235,9 @@ void Executor::take_activities(std::span<trace::Record> records) {
     number.push_back(known->second);
   }
   for (Activity& activity : taken.all) {
-    activity.name = number.at(static_cast<std::size_t>(activity.name));
-    if (activity.launch_name >= 0) activity.launch_name = number.at(static_cast<std::size_t>(activity.launch_name));
-    if (activity.op >= 0) keep_order(activity, records[static_cast<std::size_t>(activity.op)]);
+    activity.name = number.at(activity.name);
+    if (activity.launch_name >= 0) activity.launch_name = number.at(activity.launch_name);
+    if (activity.op >= 0) keep_order(activity, records[activity.op]);
     trace_.activities.push_back(activity);
   }
 }

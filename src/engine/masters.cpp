@@ -43,10 +43,10 @@ void for_each_run(const plan::ParameterShape& shape, int part, std::int64_t begi
 model::FillParameter of_part(const model::FillParameter& fill, const plan::Plan& plan, int rank) {
   if (!fill || (plan.mesh.tensor == 1 && plan.mesh.expert == 1)) return fill;
   return [&fill, &plan, rank](int parameter, std::int64_t begin, std::span<float> out) {
-    const plan::ParameterShape& shape = plan.shapes.parameters[static_cast<std::size_t>(parameter)];
+    const plan::ParameterShape& shape = plan.shapes.parameters[parameter];
     const int part = plan.groups.index(plan.group_of_parts(shape), rank);
     for_each_run(shape, part, begin, std::ssize(out), [&](std::int64_t at, std::int64_t whole, std::int64_t count) {
-      fill(parameter, whole, out.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(count)));
+      fill(parameter, whole, out.subspan(at - begin, count));
     });
   };
 }
@@ -73,7 +73,7 @@ void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std:
     const std::int64_t last = std::min(end, piece.shard_offset + piece.count);
     if (first >= last) continue;
     fill(piece.parameter, piece.parameter_offset + first - piece.shard_offset,
-         window.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(last - first)));
+         window.subspan(first - begin, last - first));
   }
 }
 
@@ -86,13 +86,10 @@ void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std:
   std::vector<std::future<void>> others;
   for (std::int64_t offset = part; offset < numel; offset += part) {
     others.push_back(std::async(std::launch::async, [&, offset] {
-      fill_window(
-          pieces, begin + offset,
-          window.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(std::min(part, numel - offset))),
-          fill);
+      fill_window(pieces, begin + offset, window.subspan(offset, std::min(part, numel - offset)), fill);
     }));
   }
-  fill_window(pieces, begin, window.first(static_cast<std::size_t>(std::min(part, numel))), fill);
+  fill_window(pieces, begin, window.first(std::min(part, numel)), fill);
   for (std::future<void>& other : others) other.get();
 }
 
@@ -115,14 +112,14 @@ class Collection {
     joined_ = allocate(joined_bytes(plan));
     parts_.resize(plan.shapes.parameters.size());
     for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
-      const ShardLayout& layout = plan.units[static_cast<std::size_t>(u)].layout;
+      const ShardLayout& layout = plan.units[u].layout;
       for (int shard = 0; shard < layout.shards; ++shard) {
         for (const ShardPiece& piece : layout.pieces(shard)) {
-          parts_[static_cast<std::size_t>(piece.parameter)].push_back({u, shard, piece});
+          parts_[piece.parameter].push_back({u, shard, piece});
         }
       }
       for (const ShardPiece& piece : layout.replicated_pieces()) {
-        parts_[static_cast<std::size_t>(piece.parameter)].push_back({u, kReplicated, piece});
+        parts_[piece.parameter].push_back({u, kReplicated, piece});
       }
     }
   }
@@ -154,7 +151,7 @@ class Collection {
 
   void collect(const std::vector<Part>& parts) {
     const Part& first = parts.front();
-    const ShardLayout& layout = plan_.units[static_cast<std::size_t>(first.unit)].layout;
+    const ShardLayout& layout = plan_.units[first.unit].layout;
     if (first.shard == kReplicated || layout.shards == 1) {
       const BufferRole role = first.shard == kReplicated ? BufferRole::master_replicated : BufferRole::master_shard;
       const std::byte* master = buffers_.persistent(role, first.unit);
@@ -183,7 +180,7 @@ class Collection {
     }
   }
 
-  plan::Group group_of(int unit) const { return plan_.units[static_cast<std::size_t>(unit)].group; }
+  plan::Group group_of(int unit) const { return plan_.units[unit].group; }
 
   /// Whether all parts lie in the window, which moves onto them if they fit into it.
   bool gather(const std::vector<Part>& parts, const ShardLayout& layout) {
@@ -206,7 +203,7 @@ class Collection {
   }
 
   void show(const ShardPiece& piece, const std::byte* memory) {
-    if (plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)].parts > 1) return join(piece, memory);
+    if (plan_.shapes.parameters[piece.parameter].parts > 1) return join(piece, memory);
     if (context_.rank != 0) return;
     download(piece, memory,
              [&](std::int64_t begin, std::span<const float> values) { take_(piece.parameter, begin, values); });
@@ -215,7 +212,7 @@ class Collection {
   /// A piece of a parameter that ranks split: all parts of it come to rank 0, which shows the parameter once it is
   /// whole.
   void join(const ShardPiece& piece, const std::byte* memory) {
-    const plan::ParameterShape& shape = plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)];
+    const plan::ParameterShape& shape = plan_.shapes.parameters[piece.parameter];
     const std::int64_t most = joined_bytes(plan_) / kBytes / shape.parts;
     for (std::int64_t done = 0; done < piece.count; done += most) {
       const std::int64_t count = std::min(most, piece.count - done);
@@ -233,7 +230,7 @@ class Collection {
   }
 
   void put(const plan::ParameterShape& shape, int part, std::int64_t begin, std::span<const float> values) {
-    whole_.resize(static_cast<std::size_t>(shape.numel() * shape.parts));
+    whole_.resize(shape.numel() * shape.parts);
     for_each_run(shape, part, begin, std::ssize(values), [&](std::int64_t at, std::int64_t whole, std::int64_t count) {
       std::copy_n(values.begin() + (at - begin), count, whole_.begin() + whole);
     });
@@ -251,7 +248,7 @@ class Collection {
           },
           nullptr);
       context_.device.synchronize();
-      use(piece.parameter_offset + done, staging_.first(static_cast<std::size_t>(count)));
+      use(piece.parameter_offset + done, staging_.first(count));
       done += count;
     }
   }
@@ -298,15 +295,15 @@ std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
 }
 
 void Masters::initialize(const model::FillParameter& fill, int threads, const Moments& moments) {
-  staging_.resize(static_cast<std::size_t>(staging_bytes(plan_) / kBytes));
+  staging_.resize(staging_bytes(plan_) / kBytes);
   const model::FillParameter parameters = of_part(fill, plan_, context_.rank),
                              first = of_part(moments.first, plan_, context_.rank),
                              second = of_part(moments.second, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-    const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
+    const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
     const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
     for (const State state : states_of(config::Optimizer::adamw)) {
-      const ShardLayout& layout = layout_of(plan_.units[static_cast<std::size_t>(u)], state);
+      const ShardLayout& layout = layout_of(plan_.units[u], state);
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
       if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr;
@@ -338,7 +335,7 @@ void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std
   }
   for (std::int64_t begin = 0; begin < numel;) {
     const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), numel - begin);
-    fill_window(pieces, begin, std::span(staging_).first(static_cast<std::size_t>(count)), fill, threads);
+    fill_window(pieces, begin, std::span(staging_).first(count), fill, threads);
     context_.device.enqueue(
         Lane::compute, "initialize",
         [source = staging_.data(), to = target + begin * kBytes, count](backend::Kernels& kernels) {
@@ -357,7 +354,7 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
     const std::byte* memory = buffers_.persistent(role, unit);
     const schedule::Buffer* buffer = buffers_.persistent_info(role, unit);
     for (const ShardPiece& piece : pieces) {
-      const plan::ParameterShape& shape = plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)];
+      const plan::ParameterShape& shape = plan_.shapes.parameters[piece.parameter];
       const bool split = shape.parts > 1;
       if (piece.count == 0 || (!split && !first_of_layers)) continue;
       const int part = plan_.groups.index(plan_.group_of_parts(shape), context_.rank);
@@ -368,8 +365,8 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
   };
   for (const State state : states) {
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-      const int index = plan_.groups.index(plan_.units[static_cast<std::size_t>(u)].group, context_.rank);
-      const ShardLayout& layout = layout_of(plan_.units[static_cast<std::size_t>(u)], state);
+      const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
+      const ShardLayout& layout = layout_of(plan_.units[u], state);
       add(state, kShardRoles[state], u, layout.pieces(index));
       if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
     }
@@ -388,7 +385,7 @@ void Masters::download(const Piece& piece, std::int64_t first, std::span<float> 
 
 void Masters::collect(const TakeParameter& take) {
   if (plan_.groups.index(plan::Group::replicate, context_.rank) != 0) return;  // the first replica has it all
-  std::vector<float> staging(context_.rank == 0 ? static_cast<std::size_t>(staging_bytes(plan_) / kBytes) : 0);
+  std::vector<float> staging(context_.rank == 0 ? staging_bytes(plan_) / kBytes : 0);
   Collection(context_, plan_, buffers_, communicators_, staging, take).run();
 }
 

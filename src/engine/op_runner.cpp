@@ -32,8 +32,8 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     const plan::Unit& unit = plan.units[u];
     for (bool replicated : {false, true}) {
       for (const plan::ParameterPlacement& p : replicated ? unit.layout.replicated : unit.layout.sharded) {
-        const bool frozen = plan.shapes.parameters[static_cast<std::size_t>(p.parameter)].frozen;
-        places_[static_cast<std::size_t>(p.parameter)] = {static_cast<int>(u), replicated, frozen, p.unsharded_offset};
+        const bool frozen = plan.shapes.parameters[p.parameter].frozen;
+        places_[p.parameter] = {static_cast<int>(u), replicated, frozen, p.unsharded_offset};
       }
     }
     UnitRuns& runs = runs_[u];
@@ -64,8 +64,8 @@ class OpRunner::Resolve {
   void operator()(const schedule::LoadBatch& work) const {
     slot_.from = at(work.inputs);
     slot_.to = at(work.targets);
-    slot_.host_inputs.resize(static_cast<std::size_t>(buffers_.info(work.inputs).bytes));
-    slot_.host_targets.resize(static_cast<std::size_t>(buffers_.info(work.targets).bytes));
+    slot_.host_inputs.resize(buffers_.info(work.inputs).bytes);
+    slot_.host_targets.resize(buffers_.info(work.targets).bytes);
     runner_.fill_batch(op_.micro, step_, slot_);
   }
 
@@ -84,7 +84,7 @@ class OpRunner::Resolve {
     call.exchange = work.exchange == schedule::kNoBuffer ? call.output : at(work.exchange).memory;
     call.tensor = runner_.tensor_;
     if (!runner_.routes(op_)) return;
-    slot_.visits.assign(static_cast<std::size_t>(runner_.config_.model.experts) + 1, 0);
+    slot_.visits.assign(runner_.config_.model.experts + 1, 0);
     call.visits = slot_.visits.data();
   }
 
@@ -111,7 +111,7 @@ class OpRunner::Resolve {
     call.tensor = runner_.tensor_;
 
     slot_.zero.clear();  // padding would otherwise be reduced and counted in the norm as it lies there
-    const auto runs_of = [&](int unit) -> const UnitRuns& { return runner_.runs_[static_cast<std::size_t>(unit)]; };
+    const auto runs_of = [&](int unit) -> const UnitRuns& { return runner_.runs_[unit]; };
     const UnitRuns& runs = runs_of(op_.unit);
     const auto clear = [&](BufferId buffer, const auto& gaps) {
       const backend::Elements gradients = at(buffer);
@@ -120,7 +120,7 @@ class OpRunner::Resolve {
       }
     };
     if (work.begins_experts) {
-      clear(work.gradients_experts, runs_of(runner_.plan_.units[static_cast<std::size_t>(op_.unit)].experts).gaps);
+      clear(work.gradients_experts, runs_of(runner_.plan_.units[op_.unit].experts).gaps);
     }
     if (!work.begins_gradients) return;
     clear(work.gradients, runs.gaps);
@@ -132,12 +132,12 @@ class OpRunner::Resolve {
   void operator()(const schedule::LayoutCopy& work) const {
     from_to(work.from, work.to);
     const bool over_shards = work.over != Group::reshard;
-    const UnitRuns& unit = runner_.runs_[static_cast<std::size_t>(op_.unit)];
+    const UnitRuns& unit = runner_.runs_[op_.unit];
     const LayoutRuns& runs = over_shards ? unit.over_shard_group : unit.over_reshard_group;
     if (work.stride > 0 && op_.kind != OpKind::copy_in) return through_bucket(work);
     switch (op_.kind) {
       case OpKind::copy_in: {  // one run: the whole shard into this rank's slice
-        const plan::Unit& u = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
+        const plan::Unit& u = runner_.plan_.units[op_.unit];
         const plan::ShardLayout& layout = over_shards ? u.layout : u.group_layout.front();
         const int index = runner_.plan_.groups.index(work.over, runner_.rank_);
         slot_.count = layout.shard_numel;
@@ -156,7 +156,7 @@ class OpRunner::Resolve {
 
   void operator()(const schedule::Accumulate& work) const {
     from_to(work.from, work.sum);
-    const Group over = runner_.plan_.units[static_cast<std::size_t>(op_.unit)].group;
+    const Group over = runner_.plan_.units[op_.unit].group;
     const std::int64_t first = work.offset + runner_.plan_.groups.index(over, runner_.rank_) * work.stride;
     slot_.from = slot_.from.after(first);
   }
@@ -191,7 +191,7 @@ class OpRunner::Resolve {
     slot_.to = at(to);
   }
   void through_bucket(const schedule::LayoutCopy& work) const {
-    const plan::Unit& unit = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
+    const plan::Unit& unit = runner_.plan_.units[op_.unit];
     const plan::ShardLayout& layout = work.over != Group::reshard ? unit.layout : unit.group_layout.front();
     const InBucket in{work.offset, work.stride};
     slot_.bucket_runs =
@@ -200,11 +200,11 @@ class OpRunner::Resolve {
   }
   /// Piece by piece, since what each rank of the tensor group has whole is counted once; padding is in no piece.
   void count_parts(const schedule::SumOfSquares& work) const {
-    const plan::ShardLayout& layout = runner_.plan_.units[static_cast<std::size_t>(op_.unit)].gradient_layout;
+    const plan::ShardLayout& layout = runner_.plan_.units[op_.unit].gradient_layout;
     const int index = runner_.plan_.groups.index(Group::shard, runner_.rank_);
     slot_.squares.push_back({0, 0, work.factor});  // a rank may have nothing
     for (const plan::ShardPiece& piece : work.replicated ? layout.replicated_pieces() : layout.pieces(index)) {
-      const bool split = runner_.plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)].parts > 1;
+      const bool split = runner_.plan_.shapes.parameters[piece.parameter].parts > 1;
       const float factor = work.factor * (split ? 1.0F : work.whole_factor);
       slot_.squares.push_back({piece.shard_offset, piece.count, factor});
     }
@@ -212,8 +212,8 @@ class OpRunner::Resolve {
   float loss_scale() const { return 1.0F / static_cast<float>(runner_.config_.train.accumulate); }
   template <class Use>
   void for_each_parameter(Use use) const {
-    for (int p : runner_.plan_.shapes.modules[static_cast<std::size_t>(op_.module)].parameters) {
-      use(runner_.places_[static_cast<std::size_t>(p)]);
+    for (int p : runner_.plan_.shapes.modules[op_.module].parameters) {
+      use(runner_.places_[p]);
     }
   }
   std::byte* place_in(BufferId buffer, const Place& place) const {
@@ -221,9 +221,7 @@ class OpRunner::Resolve {
     const backend::Elements whole = at(buffer);
     return whole.after(place.offset).memory;
   }
-  bool of_experts(const Place& place) const {
-    return runner_.plan_.units[static_cast<std::size_t>(place.unit)].is_experts();
-  }
+  bool of_experts(const Place& place) const { return runner_.plan_.units[place.unit].is_experts(); }
   template <class Pass>
   void point_at_parameters(const Pass& work) const {
     slot_.parameters.clear();
@@ -269,16 +267,16 @@ void OpRunner::fill_batch(int micro, std::int64_t step, OpSlot& slot) const {
   const std::int64_t first =
       start_.samples + ((step * train.accumulate + micro) * mesh.data_ranks() + rank_ / mesh.tensor) * batch;
   for (std::int64_t b = 0; b < batch; ++b) {
-    const auto row = static_cast<std::size_t>(b);
+    const std::size_t row = b;
     if (model.kind == config::ModelKind::decoder) {
-      const auto seq = static_cast<std::size_t>(train.seq_len);
+      const std::size_t seq = train.seq_len;
       std::vector<std::int32_t> tokens(seq + 1);
       batches_.tokens(first + b, tokens);
       std::memcpy(slot.host_inputs.data() + row * seq * 4, tokens.data(), seq * 4);
       std::memcpy(slot.host_targets.data() + row * seq * 4, tokens.data() + 1, seq * 4);
     } else {
-      std::vector<float> inputs(static_cast<std::size_t>(model.in_features));
-      std::vector<float> targets(static_cast<std::size_t>(model.out_features));
+      std::vector<float> inputs(model.in_features);
+      std::vector<float> targets(model.out_features);
       batches_.features(first + b, inputs, targets);
       std::memcpy(slot.host_inputs.data() + row * inputs.size() * 4, inputs.data(), inputs.size() * 4);
       std::memcpy(slot.host_targets.data() + row * targets.size() * 4, targets.data(), targets.size() * 4);
@@ -288,13 +286,13 @@ void OpRunner::fill_batch(int micro, std::int64_t step, OpSlot& slot) const {
 
 bool OpRunner::routes(const Op& op) const {
   return config_.model.experts > 0 && op.kind == OpKind::forward && schedule::part_of(op) <= 0 &&
-         plan_.shapes.modules[static_cast<std::size_t>(op.module)].kind == plan::ModuleKind::block;
+         plan_.shapes.modules[op.module].kind == plan::ModuleKind::block;
 }
 
 void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const {
   if (!routes(op)) return;
-  const auto experts = static_cast<std::size_t>(config_.model.experts);
-  const auto block = static_cast<std::size_t>(plan_.shapes.modules[static_cast<std::size_t>(op.module)].index);
+  const std::size_t experts = config_.model.experts;
+  const std::size_t block = plan_.shapes.modules[op.module].index;
   for (std::size_t e = 0; e < experts; ++e) rows[block * experts + e] += slot.visits[e + 1] - slot.visits[e];
 }
 

@@ -57,7 +57,7 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
   executor.collect([&](int parameter, std::int64_t /*begin*/, std::span<const float> values) {
     digest.add(values);
     if (kept.empty()) return;
-    std::vector<float>& whole = kept[static_cast<std::size_t>(parameter)];
+    std::vector<float>& whole = kept[parameter];
     whole.insert(whole.end(), values.begin(), values.end());
   });
   if (rank != 0) return;
@@ -70,7 +70,7 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
 
 /// Takes out of the trace what belongs to no step before `steps`: a step that was cut short has left some.
 void cut_trace(trace::RankTrace& trace, std::int64_t steps, std::int64_t warmup) {
-  const auto measured = static_cast<std::size_t>(std::max<std::int64_t>(0, steps - warmup));
+  const std::size_t measured = std::max<std::int64_t>(0, steps - warmup);
   if (trace.steps.size() > measured) trace.steps.resize(measured);
   // The host may come to the last op's frees after the lanes are done.
   const std::int64_t end = trace.steps.empty() ? 0 : std::max(trace.steps.back().end_ns, trace.steps.back().issued_ns);
@@ -243,8 +243,8 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     board = std::make_unique<ChannelBoard>(session->control(), total, hooks.stop);
   }
   const auto initial = [&](int parameter, std::int64_t begin, std::span<float> out) {
-    model::initialize_parameter(setup.plan.shapes.parameters[static_cast<std::size_t>(parameter)], config.train.seed,
-                                begin, begin + static_cast<std::int64_t>(out.size()), out.data());
+    model::initialize_parameter(setup.plan.shapes.parameters[parameter], config.train.seed, begin,
+                                begin + static_cast<std::int64_t>(out.size()), out.data());
   };
   const auto resumed = [&](int parameter, std::int64_t begin, std::span<float> out) {
     hooks.resume->read(State::parameter, parameter, begin, out);

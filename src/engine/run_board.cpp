@@ -18,20 +18,17 @@ constexpr std::string_view kOutcome = "run.outcome";  // to rank 0: to_bytes()
 
 }  // namespace
 
-LossBoard::LossBoard(int ranks, std::int64_t steps)
-    : ranks_(static_cast<std::size_t>(ranks)),
-      losses_(ranks_ * static_cast<std::size_t>(steps)),
-      reported_(static_cast<std::size_t>(steps)) {}
+LossBoard::LossBoard(int ranks, std::int64_t steps) : ranks_(ranks), losses_(ranks_ * steps), reported_(steps) {}
 
 void LossBoard::report(std::int64_t step, int rank, float loss) {
   const std::lock_guard lock(mutex_);
-  losses_.at(static_cast<std::size_t>(step) * ranks_ + static_cast<std::size_t>(rank)) = loss;
-  ++reported_[static_cast<std::size_t>(step)];
+  losses_.at(step * ranks_ + rank) = loss;
+  ++reported_[step];
 }
 
 std::optional<double> LossBoard::mean(std::int64_t step) const {
   const std::lock_guard lock(mutex_);
-  return mean_of(static_cast<std::size_t>(step));
+  return mean_of(step);
 }
 
 std::optional<StepLoss> LossBoard::latest_mean() const {
@@ -49,7 +46,7 @@ std::optional<double> LossBoard::mean_of(std::size_t step) const {
 }
 
 ThreadBoard::ThreadBoard(int ranks, std::int64_t steps, const std::function<bool()>& stop)
-    : board_(ranks, steps), stop_(stop), outcomes_(static_cast<std::size_t>(ranks)) {}
+    : board_(ranks, steps), stop_(stop), outcomes_(ranks) {}
 
 bool ThreadBoard::stops_before(int /*rank*/, std::int64_t step) {
   const std::lock_guard lock(mutex_);
@@ -60,7 +57,7 @@ bool ThreadBoard::stops_before(int /*rank*/, std::int64_t step) {
 
 void ThreadBoard::bring(int rank, std::int64_t /*steps*/, RankOutcome outcome) {
   const std::lock_guard lock(mutex_);
-  outcomes_.at(static_cast<std::size_t>(rank)) = std::move(outcome);
+  outcomes_.at(rank) = std::move(outcome);
 }
 
 std::vector<double> ThreadBoard::losses(std::int64_t steps) {
@@ -74,8 +71,8 @@ ChannelBoard::ChannelBoard(launch::ControlChannel& channel, std::int64_t steps, 
       steps_(steps),
       stop_(stop),
       board_(channel.size(), channel.rank() == 0 ? steps : 0),
-      noted_(static_cast<std::size_t>(channel.size())),
-      outcomes_(static_cast<std::size_t>(channel.size())) {}
+      noted_(channel.size()),
+      outcomes_(channel.size()) {}
 
 bool ChannelBoard::anybody_wants_to_stop() {
   bool stop = wanted();
@@ -113,7 +110,7 @@ void ChannelBoard::note_loss(int rank, const std::string& message) {
     throw BackendError(fmt::format("rank {} sent a loss of {} bytes; it has {}", rank, message.size(), sizeof loss));
   }
   std::memcpy(&loss, message.data(), sizeof loss);
-  board_.report(noted_[static_cast<std::size_t>(rank)]++, rank, loss);
+  board_.report(noted_[rank]++, rank, loss);
 }
 
 std::optional<StepLoss> ChannelBoard::latest_loss() {
@@ -125,10 +122,10 @@ std::optional<StepLoss> ChannelBoard::latest_loss() {
 
 void ChannelBoard::bring(int rank, std::int64_t steps, RankOutcome outcome) {
   if (rank != 0) channel_.send(0, kOutcome, to_bytes(outcome));
-  outcomes_.at(static_cast<std::size_t>(rank)) = std::move(outcome);
+  outcomes_.at(rank) = std::move(outcome);
   if (rank != 0) return;
   for (int other = 1; other < channel_.size(); ++other) {
-    const auto index = static_cast<std::size_t>(other);
+    const std::size_t index = other;
     while (noted_[index] < steps) note_loss(other, channel_.receive(other, kLoss));
     outcomes_[index] = outcome_from_bytes(channel_.receive(other, kOutcome));
     if (outcomes_[index].trace.rank != other) {

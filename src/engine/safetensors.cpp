@@ -37,7 +37,7 @@ std::string header_of(const std::vector<SafeTensor>& tensors, const std::map<std
     at = end;
   }
   std::string text = header.dump();
-  text.resize(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(text.size()), kLengthBytes)), ' ');
+  text.resize(round_up(std::ssize(text), kLengthBytes), ' ');
   return text;
 }
 
@@ -68,7 +68,7 @@ SafetensorsWriter::~SafetensorsWriter() = default;
 void SafetensorsWriter::write(std::span<const float> values) {
   while (!values.empty()) {
     const SafeTensor& tensor = tensors_.at(tensor_);
-    const auto left = static_cast<std::size_t>(tensor.numel() - written_);
+    const std::size_t left = tensor.numel() - written_;
     const std::span<const float> some = values.first(std::min(values.size(), left));
     add({reinterpret_cast<const char*>(some.data()), some.size_bytes()});
     written_ += std::ssize(some);
@@ -83,7 +83,7 @@ void SafetensorsWriter::add(std::string_view bytes) {
   file_.write(bytes);
   while (!bytes.empty()) {
     const std::int64_t room = FileDigest::kBlockBytes - digest_.bytes % FileDigest::kBlockBytes;
-    const std::string_view some = bytes.substr(0, static_cast<std::size_t>(room));
+    const std::string_view some = bytes.substr(0, room);
     XXH3_64bits_update(hash_->state.get(), some.data(), some.size());
     digest_.bytes += static_cast<std::int64_t>(some.size());
     if (digest_.bytes % FileDigest::kBlockBytes == 0) {
@@ -181,7 +181,7 @@ void SafetensorsReader::verify() const {
 void SafetensorsReader::verify_block(std::size_t block) const {
   if (verified_[block].load(std::memory_order_relaxed)) return;
   const std::int64_t begin = static_cast<std::int64_t>(block) * FileDigest::kBlockBytes;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(FileDigest::kBlockBytes, bytes_ - begin)));
+  std::vector<std::byte> bytes(std::min(FileDigest::kBlockBytes, bytes_ - begin));
   read_unverified(begin, bytes);
   if (XXH3_64bits(bytes.data(), bytes.size()) != digest_.blocks[block]) {
     fail(fmt::format("is damaged: bytes {} to {} are not those that were saved", begin,
@@ -194,7 +194,7 @@ void SafetensorsReader::read_bytes(std::int64_t begin, std::span<std::byte> out)
   if (!out.empty()) {
     const std::int64_t last = (begin + static_cast<std::int64_t>(out.size()) - 1) / FileDigest::kBlockBytes;
     for (std::int64_t block = begin / FileDigest::kBlockBytes; block <= last; ++block) {
-      verify_block(static_cast<std::size_t>(block));
+      verify_block(block);
     }
   }
   read_unverified(begin, out);
@@ -205,7 +205,7 @@ void SafetensorsReader::read_unverified(std::int64_t begin, std::span<std::byte>
     const ssize_t got = ::pread(file_, out.data() + done, out.size() - done, begin + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) fail(fmt::format("cannot be read: {}", got < 0 ? std::strerror(errno) : "it became shorter"));
-    done += static_cast<std::size_t>(got);
+    done += got;
   }
 }
 

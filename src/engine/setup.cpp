@@ -56,17 +56,17 @@ backend::CpuOptions cpu_options(const RunConfig& config, const launch::Session* 
     options.stall_s = stall_s(launch::process_environment());
     options.share_memory = share_memory(launch::process_environment());
   }
-  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
+  const std::size_t ranks = config.mesh.ranks;
   options.link = config.emulate.link();
   options.pcie = config.emulate.pcie();
   if (config.emulate.compute_tflops) options.compute_flops_per_s = *config.emulate.compute_tflops * 1e12;
   if (config.inject.slow_rank >= 0) {
     options.compute_slowdown.assign(ranks, 1.0);
-    options.compute_slowdown[static_cast<std::size_t>(config.inject.slow_rank)] = config.inject.slow_rank_factor;
+    options.compute_slowdown[config.inject.slow_rank] = config.inject.slow_rank_factor;
   }
   if (config.inject.slow_link_rank >= 0) {
     options.link_slowdown.assign(ranks, 1.0);
-    options.link_slowdown[static_cast<std::size_t>(config.inject.slow_link_rank)] = config.inject.slow_link_factor;
+    options.link_slowdown[config.inject.slow_link_rank] = config.inject.slow_link_factor;
   }
   return options;
 }

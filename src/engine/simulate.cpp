@@ -39,7 +39,7 @@ void sample_memory(const schedule::Schedule& schedule, std::span<const trace::Re
     const schedule::Op& op = schedule.ops[i];
     if (op.allocates.empty() && op.frees.empty()) continue;
     const auto change = [&](schedule::BufferId id, int sign) {
-      const schedule::Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      const schedule::Buffer& buffer = schedule.buffers[id];
       if (buffer.space != MemorySpace::device) return;
       sample.live[index_of(buffer.category)] += sign * LanePool::rounded(buffer.bytes);
     };
@@ -52,8 +52,8 @@ void sample_memory(const schedule::Schedule& schedule, std::span<const trace::Re
 
 /// The rank that was slowest most by the sum of its steps; the first of equals.
 int slowest_rank(const Setup& setup, const clock::OpTimes& times) {
-  const auto warmup = static_cast<std::size_t>(setup.config.train.warmup);
-  const auto steps = static_cast<std::size_t>(setup.config.train.steps);
+  const std::size_t warmup = setup.config.train.warmup;
+  const std::size_t steps = setup.config.train.steps;
   std::vector<double> sums;
   clock::forecast_run(setup, times, warmup + steps, 0, {},
                       [&](std::size_t step, const std::vector<double>& lengths_ns) {
@@ -131,7 +131,7 @@ clock::OpTimes with_draws(const config::Simulate& simulate, int ranks, clock::Op
                                  std::nearbyint(simulate.pause_us * 1e3));
   }
   if (simulate.rank_jitter_pct > 0) {
-    std::vector<double> factors(static_cast<std::size_t>(ranks), 1e9);
+    std::vector<double> factors(ranks, 1e9);
     clock::Jitter(~simulate.seed, {clock::Jitter::lognormal(simulate.rank_jitter_pct / 100)})
         .apply(0, 0, 0, false, factors);
     times.compute_factor.resize(factors.size(), 1.0);
@@ -146,8 +146,8 @@ Measurement simulate(const Setup& setup, const clock::OpTimes& undrawn, const Ru
   Measurement result;
   for (const int rank : recorded_ranks(setup, times)) result.traces.emplace_back().rank = rank;
   const bool some = static_cast<int>(result.traces.size()) < setup.plan.groups.ranks();
-  const auto warmup = static_cast<std::size_t>(train.warmup);
-  const std::size_t steps = warmup + static_cast<std::size_t>(train.steps);
+  const std::size_t warmup = train.warmup;
+  const std::size_t steps = warmup + train.steps;
   backend::WireBytes sent{};
   const auto stops = [&] { return hooks.stop && hooks.stop(); };
   const auto after_step = [&](std::size_t step, const std::vector<double>& lengths_ns) {

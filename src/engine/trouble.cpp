@@ -37,14 +37,14 @@ Communicators::Communicators(backend::RankContext& context, const plan::Groups& 
   for (const Group group : {Group::shard, Group::shard_separate, Group::reshard, Group::replicate, Group::tensor,
                             Group::expert, Group::expert_shard, Group::expert_shard_separate}) {
     if (!groups.exists(group)) continue;
-    auto& communicator = communicators_[static_cast<std::size_t>(group)];
+    auto& communicator = communicators_[group];
     communicator = context.world.split(groups.number(group, context.rank), context.rank);
     communicator->set_name(to_string(group));
   }
 }
 
 backend::Communicator& Communicators::of(Group group) {
-  const auto& communicator = communicators_[static_cast<std::size_t>(group)];
+  const auto& communicator = communicators_[group];
   if (!communicator) throw std::logic_error("Communicators::of: the plan has no such communicator");
   return *communicator;
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <random>
 
 #include "backend/backend.h"
 #include "backend/device.h"
+#include "base/enum_table.h"
 #include "config/run_config.h"
 #include "plan/plan.h"
 
@@ -40,7 +40,7 @@ class Communicators {
   backend::WireBytes wire_bytes() const;
 
  private:
-  std::array<std::unique_ptr<backend::Communicator>, plan::kGroupCount> communicators_;
+  EnumTable<plan::Group, std::unique_ptr<backend::Communicator>> communicators_;
 };
 
 }  // namespace fsdpbench::engine

@@ -87,7 +87,7 @@ TopologyMatrix topology_matrix(const HostTopology& host, const std::shared_ptr<c
 std::string paths_text(const TopologyMatrix& matrix, const std::string& place) {
   const auto mine = std::ranges::find(matrix.devices, place, &TopologyMatrix::Device::place);
   if (mine == matrix.devices.end()) return "";
-  const std::vector<std::string>& row = matrix.paths[static_cast<std::size_t>(mine - matrix.devices.begin())];
+  const std::vector<std::string>& row = matrix.paths[mine - matrix.devices.begin()];
   std::map<std::string, int> gpus;
   std::vector<std::string> parts;
   std::vector<std::string> nics;

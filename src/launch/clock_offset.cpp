@@ -25,7 +25,7 @@ ClockOffset ask(ControlChannel& channel, int rank, int rounds, const std::string
     channel.send(rank, kQuestion, std::string(kEnough));
     return {0, 0, now_ns(), true};
   }
-  std::vector<ClockRound> all(static_cast<std::size_t>(std::max(rounds, 1)));
+  std::vector<ClockRound> all(std::max(rounds, 1));
   for (ClockRound& round : all) {
     round.asked_ns = now_ns();
     channel.send(rank, kQuestion, "");

@@ -118,8 +118,7 @@ std::string TcpControlChannel::receive(int from, std::string_view topic) {
     if (std::optional<std::string> payload = take(sender, topic)) return std::move(*payload);
     if (failure_) throw Stopped(failure_->message);
     if (sender.said_goodbye) {
-      throw BackendError(fmt::format("{} has ended and sent no message '{}'",
-                                     describe(from, members_[static_cast<std::size_t>(from)]), topic));
+      throw BackendError(fmt::format("{} has ended and sent no message '{}'", describe(from, members_[from]), topic));
     }
     changed_.wait(lock);
   }
@@ -132,7 +131,7 @@ std::optional<std::string> TcpControlChannel::poll(int from, std::string_view to
 
 void TcpControlChannel::fail(const std::string& message, ExitCode code) {
   const std::lock_guard lock(mutex_);
-  set_failure({rank_, false, by_rank(rank_, members_[static_cast<std::size_t>(rank_)], message), code});
+  set_failure({rank_, false, by_rank(rank_, members_[rank_], message), code});
   wake();
 }
 
@@ -180,7 +179,7 @@ void TcpControlChannel::read(Peer& peer) {
   // It still talks to this one, and not with what lay there to be read: nobody has been given up.
   const bool talks = moved.bytes > 0 && !moved.closed;
   if (talks && peer.heard_ns - returned_ns_ > 2 * ns(heartbeat_.interval_s)) absent_ns_ = 0;
-  const std::string who = describe(peer.rank, members_[static_cast<std::size_t>(peer.rank)]);
+  const std::string who = describe(peer.rank, members_[peer.rank]);
   try {
     while (std::optional<Frame> frame = peer.link.reader.next()) handle(peer, std::move(*frame));
   } catch (const BackendError& e) {
@@ -195,8 +194,7 @@ void TcpControlChannel::read(Peer& peer) {
     // They closed because nothing came from here: it is this process that was gone.
     set_failure({rank_, false,
                  fmt::format("{} was stopped for {:.1f} s, and the others have gone on without it",
-                             describe(rank_, members_[static_cast<std::size_t>(rank_)]),
-                             static_cast<double>(absent_ns_) / kSecond)});
+                             describe(rank_, members_[rank_]), static_cast<double>(absent_ns_) / kSecond)});
   } else if (!peer.said_goodbye && !ending_) {
     set_failure({peer.rank, true, fmt::format("{} has ended without a word: it was killed or has crashed", who)});
   }
@@ -250,10 +248,9 @@ void TcpControlChannel::notice_silence(std::int64_t now) {
   for (Peer& peer : peers_) {
     if (!peer.link.socket || peer.said_goodbye || now - peer.heard_ns < ns(heartbeat_.silence_s)) continue;
     peer.link.socket.close();
-    set_failure(
-        {peer.rank, true,
-         fmt::format("{} has been silent for {:g} s: its host or the network to it is gone, or it was stopped",
-                     describe(peer.rank, members_[static_cast<std::size_t>(peer.rank)]), heartbeat_.silence_s)});
+    set_failure({peer.rank, true,
+                 fmt::format("{} has been silent for {:g} s: its host or the network to it is gone, or it was stopped",
+                             describe(peer.rank, members_[peer.rank]), heartbeat_.silence_s)});
   }
 }
 

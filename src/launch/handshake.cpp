@@ -67,7 +67,7 @@ class Reception {
   Reception(Socket listener, const Introduction& self, const std::string& secret)
       : self_(self),
         secret_(secret),
-        members_(static_cast<std::size_t>(self.ranks)),
+        members_(self.ranks),
         links_(members_.size()),
         where_(endpoint(listener.local_address(), listener.local_port())),
         door_(std::move(listener), secret, purpose_of(self.job)) {
@@ -104,7 +104,7 @@ class Reception {
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (int rank = 1; rank < self_.ranks; ++rank) {
-      if (!links_[static_cast<std::size_t>(rank)].socket) ranks.push_back(rank);
+      if (!links_[rank].socket) ranks.push_back(rank);
     }
     return ranks;
   }
@@ -131,7 +131,7 @@ class Reception {
     if (texts.size() != 5) throw BackendError("a process with this job's secret does not say who it is");
     const Member member{texts[3], std::stol(texts[4]), arrival.socket.peer_address()};
     const int rank = std::stoi(texts[1]);
-    const auto seat = static_cast<std::size_t>(rank);
+    const std::size_t seat = rank;
     const std::string who = describe(rank, member);
     std::string why;
     if (texts[0] != self_.version) {

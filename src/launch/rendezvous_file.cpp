@@ -75,7 +75,7 @@ std::optional<Meeting> read_rendezvous(const std::string& path, std::string& rea
     return std::nullopt;
   }
   std::string text(kMostFileBytes, '\0');
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(file.fd(), text.data(), text.size()))));
+  text.resize(std::max<ssize_t>(0, ::read(file.fd(), text.data(), text.size())));
   std::optional<Meeting> meeting = parse_rendezvous(text);
   if (!meeting) reason = fmt::format("'{}' is no rendezvous file of this version of fsdpbench", path);
   return meeting;

@@ -33,7 +33,7 @@ void run_ranks(int ranks, const std::function<void(int rank)>& body) {
   FirstFailure failure;
   {
     std::vector<std::jthread> threads;
-    threads.reserve(static_cast<std::size_t>(ranks));
+    threads.reserve(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([rank, &body, &failure] {
         try {

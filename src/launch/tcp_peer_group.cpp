@@ -27,7 +27,7 @@ struct Ballot {
 }  // namespace
 
 const std::string& Directory::address(int job_rank) const {
-  const std::string& own = members[static_cast<std::size_t>(job_rank)].address;
+  const std::string& own = members[job_rank].address;
   return own.empty() ? root_address : own;
 }
 
@@ -63,7 +63,7 @@ TcpPeerGroup::TcpPeerGroup(const Directory& directory, std::string id, int rank,
 
 void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
   for (int peer = 0; peer < rank_; ++peer) {
-    const Seat& seat = seats_[static_cast<std::size_t>(peer)];
+    const Seat& seat = seats_[peer];
     const std::string& address = directory_.address(seat.job_rank);
     std::string error;
     Socket socket = knock(address, seat.port, directory_.token, door_of(peer), std::to_string(rank_),
@@ -71,7 +71,7 @@ void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
                           [&] { return directory_.control->failure() || (stopped && stopped()); });
     throw_if(stopped);
     if (!socket) lost(peer, fmt::format("cannot connect to {}: {}", endpoint(address, seat.port), error), stopped);
-    sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
+    sockets_[peer] = std::move(socket);
   }
 }
 
@@ -129,14 +129,14 @@ void TcpPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive
 std::unique_ptr<PeerGroup> TcpPeerGroup::split(int color, int key, const std::function<bool()>& stopped) {
   Socket listener = open_listener(directory_);
   std::vector<Ballot> ballots(sockets_.size());
-  const auto here = static_cast<std::size_t>(rank_);
+  const std::size_t here = rank_;
   ballots[here] = {color, key, seats_[here].job_rank, listener.local_port()};
   std::vector<Send> sends;
   std::vector<Receive> receives;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;
     sends.push_back({peer, std::as_bytes(std::span(&ballots[here], 1))});
-    receives.push_back({peer, std::as_writable_bytes(std::span(&ballots[static_cast<std::size_t>(peer)], 1))});
+    receives.push_back({peer, std::as_writable_bytes(std::span(&ballots[peer], 1))});
   }
   exchange(sends, receives, stopped);
 
@@ -159,7 +159,7 @@ Socket& TcpPeerGroup::socket_of(int peer) {
   if (peer < 0 || peer >= size() || peer == rank_) {
     throw BackendError(fmt::format("rank {} of a group of {} cannot exchange bytes with rank {}", rank_, size(), peer));
   }
-  return sockets_[static_cast<std::size_t>(peer)];
+  return sockets_[peer];
 }
 
 Socket::Moved TcpPeerGroup::move(Flow& flow) {
@@ -178,8 +178,8 @@ Socket::Moved TcpPeerGroup::move(Flow& flow) {
 }
 
 std::string TcpPeerGroup::who(int peer) const {
-  const int job_rank = seats_[static_cast<std::size_t>(peer)].job_rank;
-  return describe(job_rank, directory_.members[static_cast<std::size_t>(job_rank)]);
+  const int job_rank = seats_[peer].job_rank;
+  return describe(job_rank, directory_.members[job_rank]);
 }
 
 void TcpPeerGroup::lost(int peer, const std::string& error, const std::function<bool()>& stopped) const {

@@ -66,7 +66,7 @@ void Block::forward_by_experts(backend::Kernels& kernels, const ModuleCall& call
 /// What part `part` of a pass does: as BlockFlops::expert_parts has them.
 Block::ExpertStep Block::step_of(int part, bool backward) const {
   using enum ExpertStep;
-  const auto at = static_cast<std::size_t>(part);
+  const std::size_t at = part;
   switch (overlap()) {
     case config::ExpertOverlap::both: return std::array{send, beside_dispatch, experts, beside_combine, receive}[at];
     case config::ExpertOverlap::combine:

@@ -59,9 +59,7 @@ class Decoder final : public Model {
   TensorSplit split_;
   Stream stream_;
   std::vector<Block> blocks_;  // all are equal unless some of them are frozen: then one object serves them
-  const Block& block(int module) const {
-    return blocks_[blocks_.size() == 1 ? 0 : static_cast<std::size_t>(module) - 1];
-  }
+  const Block& block(int module) const { return blocks_[blocks_.size() == 1 ? 0 : module - 1]; }
   LinearMap logits_;
 };
 

@@ -23,13 +23,13 @@ constexpr std::int64_t kBlock = 256;
 void fill_block(std::uint64_t key, double deviation, std::int64_t begin, float* target) {
   std::array<double, kBlock> p;
   for (std::int64_t i = 0; i < kBlock; ++i) {
-    p[static_cast<std::size_t>(i)] = uniform(split_mixed(key ^ split_mixed(static_cast<std::uint64_t>(begin + i))));
+    p[i] = uniform(split_mixed(key ^ split_mixed(static_cast<std::uint64_t>(begin + i))));
   }
   for (std::int64_t i = 0; i < kBlock; ++i) {
-    target[i] = static_cast<float>(deviation * central_normal_quantile(p[static_cast<std::size_t>(i)] - 0.5));
+    target[i] = static_cast<float>(deviation * central_normal_quantile(p[i] - 0.5));
   }
   for (std::int64_t i = 0; i < kBlock; ++i) {
-    const double at = p[static_cast<std::size_t>(i)];
+    const double at = p[i];
     if (std::abs(at - 0.5) > kCentralQuantiles) target[i] = static_cast<float>(deviation * normal_quantile(at));
   }
 }

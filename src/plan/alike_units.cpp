@@ -10,25 +10,22 @@ namespace {
 bool alike(const ModelShapes& shapes, const std::vector<ParameterPlacement>& a,
            const std::vector<ParameterPlacement>& b) {
   return std::ranges::equal(a, b, [&](const ParameterPlacement& p, const ParameterPlacement& q) {
-    return shapes.parameters[static_cast<std::size_t>(p.parameter)].shape ==
-           shapes.parameters[static_cast<std::size_t>(q.parameter)].shape;
+    return shapes.parameters[p.parameter].shape == shapes.parameters[q.parameter].shape;
   });
 }
 
 /// Offsets and shard sizes follow from shapes, layout and shard count.
 bool alike(const ModelShapes& shapes, const Unit& a, const Unit& b) {
-  const auto kind = [&](int module) { return shapes.modules[static_cast<std::size_t>(module)].kind; };
+  const auto kind = [&](int module) { return shapes.modules[module].kind; };
   return std::ranges::equal(a.members.modules, b.members.modules, {}, kind, kind) &&
          alike(shapes, a.layout.sharded, b.layout.sharded) && alike(shapes, a.layout.replicated, b.layout.replicated);
 }
 
-const std::string& label(const Plan& plan, int unit) { return plan.units[static_cast<std::size_t>(unit)].label(); }
+const std::string& label(const Plan& plan, int unit) { return plan.units[unit].label(); }
 
-const std::vector<int>& modules(const Plan& plan, int unit) {
-  return plan.units[static_cast<std::size_t>(unit)].members.modules;
-}
+const std::vector<int>& modules(const Plan& plan, int unit) { return plan.units[unit].members.modules; }
 
-const ModuleShape& shape(const Plan& plan, int module) { return plan.shapes.modules[static_cast<std::size_t>(module)]; }
+const ModuleShape& shape(const Plan& plan, int module) { return plan.shapes.modules[module]; }
 
 /// "blocks.0-31" for modules that are counted, "embedding … head" for others.
 std::string span(const ModuleShape& first, const ModuleShape& last) {
@@ -50,8 +47,7 @@ std::string unit_module_names(const Plan& plan, int unit) {
 std::vector<AlikeUnits> alike_units(const Plan& plan) {
   std::vector<AlikeUnits> runs;
   for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
-    const bool more = u > Plan::kRoot + 1 && alike(plan.shapes, plan.units[static_cast<std::size_t>(u) - 1],
-                                                   plan.units[static_cast<std::size_t>(u)]);
+    const bool more = u > Plan::kRoot + 1 && alike(plan.shapes, plan.units[u - 1], plan.units[u]);
     if (more) {
       ++runs.back().count;
     } else {
@@ -78,7 +74,7 @@ std::string module_names(const Plan& plan, const AlikeUnits& units) {
 }
 
 std::string parameter_name(const Plan& plan, const AlikeUnits& units, int parameter) {
-  const ParameterShape& named = plan.shapes.parameters[static_cast<std::size_t>(parameter)];
+  const ParameterShape& named = plan.shapes.parameters[parameter];
   if (units.count == 1) return named.name;
   const std::string& module = shape(plan, named.module).name;
   // Experts (mesh.expert) have no modules; their blocks are one by one.

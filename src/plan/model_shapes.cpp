@@ -20,7 +20,7 @@ class Shapes {
   }
   int add_parameter(int module, const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
                     float deviation = 0.02F) {
-    ModuleShape& owner = result_.modules[static_cast<std::size_t>(module)];
+    ModuleShape& owner = result_.modules[module];
     const int index = static_cast<int>(result_.parameters.size());
     ParameterShape parameter;
     parameter.name = owner.name + "." + name;
@@ -41,18 +41,16 @@ class Shapes {
     const int index = add_parameter(module, name, std::move(shape), initialization);
     number_ = first;
     for (JoinedRows& rows : joined) {
-      rows.name = result_.modules[static_cast<std::size_t>(module)].name + "." + rows.name;
+      rows.name = result_.modules[module].name + "." + rows.name;
       rows.number = number_++;
     }
-    result_.parameters[static_cast<std::size_t>(index)].joined = std::move(joined);
+    result_.parameters[index].joined = std::move(joined);
   }
-  void share_parameter(int module, int parameter) {
-    result_.modules[static_cast<std::size_t>(module)].parameters.push_back(parameter);
-  }
+  void share_parameter(int module, int parameter) { result_.modules[module].parameters.push_back(parameter); }
   int parameter_count() const { return static_cast<int>(result_.parameters.size()); }
   /// Adapters beside the matrix `name`. Their numbers are apart: those of all others are what they are without.
   void add_adapters(int module, const std::string& name, std::int64_t rank) {
-    const std::string whole = result_.modules[static_cast<std::size_t>(module)].name + "." + name;
+    const std::string whole = result_.modules[module].name + "." + name;
     const auto of = std::ranges::find(result_.parameters, whole, &ParameterShape::name);
     const std::int64_t out = of->shape[0], in = of->shape[1];
     const int number = std::exchange(number_, adapter_number_);
@@ -210,7 +208,7 @@ ModelShapes mlp_shapes(const config::Model& m) {
 void freeze(const config::Model& model, ModelShapes& shapes) {
   if (!model.freezes()) return;
   for (ParameterShape& parameter : shapes.parameters) {
-    const ModuleShape& module = shapes.modules[static_cast<std::size_t>(parameter.module)];
+    const ModuleShape& module = shapes.modules[parameter.module];
     const bool of_block = module.kind == ModuleKind::block || module.kind == ModuleKind::linear;
     parameter.frozen = !of_block || !(parameter.adapter || model.trains_weights(module.index));
   }
@@ -247,7 +245,7 @@ std::int64_t ModelShapes::part_count() const {
 ParameterShape::Run ParameterShape::run_of(std::int64_t element) const {
   if (joined.empty()) {
     std::int64_t n = 1;
-    for (std::size_t d = static_cast<std::size_t>(split); d < shape.size(); ++d) n *= shape[d];
+    for (std::size_t d = split; d < shape.size(); ++d) n *= shape[d];
     return {element / n * n, n};
   }
   const std::int64_t of_row = numel() / rows();
@@ -261,7 +259,7 @@ ParameterShape::Run ParameterShape::run_of(std::int64_t element) const {
 
 std::vector<std::int64_t> ParameterShape::whole_shape() const {
   std::vector<std::int64_t> whole = shape;
-  if (parts > 1) whole[static_cast<std::size_t>(split)] *= parts;
+  if (parts > 1) whole[split] *= parts;
   return whole;
 }
 

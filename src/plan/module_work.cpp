@@ -279,7 +279,7 @@ std::vector<Product> Product::backward() const {
 std::vector<Product> ModuleWork::products_of(Pass pass) const {
   std::vector<Product> all = products;
   if (pass == Pass::recompute) {
-    all.resize(all.size() - static_cast<std::size_t>(kept_products));
+    all.resize(all.size() - kept_products);
     for (Product& product : all) product = product.recomputed();
   }
   if (pass != Pass::recompute) {
@@ -318,8 +318,7 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
   const auto product = [&](std::size_t i) {
     return times * (again ? products[i].recomputed().flops() : products[i].flops());
   };
-  const std::size_t shared = products.size() - static_cast<std::size_t>(shared_products), last = shared - 1,
-                    output = static_cast<std::size_t>(projections);
+  const std::size_t shared = products.size() - shared_products, last = shared - 1, output = projections;
   const double attending = again && attention.kept ? 0 : (back ? 2.5 : 1) * attention.flops();
   BlockFlops flops{0, attending + product(output), 0, 0, 0};
   for (std::size_t i = 0; i < output; ++i) flops.projections += product(i);
@@ -356,13 +355,13 @@ std::vector<double> ModuleWork::context_parts(Pass pass) const {
 double ModuleWork::share(Pass pass, int part) const {
   if (part < 0) return 1;
   const bool back = pass == Pass::backward;
-  if (by_experts) return expert_parts(pass).at(static_cast<std::size_t>(part)) / block_flops(pass).total();
-  if (by_context) return context_parts(pass).at(static_cast<std::size_t>(part)) / block_flops(pass).total();
+  if (by_experts) return expert_parts(pass).at(part) / block_flops(pass).total();
+  if (by_context) return context_parts(pass).at(part) / block_flops(pass).total();
   if (kind == ModuleKind::embedding) return part == (by_tokens && back ? 1 : 0) ? 1 : 0;
   if (kind != ModuleKind::block) return part == (by_tokens ? 1 : 0) ? 1 : 0;
   const BlockFlops flops = block_flops(pass);
   const std::vector<double> parts = back ? flops.backward_parts(by_tokens) : flops.forward_parts(by_tokens);
-  return parts[static_cast<std::size_t>(part)] / flops.total();
+  return parts[part] / flops.total();
 }
 
 std::vector<double> BlockFlops::expert_parts(bool backward, config::ExpertOverlap overlap) const {

@@ -22,7 +22,7 @@ std::vector<int> Members::ranks() const {
 
 Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int reduce_within)
     : ranks_(mesh.ranks()), separate_reduce_scatter_(separate_reduce_scatter) {
-  const auto set = [this](Group group, Axis axis) { axes_[static_cast<std::size_t>(group)] = axis; };
+  const auto set = [this](Group group, Axis axis) { axes_[group] = axis; };
   const int tensor = mesh.tensor;
   set(Group::tensor, {1, tensor});
   set(Group::shard, {tensor, mesh.shard});
@@ -98,8 +98,7 @@ Plan make_plan(const config::RunConfig& config) {
   plan.nests_experts = plan.orders_experts || (apart && experts == ExpertUnit::module);
   plan.reduces_experts_early = apart && experts == ExpertUnit::bucket;
   for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap, config.fsdp.head_unit, apart)) {
-    for (int m : members.modules)
-      plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
+    for (int m : members.modules) plan.unit_of_module[m] = static_cast<int>(plan.units.size());
     Unit unit;
     if (const int of = members.experts_of; of >= 0) {
       unit.group = Group::expert_shard;
@@ -108,14 +107,14 @@ Plan make_plan(const config::RunConfig& config) {
       const int dimension = plan.mesh.shard > config.model.experts ? 1 : 0;
       unit.layout =
           make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, shards, 0, shards == 1, dimension);
-      plan.units[static_cast<std::size_t>(of)].experts = static_cast<int>(plan.units.size());
+      plan.units[of].experts = static_cast<int>(plan.units.size());
     } else {
       unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
                                       config.fsdp.shard_threshold, plan.copies_alone);
       ++plan.with_modules;
     }
     unit.gradient_layout = unit.layout;
-    const auto frozen = [&](int p) { return plan.shapes.parameters[static_cast<std::size_t>(p)].frozen; };
+    const auto frozen = [&](int p) { return plan.shapes.parameters[p].frozen; };
     if (std::ranges::any_of(members.parameters, frozen)) {
       std::vector<int> trained = members.parameters;
       std::erase_if(trained, frozen);

@@ -88,11 +88,11 @@ class Groups {
     int stride = 1;
     int size = 1;
   };
-  const Axis& axis(Group group) const { return axes_[static_cast<std::size_t>(group)]; }
+  const Axis& axis(Group group) const { return axes_[group]; }
 
   int ranks_ = 1;
   bool separate_reduce_scatter_ = false;
-  Axis axes_[kGroupCount];
+  EnumTable<Group, Axis> axes_;
 };
 
 /// One unit and how it is split.

@@ -74,14 +74,13 @@ ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>&
   result.shards = shards;
   result.copied = copied;
   std::vector<int> ordered = parameters;
-  std::ranges::stable_partition(ordered,
-                                [&](int index) { return !shapes.parameters[static_cast<std::size_t>(index)].frozen; });
+  std::ranges::stable_partition(ordered, [&](int index) { return !shapes.parameters[index].frozen; });
   for (int index : ordered) {
-    const ParameterShape& shape = shapes.parameters[static_cast<std::size_t>(index)];
+    const ParameterShape& shape = shapes.parameters[index];
     ParameterPlacement placement;
     placement.parameter = index;
     placement.numel = shape.numel();
-    placement.rows = shape.shape[static_cast<std::size_t>(dimension)];
+    placement.rows = shape.shape[dimension];
     placement.row_numel = placement.rows == 0 ? 0 : placement.numel / placement.rows;
     if (placement.numel < replicate_below && shards > 1) {
       placement.unsharded_offset = round_up(result.replicated_numel, kUnshardedAlignment);

@@ -10,7 +10,7 @@ bool wrappable(ModuleKind kind) { return kind == ModuleKind::block || kind == Mo
 
 std::int64_t numel(const ModelShapes& shapes, const ModuleShape& module) {
   std::int64_t n = 0;
-  for (int p : module.parameters) n += shapes.parameters[static_cast<std::size_t>(p)].numel();
+  for (int p : module.parameters) n += shapes.parameters[p].numel();
   return n;
 }
 
@@ -31,7 +31,7 @@ std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wra
   };
 
   for (int m = 0; m < static_cast<int>(shapes.modules.size()); ++m) {
-    const ModuleShape& module = shapes.modules[static_cast<std::size_t>(m)];
+    const ModuleShape& module = shapes.modules[m];
     if (!wrappable(module.kind) || wrap.mode == Mode::model) {
       units.front().modules.push_back(m);
       continue;
@@ -49,8 +49,7 @@ std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wra
     std::vector<int>& outer = units.front().modules;
     const auto tail = std::ranges::upper_bound(outer, units.back().modules.back());
     UnitMembers head{.label = "T", .modules = {tail, outer.end()}, .parameters = {}};
-    const bool owns = std::ranges::any_of(
-        head.modules, [&](int m) { return numel(shapes, shapes.modules[static_cast<std::size_t>(m)]) > 0; });
+    const bool owns = std::ranges::any_of(head.modules, [&](int m) { return numel(shapes, shapes.modules[m]) > 0; });
     if (owns) {
       outer.erase(tail, outer.end());
       units.push_back(std::move(head));
@@ -59,19 +58,19 @@ std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wra
 
   for (UnitMembers& unit : units) {
     for (int m : unit.modules) {
-      for (int p : shapes.modules[static_cast<std::size_t>(m)].parameters) {
-        if (shapes.parameters[static_cast<std::size_t>(p)].module == m) unit.parameters.push_back(p);
+      for (int p : shapes.modules[m].parameters) {
+        if (shapes.parameters[p].module == m) unit.parameters.push_back(p);
       }
     }
   }
   if (apart) {
     const int with_modules = static_cast<int>(units.size());
     for (int u = 0; u < with_modules; ++u) {
-      std::vector<int>& all = units[static_cast<std::size_t>(u)].parameters;
-      const auto of_experts = [&](int p) { return shapes.parameters[static_cast<std::size_t>(p)].of_experts; };
+      std::vector<int>& all = units[u].parameters;
+      const auto of_experts = [&](int p) { return shapes.parameters[p].of_experts; };
       const auto experts = std::ranges::stable_partition(all, [&](int p) { return !of_experts(p); });
       if (experts.empty()) continue;
-      UnitMembers unit{.label = "E" + units[static_cast<std::size_t>(u)].label,
+      UnitMembers unit{.label = "E" + units[u].label,
                        .modules = {},
                        .parameters = {experts.begin(), experts.end()},
                        .experts_of = u};

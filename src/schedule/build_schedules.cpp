@@ -66,9 +66,9 @@ class StepWalk {
   /// parameters are freed with what is left when backward is over and all buckets are reduced.
   bool frees_root_last() const { return builder_.policy.fsdp.reduce_bucket > 0 && unit(kRoot).has_parameters(); }
 
-  int unit_of(int module) const { return builder_.plan.unit_of_module[static_cast<std::size_t>(module)]; }
-  const plan::Unit& unit(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
-  const plan::ModuleSizes& sizes(int module) const { return builder_.sizes[static_cast<std::size_t>(module)]; }
+  int unit_of(int module) const { return builder_.plan.unit_of_module[module]; }
+  const plan::Unit& unit(int u) const { return builder_.plan.units[u]; }
+  const plan::ModuleSizes& sizes(int module) const { return builder_.sizes[module]; }
   /// FSDP1's hooks, which hang on what autograd computes; else FSDP2's.
   bool hooks_on_views() const { return builder_.policy.fsdp.gradients_after_views; }
   int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
@@ -77,9 +77,7 @@ class StepWalk {
   std::int64_t not_recomputed_bytes(int module) const;
   /// All that it keeps from forward to backward beside its input.
   std::int64_t kept_bytes(int module) const;
-  BufferId output_before(int module) const {
-    return module > 0 ? boundary_[static_cast<std::size_t>(module) - 1] : kNoBuffer;
-  }
+  BufferId output_before(int module) const { return module > 0 ? boundary_[module - 1] : kNoBuffer; }
   BufferId new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module);
   /// What all parts of a pass may read of the experts of a unit's blocks.
   BufferId experts_parameters(int u) const {
@@ -160,7 +158,7 @@ BufferId StepWalk::new_activation(BufferRole role, DType dtype, std::int64_t byt
 }
 
 bool StepWalk::checkpointed(int module) const {
-  const plan::ModuleShape& shape = builder_.plan.shapes.modules[static_cast<std::size_t>(module)];
+  const plan::ModuleShape& shape = builder_.plan.shapes.modules[module];
   const config::Fsdp& fsdp = builder_.policy.fsdp;
   return fsdp.activation_checkpointing && shape.kind == plan::ModuleKind::block &&
          shape.index % fsdp.checkpoint_every == 0;
@@ -289,9 +287,9 @@ void StepWalk::leave_experts(OpKind kind, int experts) {
 
 void StepWalk::forward() {
   const bool on_demand_only = builder_.policy.fsdp.forward_prefetch.mode == Prefetch::Mode::none;
-  saved_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
-  kept_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
-  boundary_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
+  saved_.assign(module_count(), kNoBuffer);
+  kept_.assign(module_count(), kNoBuffer);
+  boundary_.assign(module_count(), kNoBuffer);
 
   const plan::ModuleSizes& batch = builder_.sizes.front();
   inputs_ = new_activation(BufferRole::batch_inputs, DType::i32, batch.batch_input_bytes, -1);
@@ -369,13 +367,13 @@ void StepWalk::forward_module(int module) {
               .exchange = exchange},
       {.allocates = {kept, saved, output, workspace, exchange},
        .frees = {workspace, exchange, recomputes ? saved : kNoBuffer, ends_here ? output_before(module) : kNoBuffer}});
-  kept_[static_cast<std::size_t>(module)] = kept;
-  saved_[static_cast<std::size_t>(module)] = recomputes ? kNoBuffer : saved;
-  boundary_[static_cast<std::size_t>(module)] = output;
+  kept_[module] = kept;
+  saved_[module] = recomputes ? kNoBuffer : saved;
+  boundary_[module] = output;
   last_forward_ =
       exchanges_.pending() == kNoEvent ? builder_.record(EventRole::forward_done, module) : exchanges_.pending();
 
-  const plan::ModuleShape& shape = builder_.plan.shapes.modules[static_cast<std::size_t>(module)];
+  const plan::ModuleShape& shape = builder_.plan.shapes.modules[module];
   const bool layer = shape.kind == plan::ModuleKind::block || shape.kind == plan::ModuleKind::linear;
   if (layer && shape.index == builder_.policy.host_sync_after_layer) {
     builder_.append(OpKind::host_sync, {.unit = u, .module = module});
@@ -485,7 +483,7 @@ void StepWalk::recompute(int module) {
                       .workspace = workspace,
                       .exchange = exchange},
               {.allocates = {saved, workspace, exchange}, .frees = {workspace, exchange}});
-  saved_[static_cast<std::size_t>(module)] = saved;
+  saved_[module] = saved;
 }
 
 void StepWalk::backward_module(int module) {
@@ -503,7 +501,7 @@ void StepWalk::backward_module(int module) {
   const Backward work{.parameters = parameters.sharded,
                       .replicated = parameters.replicated,
                       .experts = experts_parameters(u),
-                      .saved = saved_[static_cast<std::size_t>(module)],
+                      .saved = saved_[module],
                       .input = output_before(module),
                       .batch_inputs = first ? inputs_ : kNoBuffer,
                       .d_stream = d_stream_,
@@ -516,7 +514,7 @@ void StepWalk::backward_module(int module) {
                       .begins_experts = of_experts.fresh,
                       .exchange = exchange};
   Lifetimes lifetimes{.allocates = {workspace, exchange, last ? d_stream_ : kNoBuffer},
-                      .frees = {workspace, exchange, work.saved, kept_[static_cast<std::size_t>(module)], work.input}};
+                      .frees = {workspace, exchange, work.saved, kept_[module], work.input}};
   if (gradients.fresh)
     lifetimes.allocates.insert(lifetimes.allocates.begin(), {gradients.sharded, gradients.replicated});
   if (of_experts.fresh) lifetimes.allocates.push_back(of_experts.sharded);

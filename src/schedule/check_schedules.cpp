@@ -30,7 +30,7 @@ struct BufferState {
 class Checker {
  public:
   Checker(const Schedules& schedules, std::size_t limit) : schedules_(schedules), limit_(limit) {
-    events_.resize(static_cast<std::size_t>(schedules.event_count));
+    events_.resize(schedules.event_count);
     recorded_.resize(events_.size(), false);
   }
 
@@ -56,7 +56,7 @@ class Checker {
   }
 
   std::string name_of(BufferId id) const {
-    const Buffer& b = schedule_->buffers[static_cast<std::size_t>(id)];
+    const Buffer& b = schedule_->buffers[id];
     return fmt::format("{} (unit {}, module {}, microbatch {})", to_string(b.role), b.unit, b.module, b.micro);
   }
 
@@ -77,7 +77,7 @@ class Checker {
 
   void run_op(const Op& op) {
     for (const Wait& wait : op.waits) {
-      const auto event = static_cast<std::size_t>(wait.event);
+      const std::size_t event = wait.event;
       if (event >= events_.size()) {
         fault(fmt::format("{} waits for event {}, which does not exist", to_string(op.kind), wait.event));
         continue;
@@ -109,14 +109,14 @@ class Checker {
     }
     for (BufferId id : op.frees) free(id, point);
     if (op.record != kNoEvent) {
-      events_[static_cast<std::size_t>(op.record)] = order_.record(op.lane);
-      recorded_[static_cast<std::size_t>(op.record)] = true;
+      events_[op.record] = order_.record(op.lane);
+      recorded_[op.record] = true;
     }
   }
 
   /// Only transfers touch both memories; but a device reads and writes single numbers in the host's.
   void check_reach(const Op& op, BufferId id) {
-    const Buffer& buffer = schedule_->buffers[static_cast<std::size_t>(id)];
+    const Buffer& buffer = schedule_->buffers[id];
     const bool few = buffer.role == BufferRole::norm_partial || buffer.role == BufferRole::norm_gathered ||
                      buffer.role == BufferRole::clip_factor;
     const bool on_host = buffer.space == MemorySpace::host;
@@ -126,7 +126,7 @@ class Checker {
   }
 
   void allocate(BufferId id, const LaneClock& now) {
-    BufferState& state = states_[static_cast<std::size_t>(id)];
+    BufferState& state = states_[id];
     if (state.allocated) fault(fmt::format("{} is allocated twice", name_of(id)));
     state = {};
     state.allocated = true;
@@ -134,7 +134,7 @@ class Checker {
   }
 
   BufferState& access(BufferId id, const Point& point) {
-    BufferState& state = states_[static_cast<std::size_t>(id)];
+    BufferState& state = states_[id];
     if (!state.allocated) fault(fmt::format("{} uses {}, which is not allocated", point.name, name_of(id)));
     for (Lane lane : kLanes) {
       // The pool hands out memory that is free as seen by the allocating lane; others must have caught up with it.
@@ -175,7 +175,7 @@ class Checker {
   }
 
   void free(BufferId id, const Point& point) {
-    BufferState& state = states_[static_cast<std::size_t>(id)];
+    BufferState& state = states_[id];
     if (!state.allocated) {
       fault(fmt::format("{} frees {}, which is not allocated", point.name, name_of(id)));
       return;

@@ -34,11 +34,11 @@ BufferId ContextRing::written_by(int part) const {
 void ContextRing::before(int part) {
   const int exchange = backward_ ? (part % 2 == 0 ? part / 2 - 1 : -1) : part - 2;
   if (exchange < 0) return;
-  builder_.wait(Lane::compute, exchanged_[static_cast<std::size_t>(exchange)], WaitReason::data);
+  builder_.wait(Lane::compute, exchanged_[exchange], WaitReason::data);
 }
 
 void ContextRing::after(int part) {
-  const bool sends = parts_[static_cast<std::size_t>(part)].exchange == plan::ModulePart::Exchange::send_recv;
+  const bool sends = parts_[part].exchange == plan::ModulePart::Exchange::send_recv;
   if (backward_) {
     if (!sends) return;
     builder_.wait(Lane::tensor, part_done(part), WaitReason::data);
@@ -48,7 +48,7 @@ void ContextRing::after(int part) {
   if (part == 0 || part + 1 < sends_) done_.push_back(part_done(part));
   if (!sends) return;
   if (part == 0) builder_.wait(Lane::tensor, done_.front(), WaitReason::data);
-  if (part > 1) builder_.wait(Lane::tensor, done_[static_cast<std::size_t>(part) - 1], WaitReason::limit);
+  if (part > 1) builder_.wait(Lane::tensor, done_[part - 1], WaitReason::limit);
   send(part, part, part + 1);
 }
 
@@ -57,7 +57,7 @@ EventId ContextRing::part_done(int part) {
 }
 
 void ContextRing::send(int part, int from, int to) {
-  const plan::ModulePart& sent = parts_[static_cast<std::size_t>(part)];
+  const plan::ModulePart& sent = parts_[part];
   builder_.append(
       OpKind::context_send_recv, {.lane = Lane::tensor, .unit = unit_, .module = module_},
       Collective{

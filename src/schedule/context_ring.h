@@ -39,7 +39,7 @@ class ContextRing {
   void after(int part);
 
  private:
-  BufferId at(int index) const { return buffers_[static_cast<std::size_t>(index)]; }
+  BufferId at(int index) const { return buffers_[index]; }
   EventId part_done(int part);
   void send(int part, int from, int to);
 

@@ -85,7 +85,7 @@ void Gatherer::gather_those_that_stay() {
 }
 
 const plan::ShardLayout& Gatherer::layout_of(int unit) const {
-  const State& s = states_[static_cast<std::size_t>(unit)];
+  const State& s = states_[unit];
   return s.grouped ? unit_of(unit).group_layout.front() : unit_of(unit).layout;
 }
 
@@ -405,7 +405,7 @@ void Gatherer::release_group_shards() {
 
 Gatherer::Parameters Gatherer::parameters(int unit) const {
   const plan::Unit& u = unit_of(unit);
-  const State& s = states_[static_cast<std::size_t>(unit)];
+  const State& s = states_[unit];
   Parameters result;
   if (u.has_sharded()) {
     const BufferRole whole = builder_.keeps_device_shards() ? BufferRole::device_shard : BufferRole::master_shard;

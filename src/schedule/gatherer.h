@@ -52,7 +52,7 @@ class Gatherer {
   void start_after(EventId event) { start_after_ = event; }
 
   /// The gather of `unit` was issued, and the unit not resharded since.
-  bool gathered(int unit) const { return states_[static_cast<std::size_t>(unit)].issued; }
+  bool gathered(int unit) const { return states_[unit].issued; }
   /// A gather of `unit` would fetch something.
   bool missing(int unit) const { return !nothing_to_gather(unit) && !gathered(unit); }
   /// Issues the gather of `unit` unless it is already gathered. False if it does nothing: a prefetch that the limit
@@ -73,7 +73,7 @@ class Gatherer {
   /// Frees the part kept for the group gather, whether or not that gather was issued: nobody waits for it any more.
   void reshard_group_shard(int unit);
   /// What was gathered of it has been waited for.
-  bool is_whole(int unit) const { return states_[static_cast<std::size_t>(unit)].waited; }
+  bool is_whole(int unit) const { return states_[unit].waited; }
   /// Frees what was gathered and never waited for. The step's backward is over.
   void discard_unused();
   /// Frees an all-gather output that is still held when the forward ends.
@@ -104,12 +104,10 @@ class Gatherer {
     BufferId gathered = kNoBuffer;
     EventId copied_out = kNoEvent;
   };
-  State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
+  State& state(int unit) { return states_[unit]; }
   /// Whom the next gather of a unit is over.
-  Group over(int unit) const {
-    return states_[static_cast<std::size_t>(unit)].grouped ? Group::reshard : unit_of(unit).group;
-  }
-  const plan::Unit& unit_of(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)]; }
+  Group over(int unit) const { return states_[unit].grouped ? Group::reshard : unit_of(unit).group; }
+  const plan::Unit& unit_of(int unit) const { return builder_.plan.units[unit]; }
   /// Forward and backward read what a rank has all the time.
   bool resident() const {
     const plan::Plan& plan = builder_.plan;

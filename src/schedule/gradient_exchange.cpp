@@ -37,7 +37,7 @@ void ReduceInputs::release_down_to(std::size_t count) {
 }
 
 void ReduceInputs::make_room(bool fresh) {
-  const auto buffers = static_cast<std::size_t>(builder_.policy.fsdp.reduce_scatter_buffers);
+  const std::size_t buffers = builder_.policy.fsdp.reduce_scatter_buffers;
   if (most_elements_ > 0) {
     const auto elements = [&] {
       std::int64_t sum = 0;
@@ -55,7 +55,7 @@ void GradientExchange::append(const Gradients& gradients) {
   const plan::Groups& groups = builder_.plan.groups;
   const int within = groups.size(Group::reduce_within), across = groups.size(Group::reduce_across);
   const Quantization format = builder_.policy.fsdp.reduce_quantization;
-  const std::int64_t count = builder_.plan.units[static_cast<std::size_t>(unit)].gradient_layout.shard_numel;
+  const std::int64_t count = builder_.plan.units[unit].gradient_layout.shard_numel;
   const std::int64_t part = format.bytes(count);
 
   BufferId message = new_message(unit, part * within * across);

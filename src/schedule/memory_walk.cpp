@@ -10,7 +10,7 @@ namespace {
 
 class Walk {
  public:
-  Walk(int event_count, MemorySpace space) : space_(space), events_(static_cast<std::size_t>(event_count)) {}
+  Walk(int event_count, MemorySpace space) : space_(space), events_(event_count) {}
 
   void allocate_persistent(const Schedule& schedule) {
     for (const Buffer& buffer : schedule.buffers) {
@@ -35,7 +35,7 @@ class Walk {
 
   void issue(const Schedule& schedule, const Op& op) {
     for (const Wait& wait : op.waits) {
-      const LaneClock& event = events_[static_cast<std::size_t>(wait.event)];
+      const LaneClock& event = events_[wait.event];
       if (op.is_host()) {
         order_.host_wait(event);
       } else {
@@ -45,16 +45,16 @@ class Walk {
     if (op.kind == OpKind::host_sync) wait_for_all();
     if (op.is_host()) return;
     for (BufferId id : op.allocates) {
-      const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      const Buffer& buffer = schedule.buffers[id];
       if (buffer.space != space_) continue;
-      offsets_[static_cast<std::size_t>(id)] = pool_.allocate(buffer.bytes, buffer.category, op.lane, order_);
+      offsets_[id] = pool_.allocate(buffer.bytes, buffer.category, op.lane, order_);
     }
     if (op.has_work()) order_.issue(op.lane);
     for (BufferId id : op.frees) {
-      if (schedule.buffers[static_cast<std::size_t>(id)].space != space_) continue;
-      pool_.free(offsets_[static_cast<std::size_t>(id)], op.lane, order_);
+      if (schedule.buffers[id].space != space_) continue;
+      pool_.free(offsets_[id], op.lane, order_);
     }
-    if (op.record != kNoEvent) events_[static_cast<std::size_t>(op.record)] = order_.record(op.lane);
+    if (op.record != kNoEvent) events_[op.record] = order_.record(op.lane);
   }
 
   MemorySpace space_;
@@ -74,7 +74,7 @@ PoolStatistics statistics_after(Walk& walk, const Schedules& schedules, std::int
   std::vector<StepEnd> ends;
   const auto first_steady = static_cast<std::int64_t>(schedules.steps.size()) - 1;
   for (std::int64_t step = 0; step < steps; ++step) {
-    walk.step(schedules.of_step(static_cast<std::size_t>(step)));
+    walk.step(schedules.of_step(step));
     if (step < first_steady) continue;
     StepEnd end{walk.pool().layout(), walk.pool().statistics()};
     const auto same =
@@ -110,14 +110,12 @@ CategoryBytes category_walk(const Schedules& schedules, std::int64_t steps) {
 }
 
 MemoryPeak memory_peak(const Schedule& schedule) {
-  const auto bytes = [&](BufferId id) { return schedule.buffers[static_cast<std::size_t>(id)].bytes; };
-  const auto on_device = [&](BufferId id) {
-    return schedule.buffers[static_cast<std::size_t>(id)].space == MemorySpace::device;
-  };
+  const auto bytes = [&](BufferId id) { return schedule.buffers[id].bytes; };
+  const auto on_device = [&](BufferId id) { return schedule.buffers[id].space == MemorySpace::device; };
   std::set<BufferId> live;
   std::int64_t now = 0;
   for (BufferId id = 0; id < static_cast<BufferId>(schedule.buffers.size()); ++id) {
-    if (!schedule.buffers[static_cast<std::size_t>(id)].persistent || !on_device(id)) continue;
+    if (!schedule.buffers[id].persistent || !on_device(id)) continue;
     live.insert(id);
     now = checked_sum(now, bytes(id));
   }

@@ -7,9 +7,7 @@
 namespace fsdpbench::schedule {
 namespace {
 
-std::int64_t numel(const plan::Plan& plan, int unit) {
-  return plan.units[static_cast<std::size_t>(unit)].layout.parameter_numel();
-}
+std::int64_t numel(const plan::Plan& plan, int unit) { return plan.units[unit].layout.parameter_numel(); }
 
 }  // namespace
 
@@ -29,10 +27,10 @@ void FetchTrace::begin() {
 std::vector<int> FetchTrace::next(int unit, const std::vector<bool>& missing, std::int64_t live) {
   const auto take = [&] {
     const int u = uses_[queue_];
-    taken_[static_cast<std::size_t>(u)] = static_cast<int>(queue_++);
+    taken_[u] = static_cast<int>(queue_++);
     return u;
   };
-  while (taken_[static_cast<std::size_t>(unit)] < static_cast<int>(at_)) take();
+  while (taken_[unit] < static_cast<int>(at_)) take();
   ++at_;
   std::vector<int> wanted;
   if (policy_.fsdp.forward_prefetch.mode != config::Prefetch::Mode::rate) return wanted;
@@ -41,7 +39,7 @@ std::vector<int> FetchTrace::next(int unit, const std::vector<bool>& missing, st
   std::int64_t sum = 0;
   while (sum < budget && queue_ < uses_.size()) {
     const int u = take();
-    if (!missing[static_cast<std::size_t>(u)] || std::ranges::count(wanted, u) > 0) continue;
+    if (!missing[u] || std::ranges::count(wanted, u) > 0) continue;
     wanted.push_back(u);
     sum += numel(plan_, u);
   }
@@ -49,7 +47,7 @@ std::vector<int> FetchTrace::next(int unit, const std::vector<bool>& missing, st
 }
 
 bool FetchTrace::keeps(int unit) const {
-  if (taken_[static_cast<std::size_t>(unit)] > static_cast<int>(at_)) return true;
+  if (taken_[unit] > static_cast<int>(at_)) return true;
   std::int64_t distance = 0;
   for (std::size_t use = at_; use < uses_.size() && distance < policy_.fsdp.max_reuse_distance; ++use) {
     if (uses_[use] == unit) return true;
@@ -63,21 +61,20 @@ std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& pl
   std::vector<int> gathers(plan.units.size(), 0);
   std::vector<bool> missing(plan.units.size(), true);
   for (int u = 0; u < units; ++u) {
-    const plan::Unit& unit = plan.units[static_cast<std::size_t>(u)];
-    if (!plan.shares_units() || !unit.has_sharded() || unit.stays_gathered)
-      missing[static_cast<std::size_t>(u)] = false;
+    const plan::Unit& unit = plan.units[u];
+    if (!plan.shares_units() || !unit.has_sharded() || unit.stays_gathered) missing[u] = false;
   }
   const std::vector<bool> never = missing;
   std::int64_t live = 0;
   const auto gather = [&](int u) {
-    const auto i = static_cast<std::size_t>(u);
+    const std::size_t i = u;
     if (!missing[i]) return;
     missing[i] = false;
     ++gathers[i];
     live += numel(plan, u);
   };
   const auto release = [&](int u) {
-    const auto i = static_cast<std::size_t>(u);
+    const std::size_t i = u;
     if (missing[i] || !never[i]) return;
     missing[i] = true;
     live -= numel(plan, u);
@@ -109,7 +106,7 @@ namespace {
 /// by the order of forward alone (FSDP2).
 int first_regathered(const Policy& policy, const plan::Plan& plan) {
   using Mode = config::Prefetch::Mode;
-  const int first = plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())];
+  const int first = plan.unit_of_module[plan.shapes.first_trained()];
   const config::Prefetch& prefetch = policy.fsdp.backward_prefetch;
   if (policy.fsdp.gradients_after_views) return first;
   if (prefetch.mode == Mode::pre) return first - 1;
@@ -138,9 +135,9 @@ void add_after_recomputations(const Policy& policy, const plan::Plan& plan, std:
   const int dropped = reshards_after_backward(policy, false) && fsdp.wait_each_backward ? policy.accumulate : 1;
   bool first = true;
   for (int u = plan::Plan::kRoot + 1; u < plan.with_modules; ++u) {
-    const int experts = plan.units[static_cast<std::size_t>(u)].experts;
+    const int experts = plan.units[u].experts;
     if (experts < 0 || (u - 1) % fsdp.checkpoint_every != 0) continue;
-    int& more = unused[static_cast<std::size_t>(experts)];
+    int& more = unused[experts];
     if (reshards_after_forward(policy, plan, experts)) more += policy.accumulate;
     if (by_notes && !std::exchange(first, false)) more += dropped;
   }
@@ -155,23 +152,22 @@ plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
   result.unused.assign(plan.units.size(), 0);
   const int first = first_regathered(policy, plan);
   for (int u = plan::Plan::kRoot + 1; u < std::min(first, plan.with_modules); ++u) {
-    result.for_backward[static_cast<std::size_t>(u)] = false;
+    result.for_backward[u] = false;
   }
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     if (const int of = plan.units[u].members.experts_of; of >= 0) {
-      result.for_backward[u] = result.for_backward[static_cast<std::size_t>(of)];
+      result.for_backward[u] = result.for_backward[of];
     }
   }
   const int last = plan.with_modules - 1;
-  const bool reaches_first_unit =
-      plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())] <= plan::Plan::kRoot + 1;
+  const bool reaches_first_unit = plan.unit_of_module[plan.shapes.first_trained()] <= plan::Plan::kRoot + 1;
   if (policy.accumulate > 1 && last > plan::Plan::kRoot + 1 && reaches_first_unit &&
-      prefetches_across_microbatches(policy, plan) && !plan.units[static_cast<std::size_t>(last)].stays_gathered) {
-    ++result.unused[static_cast<std::size_t>(last)];
+      prefetches_across_microbatches(policy, plan) && !plan.units[last].stays_gathered) {
+    ++result.unused[last];
   }
   for (int u = plan::Plan::kRoot + 2; u < plan.with_modules; ++u) {
     if (comes_again_in_recomputation(policy, u)) {
-      result.unused[static_cast<std::size_t>(u)] += reshards_after_backward(policy, false) ? policy.accumulate : 1;
+      result.unused[u] += reshards_after_backward(policy, false) ? policy.accumulate : 1;
     }
   }
   add_after_recomputations(policy, plan, result.unused);
@@ -200,12 +196,12 @@ bool Prefetcher::frees_after_forward(int unit) const {
 }
 
 std::vector<int> Prefetcher::complete_after(int module) const {
-  const std::vector<int>& units = complete_after_[static_cast<std::size_t>(module)];
+  const std::vector<int>& units = complete_after_[module];
   return {units.rbegin(), units.rend()};
 }
 
 void Prefetcher::enter(int u, int module) {
-  if (!forward()) used_in_backward_[static_cast<std::size_t>(u)] = u != kRoot;
+  if (!forward()) used_in_backward_[u] = u != kRoot;
   if (prefetch().mode == Prefetch::Mode::ahead) {
     issue(u, false, module);
     prefetch_beside(u, module);
@@ -239,7 +235,7 @@ void Prefetcher::enter(int u, int module) {
 // prefetch for backward. FSDP2's hook of forward gathers its list whatever phase it is in; the one after forward frees
 // nothing in backward (pytorch#175406).
 void Prefetcher::enter_again(int u, int module) {
-  used_in_backward_[static_cast<std::size_t>(u)] = true;
+  used_in_backward_[u] = true;
   issue_one(u, false, module);
   gatherer_.wait_for_unshard(u);
   const config::Prefetch& ahead = builder_.policy.fsdp.forward_prefetch;
@@ -260,7 +256,7 @@ void Prefetcher::enter_experts(int experts, bool recomputes) {
 
 void Prefetcher::note_use(int u) {
   if (!builder_.plan.nests_experts || !unit_at(u).has_parameters()) return;
-  uses_of_[static_cast<std::size_t>(u)].push_back(static_cast<int>(used_.size()));
+  uses_of_[u].push_back(static_cast<int>(used_.size()));
   used_.push_back(u);
 }
 
@@ -277,7 +273,7 @@ void Prefetcher::issue(int u, bool prefetch, int module) {
 void Prefetcher::issue_one(int u, bool prefetch, int module) {
   const bool does = gatherer_.unshard(u, prefetch);
   const bool counts = builder_.policy.fsdp.gradients_after_views ? does : !prefetch;
-  if (forward() && counts) complete_after_[static_cast<std::size_t>(module)].push_back(u);
+  if (forward() && counts) complete_after_[module].push_back(u);
 }
 
 void Prefetcher::prefetch_beside(int u, int module) {
@@ -290,8 +286,7 @@ void Prefetcher::prefetch_beside(int u, int module) {
       gatherer_.unshard_together(traced, true);
       if (!forward() || !builder_.policy.fsdp.gradients_after_views) return;
       for (int target : traced) {  // one before this unit is for its backward, which has views of its own
-        if (target > u && gatherer_.gathered(target))
-          complete_after_[static_cast<std::size_t>(module)].push_back(target);
+        if (target > u && gatherer_.gathered(target)) complete_after_[module].push_back(target);
       }
       return;
     default:
@@ -355,11 +350,11 @@ void Prefetcher::prefetch_nested(int u) {
 /// The unit whose use was noted before this one's last. Where a recomputation notes uses, too (fsdp.recompute_frees),
 /// that is one whose backward is over: nobody waits for its gather (VeOmni#1043).
 void Prefetcher::prefetch_by_notes(int u) {
-  std::vector<int>& uses = uses_of_[static_cast<std::size_t>(u)];
+  std::vector<int>& uses = uses_of_[u];
   if (uses.empty()) return;
   const int last = uses.back();
   uses.pop_back();
-  if (last > 0) gatherer_.unshard(used_[static_cast<std::size_t>(last) - 1], true);
+  if (last > 0) gatherer_.unshard(used_[last - 1], true);
 }
 
 /// Megatron-FSDP's rewrite: a list of all modules a direction, a block before its experts in both.
@@ -403,15 +398,14 @@ void Prefetcher::prefetch_before(int u, int depth) {
   // Below the first unit that trains no hook asks for parameters. FSDP1 knows it, since outputs there need no gradient;
   // FSDP2 goes by the order of forward alone.
   const plan::Plan& plan = builder_.plan;
-  const int first = builder_.policy.fsdp.gradients_after_views
-                        ? plan.unit_of_module[static_cast<std::size_t>(plan.shapes.first_trained())]
-                        : kRoot;
+  const int first =
+      builder_.policy.fsdp.gradients_after_views ? plan.unit_of_module[plan.shapes.first_trained()] : kRoot;
   // Without a list, which the root never has, a unit of one parameter group goes back by one group, not by one module:
   // of a block with experts it leaves the other group to the block's own hook.
   const bool listed = prefetch().mode == Prefetch::Mode::explicit_ && u != kRoot;
   const bool one_group = !listed && prefetch().mode != Prefetch::Mode::ahead && experts_of(u) < 0;
   for (int target = from - 1; target > kRoot && target >= std::max(first, from - depth); --target) {
-    if (used_in_backward_[static_cast<std::size_t>(target)]) continue;
+    if (used_in_backward_[target]) continue;
     if (one_group && experts_of(target) >= 0) {
       gatherer_.unshard(experts_of(target), true);
     } else {

@@ -83,7 +83,7 @@ class Prefetcher {
  private:
   using Prefetch = config::Prefetch;
 
-  const plan::Unit& unit_at(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
+  const plan::Unit& unit_at(int u) const { return builder_.plan.units[u]; }
   bool forward() const { return builder_.phase == Phase::forward; }
   void issue(int unit, bool prefetch, int module);
   void issue_one(int unit, bool prefetch, int module);

@@ -14,9 +14,7 @@
 namespace fsdpbench::schedule {
 namespace {
 
-const std::string& label(const plan::Plan& plan, int unit) {
-  return plan.units[static_cast<std::size_t>(unit)].label();
-}
+const std::string& label(const plan::Plan& plan, int unit) { return plan.units[unit].label(); }
 
 /// "0"; of a bucket "{0,1,R}".
 std::string label(const plan::Plan& plan, const Op& op) {
@@ -111,7 +109,7 @@ std::string issue_order(const plan::Plan& plan, const Schedule& schedule) {
 std::string op_name(const plan::Plan& plan, const Op& op) {
   std::string name(to_string(op.kind));
   if (op.module >= 0) {
-    name += ' ' + plan.shapes.modules[static_cast<std::size_t>(op.module)].name;
+    name += ' ' + plan.shapes.modules[op.module].name;
     if (const int part = part_of(op); part >= 0) name += fmt::format("/{}", part);
   } else if (op.unit >= 0) {
     name += ' ' + label(plan, op);
@@ -128,7 +126,7 @@ std::string op_list(const plan::Plan& plan, const Schedule& schedule) {
   const auto buffers = [&](const char* verb, const std::vector<BufferId>& list) {
     std::string text;
     for (BufferId id : list) {
-      const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      const Buffer& buffer = schedule.buffers[id];
       text += fmt::format("  {}{} {}{}", verb, to_string(buffer.role), format_bytes(buffer.bytes),
                           buffer.space == MemorySpace::host ? " (host)" : "");
     }

@@ -87,7 +87,7 @@ void Reducer::reduce(int unit, bool last_micro) {
   const EventId backward_done = builder_.record(EventRole::backward_done, unit);
   // FSDP2 waits for earlier reductions before it looks whether a unit has gradients.
   const bool only_adds_up = builder_.policy.accumulate_mode == AccumulateMode::no_sync && !last_micro;
-  if (!builder_.plan.units[static_cast<std::size_t>(unit)].has_gradients() && !only_adds_up) inputs_.make_room(true);
+  if (!builder_.plan.units[unit].has_gradients() && !only_adds_up) inputs_.make_room(true);
   for (bool replicated : {false, true}) {
     State& s = state(unit, replicated);
     if (s.unsharded == kNoBuffer) continue;
@@ -146,7 +146,7 @@ bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
 
 void Reducer::copy_in(Flow& flow) {
   // FSDP2 waits for earlier reductions once a module, before the first of its parameter groups: the experts'.
-  const bool after_experts = builder_.plan.units[static_cast<std::size_t>(flow.unit)].experts >= 0;
+  const bool after_experts = builder_.plan.units[flow.unit].experts >= 0;
   if (!after_experts || builder_.plan.nests_experts) inputs_.make_room(true);
   const DType dtype = builder_.plan.reduce_dtype;
   flow.numel = layout(flow.unit).gathered_numel();
@@ -189,7 +189,7 @@ void Reducer::reduce_scatter(Flow& flow) {
   flow.buffer = new_output(flow);
   const bool compute_frees = inputs_.compute_frees();
   const Lifetimes lifetimes{.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}};
-  if (builder_.plan.units[static_cast<std::size_t>(flow.unit)].copies_alone()) {
+  if (builder_.plan.units[flow.unit].copies_alone()) {
     builder_.append(OpKind::reduce_cast, {.lane = lane_, .unit = flow.unit},
                     Cast{.from = input, .to = flow.buffer, .count = flow.numel, .factor = factors_.shard}, lifetimes);
   } else {
@@ -224,7 +224,7 @@ void Reducer::exchange(Flow& flow) {
 }
 
 Group Reducer::reduce_group(int unit) const {
-  const plan::Unit& u = builder_.plan.units[static_cast<std::size_t>(unit)];
+  const plan::Unit& u = builder_.plan.units[unit];
   const bool separate = builder_.policy.fsdp.separate_reduce_scatter_comm;
   if (u.is_experts()) return separate ? Group::expert_shard_separate : Group::expert_shard;
   return separate ? Group::shard_separate : Group::shard;
@@ -339,7 +339,7 @@ void Reducer::put_into_bucket(Flow flow) {
 
 void Reducer::flush() {
   if (buckets_.empty()) return;
-  const auto most = static_cast<std::size_t>(builder_.policy.fsdp.reductions_in_flight);
+  const std::size_t most = builder_.policy.fsdp.reductions_in_flight;
   if (most > 0 && in_flight_.size() > most) {
     builder_.host_wait(in_flight_.front(), WaitReason::limit, buckets_.front().waiting.front().flow.unit);
     in_flight_.pop_front();

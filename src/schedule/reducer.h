@@ -96,13 +96,9 @@ class Reducer {
     BufferId buffer = kNoBuffer;        ///< reduce_by all_reduce
   };
 
-  State& state(int unit, bool replicated) { return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)]; }
-  const State& state(int unit, bool replicated) const {
-    return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)];
-  }
-  const plan::ShardLayout& layout(int unit) const {
-    return builder_.plan.units[static_cast<std::size_t>(unit)].gradient_layout;
-  }
+  State& state(int unit, bool replicated) { return states_[unit * 2 + (replicated ? 1 : 0)]; }
+  const State& state(int unit, bool replicated) const { return states_[unit * 2 + (replicated ? 1 : 0)]; }
+  const plan::ShardLayout& layout(int unit) const { return builder_.plan.units[unit].gradient_layout; }
   std::int64_t numel(int unit, bool replicated) const {
     return replicated ? layout(unit).replicated_numel : layout(unit).unsharded_numel;
   }

@@ -37,7 +37,7 @@ void StepBuilder::add_persistent_buffers() {
   const bool adamw = policy.optimizer == config::Optimizer::adamw;
   const MemorySpace space = offloads() ? MemorySpace::host : MemorySpace::device;
   for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
-    const plan::ShardLayout& layout = plan.units[static_cast<std::size_t>(u)].layout;
+    const plan::ShardLayout& layout = plan.units[u].layout;
     const std::int64_t shard = layout.shard_numel * 4;
     const std::int64_t replicated = layout.replicated_numel * 4;
     add(BufferRole::master_shard, DType::f32, shard, u, space);
@@ -49,7 +49,7 @@ void StepBuilder::add_persistent_buffers() {
       add(BufferRole::replicated_parameters, plan.param_dtype, layout.replicated_numel * size_of(plan.param_dtype), u);
     }
     if (adamw) {
-      const plan::ShardLayout& trained = plan.units[static_cast<std::size_t>(u)].gradient_layout;
+      const plan::ShardLayout& trained = plan.units[u].gradient_layout;
       for (const BufferRole moment : {BufferRole::first_moment, BufferRole::second_moment}) {
         add(moment, DType::f32, trained.shard_numel * 4, u, space);
       }
@@ -57,7 +57,7 @@ void StepBuilder::add_persistent_buffers() {
         add(moment, DType::f32, trained.replicated_numel * 4, u);
       }
     }
-    if (plan.units[static_cast<std::size_t>(u)].stays_gathered) {
+    if (plan.units[u].stays_gathered) {
       add(BufferRole::unsharded, plan.param_dtype, layout.unsharded_numel * size_of(plan.param_dtype), u);
     }
   }
@@ -81,7 +81,7 @@ EventId StepBuilder::event(const EventName& name) {
   return found->second;
 }
 
-bool StepBuilder::recorded(EventId event) const { return recorded_[static_cast<std::size_t>(event)]; }
+bool StepBuilder::recorded(EventId event) const { return recorded_[event]; }
 
 void StepBuilder::wait(Lane lane, EventId event, WaitReason reason) {
   std::vector<Wait>& waits = pending_[index_of(lane)];
@@ -113,7 +113,7 @@ void StepBuilder::append(OpKind kind, const At& at, Work work, Lifetimes lifetim
 EventId StepBuilder::record(EventRole role, int unit) {
   Op& op = schedule_.ops.back();
   op.record = event(role, unit);
-  recorded_[static_cast<std::size_t>(op.record)] = true;
+  recorded_[op.record] = true;
   return op.record;
 }
 
@@ -123,7 +123,7 @@ EventId StepBuilder::mark(Lane lane) {
   if (last == schedule_.ops.rend()) return kNoEvent;
   if (last->record == kNoEvent) {
     last->record = event(EventRole::mark, marks_++);
-    recorded_[static_cast<std::size_t>(last->record)] = true;
+    recorded_[last->record] = true;
   }
   return last->record;
 }
@@ -134,7 +134,7 @@ void StepBuilder::host_wait(EventId event, WaitReason reason, int unit) {
 }
 
 void StepBuilder::transfer(BufferId from, BufferId to, int unit, bool prefetch, Lifetimes lifetimes) {
-  const Buffer& source = schedule_.buffers[static_cast<std::size_t>(from)];
+  const Buffer& source = schedule_.buffers[from];
   const bool down = source.space == MemorySpace::device;
   append(down ? OpKind::device_to_host : OpKind::host_to_device,
          {.lane = down ? Lane::device_to_host : Lane::host_to_device, .unit = unit, .prefetch = prefetch},

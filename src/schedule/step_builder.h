@@ -135,16 +135,14 @@ class StepBuilder {
   BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = -1,
                       MemorySpace space = MemorySpace::device);
   /// Adds `bytes` to a buffer that no op has used yet, or only from its beginning.
-  void grow(BufferId buffer, std::int64_t bytes) { schedule_.buffers[static_cast<std::size_t>(buffer)].bytes += bytes; }
+  void grow(BufferId buffer, std::int64_t bytes) { schedule_.buffers[buffer].bytes += bytes; }
   /// The one persistent buffer of this role and unit; kNoBuffer if the plan needs none.
   BufferId persistent(BufferRole role, int unit = -1) const;
   /// Bytes of one buffer to another on the lane that goes from the one's memory to the other's, in whole.
   void transfer(BufferId from, BufferId to, int unit, bool prefetch, Lifetimes lifetimes);
   /// Dtype and elements of a buffer that new_buffer() returned.
-  DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }
-  std::int64_t numel_of(BufferId buffer) const {
-    return schedule_.buffers[static_cast<std::size_t>(buffer)].bytes / size_of(dtype_of(buffer));
-  }
+  DType dtype_of(BufferId buffer) const { return schedule_.buffers[buffer].dtype; }
+  std::int64_t numel_of(BufferId buffer) const { return schedule_.buffers[buffer].bytes / size_of(dtype_of(buffer)); }
 
  private:
   using EventName = std::tuple<EventRole, int, Phase, int>;  // role, unit or module, phase, microbatch

@@ -39,7 +39,7 @@ void Updates::send_to_device(int unit) {
   const BufferId master = builder_.persistent(BufferRole::master_shard, unit);
   const BufferId kept = builder_.persistent(BufferRole::device_shard, unit);
   const DType dtype = builder_.plan.param_dtype;
-  const std::int64_t numel = builder_.plan.units[static_cast<std::size_t>(unit)].layout.shard_numel;
+  const std::int64_t numel = builder_.plan.units[unit].layout.shard_numel;
   BufferId sent = master;
   if (dtype != DType::f32) {
     sent = builder_.new_buffer(BufferRole::host_shard, dtype, numel * size_of(dtype), unit, -1, MemorySpace::host);

@@ -84,8 +84,7 @@ class Follower {
     const auto found = in_.find({from, op.unit});
     if (found == in_.end()) return;  // a shard that a rank has alone
     parameters_[to] = found->second;
-    gathers_[static_cast<std::size_t>(found->second)].stays =
-        schedule_.buffers[static_cast<std::size_t>(to)].persistent;
+    gathers_[found->second].stays = schedule_.buffers[to].persistent;
   }
 
   void use(const Op& op) {
@@ -98,13 +97,13 @@ class Follower {
     for (const BufferId id : op.operands().reads) {
       const auto found = parameters_.find(id);
       if (found == parameters_.end()) continue;
-      Gathered& g = gathers_[static_cast<std::size_t>(found->second)];
+      Gathered& g = gathers_[found->second];
       if (g.first_use < 0) g.first_use = pass_;
       g.last_use = pass_;
     }
   }
 
-  std::int64_t numel(int unit) const { return plan_.units[static_cast<std::size_t>(unit)].layout.shard_numel; }
+  std::int64_t numel(int unit) const { return plan_.units[unit].layout.shard_numel; }
 
   const plan::Plan& plan_;
   const Schedule& schedule_;

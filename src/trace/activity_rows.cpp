@@ -16,7 +16,7 @@ constexpr int kAside = 1'000'000;  // added to a stream's number for what does n
 int stream_of(const Activity& work) { return std::max(1, static_cast<int>(work.stream)); }
 
 std::string_view name_at(std::span<const std::string> names, std::int32_t index, std::string_view otherwise) {
-  const auto at = static_cast<std::size_t>(index);
+  const std::size_t at = index;
   return index >= 0 && at < names.size() ? std::string_view(names[at]) : otherwise;
 }
 

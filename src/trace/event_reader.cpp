@@ -412,7 +412,7 @@ class EventsReader {
       case ondemand::json_type::array: {
         const char* const begin = value.raw_json_token().data();
         for (auto inner : value.get_array()) read(inner.value(), depth + 1);
-        const auto length = static_cast<std::size_t>(value.current_location().value() - begin);
+        const std::size_t length = value.current_location().value() - begin;
         const std::size_t close = std::string_view(begin, length).rfind(']');
         return {Value::Type::list, 0, std::string_view(begin, close + 1).substr(0, kMostText)};
       }
@@ -533,7 +533,7 @@ std::vector<std::int64_t> listed_integers(std::string_view text) {
     const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
     if (error != std::errc{}) break;
     numbers.push_back(number);
-    at = static_cast<std::size_t>(end - text.data());
+    at = end - text.data();
     while (at < text.size() && (text[at] == ',' || text[at] == ' ')) ++at;
   }
   return numbers;

@@ -143,7 +143,7 @@ bool JsonWindow::more() {
     ended_ = true;
     return false;
   }
-  const std::string_view piece(data_.data() + end_, static_cast<std::size_t>(count));
+  const std::string_view piece(data_.data() + end_, count);
   end_ += piece.size();
   bytes_ += piece.size();
   for (std::size_t i = 0; i < piece.size() && first_two_.size() < 2; ++i) {
@@ -180,7 +180,7 @@ std::size_t JsonWindow::whole_text() {
   do {
     const std::string_view all = text();
     const char* const behind = end_of_text(all.data() + 1, all.data() + all.size());
-    if (behind != nullptr) return static_cast<std::size_t>(behind - all.data());
+    if (behind != nullptr) return behind - all.data();
   } while (more());
   return 0;
 }
@@ -201,14 +201,14 @@ std::size_t JsonWindow::scan(bool list) {
         const char* const behind = byte == Byte::quote ? end_of_text(p + 1, end) : Nesting().behind(p, end);
         if (behind == nullptr) break;  // read more, and look at this value again
         p = behind;
-        if (byte == Byte::open) closed = static_cast<std::size_t>(p - begin);
+        if (byte == Byte::open) closed = p - begin;
         continue;
       }
-      whole = static_cast<std::size_t>(p - begin);
+      whole = p - begin;
       if (!list || byte == Byte::close) return whole;
       ++p;
     }
-    at = static_cast<std::size_t>(p - begin);
+    at = p - begin;
   } while (whole == 0 && more());
   return whole == 0 && ended_ ? closed : whole;
 }

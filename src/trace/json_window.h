@@ -143,7 +143,7 @@ class JsonStream {
   static constexpr std::size_t kBufferBytes = 1 << 18;
   static constexpr std::size_t kMostDigits = 32;  // of any number
 
-  std::size_t left() const { return static_cast<std::size_t>(buffer_.data() + buffer_.size() - end_); }
+  std::size_t left() const { return buffer_.data() + buffer_.size() - end_; }
   /// Room for `bytes` more, which must be few.
   char* reserve(std::size_t bytes) {
     if (bytes > left()) flush();

@@ -153,7 +153,7 @@ void MergedWriter::write_activities(const TracedStep& step) {
     const std::int64_t begin = std::clamp(work.begin_ns, earliest, std::max(record->end_ns, earliest));
     const std::int64_t until = std::clamp(work.end_ns, begin, std::max(begin, record->end_ns));
     lane_end = until;
-    const auto name = static_cast<std::size_t>(work.name);
+    const std::size_t name = work.name;
     events_.head('X', "activity", name < step.names.size() ? std::string_view(step.names[name]) : "unknown",
                  lane_track(op.lane), begin);
     events_.duration(until - begin);

@@ -91,7 +91,7 @@ class Reader {
     if (profiled != (category == "gpu_user_annotation")) return;
     if (category != "gpu_user_annotation" && category != "kernel" && !category.starts_with("gpu_mem")) return;
     if (op < 0 || std::cmp_greater_equal(op, trace_.records.size() - first_)) refuse(event, "an op that nobody issued");
-    Record& record = trace_.records[first_ + static_cast<std::size_t>(op)];
+    Record& record = trace_.records[first_ + op];
     record.begin_ns = begin;
     record.end_ns = end;
     if (event.arg(field::kWaitedForPeers.name) != nullptr) {

@@ -104,7 +104,7 @@ class WholeFile::Sink {
     char path[PATH_MAX];
     if (::fstat(file_, &now) != 0 || now.st_nlink == 0) return;
     const ssize_t size = ::readlink(fmt::format("/proc/self/fd/{}", file_).c_str(), path, sizeof path);
-    if (size > 0) ::unlink(std::string(path, static_cast<std::size_t>(size)).c_str());
+    if (size > 0) ::unlink(std::string(path, size).c_str());
   }
 
  protected:
@@ -116,7 +116,7 @@ class WholeFile::Sink {
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) return written < 0 ? errno : ENOSPC;
       bytes += written;
-      count -= static_cast<std::size_t>(written);
+      count -= written;
     }
     if (will_sync_ && count_ - under_way_ >= kAhead) {  // a hint: what fails shows when it is synced
       (void)::sync_file_range(file_, under_way_, count_ - under_way_, SYNC_FILE_RANGE_WRITE);

@@ -168,7 +168,7 @@ void check_match(std::span<const CollectiveCall> calls, std::span<const int> wor
 }
 
 void copy_bytes(const std::byte* source, std::byte* target, std::int64_t bytes) {
-  if (source != target && bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+  if (source != target && bytes > 0) std::memcpy(target, source, bytes);
 }
 
 Slices Slices::divide(std::int64_t count, int size) { return {count, round_up(ceil_div(count, size), 32)}; }

@@ -99,7 +99,7 @@ void run_rank(Team& team, const std::shared_ptr<Group>& group, int rank,
 
 void run_threads(Team& team, const std::function<void(RankContext&)>& body) {
   const int count = team.options().ranks;
-  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::vector<int> ranks(count);
   std::iota(ranks.begin(), ranks.end(), 0);
   const std::shared_ptr<Group> group = ThreadGroup::make(team, std::move(ranks));
   launch::run_ranks(count, [&](int rank) { run_rank(team, group, rank, body); });

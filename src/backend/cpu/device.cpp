@@ -80,14 +80,14 @@ void CpuDevice::enqueue_collective(Lane lane, const char* name, CollectiveTask c
 
 void CpuDevice::record(Event event, Lane lane) {
   if (event < 0) throw std::logic_error("Device::record: an event is a number from 0 up");
-  const auto index = static_cast<std::size_t>(event);
+  const std::size_t index = event;
   if (index >= events_.size()) events_.resize(index + 1);
   events_[index] = {true, lane, worker(lane).pushed(), order_.record(lane)};
 }
 
 const CpuDevice::Recording& CpuDevice::recording(Event event) const {
   static const Recording kNever;
-  const auto index = static_cast<std::size_t>(event);
+  const std::size_t index = event;
   return event >= 0 && index < events_.size() ? events_[index] : kNever;
 }
 
@@ -157,7 +157,7 @@ void CpuDevice::free(std::byte* memory, Lane lane) {
 void CpuDevice::poison(std::int64_t offset, std::int64_t bytes, Lane lane) {
   std::byte* const block = memory_.data() + offset;
   // All bits set is a NaN in fp32 and in bf16.
-  Task fill = [block, bytes](Kernels&) { std::memset(block, 0xFF, static_cast<std::size_t>(bytes)); };
+  Task fill = [block, bytes](Kernels&) { std::memset(block, 0xFF, bytes); };
   push(lane, {.name = "poison", .task = std::move(fill)});
   std::erase_if(poisonings_, [&](const Poisoning& p) { return worker(p.lane).completed(p.position); });
   poisonings_.push_back({offset, offset + bytes, lane, worker(lane).pushed()});

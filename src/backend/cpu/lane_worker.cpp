@@ -34,14 +34,14 @@ void EmulatedKernels::attention_backward(const AttentionBackwardCall& call) {
 }
 
 void PcieKernels::copy(const void* source, void* target, std::int64_t bytes) {
-  if (moves_) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+  if (moves_) std::memcpy(target, source, bytes);
   add_nanoseconds((pcie_.latency_seconds + static_cast<double>(bytes) / pcie_.bytes_per_second) * 1e9);
 }
 
 LaneWorker::LaneWorker(launch::Abort& abort, LaneSettings settings)
     : abort_(abort),
       settings_(std::move(settings)),
-      ring_(static_cast<std::size_t>(kCapacity)),
+      ring_(kCapacity),
       work_(abort),
       progress_(abort),
       nap_(abort),
@@ -58,7 +58,7 @@ void LaneWorker::join() {
 void LaneWorker::push(LaneItem&& item) {
   const std::int64_t position = pushed();
   if (!completed(position + 1 - kCapacity)) wait_completed(position + 1 - kCapacity);
-  ring_[static_cast<std::size_t>(position % kCapacity)] = std::move(item);
+  ring_[position % kCapacity] = std::move(item);
   pushed_.store(position + 1);
   work_.notify();
 }
@@ -92,7 +92,7 @@ void LaneWorker::run() {
       wait(cores, work_, [&] { return pushed_.load() > next || closing_.load(); });
       abort_.throw_if_set();
       if (pushed_.load() == next) return;
-      LaneItem& item = ring_[static_cast<std::size_t>(next % kCapacity)];
+      LaneItem& item = ring_[next % kCapacity];
       execute(item, cores, *kernels, emulated);
       yield_to_prompt_lanes();
       item = {};  // what the task owns ends with the op, not with the ring's next lap

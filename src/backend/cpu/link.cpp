@@ -15,7 +15,7 @@ void forget(const FluidLink<std::shared_ptr<Transfer>>::Flow& /*ended*/, double 
 
 Links::Links(launch::Abort& abort, const LinkModel& model, int ranks, const std::vector<double>& slowdown)
     : latency_ns_(model.latency_seconds * 1e9), later_(abort) {
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     links_.emplace_back(model.bytes_per_second * 1e-9 / (slowdown.empty() ? 1.0 : slowdown.at(rank)));
   }
 }
@@ -41,7 +41,7 @@ std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t 
   const std::lock_guard lock(mutex_);
   bool shared = false;
   for (const int rank : ranks) {
-    Link& link = links_[static_cast<std::size_t>(rank)];
+    Link& link = links_[rank];
     link.advance(start, forget);
     shared = shared || !link.flows().empty();
     link.add({transfer, start + latency, static_cast<double>(bytes)});
@@ -53,7 +53,7 @@ std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t 
 
 std::vector<FlowState> Links::flows_of(int rank, std::int64_t at_ns) {
   const std::lock_guard lock(mutex_);
-  Link& link = links_[static_cast<std::size_t>(rank)];
+  Link& link = links_[rank];
   link.advance(static_cast<double>(at_ns), forget);
   std::vector<FlowState> flows;
   for (const Link::Flow& flow : link.flows()) flows.push_back({flow.name->id, flow.active_ns, flow.left});
@@ -62,7 +62,7 @@ std::vector<FlowState> Links::flows_of(int rank, std::int64_t at_ns) {
 
 void Links::learn(int rank, std::span<const FlowState> flows, std::int64_t at_ns) {
   const std::lock_guard lock(mutex_);
-  Link& link = links_[static_cast<std::size_t>(rank)];
+  Link& link = links_[rank];
   link.advance(static_cast<double>(at_ns), forget);
   for (const FlowState& told : flows) {
     const bool known =

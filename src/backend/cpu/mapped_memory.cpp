@@ -25,26 +25,24 @@ namespace {
 constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 60;
 
 std::byte* map(std::int64_t bytes) {
-  void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     throw ResourceError(
         fmt::format("the system grants no address range of {}: {}", format_bytes(bytes), std::strerror(errno)));
   }
-  madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // advice: refusal changes nothing but speed
+  madvise(memory, bytes, MADV_HUGEPAGE);  // advice: refusal changes nothing but speed
   return static_cast<std::byte*>(memory);
 }
 
 std::string system_error(std::string_view what) { return fmt::format("{}: {}", what, std::strerror(errno)); }
 
 std::byte* map_file(int file, std::int64_t bytes, std::string& why_not) {
-  void* memory =
-      mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   if (memory == MAP_FAILED) {
     why_not = system_error(fmt::format("the system grants no address range of {}", format_bytes(bytes)));
     return nullptr;
   }
-  madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  madvise(memory, bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(memory);
 }
 
@@ -109,7 +107,7 @@ SharedName MappedMemory::shared_name() const {
 }
 
 MappedMemory::~MappedMemory() {
-  if (mapped_) munmap(data_, static_cast<std::size_t>(bytes_));
+  if (mapped_) munmap(data_, bytes_);
   if (file_ >= 0) close(file_);
 }
 namespace {
@@ -134,10 +132,10 @@ Neighbours::Neighbours(Peers& all, const MappedMemory* memory, std::string why_n
     if (memory_ != nullptr) mine.memory = memory_->shared_name();
     seen_[rank_] = {memory_ == nullptr ? nullptr : memory_->data(), seats_->data(), nullptr, nullptr};
   }
-  std::vector<Offer> offers(static_cast<std::size_t>(all.size()), mine);
+  std::vector<Offer> offers(all.size(), mine);
   all.say(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(offers.data()), sizeof mine);
   for (int peer = 0; peer < all.size() && seats_; ++peer) {
-    const Offer& offer = offers[static_cast<std::size_t>(peer)];
+    const Offer& offer = offers[peer];
     if (peer == rank_ || mine.kernel == 0 || offer.kernel != mine.kernel) continue;
     std::string reason = "it shares none";
     Seen seen;

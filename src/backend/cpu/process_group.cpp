@@ -39,7 +39,7 @@ void check_purposes(const std::vector<Words>& all, std::span<const int> world_ra
   const auto other =
       std::find_if(all.begin(), all.end(), [&](const Words& words) { return words.purpose != all.front().purpose; });
   if (other == all.end()) return;
-  const auto rank_of = [&](auto at) { return world_ranks[static_cast<std::size_t>(at - all.begin())]; };
+  const auto rank_of = [&](auto at) { return world_ranks[at - all.begin()]; };
   const bool first_ended = all.front().purpose == Words::Purpose::end;
   if (first_ended || other->purpose == Words::Purpose::end) {
     const auto ended = first_ended ? all.begin() : other;
@@ -66,13 +66,12 @@ std::string silent_ranks(const std::vector<Words>& all, std::span<const int> wor
 std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine) {
   Words nothing;
   nothing.purpose = Words::Purpose::silence;
-  std::vector<Words> all(static_cast<std::size_t>(peers.size()), nothing);
+  std::vector<Words> all(peers.size(), nothing);
   const auto missing = [&] {
     return fmt::format(
         "{} not come to the {} where rank {} has waited for {:g} s; alive, and doing nothing that shows "
         "(FSDPBENCH_STALL_S is for how long ranks wait)",
-        silent_ranks(all, world_ranks), describe(mine), world_ranks[static_cast<std::size_t>(peers.rank())],
-        peers.patience_s());
+        silent_ranks(all, world_ranks), describe(mine), world_ranks[peers.rank()], peers.patience_s());
   };
   peers.say(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data()), sizeof mine, missing);
   check_purposes(all, world_ranks);
@@ -90,7 +89,7 @@ std::uint64_t joined(std::uint64_t a, std::uint64_t b) { return mixed(mixed(a) +
 /// Everybody's card, by rank, as messages. Collective.
 template <typename Card>
 std::vector<Card> exchange_cards(Peers& peers, const Card& mine) {
-  std::vector<Card> cards(static_cast<std::size_t>(peers.size()), mine);
+  std::vector<Card> cards(peers.size(), mine);
   peers.say(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(cards.data()), sizeof mine);
   return cards;
 }
@@ -150,7 +149,7 @@ void ProcessGroup::run(int, const CollectiveCall& call, Stamp& stamp) {
   if (team_.moves_bytes()) move(call, all);
   if (!transfer) return;
   team_.links()->wait(*transfer);
-  const int world_rank = world_ranks_[static_cast<std::size_t>(this->rank())];
+  const int world_rank = world_ranks_[this->rank()];
   stamp.link_ns = team_.links()->end_of(*transfer, world_rank) - transfer->start_ns;
 }
 
@@ -168,7 +167,7 @@ std::vector<Words> ProcessGroup::meet_lanes(const CollectiveCall& call, Stamp& s
   mine.link_bytes = unequal ? bytes_to_others(call, rank(), size()) : link_bytes(call, size());
   mine.now_ns = now_ns();
   if (Links* links = team_.links()) {
-    const std::vector<FlowState> flows = links->flows_of(world_ranks_[static_cast<std::size_t>(rank())], mine.now_ns);
+    const std::vector<FlowState> flows = links->flows_of(world_ranks_[rank()], mine.now_ns);
     mine.flow_count = static_cast<std::int32_t>(std::min(flows.size(), mine.flows.size()));
     std::copy_n(flows.begin(), mine.flow_count, mine.flows.begin());
   }
@@ -190,9 +189,8 @@ std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveCall& cal
   Links& links = *team_.links();
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    const Words& words = all[static_cast<std::size_t>(peer)];
-    links.learn(world_ranks_[static_cast<std::size_t>(peer)],
-                std::span(words.flows).first(static_cast<std::size_t>(words.flow_count)), words.now_ns);
+    const Words& words = all[peer];
+    links.learn(world_ranks_[peer], std::span(words.flows).first(words.flow_count), words.now_ns);
   }
   std::int64_t most = 0;  // of unequal parts those of the rank that sends most: it is what the others wait for
   for (const Words& words : all) most = std::max(most, words.link_bytes);
@@ -272,7 +270,7 @@ void ProcessGroup::exchange_parts(const CollectiveCall& call) {
     to_each.push_back(to_each.back() + part_rows(call, sent, r) * row);
     from_each.push_back(from_each.back() + part_rows(call, received, r) * row);
   }
-  const auto begin = [](const std::vector<std::int64_t>& parts, int r) { return parts[static_cast<std::size_t>(r)]; };
+  const auto begin = [](const std::vector<std::int64_t>& parts, int r) { return parts[r]; };
   const auto bytes = [&](const std::vector<std::int64_t>& parts, int r) {
     return begin(parts, r + 1) - begin(parts, r);
   };
@@ -321,7 +319,7 @@ void ProcessGroup::gather_slices(std::byte* buffer, const Slices& slices, std::i
 void ProcessGroup::reduce_slices(const CollectiveCall& call, const Slices& slices, std::byte* output) {
   const std::int64_t element = size_of(call.dtype);
   const std::int64_t block = kBlock_bytes / element;
-  const auto n = static_cast<std::size_t>(size());
+  const std::size_t n = size();
   const std::int64_t room = std::min(block, slices.count(0)) * element;  // no slice is longer than the first
   if (addends_.size() < n * static_cast<std::size_t>(room)) addends_.resize(n * static_cast<std::size_t>(room));
   std::vector<const std::byte*> sources(n);
@@ -334,9 +332,9 @@ void ProcessGroup::reduce_slices(const CollectiveCall& call, const Slices& slice
       std::byte* const addend = addends_.data() + from * room;
       lanes_.send(to, input(to), count(to) * element);
       lanes_.receive(from, addend, count(rank()) * element);
-      sources[static_cast<std::size_t>(from)] = addend;
+      sources[from] = addend;
     }
-    sources[static_cast<std::size_t>(rank())] = input(rank());
+    sources[rank()] = input(rank());
     lanes_.exchange();
     reduce(sources, output + first * element, count(rank()), call.dtype, call.scale);
   }

@@ -38,7 +38,7 @@ RoundTable::RoundTable(std::vector<Seat*> seats, int rank) : seats_(std::move(se
 }
 
 void RoundTable::say(const std::byte* mine, std::byte* all, std::size_t bytes, const std::function<bool()>& stopped) {
-  Seat& own = *seats_[static_cast<std::size_t>(rank_)];
+  Seat& own = *seats_[rank_];
   std::memcpy(own.words[said_ % 2].data(), mine, bytes);
   own.said.store(++said_);
   try {
@@ -83,7 +83,7 @@ namespace {
 
 using Calls = std::span<const CollectiveCall>;
 
-const CollectiveCall& call_of(Calls calls, int rank) { return calls[static_cast<std::size_t>(rank)]; }
+const CollectiveCall& call_of(Calls calls, int rank) { return calls[rank]; }
 
 /// Slice r of the output is that of rank r's input which begins at `first_byte`. Every rank starts with its own, so
 /// that no two read the same memory at the same time.

@@ -98,7 +98,7 @@ void Team::fail(const std::exception_ptr& failure) {
 }
 
 double Team::compute_slowdown(int rank) const {
-  return emulation_.compute_slowdown.empty() ? 1.0 : emulation_.compute_slowdown[static_cast<std::size_t>(rank)];
+  return emulation_.compute_slowdown.empty() ? 1.0 : emulation_.compute_slowdown[rank];
 }
 
 /// No more addresses than needed: they count where `ulimit -v` limits them.

@@ -33,7 +33,7 @@ ThreadGroup::ThreadGroup(Team& team, std::vector<int> world_ranks)
       split_requests_(world_ranks_.size()) {}
 
 void ThreadGroup::run(int rank, const CollectiveCall& call, Stamp& stamp) {
-  calls_[static_cast<std::size_t>(rank)] = call;
+  calls_[rank] = call;
   meet(call);
   stamp.peers_arrived_ns = all_arrived_ns_;
   const std::shared_ptr<Transfer> transfer = transfer_;
@@ -43,7 +43,7 @@ void ThreadGroup::run(int rank, const CollectiveCall& call, Stamp& stamp) {
   }
   if (!transfer) return;
   team_.links()->wait(*transfer);
-  const int world_rank = world_ranks_[static_cast<std::size_t>(rank)];
+  const int world_rank = world_ranks_[rank];
   stamp.link_ns = team_.links()->end_of(*transfer, world_rank) - transfer->start_ns;
 }
 
@@ -62,30 +62,29 @@ std::int64_t ThreadGroup::message_bytes(const CollectiveCall& call) const {
   if (call.parts.pieces == 0) return link_bytes(call, size());
   std::int64_t most = 0;
   for (int r = 0; r < size(); ++r) {
-    most = std::max(most, bytes_to_others(calls_[static_cast<std::size_t>(r)], r, size()));
+    most = std::max(most, bytes_to_others(calls_[r], r, size()));
   }
   return most;
 }
 
 std::shared_ptr<Group> ThreadGroup::split(int rank, int color, int key, int& new_rank) {
-  SplitRequest& mine = split_requests_[static_cast<std::size_t>(rank)];
+  SplitRequest& mine = split_requests_[rank];
   mine = {color, key, nullptr};
   host_barrier();
   std::vector<int> members;  // ranks of this group
   for (int r = 0; r < size(); ++r) {
-    if (split_requests_[static_cast<std::size_t>(r)].color == color) members.push_back(r);
+    if (split_requests_[r].color == color) members.push_back(r);
   }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return split_requests_[static_cast<std::size_t>(a)].key < split_requests_[static_cast<std::size_t>(b)].key;
-  });
+  std::stable_sort(members.begin(), members.end(),
+                   [&](int a, int b) { return split_requests_[a].key < split_requests_[b].key; });
   new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
   if (new_rank == 0) {
     std::vector<int> ranks;
-    for (const int member : members) ranks.push_back(world_ranks_[static_cast<std::size_t>(member)]);
+    for (const int member : members) ranks.push_back(world_ranks_[member]);
     mine.group = make(team_, std::move(ranks));
   }
   host_barrier();
-  std::shared_ptr<Group> group = split_requests_[static_cast<std::size_t>(members.front())].group;
+  std::shared_ptr<Group> group = split_requests_[members.front()].group;
   host_barrier();  // the next split may overwrite the requests only now
   mine.group = nullptr;
   return group;

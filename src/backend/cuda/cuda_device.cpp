@@ -198,7 +198,7 @@ void CudaDevice::set_op(std::int32_t step, std::int32_t op) {
 
 void CudaDevice::record(Event event, Lane lane) {
   if (event < 0) throw std::logic_error("Device::record: an event is a number from 0 up");
-  const auto index = static_cast<std::size_t>(event);
+  const std::size_t index = event;
   if (index >= events_.size()) events_.resize(index + 1);
   Recording& recorded = events_[index];
   if (recorded.event == nullptr) recorded.event = event_store_.take();
@@ -207,7 +207,7 @@ void CudaDevice::record(Event event, Lane lane) {
 }
 
 CudaDevice::Recording* CudaDevice::recording(Event event) {
-  const auto index = static_cast<std::size_t>(event);
+  const std::size_t index = event;
   if (event < 0 || index >= events_.size() || events_[index].event == nullptr) return nullptr;
   return &events_[index];
 }

@@ -19,7 +19,7 @@ void PoisonedBlocks::fill(std::byte* memory, std::int64_t bytes, Lane lane) {
     return true;
   });
   // All bits set is a NaN in fp32 and in bf16.
-  check(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), streams_[lane]), "poisoning memory");
+  check(cudaMemsetAsync(memory, 0xFF, bytes, streams_[lane]), "poisoning memory");
   fillings_.push_back({memory, memory + bytes, events_.take()});
   check(cudaEventRecord(fillings_.back().done, streams_[lane]), "recording an event");
 }
@@ -68,7 +68,7 @@ Facts MemoryLog::facts() const {
 FixedMemory::FixedMemory(const LaneStreams& streams, std::int64_t bytes, bool poison)
     : bytes_(bytes), poison_(poison), poisoned_(streams) {
   void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
+  const cudaError_t status = cudaMalloc(&memory, std::max<std::int64_t>(bytes, 1));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     throw ResourceError(fmt::format("the GPU has not the {} of memory that this run needs", format_bytes(bytes)));
@@ -111,10 +111,7 @@ std::int64_t sum(const CategoryBytes& bytes, bool communicated) {
 }  // namespace
 
 ArenaMemory::ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes, bool poison, const MakeOthers& others)
-    : poison_(poison),
-      arena_(static_cast<std::size_t>(sum(bytes, true))),
-      others_(others(sum(bytes, false))),
-      poisoned_(streams) {
+    : poison_(poison), arena_(sum(bytes, true)), others_(others(sum(bytes, false))), poisoned_(streams) {
   for (const bool communicated : {true, false}) {
     std::int64_t begin = 0;
     for (const MemoryCategory category : kMemoryCategories) {
@@ -205,7 +202,7 @@ PoolMemory::~PoolMemory() { cudaMemPoolDestroy(pool_); }
 std::byte* PoolMemory::allocate(std::int64_t /*offset*/, const LanePool::CategoryPlace& /*place*/, std::int64_t bytes,
                                 Lane lane) {
   void* memory = nullptr;
-  const cudaError_t status = cudaMallocFromPoolAsync(&memory, static_cast<std::size_t>(bytes), pool_, streams_[lane]);
+  const cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, pool_, streams_[lane]);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // told by the null; nobody else shall find it
     return nullptr;
@@ -216,8 +213,7 @@ std::byte* PoolMemory::allocate(std::int64_t /*offset*/, const LanePool::Categor
 
 void PoolMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
   // All bits set is a NaN in fp32 and in bf16.
-  if (poison_)
-    check(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), streams_[lane]), "poisoning memory");
+  if (poison_) check(cudaMemsetAsync(memory, 0xFF, bytes, streams_[lane]), "poisoning memory");
   check(cudaFreeAsync(memory, streams_[lane]), "cudaFreeAsync");
 }
 

@@ -15,8 +15,7 @@ namespace fsdpbench::backend::cuda {
 
 PinnedMemory::PinnedMemory(int rank, std::int64_t bytes, const std::string& purpose) {
   void* memory = nullptr;
-  const cudaError_t status =
-      cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocPortable | cudaHostAllocMapped);
+  const cudaError_t status = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // told by the exception; nobody else shall find it
     throw ResourceError(

@@ -91,7 +91,7 @@ class CpuKernels : public Kernels {
       const std::int64_t element = size_of(g.output_dtype);
       for (std::int64_t row = 0; row < g.m; ++row) {
         std::byte* const target = g.c + row * g.c_stride * element;
-        const auto bytes = static_cast<std::size_t>(g.n * element);
+        const std::size_t bytes = g.n * element;
         add ? std::memcpy(target, g.addend + row * g.c_stride * element, bytes) : std::memset(target, 0, bytes);
       }
     }
@@ -150,13 +150,13 @@ class CpuKernels : public Kernels {
     cpu::copy_runs(source, target, runs);
   }
   void fill_zero(std::byte* target, std::int64_t bytes) override {
-    if (bytes > 0) std::memset(target, 0, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memset(target, 0, bytes);
   }
   void upload(const void* source, std::byte* target, std::int64_t bytes) override {
-    if (bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memcpy(target, source, bytes);
   }
   void download(const std::byte* source, void* target, std::int64_t bytes) override {
-    if (bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memcpy(target, source, bytes);
   }
   void sum_of_squares(const ConstElements& x, std::int64_t count, double factor, double* sum, bool overwrite) override {
     cpu::sum_of_squares(x, count, factor, sum, overwrite);
@@ -216,8 +216,7 @@ class SharedCpuKernels final : public CpuKernels {
   }
   void copy(const void* source, void* target, std::int64_t bytes) {
     crew_.share(bytes, [&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(static_cast<std::byte*>(target) + begin, static_cast<const std::byte*>(source) + begin,
-                  static_cast<std::size_t>(end - begin));
+      std::memcpy(static_cast<std::byte*>(target) + begin, static_cast<const std::byte*>(source) + begin, end - begin);
     });
   }
 

@@ -125,7 +125,7 @@ class ColumnSums {
  public:
   /// `memory` is kept by the caller so that its allocation is.
   ColumnSums(std::vector<float>& memory, std::int64_t width) : memory_(memory), width_(width) {
-    memory_.assign(static_cast<std::size_t>(2 * width), 0.0F);
+    memory_.assign(2 * width, 0.0F);
   }
 
   /// Where to add the next row.

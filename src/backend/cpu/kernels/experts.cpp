@@ -35,7 +35,7 @@ void score(const Routing& routing, const T* logits, float* scores) {
 void choose(const std::vector<float>& scores, std::vector<std::int32_t>& order, std::int64_t active,
             std::int32_t* chosen) {
   const auto rank = [&](std::int32_t e) {
-    const float s = scores[static_cast<std::size_t>(e)];
+    const float s = scores[e];
     return std::isnan(s) ? -std::numeric_limits<float>::infinity() : s;
   };
   std::iota(order.begin(), order.end(), 0);
@@ -54,7 +54,7 @@ void place(const Routing& routing) {
   std::partial_sum(routing.first, routing.first + routing.experts + 1, routing.first);
   std::vector<std::int32_t> next(routing.first, routing.first + routing.experts);
   for (std::int64_t i = 0; i < visits; ++i) {
-    routing.place[i] = next[static_cast<std::size_t>(routing.expert[i])]++;
+    routing.place[i] = next[routing.expert[i]]++;
   }
 }
 
@@ -66,7 +66,7 @@ void count_visits(const Routing& routing, std::int32_t* visits) {
 
 void route(const RouteCall& call) {
   const Routing& r = call.routing;
-  std::vector<float> scores(static_cast<std::size_t>(r.experts));
+  std::vector<float> scores(r.experts);
   std::vector<std::int32_t> order(scores.size());
   with_element_type(call.dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < r.rows; ++row) {
@@ -75,7 +75,7 @@ void route(const RouteCall& call) {
       float* const weight = r.weight + row * r.active;
       choose(scores, order, r.active, expert);
       float sum = kLeastSum;
-      for (std::int64_t i = 0; i < r.active; ++i) sum += weight[i] = scores[static_cast<std::size_t>(expert[i])];
+      for (std::int64_t i = 0; i < r.active; ++i) sum += weight[i] = scores[expert[i]];
       if (!r.normalized) continue;
       for (std::int64_t i = 0; i < r.active; ++i) weight[i] /= sum;
     }
@@ -85,7 +85,7 @@ void route(const RouteCall& call) {
 
 void route_backward(const RouteBackwardCall& call) {
   const Routing& r = call.routing;
-  std::vector<float> scores(static_cast<std::size_t>(r.experts)), d_scores(scores.size()), balance(scores.size());
+  std::vector<float> scores(r.experts), d_scores(scores.size()), balance(scores.size());
   const double of_all = static_cast<double>(call.balance) * static_cast<double>(r.experts) /
                         (static_cast<double>(r.rows) * static_cast<double>(r.rows));
   for (std::size_t e = 0; e < balance.size(); ++e) {
@@ -102,21 +102,19 @@ void route_backward(const RouteBackwardCall& call) {
       score(r, logits, scores.data());
       float sum = kLeastSum, along = 0;  // along: of the weights' gradient, what their common sum takes away
       for (std::int64_t i = 0; i < r.active; ++i) {
-        sum += scores[static_cast<std::size_t>(expert[i])];
+        sum += scores[expert[i]];
         along += d_weight[i] * weight[i];
       }
       std::copy(balance.begin(), balance.end(), d_scores.begin());
       for (std::int64_t i = 0; i < r.active; ++i) {
-        d_scores[static_cast<std::size_t>(expert[i])] += r.normalized ? (d_weight[i] - along) / sum : d_weight[i];
+        d_scores[expert[i]] += r.normalized ? (d_weight[i] - along) / sum : d_weight[i];
       }
-      const auto count = static_cast<std::size_t>(r.experts);
+      const std::size_t count = r.experts;
       if (r.sigmoid) {
         for (std::size_t e = 0; e < count; ++e) store(d_logits[e], d_scores[e] * scores[e] * (1.0F - scores[e]));
         continue;
       }
-      const float mean = lane_sum<float>(r.experts, [&](std::int64_t e) {
-        return d_scores[static_cast<std::size_t>(e)] * scores[static_cast<std::size_t>(e)];
-      });
+      const float mean = lane_sum<float>(r.experts, [&](std::int64_t e) { return d_scores[e] * scores[e]; });
       for (std::size_t e = 0; e < count; ++e) store(d_logits[e], scores[e] * (d_scores[e] - mean));
     }
   });
@@ -126,15 +124,15 @@ void dispatch(const DispatchCall& call) {
   const Routing& r = call.routing;
   const std::int64_t bytes = call.width * size_of(call.dtype);
   for (std::int64_t i = 0; i < r.rows * r.active; ++i) {
-    std::memcpy(call.y + r.place[i] * bytes, call.x + i / r.active * bytes, static_cast<std::size_t>(bytes));
+    std::memcpy(call.y + r.place[i] * bytes, call.x + i / r.active * bytes, bytes);
   }
   count_visits(r, call.visits);
 }
 
 void combine(const CombineCall& call) {
   const Routing& r = call.routing;
-  std::vector<float> sum(static_cast<std::size_t>(call.width));
-  const auto width = static_cast<std::size_t>(call.width);
+  std::vector<float> sum(call.width);
+  const std::size_t width = call.width;
   with_element_type(call.dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < r.rows; ++row) {
       std::fill(sum.begin(), sum.end(), 0.0F);
@@ -155,7 +153,7 @@ void combine(const CombineCall& call) {
 
 void combine_backward(const CombineBackwardCall& call) {
   const Routing& r = call.routing;
-  const auto width = static_cast<std::size_t>(call.width);
+  const std::size_t width = call.width;
   with_element_type(call.dtype, [&]<class T>(T) {
     for (std::int64_t i = 0; i < r.rows * r.active; ++i) {
       const T* const d_y = elements<T>(call.d_y) + i / r.active * call.width;
@@ -180,9 +178,9 @@ void regroup(const RegroupCall& call) {
   std::byte* piece = call.by_rank;
   for (std::int64_t i = 0; i < call.ranks * call.experts; ++i) {
     const std::int64_t bytes = call.visits[i] * row;
-    std::int32_t& begin = next[static_cast<std::size_t>(i % call.experts)];
+    std::int32_t& begin = next[i % call.experts];
     std::byte* const place = call.by_expert + begin * row;
-    if (bytes > 0) std::memcpy(call.back ? piece : place, call.back ? place : piece, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memcpy(call.back ? piece : place, call.back ? place : piece, bytes);
     begin += call.visits[i];
     piece += bytes;
   }
@@ -197,7 +195,7 @@ void grouped_gemm(Matmul& matmul, const GroupedGemm& grouped, std::vector<float>
   const std::int64_t in = size_of(g.input_dtype), out = size_of(g.output_dtype),
                      matrix = g.n * (of_weights ? g.m : g.k);
   const bool rounded = of_weights && g.output_dtype != DType::f32;  // once: pieces are added up in fp32
-  if (rounded) sums.resize(static_cast<std::size_t>(matrix));
+  if (rounded) sums.resize(matrix);
   MatmulShape shape = matmul_shape(g);
   if (rounded) shape.output = DType::f32;
   for (std::int64_t e = 0; e < grouped.experts; ++e) {
@@ -205,7 +203,7 @@ void grouped_gemm(Matmul& matmul, const GroupedGemm& grouped, std::vector<float>
     std::byte* const c = of_weights ? g.c + e * matrix * out : g.c;
     std::byte* const sum = rounded ? reinterpret_cast<std::byte*>(sums.data()) : c;
     const std::int64_t first = grouped.first[e], last = grouped.first[e + 1];
-    if (of_weights && first == last) std::memset(c, 0, static_cast<std::size_t>(matrix * out));
+    if (of_weights && first == last) std::memset(c, 0, matrix * out);
     for (std::int64_t row = first; row < last;) {
       const auto left = static_cast<std::uint64_t>(last - row);
       const std::int64_t piece = std::min(kMostRows, static_cast<std::int64_t>(std::bit_floor(left)));
@@ -217,7 +215,7 @@ void grouped_gemm(Matmul& matmul, const GroupedGemm& grouped, std::vector<float>
     }
     if (!rounded || first == last) continue;
     auto* const bits = elements<Bf16>(c);
-    for (std::int64_t i = 0; i < matrix; ++i) store(bits[i], sums[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < matrix; ++i) store(bits[i], sums[i]);
   }
 }
 

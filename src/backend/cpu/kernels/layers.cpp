@@ -82,23 +82,23 @@ void Embedding::forward(const EmbeddingCall& call) {
   const std::int64_t row = shape.width * size_of(shape.dtype);
   for (std::int64_t i = 0; i < shape.rows; ++i) {
     if (part.holds(tokens[i])) {
-      std::memcpy(y + i * row, table + (tokens[i] - part.first) * row, static_cast<std::size_t>(row));
+      std::memcpy(y + i * row, table + (tokens[i] - part.first) * row, row);
     } else {
-      std::memset(y + i * row, 0, static_cast<std::size_t>(row));
+      std::memset(y + i * row, 0, row);
     }
   }
 }
 
 void Embedding::sort_by_token(const std::int32_t* tokens, std::int64_t count, const VocabularyPart& part) {
   check_tokens(tokens, count, part.whole);
-  first_.assign(static_cast<std::size_t>(part.count + 1), 0);
+  first_.assign(part.count + 1, 0);
   for (std::int64_t i = 0; i < count; ++i) {
-    if (part.holds(tokens[i])) ++first_[static_cast<std::size_t>(tokens[i] - part.first) + 1];
+    if (part.holds(tokens[i])) ++first_[tokens[i] - part.first + 1];
   }
   for (std::size_t id = 1; id < first_.size(); ++id) first_[id] += first_[id - 1];
-  positions_.resize(static_cast<std::size_t>(count));
+  positions_.resize(count);
   for (std::int64_t i = 0; i < count; ++i) {
-    if (part.holds(tokens[i])) positions_[first_[static_cast<std::size_t>(tokens[i] - part.first)]++] = i;
+    if (part.holds(tokens[i])) positions_[first_[tokens[i] - part.first]++] = i;
   }
   // first_[id] has moved to the end of id's positions, which is where the next id starts.
   std::rotate(first_.begin(), first_.end() - 1, first_.end());
@@ -111,10 +111,10 @@ void Embedding::backward(const EmbeddingBackwardCall& call) {
   std::byte* const d_table = call.d_table.memory;
   // By token id, so that a bf16 table is rounded once a row and not once an occurrence.
   sort_by_token(call.tokens, call.shape.rows, part);
-  row_.resize(static_cast<std::size_t>(width));
-  chunk_.resize(static_cast<std::size_t>(width));
+  row_.resize(width);
+  chunk_.resize(width);
   if (call.overwrite) {
-    std::memset(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(call.d_table.dtype)));
+    std::memset(d_table, 0, part.count * width * size_of(call.d_table.dtype));
   }
   const auto add_rows = [&]<class T, class G>(T, G) {
     float* const sum = row_.data();
@@ -222,14 +222,14 @@ void Rotary::prepare(std::int64_t seq, std::int64_t half, float theta) {
   seq_ = seq;
   half_ = half;
   theta_ = theta;
-  cosine_.resize(static_cast<std::size_t>(seq * half));
+  cosine_.resize(seq * half);
   sine_.resize(cosine_.size());
   for (std::int64_t i = 0; i < half; ++i) {
     const double frequency = std::pow(static_cast<double>(theta), -static_cast<double>(i) / static_cast<double>(half));
     for (std::int64_t position = 0; position < seq; ++position) {
       const double angle = static_cast<double>(position) * frequency;
-      cosine_[static_cast<std::size_t>(position * half + i)] = static_cast<float>(std::cos(angle));
-      sine_[static_cast<std::size_t>(position * half + i)] = static_cast<float>(std::sin(angle));
+      cosine_[position * half + i] = static_cast<float>(std::cos(angle));
+      sine_[position * half + i] = static_cast<float>(std::sin(angle));
     }
   }
 }
@@ -339,7 +339,7 @@ void check_target(const std::int32_t* targets, std::int64_t row, std::int64_t vo
 
 void cross_entropy(const CrossEntropyCall& call, std::vector<float>& exponentials) {
   const std::int64_t vocab = call.part.count, stride = call.stride > 0 ? call.stride : vocab;
-  exponentials.resize(static_cast<std::size_t>(vocab));
+  exponentials.resize(vocab);
   const float scale = call.loss_scale / static_cast<float>(call.rows);
   double sum = 0;
   with_element_type(call.dtype, [&]<class T>(T) {

@@ -151,20 +151,20 @@ class Matmul::Widened {
     if (s.beta != 0.0F) {
       widen(bits, whole.c_stride, m, n, c_);
     } else if (c_.size() < static_cast<std::size_t>(m * n)) {
-      c_.resize(static_cast<std::size_t>(m * n));
+      c_.resize(m * n);
     }
     s.c_stride = n;
     primitives.run(s, a_.data(), b_.data(), c_.data());
     for (std::int64_t row = 0; row < m; ++row) {
       for (std::int64_t i = 0; i < n; ++i) {
-        bits[row * whole.c_stride + i] = float_to_bf16(c_[static_cast<std::size_t>(row * n + i)]);
+        bits[row * whole.c_stride + i] = float_to_bf16(c_[row * n + i]);
       }
     }
   }
 
   static void widen(const std::uint16_t* bits, std::int64_t stride, std::int64_t rows, std::int64_t columns,
                     std::vector<float>& to) {
-    if (to.size() < static_cast<std::size_t>(rows * columns)) to.resize(static_cast<std::size_t>(rows * columns));
+    if (to.size() < static_cast<std::size_t>(rows * columns)) to.resize(rows * columns);
     for (std::int64_t row = 0; row < rows; ++row) {
       float* const target = to.data() + row * columns;
       for (std::int64_t i = 0; i < columns; ++i) target[i] = bf16_to_float(bits[row * stride + i]);

@@ -28,7 +28,7 @@ void for_each_row(const CopyRun& run, Copy&& copy) {
 
 void cast(const ConstElements& source, const Elements& target, std::int64_t count, float factor) {
   if (source.dtype == target.dtype && factor == 1.0F) {
-    const auto bytes = static_cast<std::size_t>(count * size_of(target.dtype));
+    const std::size_t bytes = count * size_of(target.dtype);
     if (source.memory != target.memory) std::memmove(target.memory, source.memory, bytes);
     return;
   }
@@ -54,7 +54,7 @@ void copy_runs(const ConstElements& source, const Elements& target, std::span<co
     if (run.rows > 0 && run.run > 0) {
       if (source.dtype == target.dtype) {
         for_each_row(run, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-          std::memcpy(target.memory + to * size, source.memory + from * size, static_cast<std::size_t>(count * size));
+          std::memcpy(target.memory + to * size, source.memory + from * size, count * size);
         });
       } else {
         with_element_type(source.dtype, [&]<class From>(From) {
@@ -68,7 +68,7 @@ void copy_runs(const ConstElements& source, const Elements& target, std::span<co
     }
     if (run.zero_fill > 0) {
       const std::int64_t end = run.rows > 0 ? run.target + (run.rows - 1) * run.target_stride + run.run : run.target;
-      std::memset(target.memory + end * size, 0, static_cast<std::size_t>(run.zero_fill * size));
+      std::memset(target.memory + end * size, 0, run.zero_fill * size);
     }
   }
 }

@@ -26,7 +26,7 @@ struct Span {
   bool lost = false;
 };
 
-constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+constexpr std::size_t kNone = -1;
 
 std::size_t op_of(const std::vector<IssuedOp>& ops, std::uint32_t first, const Launch& launch) {
   if (launch.owner) {

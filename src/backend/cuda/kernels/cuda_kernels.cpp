@@ -88,7 +88,7 @@ class CudaKernels final : public StreamKernels {
     cuda::copy_runs(stream_, source, target, runs);
   }
   void fill_zero(std::byte* target, std::int64_t bytes) override {
-    if (bytes > 0) check(cudaMemsetAsync(target, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");
+    if (bytes > 0) check(cudaMemsetAsync(target, 0, bytes, stream_), "fill_zero");
   }
   void upload(const void* source, std::byte* target, std::int64_t bytes) override {
     transfers_.upload(source, target, bytes);

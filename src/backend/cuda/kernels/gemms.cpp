@@ -100,7 +100,7 @@ class Gemms::Library {
     const cublasStatus_t status =
         cublasLtMatmul(handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(),
                        &gemm.beta, addend, plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm,
-                       workspace_.get(workspace_.bytes()), static_cast<std::size_t>(workspace_.bytes()), stream_);
+                       workspace_.get(workspace_.bytes()), workspace_.bytes(), stream_);
     if (status != CUBLAS_STATUS_SUCCESS) check(status, cannot_multiply(key));
   }
 
@@ -142,10 +142,10 @@ class Gemms::Library {
   void of_nothing(const Gemm& gemm) const {
     const bool add = gemm.beta != 0.0F;
     if (add && gemm.addend == nullptr) return;
-    const auto element = static_cast<std::size_t>(size_of(gemm.output_dtype));
+    const std::size_t element = size_of(gemm.output_dtype);
     const std::size_t width = static_cast<std::size_t>(gemm.n) * element;
     const std::size_t pitch = static_cast<std::size_t>(gemm.c_stride) * element;
-    const auto rows = static_cast<std::size_t>(gemm.m);
+    const std::size_t rows = gemm.m;
     check(add ? cudaMemcpy2DAsync(gemm.c, pitch, gemm.addend, pitch, width, rows, cudaMemcpyDeviceToDevice, stream_)
               : cudaMemset2DAsync(gemm.c, pitch, 0, width, rows, stream_),
           "a product over no elements");

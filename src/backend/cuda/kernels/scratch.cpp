@@ -22,8 +22,7 @@ std::byte* Scratch::get(std::int64_t bytes) {
   }
   const std::int64_t wanted = round_up(bytes, kStep);
   void* memory = nullptr;
-  check(cudaMallocAsync(&memory, static_cast<std::size_t>(wanted), stream_),
-        std::to_string(wanted) + " bytes of scratch for kernels");
+  check(cudaMallocAsync(&memory, wanted, stream_), std::to_string(wanted) + " bytes of scratch for kernels");
   memory_ = static_cast<std::byte*>(memory);
   bytes_ = wanted;
   return memory_;

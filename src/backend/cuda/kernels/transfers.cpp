@@ -165,9 +165,9 @@ void Transfers::mark_busy(Slot& slot) { check(cudaEventRecord(slot.done, stream_
 
 void Transfers::upload(const void* source, std::byte* target, std::int64_t bytes) {
   if (bytes == 0) return;
-  if (is_pinned(source, bytes)) return copy(target, source, static_cast<std::size_t>(bytes), stream_, "upload");
+  if (is_pinned(source, bytes)) return copy(target, source, bytes, stream_, "upload");
   const auto* from = static_cast<const std::byte*>(source);
-  for (auto left = static_cast<std::size_t>(bytes); left > 0;) {
+  for (std::size_t left = bytes; left > 0;) {
     const std::size_t part = std::min(left, kSlotBytes);
     Slot& slot = free_slot();
     std::memcpy(slot.memory, from, part);
@@ -181,9 +181,9 @@ void Transfers::upload(const void* source, std::byte* target, std::int64_t bytes
 
 void Transfers::download(const std::byte* source, void* target, std::int64_t bytes) {
   if (bytes == 0) return;
-  if (is_pinned(target, bytes)) return copy(target, source, static_cast<std::size_t>(bytes), stream_, "download");
+  if (is_pinned(target, bytes)) return copy(target, source, bytes, stream_, "download");
   auto* to = static_cast<std::byte*>(target);
-  for (auto left = static_cast<std::size_t>(bytes); left > 0;) {
+  for (std::size_t left = bytes; left > 0;) {
     const std::size_t part = std::min(left, kSlotBytes);
     Slot& slot = free_slot();
     copy(slot.memory, source, part, stream_, "download");

@@ -58,7 +58,7 @@ void SoloCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* sta
     if (call.scale != 1.0F) {
       lanes_.kernels(lane).cast({call.input, call.dtype}, {call.output, call.dtype}, call.count, call.scale);
     } else if (call.input != call.output) {
-      const auto bytes = static_cast<std::size_t>(call.count * size_of(call.dtype));
+      const std::size_t bytes = call.count * size_of(call.dtype);
       check(cudaMemcpyAsync(call.output, call.input, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
     }
   };
@@ -80,7 +80,7 @@ struct Exchange {
 ncclResult_t send_and_receive(const CollectiveCall& call, Exchange exchange, ncclComm_t comm, cudaStream_t stream) {
   if (call.count == 0) return ncclSuccess;
   const std::int64_t slice = exchange.parts ? call.count * size_of(call.dtype) : 0;
-  const auto elements = static_cast<std::size_t>(call.count);
+  const std::size_t elements = call.count;
   const ncclDataType_t type = nccl_type(call.dtype);
   const auto refused = [](ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; };
   ncclResult_t result = ncclGroupStart();
@@ -113,7 +113,7 @@ NcclCommunicator::~NcclCommunicator() {
 void NcclCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
   check_root(call, size());
   check_equal_parts(call);
-  const auto count = static_cast<std::size_t>(call.count);
+  const std::size_t count = call.count;
   const ncclDataType_t type = nccl_type(call.dtype);
   NcclComm::Launch launch;
   switch (call.kind) {
