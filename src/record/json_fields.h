@@ -664,4 +664,21 @@ Fields<T> declare(std::string name, std::string meaning, std::string source, Fil
   return all;
 }
 
+/// A value for another rank, as its fields are declared.
+template <class T>
+std::string message_of(const T& value) {
+  return json_line(JsonType<T>::write(value));
+}
+
+/// What all ranks sent. Throws ConfigError that names the key that is missing or wrong.
+template <class T>
+std::vector<T> read_messages(const std::vector<std::string>& texts) {
+  std::vector<T> all;
+  for (const std::string& text : texts) {
+    const nlohmann::json sent = parse_json(text);
+    JsonType<T>::read(JsonPart(sent), all.emplace_back());
+  }
+  return all;
+}
+
 }  // namespace fsdpbench::app

@@ -5,6 +5,7 @@
 
 #include "accept/collectives/collective_buffers.h"
 #include "backend/backend.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 
@@ -19,6 +20,11 @@ class RankMeeting {
   std::vector<std::vector<double>> gather(backend::RankContext& context, std::vector<double> mine);
   /// Rank 0 gets everybody's text by rank.
   std::vector<std::string> gather(backend::RankContext& context, std::string mine);
+  /// Rank 0 gets everybody's value by rank, as its fields are declared.
+  template <class T>
+  std::vector<T> gather(backend::RankContext& context, const T& mine) {
+    return read_messages<T>(gather(context, message_of(mine)));
+  }
   /// Everybody gets rank 0's values. Collective.
   std::vector<double> broadcast(backend::RankContext& context, std::vector<double> from_root);
 

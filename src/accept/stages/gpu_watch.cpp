@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "account/gpu_steps.h"
 
@@ -13,7 +12,6 @@ namespace {
 
 using accept::Judgement;
 using accept::Verdict;
-using nlohmann::json;
 
 constexpr const char* kGpuRule = "GPU";
 
@@ -79,28 +77,19 @@ void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vect
   }
 }
 
-json to_json(const std::optional<WatchedGpu>& gpu) {
-  if (!gpu) return nullptr;
-  if (!gpu->unknown_because.empty()) return {{"unknown_because", gpu->unknown_because}};
-  json j{{"limits", gpu->limits},
-         {"held_down_by", account::limits_text(gpu->limits)},
-         {"throttled", gpu->throttled},
-         {"complaints", gpu->complaints}};
-  if (gpu->sm_mhz) j["sm_mhz"] = *gpu->sm_mhz;
-  return j;
+// clang-format off
+template <>
+Fields<WatchedGpu> declared() {
+  using G = WatchedGpu;
+  return {"WatchedGpu", "How a rank's GPU fared.", "accept/stages/gpu_watch.h", {
+    {"unknown_because", &G::unknown_because, "", "why nothing is known of it", if_any},
+    {"limits", &G::limits, "", "bits of what held its clocks down"},
+    {"throttled", &G::throttled, "", "share of all samples in which it throttled"},
+    {"sm_mhz", &G::sm_mhz, "MHz", "its clock then"},
+    {"complaints", &G::complaints, "", "what it reported"},
+  }};
 }
-
-std::optional<WatchedGpu> watched_gpu_from_json(const JsonPart& j) {
-  if (j.value().is_null()) return std::nullopt;
-  WatchedGpu gpu;
-  gpu.unknown_because = j.text("unknown_because", "");
-  if (!gpu.unknown_because.empty()) return gpu;
-  gpu.limits = static_cast<ClockLimits>(j.at("limits").whole(0, INT64_MAX));
-  gpu.throttled = j.at("throttled").number();
-  if (j.has("sm_mhz")) gpu.sm_mhz = static_cast<std::int32_t>(j.at("sm_mhz").whole(0, INT32_MAX));
-  for (const JsonPart& complaint : j.at("complaints").list()) gpu.complaints.push_back(complaint.text());
-  return gpu;
-}
+// clang-format on
 
 std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& health) {
   std::vector<std::pair<std::string, std::string>> all;

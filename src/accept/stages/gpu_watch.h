@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,7 +9,7 @@
 #include "accept/finding.h"
 #include "accept/verdict.h"
 #include "hardware/gpu_health.h"
-#include "record/json_part.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 
@@ -28,10 +27,9 @@ std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health);
 /// What was seen of the same ranks' GPUs in another stage is added: the worse part of time throttled, with its clock,
 /// all that held clocks down, every complaint once. Of a rank that was not watched before it is what was seen now.
 void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vector<std::optional<GpuHealth>>& now);
-/// Between ranks, and in result files: null of what is no GPU.
-nlohmann::json to_json(const std::optional<WatchedGpu>& gpu);
-/// Throws ConfigError that names the key that is missing or wrong.
-std::optional<WatchedGpu> watched_gpu_from_json(const JsonPart& json);
+/// Between ranks.
+template <>
+Fields<WatchedGpu> declared();
 
 /// What must be the same of all GPUs: clocks and power that they are allowed, PCIe, ECC; what is not told is left out.
 std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& health);

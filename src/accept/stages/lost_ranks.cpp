@@ -2,9 +2,17 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/read_input.h"
+#include "config/load.h"
+#include "launch/addresses.h"
+#include "record/json_fields.h"
+#include "record/json_part.h"
+#include "runs/progress.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -106,6 +114,45 @@ std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
 }
 
 }  // namespace
+
+int own_ranks(const config::Acceptance& wanted, const std::vector<std::string>& overrides,
+              const config::RunConfig& config, std::optional<int> devices) {
+  const bool asked = std::ranges::any_of(
+      overrides, [](const std::string& text) { return config::read_override(text).name == "mesh.ranks"; });
+  const int of_run = static_cast<int>(config.mesh.ranks);
+  const int ranks = asked ? of_run : wanted.ranks > 0 ? wanted.ranks : devices.value_or(of_run);
+  return std::min(ranks, devices.value_or(ranks));
+}
+
+std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double limit_s) {
+  const std::string host = launch::node_name();
+  // Where all hang, one that is stopped or stuck in the kernel is why; the others wait for it.
+  const bool all_killed = std::ranges::all_of(ends, &launch::RankEnd::killed);
+  const auto is_culprit = [&](const launch::RankEnd& end) {
+    return end.lost() && (!all_killed || end.state == 'T' || end.state == 'D');
+  };
+  std::vector<LostRank> lost;
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    if (!is_culprit(ends[rank])) continue;
+    lost.push_back(
+        {static_cast<int>(rank), host, fmt::format("rank {} on {} {}", rank, host, launch::describe(ends[rank]))});
+  }
+  if (lost.empty() && all_killed) {
+    lost.push_back({-1, host,
+                    fmt::format("the {} ranks on {} did not come to an end within {} (--limit) and were killed",
+                                ends.size(), host, format_duration(limit_s))});
+  }
+  return lost;
+}
+
+std::vector<std::string> told_by_rank_0(const std::filesystem::path& result) {
+  std::ifstream file(result);
+  const nlohmann::json written = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
+  std::vector<std::string> sentences;
+  const JsonPart whole(written);
+  if (whole.has("meanwhile")) JsonType<std::vector<std::string>>::read(whole.at("meanwhile"), sentences);
+  return sentences;
+}
 
 NodeLists node_lists(const AcceptanceReport& report) {
   const std::vector<std::string> all = each_once(report.hosts);

@@ -4,15 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <thread>
-#include <tuple>
 
 #include "accept/collectives/collective_timer.h"
 #include "accept/stages/measure_devices.h"
@@ -29,7 +28,7 @@
 #include "hardware/machine_facts.h"
 #include "hardware/other_work.h"
 #include "launch/addresses.h"
-#include "record/json_part.h"
+#include "record/json_fields.h"
 #include "runs/build_info.h"
 #include "runs/select_backend.h"
 
@@ -136,6 +135,78 @@ std::string usual_transport(const engine::Setup& setup, const launch::Session* s
   return session == nullptr ? "shared memory of one process" : session->transport();
 }
 
+std::string variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+/// Of "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS" the name before PIX or PXB; empty: there is none.
+std::string nearest_adapter(const std::string& paths) {
+  for (const char* const near : {" PIX", " PXB"}) {
+    const std::size_t end = paths.find(near);
+    if (end == std::string::npos) continue;
+    const std::size_t before = paths.find_last_of(" ;,", end - 1);
+    return paths.substr(before == std::string::npos ? 0 : before + 1, end - before - 1);
+  }
+  return {};
+}
+
+/// What a rank says of itself before anything is measured. Of a GPU the model and the place on the bus, and the NIC
+/// that the topology puts nearest, are what a vendor is told.
+struct RankFacts {
+  std::string host;
+  Fingerprint print;
+  std::string device;
+  std::string uuid;
+  std::string adapter;
+  std::string leaf;  ///< its switch, as Slurm told it
+};
+
+RankFacts own_facts(const backend::Device& device) {
+  RankFacts own;
+  own.host = launch::node_name();
+  own.print = own_fingerprint(device.facts(), device.health());
+  own.leaf = leaf_of_address(variable("SLURM_TOPOLOGY_ADDR"), variable("SLURM_TOPOLOGY_ADDR_PATTERN"));
+  for (const auto& [name, value] : device.facts()) {
+    if (name == "GPU") own.device = value.substr(std::min(value.rfind("PCI "), value.size()));
+    if (name == "GPU UUID") own.uuid = value;
+    if (name == "topology") own.adapter = nearest_adapter(value);
+  }
+  return own;
+}
+
+/// What a rank says after everything else.
+struct RankStory {
+  std::string transport;
+  std::optional<WatchedGpu> gpu;
+};
+
+}  // namespace
+
+// clang-format off
+template <>
+Fields<RankFacts> declared() {
+  using F = RankFacts;
+  return {"RankFacts", "What a rank says of itself.", "accept/stages/measure_acceptance.h", {
+    {"host", &F::host, "", "its node"},
+    {"print", &F::print, "", "facts that must be the same everywhere"},
+    {"device", &F::device, "", "its GPU's place on the PCI bus"},
+    {"uuid", &F::uuid, "", "its GPU's UUID"},
+    {"adapter", &F::adapter, "", "the NIC nearest to its GPU"},
+    {"leaf", &F::leaf, "", "its switch"},
+  }};
+}
+template <>
+Fields<RankStory> declared() {
+  return {"RankStory", "What a rank says after everything else.", "accept/stages/measure_acceptance.h", {
+    {"transport", &RankStory::transport, "", "what carried its bytes"},
+    {"gpu", &RankStory::gpu, "", "how its GPU fared"},
+  }};
+}
+// clang-format on
+
+namespace {
+
 /// One rank's part.
 class AcceptanceRank {
  public:
@@ -153,8 +224,7 @@ class AcceptanceRank {
     take_inventory(m);
     if (lead_ != nullptr) m.stopped_because = lead_->why_stop(m);
     if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return m;
-    measure_devices(m);
-    measure_nodes(m);
+    measure_in_rounds(m);
     measure_pairs(m);
     measure_ladder(m);
     if (iterations_ > 0) {
@@ -164,11 +234,10 @@ class AcceptanceRank {
       m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock,
                                 [this](const std::string& name, double least_s) { return skips(name, least_s); });
     }
-    m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));
-    for (const std::string& text :
-         meeting_.gather(context_, json_line(to_json(watched_gpu(context_.device.health()))))) {
-      const nlohmann::json theirs = parse_json(text);
-      m.gpus.push_back(watched_gpu_from_json(JsonPart(theirs)));
+    const RankStory mine{transport_of(context_.device.facts(), transport_), watched_gpu(context_.device.health())};
+    for (RankStory& told : meeting_.gather(context_, mine)) {
+      m.transports.push_back(std::move(told.transport));
+      m.gpus.push_back(std::move(told.gpu));
     }
     return m;
   }
@@ -192,128 +261,78 @@ class AcceptanceRank {
 
   void take_inventory(AcceptanceMeasurements& m) {
     begin("inventory");
-    nlohmann::json mine{{"host", launch::node_name()},
-                        {"print", own_fingerprint(context_.device.facts(), context_.device.health())}};
-    for (const std::string& text : meeting_.gather(context_, json_line(mine))) {
-      const nlohmann::json theirs = parse_json(text);
-      const JsonPart part(theirs);
-      m.hosts.push_back(part.at("host").text());
-      Fingerprint& print = m.fingerprints.emplace_back();
-      for (const JsonPart& fact : part.at("print").list()) {
-        const std::vector<JsonPart> pair = fact.list();
-        if (pair.size() != 2) fact.refuse("a name and a value");
-        print.emplace_back(pair[0].text(), pair[1].text());
-      }
-    }
-    name_parts(m);
-    std::vector<double> shape;
+    std::vector<std::string> leaves;
+    accept::Cluster told;  // to all: its shape
+    std::vector<RankFacts> facts = meeting_.gather(context_, own_facts(context_.device));
     if (leads()) {
-      const accept::Cluster cluster = cluster_of(m.hosts);
-      shape = {static_cast<double>(cluster.nodes), static_cast<double>(cluster.gpus_per_node),
-               static_cast<double>(cluster.rails)};
+      for (RankFacts& f : facts) {
+        m.hosts.push_back(f.host);
+        m.fingerprints.push_back(std::move(f.print));
+        leaves.push_back(std::move(f.leaf));
+      }
+      told = cluster_of(m.hosts);
     }
-    shape = meeting_.broadcast(context_, shape);
+    const std::vector<double> shape = meeting_.broadcast(
+        context_,
+        {static_cast<double>(told.nodes), static_cast<double>(told.gpus_per_node), static_cast<double>(told.rails)});
     cluster_ = {.nodes = static_cast<int>(shape.at(0)),
                 .gpus_per_node = static_cast<int>(shape.at(1)),
-                .rails = static_cast<int>(shape.at(2))};
+                .rails = static_cast<int>(shape.at(2)),
+                .on_processors = setup_.config.device.backend == config::BackendKind::cpu};
     if (leads()) {
       cluster_.hosts = m.hosts;
-      cluster_.devices = devices_;
-      cluster_.uuids = uuids_;
-      cluster_.adapters = adapters_;
-      if (lead_ != nullptr && !lead_->topology.node.empty()) {
-        const Topology& told = lead_->topology;
-        m.node_topology = tell_node(read_node_topology(told.node, told.node_source), told.node_source, cluster_);
+      for (const RankFacts& f : facts) {
+        cluster_.devices.push_back(f.device);
+        cluster_.uuids.push_back(f.uuid);
+        cluster_.adapters.push_back(f.adapter);
       }
-      if (!cluster_.one_node())
-        m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves_, cluster_);
+      const Topology known = lead_ == nullptr ? Topology{} : lead_->topology;
+      if (!known.node.empty()) {
+        m.node_topology = tell_node(read_node_topology(known.node, known.node_source), known.node_source, cluster_);
+      }
+      if (!cluster_.one_node()) m.topology = tell_switches(known, leaves, cluster_);
     }
-    cluster_.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
     m.cluster = cluster_;
-    m.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
+    m.on_processors = cluster_.on_processors;
     m.shares_cores = m.on_processors && cluster_.gpus_per_node > static_cast<int>(std::thread::hardware_concurrency());
     m.cores_move_bytes = !setup_.config.emulate.link();
   }
 
-  /// Of GPUs the model and the place on the bus, and the NIC that the topology puts nearest: what a vendor is told.
-  void name_parts(const AcceptanceMeasurements& m) {
-    std::string device, uuid, adapter;
-    for (const auto& [name, value] : context_.device.facts()) {
-      if (name == "GPU") device = value.substr(std::min(value.rfind("PCI "), value.size()));
-      if (name == "GPU UUID") uuid = value;
-      if (name == "topology") adapter = nearest_adapter(value);
-    }
-    devices_ = meeting_.gather(context_, device);
-    uuids_ = meeting_.gather(context_, uuid);
-    adapters_ = meeting_.gather(context_, adapter);
-    const auto variable = [](const char* name) {
-      const char* const text = std::getenv(name);
-      return std::string(text == nullptr ? "" : text);
-    };
-    leaves_ = meeting_.gather(
-        context_, leaf_of_address(variable("SLURM_TOPOLOGY_ADDR"), variable("SLURM_TOPOLOGY_ADDR_PATTERN")));
-    if (leads() && devices_.size() != m.hosts.size()) devices_.clear();
-  }
-  /// Of "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS" the name before PIX or PXB; empty: there is none.
-  static std::string nearest_adapter(const std::string& paths) {
-    for (const char* const near : {" PIX", " PXB"}) {
-      const std::size_t end = paths.find(near);
-      if (end == std::string::npos) continue;
-      const std::size_t before = paths.find_last_of(" ;,", end - 1);
-      return paths.substr(before == std::string::npos ? 0 : before + 1, end - before - 1);
-    }
-    return {};
-  }
-
-  /// Begins a stage once it is known how long its rounds take; false: there is no time for it.
-  auto begin_of(const std::string& name) {
-    return [this, name](double round_s, int rounds) {
-      if (skips(name, round_s)) return false;
-      begin(name, round_s * rounds);
-      return true;
-    };
-  }
-
-  void measure_devices(AcceptanceMeasurements& m) {
-    const auto name_of = [this](const char* what) {
+  /// What single ranks and nodes carry beside the fabric. A stage is a row.
+  void measure_in_rounds(AcceptanceMeasurements& m) {
+    constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
+    const std::int64_t bytes = effort_.memory_bytes, host_bytes = std::min(bytes, kMostHostBytes);
+    m.computes = context_.device.computes();
+    if (!m.computes) m.node.unknown_because = "computation is emulated: memory of hosts is not asked for";
+    m.node.has_gpus = m.computes && setup_.config.device.backend == config::BackendKind::cuda;
+    const auto of_all = [this](const char* what) {
       return fmt::format("{} of all {} ranks", what, context_.world.size());
     };
-    const auto goes_on_all = [this] { return goes_on(); };
-    m.computes = context_.device.computes();
-    if (const std::string name = name_of("matrix products"); !skips(name)) {
-      m.device_rates =
-          measure_products(effort_.matrix, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
-    }
-    if (const std::string name = name_of("copies in memory"); m.computes && !skips(name)) {
-      m.memory_rates =
-          measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
-    }
-  }
-
-  /// What nodes carry beside the fabric.
-  void measure_nodes(AcceptanceMeasurements& m) {
-    if (!context_.device.computes()) {
-      m.node.unknown_because = "computation is emulated: memory of hosts is not asked for";
-      return;
-    }
-    constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
-    const std::int64_t bytes = std::min(effort_.memory_bytes, kMostHostBytes);
-    m.node.has_gpus = setup_.config.device.backend == config::BackendKind::cuda;
-    const auto goes_on_all = [this] { return goes_on(); };
-    if (const std::string name = "copies in memory of hosts"; !skips(name)) {
-      m.node.host_copy =
-          measure_host_copies(bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
-    }
-    if (m.node.has_gpus) {
-      for (const auto& [way, name, rates] : {std::tuple{HostCopy::to_device, "copies to GPUs", &m.node.to_device},
-                                             {HostCopy::from_device, "copies from GPUs", &m.node.from_device}}) {
-        if (skips(name)) continue;
-        *rates =
-            measure_device_copies(way, bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
-      }
-      if (const std::string name = "launches of kernels"; !skips(name)) {
-        m.node.launch_us = measure_launches(effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
-      }
+    struct Row {
+      std::string name;
+      bool applies;
+      accept::DeviceRounds& rates;
+      std::function<accept::DeviceRounds(const Rounds&)> measure;
+    };
+    // clang-format off
+    const Row rows[] = {
+        {of_all("matrix products"), true, m.device_rates, [&](const Rounds& r) { return measure_products(effort_.matrix, r); }},
+        {of_all("copies in memory"), m.computes, m.memory_rates, [&](const Rounds& r) { return measure_memory(bytes, r); }},
+        {"copies in memory of hosts", m.computes, m.node.host_copy, [&](const Rounds& r) { return measure_host_copies(host_bytes, r); }},
+        {"copies to GPUs", m.node.has_gpus, m.node.to_device, [&](const Rounds& r) { return measure_copies_to_device(host_bytes, r); }},
+        {"copies from GPUs", m.node.has_gpus, m.node.from_device, [&](const Rounds& r) { return measure_copies_from_device(host_bytes, r); }},
+        {"launches of kernels", m.node.has_gpus, m.node.launch_us, measure_launches},
+    };
+    // clang-format on
+    for (const Row& row : rows) {
+      if (!row.applies || skips(row.name)) continue;
+      // It begins once it is known how long a round takes, if there is time for it.
+      const auto begin_it = [&](double round_s, int rounds) {
+        if (skips(row.name, round_s)) return false;
+        begin(row.name, round_s * rounds);
+        return true;
+      };
+      row.rates = row.measure({effort_.device_rounds, context_, meeting_, begin_it, [this] { return goes_on(); }});
     }
   }
 
@@ -503,10 +522,6 @@ class AcceptanceRank {
   const std::string& transport_;
   const AcceptanceLead* lead_;
   accept::Cluster cluster_;
-  std::vector<std::string> devices_;   // rank 0 only, by rank
-  std::vector<std::string> uuids_;     // likewise
-  std::vector<std::string> adapters_;  // likewise
-  std::vector<std::string> leaves_;    // likewise: switches
   int iterations_ = 0;
   double link_bytes_per_s_ = 0;  // about; rank 0 only
   std::byte* first_ = nullptr;
@@ -514,6 +529,21 @@ class AcceptanceRank {
 };
 
 }  // namespace
+
+// clang-format off
+template <>
+Fields<AcceptanceEffort> declared() {
+  using E = AcceptanceEffort;
+  return {"AcceptanceEffort", "How much the ranks measure.", "accept/stages/measure_acceptance.h", {
+    {"matrix", &E::matrix, "", "rows and columns of the products", check_positive},
+    {"device_rounds", &E::device_rounds, "", "rounds of what devices do", check_positive},
+    {"iterations", &E::iterations, "", "of each collective", check_positive},
+    {"arm_rounds", &E::arm_rounds, "", "of a step's arms", check_positive},
+    {"pair_bytes", &E::pair_bytes, "B", "that a pair sends", check_positive},
+    {"memory_bytes", &E::memory_bytes, "B", "that are copied to measure a rank's memory", check_positive},
+  }};
+}
+// clang-format on
 
 std::vector<Message> ladder_of(const engine::Setup& setup) {
   const std::map<std::int64_t, int> shards = shards_of(setup);

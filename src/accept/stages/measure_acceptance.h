@@ -18,6 +18,7 @@
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
 
@@ -30,6 +31,10 @@ struct AcceptanceEffort {
   std::int64_t pair_bytes = std::int64_t{4} << 20;
   std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
 };
+
+/// Between ranks.
+template <>
+Fields<AcceptanceEffort> declared();
 
 /// Facts that must be the same everywhere, by name.
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;

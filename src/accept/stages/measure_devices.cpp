@@ -52,18 +52,17 @@ class Blocks {
   std::array<std::byte*, kCount> blocks_{};
 };
 
-/// What `one` gives in each of the rounds, which all ranks begin together; before the first of them `one` warms up.
-accept::DeviceRounds measure_rounds(const std::function<double()>& one, int rounds, RankContext& context,
-                                    RankMeeting& meeting, const BeginRounds& begin, const GoesOn& goes_on) {
+/// What `one` gives in each of the rounds; before the first of them `one` warms up.
+accept::DeviceRounds measure_rounds(const std::function<double()>& one, const Rounds& rounds) {
   const std::int64_t first_ns = now_ns();
   one();
-  if (!begin(static_cast<double>(now_ns() - first_ns) * 1e-9, rounds)) return {};
+  if (!rounds.begin(static_cast<double>(now_ns() - first_ns) * 1e-9, rounds.count)) return {};
   std::vector<double> mine;
-  for (int round = 0; round < rounds && (round == 0 || goes_on()); ++round) {
-    context.world.barrier();
+  for (int round = 0; round < rounds.count && (round == 0 || rounds.goes_on()); ++round) {
+    rounds.context.world.barrier();
     mine.push_back(one());
   }
-  const std::vector<std::vector<double>> all = meeting.gather(context, mine);
+  const std::vector<std::vector<double>> all = rounds.meeting.gather(rounds.context, mine);
   accept::DeviceRounds rates;
   for (std::size_t round = 0; !all.empty() && round < mine.size(); ++round) {
     std::vector<double>& of_round = rates.emplace_back();
@@ -73,94 +72,98 @@ accept::DeviceRounds measure_rounds(const std::function<double()>& one, int roun
 }
 
 /// `amount` of one op over the median time of a round's.
-accept::DeviceRounds measure_op(const char* name, const std::function<void(Kernels&)>& op, double amount, int rounds,
-                                RankContext& context, RankMeeting& meeting, const BeginRounds& begin,
-                                const GoesOn& goes_on) {
-  context.device.synchronize();
+accept::DeviceRounds measure_op(const char* name, const std::function<void(Kernels&)>& op, double amount,
+                                const Rounds& rounds) {
+  backend::Device& device = rounds.context.device;
+  device.synchronize();
   const auto one = [&] {
     std::vector<Stamp> stamps(kOpsOfARound);
-    for (Stamp& stamp : stamps) context.device.enqueue(Lane::compute, name, op, &stamp);
-    context.device.synchronize();
-    context.device.settle_stamps();
+    for (Stamp& stamp : stamps) device.enqueue(Lane::compute, name, op, &stamp);
+    device.synchronize();
+    device.settle_stamps();
     std::vector<double> seconds;
     for (const Stamp& stamp : stamps) seconds.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-9);
     const double median = account::median(std::move(seconds));
     return median > 0 ? amount / median : 0;
   };
-  return measure_rounds(one, rounds, context, meeting, begin, goes_on);
+  return measure_rounds(one, rounds);
+}
+
+/// Page-locked memory of the host with something in it.
+std::byte* filled_host_buffer(backend::Device& device, std::int64_t bytes) {
+  std::byte* const host = device.host_buffer(bytes);
+  std::memset(host, 1, bytes);
+  return host;
 }
 
 }  // namespace
 
-accept::DeviceRounds measure_products(int rows, int rounds, RankContext& context, RankMeeting& meeting,
-                                      const BeginRounds& begin, const GoesOn& goes_on) {
+accept::DeviceRounds measure_products(int rows, const Rounds& rounds) {
   const std::int64_t n = rows;
-  const Blocks<3> matrices(context, n * n * size_of(DType::f32));
+  const Blocks<3> matrices(rounds.context, n * n * size_of(DType::f32));
   const auto product = [&](Kernels& kernels) {
     kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
   };
   const double flops = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  return measure_op("gemm", product, flops, rounds, context, meeting, begin, goes_on);
+  return measure_op("gemm", product, flops, rounds);
 }
 
-accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext& context, RankMeeting& meeting,
-                                    const BeginRounds& begin, const GoesOn& goes_on) {
-  if (!context.device.computes()) return {};
-  const Blocks<2> blocks(context, bytes);
+accept::DeviceRounds measure_memory(std::int64_t bytes, const Rounds& rounds) {
+  if (!rounds.context.device.computes()) return {};
+  const Blocks<2> blocks(rounds.context, bytes);
   const auto copy = [&](Kernels& kernels) {
     kernels.cast({blocks[0], DType::f32}, {blocks[1], DType::f32}, bytes / size_of(DType::f32), 1);
   };
-  return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting, begin, goes_on);
+  return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds);
 }
 
-accept::DeviceRounds measure_host_copies(std::int64_t bytes, int rounds, RankContext& context, RankMeeting& meeting,
-                                         const BeginRounds& begin, const GoesOn& goes_on) {
-  const auto size = static_cast<std::size_t>(bytes);
-  const std::vector<std::byte> source(size, std::byte{1});
-  std::vector<std::byte> target(size);
+accept::DeviceRounds measure_host_copies(std::int64_t bytes, const Rounds& rounds) {
+  const std::vector<std::byte> source(bytes, std::byte{1});
+  std::vector<std::byte> target(bytes);
   const auto one = [&] {
     const std::int64_t began_ns = now_ns();
-    std::memcpy(target.data(), source.data(), size);
+    std::memcpy(target.data(), source.data(), bytes);
     const auto took_ns = static_cast<double>(std::max<std::int64_t>(1, now_ns() - began_ns));
     // Read, so that no compiler leaves the copy out.
     return target.back() == std::byte{1} ? 2 * static_cast<double>(bytes) / took_ns * 1e9 : 0;
   };
-  return measure_rounds(one, rounds, context, meeting, begin, goes_on);
+  return measure_rounds(one, rounds);
 }
 
-accept::DeviceRounds measure_device_copies(HostCopy way, std::int64_t bytes, int rounds, RankContext& context,
-                                           RankMeeting& meeting, const BeginRounds& begin, const GoesOn& goes_on) {
-  std::byte* const host = context.device.host_buffer(bytes);
-  std::memset(host, 1, static_cast<std::size_t>(bytes));
-  const Blocks<1> blocks(context, bytes);
+accept::DeviceRounds measure_copies_to_device(std::int64_t bytes, const Rounds& rounds) {
+  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
+  const Blocks<1> blocks(rounds.context, bytes);
   const auto upload = [&](Kernels& kernels) { kernels.upload(host, blocks[0], bytes); };
-  const auto download = [&](Kernels& kernels) { kernels.download(blocks[0], host, bytes); };
-  const auto amount = static_cast<double>(bytes);
-  return way == HostCopy::to_device
-             ? measure_op("upload", upload, amount, rounds, context, meeting, begin, goes_on)
-             : measure_op("download", download, amount, rounds, context, meeting, begin, goes_on);
+  return measure_op("upload", upload, static_cast<double>(bytes), rounds);
 }
 
-accept::DeviceRounds measure_launches(int rounds, RankContext& context, RankMeeting& meeting, const BeginRounds& begin,
-                                      const GoesOn& goes_on) {
+accept::DeviceRounds measure_copies_from_device(std::int64_t bytes, const Rounds& rounds) {
+  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
+  const Blocks<1> blocks(rounds.context, bytes);
+  const auto download = [&](Kernels& kernels) { kernels.download(blocks[0], host, bytes); };
+  return measure_op("download", download, static_cast<double>(bytes), rounds);
+}
+
+accept::DeviceRounds measure_launches(const Rounds& rounds) {
   constexpr int kLaunchesOfARound = 20;
   constexpr std::int64_t kLittle = 4;  // bytes
   constexpr backend::Device::Event kDone = 0;
-  const Blocks<1> blocks(context, kLittle);
-  context.device.synchronize();
+  backend::Device& device = rounds.context.device;
+  const Blocks<1> blocks(rounds.context, kLittle);
+  device.synchronize();
   const auto one = [&] {
     std::vector<double> us;
     for (int i = 0; i < kLaunchesOfARound; ++i) {
       const std::int64_t began_ns = now_ns();
-      context.device.enqueue(
+      device.enqueue(
           Lane::compute, "launch", [&](Kernels& kernels) { kernels.fill_zero(blocks[0], kLittle); }, nullptr);
-      context.device.record(kDone, Lane::compute);
-      context.device.host_wait(kDone);
+      device.record(kDone, Lane::compute);
+      device.host_wait(kDone);
       us.push_back(static_cast<double>(now_ns() - began_ns) * 1e-3);
     }
     return account::median(std::move(us));
   };
-  return measure_rounds(one, rounds, context, meeting, begin, goes_on);
+  return measure_rounds(one, rounds);
 }
 namespace {
 

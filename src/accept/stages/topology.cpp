@@ -362,43 +362,29 @@ constexpr Figure kToDevice{"host_to_device", "copies from a host to its GPU", "G
 constexpr Figure kFromDevice{"device_to_host", "copies from a GPU to its host", "GB/s", 1e-9};
 constexpr Figure kLaunch{"launch", "launch and end of a kernel", "us", 1, true, true};
 
-/// A rank.
-struct Owner {
-  std::string name;
-  std::vector<int> ranks;
-  std::vector<double> samples;  ///< in the figure's unit
-};
-
-std::vector<Owner> owners_of(const accept::DeviceRounds& rounds, double scale, const std::vector<std::string>& hosts) {
-  std::vector<Owner> owners;
-  for (std::size_t rank = 0; !rounds.empty() && rank < std::min(rounds.front().size(), hosts.size()); ++rank) {
-    Owner& owner =
-        owners.emplace_back(Owner{fmt::format("rank {} on {}", rank, hosts.at(rank)), {static_cast<int>(rank)}, {}});
-    for (const std::vector<double>& round : rounds) owner.samples.push_back(round.at(rank) * scale);
-  }
-  return owners;
-}
-
 class Judge {
  public:
   explicit Judge(const config::Acceptance& wanted) : wanted_(wanted) {}
 
   bool rates(const Figure& figure) const { return wanted_.find(figure.reference) != nullptr; }
 
-  void add(const Figure& figure, const std::vector<Owner>& owners) {
+  void add(const Figure& figure, const accept::DeviceRounds& rounds, const std::vector<std::string>& hosts) {
+    const std::size_t ranks = rounds.empty() ? 0 : std::min(rounds.front().size(), hosts.size());
     std::vector<double> all;
-    for (const Owner& owner : owners) all.insert(all.end(), owner.samples.begin(), owner.samples.end());
-    Judgement whole = judged(figure, figure.name, all);
     std::vector<Judgement> bad;
-    for (const Owner& owner : owners) {
-      Judgement j = judged(figure, fmt::format("{}: {}", figure.name, owner.name), owner.samples);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::vector<double> samples;  // in the figure's unit
+      for (const std::vector<double>& round : rounds) samples.push_back(round.at(rank) * figure.scale);
+      all.insert(all.end(), samples.begin(), samples.end());
+      const std::string name = fmt::format("rank {} on {}", rank, hosts[rank]);
+      Judgement j = judged(figure, fmt::format("{}: {}", figure.name, name), samples);
       if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
-      j.sentence = fmt::format("{}: {}", owner.name, j.sentence);
-      j.ranks = owner.ranks;
+      j.sentence = fmt::format("{}: {}", name, j.sentence);
+      j.ranks = {static_cast<int>(rank)};
       bad.push_back(std::move(j));
     }
-    const bool all_alike =
-        bad.empty() || (whole.verdict == Verdict::fail && owners.size() > 1 && bad.size() == owners.size());
+    Judgement whole = judged(figure, figure.name, all);
+    const bool all_alike = bad.empty() || (whole.verdict == Verdict::fail && ranks > 1 && bad.size() == ranks);
     if (all_alike) {
       judgements.push_back(std::move(whole));
     } else {
@@ -441,13 +427,13 @@ std::vector<Judgement> judge_node_rates(const config::Acceptance& wanted, const 
         accept::judged("floor", "hosts beside the fabric", Verdict::unrated, rates.unknown_because));
     return judge.judgements;
   }
-  judge.add(kHostCopy, owners_of(rates.host_copy, kHostCopy.scale, hosts));
+  judge.add(kHostCopy, rates.host_copy, hosts);
   const std::string no_gpu = "ranks compute on processors: there is no GPU to copy to, or to launch a kernel on";
   bool said = false;
   for (const auto& [figure, rounds] :
        {std::pair{kToDevice, &rates.to_device}, {kFromDevice, &rates.from_device}, {kLaunch, &rates.launch_us}}) {
     if (rates.has_gpus) {
-      judge.add(figure, owners_of(*rounds, figure.scale, hosts));
+      judge.add(figure, *rounds, hosts);
     } else if (judge.rates(figure)) {
       judge.absent(figure, figure.name, figure.less_is_better ? "latency" : "floor", no_gpu);
     } else if (!said) {

@@ -151,15 +151,11 @@ TEST(NodeRatesTest, DevicesCopyAndLaunchInEveryRound) {
   RankMeeting meeting(kRanks, nullptr);
   std::vector<accept::DeviceRounds> all;
   select_backend("cpu")->run(options, [&](backend::RankContext& context) {
-    const auto begin = [](double, int) { return true; };
-    const auto goes_on = [] { return true; };
-    for (const HostCopy way : {HostCopy::to_device, HostCopy::from_device}) {
-      accept::DeviceRounds rounds = measure_device_copies(way, kBytes, kRounds, context, meeting, begin, goes_on);
-      if (context.rank == 0) all.push_back(std::move(rounds));
-    }
-    for (accept::DeviceRounds rounds : {measure_host_copies(kBytes, kRounds, context, meeting, begin, goes_on),
-                                        measure_launches(kRounds, context, meeting, begin, goes_on)}) {
-      if (context.rank == 0) all.push_back(std::move(rounds));
+    const Rounds rounds{kRounds, context, meeting, [](double, int) { return true; }, [] { return true; }};
+    for (accept::DeviceRounds measured :
+         {measure_copies_to_device(kBytes, rounds), measure_copies_from_device(kBytes, rounds),
+          measure_host_copies(kBytes, rounds), measure_launches(rounds)}) {
+      if (context.rank == 0) all.push_back(std::move(measured));
     }
   });
   ASSERT_THAT(all, SizeIs(4));
