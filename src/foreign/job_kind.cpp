@@ -160,6 +160,15 @@ Program program_of(const JobWords& words, JobKind kind, const UnitTable& table) 
     const std::string_view name = name_as(engine->traces.program, kind, !words.quantized.empty());
     if (!name.empty() && words.engines.contains(engine)) return {std::string(name), engine};
   }
+  // The engine's own rows are there, and nothing that it sends: a short part of a step.
+  const auto own = std::ranges::find_if(words.engines, [&](const auto& engine) {
+    return kind == JobKind::unknown && engine.first->traces.of_one_program;
+  });
+  if (own != words.engines.end()) {
+    return {fmt::format("a part of a job of {} that gathers no parameters and reduces no gradients",
+                        own->first->traces.program.sharded),
+            nullptr};
+  }
   if (kind == JobKind::model_parallel && !words.embeddings.empty()) {
     return {"a recommendation model, with its embedding tables split over ranks", nullptr};
   }

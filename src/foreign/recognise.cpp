@@ -432,17 +432,16 @@ std::optional<Finding> find_sequence_exchanges(const RankRows& rank, const JobSt
 void take_serialised(const JobTrace& job, Recognition& r) {
   std::size_t ranks = 0, reductions = 0;
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
-    r.ranks[i].serialised = find_serialised(job.ranks[i], r.ranks[i]);
-    ranks += !r.ranks[i].serialised.empty();
-    reductions += r.ranks[i].serialised.size();
+    RecognisedRank& rank = r.ranks[i];
+    rank.serialised = find_serialised(job.ranks[i], rank.cut, rank.uses, rank.compute_stream);
+    ranks += !rank.serialised.empty();
+    reductions += rank.serialised.size();
   }
   if (ranks * 2 <= job.ranks.size()) return;
   if (r.schedule) r.schedule->config.fsdp.reduce_lane = config::ReduceLane::compute;
+  const std::string times = fmt::format("{} times on {} of {} ranks", reductions, ranks, job.ranks.size());
   r.findings.push_back({"reductions", "in line with computation",
-                        fmt::format("what was ready and needed nothing of them began when they ended, {} times on {} "
-                                    "of {} ranks",
-                                    reductions, ranks, job.ranks.size()),
-                        0.95});
+                        "what was ready and needed nothing of them began when they ended, " + times, 0.95});
 }
 
 void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& host_words, Recognition& r) {
@@ -608,14 +607,6 @@ Recognition recognise(const JobTrace& job) {
     r.name += " within " + program.name;
   }
 
-  // The engine's own rows are there, and nothing that it sends: a short part of a step.
-  if (r.kind == JobKind::unknown && r.engine == nullptr) {
-    for (const dialects::Words* engine : dialects::words_in_traces()) {
-      if (!engine->traces.of_one_program || !words.engines.contains(engine)) continue;
-      r.name = fmt::format("a part of a job of {} that gathers no parameters and reduces no gradients",
-                           engine->traces.program.sharded);
-    }
-  }
   std::string named;
   for (const dialects::Words* engine : dialects::words_in_traces()) {
     const auto row = words.engines.find(engine);

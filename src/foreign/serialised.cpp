@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "foreign/kineto_names.h"
-#include "foreign/recognise.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -25,24 +24,22 @@ enum class BesideReduction : std::uint8_t { unknown, ran, waited };
 /// another reduction follows it: what the optimizer does needs all of them, and the copies before the next reduction
 /// may need this one's buffer. It waited without need if its stream had been free since the reduction began, and it
 /// began just when that was over.
-BesideReduction beside_reduction(const RankRows& rank, const RecognisedRank& found, std::size_t step,
-                                 std::int32_t row) {
+BesideReduction beside_reduction(const RankRows& rank, const JobSteps& cut, std::size_t step,
+                                 const std::vector<CollectiveUse>& uses, int compute_stream, std::int32_t row) {
   const auto device = [&](std::int32_t other) -> const DeviceRow& {
     return rank.device[static_cast<std::size_t>(other)];
   };
   const DeviceRow& own = device(row);
-  const std::vector<std::int32_t>& order = found.cut.steps[step].device;
-  const auto computes = [&](std::int32_t other) {
-    return other != row && device(other).stream == found.compute_stream;
-  };
+  const std::vector<std::int32_t>& order = cut.steps[step].device;
+  const auto computes = [&](std::int32_t other) { return other != row && device(other).stream == compute_stream; };
   const auto launch = std::ranges::find(order, row);
   const auto next = std::find_if(launch, order.end(), computes);
   if (next == order.end() || device(*next).launch < 0) return BesideReduction::unknown;
-  if (found.cut.launched[static_cast<std::size_t>(*next)] + kTogether >= own.begin_ns) return BesideReduction::unknown;
+  if (cut.launched[static_cast<std::size_t>(*next)] + kTogether >= own.begin_ns) return BesideReduction::unknown;
   bool layer = false, reduces = false;
   for (auto at = next; at != order.end() && !reduces; ++at) {
-    const auto use = std::ranges::find(found.uses[step], *at, &CollectiveUse::row);
-    reduces = use != found.uses[step].end() && use->purpose == Purpose::gradients;
+    const auto use = std::ranges::find(uses, *at, &CollectiveUse::row);
+    reduces = use != uses.end() && use->purpose == Purpose::gradients;
     layer = layer || is_of_a_layer(rank, device(*at));
   }
   if (!layer || !reduces) return BesideReduction::unknown;
@@ -55,16 +52,17 @@ BesideReduction beside_reduction(const RankRows& rank, const RecognisedRank& fou
 
 }  // namespace
 
-std::set<std::int32_t> find_serialised(const RankRows& rank, const RecognisedRank& found) {
+std::set<std::int32_t> find_serialised(const RankRows& rank, const JobSteps& cut,
+                                       const std::vector<std::vector<CollectiveUse>>& uses, int compute_stream) {
   constexpr std::size_t kFewest = 6;
   std::set<std::int32_t> waited;
   std::size_t told = 0;
   if (rank.computes_on_host()) return waited;
-  for (std::size_t step = 0; step < found.uses.size(); ++step) {
-    for (const CollectiveUse& use : found.uses[step]) {
+  for (std::size_t step = 0; step < uses.size(); ++step) {
+    for (const CollectiveUse& use : uses[step]) {
       const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
       if (use.purpose != Purpose::gradients || row.end_ns - row.begin_ns <= 4 * kTogether) continue;
-      const BesideReduction beside = beside_reduction(rank, found, step, use.row);
+      const BesideReduction beside = beside_reduction(rank, cut, step, uses[step], compute_stream, use.row);
       told += beside != BesideReduction::unknown;
       if (beside == BesideReduction::waited) waited.insert(use.row);
     }
