@@ -129,7 +129,7 @@ peer-deepspeed: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VE
 peer-job: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py --cost --case fsdp2 --case fsdp1 --case ddp
-	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore watched.py
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore watched.py
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json

@@ -1,4 +1,4 @@
-"""`fsdpbench watch` beside a real job of PyTorch on four CPU ranks over gloo: `python watched.py [--case NAME]`.
+"""The package's watch beside a real job of PyTorch on four CPU ranks over gloo: `python watched.py [--case NAME]`.
 
 The job trains under FSDP2 with fsdpbench.torch.step(). Once the watcher has seen some of it, rank 2 is stopped by SIGSTOP,
 by its process id: the line that follows must name it, and nobody else, as hanging or silent. How long that took is printed.
@@ -10,6 +10,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -41,8 +42,9 @@ def watch(name, folder):
     ranks = [context.Process(target=work, args=(rank, name, folder)) for rank in range(4)]
     for rank in ranks:
         rank.start()
-    watcher = subprocess.Popen([os.environ["FSDPBENCH_PROGRAM"], "watch", f"{folder}/watch", "--json", "--every", "0.5"],
-                               stdout=subprocess.PIPE, text=True)
+    package = os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).parents[2] / "analysis")}
+    watcher = subprocess.Popen([sys.executable, "-m", "fsdpbench.analysis", "watch", "--json", "--every", "0.5", "--", f"{folder}/watch"],
+                               stdout=subprocess.PIPE, text=True, env=package)
     try:
         until = time.monotonic() + PATIENCE_S
         while steps_of(folder) < STEPS:

@@ -1,4 +1,4 @@
-"""python -I -m fsdpbench.analysis report|open|timeline|contrast|frontier|table ...
+"""python -I -m fsdpbench.analysis report|open|watch|timeline|contrast|frontier|table ...
 
 -I, because Python looks for modules in the current folder first, which may be a result folder of somebody else.
 """
@@ -19,6 +19,8 @@ os.environ["MPLBACKEND"] = "Agg"
 from . import __version__
 from .schema import ReportError
 from .text import clean, visible
+from ..watch.command import add_options as add_watch_options, run as watch
+from ..watch.job import WatchError
 
 BAD_INPUT, CANNOT_WRITE, INTERRUPTED = 2, 4, 130
 _MOST_OF_A_MESSAGE = 2000
@@ -122,8 +124,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     table = commands.add_parser("table", help="the cells of a sweep as CSV")
     table.add_argument("folder", type=Path, metavar="DIR", help="of a sweep (sweep.json)")
     table.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .csv file")
+    add_watch_options(commands.add_parser("watch", help="who in a running job is late, silent or does not come"))
     chosen = parser.parse_args(arguments)
     try:
+        if chosen.command == "watch":
+            return watch(chosen)
         if chosen.command == "open":
             return _open(chosen.paths, chosen.port, not chosen.no_browser, chosen.html)
         elif chosen.command == "timeline":
@@ -141,7 +146,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         from .report import write_report
         return _print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,
                                    chosen.memory_budget))
-    except ReportError as error:
+    except (ReportError, WatchError) as error:
         _complain(str(error))
         return BAD_INPUT
     except OSError as error:

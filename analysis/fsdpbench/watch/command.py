@@ -1,0 +1,121 @@
+"""The command line of `fsdpbench watch`, which hands over to this, and what it prints. docs/watch.md has the rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from ..analysis.text import visible
+from .job import S, VERDICTS, Job, WatchError
+from .judge import Judgement, judge
+from .sources import Endpoint, Sources, ask_ras
+
+CODES = dict(zip(VERDICTS, (5, 5, 5, 10, 11, 0)))
+MOST = 12  # lines of one kind
+
+
+def add_options(parser: Any) -> None:
+    parser.add_argument("sources", nargs="*", metavar="SOURCE")
+    for name in ("--once", "--stopped", "--json"):
+        parser.add_argument(name, action="store_true")
+    for name, default in (("--every", "1"), ("--for", "0"), ("--hang", "12"), ("--metrics", ""), ("--ras", "")):
+        parser.add_argument(name, default=default, dest=name[2:] + "_")
+
+
+def _seconds(name: str, text: str, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not least <= value <= most:
+        raise WatchError(f"{name} must be from {least:g} to {most:.0f} seconds.")
+    return value
+
+
+def run(chosen: Any) -> int:
+    """Watches until it is interrupted or the time is over; returns the code of the last verdict."""
+    every, until = _seconds("--every", chosen.every_, 0.05, 3600), _seconds("--for", chosen.for_, 0, 1e8)
+    hang = int(_seconds("--hang", chosen.hang_, 1, 1e6) * S)
+    if not chosen.sources and not chosen.ras_:
+        raise WatchError("watch needs a SOURCE or --ras HOST:PORT.")
+    ras = Endpoint("--ras", chosen.ras_, 28028) if chosen.ras_ else None
+    sources, job, said, begun = Sources(chosen.sources), Job(), "", time.monotonic()
+    while True:
+        sources.read(job, time.time_ns(), chosen.once)
+        if ras:
+            try:
+                ask_ras(ras, job, time.time_ns())
+            except WatchError as error:
+                if chosen.once:
+                    raise
+                job.notes.append(str(error))
+        now = job.newest() if chosen.once else max(time.time_ns(), job.newest())
+        judgement = judge(job, now, hang, chosen.stopped)
+        if chosen.metrics_:
+            _replace(chosen.metrics_, _metrics(job, judgement))
+        whom = str([(one.verdict, one.communicator, one.sequence, one.ranks) for one in judgement.all] or judgement.verdict)
+        if chosen.once or whom != said:  # sentences have seconds in them that grow
+            print(_json(job, judgement, now, chosen.once) if chosen.json else
+                  _text(job, judgement) if chosen.once else f"{judgement.verdict}: {visible(judgement.sentence)}", flush=True)
+        said = whom
+        if chosen.once or (until and time.monotonic() + every >= begun + until):
+            return CODES[judgement.verdict]
+        time.sleep(every)
+
+
+def _replace(path: str, text: str) -> None:
+    beside = Path(path + ".tmp")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _text(job: Job, judgement: Judgement) -> str:
+    """The verdict first; then communicators, of which those that are equal are one row, and the one that is named the first."""
+    kinds: Dict[Tuple[bool, str, str], List[Tuple[str, int]]] = {}
+    for comm in job.comms.values():
+        at = [one.count if one.entered is None else one.entered for one in comm.members.values()]
+        told = sorted({one for one in at if one is not None})
+        is_named = any(one.communicator == comm.name for one in judgement.all)
+        what = re.search(r"\((.*)\)", comm.name) if not is_named else None
+        newest = "-" if not told else str(told[0]) if len(told) == 1 else f"{told[0]} to {told[-1]}"
+        kinds.setdefault((not is_named, what[1] if what else comm.name, comm.source), []).append((newest, comm.size))
+    rows = [["communicator", "source", "how many", "ranks of each", "newest"]]
+    for (_, name, source), own in sorted(kinds.items()):
+        sizes, newest = sorted({size for _, size in own}), sorted({one for one, _ in own})
+        rows.append([name, source, str(len(own)), ", ".join(map(str, sizes[:3])), "; ".join(newest[:2]) + (" …" if newest[2:] else "")])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines = [f"{judgement.verdict}: {judgement.sentence}", *(f"- {one.verdict}: {one.sentence}" for one in judgement.all[1:MOST])]
+    lines += ["", "Communicators", *table[:MOST + 1]] if job.comms else []
+    notes = [f"- {note}" for note in judgement.notes + job.notes][:MOST]
+    return "\n".join(visible(line) for line in lines + ([""] if notes else []) + notes)
+
+
+def _json(job: Job, judgement: Judgement, now: int, indent: bool) -> str:
+    accusations = []
+    for one in judgement.all:
+        told = {"verdict": one.verdict, "ranks": one.ranks, "sentence": one.sentence, "communicator": one.communicator or None,
+                "sequence": one.sequence, "since_ns": one.since_ns, "share": one.share}
+        accusations.append({key: value for key, value in told.items() if value is not None})
+    out = {"kind": "watch", "schema_version": 1, "verdict": judgement.verdict, "sentence": judgement.sentence,
+           "accusations": accusations, "communicators": len(job.comms), "ranks": len(job.ranks),
+           "notes": judgement.notes + job.notes, **({"as_of_ns": now} if now else {})}
+    return json.dumps(out, indent=2 if indent else None)
+
+
+def _metrics(job: Job, judgement: Judgement) -> str:
+    """For the textfile collector of node_exporter."""
+    lines = [f"# TYPE fsdpbench_watch_{name} gauge" for name in ("verdict", "accused", "late_share", "newest_seconds")]
+    lines += [f'fsdpbench_watch_verdict{{verdict="{one}"}} {int(one == judgement.verdict)}' for one in VERDICTS]
+    for one in judgement.all:
+        for rank in one.ranks or [""]:
+            name = visible(one.communicator).replace("\\", "\\\\").replace('"', '\\"')
+            labels = f'rank="{rank}",communicator="{name}"'
+            lines.append(f'fsdpbench_watch_accused{{verdict="{one.verdict}",{labels}}} 1')
+            lines += [f"fsdpbench_watch_late_share{{{labels}}} {one.share}"] if one.share else []
+    lines += [f"fsdpbench_watch_newest_seconds {job.newest() / S:.3f}"] if job.newest() else []
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,172 @@
+"""What the sources have told of a job. Times are Unix time in nanoseconds; None: not told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..analysis.text import clean
+
+S = 1_000_000_000
+MOST_RANKS = 1 << 20
+GAP = 3 * S  # a longer gap between signs counts as so long: where everybody pauses, nobody falls silent
+VERDICTS = ("mismatch", "hang", "silent", "late rank", "unknown", "clean")
+
+
+class WatchError(Exception):
+    """What cannot be read or is no choice, as a sentence."""
+
+
+@dataclass
+class Op:
+    """One collective as one rank saw it."""
+
+    seq: int
+    name: str
+    shape: str = ""  # must be the same on all ranks; empty: not told, or it may differ
+    came: Optional[int] = None  # when the rank's host began it
+    told: Optional[int] = None  # the latest time that its record has
+    took: Optional[int] = None  # from this rank's coming to its end, by the clock of what ran it
+    done: bool = True
+    timed_out: bool = False  # the library gave it up
+    started: bool = False  # by the GPU
+
+
+@dataclass
+class Member:
+    """One rank in one communicator."""
+
+    ops: Dict[int, Op] = field(default_factory=dict)
+    sends: List[Tuple[int, int, str, Op]] = field(default_factory=list)  # pending: from, to, "send" or "recv"
+    talks: bool = False  # it has sent or received in this communicator
+    entered: Optional[int] = None  # the newest collective that its host has entered, where that is known
+    left: int = -1  # the newest one that has ended
+    timed: bool = False  # its source tells when its GPU begins an operation
+    heard: int = 0  # as of when its source tells; 0: not told
+    # NCCL's RAS: how many collectives the host has handed over, and since when the rank is lost or ending.
+    count: Optional[int] = None
+    moved: Optional[int] = None
+    lost: Optional[int] = None
+    ending: Optional[int] = None
+    starting: bool = False
+    dead: bool = False
+    error: Any = 0
+    process: str = ""
+
+    def forget(self) -> None:
+        """What an earlier dump said."""
+        self.ops, self.sends, self.talks, self.entered, self.left, self.timed = {}, [], False, None, -1, False
+
+    def pending(self) -> List[int]:
+        return sorted(seq for seq, op in self.ops.items() if not op.done)
+
+
+@dataclass
+class Comm:
+    source: str
+    name: str
+    ranks: List[int] = field(default_factory=list)  # empty: not told
+    size: int = 0
+    lateness: str = ""  # "arrivals": whoever comes last is late; "waits": whoever waits least came last
+    looks: int = 0
+    members: Dict[int, Member] = field(default_factory=dict)
+
+    def all_ranks(self) -> List[int]:
+        return self.ranks or sorted(self.members)
+
+    def member(self, rank: int) -> Member:
+        return self.members.setdefault(rank, Member())
+
+
+@dataclass
+class Rank:
+    """One process."""
+
+    host: str = ""
+    ended: bool = False  # it said so itself, at the end of its program
+    heard: List[int] = field(default_factory=list)  # the newest times of its signs
+    steps: Dict[int, Tuple[int, float, float]] = field(default_factory=dict)  # when it ended, ms, ms of waits or -1
+
+    def hear(self, time: int) -> None:
+        if not self.heard or time > self.heard[-1]:
+            self.heard = [*self.heard[-511:], time]
+
+    def active_after(self, time: int) -> int:
+        """How long there were signs after that; 0: since ever."""
+        later = [one for one in ([time] if time else []) + self.heard if one >= time]
+        return sum(min(after - before, GAP) for before, after in zip(later, later[1:]))
+
+
+@dataclass
+class Job:
+    comms: Dict[Any, Comm] = field(default_factory=dict)
+    ranks: Dict[int, Rank] = field(default_factory=dict)
+    dumps: Dict[int, List[Any]] = field(default_factory=dict)  # of flight recorders, by rank
+    world: int = 0
+    counted: Optional[int] = None  # the newest look of NCCL's RAS
+    notes: List[str] = field(default_factory=list)
+
+    def of(self, source: str) -> List[Comm]:
+        return [comm for comm in self.comms.values() if comm.source == source]
+
+    def newest(self) -> int:
+        return max([0] + [view.heard[-1] for view in self.ranks.values() if view.heard] +
+                   [member.heard for comm in self.comms.values() for member in comm.members.values()])
+
+
+@dataclass
+class Accusation:
+    verdict: str
+    sentence: str
+    ranks: List[int] = field(default_factory=list)
+    communicator: str = ""
+    sequence: Optional[int] = None
+    since_ns: Optional[int] = None
+    share: Optional[float] = None  # of the time, that the others wait
+
+
+def whole(value: Any, most: int = 1 << 62) -> Optional[int]:
+    """A whole number from 0, also as text: PyTorch writes those of pg_status so in JSON."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+
+
+def need(told: Dict[str, Any], key: str, most: int = 1 << 62) -> int:
+    found = whole(told.get(key), most)
+    if found is None:
+        raise WatchError(f"lacks {key}, or it is no number that may be there.")
+    return found
+
+
+def number(value: Any, most: float = 1e12) -> Optional[float]:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most else None
+
+
+def words(value: Any) -> str:
+    return clean(value, 200) if isinstance(value, str) else ""
+
+
+def inside(value: Any, key: str) -> Dict[str, Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """"ranks 0 to 3, 7"."""
+    parts: List[List[int]] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    shown = [f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in parts]
+    return verb(ranks, "rank ", "ranks ") + ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def verb(ranks: Sequence[Any], one: str, many: str) -> str:
+    return one if len(ranks) == 1 else many
