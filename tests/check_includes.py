@@ -84,8 +84,6 @@ FOLDERS = [
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
     Folder("tune", 3700, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
-    Folder("foreign/watch", 3050, "job_view.h, judge.h", "account hardware/gpu_health.h hardware/gpu_health.h",
-           "what libraries of a running job write anyway, and who in it is late, silent or does not come"),
     Folder("foreign", 10250, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
            "other programs' traces up to a step that the walk of causes understands, and what is said of them"),
@@ -99,8 +97,8 @@ FOLDERS = [
            "later results against accepted ones"),
     Folder("accept", 2950, "finding.h, blame_links.h, verdict.h", "record account runs/result_fields.h",
            "fit or not, and who is to blame: from rates to named parts, with interval and evidence"),
-    Folder("app/commands", 5700, "command.h, run.cpp",
-           "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign foreign/watch "
+    Folder("app/commands", 5400, "command.h, run.cpp",
+           "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign "
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
     Folder("app", 1750, "main.cpp, command_line.cpp",
@@ -119,13 +117,13 @@ class Limit:
 
 # Of the whole project. Keys are the rows of "All keys" in profiles/README.md, which config_test keeps current.
 LIMITS = [
-    Limit("src", 725, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
+    Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 168, "keys", "profiles/README.md"),
-    Limit("tests", 80200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 8300, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("tests", 78700, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("analysis/fsdpbench", 11550, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 2500, "lines", "profiles/**/*.toml"),
-    Limit("docs", 73000, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("docs", 71800, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

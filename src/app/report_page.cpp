@@ -78,9 +78,9 @@ std::string find_page_python() {
     return python;
   }
   throw Error(fmt::format(
-      "{} does not have the package fsdpbench, which draws reports: `pip install fsdpbench` there, or `make analysis` "
-      "in "
-      "the source tree, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current folder and packages "
+      "{} does not have the package fsdpbench, which draws reports and watches jobs: `pip install fsdpbench` there, or "
+      "`make analysis` in the source tree, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current "
+      "folder and packages "
       "of one user are not looked at.",
       python));
 }

@@ -70,21 +70,17 @@ std::string Input::text(std::int64_t most) const {
 
 std::string Input::beginning(std::size_t most) const { return read(static_cast<std::int64_t>(most)); }
 
-std::string Input::part(std::int64_t offset, std::size_t most) const {
-  return read(static_cast<std::int64_t>(most), offset);
-}
-
-std::string Input::read(std::int64_t most, std::int64_t offset) const {
+std::string Input::read(std::int64_t most) const {
   constexpr std::int64_t kPiece = 1 << 20;  // files of /proc say that they have no bytes
   std::string text;
   for (;;) {
     const auto have = std::ssize(text);
-    const std::int64_t wanted = std::min(most - have, std::max(kPiece, bytes_ - offset - have));
+    const std::int64_t wanted = std::min(most - have, std::max(kPiece, bytes_ - have));
     if (wanted <= 0) return text;
     text.resize(have + wanted);
     ssize_t got = 0;
     do {
-      got = ::pread(file_, text.data() + have, wanted, offset + have);
+      got = ::pread(file_, text.data() + have, wanted, have);
     } while (got < 0 && errno == EINTR);
     if (got < 0) fail(fmt::format("cannot be read: {}", std::strerror(errno)));
     text.resize(have + got);

@@ -33,12 +33,10 @@ class Input {
   std::string text(std::int64_t most) const;
   /// Its first bytes, at most this many.
   std::string beginning(std::size_t most) const;
-  /// At most so many bytes from `offset` on; fewer only at its end.
-  std::string part(std::int64_t offset, std::size_t most) const;
 
  private:
   [[noreturn]] void fail(const std::string& why) const;
-  std::string read(std::int64_t most, std::int64_t offset = 0) const;
+  std::string read(std::int64_t most) const;
 
   std::filesystem::path path_;
   std::string expected_;

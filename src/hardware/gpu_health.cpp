@@ -24,8 +24,6 @@ std::string_view xid_meaning(std::uint64_t xid) {
   }
 }
 
-bool is_xid_of_programs(std::uint64_t xid) { return xid == 13 || xid == 31 || xid == 43 || xid == 45; }
-
 std::string xid_text(std::uint64_t xid, std::int64_t times) {
   const std::string_view meaning = xid_meaning(xid);
   return fmt::format("Xid {}{}{}", xid, meaning.empty() ? "" : fmt::format(" ({})", meaning),

@@ -12,9 +12,6 @@ namespace fsdpbench {
 /// is not among them.
 std::string_view xid_meaning(std::uint64_t xid);
 
-/// An Xid that a program's own error causes, as a rule: it accuses no hardware.
-bool is_xid_of_programs(std::uint64_t xid);
-
 /// "Xid 79 (the GPU has fallen off the bus) 2 times"
 std::string xid_text(std::uint64_t xid, std::int64_t times = 1);
 

@@ -57,27 +57,6 @@ void Console::print(std::string_view raw) {
   if ((std::fflush(options_.results) != 0 || !all) && write_error_ == 0) write_error_ = errno != 0 ? errno : EIO;
 }
 
-void Console::redraw(std::string_view raw) {
-  const std::size_t columns = terminal_columns(options_.results);
-  if (columns == 0 || !options_.terminal) return print(raw);
-  std::string text;
-  std::size_t lines = 0;
-  const std::string clean = clean_text(raw, 0, Lines::keep);
-  for (std::string_view rest = clean; !rest.empty(); ++lines) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    text += cut(std::string(rest.substr(0, end)), columns) + "\033[K\n";
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  const std::scoped_lock lock(mutex_);
-  erase_line();
-  if (drawn_lines_ > 0) text.insert(0, "\033[" + std::to_string(drawn_lines_) + "A");
-  drawn_lines_ = lines;
-  text += "\033[J";  // what a longer one has left below
-  errno = 0;
-  const bool all = std::fwrite(text.data(), 1, text.size(), options_.results) == text.size();
-  if ((std::fflush(options_.results) != 0 || !all) && write_error_ == 0) write_error_ = errno != 0 ? errno : EIO;
-}
-
 std::string Console::unwritten() const {
   const std::scoped_lock lock(mutex_);
   return write_error_ == 0 ? "" : std::strerror(write_error_);

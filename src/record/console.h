@@ -36,9 +36,6 @@ class Console {
   void print(std::string_view text);
   void print(const Table& table) { print(format_table(table)); }
 
-  /// A result that replaces the one that this printed last, if results go to a terminal; otherwise like print().
-  void redraw(std::string_view text);
-
   /// One line on standard error: information (not if quiet), a warning, an error.
   void info(std::string_view text);
   void warning(std::string_view text);
@@ -59,7 +56,6 @@ class Console {
   mutable std::mutex mutex_;
   int write_error_ = 0;  ///< errno of the first result that could not be written
   bool line_open_ = false;
-  std::size_t drawn_lines_ = 0;  ///< of the last redraw()
 };
 
 /// To be called before anything opens a file: where standard input, output or error are closed, the next file that is

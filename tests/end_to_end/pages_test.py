@@ -84,6 +84,7 @@ class Pages(Program):
 
     def setUp(self) -> None:
         super().setUp()
+        program.use_package_of_source(self)
         self.root = self.folder
 
     def page(self, name: str) -> None:

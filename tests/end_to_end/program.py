@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 PROGRAM = ""
@@ -69,6 +70,19 @@ def sets(*keys: str) -> list[str]:
 def environment(**more: object) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
     return clean | {name: str(value) for name, value in more.items()}
+
+
+def use_package_of_source(case: unittest.TestCase) -> None:
+    """`watch` hands over to the Python package, of which it needs no other one: that of the source tree, in Debian's Python,
+    whether or not `make analysis` was called."""
+    folder = tempfile.TemporaryDirectory()
+    case.addCleanup(folder.cleanup)
+    python = Path(folder.name) / "python"
+    python.write_text(f'#!/bin/sh\nshift\nPYTHONPATH={SOURCE}/analysis exec /usr/bin/python3 -B "$@"\n')  # without its -I
+    python.chmod(0o755)
+    before = unittest.mock.patch.dict(os.environ, FSDPBENCH_PYTHON=str(python))
+    before.start()
+    case.addCleanup(before.stop)
 
 
 def free_port() -> int:

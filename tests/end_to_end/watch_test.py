@@ -4,40 +4,21 @@
     watch_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
-import fcntl
-import http.server
 import io
 import json
-import os
-import pty
-import random
-import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tarfile
-import termios
 import threading
-import time
 from pathlib import Path
 
 import program
 from program import BAD_INPUT, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, RANK_FAILED, Program
 
 SLOW, INCONCLUSIVE = 10, 11
-
-
-def inspector_line(rank: int, number: int, took_us: int, told_us: int, communicator: str = "0xa") -> str:
-    """As plugins/profiler/inspector/inspector_json.cc of NCCL writes it."""
-    return json.dumps({
-        "header": {"id": communicator, "comm_name": "unknown", "rank": rank, "n_ranks": 4, "nnodes": 2},
-        "metadata": {"inspector_output_format_version": "v4.0", "git_rev": "", "rec_mechanism": "nccl_profiler_interface",
-                     "dump_timestamp_us": told_us, "hostname": f"node-{rank}", "pid": 100 + rank},
-        "coll_perf": {"coll": "AllGather", "coll_sn": number, "coll_msg_size_bytes": 1 << 24, "coll_exec_time_us": took_us,
-                      "coll_timing_source": "kernel_gpu", "coll_algobw_gbs": 1.0, "coll_busbw_gbs": 1.0}})
 
 
 class Ras:
@@ -83,63 +64,6 @@ class Ras:
         self.socket.close()
 
 
-def dcgm_text(host: str, clocks: list[int], xids: dict[int, int] | None = None) -> str:
-    """As internal/pkg/rendermetrics/render_metrics.go of dcgm-exporter writes it."""
-    lines = []
-    for name, values in (("DCGM_FI_DEV_SM_CLOCK", clocks), ("DCGM_FI_DEV_GPU_UTIL", [98] * len(clocks)),
-                         ("DCGM_FI_DEV_XID_ERRORS", [(xids or {}).get(i, 0) for i in range(len(clocks))])):
-        lines += [f"# HELP {name} Something.", f"# TYPE {name} gauge"]
-        lines += [f'{name}{{gpu="{i}",UUID="GPU-{host}-{i}",pci_bus_id="00000000:0{i}:00.0",device="nvidia{i}",'
-                  f'modelName="NVIDIA H100 80GB HBM3",hostname="{host}",DCGM_FI_DRIVER_VERSION="590.48.01"}} {value}'
-                  for i, value in enumerate(values)]
-    return "\n".join(lines) + "\n"
-
-
-def nvidia_smi_text(clocks: list[int], xids: dict[int, int] | None = None) -> str:
-    """As nvidia_gpu_exporter writes it (docs/METRICS.md of it)."""
-    lines = ["# HELP go_goroutines Number.", "# TYPE go_goroutines gauge", "go_goroutines 9"]
-    for i, clock in enumerate(clocks):
-        own = f'uuid="1111-{i}"'
-        lines += [f"nvidia_smi_clocks_current_sm_clock_hz{{{own}}} {clock}e+06", f"nvidia_smi_utilization_gpu_ratio{{{own}}} 0.97",
-                  f'nvidia_smi_gpu_info{{index="{i}",name="NVIDIA H200",pci_bus_id="00000000:0{i}:00.0",{own}}} 1']
-        if i in (xids or {}):
-            lines.append(f'nvidia_smi_xid_errors_total{{{own},xid="{xids[i]}"}} 1')
-    return "\n".join(lines) + "\n"
-
-
-class Exporter:
-    """An exporter of GPU metrics on loopback: `answers` one after another, the last one again and again. Bytes are said as they
-    are."""
-
-    def __init__(self, *answers: str | bytes):
-        exporter = self
-        self.asked: list[str] = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                answer = answers[min(len(exporter.asked), len(answers) - 1)]
-                exporter.asked.append(self.path)
-                if isinstance(answer, bytes):
-                    self.wfile.write(answer)
-                    return
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer.encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.name = f"127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
 def ras_answer(counts: list[int | None], timestamp: str = "2025-12-19 13:06:53") -> str:
     present, missing = [], []
     for rank, count in enumerate(counts):
@@ -158,16 +82,16 @@ def ras_answer(counts: list[int | None], timestamp: str = "2025-12-19 13:06:53")
 
 
 class Watch(Program):
+    def setUp(self) -> None:
+        super().setUp()
+        program.use_package_of_source(self)
+
     def ras(self, *arguments, **words) -> Ras:
         server = Ras(*arguments, **words)
         self.addCleanup(server.close)
         return server
 
     def test_answers_of_nccls_ras_in_a_file(self) -> None:
-        late = [[100 * s, 100 * s, max(0, 100 * s - 150), 100 * s] for s in range(20)]
-        (self.folder / "ras.json").write_text("".join(ras_answer(one, f"2025-12-19 13:06:{s:02}") for s, one in enumerate(late)))
-        code, said = self.once("ras.json")
-        self.assertEqual((code, said["verdict"], said["accusations"][0]["ranks"]), (SLOW, "late rank", [2]), said)
         (self.folder / "hang.json").write_text("".join(ras_answer([8, 8, 7, 8], f"2025-12-19 13:{s:02}:00") for s in range(2)))
         code, said = self.once("hang.json")
         self.assertEqual((code, said["verdict"], said["accusations"][0]["ranks"]), (RANK_FAILED, "hang", [2]), said)
@@ -189,85 +113,17 @@ class Watch(Program):
         closed.close()
         for name, sentence in ((nobody, "nobody answers there"), ("127.0.0.1:x", "expected HOST, HOST:PORT"),
                                (self.ras([], words=b"HTTP/1.1 400 Bad Request\n").name, "it says 'HTTP/1.1 400 Bad Request'"),
-                               (self.ras([], words=b"", endless=True).name, "its answer has no lines")):
+                               (self.ras([], words=b"", endless=True).name, "it says 'xxxx")):
             done = self.watch("--ras", name, "--once")
             self.assertEqual(done.returncode, BAD_INPUT, done.stdout + done.stderr)
             self.assertIn(sentence, done.stderr)
-        self.assertIn("watch needs a SOURCE, --ras", self.watch("--once").stderr)
+        self.assertIn("watch needs a SOURCE or --ras", self.watch("--once").stderr)
         # While a job has not begun, it is waited for.
         process = self.start("watch", "--ras", nobody, "--every", "0.1", "--json")
         self.assertIn("nobody answers there", json.loads(process.stdout.readline())["notes"][-1])
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, INTERRUPTED)
-
-    def exporter(self, *answers: str | bytes) -> Exporter:
-        server = Exporter(*answers)
-        self.addCleanup(server.close)
-        return server
-
-    def test_exporters_of_gpu_metrics_are_asked_again_and_again(self) -> None:
-        one = self.exporter(dcgm_text("node-1", [1980] * 4), dcgm_text("node-1", [1980] * 4, {2: 79}))
-        other = self.exporter(nvidia_smi_text([1970] * 4), nvidia_smi_text([1975] * 4, {1: 31}))
-        process = self.start("watch", "--exporter", one.name, "--exporter", other.name, "--every", "0.2", "--metrics", "gpus.prom")
-        self.assertTrue(process.stdout.readline().startswith("unknown: It is not known who comes last: exporters"))
-        said = process.stdout.readline()
-        self.assertIn("GPU trouble: GPU ", said)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE_S)
-        self.assertEqual(process.returncode, INTERRUPTED)
-        self.assertEqual((one.asked, other.asked), (["/metrics"] * 2, ["/metrics"] * 2))
-        # Where an exporter does not tell its host, it is that which was asked.
-        metrics = (self.folder / "gpus.prom").read_text()
-        self.assertIn('fsdpbench_watch_gpu{host="node-1",gpu="GPU 2",trouble="Xid 79"} 1\n', metrics)
-        self.assertIn(f'fsdpbench_watch_gpu{{host="{socket.gethostname()}",gpu="GPU 1",trouble="Xid 31"}} 1\n', metrics)
-        self.assertIn('fsdpbench_watch_verdict{verdict="GPU trouble"} 1\n', metrics)
-
-    def test_an_exporter_that_is_none_is_named(self) -> None:
-        for answer, sentence in ((b"HTTP/1.1 404 Not Found\r\n\r\n", "GET /metrics is answered with 'HTTP/1.1 404 Not Found'"),
-                                 (b"SSH-2.0-OpenSSH\r\n", "does not speak HTTP: it says 'SSH-2.0-OpenSSH'"), (b"", "does not speak HTTP"),
-                                 (b"HTTP/1.0 200 OK\r\nContent-Length: 90\r\n\r\nDCGM_FI_DEV_SM_CLOCK", "before the whole answer had come"),
-                                 (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "the answer is encoded"),
-                                 ("up 1\n", "has no series of dcgm-exporter or nvidia_gpu_exporter")):
-            done = self.watch("--exporter", self.exporter(answer).name, "--once")
-            self.assertEqual(done.returncode, BAD_INPUT, done.stdout + done.stderr)
-            self.assertIn(sentence, done.stderr)
-        self.assertIn("expected HOST, HOST:PORT", self.watch("--exporter", "a b", "--once").stderr)
-
-    def test_files_of_gpu_metrics_and_the_ranks_of_their_hosts(self) -> None:
-        folder = Path(self.recorded("late", "gpus"))
-        host = json.loads((folder / "steps_2.jsonl").read_text().splitlines()[0])["host"]
-        newest = 1 + max(json.loads(path.read_text().splitlines()[-1])["ended_ns"] for path in folder.glob("steps_*.jsonl")) // 10**9
-
-        def look(number: int) -> None:
-            path = folder / "node.tmp"
-            path.write_text(dcgm_text(host, [1980 + number, 1960, 1000, 1975]))
-            os.utime(path, (newest + 5 * number, newest + 5 * number))
-            path.replace(folder / "node.prom")
-
-        look(0)
-        code, said = self.once("gpus")
-        self.assertEqual((code, said["verdict"], said["gpus"]), (SLOW, "late rank", 4), said)
-        self.assertIn("is busy at 1000 MHz, where its peers are at 1975; further looks tell whether that lasts", " ".join(said["notes"]))
-        process = self.start("watch", "gpus", "--every", "0.05", "--json", "--metrics", "watch.prom")
-        for number in range(1, 3):  # each look is waited for, by the time that it has
-            while f"fsdpbench_watch_newest_seconds {newest + 5 * (number - 1)}." not in self.text("watch.prom"):
-                time.sleep(0.02)
-            look(number)
-        for line in process.stdout:
-            said = json.loads(line)
-            if len(said["accusations"]) == 3:
-                break
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE_S)
-        late, _, gpu = said["accusations"]
-        self.assertEqual((said["verdict"], late["ranks"], gpu["verdict"]), ("late rank", [2], "GPU trouble"))
-        self.assertEqual((gpu["host"], gpu["gpu"], gpu["trouble"]), (host, "GPU 2", "throttled"))
-        self.assertIn("On the host of rank 2: GPU 2 (00000000:02:00.0) of", late["sentence"])
-        self.assertIn("Rank 2 (late rank) runs on this host.", gpu["sentence"])
-
-    def text(self, name: str) -> str:
-        return (self.folder / name).read_text() if (self.folder / name).exists() else ""
 
     def recorded(self, case: str, folder: str = "") -> str:
         place = self.folder / (folder or case)
@@ -293,7 +149,7 @@ class Watch(Program):
         self.assertEqual((code, said["verdict"]), (SLOW, "late rank"))
         self.assertEqual([one["ranks"] for one in said["accusations"]], [[2], [2]])
         for one in said["accusations"]:
-            self.assertGreater(one["share_ci_low"], 0.1)
+            self.assertGreater(one["share"], 0.1)
         for left in ("steps_*.jsonl", "flight_*.json"):  # either kind of file is enough
             folder = Path(self.recorded("late", left[:4]))
             for path in folder.glob(left):
@@ -312,28 +168,10 @@ class Watch(Program):
         native = str(program.SOURCE / "tests/watch/recorded/native")
         code, said = self.once(native)
         self.assertEqual((code, said["verdict"]), (INCONCLUSIVE, "unknown"))
-        self.assertIn("to which rank 2 has not come; the dumps do not tell for how long", said["sentence"])
+        self.assertIn("Rank 2 has not come", said["sentence"])
+        self.assertIn("The dumps do not tell for how long", said["sentence"])
         code, said = self.once(native, "--stopped")
         self.assertEqual((code, said["accusations"][0]["ranks"]), (RANK_FAILED, [2]))
-
-    def write_inspector(self, late: int, name: str) -> str:
-        luck = random.Random(4)
-        folder = self.folder / name
-        folder.mkdir()
-        for rank in range(4):
-            lines = []
-            luck_of_rank = random.Random(rank)
-            for number in range(200):
-                waits = 400 if rank == late else 15_000 if late >= 0 else luck_of_rank.randrange(2_000)
-                lines.append(inspector_line(rank, number, waits + luck.randrange(2_000), 1_748_030_377_000_000 + number * 50_000))
-            (folder / f"node-{rank}-pid{rank}.log").write_text("\n".join(lines) + "\n")
-        return str(folder)
-
-    def test_files_of_ncclss_inspector(self) -> None:
-        code, said = self.once(self.write_inspector(-1, "clean_inspector"))
-        self.assertEqual((code, said["verdict"]), (OK, "clean"), said)
-        code, said = self.once(self.write_inspector(3, "late_inspector"))
-        self.assertEqual((code, said["accusations"][0]["ranks"], said["accusations"][0]["communicator"]), (SLOW, [3], "0xa"))
 
     def test_wrong_input_is_an_error_with_a_sentence(self) -> None:
         (self.folder / "empty").mkdir()
@@ -365,25 +203,6 @@ class Watch(Program):
         self.assertEqual(process.returncode, INTERRUPTED)
         metrics = (self.folder / "watch.prom").read_text()
         self.assertIn('fsdpbench_watch_verdict{verdict="clean"} ', metrics)
-
-    def test_a_terminal_has_a_table_that_is_drawn_anew(self) -> None:
-        mine, its = pty.openpty()
-        self.addCleanup(os.close, mine)
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
-        process = subprocess.Popen([program.PROGRAM, "watch", self.recorded("late"), "--every", "0.1"], stdout=its, stderr=its,
-                                   env=program.environment(TERM="xterm"))
-        os.close(its)
-        drawn = b""
-        while drawn.count(b"Communicators") < 3:
-            drawn += os.read(mine, 65536)
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(timeout=PATIENCE_S), INTERRUPTED)
-        picture = drawn.split(b"late rank: Rank 2 of")[1]
-        up = int(re.findall(rb"\x1b\[(\d+)A", drawn)[0])
-        self.assertEqual(up, picture.count(b"\n"), picture)  # the next one begins where this did
-        lines = [re.sub(rb"\x1b\[[0-9]*[A-Z]", b"", line).decode().rstrip() for line in picture.split(b"\n")]
-        self.assertLess(max(map(len, lines[1:])), 60)
-        self.assertIn("of the last 9 s.", " ".join(lines))  # folded, not cut
 
     def test_metrics_name_the_rank(self) -> None:
         self.watch(self.recorded("late"), "--once", "--metrics", "watch.prom")

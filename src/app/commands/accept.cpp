@@ -8,7 +8,7 @@
 
 #include "accept/stages/acceptance.h"
 #include "accept/stages/lost_ranks.h"
-#include "app/commands/ask_endpoint.h"
+#include "app/commands/ask_ras.h"
 #include "app/commands/command.h"
 #include "base/error.h"
 #include "config/accuracy.h"
