@@ -38,8 +38,8 @@ FOLDERS = [
            "bytes, lanes, clocks, errors"),
     Folder("record", 1200, "json_fields.h, table.h, console.h", "",
            "a thing is declared once, with name, unit and meaning, and can be written, read, tabled, printed and documented"),
-    Folder("config/words", 1000, "words.h, deepspeed.cpp", "",
-           "what other engines and frameworks call things: presets of their defaults, words that people bring along, names in traces"),
+    Folder("config/words", 600, "words.h, system_file.h", "",
+           "what other engines and frameworks call things, of profiles/systems: presets of their defaults, words that people bring along, names in traces"),
     Folder("config", 5450, "run_config.h, fields.cpp", "config/words/words.h",
            "every key as a line: read, written, checked, documented; machines to simulate; where files are found by name"),
     Folder("launch", 3400, "session.h, run_ranks.h", "",
@@ -124,8 +124,8 @@ LIMITS = [
     Limit("tests", 80200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 10550, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
-    Limit("profiles", 2500, "lines", "profiles/**/*.toml"),
-    Limit("docs", 71800, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("profiles", 3100, "lines", "profiles/**/*.toml"),
+    Limit("docs", 73000, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

@@ -1,24 +1,12 @@
 #include "config/presets.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "config/words/words.h"
 
 namespace fsdpbench::config {
-namespace {
-
-struct ToValue {
-  Value operator()(bool value) const { return value; }
-  Value operator()(std::int64_t value) const { return value; }
-  Value operator()(double value) const { return value; }
-  Value operator()(std::string_view value) const { return std::string(value); }
-};
-
-}  // namespace
 
 const std::vector<std::string>& fsdp_preset_names() {
   static const std::vector<std::string> kNames = [] {
@@ -38,9 +26,9 @@ std::vector<std::pair<std::string, Value>> fsdp_preset(std::string_view name) {
   for (const auto& [key, value] : preset->settings) {
     const auto same = std::ranges::find(settings, key, &std::pair<std::string, Value>::first);
     if (same == settings.end()) {
-      settings.emplace_back(key, std::visit(ToValue(), value));
+      settings.emplace_back(key, value);
     } else {
-      same->second = std::visit(ToValue(), value);
+      same->second = value;
     }
   }
   return settings;

@@ -15,9 +15,9 @@ namespace {
 using account::Cause;
 
 /// How the program's settings are said; in this program's keys where its engine is not known.
-dialects::Remedies words_for(const dialects::Words* engine) {
+const dialects::Remedies& words_for(const dialects::Words* engine) {
   const bool has = engine != nullptr && engine->remedies;
-  return *(has ? *engine : dialects::fsdpbench_words()).remedies;
+  return *(has ? *engine : dialects::words_of("fsdpbench")).remedies;
 }
 
 /// Where most of the exposed time of a cause is.
@@ -107,7 +107,7 @@ std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
 }  // namespace
 
 std::string settings_against(Cause cause, const Recognition& found, const Explanation& explained) {
-  const dialects::Remedies words = words_for(found.engine);
+  const dialects::Remedies& words = words_for(found.engine);
   switch (cause) {
     case Cause::late_prefetch:
       return std::string(worst_phase(cause, explained) == "forward" ? words.prefetch_forward : words.prefetch_backward);

@@ -107,7 +107,6 @@ std::optional<std::string> HostWords::unit(std::int32_t row) const {
   for (; row >= 0; row = rank_.host[static_cast<std::size_t>(row)].parent) {
     const std::size_t name = static_cast<std::size_t>(rank_.host[static_cast<std::size_t>(row)].name);
     for (const dialects::Words* words : dialects::words_in_traces()) {
-      if (words->traces.unit == nullptr) continue;
       if (auto unit = words->traces.unit(rank_.names[name])) return unit;
     }
   }

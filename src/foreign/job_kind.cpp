@@ -153,7 +153,7 @@ std::string_view name_as(const dialects::ProgramNames& names, JobKind kind, bool
 
 Program program_of(const JobWords& words, JobKind kind, const UnitTable& table) {
   if (kind == JobKind::sharded && table.source == UnitSource::own_names) {
-    const dialects::Words& own = dialects::fsdpbench_words();
+    const dialects::Words& own = dialects::words_of("fsdpbench");
     return {std::string(own.traces.program.sharded), &own};
   }
   for (const dialects::Words* engine : dialects::words_in_traces()) {

@@ -158,9 +158,9 @@ void add_gather(UnusedGathers one, const RankRows& rank, const Recognition& foun
   if (std::ranges::find(same->units, unit) == same->units.end()) same->units.push_back(unit);
 }
 
-dialects::Remedies remedies_of(const Recognition& found) {
+const dialects::Remedies& remedies_of(const Recognition& found) {
   const bool has = found.engine != nullptr && found.engine->remedies;
-  return *(has ? *found.engine : dialects::fsdpbench_words()).remedies;
+  return *(has ? *found.engine : dialects::words_of("fsdpbench")).remedies;
 }
 
 std::string as_remedy(std::string_view words) {
@@ -170,7 +170,7 @@ std::string as_remedy(std::string_view words) {
 /// How a wasted gather came about, by the ranges around it.
 void explain_waste(UnusedGathers& one, const CollectiveUse& gather, bool next_micro, std::string_view around,
                    const Recognition& found) {
-  const dialects::Remedies words = remedies_of(found);
+  const dialects::Remedies& words = remedies_of(found);
   if (one.waste == Waste::freed_early) {
     one.why = next_micro ? schedule::why_wasted::kFreedBetweenMicrobatches : schedule::why_wasted::kFreedAfterForward;
     one.remedy = as_remedy(next_micro ? words.keep_after_backward : words.keep_after_forward);

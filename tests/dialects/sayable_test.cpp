@@ -36,17 +36,17 @@ config::RunConfig fsdp1(const std::vector<std::pair<std::string, std::string>>& 
 }
 
 TEST(ProgramWords, ATracedProgramIsSetInItsSystemsWords) {
-  EXPECT_EQ(dialect_of_program(&pytorch_fsdp1_words())->name, "pytorch-fsdp1");
-  EXPECT_EQ(dialect_of_program(&pytorch_fsdp2_words())->name, "pytorch-fsdp2");
-  EXPECT_EQ(dialect_of_program(&deepspeed_words())->name, "deepspeed");
-  EXPECT_EQ(dialect_of_program(&megatron_fsdp_words())->name, "megatron-fsdp");
-  EXPECT_EQ(dialect_of_program(&maxtext_words()), nullptr);  // its traces tell the compiler alone
-  EXPECT_EQ(dialect_of_program(&pytorch_ddp_words()), nullptr);
+  EXPECT_EQ(dialect_of_program(&words_of("pytorch-fsdp1"))->name, "pytorch-fsdp1");
+  EXPECT_EQ(dialect_of_program(&words_of("pytorch-fsdp2"))->name, "pytorch-fsdp2");
+  EXPECT_EQ(dialect_of_program(&words_of("deepspeed"))->name, "deepspeed");
+  EXPECT_EQ(dialect_of_program(&words_of("megatron-fsdp"))->name, "megatron-fsdp");
+  EXPECT_EQ(dialect_of_program(&words_of("maxtext")), nullptr);  // its traces tell the compiler alone
+  EXPECT_EQ(dialect_of_program(&words_of("pytorch-ddp")), nullptr);
   EXPECT_EQ(dialect_of_program(nullptr), nullptr);
 }
 
 TEST(ProgramWords, OnlyWhatDiffersIsSaid) {
-  const Dialect& target = *dialect_of_program(&pytorch_fsdp1_words());
+  const Dialect& target = *dialect_of_program(&words_of("pytorch-fsdp1"));
   EXPECT_TRUE(changes_in_words(target, fsdp1(), fsdp1()).empty());
   const auto changes = changes_in_words(target, fsdp1({{"fsdp.backward_prefetch", "none"}}),
                                         fsdp1({{"fsdp.strategy", "shard_grad_op"}}));
@@ -64,7 +64,7 @@ TEST(ProgramWords, TheyAreSaidInOneWay) {
 }
 
 TEST(Sayable, ASettingWithoutAWordIsToldFromOthers) {
-  const Dialect& target = *dialect_of_program(&pytorch_fsdp1_words());
+  const Dialect& target = *dialect_of_program(&words_of("pytorch-fsdp1"));
   EXPECT_TRUE(Sayable(target, fsdp1()).says(fsdp1({{"fsdp.backward_prefetch", "post"}})));
   config::RunConfig apart = fsdp1();
   apart.fsdp.separate_reduce_scatter_comm = true;

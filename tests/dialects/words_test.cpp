@@ -8,8 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "config/fields.h"
 #include "config/presets.h"
+#include "config/words/system_file.h"
 #include "dialects/dialect.h"
 #include "dialects/make_export.h"
 
@@ -70,7 +72,7 @@ TEST(Words, PresetsBuildOnOthersAndTheirValuesAreValid) {
   }
   EXPECT_EQ(find_preset("fsdp3"), nullptr);
   EXPECT_EQ(words_of_preset("fsdp3"), nullptr);
-  EXPECT_EQ(words_of_preset("deepspeed-z3-hpz"), &deepspeed_words());
+  EXPECT_EQ(words_of_preset("deepspeed-z3-hpz"), &words_of("deepspeed"));
 }
 
 TEST(Words, TracesMayMeanPresetsThatThereAre) {
@@ -83,6 +85,21 @@ TEST(Words, TracesMayMeanPresetsThatThereAre) {
   }
   check(likely_presets(true));
   check(likely_presets(false));
+}
+
+TEST(Words, ABrokenFileIsRefusedWithItsLine) {
+  for (const auto& [text, message] :
+       {std::pair{"place = 1\n[trace", "profiles/systems/new.toml:2: "},
+        {"[trace]\n\npart = []", "profiles/systems/new.toml:3: there is no 'part' here."},
+        {"[keys]\n'fsdp.wrap' = 'policy'", "profiles/systems/new.toml:2: expected a list."},
+        {"place = 'first'", "profiles/systems/new.toml:1: expected a whole number."}}) {
+    try {
+      read_words(read_system_file("new", text));
+      ADD_FAILURE() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::StartsWith(message));
+    }
+  }
 }
 
 TEST(Words, EverySystemThatIsToldKeysHasSome) {

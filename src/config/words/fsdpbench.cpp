@@ -1,10 +1,7 @@
-// This program's own names: in traces that it wrote, and as keys where a system has no words of its own.
 #include "config/words/fsdpbench.h"
 
 #include <algorithm>
 #include <array>
-
-#include "config/words/words.h"
 
 namespace fsdpbench::dialects {
 
@@ -34,23 +31,6 @@ std::optional<OwnName> own_name(std::string_view name) {
     own.unit.remove_suffix(1);
   }
   return own;
-}
-
-const Words& fsdpbench_words() {
-  static constexpr auto kCopies = std::to_array<std::string_view>({"(copy_out"});
-  static const Words kWords{.name = "fsdpbench",
-                            .traces = {.program = {.sharded = "fsdpbench"}, .layout_copies = kCopies},
-                            .remedies = Remedies{.prefetch_forward = "fsdp.forward_prefetch=explicit:2",
-                                                 .prefetch_backward = "fsdp.backward_prefetch=explicit:2",
-                                                 .no_limit = "fsdp.all_gather_limit=unlimited",
-                                                 .separate_reductions = "fsdp.separate_reduce_scatter_comm=true",
-                                                 .accumulate = "train.accumulate",
-                                                 .keep_after_forward = "fsdp.reshard_after_forward=auto",
-                                                 .keep_after_backward = "fsdp.reshard_after_backward=false",
-                                                 .prefetch_less = "fewer units ahead: fsdp.forward_prefetch, "
-                                                                  "fsdp.backward_prefetch",
-                                                 .no_reentrant = "fsdp.checkpoint_reentrant=false"}};
-  return kWords;
 }
 
 }  // namespace fsdpbench::dialects
