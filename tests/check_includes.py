@@ -38,7 +38,7 @@ FOLDERS = [
            "bytes, lanes, clocks, errors"),
     Folder("record", 1200, "json_fields.h, table.h, console.h", "",
            "a thing is declared once, with name, unit and meaning, and can be written, read, tabled, printed and documented"),
-    Folder("config/words", 600, "words.h, system_file.h", "",
+    Folder("config/words", 550, "words.h, system_file.h", "",
            "what other engines and frameworks call things, of profiles/systems: presets of their defaults, words that people bring along, names in traces"),
     Folder("config", 5450, "run_config.h, fields.cpp", "config/words/words.h",
            "every key as a line: read, written, checked, documented; machines to simulate; where files are found by name"),
@@ -52,7 +52,7 @@ FOLDERS = [
            "who owns which bytes: units, mesh, shard layouts; closed forms of memory and communication"),
     Folder("schedule", 5300, "training.h, op.h, policy.h, build_schedules.cpp", "plan config/run_config.h",
            "in which order a step is issued: ops, lanes, allocations, policies; a training is a configuration with all that follows from it"),
-    Folder("dialects", 4700, "dialect.h, pytorch_fsdp2.cpp", "plan config config/words",
+    Folder("dialects", 2750, "dialect.h, vocabulary.h", "plan config config/words",
            "a configuration in another system's words, and theirs in ours"),
     Folder("backend", 950, "device.h, communicator.h", "launch hardware/gpu_health.h",
            "interfaces of what runs ranks: device, communicator, kernels"),
@@ -121,10 +121,10 @@ class Limit:
 LIMITS = [
     Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 168, "keys", "profiles/README.md"),
-    Limit("tests", 80200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 10550, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("tests", 80250, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("analysis/fsdpbench", 10300, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
-    Limit("profiles", 3100, "lines", "profiles/**/*.toml"),
+    Limit("profiles", 4600, "lines", "profiles/**/*.toml"),
     Limit("docs", 73000, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis

@@ -1,18 +1,23 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/fields.h"
 #include "config/run_config.h"
-#include "plan/plan.h"
+#include "config/words/system_file.h"
+#include "dialects/vocabulary.h"
 
-/// A configuration in the words of other systems. Each system is one Dialect: a rule for every key, and the files
-/// that are made of them. Nothing is dropped silently: a key that a system has no word for is named, with what the
-/// system does instead.
+/// A configuration in the words of other systems. Each system is one file, profiles/systems/NAME.toml: a rule for every
+/// key, and the files that are made of them. Nothing is dropped silently: a key that a system has no word for is named,
+/// with what the system does instead.
 namespace fsdpbench::dialects {
 
 /// What becomes of a key in another system's words.
@@ -50,49 +55,30 @@ struct Export {
   std::vector<KeyFate> with(Fate fate) const;
 };
 
-/// What rules and writers see.
-struct ExportSource {
-  const config::RunConfig& config;     ///< valid, its mesh filled in
-  const config::RunConfig& reference;  ///< its [fsdp] is what the system does unless told otherwise
-  const plan::Plan& plan;
+/// A system, and how it is told what a configuration has. Its file is understood at the first question: const use by
+/// several threads is safe, and throws ConfigError with file and line where the file is wrong, which a test finds.
+class Dialect {
+ public:
+  /// `files`: the system's own, then those whose rules, parts and `let` count where it has none.
+  explicit Dialect(std::vector<const SystemFile*> files);
 
-  const config::Fsdp& fsdp() const { return config.fsdp; }
-  bool offloads() const { return config.fsdp.cpu_offload != config::CpuOffload::none; }
-  /// Blocks (mlp: linear layers) of each unit, in forward order; empty if the whole model is one unit.
-  std::vector<int> blocks_of_units() const;
-  /// Elements of the largest unit beside the root; of the root if there is no other.
-  std::int64_t largest_unit() const;
-};
+  std::string name;        ///< "pytorch-fsdp2"
+  std::string system;      ///< whom it is for, with the version that its words were taken from
+  std::string what;        ///< what is written, one line
+  std::int64_t place = 0;  ///< in which systems are listed
 
-/// What a system says about one key.
-struct KeyRule {
-  std::string_view key;
-  /// Null: the system has no word for it, and a value other than `reference`'s is lost.
-  Said (*say)(const ExportSource&) = nullptr;
-  /// Null `say`: what the system does, in words; empty: it does as `reference` has it.
-  std::string_view instead = {};
-};
-
-/// A system, and how it is told what a configuration has.
-struct Dialect {
-  std::string_view name;    ///< "pytorch-fsdp2", as of its Words
-  std::string_view system;  ///< whom it is for, with the version that its words were taken from
-  std::string_view what;    ///< what is written, one line
   /// The preset (config/presets.h) that does as the system does unless told otherwise.
-  std::string_view (*engine)(const config::RunConfig&);
-  std::span<const KeyRule> rules;
-  /// `notes`: lines for the head of each file, to be made comments.
-  std::vector<ExportFile> (*write)(const ExportSource&, const std::vector<std::string>& notes);
-};
+  std::string engine(const config::RunConfig& config) const;
+  bool has_rule(const config::Field& field) const;
+  Said say(const ExportSource& source, const config::Field& field) const;
+  std::vector<ExportFile> write(const ExportSource& source) const;
 
-// One function a file; dialects() in make_export.cpp lists them.
-Dialect pytorch_fsdp2();
-Dialect pytorch_fsdp1();
-Dialect deepspeed();
-Dialect megatron_fsdp();
-Dialect torchtitan();
-Dialect accelerate();
-Dialect hf_trainer();
-Dialect maxtext();
+ private:
+  struct Understood;
+  const Understood& understood() const;
+
+  std::vector<const SystemFile*> files_;
+  std::shared_ptr<Understood> understood_;
+};
 
 }  // namespace fsdpbench::dialects

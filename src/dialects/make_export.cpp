@@ -4,20 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "config/nearest.h"
 #include "config/presets.h"
-#include "dialects/key_rules.h"
 
 namespace fsdpbench::dialects {
 namespace {
-
-constexpr std::array kTables{"mesh", "train", "fsdp", "nccl"};
-/// Keys of those tables that say how to measure, not how to train; and fsdp.preset, which stands for other keys.
-constexpr std::array kOfTheMeasurement{"train.steps",         "train.warmup",   "train.seed",
-                                       "train.params_digest", "nccl.timeout_s", "fsdp.preset"};
 
 /// The defaults of a system, as the preset of that name has them.
 config::RunConfig reference_config(std::string_view engine) {
@@ -26,22 +19,11 @@ config::RunConfig reference_config(std::string_view engine) {
   return reference;
 }
 
-Said say(const Dialect& target, const ExportSource& source, const config::Field& field) {
-  const KeyRule* rule = find_rule(target, field.name());
-  if (rule == nullptr) return lost("no rule says what becomes of it");
-  if (rule->say != nullptr) return rule->say(source);
-  const config::Value theirs = field.write(source.reference);
-  if (field.write(source.config) == theirs) return same();
-  return lost(rule->instead.empty()
-                  ? fmt::format("it does as {} = {} ({})", field.key, config::to_toml(theirs), field.meaning)
-                  : std::string(rule->instead));
-}
-
 std::vector<KeyFate> fates_in(const Dialect& target, const ExportSource& source,
                               std::span<const config::Field* const> fields) {
   std::vector<KeyFate> fates;
   for (const config::Field* field : fields) {
-    fates.push_back({field->name(), config::to_toml(field->write(source.config)), say(target, source, *field)});
+    fates.push_back({field->name(), config::to_toml(field->write(source.config)), target.say(source, *field)});
   }
   return fates;
 }
@@ -87,21 +69,40 @@ void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, s
   for (const KeyFate& key : keys) lines.push_back(fmt::format("  {} = {}: {}", key.key, key.value, key.said.text));
 }
 
-std::vector<std::string> notes_of(const Dialect& target, const ExportSource& source, const Export& made) {
+std::vector<std::string> notes_of(const Dialect& target, const config::RunConfig& config, const Export& made) {
   std::vector<std::string> lines{fmt::format("Settings for {}, written by fsdpbench export.", target.system),
-                                 model_line(source.config)};
-  if (std::string frozen = frozen_line(source.config.model); !frozen.empty()) lines.push_back(std::move(frozen));
+                                 model_line(config)};
+  if (std::string frozen = frozen_line(config.model); !frozen.empty()) lines.push_back(std::move(frozen));
   add_notes(lines, made, Fate::lost, "No word for these here; what it does instead:");
   add_notes(lines, made, Fate::roughly, "Near, not the same:");
   add_notes(lines, made, Fate::yours, "For your training script, launcher or environment:");
   return lines;
 }
 
+/// The system's own file, then the one whose rules count where it has none, then common.toml.
+std::vector<const SystemFile*> files_of(const SystemFile& own) {
+  std::vector<const SystemFile*> files{&own};
+  const auto add = [&](const std::string& name) {
+    const auto found = std::ranges::find(system_files(), name, &SystemFile::name);
+    if (found == system_files().end()) refuse(own, *own.table.get("export"), fmt::format("there is no {}.toml", name));
+    files.push_back(&*found);
+  };
+  if (const toml::node* others = own.table.at_path("export.rules_of").node()) add(text_of(own, *others));
+  add("common");
+  return files;
+}
+
 }  // namespace
 
 std::span<const Dialect> dialects() {
-  static const std::array kDialects{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(),  megatron_fsdp(),
-                                    torchtitan(),    accelerate(),    hf_trainer(), maxtext()};
+  static const std::vector<Dialect> kDialects = [] {
+    std::vector<Dialect> all;
+    for (const SystemFile& file : system_files()) {
+      if (file.table.contains("export")) all.emplace_back(files_of(file));
+    }
+    std::ranges::sort(all, {}, &Dialect::place);
+    return all;
+  }();
   return kDialects;
 }
 
@@ -130,42 +131,20 @@ std::vector<const Dialect*> read_export_targets(std::string_view names) {
   return found;
 }
 
-std::span<const config::Field* const> exported_fields() {
-  static const std::vector<const config::Field*> kFields = [] {
-    std::vector<const config::Field*> fields;
-    for (const config::Field& field : config::fields()) {
-      if (std::ranges::count(kTables, field.table) == 0 || std::ranges::count(kOfTheMeasurement, field.name()) > 0)
-        continue;
-      fields.push_back(&field);
-    }
-    return fields;
-  }();
-  return kFields;
-}
-
-const KeyRule* find_rule(const Dialect& target, std::string_view key) {
-  for (const std::span<const KeyRule> rules : {target.rules, common_rules()}) {
-    const auto found = std::ranges::find(rules, key, &KeyRule::key);
-    if (found != rules.end()) return &*found;
-  }
-  return nullptr;
-}
-
 std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& config,
                                std::span<const config::Field* const> fields) {
   const plan::Plan plan = plan::make_plan(config);
   const config::RunConfig reference = reference_config(target.engine(config));
-  const ExportSource source{config, reference, plan};
-  return fates_in(target, source, fields);
+  return fates_in(target, {config, reference, &plan, {}}, fields);
 }
 
 Export make_export(const Dialect& target, const config::RunConfig& config) {
   const plan::Plan plan = plan::make_plan(config);
   const config::RunConfig reference = reference_config(target.engine(config));
-  const ExportSource source{config, reference, plan};
   Export made;
-  made.keys = fates_in(target, source, exported_fields());
-  made.files = target.write(source, notes_of(target, source, made));
+  made.keys = fates_in(target, {config, reference, &plan, {}}, exported_fields());
+  const std::vector<std::string> notes = notes_of(target, config, made);
+  made.files = target.write({config, reference, &plan, notes});
   return made;
 }
 

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::dialects {
 
-/// All systems that a configuration can be written for; the one place that lists them.
+/// All systems that a configuration can be written for: those whose file in profiles/systems has [export].
 std::span<const Dialect> dialects();
 
 /// Throws ConfigError that names the nearest.
@@ -16,14 +16,6 @@ const Dialect& find_export_target(std::string_view name);
 
 /// "pytorch-fsdp2,deepspeed", or "all". Throws ConfigError as find_export_target does.
 std::vector<const Dialect*> read_export_targets(std::string_view names);
-
-/// The keys that another system could have a word for: of the mesh, the training, the sharding and NCCL. Not among them
-/// is what only a measurement needs (train.steps, train.warmup …).
-std::span<const config::Field* const> exported_fields();
-
-/// The rule of a key: the target's own, else the one for keys that no system offers. Null if there is none, which is a
-/// mistake in the tables.
-const KeyRule* find_rule(const Dialect& target, std::string_view key);
 
 /// What becomes of `fields`, which are of exported_fields(). `config` must be valid, its mesh filled in.
 std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& config,

@@ -98,13 +98,4 @@ std::vector<config::Value> Sayable::sayable(std::string_view key, std::span<cons
   return found;
 }
 
-std::vector<std::string_view> keys_with_words(const Dialect& dialect) {
-  std::vector<std::string_view> keys;
-  for (const KeyRule& rule : dialect.rules) {
-    const bool first = find_rule(dialect, rule.key) == &rule;
-    if (first && rule.say != nullptr) keys.push_back(rule.key);
-  }
-  return keys;
-}
-
 }  // namespace fsdpbench::dialects

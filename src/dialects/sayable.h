@@ -64,8 +64,4 @@ class Sayable {
   std::set<std::string, std::less<>> unsaid_;  ///< keys of in_force_ that it has no word for that fits
 };
 
-/// The keys that a system has words for, whatever their values; what is a training script's or the environment's is
-/// not among them.
-std::vector<std::string_view> keys_with_words(const Dialect& dialect);
-
 }  // namespace fsdpbench::dialects

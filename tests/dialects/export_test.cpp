@@ -13,8 +13,8 @@
 #include "config/load.h"
 #include "config/presets.h"
 #include "config/validate.h"
-#include "dialects/key_rules.h"
 #include "dialects/make_export.h"
+#include "dialects/vocabulary.h"
 #include "support/random_config.h"
 
 namespace fsdpbench::dialects {
@@ -184,8 +184,8 @@ Export exported(const Dialect& target, config::RunConfig config) {
 TEST(Export, EveryKeyHasARuleInEverySystem) {
   for (const Dialect& target : dialects()) {
     for (const config::Field* field : exported_fields()) {
-      EXPECT_NE(find_rule(target, field->name()), nullptr)
-          << field->name() << " needs a line in app/export: in key_rules.cpp, or in the table of " << target.name;
+      EXPECT_TRUE(target.has_rule(*field))
+          << field->name() << " needs a rule in profiles/systems: in common.toml, or in " << target.name << ".toml";
     }
   }
 }
@@ -242,21 +242,57 @@ TEST(Export, MegatronIsToldWhichModuleIsRecomputed) {
               HasSubstr("--recompute-granularity selective is of every layer"));
 }
 
-TEST(Export, EveryRuleIsOfAKeyAndStandsOnce) {
-  std::set<std::string> keys;
-  for (const config::Field* field : exported_fields()) keys.insert(field->name());
-  const auto check = [&](std::string_view table, std::span<const KeyRule> rules) {
-    for (const KeyRule& rule : rules) {
-      EXPECT_TRUE(keys.contains(std::string(rule.key))) << table << ": " << rule.key;
-      // The Trainer's own come before those that it shares with Accelerate.
-      EXPECT_LE(std::ranges::count(rules, rule.key, &KeyRule::key), table == "hf-trainer" ? 2 : 1)
-          << table << ": " << rule.key;
+Dialect dialect_of_text(const SystemFile& file) { return Dialect({&file}); }
+
+/// A system's file of which only the rest is of interest.
+std::string with_head(std::string_view rest) {
+  return "[export]\nplace = 1\nsystem = 'new'\nwhat = 'a file'\nengine = \"'fsdp2'\"\n" + std::string(rest);
+}
+
+TEST(Export, ABrokenSystemIsRefusedWithItsLine) {
+  for (const auto& [text, message] :
+       {std::pair{"[rules]\n'fsdp.wrapp' = {}", "new.toml:7: there is no key 'fsdp.wrapp' that could be exported."},
+        {"[rules]\n'fsdp.wrap' = {}\n'fsdp.layout fsdp.wrap' = {}", "new.toml:8: 'fsdp.wrap' has two rules."},
+        {"[rules]\n'fsdp.wrap' = {if = 'true'}", "new.toml:7: a case says nothing"},
+        {"[rules]\n'fsdp.wrap' = {lost = 'a', same = true}", "new.toml:7: a case says one thing."},
+        {"[rules]\n'fsdp.wrap' = {wrote = 'a'}", "new.toml:7: there is no 'wrote' here."},
+        {"[rules]\n'fsdp.wrap' = {written = 'a {{fsdp.warp}}'}", "new.toml:7: there is no key or word 'fsdp.warp' in"},
+        {"[let]\na = \"fsdp.wrap == 'blocs'\"", "new.toml:7: fsdp.wrap is never 'blocs' in"},
+        {"[let]\na = \"fsdp.wrap.mode == 'blocs'\"", "new.toml:7: fsdp.wrap is never 'blocs' in"},
+        {"[let]\na = '1 +'", "new.toml:7: '' ends too early in '1 +'."},
+        {"[let]\na = 'not b'\nb = 'a or true'", "new.toml:8: 'a' is made of itself."},
+        {"[files]\na = '{{#if true}}b'", "new.toml:7: {{#if true}} has no {{/if}}."},
+        {"[files]\na = '{{/if}}'", "new.toml:7: {{/if}} has no {{#if}}."},
+        {"[files]\na = '{{> b}}'", "new.toml:7: {{> b}} is a part that there is not."}}) {
+    try {
+      const SystemFile file = read_system_file("new", with_head(text));
+      dialect_of_text(file).engine({});
+      ADD_FAILURE() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::StartsWith("profiles/systems/" + std::string(message)));
     }
-  };
-  check("common", common_rules());
-  for (const Dialect& target : dialects()) {
-    check(target.name, target.rules);
   }
+}
+
+TEST(Export, ATemplatePutsValuesIn) {
+  const auto written = [](std::string_view text) {
+    const SystemFile file = read_system_file("new", with_head("[let]\ntwo = '1 + 1'\n[parts]\npart = \"b{{two}}\\n\"\n"
+                                                              "[files]\na = \"\"\"\n" +
+                                                              std::string(text) + "\"\"\""));
+    config::RunConfig config;
+    config.fsdp.wrap = {config::Wrap::Mode::blocks, 3};
+    return dialect_of_text(file).write({config, config, nullptr, {}}).front().text;
+  };
+  EXPECT_EQ(written("{{fsdp.wrap}} {{fsdp.wrap.mode}} {{fsdp.wrap.count}} {{two}}"), "blocks:3 blocks 3 2");
+  EXPECT_EQ(written("{{7 / two}} {{max(two, 5) - 1}} {{min(two, -5)}} {{int(train.beta1)}} {{1_000 * 2}}"),
+            "3 4 -5 0 2000");
+  EXPECT_EQ(written("{{python(two == 2)}} {{json('a')}} {{not (1 > 2 or false) and 'x' == 'x' ? 'yes' : 'no'}}"),
+            "True \"a\" yes");
+  // A line with nothing but a tag is not there.
+  EXPECT_EQ(
+      written("a\n  {{#if fsdp.wrap == 'block'}}\n  no\n  {{#elif two > 1}}\n  yes\n  {{#else}}\n  no\n  {{/if}}\n"
+              "{{> part}}\n{{#if true}}in{{/if}} line\n"),
+      "a\n  yes\nb2\nin line\n");
 }
 
 /// `wanted`; where `config` has that already, a Boolean's opposite or what is built in.

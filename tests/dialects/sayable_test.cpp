@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -248,15 +247,6 @@ TEST(Sayable, SeveralKeysAreOneChange) {
   EXPECT_TRUE(Sayable(*dialect_of(config), config, Fit::exact).says(other));
   other.fsdp.backward_prefetch = {config::Prefetch::Mode::explicit_, 2};
   EXPECT_FALSE(Sayable(*dialect_of(config), config, Fit::exact).says(other));
-}
-
-TEST(Sayable, KeysWithWordsAreOfItsRules) {
-  for (const Dialect& dialect : dialects()) {
-    const std::vector<std::string_view> keys = keys_with_words(dialect);
-    EXPECT_THAT(keys, ::testing::Contains("fsdp.strategy")) << dialect.name;
-    EXPECT_THAT(keys, ::testing::Not(::testing::Contains("fsdp.layout"))) << dialect.name;
-    EXPECT_EQ(std::set<std::string_view>(keys.begin(), keys.end()).size(), keys.size()) << dialect.name;
-  }
 }
 
 }  // namespace
