@@ -486,10 +486,10 @@ const Fields<foreign::Contention>& fields<foreign::Contention>() {
 }
 
 template <>
-const Fields<ReplayedKnob>& fields<ReplayedKnob>() {
-  using K = ReplayedKnob;
+const Fields<account::ReplayedKnob>& fields<account::ReplayedKnob>() {
+  using K = account::ReplayedKnob;
   static const auto kAll = declare<K>(
-      "ReplayedKnob", "A key turned in a replay of the job's own op times.", "foreign/job_report.h", [](Fields<K>& f) {
+      "ReplayedKnob", "A key turned in a replay of the job's own op times.", "account/advice.h", [](Fields<K>& f) {
         f(
             "set", [](const K& k) { return k.gain.set; }, "", "the change, as `key=value`");
         f(
@@ -499,11 +499,13 @@ const Fields<ReplayedKnob>& fields<ReplayedKnob>() {
         f(
             "advice",
             [](const K& k) {
-              return k.gain.advised ? std::optional(account::knob_sentence(k.gain, k.words)) : std::nullopt;
+              return k.advised() ? std::optional(account::knob_sentence(k.gain, k.words)) : std::nullopt;
             },
             "", "a sentence that says what the change gains; absent unless the change is advised");
         f("words", &K::words, "", "the setting in the traced program's words; empty: it is this program, or unknown");
-        f("no_word", &K::no_word, "", "it cannot be set there; `words` says so");
+        f(
+            "no_word", [](const K& k) { return !k.sayable; }, "",
+            "it cannot be set there, as `words` says, or nobody knows how");
       });
   return kAll;
 }
