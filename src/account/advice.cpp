@@ -20,6 +20,18 @@ std::string gain_text(const Counterfactual& c) {
   return text;
 }
 
+/// "5.30 ms less a step [5.10 to 5.44], 2.00 MiB more memory."
+std::string brought_by(const Counterfactual& knob) {
+  std::string text = gain_text(knob);
+  if (knob.more_bytes && *knob.more_bytes != 0) {
+    const double mib = static_cast<double>(*knob.more_bytes) / (1 << 20);
+    text += fmt::format(", {:.2f} MiB {} memory", std::abs(mib), mib > 0 ? "more" : "less");
+  } else if (knob.more_bytes) {
+    text += ", no more memory";
+  }
+  return text + ".";
+}
+
 /// What the step would take without the cause, and what can be done.
 std::string without_sentence(const CauseShare& share, const std::string& settings) {
   std::string what(kCauses[share.cause].without);
@@ -79,6 +91,12 @@ std::string seen_sentence(const CauseShare& share, const Evidence& e) {
 std::string advice(const CauseShare& share, const Evidence& e) {
   const Cause cause = share.cause;
   if (const ReplayedKnob* knob = best_knob(e.knobs, cause)) return knob_sentence(knob->gain, knob->words);
+  // Nobody knows how the program says it, but one setting lifts such a cause.
+  const auto unnamed = std::ranges::find_if(
+      e.knobs, [&](const auto& k) { return k.gain.advised && k.gain.cause == cause && k.words.empty(); });
+  if (unnamed != e.knobs.end() && kCauses[cause].liftable) {
+    return fmt::format("{}: {}", advice_with(cause, ""), brought_by(unnamed->gain));
+  }
   const bool of_link =
       cause == Cause::link_bound || cause == Cause::slow_transfer || cause == Cause::inefficient_collective;
   const bool unseen = of_link && !e.absent.empty();
@@ -112,15 +130,8 @@ const ReplayedKnob* best_knob(const std::vector<ReplayedKnob>& knobs, std::optio
 }
 
 std::string knob_sentence(const Counterfactual& knob, const std::string& words) {
-  const std::string what = words.empty() ? "set " + knob.set : fmt::format("{} ({})", words, knob.set);
-  std::string text = fmt::format("{}: {}", what, gain_text(knob));
-  if (knob.more_bytes && *knob.more_bytes != 0) {
-    const double mib = static_cast<double>(*knob.more_bytes) / (1 << 20);
-    text += fmt::format(", {:.2f} MiB {} memory", std::abs(mib), mib > 0 ? "more" : "less");
-  } else if (knob.more_bytes) {
-    text += ", no more memory";
-  }
-  return text + ".";
+  return fmt::format("{}: {}", words.empty() ? "set " + knob.set : fmt::format("{} ({})", words, knob.set),
+                     brought_by(knob));
 }
 
 }  // namespace fsdpbench::account
