@@ -41,53 +41,6 @@ std::string without_sentence(const CauseShare& share, const std::string& setting
                      gain_text(*share.without), advice_with(share.cause, settings));
 }
 
-/// What the rows of a job show about a cause that was not replayed, without full stop.
-std::string seen_sentence(const CauseShare& share, const Evidence& e) {
-  const std::string help = advice_with(share.cause, e.settings[share.cause]);
-  const std::string by = fmt::format("{}: {}", kCauses[share.cause].meaning, help);
-  switch (share.cause) {
-    case Cause::straggler:
-      if (share.late_rank < 0) return "collectives wait for now one rank, now another: uneven work, or jitter of hosts";
-      return fmt::format("rank {} comes last to most of what others wait for: look at that rank, its GPU and its host",
-                         share.late_rank);
-    case Cause::host_bound:
-      return fmt::format(
-          "the host launches later than the device could begin ({:.0f} % of computation begins right after its "
-          "launch): {}more work a launch (batch)",
-          e.late_launches_pct, e.pytorch ? "torch.compile, CUDA graphs, or " : "");
-    case Cause::host_sync:
-      return fmt::format(
-          "the host waits for the device within the step{}{}{}",
-          e.pytorch ? " (.item(), .cpu(), print of a tensor)" : "", e.sync_at.empty() ? "" : ": first in " + e.sync_at,
-          e.experts ? "; where it reads how many tokens come, counts that stay on the device or a fixed capacity "
-                      "spare it"
-                    : "");
-    case Cause::slow_transfer:
-    case Cause::data_loading: return by;
-    case Cause::unknown: return {};
-    case Cause::link_bound:
-    case Cause::step_boundary:
-      if (!e.data_parallel) break;
-      return "all-reduces of gradients outlast backward: larger batches, or reduce less often" +
-             std::string(e.pytorch ? " (no_sync() for all but the last microbatch; bucket_cap_mb)" : "");
-    case Cause::expert_imbalance:
-      if (!e.imbalance) break;
-      return by + fmt::format(" (in the median exchange the busiest rank{} has {:.2f} times the mean)",
-                              e.busiest_rank >= 0 ? fmt::format(", most often {},", e.busiest_rank) : "", *e.imbalance);
-    default: break;
-  }
-  if (share.cause == Cause::expert_exchange || share.cause == Cause::expert_imbalance) {
-    return by +
-           (e.two_halves ? "" : "; shared experts, or a second half of the batch that computes meanwhile, hide them");
-  }
-  if (!e.shards) return {};
-  if (share.cause == Cause::link_bound) return by + e.smaller_messages;
-  if (share.cause == Cause::copy) return "copies between layouts stand alone: nothing computes beside them";
-  if (share.cause != Cause::late_prefetch) return by;
-  return fmt::format("gathers of {} are issued later than they could be: {}; costs the parameters of one more unit",
-                     e.late_phase, help);
-}
-
 std::string advice(const CauseShare& share, const Evidence& e) {
   const Cause cause = share.cause;
   if (const ReplayedKnob* knob = best_knob(e.knobs, cause)) return knob_sentence(knob->gain, knob->words);
@@ -101,8 +54,11 @@ std::string advice(const CauseShare& share, const Evidence& e) {
       cause == Cause::link_bound || cause == Cause::slow_transfer || cause == Cause::inefficient_collective;
   const bool unseen = of_link && !e.absent.empty();
   if (!share.without || unseen) {
-    const std::string what = share.share_pct < kLeastSharePct ? "" : unseen ? e.absent : seen_sentence(share, e);
-    return what.empty() ? "" : fmt::format("at most {:.3f} ms: {}.", share.ms, what);
+    if (share.share_pct < kLeastSharePct || (!unseen && !e.seen[cause])) return {};
+    const std::string what =
+        unseen ? e.absent
+               : fmt::format("{}: {}{}", kCauses[cause].meaning, advice_with(cause, e.settings[cause]), *e.seen[cause]);
+    return fmt::format("at most {:.3f} ms: {}.", share.ms, what);
   }
   if (!share.without->advised) return {};
   // Where no knob turns to the flat layout, it is there already, or the program cannot have it.

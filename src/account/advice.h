@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "account/cause.h"
@@ -21,22 +20,15 @@ struct ReplayedKnob {
   bool advised() const { return gain.advised && sayable; }
 };
 
-/// What advice may rest on beside causes and replays, and in whose words it is given. All of it but settings and knobs
-/// is of another program's job, whose rows show more than a schedule has.
+/// What advice may rest on, and in whose words it is given.
 struct Evidence {
-  EnumTable<Cause, std::string> settings{};  ///< of the program, against that cause; empty: it has none that is known
+  EnumTable<Cause, std::string> settings{};  ///< of the program, against that cause; empty: none is known
   std::vector<ReplayedKnob> knobs{};         ///< that gain something, the most first
   bool links_known = true;                   ///< those of single ranks
-  std::string absent{};                      ///< what, beside a link, may be to blame and is not in the files
-  bool pytorch = true;                       ///< the program is written in PyTorch's words
-  bool shards = false, data_parallel = false, experts = false;
-  std::string_view late_phase = "forward";  ///< which has most of what late gathers expose
-  double late_launches_pct = 0;             ///< of computation that began right after its launch
-  std::string sync_at{};                    ///< where the host waited for the device first
-  std::optional<double> imbalance{};        ///< rows of the busiest rank of experts over the mean
-  int busiest_rank = -1;
-  bool two_halves = false;         ///< of a batch: one computes while the other's rows are exchanged
-  std::string smaller_messages{};  ///< "; parameters in bf16 are half the bytes"; empty: they are
+  /// What the rows of another program's job show of a cause that was not replayed, to follow what kCauses says of it;
+  /// may be "". Absent: too little to advise anything.
+  EnumTable<Cause, std::optional<std::string>> seen{};
+  std::string absent{};  ///< what, beside a link, may be to blame and is not in the files
 };
 
 /// Says what would help against each of `causes`, CauseShare::advice: a setting whose replay gains for certain and that

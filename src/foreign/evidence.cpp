@@ -20,45 +20,77 @@ std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
                      all > here ? fmt::format("{} of {} are", here, all) : "one is");
 }
 
+/// How the program's settings are said.
+EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward) {
+  EnumTable<Cause, std::string> settings;
+  if (found.engine != &dialects::maxtext_words()) {  // what XLA compiled is none of PyTorch's
+    settings[Cause::data_loading] = "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
+    settings[Cause::host_bound] = "or torch.compile, CUDA graphs, a larger batch";
+    settings[Cause::host_sync] = found.kind == JobKind::experts
+                                     ? ".item(), .cpu(), or the host reads how many tokens come: keep counts on the "
+                                       "device, or give experts a fixed capacity"
+                                     : ".item(), .cpu(), print of a tensor";
+    if (found.kind == JobKind::data_parallel) {
+      settings[Cause::step_boundary] = "no_sync() for all but the last microbatch; bucket_cap_mb";
+    }
+  }
+  if (found.engine == nullptr || !found.engine->remedies || !found.shards) return settings;
+  const dialects::Remedies& words = *found.engine->remedies;
+  settings[Cause::late_prefetch] = forward ? words.prefetch_forward : words.prefetch_backward;
+  settings[Cause::all_gather_limit] = words.no_limit;
+  settings[Cause::communicator_serialisation] = words.separate_reductions;
+  settings[Cause::step_boundary] = words.accumulate;
+  return settings;
+}
+
+/// What the rows show of a cause, to follow what the table of causes says; absent: not enough to advise anything.
+std::optional<std::string> seen_of(const account::CauseShare& share, const Recognition& found,
+                                   const Explanation& explained, bool forward) {
+  const Exchanges exchanges = explained.exchanges.value_or(Exchanges());
+  const bool exchanged = share.cause == Cause::link_bound || share.cause == Cause::step_boundary;
+  switch (share.cause) {
+    case Cause::straggler:
+      if (share.late_rank < 0) return std::nullopt;
+      return fmt::format(" (rank {} comes last to most of what others wait for)", share.late_rank);
+    case Cause::host_bound:
+      return fmt::format(" ({:.0f} % of computation begins right after its launch)", explained.late_launches_pct);
+    case Cause::host_sync: return found.syncs.empty() ? "" : fmt::format(" (first in {})", found.syncs.front().where);
+    case Cause::slow_transfer:
+    case Cause::data_loading: return "";
+    case Cause::copy:
+    case Cause::unknown: return std::nullopt;
+    case Cause::expert_imbalance:
+      if (!exchanges.imbalance) return "";
+      return fmt::format(" (in the median exchange the busiest rank{} has {:.2f} times the mean)",
+                         exchanges.busiest_rank >= 0 ? fmt::format(", most often {},", exchanges.busiest_rank) : "",
+                         *exchanges.imbalance);
+    case Cause::expert_exchange:
+      if (exchanges.two_halves.value_or(false)) return "";
+      return "; shared experts, or a second half of the batch that computes meanwhile, hide them";
+    default: break;
+  }
+  if (!found.shards && (!exchanged || found.kind != JobKind::data_parallel)) return std::nullopt;
+  if (share.cause == Cause::late_prefetch) return fmt::format(" (most of it in {})", forward ? "forward" : "backward");
+  if (share.cause != Cause::link_bound) return "";
+  std::string how;
+  if (found.facts.param_dtype == DType::f32) {
+    how = "; parameters in bf16 are half the bytes";
+  } else if (found.facts.reduce_dtype == DType::f32 && found.facts.param_dtype == DType::bf16) {
+    how = "; gradients reduced in bf16 are half the bytes";
+  }
+  return how + (found.facts.replicate == 1 && found.facts.shard > 8 ? "; hybrid sharding stays within nodes" : "");
+}
+
 }  // namespace
 
 account::Evidence evidence_of(const JobTrace& job, const Recognition& found, const Explanation& explained) {
-  account::Evidence evidence;
-  double forward = 0, backward = 0;
+  double late_ms = 0;  // of gathers, more in forward than in backward
   for (const ExplainedCollective& one : explained.collectives) {
-    (one.phase == "forward" ? forward : backward) += one.causes_ms[Cause::late_prefetch];
+    late_ms += one.causes_ms[Cause::late_prefetch] * (one.phase == "forward" ? 1 : -1);
   }
-  if (backward > forward) evidence.late_phase = "backward";
-  // A program that XLA compiled is none of PyTorch's.
-  evidence.pytorch = found.engine != &dialects::maxtext_words();
-  if (found.engine != nullptr && found.engine->remedies) {
-    const dialects::Remedies& words = *found.engine->remedies;
-    evidence.settings[Cause::late_prefetch] = backward > forward ? words.prefetch_backward : words.prefetch_forward;
-    evidence.settings[Cause::all_gather_limit] = words.no_limit;
-    evidence.settings[Cause::communicator_serialisation] = words.separate_reductions;
-    evidence.settings[Cause::step_boundary] = words.accumulate;
-  }
-  if (evidence.pytorch) {
-    evidence.settings[Cause::data_loading] = "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
-  }
-  evidence.absent = absent_ranks(job, explained);
-  evidence.shards = found.shards;
-  evidence.data_parallel = found.kind == JobKind::data_parallel;
-  evidence.experts = found.kind == JobKind::experts;
-  evidence.late_launches_pct = explained.late_launches_pct;
-  if (!found.syncs.empty()) evidence.sync_at = found.syncs.front().where;
-  if (explained.exchanges) {
-    evidence.imbalance = explained.exchanges->imbalance;
-    evidence.busiest_rank = explained.exchanges->busiest_rank;
-    evidence.two_halves = explained.exchanges->two_halves.value_or(false);
-  }
-  if (found.facts.param_dtype == DType::f32) {
-    evidence.smaller_messages = "; parameters in bf16 are half the bytes";
-  } else if (found.facts.reduce_dtype == DType::f32 && found.facts.param_dtype == DType::bf16) {
-    evidence.smaller_messages = "; gradients reduced in bf16 are half the bytes";
-  }
-  if (found.facts.replicate == 1 && found.facts.shard > 8) {
-    evidence.smaller_messages += "; hybrid sharding stays within nodes";
+  account::Evidence evidence{.settings = settings_of(found, late_ms >= 0), .absent = absent_ranks(job, explained)};
+  for (const account::CauseShare& share : explained.causes) {
+    evidence.seen[share.cause] = seen_of(share, found, explained, late_ms >= 0);
   }
   return evidence;
 }
