@@ -23,7 +23,11 @@ std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
 /// How the program's settings are said.
 EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward) {
   EnumTable<Cause, std::string> settings;
-  if (found.engine != &dialects::maxtext_words()) {  // what XLA compiled is none of PyTorch's
+  const bool own = found.table.source == UnitSource::own_names;
+  const dialects::Words* const engine = own ? &dialects::fsdpbench_words() : found.engine;
+  if (own) {
+    for (const Cause cause : kEnumerators<Cause>) settings[cause] = account::kCauses[cause].settings;
+  } else if (engine != &dialects::maxtext_words()) {  // what XLA compiled is none of PyTorch's
     settings[Cause::data_loading] = "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
     settings[Cause::host_bound] = "or torch.compile, CUDA graphs, a larger batch";
     settings[Cause::host_sync] = found.kind == JobKind::experts
@@ -31,11 +35,12 @@ EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward
                                        "device, or give experts a fixed capacity"
                                      : ".item(), .cpu(), print of a tensor";
     if (found.kind == JobKind::data_parallel) {
-      settings[Cause::step_boundary] = "no_sync() for all but the last microbatch; bucket_cap_mb";
+      settings[Cause::link_bound] = settings[Cause::step_boundary] =
+          "larger batches, no_sync() for all but the last microbatch; bucket_cap_mb";
     }
   }
-  if (found.engine == nullptr || !found.engine->remedies || !found.shards) return settings;
-  const dialects::Remedies& words = *found.engine->remedies;
+  if (engine == nullptr || !engine->remedies || !found.shards) return settings;
+  const dialects::Remedies& words = *engine->remedies;
   settings[Cause::late_prefetch] = forward ? words.prefetch_forward : words.prefetch_backward;
   settings[Cause::all_gather_limit] = words.no_limit;
   settings[Cause::communicator_serialisation] = words.separate_reductions;
@@ -70,7 +75,8 @@ std::optional<std::string> seen_of(const account::CauseShare& share, const Recog
     default: break;
   }
   if (!found.shards && (!exchanged || found.kind != JobKind::data_parallel)) return std::nullopt;
-  if (share.cause == Cause::late_prefetch) return fmt::format(" (most of it in {})", forward ? "forward" : "backward");
+  if (share.cause == Cause::late_prefetch)
+    return fmt::format("; most of it is in {}", forward ? "forward" : "backward");
   if (share.cause != Cause::link_bound) return "";
   std::string how;
   if (found.facts.param_dtype == DType::f32) {
