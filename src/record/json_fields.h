@@ -6,6 +6,8 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -50,8 +52,9 @@ enum class When : std::uint8_t {
   always,
   if_any,    ///< absent where it is empty, 0, false or not known
   if_known,  ///< absent where it is negative
-  null,      ///< always; null where it is not known
+  or_null,   ///< always; null where it is not known
 };
+using enum When;
 
 /// Everything about a field that a reader of the file wants to know.
 struct FieldFacts {
@@ -85,9 +88,14 @@ void check_not_negative(const JsonPart& number);
 template <class T>
 class Fields;
 
-/// The fields of an object of C++ type T: specialised once for each type, where its header says so.
+/// The fields of an object of C++ type T: declared() is specialised once for each type, where its header says so.
 template <class T>
-const Fields<T>& fields();
+Fields<T> declared();
+template <class T>
+const Fields<T>& fields() {
+  static const Fields<T> kAll = declared<T>();
+  return kAll;
+}
 
 /// How values of a type are written and read. An object by its fields.
 template <class T>
@@ -232,155 +240,191 @@ inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 
-/// The fields of an object, declared once: writing, reading, the page of the format and the Python package follow from
-/// them. A field's value is a member, or a function that gives a reference to something inside of T; both are written
-/// and read. A function that gives a value is only written.
+/// `from` itself, or what it points to.
+template <class From>
+decltype(auto) follow(From& from) {
+  if constexpr (std::is_pointer_v<std::remove_cv_t<From>>) {
+    return *from;
+  } else {
+    return (from);
+  }
+}
+
+/// What `steps` lead to, one after the other. Where an optional on the way is empty, so is what is found.
+template <class From, class Step, class... More>
+decltype(auto) follow(From& from, const Step& step, const More&... more) {
+  using Next = std::invoke_result_t<const Step&, From&>;
+  if constexpr (std::is_pointer_v<std::remove_cv_t<From>>) {
+    return follow(*from, step, more...);
+  } else if constexpr (kIsOptional<std::remove_cv_t<From>>) {
+    using Found = std::remove_cvref_t<decltype(follow(*from, step, more...))>;
+    using Maybe = std::conditional_t<kIsOptional<Found>, Found, std::optional<Found>>;
+    return from ? Maybe(follow(*from, step, more...)) : Maybe();
+  } else if constexpr (std::is_lvalue_reference_v<Next>) {
+    return follow(std::invoke(step, from), more...);
+  } else if constexpr (sizeof...(More) == 0 && !std::is_pointer_v<Next>) {
+    return Next(std::invoke(step, from));
+  } else {
+    const Next next = std::invoke(step, from);
+    return std::remove_cvref_t<decltype(follow(next, more...))>(follow(next, more...));
+  }
+}
+
+/// The way to a value inside of an object: members, and functions of what is there. Pointers are followed.
+template <class... Steps>
+auto via(Steps... steps) {
+  return [=](auto& object) -> decltype(auto) { return follow(object, steps...); };
+}
+
+/// A value that is written and read as `Type` says, rather than as its C++ type is.
+template <class Type, class Access>
+struct As {
+  Access access;
+};
+template <class Type, class... Steps>
+auto as(Steps... steps) {
+  return As<Type, decltype(via(steps...))>{via(steps...)};
+}
+
+/// The fields of something inside of T among T's own.
+template <class Access, class Inner>
+struct Spread {
+  Access access;
+  const Fields<Inner>* inner;  ///< null: those of the type
+};
+template <class Access>
+Spread<Access, void> spread(Access access) {
+  return {access, nullptr};
+}
+template <class Access, class Inner>
+Spread<Access, Inner> spread(Access access, const Fields<Inner>& inner) {
+  return {access, &inner};
+}
+
+/// The row is absent unless the object is so: a function of it, or a member that is there or not.
+template <class Asked>
+struct Only {
+  Asked asked;
+};
+template <class Asked>
+Only<Asked> when(Asked asked) {
+  return {asked};
+}
+
+/// What follows from what was read.
+template <class Complete>
+struct Then {
+  Complete complete;
+};
+template <class Complete>
+Then<Complete> then(Complete complete) {
+  return {complete};
+}
+
+/// What several fields must be together.
+struct Rule {
+  void (*check)(const JsonPart&);
+};
+
+/// A figure that is better if it is less, or more.
+inline FigureFacts less(std::string label, Gated gated = Gated::no) { return {std::move(label), Better::less, gated}; }
+inline FigureFacts more(std::string label, Gated gated = Gated::no) { return {std::move(label), Better::more, gated}; }
+
+/// A row of the table of an object's fields:
+///     {"rank", &R::rank, "", "number of the rank"}
+///     {"exposed_ms", via(&R::mean, &Mean::exposed_ns, in_ms), "ms", "time in which …", if_any}
+/// name, value, unit and meaning; then, in any order, when it is there (if_any, if_known, or_null, when(…)), a check
+/// of what is read, and what it is as a figure. A value is a member, or what a function gives; what leads to something
+/// inside of T is also read. Other rows:
+///     {"mesh", {"Mesh", "How ranks are arranged.", "plan/plan.h", {rows}}, when(is_sharded)}
+/// an object of more values of the same T (several of one name are one object); spread(), then(), Rule, and several
+/// rows in a vector.
 template <class T>
-class Fields {
+class Field {
  public:
   using Json = nlohmann::json;
 
-  /// `source`: where the numbers are computed.
-  Fields(std::string name, std::string meaning, std::string source)
-      : facts_{std::move(name), std::move(meaning), std::move(source), {}} {}
-
-  /// `Type`: how the value is written, if not as its C++ type is.
-  template <class Type = void, class Access>
-  Fields& operator()(const std::string& name, Access access, std::string unit, std::string meaning,
-                     FieldOptions options = {}) {
-    using Found = std::invoke_result_t<Access, const T&>;
-    using Value = std::remove_cvref_t<Found>;
-    if constexpr (kIsOptional<Value>) {
-      using Inner = std::conditional_t<std::is_void_v<Type>, JsonType<typename Value::value_type>, Type>;
-      if (options.when == When::always) options.when = When::if_any;
-      const bool null = options.when == When::null;
-      note(name, Inner::facts(), std::move(unit), std::move(meaning), options);
-      write_.push_back([=](const T& object, Json& into) {
-        if (const auto& value = std::invoke(access, object)) {
-          into[name] = Inner::write(*value);
-        } else if (null) {
-          into[name] = nullptr;
-        }
-      });
-      if constexpr (is_readable<Access>() && can_read<Inner, typename Value::value_type>) {
-        read_.push_back([=, check = options.check](const JsonPart& j, T& object) {
-          if (!j.has(name) || (null && j.at(name).value().is_null())) return;
-          Inner::read(j.at(name), std::invoke(access, object).emplace());
-          if (check != nullptr) check(j.at(name));
-        });
-      }
-    } else {
-      using Inner = std::conditional_t<std::is_void_v<Type>, JsonType<Value>, Type>;
-      note(name, Inner::facts(), std::move(unit), std::move(meaning), options);
-      write_.push_back([=, when = options.when](const T& object, Json& into) {
-        const auto& value = std::invoke(access, object);
-        if (when == When::if_any && is_nothing(value)) return;
-        if constexpr (std::signed_integral<Value>) {
-          if (when == When::if_known && value < 0) return;
-        }
-        into[name] = Inner::write(value);
-      });
-      if constexpr (is_readable<Access>() && can_read<Inner, Value>) {
-        read_.push_back([=, when = options.when, check = options.check](const JsonPart& j, T& object) {
-          if (when != When::always && !j.has(name)) return;
-          Inner::read(j.at(name), std::invoke(access, object));
-          if (check != nullptr) check(j.at(name));
-        });
-      }
-    }
-    return *this;
+  template <class Access, class... More>
+  Field(std::string name, Access access, std::string unit, std::string meaning, More... more) {
+    FieldFacts facts{std::move(name), {}, std::move(unit), std::move(meaning), When::always, {}};
+    (take(facts, more), ...);
+    add<void>(std::move(facts), via(access));
+  }
+  template <class Type, class Access, class... More>
+  Field(std::string name, As<Type, Access> as, std::string unit, std::string meaning, More... more) {
+    FieldFacts facts{std::move(name), {}, std::move(unit), std::move(meaning), When::always, {}};
+    (take(facts, more), ...);
+    add<Type>(std::move(facts), as.access);
   }
 
-  /// An object in this one that has more values of the same T. Several parts of one name are one object.
-  /// `is_there`: absent where it says false.
-  Fields& part(const std::string& name, const Fields& inner, bool (*is_there)(const T&) = nullptr) {
-    note(name, {"object", &inner.facts()}, "", inner.facts().meaning,
-         {.when = is_there == nullptr ? When::always : When::if_any});
-    write_.push_back([=, &inner](const T& object, Json& into) {
-      if (is_there == nullptr || is_there(object)) inner.write(object, into[name]);
-    });
-    read_.push_back([=, &inner](const JsonPart& j, T& object) {
-      if (is_there == nullptr || j.has(name)) inner.read(j.at(name), object);
-    });
-    return *this;
+  template <class... More>
+  Field(std::string name, Fields<T> part, More... more) {
+    const auto inner = std::make_shared<const Fields<T>>(std::move(part));
+    FieldFacts facts{std::move(name), {"object", &inner->facts()}, "", inner->facts().meaning, When::always, {}};
+    (take(facts, more), ...);
+    write = [=, name = facts.name, is_there = is_there_](const T& object, Json& into) {
+      if (!is_there || is_there(object)) inner->write(object, into[name]);
+    };
+    read = [=, name = facts.name, maybe = facts.when != When::always](const JsonPart& j, T& object) {
+      if (!maybe || j.has(name)) inner->read(j.at(name), object);
+    };
+    all_facts.push_back(std::move(facts));
   }
 
-  /// An object in this one that is written from something that T refers to.
+  /// Those of an optional one are there, or are absent, together; a file has them if it has the first.
   template <class Access, class Inner>
-  Fields& object(const std::string& name, Access access, const Fields<Inner>& inner, std::string meaning,
-                 bool (*is_there)(const T&) = nullptr) {
-    note(name, {"object", &inner.facts()}, "", std::move(meaning),
-         {.when = is_there == nullptr ? When::always : When::if_any});
-    write_.push_back([=, &inner](const T& object, Json& into) {
-      if (is_there == nullptr || is_there(object)) inner.write(std::invoke(access, object), into[name]);
-    });
-    return *this;
-  }
-
-  /// The fields of something inside of T, in this object itself. Those of an optional one are there, or are absent,
-  /// together; a file has them if it has the first. `is_there`: absent where it says false.
-  template <class Access, class Inner>
-  Fields& spread(Access access, const Fields<Inner>& inner, bool (*is_there)(const T&) = nullptr) {
-    using Value = std::remove_cvref_t<std::invoke_result_t<Access, const T&>>;
+  Field(Spread<Access, Inner> all) : Field(all, Only{nullptr}) {}
+  template <class Access, class Inner, class Asked>
+  Field(Spread<Access, Inner> all, Only<Asked> only) {
+    const auto reach = via(all.access);
+    using Value = std::remove_cvref_t<std::invoke_result_t<decltype(reach), const T&>>;
+    const auto& inner = fields_of<Value>(all.inner);
+    FieldFacts ignored;
+    if constexpr (!std::is_null_pointer_v<Asked>) take(ignored, only);
+    const bool optional = kIsOptional<Value> || is_there_;
     for (FieldFacts field : inner.facts().fields) {
-      const bool always = field.when == When::always;
-      if (always && (kIsOptional<Value> || is_there != nullptr)) field.when = When::if_any;
-      facts_.fields.push_back(std::move(field));
+      if (optional && field.when == When::always) field.when = When::if_any;
+      all_facts.push_back(std::move(field));
     }
-    write_.push_back([=, &inner](const T& object, Json& into) {
-      if (is_there != nullptr && !is_there(object)) return;
-      const auto& value = std::invoke(access, object);
+    write = [=, &inner, is_there = is_there_](const T& object, Json& into) {
+      if (is_there && !is_there(object)) return;
+      const auto& value = std::invoke(reach, object);
       if constexpr (kIsOptional<Value>) {
         if (value) inner.write(*value, into);
       } else {
         inner.write(value, into);
       }
-    });
-    if constexpr (is_readable<Access>()) {
-      read_.push_back([=, &inner](const JsonPart& j, T& object) {
-        const bool optional = kIsOptional<Value> || is_there != nullptr;
+    };
+    if constexpr (is_readable<decltype(reach)>()) {
+      read = [=, &inner](const JsonPart& j, T& object) {
         if (optional && !j.has(inner.facts().fields.front().name)) return;
-        auto& value = std::invoke(access, object);
+        auto& value = std::invoke(reach, object);
         if constexpr (kIsOptional<Value>) {
           inner.read(j, value ? *value : value.emplace());
         } else {
           inner.read(j, value);
         }
-      });
+      };
     }
-    return *this;
   }
 
-  /// What several fields must be together, checked before any is read; and what follows from them, after all are.
-  Fields& rule(void (*check)(const JsonPart&)) {
-    read_.insert(read_.begin(), [check](const JsonPart& j, T&) { check(j); });
-    return *this;
-  }
-  Fields& then(void (*complete)(const JsonPart&, T&)) {
-    read_.push_back(complete);
-    return *this;
+  template <class Complete>
+  Field(Then<Complete> then) : read([=](const JsonPart&, T& object) { then.complete(object); }) {}
+  Field(Rule rule) : read([=](const JsonPart& j, T&) { rule.check(j); }) {}
+
+  Field(const std::vector<Field>& rows) {
+    for (const Field& row : rows) all_facts.insert(all_facts.end(), row.all_facts.begin(), row.all_facts.end());
+    write = [=](const T& object, Json& into) {
+      for (const Field& row : rows) row.write(object, into);
+    };
+    read = [=](const JsonPart& j, T& object) {
+      for (const Field& row : rows) row.read(j, object);
+    };
   }
 
-  void write(const T& object, Json& into) const {
-    if (into.is_null()) into = Json::object();
-    for (const auto& one : write_) one(object, into);
-  }
-  Json write(const T& object) const {
-    Json j;
-    write(object, j);
-    return j;
-  }
-  /// Throws ConfigError that names the key that is missing or wrong.
-  void read(const JsonPart& j, T& into) const {
-    for (const auto& one : read_) one(j, into);
-  }
-  T read(const JsonPart& j) const {
-    T object{};
-    read(j, object);
-    return object;
-  }
-
-  const ObjectFacts& facts() const { return facts_; }
+  std::vector<FieldFacts> all_facts;
+  std::function<void(const T&, Json&)> write = [](const T&, Json&) {};
+  std::function<void(const JsonPart&, T&)> read = [](const JsonPart&, T&) {};
 
  private:
   template <class Type, class Value>
@@ -399,14 +443,168 @@ class Fields {
     }
   }
 
-  void note(const std::string& name, TypeFacts type, std::string unit, std::string meaning,
-            const FieldOptions& options) {
-    facts_.fields.push_back({name, std::move(type), std::move(unit), std::move(meaning), options.when, options.figure});
+  template <class Value, class Inner>
+  static const auto& fields_of(const Fields<Inner>* given) {
+    if constexpr (!std::is_void_v<Inner>) {
+      return *given;
+    } else if constexpr (kIsOptional<Value>) {
+      return fields<typename Value::value_type>();
+    } else {
+      return fields<Value>();
+    }
+  }
+
+  void take(FieldFacts& facts, When when) { facts.when = when; }
+  void take(FieldFacts& facts, FigureFacts figure) { facts.figure = std::move(figure); }
+  void take(FieldFacts&, void (*check)(const JsonPart&)) { check_ = check; }
+  void take(FieldFacts& facts, const FieldOptions& options) {
+    facts.when = options.when;
+    facts.figure = options.figure;
+    check_ = options.check;
+  }
+  template <class Asked>
+  void take(FieldFacts& facts, Only<Asked> only) {
+    facts.when = When::if_any;
+    is_there_ = [only](const T& object) { return static_cast<bool>(std::invoke(only.asked, object)); };
+  }
+
+  template <class Type, class Access>
+  void add(FieldFacts facts, Access access) {
+    using Value = std::remove_cvref_t<std::invoke_result_t<Access, const T&>>;
+    constexpr bool kMaybe = kIsOptional<Value>;
+    using Content = typename decltype([] {
+      if constexpr (kMaybe) {
+        return std::type_identity<typename Value::value_type>();
+      } else {
+        return std::type_identity<Value>();
+      }
+    }())::type;
+    using Inner = std::conditional_t<std::is_void_v<Type>, JsonType<Content>, Type>;
+    facts.type = Inner::facts();
+    if (kMaybe && facts.when == When::always) facts.when = When::if_any;
+    write = [=, name = facts.name, when = facts.when, is_there = is_there_](const T& object, Json& into) {
+      if (is_there && !is_there(object)) return;
+      const auto& value = std::invoke(access, object);
+      if constexpr (kMaybe) {
+        if (value) {
+          into[name] = Inner::write(*value);
+        } else if (when == When::or_null) {
+          into[name] = nullptr;
+        }
+      } else {
+        if (when == When::if_any && !is_there && is_nothing(value)) return;
+        if constexpr (std::signed_integral<Value>) {
+          if (when == When::if_known && value < 0) return;
+        }
+        into[name] = Inner::write(value);
+      }
+    };
+    if constexpr (is_readable<Access>() && can_read<Inner, Content>) {
+      read = [=, name = facts.name, when = facts.when, check = check_](const JsonPart& j, T& object) {
+        if (when != When::always && (!j.has(name) || (when == When::or_null && j.at(name).value().is_null()))) return;
+        auto& value = std::invoke(access, object);
+        if constexpr (kMaybe) {
+          Inner::read(j.at(name), value.emplace());
+        } else {
+          Inner::read(j.at(name), value);
+        }
+        if (check != nullptr) check(j.at(name));
+      };
+    }
+    all_facts.push_back(std::move(facts));
+  }
+
+  std::function<bool(const T&)> is_there_;
+  void (*check_)(const JsonPart&) = nullptr;
+};
+
+/// The fields of an object, declared once: writing, reading, the page of the format and the Python package follow from
+/// them.
+template <class T>
+class Fields {
+ public:
+  using Json = nlohmann::json;
+
+  /// `source`: where the numbers are computed.
+  Fields(std::string name, std::string meaning, std::string source, std::initializer_list<Field<T>> rows = {})
+      : facts_{std::move(name), std::move(meaning), std::move(source), {}} {
+    for (const Field<T>& row : rows) add(row);
+  }
+
+  // The form before rows.
+  template <class Type = void, class Access>
+  Fields& operator()(const std::string& name, Access access, std::string unit, std::string meaning,
+                     FieldOptions options = {}) {
+    if constexpr (std::is_void_v<Type>) return add({name, access, unit, meaning, options});
+    else return add({name, as<Type>(access), unit, meaning, options});
+  }
+  Fields& part(const std::string& name, const Fields& inner, bool (*is_there)(const T&) = nullptr) {
+    return is_there == nullptr ? add({name, inner}) : add({name, inner, when(is_there)});
+  }
+  template <class Access, class Inner>
+  Fields& object(const std::string& name, Access access, const Fields<Inner>& inner, std::string meaning,
+                 bool (*is_there)(const T&) = nullptr) {
+    facts_.fields.push_back({name, {"object", &inner.facts()}, "", std::move(meaning),
+         is_there == nullptr ? When::always : When::if_any, {}});
+    rows_.push_back({Then{[](T&) {}}});
+    rows_.back().write = [=, &inner](const T& object, Json& into) {
+      if (is_there == nullptr || is_there(object)) inner.write(std::invoke(access, object), into[name]);
+    };
+    return *this;
+  }
+  template <class Access, class Inner>
+  Fields& spread(Access access, const Fields<Inner>& inner, bool (*is_there)(const T&) = nullptr) {
+    const Spread<Access, Inner> all{access, &inner};
+    return is_there == nullptr ? add({all}) : add({all, when(is_there)});
+  }
+  Fields& rule(void (*check)(const JsonPart&)) {
+    rows_.insert(rows_.begin(), Field<T>(Rule{check}));
+    return *this;
+  }
+  Fields& then(void (*complete)(const JsonPart&, T&)) {
+    rows_.push_back({Then{[](T&) {}}});
+    rows_.back().read = complete;
+    return *this;
+  }
+
+  void write(const T& object, Json& into) const {
+    if (into.is_null()) into = Json::object();
+    for (const Field<T>& row : rows_) row.write(object, into);
+  }
+  Json write(const T& object) const {
+    Json j;
+    write(object, j);
+    return j;
+  }
+  /// Throws ConfigError that names the key that is missing or wrong.
+  void read(const JsonPart& j, T& into) const {
+    for (const Field<T>& row : rows_) row.read(j, into);
+  }
+  T read(const JsonPart& j) const {
+    T object{};
+    read(j, object);
+    return object;
+  }
+
+  const ObjectFacts& facts() const { return facts_; }
+
+ private:
+  Fields& add(const Field<T>& row) {
+    facts_.fields.insert(facts_.fields.end(), row.all_facts.begin(), row.all_facts.end());
+    rows_.push_back(row);
+    return *this;
   }
 
   ObjectFacts facts_;
-  std::vector<std::function<void(const T&, Json&)>> write_;
-  std::vector<std::function<void(const JsonPart&, T&)>> read_;
+  std::vector<Field<T>> rows_;
+};
+
+/// An object, or a list of them, with other fields than those of its type: Of() gives them.
+template <auto Of>
+struct ObjectOf {
+  static nlohmann::json write(const auto& value) { return Of().write(value); }
+  static void read(const JsonPart& j, auto& into) { Of().read(j, into); }
+  static TypeFacts facts() { return {"object", &Of().facts()}; }
 };
 
 /// How a list is written and read whose objects have other fields than those of their type: Of() gives them.

@@ -98,7 +98,7 @@ std::string when_text(const FieldFacts& field) {
     case When::always: return "always";
     case When::if_any:
     case When::if_known: return "optional";
-    case When::null: return "null";
+    case When::or_null: return "null";
   }
   return {};
 }

@@ -121,7 +121,7 @@ const Fields<TimedMessage>& fields<TimedMessage>() {
             "per_iteration", [](const T& t) -> const auto& { return t.timing; }, iteration_fields(),
             "single iterations");
         f("wrong", [](const T& t) { return t.timing.wrong; }, "",
-          "number of wrong elements on all ranks; null: nothing was checked", {.when = When::null});
+          "number of wrong elements on all ranks; null: nothing was checked", {.when = When::or_null});
       });
   return kAll;
 }
@@ -138,12 +138,12 @@ const Fields<CollectiveRow>& fields<CollectiveRow>() {
         f(
             "type", [](const R& r) { return type_name(r.message.dtype); }, "",
             "type of an element, as nccl-tests names it");
-        f("redop", &R::reduction, "", "`sum` or `avg`; null where nothing is reduced", {.when = When::null});
-        f("root", &R::root, "", "the rank that broadcasts; null where there is none", {.when = When::null});
+        f("redop", &R::reduction, "", "`sum` or `avg`; null where nothing is reduced", {.when = When::or_null});
+        f("root", &R::root, "", "the rank that broadcasts; null where there is none", {.when = When::or_null});
         f("out_of_place", [](const R& r) { return timed(r, r.out_of_place); }, "",
-          "separate buffers; null: this communicator has no such call", {.when = When::null});
+          "separate buffers; null: this communicator has no such call", {.when = When::or_null});
         f("in_place", [](const R& r) { return timed(r, r.in_place); }, "",
-          "one buffer; null: this communicator has no such call", {.when = When::null});
+          "one buffer; null: this communicator has no such call", {.when = When::or_null});
         f("date", &R::date, "", "when it was measured");
       });
   return kAll;
@@ -181,7 +181,7 @@ const Fields<OperationTable>& fields<OperationTable>() {
             "results", [](const O& o) { return o.table.rows; }, "", "one row per message");
         f("out_of_bounds",
           [](const O& o) { return o.checked ? std::optional(Wrong{o.table.end.wrong}) : std::nullopt; }, "",
-          "number of wrong elements; null: nothing was checked (-c 0 without --check-all)", {.when = When::null});
+          "number of wrong elements; null: nothing was checked (-c 0 without --check-all)", {.when = When::or_null});
         f(
             "average_bus_bandwidth", [](const O& o) { return o.table.end; }, "GB/s", "average over all rows");
       });

@@ -192,9 +192,9 @@ const Fields<Change>& fields<Change>() {
             "better", [](const Change& c) { return std::string(c.higher_is_better ? "more" : "less"); }, "",
             "`more` or `less` of it");
         f("before", [](const Change& c) { return known(c.before); }, "", "in the baseline; null if it is not there",
-          {.when = When::null});
+          {.when = When::or_null});
         f("now", [](const Change& c) { return known(c.judgement.value); }, "", "in the result; null likewise",
-          {.when = When::null});
+          {.when = When::or_null});
         f(
             "verdict",
             [](const Change& c) { return c.better ? "better" : std::string(to_string(c.judgement.verdict)); }, "",
