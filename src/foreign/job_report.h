@@ -19,9 +19,9 @@ namespace fsdpbench::app {
 
 // Of explain.json, beside those of job_json.cpp.
 template <>
-const Fields<foreign::UnusedGathers>& fields<foreign::UnusedGathers>();
+Fields<foreign::UnusedGathers> declared();
 template <>
-const Fields<foreign::Exchanges>& fields<foreign::Exchanges>();
+Fields<foreign::Exchanges> declared();
 
 /// A knob of the recognised schedule, turned in a replay of the job's own op times.
 struct ReplayedKnob {

@@ -253,20 +253,22 @@ decltype(auto) follow(From& from) {
 /// What `steps` lead to, one after the other. Where an optional on the way is empty, so is what is found.
 template <class From, class Step, class... More>
 decltype(auto) follow(From& from, const Step& step, const More&... more) {
-  using Next = std::invoke_result_t<const Step&, From&>;
   if constexpr (std::is_pointer_v<std::remove_cv_t<From>>) {
     return follow(*from, step, more...);
-  } else if constexpr (kIsOptional<std::remove_cv_t<From>>) {
+  } else if constexpr (!std::invocable<const Step&, From&>) {  // an optional that the step does not take as such
     using Found = std::remove_cvref_t<decltype(follow(*from, step, more...))>;
     using Maybe = std::conditional_t<kIsOptional<Found>, Found, std::optional<Found>>;
     return from ? Maybe(follow(*from, step, more...)) : Maybe();
-  } else if constexpr (std::is_lvalue_reference_v<Next>) {
+  } else if constexpr (std::is_lvalue_reference_v<std::invoke_result_t<const Step&, From&>>) {
     return follow(std::invoke(step, from), more...);
-  } else if constexpr (sizeof...(More) == 0 && !std::is_pointer_v<Next>) {
-    return Next(std::invoke(step, from));
   } else {
-    const Next next = std::invoke(step, from);
-    return std::remove_cvref_t<decltype(follow(next, more...))>(follow(next, more...));
+    using Next = std::invoke_result_t<const Step&, From&>;
+    if constexpr (sizeof...(More) == 0 && !std::is_pointer_v<Next>) {
+      return Next(std::invoke(step, from));
+    } else {
+      const Next next = std::invoke(step, from);
+      return std::remove_cvref_t<decltype(follow(next, more...))>(follow(next, more...));
+    }
   }
 }
 
@@ -274,6 +276,12 @@ decltype(auto) follow(From& from, const Step& step, const More&... more) {
 template <class... Steps>
 auto via(Steps... steps) {
   return [=](auto& object) -> decltype(auto) { return follow(object, steps...); };
+}
+
+/// The same, but never read.
+template <class... Steps>
+auto written(Steps... steps) {
+  return [=](const auto& object) { return std::remove_cvref_t<decltype(follow(object, steps...))>(follow(object, steps...)); };
 }
 
 /// A value that is written and read as `Type` says, rather than as its C++ type is.
@@ -455,6 +463,7 @@ class Field {
   }
 
   void take(FieldFacts& facts, When when) { facts.when = when; }
+  void take(FieldFacts& facts, const char* meaning) { facts.meaning = meaning; }
   void take(FieldFacts& facts, FigureFacts figure) { facts.figure = std::move(figure); }
   void take(FieldFacts&, void (*check)(const JsonPart&)) { check_ = check; }
   void take(FieldFacts& facts, const FieldOptions& options) {
