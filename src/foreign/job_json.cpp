@@ -25,6 +25,10 @@ constexpr std::int64_t kShortestStall_ns = 1000;  // the sums have those that ar
 double ms_of_job(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
 double in_us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
+/// The number of the rank at a place.
+int number_of(const ExplainedJob& e, int place) { return e.job.ranks[static_cast<std::size_t>(place)].rank; }
+const foreign::LateRank& late_of(const ExplainedJob& e) { return *e.explanation.late; }
+
 /// Causes that have any time.
 struct TimesByCause {
   static json write(const foreign::CauseMs& times) {
@@ -37,24 +41,17 @@ struct TimesByCause {
   static TypeFacts facts() { return {"map of number"}; }
 };
 
-/// A step, or the mean of several, in milliseconds.
-struct PartsOfStep {
-  PartsOfStep(const account::StepBreakdown& sum, std::size_t steps) {
-    const auto mean = [&](std::int64_t ns) { return ms_of_job(ns) / static_cast<double>(steps); };
-    step_ms = mean(sum.step);
-    compute_ms = mean(sum.computation);
-    comm_ms = mean(sum.communication);
-    overlap_ms = mean(sum.overlap);
-    exposed_comm_ms = mean(sum.exposed_communication);
-    exposed_copy_ms = mean(sum.exposed_copy);
-    idle_ms = mean(sum.idle);
-  }
-  double step_ms = 0, compute_ms = 0, comm_ms = 0, overlap_ms = 0, exposed_comm_ms = 0, exposed_copy_ms = 0,
-         idle_ms = 0;
+/// A step, or several whose mean counts.
+struct StepParts {
+  account::StepBreakdown sum;
+  double steps = 1;
 };
+auto mean(std::int64_t account::StepBreakdown::*part) {
+  return [part](const StepParts& parts) { return ms_of_job(parts.sum.*part) / parts.steps; };
+}
 
 struct UseInStep {
-  const foreign::CollectiveUse& use;
+  const foreign::CollectiveUse* use = nullptr;
   double begin_us = 0;
   double us = 0;
   std::string unit;  ///< empty: none
@@ -69,24 +66,23 @@ struct StallInStep {
 };
 
 struct StepOfRank {
-  PartsOfStep parts;
+  StepParts parts;
   std::int64_t number = 0;
   foreign::CauseMs causes;
   std::vector<UseInStep> collectives;
   std::vector<StallInStep> stalls;
 };
 
-struct StreamOfRank {
-  const foreign::Stream& stream;
-  const foreign::StreamRole& role;
-};
+using StreamOfRank = std::pair<const foreign::Stream*, const foreign::StreamRole*>;
+using UnitOfJob = std::pair<const foreign::FoundUnit*, bool>;         // whether it is the root
+using ProductsOfJob = std::pair<const foreign::ProductSum*, double>;  // steps of all ranks
 
 struct RankOfJob {
-  const foreign::ExplainedRank& rank;
-  const std::string& file;
+  const foreign::ExplainedRank* rank = nullptr;
+  const std::string* file = nullptr;
   std::vector<StreamOfRank> streams;
   std::vector<StepOfRank> steps;
-  std::optional<PartsOfStep> mean;
+  StepParts sum;
 };
 
 std::vector<KernelsOfJob> kernels_of_job(const std::vector<foreign::KernelSum>& sums, const foreign::Explanation& x) {
@@ -95,17 +91,26 @@ std::vector<KernelsOfJob> kernels_of_job(const std::vector<foreign::KernelSum>& 
   return kernels;
 }
 
-struct UnitOfJob {
-  const foreign::FoundUnit& unit;
-  bool root = false;
-};
+std::vector<UnitOfJob> units_of_job(const foreign::UnitTable& table) {
+  std::vector<UnitOfJob> units;
+  for (const foreign::FoundUnit& unit : table.units) {
+    units.emplace_back(&unit, static_cast<int>(units.size()) == table.root);
+  }
+  return units;
+}
+
+std::vector<ProductsOfJob> products_of_job(const foreign::Explanation& x) {
+  std::vector<ProductsOfJob> all;
+  for (const foreign::ProductSum& sum : x.kernels.products) all.emplace_back(&sum, static_cast<double>(x.rank_steps));
+  return all;
+}
 
 StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
   const foreign::RankRows& rows = e.job.ranks[rank];
   const foreign::RecognisedRank& found = e.recognition.ranks[rank];
   const foreign::ExplainedStep& step = e.explanation.ranks[rank].steps[s];
   const std::int64_t begin_ns = found.cut.steps[s].window.begin;
-  StepOfRank one{PartsOfStep(step.parts, 1), step.number, {}, {}, {}};
+  StepOfRank one{{step.parts}, step.number, {}, {}, {}};
   // Times 1e-6, and not over 1e6: the last digit of what files have.
   for (const account::Cause cause : kEnumerators<account::Cause>) {
     one.causes[cause] = static_cast<double>(step.causes[cause]) * 1e-6;
@@ -113,7 +118,7 @@ StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
   for (const foreign::CollectiveUse& use : found.uses[s]) {
     const foreign::DeviceRow& row = rows.device[static_cast<std::size_t>(use.row)];
     one.collectives.push_back(
-        {use, in_us(row.begin_ns - begin_ns), in_us(row.end_ns - row.begin_ns),
+        {&use, in_us(row.begin_ns - begin_ns), in_us(row.end_ns - row.begin_ns),
          use.unit >= 0 ? e.recognition.table.units[static_cast<std::size_t>(use.unit)].label : std::string()});
   }
   for (const account::Stall& stall : step.stalls) {
@@ -134,33 +139,33 @@ std::vector<RankOfJob> ranks_of_job(const ExplainedJob& e) {
   std::vector<RankOfJob> ranks;
   for (std::size_t r = 0; r < e.explanation.ranks.size(); ++r) {
     const foreign::ExplainedRank& rank = e.explanation.ranks[r];
-    RankOfJob& one = ranks.emplace_back(RankOfJob{rank, e.job.ranks[r].file, {}, {}, {}});
+    RankOfJob& one = ranks.emplace_back(RankOfJob{&rank, &e.job.ranks[r].file, {}, {}, {}});
     for (std::size_t s = 0; s < e.recognition.ranks[r].streams.size(); ++s) {
-      one.streams.push_back({e.job.ranks[r].streams[s], e.recognition.ranks[r].streams[s]});
+      one.streams.emplace_back(&e.job.ranks[r].streams[s], &e.recognition.ranks[r].streams[s]);
     }
-    account::StepBreakdown sum;
     for (std::size_t s = 0; s < rank.steps.size(); ++s) {
       one.steps.push_back(step_of_job(e, r, s));
-      sum += rank.steps[s].parts;
+      one.sum.sum += rank.steps[s].parts;
     }
-    if (!rank.steps.empty()) one.mean.emplace(sum, rank.steps.size());
+    one.sum.steps = static_cast<double>(rank.steps.size());
   }
   return ranks;
 }
 
 }  // namespace
 
+// clang-format off
 template <>
-Fields<PartsOfStep> declared() {
-  using P = PartsOfStep;
+Fields<StepParts> declared() {
+  using B = account::StepBreakdown;
   return {"StepParts", "What a step is made of; the four parts add up to it.", "account/step_breakdown.h", {
-    {"step_ms", &P::step_ms, "ms", "the step time"},
-    {"compute_ms", &P::compute_ms, "ms", "time in which computation ran"},
-    {"comm_ms", &P::comm_ms, "ms", "time in which a collective ran, exposed or hidden"},
-    {"overlap_ms", &P::overlap_ms, "ms", "time in which both ran"},
-    {"exposed_comm_ms", &P::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed"},
-    {"exposed_copy_ms", &P::exposed_copy_ms, "ms", "time in which only a copy ran"},
-    {"idle_ms", &P::idle_ms, "ms", "time in which nothing ran"},
+    {"step_ms", mean(&B::step), "ms", "the step time"},
+    {"compute_ms", mean(&B::computation), "ms", "time in which computation ran"},
+    {"comm_ms", mean(&B::communication), "ms", "time in which a collective ran, exposed or hidden"},
+    {"overlap_ms", mean(&B::overlap), "ms", "time in which both ran"},
+    {"exposed_comm_ms", mean(&B::exposed_communication), "ms", "time in which a collective ran and nothing was computed"},
+    {"exposed_copy_ms", mean(&B::exposed_copy), "ms", "time in which only a copy ran"},
+    {"idle_ms", mean(&B::idle), "ms", "time in which nothing ran"},
   }};
 }
 
@@ -168,9 +173,9 @@ template <>
 Fields<UseInStep> declared() {
   using U = UseInStep;
   return {"CollectiveUse", "A collective in a step.", "foreign/collective_use.h", {
-    {"kind", via(&U::use, &XX::kind), "", "`all_gather`, …"},
-    {"purpose", via(&U::use, &XX::purpose), "", "what it was for"},
-    {"phase", via(&U::use, &XX::phase), "", "phase of the step"},
+    {"kind", via(&U::use, &foreign::CollectiveUse::kind), "", "`all_gather`, …"},
+    {"purpose", via(&U::use, &foreign::CollectiveUse::purpose), "", "what it was for"},
+    {"phase", via(&U::use, &foreign::CollectiveUse::phase), "", "phase of the step"},
     {"begin_us", &U::begin_us, "us", "since the step began"},
     {"us", &U::us, "us", "how long it took"},
     {"unit", &U::unit, "", "whose it was", if_any},
@@ -205,11 +210,11 @@ template <>
 Fields<StreamOfRank> declared() {
   using S = StreamOfRank;
   return {"Stream", "A stream of a rank's device.", "foreign/recognise.h", {
-    {"stream", via(&S::stream, &XX::id), "", "its number"},
-    {"device", via(&S::stream, &XX::device), "", "its device"},
-    {"role", via(&S::role, &XX::role), "", "what it does"},
-    {"rows", via(&S::role, &XX::rows), "", "how many there are"},
-    {"busy_ms", via(&S::role, &XX::busy_ns, ms_of_job), "ms", "that something ran on it"},
+    {"stream", via(&S::first, &foreign::Stream::id), "", "its number"},
+    {"device", via(&S::first, &foreign::Stream::device), "", "its device"},
+    {"role", via(&S::second, &foreign::StreamRole::role), "", "what it does"},
+    {"rows", via(&S::second, &foreign::StreamRole::rows), "", "how many there are"},
+    {"busy_ms", via(&S::second, &foreign::StreamRole::busy_ns, ms_of_job), "ms", "that something ran on it"},
   }};
 }
 
@@ -217,16 +222,16 @@ template <>
 Fields<RankOfJob> declared() {
   using R = RankOfJob;
   return {"JobRank", "One rank.", "foreign/explain.h", {
-    {"rank", via(&R::rank, &XX::rank), "", "number of the rank"},
+    {"rank", via(&R::rank, &foreign::ExplainedRank::rank), "", "number of the rank"},
     {"file", &R::file, "", "its trace"},
-    {"clock_offset_ns", via(&R::rank, &XX::clock_offset_ns), "ns", "to the first rank's clock"},
-    {"overlap_pct", via(&R::rank, &XX::overlap_pct), "%", "of communication, what is hidden, over the whole file; absent without communication"},
-    {"overlap_hta_pct", via(&R::rank, &XX::overlap_hta_pct), "%", "the same as HolisticTraceAnalysis counts it: by its own kinds of kernels, without what was launched after the last profiled step began; absent without communication or kernels of a device"},
-    {"most_allocated_bytes", via(&R::rank, &XX::most_allocated), "B", "by the allocator; absent if the trace does not say"},
-    {"most_reserved_bytes", via(&R::rank, &XX::most_reserved), "B", "likewise"},
+    {"clock_offset_ns", via(&R::rank, &foreign::ExplainedRank::clock_offset_ns), "ns", "to the first rank's clock"},
+    {"overlap_pct", via(&R::rank, &foreign::ExplainedRank::overlap_pct), "%", "of communication, what is hidden, over the whole file; absent without communication"},
+    {"overlap_hta_pct", via(&R::rank, &foreign::ExplainedRank::overlap_hta_pct), "%", "the same as HolisticTraceAnalysis counts it: by its own kinds of kernels, without what was launched after the last profiled step began; absent without communication or kernels of a device"},
+    {"most_allocated_bytes", via(&R::rank, &foreign::ExplainedRank::most_allocated), "B", "by the allocator; absent if the trace does not say"},
+    {"most_reserved_bytes", via(&R::rank, &foreign::ExplainedRank::most_reserved), "B", "likewise"},
     {"streams", &R::streams, "", "of its device"},
     {"steps", &R::steps, "", "each"},
-    {"mean", &R::mean, "", "of its steps"},
+    {"mean", &R::sum, "", "of its steps", when([](const R& r) { return !r.steps.empty(); })},
   }};
 }
 
@@ -245,10 +250,10 @@ template <>
 Fields<UnitOfJob> declared() {
   using U = UnitOfJob;
   return {"JobUnit", "A unit of the job.", "foreign/collective_use.h", {
-    {"label", via(&U::unit, &XX::label), "", "label in the annotation, or its place"},
-    {"root", &U::root, "", "whether it holds what no other unit holds"},
-    {"elements", via(&U::unit, &XX::elements), "", "number of elements, padding included", if_known},
-    {"bytes", via(&U::unit, &XX::bytes), "B", "bytes as gathered", if_known},
+    {"label", via(&U::first, &foreign::FoundUnit::label), "", "label in the annotation, or its place"},
+    {"root", &U::second, "", "whether it holds what no other unit holds"},
+    {"elements", via(&U::first, &foreign::FoundUnit::elements), "", "number of elements, padding included", if_known},
+    {"bytes", via(&U::first, &foreign::FoundUnit::bytes), "B", "bytes as gathered", if_known},
   }};
 }
 
@@ -256,30 +261,13 @@ template <>
 Fields<foreign::ScheduleMatch> declared() {
   using M = foreign::ScheduleMatch;
   return {"ScheduleMatch", "The schedule whose order of launches the job has.", "foreign/match_schedule.h", {
-    {"preset", via(&M::config, &XX::fsdp, &XX::preset), "", "`fsdp.preset`"},
+    {"preset", via(&M::config, &config::RunConfig::fsdp, &config::Fsdp::preset), "", "`fsdp.preset`"},
     {"exact", &M::exact, "", "every launch is where the schedule has it"},
     {"collectives_off", &M::collectives_off, "", "how many collectives are elsewhere"},
     {"distance", &M::distance, "", "of both orders"},
     {"same_order", &M::same_order, "", "collectives come in the schedule's order"},
     {"deviations", &M::deviations, "", "a sentence each"},
     {"fsdp", [](const M& m) { return config::to_json(m.config)["fsdp"]; }, "", "all keys of `fsdp`"},
-  }};
-}
-
-namespace {
-
-struct MeshOfJob {
-  std::int64_t shard = 0;
-  std::int64_t replicate = 0;
-};
-
-}  // namespace
-
-template <>
-Fields<MeshOfJob> declared() {
-  return {"JobMesh", "How ranks are arranged.", "foreign/recognise.h", {
-    {"shard", &MeshOfJob::shard, "", "number of ranks that split a unit"},
-    {"replicate", &MeshOfJob::replicate, "", "number of ranks that hold equal shards"},
   }};
 }
 
@@ -291,9 +279,12 @@ Fields<foreign::Recognition> declared() {
     {"name", &R::name, "", "name of its engine"},
     {"findings", &R::findings, "", "what was found out, with evidence"},
     {"unknown", &R::unknown, "", "what the trace does not tell, one sentence each"},
-    {"units", [](const R& r) { std::vector<UnitOfJob> units; for (const foreign::FoundUnit& unit : r.table.units) { units.push_back({unit, static_cast<int>(units.size()) == r.table.root}); } return units; }, "", "units in the order of forward"},
-    {"mesh", [](const R& r) { return r.is_fsdp() ? std::optional(MeshOfJob{r.facts.shard, r.facts.replicate}) : std::nullopt; }, "", "how ranks are arranged; only for sharded jobs"},
-    {"accumulate", [](const R& r) { return r.is_fsdp() ? std::optional(r.facts.accumulate) : std::nullopt; }, "", "microbatches per step; only for sharded jobs"},
+    {"units", via(&R::table, units_of_job), "", "units in the order of forward"},
+    {"mesh", {"JobMesh", "How ranks are arranged.", "foreign/recognise.h", {
+      {"shard", via(&R::facts, &foreign::TrainingFacts::shard), "", "number of ranks that split a unit"},
+      {"replicate", via(&R::facts, &foreign::TrainingFacts::replicate), "", "number of ranks that hold equal shards"},
+    }}, "how ranks are arranged; only for sharded jobs", when(&R::is_fsdp)},
+    {"accumulate", via(&R::facts, &foreign::TrainingFacts::accumulate), "", "microbatches per step; only for sharded jobs", when(&R::is_fsdp)},
     {"schedule", &R::schedule, "", "schedule that the job follows; only for sharded jobs"},
   }};
 }
@@ -314,9 +305,9 @@ template <>
 Fields<KernelsOfJob> declared() {
   using K = KernelsOfJob;
   return {"JobKernels", "Kernels of one kind, or of one kind and name, on all ranks.", "foreign/kernel_times.h", {
-    {"kernel", via(&K::sum, &XX::name), "", "name; absent: all of the kind", if_any},
-    {"kind", via(&K::sum, &XX::kind), "", "`products`, `attention`, `elementwise` (with normalisation), `optimizer`, `copies`, `communication` or `other`"},
-    {"launches", via(&K::sum, &XX::launches), "", "in all steps of all ranks"},
+    {"kernel", via(&K::sum, &foreign::KernelSum::name), "", "name; absent: all of the kind", if_any},
+    {"kind", via(&K::sum, &foreign::KernelSum::kind), "", "`products`, `attention`, `elementwise` (with normalisation), `optimizer`, `copies`, `communication` or `other`"},
+    {"launches", via(&K::sum, &foreign::KernelSum::launches), "", "in all steps of all ranks"},
     {"total_ms", &K::total_ms, "ms", "time in all steps of all ranks, from begin to end of each"},
     {"a_step", &K::a_step, "", "launches, mean over ranks and steps"},
     {"ms", &K::ms, "ms", "time, mean over ranks and steps"},
@@ -350,12 +341,12 @@ template <>
 Fields<ProductsOfJob> declared() {
   using P = ProductsOfJob;
   return {"JobProducts", "Matrix products of one dtype, where the trace has the shapes (`record_shapes`).", "foreign/kernel_times.h", {
-    {"dtype", via(&P::sum, &XX::dtype), "", "of the first matrix, as PyTorch calls it"},
-    {"a_step", [](const P& p) { return static_cast<double>(p.sum.products) / p.steps; }, "", "products, mean over ranks and steps"},
-    {"ms", [](const P& p) { return ms_of_job(p.sum.ns) / p.steps; }, "ms", "time of the kernels that were launched for them, mean over ranks and steps"},
-    {"tflop_per_s", via(&P::sum, &XX::tflop_per_s), "TFLOP/s", "2 m n k of each ÷ that time"},
-    {"peak_tflops", via(&P::sum, &XX::peak_tflops), "TFLOP/s", "dense peak of the cluster's GPU; for `float` that of TF32 where there is one; absent without a cluster"},
-    {"share_pct", via(&P::sum, &XX::share_pct), "%", "share of it; absent if it would be above 100"},
+    {"dtype", via(&P::first, &foreign::ProductSum::dtype), "", "of the first matrix, as PyTorch calls it"},
+    {"a_step", [](const P& p) { return static_cast<double>(p.first->products) / p.second; }, "", "products, mean over ranks and steps"},
+    {"ms", [](const P& p) { return ms_of_job(p.first->ns) / p.second; }, "ms", "time of the kernels that were launched for them, mean over ranks and steps"},
+    {"tflop_per_s", via(&P::first, &foreign::ProductSum::tflop_per_s), "TFLOP/s", "2 m n k of each ÷ that time"},
+    {"peak_tflops", via(&P::first, &foreign::ProductSum::peak_tflops), "TFLOP/s", "dense peak of the cluster's GPU; for `float` that of TF32 where there is one; absent without a cluster"},
+    {"share_pct", via(&P::first, &foreign::ProductSum::share_pct), "%", "share of it; absent if it would be above 100"},
   }};
 }
 
@@ -376,26 +367,16 @@ template <>
 Fields<ReplayedKnob> declared() {
   using K = ReplayedKnob;
   return {"ReplayedKnob", "A key turned in a replay of the job's own op times.", "foreign/job_report.h", {
-    {"set", via(&K::gain, &XX::set), "", "the change, as `key=value`"},
-    {"cause", via(&K::gain, &XX::cause), "", "the cause that it is meant for"},
+    {"set", via(&K::gain, &account::Counterfactual::set), "", "the change, as `key=value`"},
+    {"cause", via(&K::gain, &account::Counterfactual::cause), "", "the cause that it is meant for"},
     spread(&K::gain),
-    {"advice", [](const K& k) { return k.gain.advised ? std::optional(account::knob_sentence(k.gain, k.words)) : std::nullopt; }, "", "a sentence that says what the change gains; absent unless the change is advised"},
+    {"advice", [](const K& k) { return account::knob_sentence(k.gain, k.words); }, "", "a sentence that says what the change gains; absent unless the change is advised", when(via(&K::gain, &account::Counterfactual::advised))},
     {"words", &K::words, "", "the setting in the traced program's words; empty: it is this program, or unknown"},
     {"no_word", &K::no_word, "", "it cannot be set there; `words` says so"},
   }};
 }
 
 namespace {
-
-/// The step times of the slowest rank: a summary and each.
-const Fields<foreign::Explanation>& slowest_rank_fields() {
-  using X = foreign::Explanation;
-  static const Fields<foreign::Explanation> kAll{"JobStepTime", "Step times of the slowest rank.", "foreign/explain.h", {
-    spread(&X::step_ms),
-    {"steps_ms", &X::steps_ms, "ms", "each step that all ranks have"},
-  }};
-  return kAll;
-}
 
 const Fields<foreign::Explanation>& job_step_fields() {
   using X = foreign::Explanation;
@@ -407,7 +388,10 @@ const Fields<foreign::Explanation>& job_step_fields() {
     {"exposed_copy_ms", &X::exposed_copy_ms, "ms", "time in which only a copy ran"},
     {"idle_ms", &X::idle_ms, "ms", "time in which nothing ran"},
     {"causes_ms", as<TimesByCause>(&X::causes_ms), "ms", "of the time without computation, by cause"},
-    {"slowest_rank", slowest_rank_fields(), when([](const X& x) { return x.step_ms.n > 0; })},
+    {"slowest_rank", {"JobStepTime", "Step times of the slowest rank.", "foreign/explain.h", {
+      spread(&X::step_ms),
+      {"steps_ms", &X::steps_ms, "ms", "each step that all ranks have"},
+    }}, when(via(&X::step_ms, &account::Summary::n))},
   }};
   return kAll;
 }
@@ -415,57 +399,52 @@ const Fields<foreign::Explanation>& job_step_fields() {
 const Fields<foreign::Explanation>& kernel_fields() {
   using X = foreign::Explanation;
   static const Fields<foreign::Explanation> kAll{"JobKernelTimes", "Where the time of kernels went, by kind and by name.", "foreign/kernel_times.h", {
-    {"total_ms", via(&X::kernels, &XX::ns, ms_of_job), "ms", "time of all kernels in all steps of all ranks, from begin to end of each; those that run at once count twice"},
+    {"total_ms", via(&X::kernels, &foreign::KernelTimes::ns, ms_of_job), "ms", "time of all kernels in all steps of all ranks, from begin to end of each; those that run at once count twice"},
     {"by_kind", [](const X& x) { return kernels_of_job(x.kernels.by_kind, x); }, "", "by kind, the most time first; they add up to `total_ms`"},
     {"top", [](const X& x) { return kernels_of_job(x.kernels.top, x); }, "", "by name, the most time first; at most ten"},
-    {"products", [](const X& x) { std::vector<ProductsOfJob> all; for (const foreign::ProductSum& sum : x.kernels.products) { all.push_back({sum, static_cast<double>(x.rank_steps)}); } return all; }, "", "matrix products by dtype, the most time first", if_any},
-  }};
-  return kAll;
-}
-
-/// Of a job that has one.
-const Fields<ExplainedJob>& late_rank_fields() {
-  using E = ExplainedJob;
-  static const Fields<ExplainedJob> kAll{"JobLateRank", "The rank that the others wait for in each step.", "foreign/link_rows.h", {
-    {"rank", [](const E& e) { return e.job.ranks[static_cast<std::size_t>(e.explanation.late->place)].rank; }, "", "its number"},
-    {"where", via(&E::explanation, &XX::late, &XX::where), "", "what makes it late: `its kernels`, `its host`, `its input` or `its communication`"},
-    {"where_ms", via(&E::explanation, &XX::late, &XX::where_ms), "ms", "what that takes beyond the median of the others, a step"},
-    spread(via(&E::explanation, &XX::late, &XX::late_ms)),
+    {"products", products_of_job, "", "matrix products by dtype, the most time first", if_any},
   }};
   return kAll;
 }
 
 const Fields<ExplainedJob>& job_fields() {
   using E = ExplainedJob;
+  using X = foreign::Explanation;
   static const Fields<ExplainedJob> kAll{"TraceExplanation", "explain.json of `trace explain` ([trace-explain.md](trace-explain.md)).", "foreign/job_report.h", {
-    {"kind", [](const E&) { return std::string("trace_explanation"); }, "", "`trace_explanation`"},
+    {"kind", [](const E&) { return "trace_explanation"; }, "", "`trace_explanation`"},
     {"schema_version", [](const E&) { return kJobSchemaVersion; }, "", "version of this file's format"},
     {"recognition", &E::recognition, "", "what kind of job it is"},
     {"step", as<ObjectOf<job_step_fields>>(&E::explanation), "", "parts of the step, means over ranks and steps"},
-    {"collectives", via(&E::explanation, &XX::collectives), "", "collectives by kind, unit and phase, the most exposed first"},
+    {"collectives", via(&E::explanation, &X::collectives), "", "collectives by kind, unit and phase, the most exposed first"},
     {"kernels", as<ObjectOf<kernel_fields>>(&E::explanation), "", "kernels by kind, and those that take most time"},
     {"critical_path", path_of_job, "", "the chain of work that decided how long steps were"},
-    {"wasted_gathers", via(&E::unused, &XX::all), "", "all-gathers that nobody used, or that bring what was there"},
-    {"wasted_gathers_unknown", via(&E::unused, &XX::unknown), "", "why it is not known whether any is wasted", if_any},
-    {"exchanges", via(&E::explanation, &XX::exchanges), "", "tokens on their way to experts and back; absent without any"},
-    {"contention", via(&E::explanation, &XX::contention), "", "kernels that run slower beside collectives, those that lose most time first"},
-    {"late_launches_pct", [](const E& e) { return e.explanation.launches_known ? std::optional(e.explanation.late_launches_pct) : std::nullopt; }, "%", "share of computation that began right after its launch"},
-    {"host_ahead_ms", [](const E& e) { return e.explanation.launches_known ? std::optional(e.explanation.host_ahead_ms) : std::nullopt; }, "ms", "how long before a kernel began the host had launched it, the median of kernels"},
-    {"host_most_ahead_ms", [](const E& e) { return e.explanation.launches_known ? std::optional(e.explanation.host_most_ahead_ms) : std::nullopt; }, "ms", "the same, the longest"},
-    {"clock_residual_ns", via(&E::explanation, &XX::clock_residual_ns), "ns", "error that the clocks of ranks may have"},
-    {"late_rank", [](const E& e) { const auto& late = e.explanation.late_rank; return late ? std::optional(e.job.ranks[static_cast<std::size_t>(*late)].rank) : std::nullopt; }, "", "rank that came last in most of the waiting"},
-    {"late", late_rank_fields(), when(via(&E::explanation, &XX::late, &XX::has_value))},
-    {"causes", via(&E::explanation, &XX::causes), "", "why computation was not running, the largest cause first, with what would help"},
+    {"wasted_gathers", via(&E::unused, &foreign::UnusedGathersFound::all), "", "all-gathers that nobody used, or that bring what was there"},
+    {"wasted_gathers_unknown", via(&E::unused, &foreign::UnusedGathersFound::unknown), "", "why it is not known whether any is wasted", if_any},
+    {"exchanges", via(&E::explanation, &X::exchanges), "", "tokens on their way to experts and back; absent without any"},
+    {"contention", via(&E::explanation, &X::contention), "", "kernels that run slower beside collectives, those that lose most time first"},
+    {"late_launches_pct", via(&E::explanation, &X::late_launches_pct), "%", "share of computation that began right after its launch", when(via(&E::explanation, &X::launches_known))},
+    {"host_ahead_ms", via(&E::explanation, &X::host_ahead_ms), "ms", "how long before a kernel began the host had launched it, the median of kernels", when(via(&E::explanation, &X::launches_known))},
+    {"host_most_ahead_ms", via(&E::explanation, &X::host_most_ahead_ms), "ms", "the same, the longest", when(via(&E::explanation, &X::launches_known))},
+    {"clock_residual_ns", via(&E::explanation, &X::clock_residual_ns), "ns", "error that the clocks of ranks may have"},
+    {"late_rank", [](const E& e) { return number_of(e, *e.explanation.late_rank); }, "", "rank that came last in most of the waiting", when(via(&E::explanation, &X::late_rank))},
+    {"late", {"JobLateRank", "The rank that the others wait for in each step.", "foreign/link_rows.h", {
+      {"rank", [](const E& e) { return number_of(e, late_of(e).place); }, "", "its number"},
+      {"where", via(late_of, &foreign::LateRank::where), "", "what makes it late: `its kernels`, `its host`, `its input` or `its communication`"},
+      {"where_ms", via(late_of, &foreign::LateRank::where_ms), "ms", "what that takes beyond the median of the others, a step"},
+      spread(via(late_of, &foreign::LateRank::late_ms)),
+    }}, when(via(&E::explanation, &X::late))},
+    {"causes", via(&E::explanation, &X::causes), "", "why computation was not running, the largest cause first, with what would help"},
     {"headline", headline, "", "what to change, or that nothing would help, a sentence or two"},
-    {"typical_ms", [](const E& e) { return e.replay ? std::optional(e.replay->replayed_ms) : std::nullopt; }, "ms", "the replay of the traced step"},
-    {"least_ms", [](const E& e) { return e.replay ? std::optional(e.replay->least_ms) : std::nullopt; }, "ms", "what one rank needs for its own kernels and its host: no setting makes the step shorter"},
+    {"typical_ms", via(&E::replay, &TracedStep::replayed_ms), "ms", "the replay of the traced step"},
+    {"least_ms", via(&E::replay, &TracedStep::least_ms), "ms", "what one rank needs for its own kernels and its host: no setting makes the step shorter"},
     {"knobs", &E::replayed, "", "keys whose change would gain more than the noise, the largest gain first"},
     {"not_replayed_because", &E::not_replayed_because, "", "why nothing was replayed, a sentence", if_any},
-    {"notes", via(&E::explanation, &XX::notes), "", "sentences to read before any number"},
+    {"notes", via(&E::explanation, &X::notes), "", "sentences to read before any number"},
     {"ranks", ranks_of_job, "", "parts of the step on each rank"},
   }};
   return kAll;
 }
+// clang-format on
 
 }  // namespace
 

@@ -18,6 +18,7 @@
 
 namespace fsdpbench::app {
 
+// clang-format off
 template <>
 Fields<foreign::UnusedGathers> declared() {
   using U = foreign::UnusedGathers;
@@ -50,6 +51,7 @@ Fields<foreign::Exchanges> declared() {
     {"said", foreign::exchange_sentences, "", "a sentence each"},
   }};
 }
+// clang-format on
 namespace {
 
 using foreign::ExplainedCollective;
@@ -295,12 +297,12 @@ std::vector<std::string> unused_lines(const ExplainedJob& e) {
 
 }  // namespace
 
-KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(of) {
+KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(&of) {
   const auto steps = static_cast<double>(x.rank_steps);
-  total_ms = static_cast<double>(sum.ns) / 1e6;
+  total_ms = static_cast<double>(of.ns) / 1e6;
   ms = total_ms / steps;
-  a_step = static_cast<double>(sum.launches) / steps;
-  if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(sum.ns) / static_cast<double>(x.kernels.ns);
+  a_step = static_cast<double>(of.launches) / steps;
+  if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(of.ns) / static_cast<double>(x.kernels.ns);
 }
 
 std::string headline(const ExplainedJob& e) {

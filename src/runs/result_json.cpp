@@ -439,7 +439,7 @@ const Fields<RunFile>& run_fields() {
     {"simulation", via(&R::trial, &Trial::spread), "", "how steps scatter; only in simulations with jitter", when(has_steps)},
     {"prediction", via(&R::trial, &Trial::sureness), "", "how sure the step time is; only in simulations", when(has_steps)},
     {"steps", {"Steps", "Every measured step.", "account/run_view.h", {
-      {"slowest_rank_ms", via(&R::trial, &Trial::metrics, &account::RunMetrics::steps_ms), "ms", "each measured step, of its slowest rank"},
+      {"slowest_rank_ms", [](const R& r) { return r.trial->metrics->steps_ms; }, "ms", "each measured step, of its slowest rank"},
       spread(via(&R::details, &D::steps)),
     }}, when(has_steps)},
     {"gpus", via(&R::details, &D::gpus), "", "how each GPU fared; only of ranks on GPUs", if_any},

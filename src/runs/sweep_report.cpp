@@ -28,6 +28,12 @@ json json_of(const config::Value& value) {
   return std::visit([](const auto& v) { return json(v); }, value);
 }
 
+std::vector<json> json_list(const std::vector<config::Value>& values) {
+  std::vector<json> all;
+  for (const config::Value& value : values) all.push_back(json_of(value));
+  return all;
+}
+
 /// What a cell's trials came to.
 struct SweptCell {
   std::string id;
@@ -104,7 +110,7 @@ SweptCell swept(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell
 
 /// What sweep.json is made of.
 struct SweepFile {
-  const SweepGrid& grid;
+  const SweepGrid* grid;
   std::vector<SweptCell> cells;
   const Trial* first = nullptr;  ///< null: no trial was done
   bool mixed = false;
@@ -112,13 +118,28 @@ struct SweepFile {
 
 bool was_done(const SweptCell& cell) { return !cell.done.empty(); }
 const Trial& example(const SweptCell& cell) { return *typical(cell.done).front(); }
+bool is_unrated(const SweptCell& cell) { return cell.unrated() != nullptr; }
+bool has_causes(const SweptCell& cell) {
+  return was_done(cell) && !is_unrated(cell) && example(cell).causes.has_value();
+}
+bool is_complete(const SweepFile& file) {
+  return std::ranges::none_of(file.cells, [](const SweptCell& cell) { return cell.status() == "incomplete"; });
+}
 
-struct AxisOfFile {
-  const config::SweepAxis& axis;
-};
+/// The metrics of a cell: every figure of a trial's.
+std::vector<Field<SweptCell>> figures_of_cell() {
+  std::vector<Field<SweptCell>> rows;
+  for (const FieldFacts& field : metrics_fields().facts().fields) {
+    if (field.figure.label.empty() || field.name == "step_ms") continue;
+    const auto figure = [path = "metrics." + field.name](const SweptCell& c) { return typical_figure(c.done, path); };
+    rows.push_back({field.name, figure, field.unit, field.meaning, field.figure});
+  }
+  return rows;
+}
 
 }  // namespace
 
+// clang-format off
 template <>
 Fields<CellStep> declared() {
   return {"CellStep", "The step time of a cell. A trial counts as one value, its median.", "runs/sweep_report.cpp", {
@@ -129,42 +150,33 @@ Fields<CellStep> declared() {
   }};
 }
 
-namespace {
-
-/// The metrics of a cell: every figure of a trial's.
-const Fields<SweptCell>& cell_metrics_fields() {
-  static const Fields<SweptCell> kAll{"CellMetrics", "Means over the trials of median step time, one or two.", "runs/sweep_report.cpp", {
-    {"step_ms", via(&SweptCell::done, step_of), "ms", "step time over trials"},
-    // HAND for (const FieldFacts& field : metrics_fields().facts().fields) { if (field.figure.label.empty() || field.name == "step_ms") continue; f(field.name, [path = "metrics." + field.name](const SweptCell& c) { return typical_figure(c.done, path); }, field.unit, field.meaning, {.figure = field.figure}); }
-  }};
-  return kAll;
-}
-
-}  // namespace
-
 template <>
 Fields<SweptCell> declared() {
   using C = SweptCell;
   return {"Cell", "A cell of the sweep: one configuration.", "runs/sweep_report.cpp", {
     {"id", &C::id, "", "name of the cell in `trials.jsonl`"},
     {"axes", &C::axes, "", "value of the cell on each axis"},
-    {"trials", via(&C::done, &XX::size), "", "number of trials that were done"},
+    {"trials", [](const C& c) { return c.done.size(); }, "", "number of trials that were done"},
     {"status", &C::status, "", "`ok`, `failed` or `incomplete`"},
-    {"reason", [](const C& c) { return c.failure != nullptr ? std::optional(c.failure->reason) : std::nullopt; }, "", "why it failed"},
-    {"metrics", cell_metrics_fields(), when(was_done)},
+    {"reason", via(&C::failure, &LoggedTrial::reason), "", "why it failed", when(&C::failure)},
+    {"metrics", {"CellMetrics", "Means over the trials of median step time, one or two.", "runs/sweep_report.cpp", {
+      {"step_ms", via(&C::done, step_of), "ms", "step time over trials"},
+      figures_of_cell(),
+    }}, when(was_done)},
     {"memory", as<ObjectOf<memory_fields>>(example), "", "memory in the trial with the median step time (the faster of two)", when(was_done)},
     {"comm", as<ObjectOf<comm_fields>>(example), "", "bytes sent in the same trial", when(was_done)},
-    {"causes", [](const C& c) { const bool known = was_done(c) && c.unrated() == nullptr && example(c).causes.has_value(); return known ? std::optional(example(c).causes->causes) : std::nullopt; }, "", "causes in the same trial; absent unless the cell is rated"},
-    {"rated", [](const C& c) { return was_done(c) ? std::optional(c.unrated() == nullptr) : std::nullopt; }, "", "whether the numbers describe what was asked for"},
-    {"not_rated_because", [](const C& c) { return c.unrated() != nullptr ? account::why_not_rated(c.unrated()->fidelity) : ""; }, "", "why the cell is not rated", if_any},
+    {"causes", via(example, &Trial::causes, &account::CauseReport::causes), "", "causes in the same trial; absent unless the cell is rated", when(has_causes)},
+    {"rated", via(is_unrated, std::logical_not<>()), "", "whether the numbers describe what was asked for", when(was_done)},
+    {"not_rated_because", [](const C& c) { return account::why_not_rated(c.unrated()->fidelity); }, "", "why the cell is not rated", when(is_unrated)},
   }};
 }
 
 template <>
-Fields<AxisOfFile> declared() {
+Fields<config::SweepAxis> declared() {
+  using A = config::SweepAxis;
   return {"Axis", "A key with its values.", "config/sweep_file.h", {
-    {"key", via(&AxisOfFile::axis, &XX::key), "", "dotted name of the key"},
-    {"values", [](const AxisOfFile& a) { std::vector<json> values; for (const config::Value& value : a.axis.values) values.push_back(json_of(value)); return values; }, "", "values of the axis, in their order"},
+    {"key", &A::key, "", "dotted name of the key"},
+    {"values", via(&A::values, json_list), "", "values of the axis, in their order"},
   }};
 }
 
@@ -172,22 +184,23 @@ template <>
 Fields<SweepFile> declared() {
   using S = SweepFile;
   return {"Sweep", "sweep.json: a grid of cells ([sweep.md](sweep.md)).", "runs/sweep_report.cpp", {
-    {"title", via(&S::grid, &XX::file, &XX::title), "", "title of the sweep"},
-    {"sweep_hash", via(&S::grid, &XX::hash), "", "hash of everything that decides what is measured"},
-    {"base", via(&S::grid, &XX::file, &XX::base), "", "profile that all cells share"},
-    {"set", via(&S::grid, &XX::base_overrides), "", "keys that override the profile, as `key=value`"},
-    {"trials", via(&S::grid, &XX::file, &XX::trials), "", "number of trials of each cell"},
-    {"order", [](const S&) { return std::string("rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round"); }, "", "order in which trials ran"},
-    {"skipped_cells", via(&S::grid, &XX::skipped), "", "number of cells that `[[skip]]` left out"},
-    {"x", via(&S::grid, &XX::file, &XX::x), "", "key on the x axis of figures", if_any},
-    {"series", via(&S::grid, &XX::file, &XX::series), "", "keys that figures draw as lines", if_any},
-    {"axes", [](const S& s) { std::vector<AxisOfFile> axes; for (const config::SweepAxis& axis : s.grid.file.axes) axes.push_back({axis}); return axes; }, "", "axes of the sweep; the last one changes fastest"},
+    {"title", via(&S::grid, &SweepGrid::file, &config::SweepFile::title), "", "title of the sweep"},
+    {"sweep_hash", via(&S::grid, &SweepGrid::hash), "", "hash of everything that decides what is measured"},
+    {"base", via(&S::grid, &SweepGrid::file, &config::SweepFile::base), "", "profile that all cells share"},
+    {"set", via(&S::grid, &SweepGrid::base_overrides), "", "keys that override the profile, as `key=value`"},
+    {"trials", via(&S::grid, &SweepGrid::file, &config::SweepFile::trials), "", "number of trials of each cell"},
+    {"order", [](const S&) { return "rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round"; }, "", "order in which trials ran"},
+    {"skipped_cells", via(&S::grid, &SweepGrid::skipped), "", "number of cells that `[[skip]]` left out"},
+    {"x", via(&S::grid, &SweepGrid::file, &config::SweepFile::x), "", "key on the x axis of figures", if_any},
+    {"series", via(&S::grid, &SweepGrid::file, &config::SweepFile::series), "", "keys that figures draw as lines", if_any},
+    {"axes", via(&S::grid, &SweepGrid::file, &config::SweepFile::axes), "", "axes of the sweep; the last one changes fastest"},
     {"cells", &S::cells, "", "cells of the sweep: the product of the axes"},
-    {"complete", [](const S& s) { return std::ranges::none_of(s.cells, [](const SweptCell& cell) { return cell.status() == "incomplete"; }); }, "", "whether every cell is `ok` or `failed`"},
-    {"world", [](const S& s) { return s.first == nullptr ? std::nullopt : std::optional(s.first->world); }, "", "what the first trial was measured with"},
-    {"mixed_worlds", [](const S& s) { return s.first == nullptr ? std::nullopt : std::optional(s.mixed); }, "", "whether trials come from different programs (revision, build, libraries) or machines (host, processor, kernel, GPU)"},
+    {"complete", is_complete, "", "whether every cell is `ok` or `failed`"},
+    {"world", via(&S::first, &Trial::world), "", "what the first trial was measured with", when(&S::first)},
+    {"mixed_worlds", &S::mixed, "", "whether trials come from different programs (revision, build, libraries) or machines (host, processor, kernel, GPU)", when(&S::first)},
   }};
 }
+// clang-format on
 
 namespace {
 
@@ -209,7 +222,7 @@ std::string text_of(const json& value) { return value.is_string() ? value.get<st
 
 json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
   std::map<std::string, TrialsOfCell> by_cell;
-  SweepFile file{grid, {}, nullptr, false};
+  SweepFile file{&grid, {}, nullptr, false};
   for (const LoggedTrial& logged : trials) {
     by_cell[logged.cell][logged.number] = &logged;
     if (!logged.trial) continue;

@@ -18,12 +18,14 @@ using Json = nlohmann::json;
 
 /// A timing knows its rates only with its message.
 struct TimedMessage {
-  const Message& message;
-  const Timing& timing;
+  const Message* message;
+  const Timing* timing;
 };
 
-std::optional<TimedMessage> timed(const CollectiveRow& row, const std::optional<Timing>& timing) {
-  return timing ? std::optional(TimedMessage{row.message, *timing}) : std::nullopt;
+auto timed(std::optional<Timing> CollectiveRow::*timing) {
+  return [timing](const CollectiveRow& row) {
+    return row.*timing ? std::optional(TimedMessage{&row.message, &*(row.*timing)}) : std::nullopt;
+  };
 }
 
 /// A time of each neighbour that was measured.
@@ -49,26 +51,34 @@ struct TimesBeside {
   static TypeFacts facts() { return {"map of map of number"}; }
 };
 
-struct CollectivesFile {
-  const CollectivesArguments& arguments;
-  const World& world;
-  const std::vector<CollectivesTable>& tables;
-  const std::vector<BesideRow>& beside;
-};
-
-/// Elements of a table that are wrong.
-struct Wrong {
-  std::int64_t count = 0;
-};
-
 /// A table, and whether its elements were checked.
-struct OperationTable {
-  const CollectivesTable& table;
-  bool checked = false;
+using OperationTable = std::pair<const CollectivesTable*, bool>;
+
+struct CollectivesFile {
+  const CollectivesArguments* arguments;
+  const World* world;
+  const std::vector<CollectivesTable>* tables;
+  const std::vector<BesideRow>* beside;
 };
+
+std::vector<std::pair<std::string, std::string>> given_options(const CollectivesArguments& arguments) {
+  std::vector<std::pair<std::string, std::string>> given;
+  for (const auto& [name, value] : arguments.given) given.emplace_back(name.substr(2), value);
+  return given;
+}
+std::string over_ranks(const CollectivesArguments& arguments) {
+  constexpr EnumNames<OverRanks> kNames{"rank 0", "mean", "min", "max"};
+  return std::string(kNames[arguments.over_ranks]);
+}
+std::vector<OperationTable> operations_of(const CollectivesFile& file) {
+  std::vector<OperationTable> all;
+  for (const CollectivesTable& table : *file.tables) all.emplace_back(&table, file.arguments->checks_data());
+  return all;
+}
 
 }  // namespace
 
+// clang-format off
 template <>
 Fields<Scatter> declared() {
   return {"", "", "accept/collectives/collective_row.h", {
@@ -100,12 +110,12 @@ template <>
 Fields<TimedMessage> declared() {
   using T = TimedMessage;
   return {"Timing", "A message in one arrangement of its buffers.", "accept/collectives/collective_row.h", {
-    {"time_us", via(&T::timing, &XX::time_us), "us", "an iteration within a burst of them; with --check-all the mean of iterations that were timed alone"},
-    {"algbw_gb_per_s", [](const T& t) { return t.timing.algorithm_gb_per_s(t.message); }, "GB/s", "algorithm bandwidth, as nccl-tests defines it"},
-    {"busbw_gb_per_s", [](const T& t) { return t.timing.bus_gb_per_s(t.message); }, "GB/s", "bus bandwidth, as nccl-tests defines it"},
-    {"rank_us", via(&T::timing, &XX::rank_us), "us", "`time_us` of each rank"},
+    {"time_us", via(&T::timing, &Timing::time_us), "us", "an iteration within a burst of them; with --check-all the mean of iterations that were timed alone"},
+    {"algbw_gb_per_s", [](const T& t) { return t.timing->algorithm_gb_per_s(*t.message); }, "GB/s", "algorithm bandwidth, as nccl-tests defines it"},
+    {"busbw_gb_per_s", [](const T& t) { return t.timing->bus_gb_per_s(*t.message); }, "GB/s", "bus bandwidth, as nccl-tests defines it"},
+    {"rank_us", via(&T::timing, &Timing::rank_us), "us", "`time_us` of each rank"},
     {"per_iteration", as<ObjectOf<iteration_fields>>(&T::timing), "", "single iterations"},
-    {"wrong", via(&T::timing, &XX::wrong), "", "number of wrong elements on all ranks; null: nothing was checked", or_null},
+    {"wrong", via(&T::timing, &Timing::wrong), "", "number of wrong elements on all ranks; null: nothing was checked", or_null},
   }};
 }
 
@@ -113,13 +123,13 @@ template <>
 Fields<CollectiveRow> declared() {
   using R = CollectiveRow;
   return {"CollectiveRow", "One message.", "accept/collectives/collective_row.h", {
-    {"size", via(&R::message, &XX::bytes), "B", "message size as nccl-tests counts it"},
-    {"count", via(&R::message, &XX::count), "", "number of elements"},
-    {"type", via(&R::message, &XX::dtype, type_name), "", "type of an element, as nccl-tests names it"},
+    {"size", via(&R::message, &Message::bytes), "B", "message size as nccl-tests counts it"},
+    {"count", via(&R::message, &Message::count), "", "number of elements"},
+    {"type", via(&R::message, &Message::dtype, type_name), "", "type of an element, as nccl-tests names it"},
     {"redop", &R::reduction, "", "`sum` or `avg`; null where nothing is reduced", or_null},
     {"root", &R::root, "", "the rank that broadcasts; null where there is none", or_null},
-    {"out_of_place", [](const R& r) { return timed(r, r.out_of_place); }, "", "separate buffers; null: this communicator has no such call", or_null},
-    {"in_place", [](const R& r) { return timed(r, r.in_place); }, "", "one buffer; null: this communicator has no such call", or_null},
+    {"out_of_place", timed(&R::out_of_place), "", "separate buffers; null: this communicator has no such call", or_null},
+    {"in_place", timed(&R::in_place), "", "one buffer; null: this communicator has no such call", or_null},
     {"date", &R::date, "", "when it was measured"},
   }};
 }
@@ -132,22 +142,26 @@ Fields<TableEnd> declared() {
   }};
 }
 
-template <>
-Fields<Wrong> declared() {
-  return {"OutOfBounds", "How many elements are wrong.", "accept/collectives/nccl_table.h", {
-    {"count", &Wrong::count, "", "number of wrong elements, of all rows and ranks"},
-    {"okay", [](const Wrong& w) { return w.count == 0; }, "", "whether there is none"},
+namespace {
+
+const Fields<std::int64_t>& wrong_fields() {
+  static const Fields<std::int64_t> kAll{"OutOfBounds", "How many elements are wrong.", "accept/collectives/nccl_table.h", {
+    {"count", kItself, "", "number of wrong elements, of all rows and ranks"},
+    {"okay", [](std::int64_t wrong) { return wrong == 0; }, "", "whether there is none"},
   }};
+  return kAll;
 }
+
+}  // namespace
 
 template <>
 Fields<OperationTable> declared() {
   using O = OperationTable;
   return {"Operation", "One collective.", "accept/collectives/measure_collectives.h", {
-    {"name", via(&O::table, &XX::op), "", "`all_gather`, …"},
-    {"results", via(&O::table, &XX::rows), "", "one row per message"},
-    {"out_of_bounds", [](const O& o) { return o.checked ? std::optional(Wrong{o.table.end.wrong}) : std::nullopt; }, "", "number of wrong elements; null: nothing was checked (-c 0 without --check-all)", or_null},
-    {"average_bus_bandwidth", via(&O::table, &XX::end), "GB/s", "average over all rows"},
+    {"name", via(&O::first, &CollectivesTable::op), "", "`all_gather`, …"},
+    {"results", via(&O::first, &CollectivesTable::rows), "", "one row per message"},
+    {"out_of_bounds", as<ObjectOf<wrong_fields>>([](const O& o) { return o.second ? std::optional(o.first->end.wrong) : std::nullopt; }), "", "number of wrong elements; null: nothing was checked (-c 0 without --check-all)", or_null},
+    {"average_bus_bandwidth", via(&O::first, &CollectivesTable::end), "GB/s", "average over all rows"},
   }};
 }
 
@@ -156,7 +170,7 @@ Fields<BesideRow> declared() {
   using R = BesideRow;
   return {"Beside", "What two collectives and a matrix product cost each other, medians of an op on the slowest rank.", "accept/collectives/beside.h", {
     {"size", &R::size, "B", "size of the messages"},
-    {"matrix", via(&R::matrix, &XX::m), "", "rows of the first matrix"},
+    {"matrix", [](const R& r) { return r.matrix.m; }, "", "rows of the first matrix"},
     {"shape", [](const R& r) { return std::vector{r.matrix.m, r.matrix.n, r.matrix.k}; }, "", "m, n and k of the product"},
     {"type", via(&R::dtype, type_name), "", "type of the product's numbers"},
     {"max_ctas", &R::max_ctas, "", "largest number of CTAs of NCCL's kernels; absent: NCCL chooses", if_any},
@@ -170,18 +184,19 @@ template <>
 Fields<CollectivesFile> declared() {
   using C = CollectivesFile;
   return {"Collectives", "The file of `collectives -J` ([collectives.md](collectives.md)).", "accept/collectives/measure_collectives.h", {
-    {"kind", [](const C&) { return std::string("collectives"); }, "", "`collectives`"},
+    {"kind", [](const C&) { return "collectives"; }, "", "`collectives`"},
     {"world", &C::world, "", "what it was measured with"},
-    {"options", [](const C& c) { std::vector<std::pair<std::string, std::string>> given; for (const auto& [name, value] : c.arguments.given) given.emplace_back(name.substr(2), value); return given; }, "", "options as they were given, by their long names"},
-    {"time_over_ranks", [](const C& c) { constexpr EnumNames<OverRanks> kNames{"rank 0", "mean", "min", "max"}; return kNames[c.arguments.over_ranks]; }, "", "which rank's times count (-a)"},
-    {"operations", [](const C& c) { std::vector<OperationTable> all; for (const CollectivesTable& table : c.tables) all.push_back({table, c.arguments.checks_data()}); return all; }, "", "each collective"},
-    {"beside", [](const C& c) { return c.arguments.beside ? std::optional(c.beside) : std::nullopt; }, "", "only with --beside"},
+    {"options", via(&C::arguments, given_options), "", "options as they were given, by their long names"},
+    {"time_over_ranks", via(&C::arguments, over_ranks), "", "which rank's times count (-a)"},
+    {"operations", operations_of, "", "each collective"},
+    {"beside", &C::beside, "", "only with --beside", when(via(&C::arguments, &CollectivesArguments::beside))},
   }};
 }
+// clang-format on
 
 Json collectives_json(const CollectivesArguments& arguments, const World& world,
                       const std::vector<CollectivesTable>& tables, const std::vector<BesideRow>& beside) {
-  return fields<CollectivesFile>().write({arguments, world, tables, beside});
+  return fields<CollectivesFile>().write({&arguments, &world, &tables, &beside});
 }
 
 const ObjectFacts& collectives_file_facts() { return fields<CollectivesFile>().facts(); }

@@ -204,52 +204,49 @@ namespace {
 
 /// What result.json of an acceptance is made of.
 struct AcceptanceFile {
-  const AcceptanceReport& report;
-  const AcceptanceMeasurements& measured;
-  const World& world;
-  const nlohmann::json& settings;
+  const AcceptanceReport* report;
+  const AcceptanceMeasurements* measured;
+  const World* world;
+  const nlohmann::json* settings;
 };
 
-/// A collective in a group of ranks, in place where it can be.
-struct ScaleRow {
-  const CollectiveRow& row;
-  const Timing& timing() const { return row.in_place ? *row.in_place : *row.out_of_place; }
-};
+using FoundIn = std::pair<const Finding*, const accept::Cluster*>;
 
-struct LadderRow {
-  const CollectiveRow& row;
-};
+std::vector<FoundIn> findings_of(const AcceptanceReport& report) {
+  std::vector<FoundIn> all;
+  for (const Finding& finding : report.findings) all.emplace_back(&finding, &report.cluster);
+  return all;
+}
+accept::Place place_of(const FoundIn& f) { return accept::place_of(f.first->element, *f.second); }
+std::string kind_of(const Finding& finding) {
+  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
+  return std::string(kKinds[finding.kind]);
+}
 
-struct NamedFinding {
-  const Finding& finding;
-  const accept::Cluster& cluster;
-};
+/// Of a collective in a group of ranks: in place where it can be.
+const Timing& timing_of(const CollectiveRow& row) { return row.in_place ? *row.in_place : *row.out_of_place; }
 
-/// Wraps what `all` holds, for fields of its own.
-template <class Wrapped, class Range, class... More>
-std::vector<Wrapped> each(const Range& all, const More&... more) {
-  std::vector<Wrapped> wrapped;
-  for (const auto& one : all) wrapped.push_back(Wrapped{one, more...});
-  return wrapped;
+std::string ends_of(const AcceptanceFile& file) {
+  return file.measured->pairs.empty() ? "" : file.report->cluster.one_node() ? "ranks" : "nodes";
 }
 
 }  // namespace
 
+// clang-format off
 template <>
-Fields<NamedFinding> declared() {
-  using N = NamedFinding;
+Fields<FoundIn> declared() {
   return {"Finding", "A part that is to blame, or was slow for a while.", "accept/finding.h", {
-    {"part", [](const N& n) { return accept::name_of(n.finding.element, n.cluster); }, "", "name of the part"},
-    {"kind", [](const N& n) { constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"}; return kKinds[n.finding.kind]; }, "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)"},
-    {"shortfall", via(&N::finding, &XX::shortfall), "", "how far it is below the median of its peers, as a fraction"},
-    {"relative", via(&N::finding, &XX::relative), "", "its figure divided by the median of its peers"},
-    {"evidence", via(&N::finding, &XX::evidence), "", "a sentence that says what was compared with what"},
-    {"check", via(&N::finding, &XX::check), "", "what to look at next"},
-    {"host", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).host; }, "", "name of its host, or of several", if_any},
-    {"device", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).device; }, "", "its GPU's place on the PCI bus", if_any},
-    {"uuid", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).uuid; }, "", "its GPU's UUID", if_any},
-    {"nic", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).nic; }, "", "name of its NIC", if_any},
-    {"direction", via(&N::finding, &XX::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
+    {"part", [](const FoundIn& f) { return accept::name_of(f.first->element, *f.second); }, "", "name of the part"},
+    {"kind", via(&FoundIn::first, kind_of), "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)"},
+    {"shortfall", via(&FoundIn::first, &Finding::shortfall), "", "how far it is below the median of its peers, as a fraction"},
+    {"relative", via(&FoundIn::first, &Finding::relative), "", "its figure divided by the median of its peers"},
+    {"evidence", via(&FoundIn::first, &Finding::evidence), "", "a sentence that says what was compared with what"},
+    {"check", via(&FoundIn::first, &Finding::check), "", "what to look at next"},
+    {"host", via(place_of, &accept::Place::host), "", "name of its host, or of several", if_any},
+    {"device", via(place_of, &accept::Place::device), "", "its GPU's place on the PCI bus", if_any},
+    {"uuid", via(place_of, &accept::Place::uuid), "", "its GPU's UUID", if_any},
+    {"nic", via(place_of, &accept::Place::nic), "", "name of its NIC", if_any},
+    {"direction", via(&FoundIn::first, &Finding::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
   }};
 }
 
@@ -275,18 +272,6 @@ Fields<launch::ClockOffset> declared() {
 }
 
 template <>
-Fields<ScaleRow> declared() {
-  using S = ScaleRow;
-  return {"Scale", "A collective in groups of some ranks, all groups at once.", "accept/stages/measure_devices.h", {
-    {"kind", via(&S::row, &XX::message, &XX::op), "", "`all_gather`, …"},
-    {"group_size", via(&S::row, &XX::message, &XX::ranks), "", "number of ranks in a group"},
-    {"bytes", via(&S::row, &XX::message, &XX::bytes), "B", "message size"},
-    {"busbw_gb_per_s", [](const S& s) { return s.timing().bus_gb_per_s(s.row.message); }, "GB/s", "bus bandwidth, as nccl-tests defines it"},
-    {"p50_us", via(&S::timing, &XX::scatter, &XX::p50_us), "us", "half of the iterations are shorter"},
-  }};
-}
-
-template <>
 Fields<NodeRates> declared() {
   using N = NodeRates;
   return {"NodeRates", "What nodes carry beside the fabric, all ranks at once; a list that is not there was not measured.", "accept/stages/topology.h", {
@@ -295,17 +280,6 @@ Fields<NodeRates> declared() {
     {"host_to_device_bytes_per_s", &N::to_device, "B/s", "copies from page-locked memory to GPUs in each round, by rank", if_any},
     {"device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", if_any},
     {"launch_us", &N::launch_us, "us", "from the launch of a kernel until the host knows its end, in each round, by rank", if_any},
-  }};
-}
-
-template <>
-Fields<LadderRow> declared() {
-  using L = LadderRow;
-  return {"AcceptedCollective", "A collective of the run's own units.", "accept/stages/measure_acceptance.h", {
-    spread(&L::row),
-    {"kind", via(&L::row, &XX::message, &XX::op), "", "`all_gather`, …"},
-    {"group_size", via(&L::row, &XX::message, &XX::ranks), "", "number of ranks that take part"},
-    {"figures", [](const L& l) { return std::vector{ladder_figure(l.row.message, false), ladder_figure(l.row.message, true)}; }, "", "names of its figures in judgements, out of place and in place"},
   }};
 }
 
@@ -321,72 +295,82 @@ Fields<accept::LatenessReport> declared() {
 
 namespace {
 
-using A = AcceptanceFile;
-
-const Fields<A>& pair_fields() {
-  static const Fields<A> kAll{"Pairs", "What pairs of ranks or nodes carry.", "accept/blame_links.h", {
-    {"one_way_gb_per_s", via(&A::measured, &XX::links, &XX::one_way), "GB/s", "rates of all pairs"},
-    {"rounds", via(&A::measured, &XX::links, &XX::rounds), "", "number of rounds, those of the confirmation included"},
-    {"measurements", via(&A::measured, &XX::links, &XX::measurements), "", "number of measurements of pairs"},
-    {"compared", via(&A::measured, &XX::links, &XX::compared), "", "whether pairs were compared; false if there are too few ends"},
-    {"ends", [](const A& a) { return std::string(a.measured.pairs.empty() ? "" : a.report.cluster.one_node() ? "ranks" : "nodes"); }, "", "`ranks` or `nodes`", if_any},
-    {"gb_per_s", via(&A::measured, &XX::pairs), "GB/s", "from each end (row) to each; 0: not measured", if_any},
+const Fields<CollectiveRow>& scale_fields() {
+  using R = CollectiveRow;
+  static const Fields<R> kAll{"Scale", "A collective in groups of some ranks, all groups at once.", "accept/stages/measure_devices.h", {
+    {"kind", via(&R::message, &Message::op), "", "`all_gather`, …"},
+    {"group_size", via(&R::message, &Message::ranks), "", "number of ranks in a group"},
+    {"bytes", via(&R::message, &Message::bytes), "B", "message size"},
+    {"busbw_gb_per_s", [](const R& r) { return timing_of(r).bus_gb_per_s(r.message); }, "GB/s", "bus bandwidth, as nccl-tests defines it"},
+    {"p50_us", via(timing_of, &Timing::scatter, &Scatter::p50_us), "us", "half of the iterations are shorter"},
   }};
   return kAll;
 }
 
-const Fields<A>& rendezvous_fields() {
-  static const Fields<A> kAll{"Rendezvous", "How the ranks came together.", "launch/session.h", {
-    {"ready_s", via(&A::measured, &XX::ready_s), "s", "time until the device of each rank was ready"},
-    {"clocks", via(&A::measured, &XX::clocks), "", "clock of each rank; empty if all ranks are threads of one process"},
+const Fields<CollectiveRow>& ladder_fields() {
+  using R = CollectiveRow;
+  static const Fields<R> kAll{"AcceptedCollective", "A collective of the run's own units.", "accept/stages/measure_acceptance.h", {
+    spread(kItself),
+    {"kind", via(&R::message, &Message::op), "", "`all_gather`, …"},
+    {"group_size", via(&R::message, &Message::ranks), "", "number of ranks that take part"},
+    {"figures", [](const R& r) { return std::vector{ladder_figure(r.message, false), ladder_figure(r.message, true)}; }, "", "names of its figures in judgements, out of place and in place"},
   }};
   return kAll;
 }
 
-const Fields<A>& arm_fields() {
-  static const Fields<A> kAll{"Arms", "Parts of a step, alone and together.", "accept/step_arms.h", {
-    {"rounds", via(&A::measured, &XX::arms), "", "rounds, each of them there and back again (ABBA)"},
-    {"soak", via(&A::measured, &XX::soak), "", "further rounds; only in a full acceptance", if_any},
-    {"predicted_ms", via(&A::measured, &XX::predicted, &XX::ms), "ms", "step time predicted from its parts"},
-  }};
-  return kAll;
-}
-
-const Fields<A>& acceptance_fields() {
+const Fields<AcceptanceFile>& acceptance_fields() {
+  using A = AcceptanceFile;
+  using R = AcceptanceReport;
+  using M = AcceptanceMeasurements;
   static const Fields<A> kAll{"Acceptance", "result.json of `accept` ([accept.md](accept.md)).", "accept/stages/acceptance_report.h", {
-    {"kind", [](const A&) { return std::string("acceptance"); }, "", "`acceptance`"},
-    {"verdict", via(&A::report, &XX::verdict), "", "`pass`, `unrated`, `inconclusive` or `fail`"},
-    {"fabric", via(&A::report, &XX::fabric), "", "fabric that the machine was compared with"},
-    {"emulated", via(&A::report, &XX::emulated), "", "whether computation or links were emulated, in part or in all: times are then modelled"},
+    {"kind", [](const A&) { return "acceptance"; }, "", "`acceptance`"},
+    {"verdict", via(&A::report, &R::verdict), "", "`pass`, `unrated`, `inconclusive` or `fail`"},
+    {"fabric", via(&A::report, &R::fabric), "", "fabric that the machine was compared with"},
+    {"emulated", via(&A::report, &R::emulated), "", "whether computation or links were emulated, in part or in all: times are then modelled"},
     {"rated", via(&A::report, rated), "", "number of rules that were rated"},
-    {"ranks", via(&A::report, &XX::ranks), "", "number of ranks"},
-    {"nodes", via(&A::report, &XX::cluster, &XX::nodes), "", "number of nodes"},
+    {"ranks", via(&A::report, &R::ranks), "", "number of ranks"},
+    {"nodes", via(&A::report, &R::cluster, &accept::Cluster::nodes), "", "number of nodes"},
     {"world", &A::world, "", "what it was measured with"},
     {"settings", &A::settings, "", "what was set: sizes of the profile, and `config` with every key of its run; gates compare it", if_any},
-    {"judgements", via(&A::report, &XX::judgements), "", "judgements in the order of the stages"},
-    {"findings", [](const A& a) { return each<NamedFinding>(a.report.findings, a.report.cluster); }, "", "parts that are to blame, then those that were slow for a while"},
-    {"meanwhile", via(&A::report, &XX::meanwhile), "", "when a rank was lost: what NCCL's RAS said of the job", if_any},
-    {"device_rates_flops_per_s", via(&A::measured, &XX::device_rates), "FLOP/s", "rates of computation in each round, by rank"},
-    {"memory_rates_bytes_per_s", via(&A::measured, &XX::memory_rates), "B/s", "rates of memory in each round, by rank; bytes read and written"},
-    {"node_rates", via(&A::measured, &XX::node), "", "memory of hosts, copies to and from GPUs, launches of kernels"},
-    {"pairs", pair_fields()},
-    {"stages", via(&A::measured, &XX::stages), "", "what was measured, and how long it took"},
-    {"rendezvous", rendezvous_fields()},
-    {"others_share", via(&A::measured, &XX::others_share), "", "share of the busiest host's processors that other programs took meanwhile, as a fraction"},
-    {"transports", via(&A::measured, &XX::transports), "", "what carried the bytes of each rank; empty: it does not know"},
-    {"scales", [](const A& a) { return each<ScaleRow>(a.measured.scales.rows); }, "", "collectives of the most frequent unit, in groups of ranks"},
-    {"lateness", via(&A::report, &XX::lateness), "", "waiting and moving bytes; absent if no rank was compared"},
-    {"arms", arm_fields()},
-    {"collectives", [](const A& a) { return each<LadderRow>(a.measured.ladder); }, "", "collectives of the run's own units", if_any},
+    {"judgements", via(&A::report, &R::judgements), "", "judgements in the order of the stages"},
+    {"findings", via(&A::report, findings_of), "", "parts that are to blame, then those that were slow for a while"},
+    {"meanwhile", via(&A::report, &R::meanwhile), "", "when a rank was lost: what NCCL's RAS said of the job", if_any},
+    {"device_rates_flops_per_s", via(&A::measured, &M::device_rates), "FLOP/s", "rates of computation in each round, by rank"},
+    {"memory_rates_bytes_per_s", via(&A::measured, &M::memory_rates), "B/s", "rates of memory in each round, by rank; bytes read and written"},
+    {"node_rates", via(&A::measured, &M::node), "", "memory of hosts, copies to and from GPUs, launches of kernels"},
+    {"pairs", {"Pairs", "What pairs of ranks or nodes carry.", "accept/blame_links.h", {
+      {"one_way_gb_per_s", via(&A::measured, &M::links, &accept::LinkReport::one_way), "GB/s", "rates of all pairs"},
+      {"rounds", via(&A::measured, &M::links, &accept::LinkReport::rounds), "", "number of rounds, those of the confirmation included"},
+      {"measurements", via(&A::measured, &M::links, &accept::LinkReport::measurements), "", "number of measurements of pairs"},
+      {"compared", via(&A::measured, &M::links, &accept::LinkReport::compared), "", "whether pairs were compared; false if there are too few ends"},
+      {"ends", ends_of, "", "`ranks` or `nodes`", if_any},
+      {"gb_per_s", via(&A::measured, &M::pairs), "GB/s", "from each end (row) to each; 0: not measured", if_any},
+    }}},
+    {"stages", via(&A::measured, &M::stages), "", "what was measured, and how long it took"},
+    {"rendezvous", {"Rendezvous", "How the ranks came together.", "launch/session.h", {
+      {"ready_s", via(&A::measured, &M::ready_s), "s", "time until the device of each rank was ready"},
+      {"clocks", via(&A::measured, &M::clocks), "", "clock of each rank; empty if all ranks are threads of one process"},
+    }}},
+    {"others_share", via(&A::measured, &M::others_share), "", "share of the busiest host's processors that other programs took meanwhile, as a fraction"},
+    {"transports", via(&A::measured, &M::transports), "", "what carried the bytes of each rank; empty: it does not know"},
+    {"scales", as<ListOf<scale_fields>>(&A::measured, &M::scales, &ScaleMeasurements::rows), "", "collectives of the most frequent unit, in groups of ranks"},
+    {"lateness", via(&A::report, &R::lateness), "", "waiting and moving bytes; absent if no rank was compared"},
+    {"arms", {"Arms", "Parts of a step, alone and together.", "accept/step_arms.h", {
+      {"rounds", via(&A::measured, &M::arms), "", "rounds, each of them there and back again (ABBA)"},
+      {"soak", via(&A::measured, &M::soak), "", "further rounds; only in a full acceptance", if_any},
+      {"predicted_ms", via(&A::measured, &M::predicted, &PredictedStep::ms), "ms", "step time predicted from its parts"},
+    }}},
+    {"collectives", as<ListOf<ladder_fields>>(&A::measured, &M::ladder), "", "collectives of the run's own units", if_any},
   }};
   return kAll;
 }
+// clang-format on
 
 }  // namespace
 
 nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world,
                                const nlohmann::json& settings) {
-  return acceptance_fields().write({r, m, world, settings});
+  return acceptance_fields().write({&r, &m, &world, &settings});
 }
 
 const ObjectFacts& acceptance_file_facts() { return acceptance_fields().facts(); }
