@@ -66,7 +66,7 @@ std::vector<std::pair<std::string, std::string>> given_options(const Collectives
   for (const auto& [name, value] : arguments.given) given.emplace_back(name.substr(2), value);
   return given;
 }
-std::string over_ranks(const CollectivesArguments& arguments) {
+std::string times_count_of(const CollectivesArguments& arguments) {
   constexpr EnumNames<OverRanks> kNames{"rank 0", "mean", "min", "max"};
   return std::string(kNames[arguments.over_ranks]);
 }
@@ -187,7 +187,7 @@ Fields<CollectivesFile> declared() {
     {"kind", [](const C&) { return "collectives"; }, "", "`collectives`"},
     {"world", &C::world, "", "what it was measured with"},
     {"options", via(&C::arguments, given_options), "", "options as they were given, by their long names"},
-    {"time_over_ranks", via(&C::arguments, over_ranks), "", "which rank's times count (-a)"},
+    {"time_over_ranks", via(&C::arguments, times_count_of), "", "which rank's times count (-a)"},
     {"operations", operations_of, "", "each collective"},
     {"beside", &C::beside, "", "only with --beside", when(via(&C::arguments, &CollectivesArguments::beside))},
   }};

@@ -217,7 +217,7 @@ std::vector<FoundIn> findings_of(const AcceptanceReport& report) {
   for (const Finding& finding : report.findings) all.emplace_back(&finding, &report.cluster);
   return all;
 }
-accept::Place place_of(const FoundIn& f) { return accept::place_of(f.first->element, *f.second); }
+accept::Place place_found(const FoundIn& f) { return accept::place_of(f.first->element, *f.second); }
 std::string kind_of(const Finding& finding) {
   constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
   return std::string(kKinds[finding.kind]);
@@ -242,10 +242,10 @@ Fields<FoundIn> declared() {
     {"relative", via(&FoundIn::first, &Finding::relative), "", "its figure divided by the median of its peers"},
     {"evidence", via(&FoundIn::first, &Finding::evidence), "", "a sentence that says what was compared with what"},
     {"check", via(&FoundIn::first, &Finding::check), "", "what to look at next"},
-    {"host", via(place_of, &accept::Place::host), "", "name of its host, or of several", if_any},
-    {"device", via(place_of, &accept::Place::device), "", "its GPU's place on the PCI bus", if_any},
-    {"uuid", via(place_of, &accept::Place::uuid), "", "its GPU's UUID", if_any},
-    {"nic", via(place_of, &accept::Place::nic), "", "name of its NIC", if_any},
+    {"host", via(place_found, &accept::Place::host), "", "name of its host, or of several", if_any},
+    {"device", via(place_found, &accept::Place::device), "", "its GPU's place on the PCI bus", if_any},
+    {"uuid", via(place_found, &accept::Place::uuid), "", "its GPU's UUID", if_any},
+    {"nic", via(place_found, &accept::Place::nic), "", "name of its NIC", if_any},
     {"direction", via(&FoundIn::first, &Finding::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
   }};
 }
