@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/bytes.h"
@@ -15,6 +14,10 @@ namespace fsdpbench::app {
 namespace {
 
 double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
+
+double tera(double rate) { return rate / 1e12; }
+double giga(double rate) { return rate / 1e9; }
+double micro(double seconds) { return seconds * 1e6; }
 
 /// An option must be what its key may be.
 void check_option(const char* option, const char* key, const std::optional<double>& value) {
@@ -83,23 +86,27 @@ std::string prediction_text(const Prediction& prediction) {
                     tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
 }
 
-nlohmann::json prediction_json(const Prediction& prediction) {
-  if (!prediction.step) return {{"reason", prediction.why_none}};
-  const account::StepPrediction& s = *prediction.step;
-  nlohmann::json j{{"step_ms", milliseconds(s.step)},
-                   {"compute_ms", milliseconds(s.computation)},
-                   {"comm_ms", milliseconds(s.communication)},
-                   {"exposed_comm_ms", milliseconds(s.exposed_communication())},
-                   {"tflops", prediction.rates.flops_per_second / 1e12}};
-  if (s.communication > 0) {
-    j["link_gb_per_s"] = prediction.rates.link.bytes_per_second / 1e9;
-    j["link_latency_us"] = prediction.rates.link.latency_seconds * 1e6;
-  }
-  if (prediction.rates.pcie.bytes_per_second > 0) {
-    j["pcie_gb_per_s"] = prediction.rates.pcie.bytes_per_second / 1e9;
-    j["pcie_latency_us"] = prediction.rates.pcie.latency_seconds * 1e6;
-  }
-  return j;
+// clang-format off
+template <>
+Fields<Prediction> declared() {
+  using P = Prediction;
+  using S = account::StepPrediction;
+  using R = clock::Rates;
+  const auto sends = [](const P& p) { return p.step && p.step->communication > 0; };
+  const auto copies = [](const P& p) { return p.step && p.rates.pcie.bytes_per_second > 0; };
+  return {"StepPrediction", "The step of a configuration that nobody has run.", "app/explain_prediction.h", {
+    {"reason", &P::why_none, "", "why there is no step", when([](const P& p) { return !p.step; })},
+    {"step_ms", via(&P::step, &S::step, milliseconds), "ms", "the step"},
+    {"compute_ms", via(&P::step, &S::computation, milliseconds), "ms", "sum over the compute lane"},
+    {"comm_ms", via(&P::step, &S::communication, milliseconds), "ms", "sum over all collectives of a rank, each as if alone"},
+    {"exposed_comm_ms", via(&P::step, &S::exposed_communication, milliseconds), "ms", "time in which nothing is computed"},
+    {"tflops", via(&P::rates, &R::flops_per_second, tera), "TFLOP/s", "rate of matrix products", when(&P::step)},
+    {"link_gb_per_s", via(&P::rates, &R::link, &LinkModel::bytes_per_second, giga), "GB/s", "bandwidth of a link", when(sends)},
+    {"link_latency_us", via(&P::rates, &R::link, &LinkModel::latency_seconds, micro), "us", "latency of a link", when(sends)},
+    {"pcie_gb_per_s", via(&P::rates, &R::pcie, &LinkModel::bytes_per_second, giga), "GB/s", "bandwidth of PCIe in each direction", when(copies)},
+    {"pcie_latency_us", via(&P::rates, &R::pcie, &LinkModel::latency_seconds, micro), "us", "latency of PCIe", when(copies)},
+  }};
 }
+// clang-format on
 
 }  // namespace fsdpbench::app

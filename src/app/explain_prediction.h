@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "account/step_bound.h"
 #include "clock/emulated_times.h"
 #include "engine/setup.h"
+#include "record/json_fields.h"
 #include "schedule/wasted_gathers.h"
 
 namespace fsdpbench::app {
@@ -33,8 +33,7 @@ Prediction predict(const engine::Setup& setup, const GivenRates& given);
 /// A few lines: the step and what it is made of, or why there is none.
 std::string prediction_text(const Prediction& prediction);
 
-/// {"step_ms", "compute_ms", "comm_ms", "exposed_comm_ms", "tflops", "link_gb_per_s", "link_latency_us"}, or
-/// {"reason"}.
-nlohmann::json prediction_json(const Prediction& prediction);
+template <>
+Fields<Prediction> declared();
 
 }  // namespace fsdpbench::app

@@ -261,7 +261,8 @@ template <class From, class Step, class... More>
 decltype(auto) follow(From& from, const Step& step, const More&... more) {
   if constexpr (kLeadsOn<From>) {
     return follow(*from, step, more...);
-  } else if constexpr (!std::invocable<const Step&, From&>) {  // an optional that the step does not take as such
+  } else if constexpr (kIsOptional<std::remove_cv_t<From>> &&
+                       (std::is_member_pointer_v<Step> || !std::invocable<const Step&, From&>)) {
     using Found = std::remove_cvref_t<decltype(follow(*from, step, more...))>;
     using Maybe = std::conditional_t<kIsOptional<Found>, Found, std::optional<Found>>;
     return from ? Maybe(follow(*from, step, more...)) : Maybe();
@@ -300,6 +301,14 @@ struct As {
 template <class Type, class... Steps>
 auto as(Steps... steps) {
   return As<Type, decltype(via(steps...))>{via(steps...)};
+}
+
+/// Parts, each with the whole that it is of: for fields that need both.
+template <class Whole, class Part>
+std::vector<std::pair<const Whole*, const Part*>> each_of(const Whole& whole, const std::vector<Part>& parts) {
+  std::vector<std::pair<const Whole*, const Part*>> all;
+  for (const Part& part : parts) all.emplace_back(&whole, &part);
+  return all;
 }
 
 /// The fields of something inside of T among T's own.

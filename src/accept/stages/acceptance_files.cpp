@@ -210,14 +210,9 @@ struct AcceptanceFile {
   const nlohmann::json* settings;
 };
 
-using FoundIn = std::pair<const Finding*, const accept::Cluster*>;
+using FoundIn = std::pair<const accept::Cluster*, const Finding*>;
 
-std::vector<FoundIn> findings_of(const AcceptanceReport& report) {
-  std::vector<FoundIn> all;
-  for (const Finding& finding : report.findings) all.emplace_back(&finding, &report.cluster);
-  return all;
-}
-accept::Place place_found(const FoundIn& f) { return accept::place_of(f.first->element, *f.second); }
+accept::Place place_found(const FoundIn& f) { return accept::place_of(f.second->element, *f.first); }
 std::string kind_of(const Finding& finding) {
   constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
   return std::string(kKinds[finding.kind]);
@@ -236,17 +231,17 @@ std::string ends_of(const AcceptanceFile& file) {
 template <>
 Fields<FoundIn> declared() {
   return {"Finding", "A part that is to blame, or was slow for a while.", "accept/finding.h", {
-    {"part", [](const FoundIn& f) { return accept::name_of(f.first->element, *f.second); }, "", "name of the part"},
-    {"kind", via(&FoundIn::first, kind_of), "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)"},
-    {"shortfall", via(&FoundIn::first, &Finding::shortfall), "", "how far it is below the median of its peers, as a fraction"},
-    {"relative", via(&FoundIn::first, &Finding::relative), "", "its figure divided by the median of its peers"},
-    {"evidence", via(&FoundIn::first, &Finding::evidence), "", "a sentence that says what was compared with what"},
-    {"check", via(&FoundIn::first, &Finding::check), "", "what to look at next"},
+    {"part", [](const FoundIn& f) { return accept::name_of(f.second->element, *f.first); }, "", "name of the part"},
+    {"kind", via(&FoundIn::second, kind_of), "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)"},
+    {"shortfall", via(&FoundIn::second, &Finding::shortfall), "", "how far it is below the median of its peers, as a fraction"},
+    {"relative", via(&FoundIn::second, &Finding::relative), "", "its figure divided by the median of its peers"},
+    {"evidence", via(&FoundIn::second, &Finding::evidence), "", "a sentence that says what was compared with what"},
+    {"check", via(&FoundIn::second, &Finding::check), "", "what to look at next"},
     {"host", via(place_found, &accept::Place::host), "", "name of its host, or of several", if_any},
     {"device", via(place_found, &accept::Place::device), "", "its GPU's place on the PCI bus", if_any},
     {"uuid", via(place_found, &accept::Place::uuid), "", "its GPU's UUID", if_any},
     {"nic", via(place_found, &accept::Place::nic), "", "name of its NIC", if_any},
-    {"direction", via(&FoundIn::first, &Finding::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
+    {"direction", via(&FoundIn::second, &Finding::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
   }};
 }
 
@@ -333,7 +328,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
     {"world", &A::world, "", "what it was measured with"},
     {"settings", &A::settings, "", "what was set: sizes of the profile, and `config` with every key of its run; gates compare it", if_any},
     {"judgements", via(&A::report, &R::judgements), "", "judgements in the order of the stages"},
-    {"findings", via(&A::report, findings_of), "", "parts that are to blame, then those that were slow for a while"},
+    {"findings", [](const A& a) { return each_of(a.report->cluster, a.report->findings); }, "", "parts that are to blame, then those that were slow for a while"},
     {"meanwhile", via(&A::report, &R::meanwhile), "", "when a rank was lost: what NCCL's RAS said of the job", if_any},
     {"device_rates_flops_per_s", via(&A::measured, &M::device_rates), "FLOP/s", "rates of computation in each round, by rank"},
     {"memory_rates_bytes_per_s", via(&A::measured, &M::memory_rates), "B/s", "rates of memory in each round, by rank; bytes read and written"},
