@@ -124,7 +124,7 @@ TEST(Prediction, SaysWhyThereIsNone) {
   EXPECT_THAT(prediction_text(predict(p, {})), HasSubstr("--tflops"));
   EXPECT_THAT(prediction_text(predict(p, {.tflops = 1.0, .link_gb_per_s = {}, .link_latency_us = {}})),
               HasSubstr("--link-gb-per-s"));
-  EXPECT_TRUE(prediction_json(predict(p, {})).contains("reason"));
+  EXPECT_TRUE(fields<Prediction>().write(predict(p, {})).contains("reason"));
   EXPECT_THAT(prediction_text(predict(p, {.tflops = 1e-6, .link_gb_per_s = 1.0, .link_latency_us = 1e9})),
               Not(HasSubstr("none")));
   c.mesh.ranks = 1 << 19;
@@ -142,7 +142,7 @@ TEST(Prediction, TakesGivenRatesBeforeThoseOfTheProfile) {
   const Prediction emulated = predict(p, {});
   const Prediction given = predict(p, {.tflops = 2e-3, .link_gb_per_s = 2.0, .link_latency_us = {}});
   EXPECT_NEAR(static_cast<double>(given.step->step), 0.5 * static_cast<double>(emulated.step->step), 100);
-  EXPECT_EQ(prediction_json(given)["tflops"], 2e-3);
+  EXPECT_EQ(fields<Prediction>().write(given)["tflops"], 2e-3);
 }
 
 TEST(ParametersText, SaysWhoHoldsWhichRowsOfEachParameter) {
