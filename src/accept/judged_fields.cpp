@@ -4,63 +4,49 @@
 
 namespace fsdpbench::app {
 
+// clang-format off
 template <>
-const Fields<accept::Interval>& fields<accept::Interval>() {
-  static const auto kAll = declare<accept::Interval>(
-      "Interval", "A median and how far it can be trusted.", "accept/robust.h", [](Fields<accept::Interval>& f) {
-        f("median", &accept::Interval::median, "", "median of the values");
-        f("ci_low", &accept::Interval::low, "", "lower end of the 95 % interval of the median");
-        f("ci_high", &accept::Interval::high, "", "upper end of that interval");
-        f("n", &accept::Interval::n, "", "number of values");
-      });
-  return kAll;
+Fields<accept::Interval> declared() {
+  return {"Interval", "A median and how far it can be trusted.", "accept/robust.h", {
+    {"median", &accept::Interval::median, "", "median of the values"},
+    {"ci_low", &accept::Interval::low, "", "lower end of the 95 % interval of the median"},
+    {"ci_high", &accept::Interval::high, "", "upper end of that interval"},
+    {"n", &accept::Interval::n, "", "number of values"},
+  }};
 }
 
 template <>
-const Fields<accept::Judgement>& fields<accept::Judgement>() {
+Fields<accept::Judgement> declared() {
   using J = accept::Judgement;
-  static const auto kAll =
-      declare<J>("Judgement", "One rule applied to one figure.", "accept/verdict.h", [](Fields<J>& f) {
-        f("rule", &J::rule, "", "name of the rule ([accept.md](accept.md))");
-        f("figure", &J::figure, "", "figure that was judged");
-        f("verdict", &J::verdict, "", "`pass`, `unrated`, `inconclusive` or `fail`");
-        f("why", &J::sentence, "", "a sentence with the numbers");
-        f("value", &J::value, "", "the figure, in `unit`; absent if it was not measured",
-          {.when = When::if_any, .check = check_interval});
-        f("unit", &J::unit, "", "unit of the figure", {.when = When::if_any});
-        f("bound", &J::bound, "", "value that it is compared with, in `unit`");
-        f("host", [](auto& j) -> auto& { return j.place.host; }, "", "name of its host, or of several",
-          {.when = When::if_any});
-        f("device", [](auto& j) -> auto& { return j.place.device; }, "",
-          "its GPU's place on the PCI bus, or of several", {.when = When::if_any});
-        f("uuid", [](auto& j) -> auto& { return j.place.uuid; }, "", "its GPU's UUID, or of several",
-          {.when = When::if_any});
-        f("nic", [](auto& j) -> auto& { return j.place.nic; }, "", "name of its NIC, or of several",
-          {.when = When::if_any});
-        f("direction", [](auto& j) -> auto& { return j.place.direction; }, "",
-          "`sends` or `receives` if it is slow in this direction only", {.when = When::if_any});
-      });
-  return kAll;
+  return {"Judgement", "One rule applied to one figure.", "accept/verdict.h", {
+    {"rule", &J::rule, "", "name of the rule ([accept.md](accept.md))"},
+    {"figure", &J::figure, "", "figure that was judged"},
+    {"verdict", &J::verdict, "", "`pass`, `unrated`, `inconclusive` or `fail`"},
+    {"why", &J::sentence, "", "a sentence with the numbers"},
+    {"value", &J::value, "", "the figure, in `unit`; absent if it was not measured", if_any, check_interval},
+    {"unit", &J::unit, "", "unit of the figure", if_any},
+    {"bound", &J::bound, "", "value that it is compared with, in `unit`"},
+    {"host", via(&J::place, &accept::Place::host), "", "name of its host, or of several", if_any},
+    {"device", via(&J::place, &accept::Place::device), "", "its GPU's place on the PCI bus, or of several", if_any},
+    {"uuid", via(&J::place, &accept::Place::uuid), "", "its GPU's UUID, or of several", if_any},
+    {"nic", via(&J::place, &accept::Place::nic), "", "name of its NIC, or of several", if_any},
+    {"direction", via(&J::place, &accept::Place::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
+  }};
 }
 
 template <>
-const Fields<accept::ArmRound>& fields<accept::ArmRound>() {
+Fields<accept::ArmRound> declared() {
   using R = accept::ArmRound;
-  static const auto kAll = declare<R>(
-      "ArmRound", "One round of the arms of a step, means of an arm's two steps.", "accept/step_arms.h",
-      [](Fields<R>& f) {
-        f("compute_ms", &R::computation_ms, "ms", "a step without its collectives, on the slowest rank",
-          {.check = check_positive});
-        f("comm_ms", &R::communication_ms, "ms", "the collectives alone, on the slowest rank",
-          {.check = check_positive});
-        f("step_ms", &R::whole_ms, "ms", "the whole step, on the slowest rank", {.check = check_positive});
-        f("kernels_alone_ms", &R::kernels_alone_ms, "ms", "ops that compute, in the step without collectives");
-        f("kernels_beside_ms", &R::kernels_beside_ms, "ms", "the same ops in the whole step");
-        f("transfers_alone_ms", &R::transfers_alone_ms, "ms",
-          "collectives from the arrival of their last rank, without computation");
-        f("transfers_beside_ms", &R::transfers_beside_ms, "ms", "the same in the whole step");
-      });
-  return kAll;
+  return {"ArmRound", "One round of the arms of a step, means of an arm's two steps.", "accept/step_arms.h", {
+    {"compute_ms", &R::computation_ms, "ms", "a step without its collectives, on the slowest rank", check_positive},
+    {"comm_ms", &R::communication_ms, "ms", "the collectives alone, on the slowest rank", check_positive},
+    {"step_ms", &R::whole_ms, "ms", "the whole step, on the slowest rank", check_positive},
+    {"kernels_alone_ms", &R::kernels_alone_ms, "ms", "ops that compute, in the step without collectives"},
+    {"kernels_beside_ms", &R::kernels_beside_ms, "ms", "the same ops in the whole step"},
+    {"transfers_alone_ms", &R::transfers_alone_ms, "ms", "collectives from the arrival of their last rank, without computation"},
+    {"transfers_beside_ms", &R::transfers_beside_ms, "ms", "the same in the whole step"},
+  }};
 }
+// clang-format on
 
 }  // namespace fsdpbench::app

@@ -9,10 +9,10 @@ namespace fsdpbench::app {
 
 /// The fields of what acceptances and gates say.
 template <>
-const Fields<accept::Interval>& fields<accept::Interval>();
+Fields<accept::Interval> declared();
 template <>
-const Fields<accept::Judgement>& fields<accept::Judgement>();
+Fields<accept::Judgement> declared();
 template <>
-const Fields<accept::ArmRound>& fields<accept::ArmRound>();
+Fields<accept::ArmRound> declared();
 
 }  // namespace fsdpbench::app

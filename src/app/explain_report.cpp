@@ -17,7 +17,9 @@
 #include "config/write.h"
 #include "plan/alike_units.h"
 #include "plan/communication.h"
+#include "record/json_fields.h"
 #include "record/table.h"
+#include "runs/result_fields.h"
 #include "runs/run_table.h"
 #include "schedule/check_schedules.h"
 #include "schedule/policy.h"
@@ -27,8 +29,6 @@
 
 namespace fsdpbench::app {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kExplainSchemaVersion = 1;
 
@@ -285,22 +285,6 @@ std::string wasted_lines(const engine::Setup& p) {
   return text;
 }
 
-json wasted_json(const engine::Setup& p) {
-  json all = json::array();
-  for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
-    const WastedAlike words = wasted_words(p, wasted);
-    json w{{"waste", schedule::to_string(wasted.waste)},
-           {"unit", p.plan.units[static_cast<std::size_t>(wasted.unit)].label()},
-           {"op", wasted.op},
-           {"bytes", wasted.bytes},
-           {"why", words.why},
-           {"remedy", words.remedy}};
-    if (wasted.other >= 0) w["other_op"] = wasted.other;
-    all.push_back(std::move(w));
-  }
-  return all;
-}
-
 /// Whether an op is asked for: of a unit by its label, or of a module and the unit that holds it.
 class OpChoice {
  public:
@@ -332,44 +316,50 @@ class OpChoice {
   int module_ = -1;
 };
 
-json schedule_json(const engine::Setup& p) {
-  json ops = json::array();
-  for (const schedule::Op& op : p.schedules.steady().ops) {
-    json waits = json::array();
-    for (const schedule::Wait& wait : op.waits) waits.push_back(wait.event);
-    json o{{"kind", schedule::to_string(op.kind)},
-           {"phase", schedule::to_string(op.phase)},
-           {"micro", op.micro},
-           {"name", schedule::op_name(p.plan, op)},
-           {"waits", waits}};
-    o["lane"] = op.is_host() ? "host" : std::string(to_string(op.lane));
-    if (op.unit >= 0) o["unit"] = p.plan.units[static_cast<std::size_t>(op.unit)].label();
-    if (op.record != schedule::kNoEvent) o["records"] = op.record;
-    if (op.prefetch) o["prefetch"] = true;
-    if (op.is_collective()) {
-      o["group"] = schedule::to_string(op.group());
-      o["count"] = op.collective()->count;
-      o["dtype"] = to_string(op.collective()->dtype);
-    }
-    const auto buffers = [&](const char* key, const std::vector<schedule::BufferId>& list) {
-      for (schedule::BufferId id : list) {
-        const schedule::Buffer& b = p.schedules.steady().buffers[static_cast<std::size_t>(id)];
-        o[key].push_back({{"buffer", id},
-                          {"role", schedule::to_string(b.role)},
-                          {"bytes", b.bytes},
-                          {"category", to_string(b.category)}});
-      }
-    };
-    buffers("allocates", op.allocates);
-    buffers("frees", op.frees);
-    ops.push_back(std::move(o));
-  }
-  return ops;
-}
+/// What --format json says.
+struct Explained {
+  const engine::Setup* setup;
+  const Prediction* prediction;
+  bool with_parameters;
+  std::vector<schedule::WastedGather> wasted;
+};
 
-json estimate_json(const plan::MemoryEstimate& e) {
-  return {{"parameters", e.parameters},         {"optimizer", e.optimizer},           {"gradients", e.gradients},
-          {"gathered_units", e.gathered_units}, {"gradient_units", e.gradient_units}, {"total", e.total()}};
+// Parts of a plan know the whole by which they are named.
+using PlannedUnit = std::pair<const plan::Plan*, const plan::Unit*>;
+using PlannedParameter = std::pair<const plan::ParameterShape*, bool>;  // whether it is replicated
+using ScheduledOp = std::pair<const engine::Setup*, const schedule::Op*>;
+using ScheduledBuffer = std::pair<const engine::Setup*, schedule::BufferId>;
+using ExplainedWaste = std::pair<const engine::Setup*, const schedule::WastedGather*>;
+
+std::vector<PlannedParameter> parameters_of(const PlannedUnit& u) {
+  std::vector<PlannedParameter> all;
+  for (const bool replicated : {false, true}) {
+    for (const plan::ParameterPlacement& q : replicated ? u.second->layout.replicated : u.second->layout.sharded) {
+      all.emplace_back(&u.first->shapes.parameters[static_cast<std::size_t>(q.parameter)], replicated);
+    }
+  }
+  return all;
+}
+auto buffers(std::vector<schedule::BufferId> schedule::Op::*list) {
+  return [list](const ScheduledOp& op) {
+    std::vector<ScheduledBuffer> all;
+    for (const schedule::BufferId id : op.second->*list) all.emplace_back(op.first, id);
+    return all;
+  };
+}
+const schedule::Buffer& buffer_of(const ScheduledBuffer& b) {
+  return b.first->schedules.steady().buffers[static_cast<std::size_t>(b.second)];
+}
+std::vector<int> waits_of(const schedule::Op& op) {
+  std::vector<int> events;
+  for (const schedule::Wait& wait : op.waits) events.push_back(wait.event);
+  return events;
+}
+std::string label_of(const engine::Setup& p, int unit) {
+  return unit < 0 ? "" : p.plan.units[static_cast<std::size_t>(unit)].label();
+}
+auto words(std::string WastedAlike::*what) {
+  return [what](const ExplainedWaste& w) { return wasted_words(*w.first, *w.second).*what; };
 }
 
 }  // namespace
@@ -438,7 +428,7 @@ Fields<Prediction> declared<Prediction>() {
   // clang-format off
   const auto links = when([](const P& p) { return p.step && p.step->comm_ms->value > 0; });
   const auto copies = when([](const P& p) { return p.rates.pcie.bytes_per_second > 0 && p.step; });
-  return {"Prediction", "The step of a configuration that nobody has run.", "app/explain_report.h", {
+  return {"StepPrediction", "The step of a configuration that nobody has run.", "app/explain_report.h", {
       {"reason", &P::why_none, "", "why there is none", if_any},
       spread(&P::step),
       {"tflops", [](const P& p) { return p.rates.flops_per_second / 1e12; }, "TFLOP/s", "of a rank", when(&P::step)},
@@ -448,6 +438,142 @@ Fields<Prediction> declared<Prediction>() {
       {"pcie_latency_us", [](const P& p) { return p.rates.pcie.latency_seconds * 1e6; }, "us", "of a copy", copies}}};
   // clang-format on
 }
+
+// clang-format off
+template <>
+Fields<PlannedParameter> declared() {
+  using P = PlannedParameter;
+  return {"PlannedParameter", "A parameter of a unit.", "plan/model_shapes.h", {
+    {"name", via(&P::first, &plan::ParameterShape::name), "", "its name"},
+    {"shape", via(&P::first, &plan::ParameterShape::shape), "", "its dimensions"},
+    {"replicated", &P::second, "", "whether all ranks have all of it"},
+  }};
+}
+
+template <>
+Fields<PlannedUnit> declared() {
+  using L = plan::ShardLayout;
+  const auto layout = [](const PlannedUnit& u) -> const L& { return u.second->layout; };
+  return {"PlannedUnit", "A unit: gathered, freed and reduced together.", "plan/shard_layout.h", {
+    {"label", via(&PlannedUnit::second, &plan::Unit::label), "", "its label"},
+    {"parameters", parameters_of, "", "its parameters"},
+    {"parameter_numel", via(layout, &L::parameter_numel), "", "elements of the sharded parameters"},
+    {"shard_numel", via(layout, &L::shard_numel), "", "elements per rank, padding included"},
+    {"padding_numel", via(layout, &L::padding_numel), "", "elements of padding"},
+    {"gathered_numel", via(layout, &L::gathered_numel), "", "elements as gathered"},
+    {"replicated_numel", via(layout, &L::replicated_numel), "", "elements that all ranks have"},
+  }};
+}
+
+template <>
+Fields<plan::MemoryEstimate> declared() {
+  using E = plan::MemoryEstimate;
+  return {"MemoryEstimate", "Memory of a device in closed form, without activations.", "plan/communication.h", {
+    {"parameters", &E::parameters, "B", "fp32 masters"},
+    {"optimizer", &E::optimizer, "B", "moments"},
+    {"gradients", &E::gradients, "B", "fp32 gradients of what the device owns"},
+    {"gathered_units", &E::gathered_units, "B", "unsharded parameters in flight"},
+    {"gradient_units", &E::gradient_units, "B", "unsharded gradients in flight"},
+    {"total", &E::total, "B", "all of it"},
+  }};
+}
+
+template <>
+Fields<ScheduledBuffer> declared() {
+  using B = schedule::Buffer;
+  return {"ScheduledBuffer", "A buffer that an op allocates or frees.", "schedule/buffer.h", {
+    {"buffer", &ScheduledBuffer::second, "", "its number"},
+    {"role", via(buffer_of, &B::role), "", "what it holds"},
+    {"bytes", via(buffer_of, &B::bytes), "B", "its size"},
+    {"category", via(buffer_of, &B::category), "", "category that it is counted in"},
+  }};
+}
+
+template <>
+Fields<ScheduledOp> declared() {
+  using S = ScheduledOp;
+  using O = schedule::Op;
+  const auto sends = via(&S::second, &O::is_collective);
+  return {"ScheduledOp", "An op of the steady step.", "schedule/op.h", {
+    {"kind", via(&S::second, &O::kind), "", "what it does"},
+    {"phase", via(&S::second, &O::phase), "", "phase of the step"},
+    {"micro", via(&S::second, &O::micro), "", "microbatch"},
+    {"name", [](const S& s) { return schedule::op_name(s.first->plan, *s.second); }, "", "as traces name it"},
+    {"waits", via(&S::second, waits_of), "", "events that it waits for"},
+    {"lane", [](const S& s) { return s.second->is_host() ? "host" : std::string(to_string(s.second->lane)); }, "", "where it runs"},
+    {"unit", [](const S& s) { return label_of(*s.first, s.second->unit); }, "", "label of its unit", if_any},
+    {"records", via(&S::second, &O::record), "", "event that it records", if_known},
+    {"prefetch", via(&S::second, &O::prefetch), "", "part of a gather that is issued before it is needed", if_any},
+    {"group", via(&S::second, &O::group), "", "group that communicates", when(sends)},
+    {"count", via(&S::second, &O::collective, &schedule::Collective::count), "", "elements of a collective", when(sends)},
+    {"dtype", via(&S::second, &O::collective, &schedule::Collective::dtype), "", "type of an element", when(sends)},
+    {"allocates", buffers(&O::allocates), "", "buffers that it allocates", if_any},
+    {"frees", buffers(&O::frees), "", "buffers that it frees", if_any},
+  }};
+}
+
+template <>
+Fields<ExplainedWaste> declared() {
+  using W = schedule::WastedGather;
+  return {"WastedGather", "An all-gather that nobody uses, or that brings what was there.", "schedule/wasted_gathers.h", {
+    {"waste", via(&ExplainedWaste::second, &W::waste), "", "`never_used`, `used_once` or `freed_early`"},
+    {"unit", [](const ExplainedWaste& w) { return label_of(*w.first, w.second->unit); }, "", "label of its unit"},
+    {"op", via(&ExplainedWaste::second, &W::op), "", "its place among the ops"},
+    {"other_op", via(&ExplainedWaste::second, &W::other), "", "place of the other gather of the same", if_known},
+    {"bytes", via(&ExplainedWaste::second, &W::bytes), "B", "that a rank sends for it"},
+    {"why", words(&WastedAlike::why), "", "the rule that wastes it"},
+    {"remedy", words(&WastedAlike::remedy), "", "what spares it"},
+  }};
+}
+
+template <>
+Fields<Explained> declared() {
+  using E = Explained;
+  using S = engine::Setup;
+  using P = plan::Plan;
+  using V = plan::CommunicationVolume;
+  const auto host_peak = via(&E::setup, &S::host_memory, &PoolStatistics::peak_occupied_total);
+  const auto sent = via(&E::setup, volume);
+  return {"Explanation", "What `explain --format json` prints ([explain.md](explain.md)).", "plan/plan.h", {
+    {"schema_version", [](const E&) { return kExplainSchemaVersion; }, "", "version of this format"},
+    {"config", [](const E& e) { return config::to_json(e.setup->config); }, "", "every key with its resolved value"},
+    {"plan", {"Plan", "Who owns which bytes.", "plan/plan.h", {
+      {"ranks", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::ranks), "", "number of ranks"},
+      {"shard", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::shard), "", "ranks that split a unit"},
+      {"replicate", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::replicate), "", "groups that hold equal shards"},
+      {"tensor", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::tensor), "", "ranks that split layers"},
+      {"parameters", via(&E::setup, &S::plan, &P::shapes, &plan::ModelShapes::parameter_count), "", "number of parameters of the model"},
+      {"units", [](const E& e) { return each_of(e.setup->plan, e.setup->plan.units); }, "", "units in the order of forward, the root first"},
+    }}},
+    {"memory", {"PlannedMemory", "Memory of a device.", "plan/communication.h", {
+      {"peak_bytes", {"PlannedPeak", "Peak of the pool, exact, activations included.", "schedule/memory_walk.h", {
+        spread(via(&E::setup, &S::memory)),
+        {"reserved", via(&E::setup, &S::memory, &PoolStatistics::reserved), "B", "memory that the pool reserves"},
+      }}},
+      {"with_fsdp", [](const E& e) { return plan::memory_with_fsdp(e.setup->plan, e.setup->config); }, "", "closed form, with FSDP"},
+      {"without_fsdp", [](const E& e) { return plan::memory_without_fsdp(e.setup->plan, e.setup->config); }, "", "closed form, without FSDP"},
+      {"host_peak_bytes", host_peak, "B", "peak of pinned host memory", if_any},
+    }}},
+    {"communication", {"PlannedCommunication", "Bytes that a rank sends in a step, by formula.", "plan/communication.h", {
+      {"all_gather", via(sent, &V::all_gather), "B", "by all-gathers"},
+      {"reduce_scatter", via(sent, &V::reduce_scatter), "B", "by reduce-scatters"},
+      {"all_reduce", via(sent, &V::all_reduce), "B", "by all-reduces"},
+      {"all_to_all", via(sent, &V::all_to_all), "B", "by exchanges"},
+      {"send_recv", via(sent, &V::send_recv), "B", "from rank to rank", if_any},
+      {"total", via(sent, &V::total), "B", "all of it"},
+      {"data_parallel", [](const E& e) { return plan::data_parallel_volume(e.setup->plan, e.setup->config); }, "B", "what data parallelism would send"},
+    }}},
+    {"prediction", &E::prediction, "", "the step, predicted"},
+    {"wasted_gathers", [](const E& e) { return each_of(*e.setup, e.wasted); }, "", "all-gathers that are wasted"},
+    {"parameters", [](const E& e) { return parameters_json(e.setup->plan); }, "", "who holds which part of every parameter; only with --parameters", when(&E::with_parameters)},
+    {"schedule", {"Schedule", "The steady step.", "schedule/build_schedules.h", {
+      {"collectives", [](const E& e) { return schedule::collective_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of collectives"},
+      {"issue", [](const E& e) { return schedule::issue_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of issue"},
+      {"ops", [](const E& e) { return each_of(*e.setup, e.setup->schedules.steady().ops); }, "", "ops in the order of issue"},
+    }}},
+  }};
+}
+// clang-format on
 
 std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
   std::string text = explained_headline(p) + "\n";
@@ -510,52 +636,9 @@ std::string schedule_text(const engine::Setup& p, const std::string& which) {
 
 std::string parameters_text(const engine::Setup& p) { return explained_headline(p) + "\n" + parameters_text(p.plan); }
 
-json explain_json(const engine::Setup& p, const Prediction& prediction, bool with_parameters) {
-  json j;
-  j["schema_version"] = kExplainSchemaVersion;
-  j["config"] = config::to_json(p.config);
-  json units = json::array();
-  for (const plan::Unit& unit : p.plan.units) {
-    const plan::ShardLayout& l = unit.layout;
-    json parameters = json::array();
-    for (bool replicated : {false, true}) {
-      for (const plan::ParameterPlacement& q : replicated ? l.replicated : l.sharded) {
-        const plan::ParameterShape& shape = p.plan.shapes.parameters[static_cast<std::size_t>(q.parameter)];
-        parameters.push_back({{"name", shape.name}, {"shape", shape.shape}, {"replicated", replicated}});
-      }
-    }
-    units.push_back({{"label", unit.label()},
-                     {"parameters", std::move(parameters)},
-                     {"parameter_numel", l.parameter_numel()},
-                     {"shard_numel", l.shard_numel},
-                     {"padding_numel", l.padding_numel()},
-                     {"gathered_numel", l.gathered_numel()},
-                     {"replicated_numel", l.replicated_numel}});
-  }
-  j["plan"] = {{"ranks", p.plan.mesh.ranks()},
-               {"shard", p.plan.mesh.shard},
-               {"replicate", p.plan.mesh.replicate},
-               {"tensor", p.plan.mesh.tensor},
-               {"parameters", p.plan.shapes.parameter_count()},
-               {"units", std::move(units)}};
-  json peak{{"total", p.memory.peak_occupied_total}, {"reserved", p.memory.reserved}};
-  for (MemoryCategory c : kMemoryCategories) peak[std::string(to_string(c))] = p.memory.peak_occupied[index_of(c)];
-  j["memory"] = {{"peak_bytes", std::move(peak)},
-                 {"with_fsdp", estimate_json(plan::memory_with_fsdp(p.plan, p.config))},
-                 {"without_fsdp", estimate_json(plan::memory_without_fsdp(p.plan, p.config))}};
-  if (p.host_memory.peak_occupied_total > 0) j["memory"]["host_peak_bytes"] = p.host_memory.peak_occupied_total;
-  const plan::CommunicationVolume v = volume(p);
-  j["communication"] = {{"all_gather", v.all_gather}, {"reduce_scatter", v.reduce_scatter},
-                        {"all_reduce", v.all_reduce}, {"all_to_all", v.all_to_all},
-                        {"total", v.total()},         {"data_parallel", plan::data_parallel_volume(p.plan, p.config)}};
-  if (v.send_recv > 0) j["communication"]["send_recv"] = v.send_recv;
-  j["prediction"] = fields<Prediction>().write(prediction);
-  j["wasted_gathers"] = wasted_json(p);
-  if (with_parameters) j["parameters"] = parameters_json(p.plan);
-  j["schedule"] = {{"collectives", schedule::collective_order(p.plan, p.schedules.steady())},
-                   {"issue", schedule::issue_order(p.plan, p.schedules.steady())},
-                   {"ops", schedule_json(p)}};
-  return j;
+nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction, bool with_parameters) {
+  return fields<Explained>().write(
+      {&p, &prediction, with_parameters, schedule::wasted_gathers(p.plan, p.schedules.steady())});
 }
 
 }  // namespace fsdpbench::app

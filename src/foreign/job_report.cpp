@@ -18,55 +18,40 @@
 
 namespace fsdpbench::app {
 
+// clang-format off
 template <>
-const Fields<foreign::UnusedGathers>& fields<foreign::UnusedGathers>() {
+Fields<foreign::UnusedGathers> declared() {
   using U = foreign::UnusedGathers;
-  static const auto kAll =
-      declare<U>("JobWastedGathers", "All-gathers of a step that are wasted in the same way.",
-                 "foreign/unused_gathers.h", [](Fields<U>& f) {
-                   f(
-                       "waste", [](const U& u) { return schedule::to_string(u.waste); }, "",
-                       "`never_used`, `used_once` (gathered twice, used once) or `freed_early` (gathered again with "
-                       "nothing between)");
-                   f("units", &U::units, "", "labels of the units");
-                   f("gathers", &U::gathers, "", "how many a step");
-                   f("bytes", &U::bytes, "B", "that a rank sends for them in a step", {.when = When::if_known});
-                   f("ms", &U::ms, "ms", "that they take in a step");
-                   f("evidence", &U::evidence, "", "what tells it");
-                   f("why", &U::why, "", "the rule that wastes them");
-                   f("remedy", &U::remedy, "", "what spares them, in the words of the job's engine");
-                 });
-  return kAll;
+  return {"JobWastedGathers", "All-gathers of a step that are wasted in the same way.", "foreign/unused_gathers.h", {
+    {"waste", &U::waste, "", "`never_used`, `used_once` (gathered twice, used once) or `freed_early` (gathered again with nothing between)"},
+    {"units", &U::units, "", "labels of the units"},
+    {"gathers", &U::gathers, "", "how many a step"},
+    {"bytes", &U::bytes, "B", "that a rank sends for them in a step", if_known},
+    {"ms", &U::ms, "ms", "that they take in a step"},
+    {"evidence", &U::evidence, "", "what tells it"},
+    {"why", &U::why, "", "the rule that wastes them"},
+    {"remedy", &U::remedy, "", "what spares them, in the words of the job's engine"},
+  }};
 }
 
 template <>
-const Fields<foreign::Exchanges>& fields<foreign::Exchanges>() {
+Fields<foreign::Exchanges> declared() {
   using X = foreign::Exchanges;
-  static const auto kAll = declare<X>(
-      "JobExchanges", "Exchanges of tokens between ranks that split experts: means over ranks and steps, a step.",
-      "foreign/exchanges.h", [](Fields<X>& f) {
-        f("a_step", &X::times, "", "how many");
-        f("ms", &X::ms, "ms", "while any of them runs");
-        f("exposed_ms", &X::exposed_ms, "ms", "of it, while nothing computes");
-        f("attention_ms", &X::attention_ms, "ms", "of attention");
-        f("beside_attention_ms", &X::beside_ms, "ms", "of attention, beside an exchange");
-        f(
-            "two_halves",
-            [](const X& x) {
-              return std::string(!x.two_halves ? "unknown" : *x.two_halves ? "yes" : "no");
-            },
-            "", "`yes`: two halves of a batch take turns; `no`, `unknown`");
-        f(
-            "imbalance", [](const X& x) { return x.imbalance; }, "",
-            "rows of the busiest rank ÷ the mean, in the median exchange; absent if not told");
-        f("busiest_rank", &X::busiest_rank, "", "rank that has most rows most often", {.when = When::if_known});
-        f("host_syncs", &X::syncs, "", "waits of the host for the device in forward and backward, of the first rank");
-        f("host_sync_ms", &X::sync_ms, "ms", "that these take");
-        f(
-            "said", [](const X& x) { return foreign::exchange_sentences(x); }, "", "a sentence each");
-      });
-  return kAll;
+  return {"JobExchanges", "Exchanges of tokens between ranks that split experts: means over ranks and steps, a step.", "foreign/exchanges.h", {
+    {"a_step", &X::times, "", "how many"},
+    {"ms", &X::ms, "ms", "while any of them runs"},
+    {"exposed_ms", &X::exposed_ms, "ms", "of it, while nothing computes"},
+    {"attention_ms", &X::attention_ms, "ms", "of attention"},
+    {"beside_attention_ms", &X::beside_ms, "ms", "of attention, beside an exchange"},
+    {"two_halves", [](const X& x) { return std::string(!x.two_halves ? "unknown" : *x.two_halves ? "yes" : "no"); }, "", "`yes`: two halves of a batch take turns; `no`, `unknown`"},
+    {"imbalance", &X::imbalance, "", "rows of the busiest rank ÷ the mean, in the median exchange; absent if not told"},
+    {"busiest_rank", &X::busiest_rank, "", "rank that has most rows most often", if_known},
+    {"host_syncs", &X::syncs, "", "waits of the host for the device in forward and backward, of the first rank"},
+    {"host_sync_ms", &X::sync_ms, "ms", "that these take"},
+    {"said", foreign::exchange_sentences, "", "a sentence each"},
+  }};
 }
+// clang-format on
 namespace {
 
 using foreign::ExplainedCollective;
@@ -313,12 +298,12 @@ std::vector<std::string> unused_lines(const ExplainedJob& e) {
 
 }  // namespace
 
-KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(of) {
+KernelsOfJob::KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x) : sum(&of) {
   const auto steps = static_cast<double>(x.rank_steps);
-  total_ms = static_cast<double>(sum.ns) / 1e6;
+  total_ms = static_cast<double>(of.ns) / 1e6;
   ms = total_ms / steps;
-  a_step = static_cast<double>(sum.launches) / steps;
-  if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(sum.ns) / static_cast<double>(x.kernels.ns);
+  a_step = static_cast<double>(of.launches) / steps;
+  if (x.kernels.ns > 0) share_pct = 100 * static_cast<double>(of.ns) / static_cast<double>(x.kernels.ns);
 }
 
 std::string headline(const ExplainedJob& e) {

@@ -19,9 +19,9 @@ namespace fsdpbench::app {
 
 // Of explain.json, beside those of job_json.cpp.
 template <>
-const Fields<foreign::UnusedGathers>& fields<foreign::UnusedGathers>();
+Fields<foreign::UnusedGathers> declared();
 template <>
-const Fields<foreign::Exchanges>& fields<foreign::Exchanges>();
+Fields<foreign::Exchanges> declared();
 
 /// All that is known of a job from its traces. Refers to the trace: it must live on.
 struct ExplainedJob {
@@ -37,16 +37,10 @@ struct ExplainedJob {
 /// Kernels of one kind, or of one kind and name. `x` has them, and at least one step.
 struct KernelsOfJob {
   KernelsOfJob(const foreign::KernelSum& of, const foreign::Explanation& x);
-  const foreign::KernelSum& sum;
+  const foreign::KernelSum* sum;
   double total_ms = 0;        ///< of all ranks and steps
   double ms = 0, a_step = 0;  ///< time and launches, means over ranks and steps
   double share_pct = 0;       ///< of the time of all kernels
-};
-
-/// Matrix products of one dtype. `steps`: of all ranks.
-struct ProductsOfJob {
-  const foreign::ProductSum& sum;
-  double steps = 0;
 };
 
 /// One or two sentences: the setting of the job's own that gains more than is in doubt, or that none does, and what

@@ -144,6 +144,8 @@ struct JsonType<std::string_view> {
   static nlohmann::json write(std::string_view value) { return value; }
   static TypeFacts facts() { return {"text"}; }
 };
+template <>
+struct JsonType<const char*> : JsonType<std::string_view> {};
 
 /// By the enumerators' names.
 template <class T>
@@ -240,10 +242,14 @@ inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 
+template <class T>
+inline constexpr bool kLeadsOn =
+    std::is_pointer_v<std::remove_cv_t<T>> && !std::is_same_v<std::remove_cv_t<T>, const char*>;
+
 /// `from` itself, or what it points to.
 template <class From>
 decltype(auto) follow(From& from) {
-  if constexpr (std::is_pointer_v<std::remove_cv_t<From>>) {
+  if constexpr (kLeadsOn<From>) {
     return *from;
   } else {
     return (from);
@@ -253,20 +259,23 @@ decltype(auto) follow(From& from) {
 /// What `steps` lead to, one after the other. Where an optional on the way is empty, so is what is found.
 template <class From, class Step, class... More>
 decltype(auto) follow(From& from, const Step& step, const More&... more) {
-  using Next = std::invoke_result_t<const Step&, From&>;
-  if constexpr (std::is_pointer_v<std::remove_cv_t<From>>) {
+  if constexpr (kLeadsOn<From>) {
     return follow(*from, step, more...);
-  } else if constexpr (kIsOptional<std::remove_cv_t<From>>) {
+  } else if constexpr (kIsOptional<std::remove_cv_t<From>> &&
+                       (std::is_member_pointer_v<Step> || !std::invocable<const Step&, From&>)) {
     using Found = std::remove_cvref_t<decltype(follow(*from, step, more...))>;
     using Maybe = std::conditional_t<kIsOptional<Found>, Found, std::optional<Found>>;
     return from ? Maybe(follow(*from, step, more...)) : Maybe();
-  } else if constexpr (std::is_lvalue_reference_v<Next>) {
+  } else if constexpr (std::is_lvalue_reference_v<std::invoke_result_t<const Step&, From&>>) {
     return follow(std::invoke(step, from), more...);
-  } else if constexpr (sizeof...(More) == 0 && !std::is_pointer_v<Next>) {
-    return Next(std::invoke(step, from));
   } else {
-    const Next next = std::invoke(step, from);
-    return std::remove_cvref_t<decltype(follow(next, more...))>(follow(next, more...));
+    using Next = std::invoke_result_t<const Step&, From&>;
+    if constexpr (sizeof...(More) == 0 && !kLeadsOn<Next>) {
+      return Next(std::invoke(step, from));
+    } else {
+      const Next next = std::invoke(step, from);
+      return std::remove_cvref_t<decltype(follow(next, more...))>(follow(next, more...));
+    }
   }
 }
 
@@ -274,6 +283,14 @@ decltype(auto) follow(From& from, const Step& step, const More&... more) {
 template <class... Steps>
 auto via(Steps... steps) {
   return [=](auto& object) -> decltype(auto) { return follow(object, steps...); };
+}
+
+/// The same, but never read.
+template <class... Steps>
+auto written(Steps... steps) {
+  return [=](const auto& object) {
+    return std::remove_cvref_t<decltype(follow(object, steps...))>(follow(object, steps...));
+  };
 }
 
 /// A value that is written and read as `Type` says, rather than as its C++ type is.
@@ -284,6 +301,14 @@ struct As {
 template <class Type, class... Steps>
 auto as(Steps... steps) {
   return As<Type, decltype(via(steps...))>{via(steps...)};
+}
+
+/// Parts, each with the whole that it is of: for fields that need both.
+template <class Whole, class Part>
+std::vector<std::pair<const Whole*, const Part*>> each_of(const Whole& whole, const std::vector<Part>& parts) {
+  std::vector<std::pair<const Whole*, const Part*>> all;
+  for (const Part& part : parts) all.emplace_back(&whole, &part);
+  return all;
 }
 
 /// The fields of something inside of T among T's own.
@@ -455,6 +480,7 @@ class Field {
   }
 
   void take(FieldFacts& facts, When when) { facts.when = when; }
+  void take(FieldFacts& facts, const char* meaning) { facts.meaning = meaning; }
   void take(FieldFacts& facts, FigureFacts figure) { facts.figure = std::move(figure); }
   void take(FieldFacts&, void (*check)(const JsonPart&)) { check_ = check; }
   void take(FieldFacts& facts, const FieldOptions& options) {
@@ -535,8 +561,10 @@ class Fields {
   template <class Type = void, class Access>
   Fields& operator()(const std::string& name, Access access, std::string unit, std::string meaning,
                      FieldOptions options = {}) {
-    if constexpr (std::is_void_v<Type>) return add({name, access, unit, meaning, options});
-    else return add({name, as<Type>(access), unit, meaning, options});
+    if constexpr (std::is_void_v<Type>)
+      return add({name, access, unit, meaning, options});
+    else
+      return add({name, as<Type>(access), unit, meaning, options});
   }
   Fields& part(const std::string& name, const Fields& inner, bool (*is_there)(const T&) = nullptr) {
     return is_there == nullptr ? add({name, inner}) : add({name, inner, when(is_there)});
@@ -544,8 +572,12 @@ class Fields {
   template <class Access, class Inner>
   Fields& object(const std::string& name, Access access, const Fields<Inner>& inner, std::string meaning,
                  bool (*is_there)(const T&) = nullptr) {
-    facts_.fields.push_back({name, {"object", &inner.facts()}, "", std::move(meaning),
-         is_there == nullptr ? When::always : When::if_any, {}});
+    facts_.fields.push_back({name,
+                             {"object", &inner.facts()},
+                             "",
+                             std::move(meaning),
+                             is_there == nullptr ? When::always : When::if_any,
+                             {}});
     rows_.push_back({Then{[](T&) {}}});
     rows_.back().write = [=, &inner](const T& object, Json& into) {
       if (is_there == nullptr || is_there(object)) inner.write(std::invoke(access, object), into[name]);

@@ -32,15 +32,15 @@ struct LaneJitter {
 }  // namespace
 
 template <>
-const Fields<LaneJitter>& fields<LaneJitter>();
+Fields<LaneJitter> declared();
 template <>
-const Fields<StepJitter::Rank>& fields<StepJitter::Rank>();
+Fields<StepJitter::Rank> declared();
 template <>
-const Fields<StepJitter>& fields<StepJitter>();
+Fields<StepJitter> declared();
 template <>
-const Fields<Lateness>& fields<Lateness>();
+Fields<Lateness> declared();
 template <>
-const Fields<LateRank>& fields<LateRank>();
+Fields<LateRank> declared();
 namespace {
 
 /// A cause by its name.
@@ -51,6 +51,13 @@ struct CauseName : JsonType<Cause> {
     into = *cause;
   }
 };
+
+/// What its counterfactual has in common with a share of a cause.
+void complete_counterfactual(CauseShare& share) {
+  if (!share.without) return;
+  share.without->cause = share.cause;
+  share.without->late_rank = share.late_rank;
+}
 
 /// What the lanes of a rank had to do with its jitter; those for state in host memory only where they are used.
 struct Lanes {
@@ -77,107 +84,85 @@ struct Lanes {
 
 }  // namespace
 
+// clang-format off
 template <>
-const Fields<LaneJitter>& fields<LaneJitter>() {
-  static const auto kAll =
-      declare<LaneJitter>("LaneJitter", "One lane's part in a rank's jitter, means over the steps.",
-                          "account/cause_report.h", [](Fields<LaneJitter>& f) {
-                            f("longer_ms", &LaneJitter::longer_ms, "ms", "by how much its ops took longer in all");
-                            f("later_ms", &LaneJitter::later_ms, "ms", "by how much they began later than they could");
-                          });
-  return kAll;
+Fields<LaneJitter> declared() {
+  return {"LaneJitter", "One lane's part in a rank's jitter, means over the steps.", "account/cause_report.h", {
+    {"longer_ms", &LaneJitter::longer_ms, "ms", "by how much its ops took longer in all"},
+    {"later_ms", &LaneJitter::later_ms, "ms", "by how much they began later than they could"},
+  }};
 }
 
 template <>
-const Fields<StepJitter::Rank>& fields<StepJitter::Rank>() {
+Fields<StepJitter::Rank> declared() {
   using R = StepJitter::Rank;
-  static const auto kAll =
-      declare<R>("RankJitter", "The jitter of one rank.", "account/cause_report.h", [](Fields<R>& f) {
-        f("rank", &R::rank, "", "number of the rank");
-        f("ms", &R::ms, "ms", "its median step, less its typical one");
-        f.template operator()<Lanes>("lanes", kItself, "", "by lane");
-      });
-  return kAll;
+  return {"RankJitter", "The jitter of one rank.", "account/cause_report.h", {
+    {"rank", &R::rank, "", "number of the rank"},
+    {"ms", &R::ms, "ms", "its median step, less its typical one"},
+    {"lanes", as<Lanes>(kItself), "", "by lane"},
+  }};
 }
 
 template <>
-const Fields<StepJitter>& fields<StepJitter>() {
-  static const auto kAll = declare<StepJitter>(
-      "Jitter", "What the median step took beyond the typical one.", "account/cause_report.h",
-      [](Fields<StepJitter>& f) {
-        f("ms", &StepJitter::ms, "ms", "the difference; negative where the median step was shorter");
-        f("share_pct", &StepJitter::share_pct, "%", "of the median step");
-        f("compute_ms", &StepJitter::computation_ms, "ms", "of it, in computation");
-        f("stalled_ms", &StepJitter::stalled_ms, "ms", "of it, while nothing computed: no cause has any of it");
-        f("ranks", &StepJitter::ranks, "", "jitter of each rank");
-      });
-  return kAll;
+Fields<StepJitter> declared() {
+  return {"Jitter", "What the median step took beyond the typical one.", "account/cause_report.h", {
+    {"ms", &StepJitter::ms, "ms", "the difference; negative where the median step was shorter"},
+    {"share_pct", &StepJitter::share_pct, "%", "of the median step"},
+    {"compute_ms", &StepJitter::computation_ms, "ms", "of it, in computation"},
+    {"stalled_ms", &StepJitter::stalled_ms, "ms", "of it, while nothing computed: no cause has any of it"},
+    {"ranks", &StepJitter::ranks, "", "jitter of each rank"},
+  }};
 }
 
 template <>
-const Fields<Lateness>& fields<Lateness>() {
-  static const auto kAll = declare<Lateness>(
-      "Lateness", "How a late rank compares with the others.", "account/late_ranks.h", [](Fields<Lateness>& f) {
-        f("trials", &Lateness::trials, "", "how often ranks were compared");
-        f("late", &Lateness::late, "", "how often at least half of all ranks were faster");
-        f("by_chance", &Lateness::by_chance, "", "how likely that is if no rank differs");
-        f("excess_ms", &Lateness::excess_ms, "ms", "of a step, what it took beyond the median of the others");
-        f.then([](const JsonPart&, Lateness& lateness) { lateness.significant = true; });
-      });
-  return kAll;
+Fields<Lateness> declared() {
+  return {"Lateness", "How a late rank compares with the others.", "account/late_ranks.h", {
+    {"trials", &Lateness::trials, "", "how often ranks were compared"},
+    {"late", &Lateness::late, "", "how often at least half of all ranks were faster"},
+    {"by_chance", &Lateness::by_chance, "", "how likely that is if no rank differs"},
+    {"excess_ms", &Lateness::excess_ms, "ms", "of a step, what it took beyond the median of the others"},
+    then([](Lateness& lateness) { lateness.significant = true; }),
+  }};
 }
 
 template <>
-const Fields<LateRank>& fields<LateRank>() {
-  static const auto kAll = declare<LateRank>("LateRank", "A rank that takes longer than the others for certain.",
-                                             "account/typical_step.h", [](Fields<LateRank>& f) {
-                                               f("rank", &LateRank::rank, "", "number of the rank");
-                                               f("work", &LateRank::work, "", "its own ops take longer");
-                                               f("issue", &LateRank::issue, "", "its host takes longer");
-                                               f("link", &LateRank::link, "", "its link takes longer");
-                                             });
-  return kAll;
+Fields<LateRank> declared() {
+  return {"LateRank", "A rank that takes longer than the others for certain.", "account/typical_step.h", {
+    {"rank", &LateRank::rank, "", "number of the rank"},
+    {"work", &LateRank::work, "", "its own ops take longer"},
+    {"issue", &LateRank::issue, "", "its host takes longer"},
+    {"link", &LateRank::link, "", "its link takes longer"},
+  }};
 }
 
 template <>
-const Fields<Counterfactual>& fields<Counterfactual>() {
+Fields<Counterfactual> declared() {
   using C = Counterfactual;
-  static const auto kAll = declare<C>(
-      "Counterfactual", "The typical step replayed without one thing, or with another value of one key.",
-      "account/counterfactual.h", [](Fields<C>& f) {
-        f("step_ms", &C::step_ms, "ms", "what the step would take");
-        f("gain_ms", &C::gain_ms, "ms", "how much less that is than the typical step; negative: more");
-        f("ci_low", &C::ci_low, "ms", "lower end of the interval of the gain");
-        f("ci_high", &C::ci_high, "ms", "upper end of that interval");
-        f("interval", &C::interval, "", "what the two ends are, as in a summary");
-        f("advised", &C::advised, "", "the interval is above 0 and the gain above the noise");
-        f.template operator()<SignedWhole>("more_bytes", &C::more_bytes, "B", "more peak memory that it takes");
-      });
-  return kAll;
+  return {"Counterfactual", "The typical step replayed without one thing, or with another value of one key.", "account/counterfactual.h", {
+    {"step_ms", &C::step_ms, "ms", "what the step would take"},
+    {"gain_ms", &C::gain_ms, "ms", "how much less that is than the typical step; negative: more"},
+    {"ci_low", &C::ci_low, "ms", "lower end of the interval of the gain"},
+    {"ci_high", &C::ci_high, "ms", "upper end of that interval"},
+    {"interval", &C::interval, "", "what the two ends are, as in a summary"},
+    {"advised", &C::advised, "", "the interval is above 0 and the gain above the noise"},
+    {"more_bytes", as<SignedWhole>(&C::more_bytes), "B", "more peak memory that it takes"},
+  }};
 }
 
 template <>
-const Fields<CauseShare>& fields<CauseShare>() {
+Fields<CauseShare> declared() {
   using C = CauseShare;
-  static const auto kAll = declare<C>(
-      "Cause", "Why computation was not running: a mean over all ranks in the typical step.",
-      "account/counterfactual.h", [](Fields<C>& f) {
-        f.operator()<CauseName>("cause", &C::cause, "", "name of the cause ([explain.md](explain.md))");
-        f("ms", &C::ms, "ms", "time of a step that it takes");
-        f("share_pct", &C::share_pct, "%", "share of the step");
-        f("unit", &C::unit, "", "the unit that lost most to it", {.when = When::if_any});
-        f("op", &C::op, "", "the op that was waited for there, as traces name it", {.when = When::if_any});
-        f("late_rank", &C::late_rank, "", "rank that came last most of the time, or whose link is slow",
-          {.when = When::if_known});
-        f("advice", &C::advice, "", "a sentence that says what would help; empty if nothing is known for certain");
-        f("without", &C::without, "", "typical step without the cause");
-        f.then([](const JsonPart&, C& share) {
-          if (!share.without) return;
-          share.without->cause = share.cause;
-          share.without->late_rank = share.late_rank;
-        });
-      });
-  return kAll;
+  return {"Cause", "Why computation was not running: a mean over all ranks in the typical step.", "account/counterfactual.h", {
+    {"cause", as<CauseName>(&C::cause), "", "name of the cause ([explain.md](explain.md))"},
+    {"ms", &C::ms, "ms", "time of a step that it takes"},
+    {"share_pct", &C::share_pct, "%", "share of the step"},
+    {"unit", &C::unit, "", "the unit that lost most to it", if_any},
+    {"op", &C::op, "", "the op that was waited for there, as traces name it", if_any},
+    {"late_rank", &C::late_rank, "", "rank that came last most of the time, or whose link is slow", if_known},
+    {"advice", &C::advice, "", "a sentence that says what would help; empty if nothing is known for certain"},
+    {"without", &C::without, "", "typical step without the cause"},
+    then(complete_counterfactual),
+  }};
 }
 
 namespace {
@@ -185,16 +170,12 @@ namespace {
 /// Another value of a key, and what it would bring.
 const Fields<Counterfactual>& knob_fields() {
   using C = Counterfactual;
-  static const auto kAll = declare<C>(
-      "Knob", "A key that could be turned and gains more than the noise.", "account/counterfactual.h",
-      [](Fields<C>& f) {
-        f("set", &C::set, "", "the change, as `key=value`");
-        f.operator()<CauseName>("cause", &C::cause, "", "the cause that it is meant for");
-        f.spread(kItself, fields<C>());
-        f(
-            "advice", [](const C& c) { return c.advised ? std::optional(account::knob_sentence(c)) : std::nullopt; },
-            "", "a sentence that says what the change gains; absent unless the change is advised");
-      });
+  static const Fields<Counterfactual> kAll{"Knob", "A key that could be turned and gains more than the noise.", "account/counterfactual.h", {
+    {"set", &C::set, "", "the change, as `key=value`"},
+    {"cause", as<CauseName>(&C::cause), "", "the cause that it is meant for"},
+    spread(kItself),
+    {"advice", [](const C& c) { return account::knob_sentence(c); }, "", "a sentence that says what the change gains; absent unless the change is advised", when(&C::advised)},
+  }};
   return kAll;
 }
 
@@ -202,31 +183,25 @@ const Fields<Counterfactual>& knob_fields() {
 
 const Fields<CauseReport>& cause_fields() {
   using R = CauseReport;
-  static const auto kAll = declare<R>("Causes", "", "account/cause_report.h", [](Fields<R>& f) {
-    f("causes", &R::causes, "",
-      "why computation was not running, the largest cause first. Together with `jitter.stalled_ms` they add up to the "
-      "time without computation. Causes under 2 % of the step are only in `causes_small_ms`, unless removing them "
-      "would gain that much");
-    f("causes_small_ms", &R::small_ms, "ms", "all causes that are not listed, together");
-    f("typical_ms", &R::typical_ms, "ms",
-      "the typical step ([explain.md](explain.md)), of its slowest rank; where there is none, the median step");
-    f("no_typical_step_because", &R::no_typical_because, "",
-      "why there is no typical step: what the recorded ranks lack, a sentence", {.when = When::if_any});
-    f("jitter", &R::jitter, "", "what the median step took beyond the typical one; absent without a typical step");
-    f("late_ranks", &R::late_ranks, "",
-      "ranks that are certain to take longer than the others ([explain.md](explain.md))");
-    f.operator()<ListOf<knob_fields>>("knobs", &R::knobs, "",
-                                      "keys whose change would gain more than the noise, the largest gain first");
-  });
+  static const Fields<CauseReport> kAll{"Causes", "", "account/cause_report.h", {
+    {"causes", &R::causes, "", "why computation was not running, the largest cause first. Together with `jitter.stalled_ms` they add up to the time without computation. Causes under 2 % of the step are only in `causes_small_ms`, unless removing them would gain that much"},
+    {"causes_small_ms", &R::small_ms, "ms", "all causes that are not listed, together"},
+    {"typical_ms", &R::typical_ms, "ms", "the typical step ([explain.md](explain.md)), of its slowest rank; where there is none, the median step"},
+    {"no_typical_step_because", &R::no_typical_because, "", "why there is no typical step: what the recorded ranks lack, a sentence", if_any},
+    {"jitter", &R::jitter, "", "what the median step took beyond the typical one; absent without a typical step"},
+    {"late_ranks", &R::late_ranks, "", "ranks that are certain to take longer than the others ([explain.md](explain.md))"},
+    {"knobs", as<ListOf<knob_fields>>(&R::knobs), "", "keys whose change would gain more than the noise, the largest gain first"},
+  }};
   return kAll;
 }
 
 const Fields<CauseReport>& stall_fields() {
-  static const auto kAll = declare<CauseReport>("Stalls", "", "account/cause_report.h", [](Fields<CauseReport>& f) {
-    f("stalled_ms", &CauseReport::stalled_ms, "ms", "exposed communication + exposed copies + idle");
-  });
+  static const Fields<CauseReport> kAll{"Stalls", "", "account/cause_report.h", {
+    {"stalled_ms", &CauseReport::stalled_ms, "ms", "exposed communication + exposed copies + idle"},
+  }};
   return kAll;
 }
+// clang-format on
 namespace {
 
 using account::PathKind;
@@ -253,49 +228,40 @@ struct PathByKind {
 
 }  // namespace
 
+// clang-format off
 template <>
-const Fields<PathRank>& fields<PathRank>() {
+Fields<PathRank> declared() {
   using P = PathRank;
-  static const auto kAll =
-      declare<P>("PathRank", "What one rank has of the critical path.", "account/critical_path.h", [](Fields<P>& f) {
-        f("rank", &P::rank, "", "number of the rank");
-        f("ms", &P::ms, "ms", "its part of the path, mean over steps");
-        f("share_pct", &P::share_pct, "%", "share of the path");
-        f.operator()<PathByKind>("kinds_ms", &P::kinds_ms, "ms",
-                                 "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank whose "
-                                 "records are missing, or for a processor core), `unknown`");
-      });
-  return kAll;
+  return {"PathRank", "What one rank has of the critical path.", "account/critical_path.h", {
+    {"rank", &P::rank, "", "number of the rank"},
+    {"ms", &P::ms, "ms", "its part of the path, mean over steps"},
+    {"share_pct", &P::share_pct, "%", "share of the path"},
+    {"kinds_ms", as<PathByKind>(&P::kinds_ms), "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank whose records are missing, or for a processor core), `unknown`"},
+  }};
 }
 
 template <>
-const Fields<PathSegment>& fields<PathSegment>() {
+Fields<PathSegment> declared() {
   using S = PathSegment;
-  static const auto kAll = declare<S>(
-      "PathSegment", "Neighbours on the critical path that are of one rank and kind.", "account/critical_path.h",
-      [](Fields<S>& f) {
-        f("rank", &S::rank, "", "number of the rank");
-        f("kind", &S::kind, "", "as in `kinds_ms`");
-        f("begin_us", &S::begin_us, "us", "since the step began");
-        f("us", &S::us, "us", "how long it is");
-        f("parts", &S::parts, "", "how many ops, rows of a trace and gaps it is made of");
-        f("row", &S::row, "", "the op or row that has most of it, or that began after it", {.when = When::if_any});
-      });
-  return kAll;
+  return {"PathSegment", "Neighbours on the critical path that are of one rank and kind.", "account/critical_path.h", {
+    {"rank", &S::rank, "", "number of the rank"},
+    {"kind", &S::kind, "", "as in `kinds_ms`"},
+    {"begin_us", &S::begin_us, "us", "since the step began"},
+    {"us", &S::us, "us", "how long it is"},
+    {"parts", &S::parts, "", "how many ops, rows of a trace and gaps it is made of"},
+    {"row", &S::row, "", "the op or row that has most of it, or that began after it", if_any},
+  }};
 }
 
 template <>
-const Fields<account::PathReport>& fields<account::PathReport>() {
+Fields<account::PathReport> declared() {
   using P = account::PathReport;
-  static const auto kAll = declare<P>(
-      "CriticalPath", "The chain of kernels, collectives, copies and host work that decided how long steps were.",
-      "account/critical_path.h", [](Fields<P>& f) {
-        f("ranks", &P::ranks, "",
-          "ranks on the path, the most first; their `ms` add up to the mean step of the slowest rank");
-        f("step", &P::step, "", "number of the step of median length, which `segments` is of");
-        f("segments", &P::segments, "", "the path of that step in order of time; together exactly the step");
-      });
-  return kAll;
+  return {"CriticalPath", "The chain of kernels, collectives, copies and host work that decided how long steps were.", "account/critical_path.h", {
+    {"ranks", &P::ranks, "", "ranks on the path, the most first; their `ms` add up to the mean step of the slowest rank"},
+    {"step", &P::step, "", "number of the step of median length, which `segments` is of"},
+    {"segments", &P::segments, "", "the path of that step in order of time; together exactly the step"},
+  }};
 }
+// clang-format on
 
 }  // namespace fsdpbench::app

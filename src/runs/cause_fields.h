@@ -8,9 +8,9 @@
 namespace fsdpbench::app {
 
 template <>
-const Fields<account::Counterfactual>& fields<account::Counterfactual>();
+Fields<account::Counterfactual> declared();
 template <>
-const Fields<account::CauseShare>& fields<account::CauseShare>();
+Fields<account::CauseShare> declared();
 
 /// What a trial says about its causes: "causes", "jitter", "late_ranks", "knobs" and what belongs to them.
 const Fields<account::CauseReport>& cause_fields();
@@ -19,6 +19,6 @@ const Fields<account::CauseReport>& stall_fields();
 
 /// "critical_path" of a run's result and of an explained trace.
 template <>
-const Fields<account::PathReport>& fields<account::PathReport>();
+Fields<account::PathReport> declared();
 
 }  // namespace fsdpbench::app

@@ -32,19 +32,19 @@ using plan::CommunicationVolume;
 }  // namespace
 
 template <>
-const Fields<ModelledTime>& fields<ModelledTime>();
+Fields<ModelledTime> declared();
 template <>
-const Fields<Fidelity>& fields<Fidelity>();
+Fields<Fidelity> declared();
 template <>
-const Fields<AllocatorStatistics>& fields<AllocatorStatistics>();
+Fields<AllocatorStatistics> declared();
 template <>
-const Fields<RankMetrics>& fields<RankMetrics>();
+Fields<RankMetrics> declared();
 template <>
-const Fields<RunMetrics>& fields<RunMetrics>();
+Fields<RunMetrics> declared();
 template <>
-const Fields<Settling>& fields<Settling>();
+Fields<Settling> declared();
 template <>
-const Fields<ModelFlops>& fields<ModelFlops>();
+Fields<ModelFlops> declared();
 
 namespace {
 
@@ -96,314 +96,203 @@ struct Places {
 };
 
 bool was_measured(const Trial& trial) { return trial.metrics.has_value(); }
-bool is_rated(const Trial& trial) { return trial.causes && account::why_not_rated(trial.fidelity).empty(); }
+std::string why_not_rated(const Trial& trial) { return trial.causes ? account::why_not_rated(trial.fidelity) : ""; }
+bool is_rated(const Trial& trial) { return trial.causes && why_not_rated(trial).empty(); }
 
 }  // namespace
 
+// clang-format off
 template <>
-const Fields<Summary>& fields<Summary>() {
-  static const auto kAll = declare<Summary>(
-      "Summary", "A median and how far it can be trusted.", "account/statistics.h", [](Fields<Summary>& f) {
-        f("median", &Summary::median, "", "median of the values");
-        f("ci_low", &Summary::ci_low, "", "lower end of the interval of the median");
-        f("ci_high", &Summary::ci_high, "", "upper end of that interval");
-        f(
-            "interval", [](const Summary& s) { return s.interval; }, "",
-            "what the two ends are: `95 % bootstrap` from five values on, else the `range`, or `one value`");
-        f("min", &Summary::min, "", "smallest value");
-        f("max", &Summary::max, "", "largest value");
-        f("n", &Summary::n, "", "number of values");
-        f.then([](const JsonPart&, Summary& s) { s.interval = account::interval_of(s.n); });
-      });
-  return kAll;
+Fields<Summary> declared() {
+  return {"Summary", "A median and how far it can be trusted.", "account/statistics.h", {
+    {"median", &Summary::median, "", "median of the values"},
+    {"ci_low", &Summary::ci_low, "", "lower end of the interval of the median"},
+    {"ci_high", &Summary::ci_high, "", "upper end of that interval"},
+    {"interval", written(&Summary::interval), "", "what the two ends are: `95 % bootstrap` from five values on, else the `range`, or `one value`"},
+    {"min", &Summary::min, "", "smallest value"},
+    {"max", &Summary::max, "", "largest value"},
+    {"n", &Summary::n, "", "number of values"},
+    then([](Summary& s) { s.interval = account::interval_of(s.n); }),
+  }};
 }
 
 template <>
-const Fields<CommunicationVolume>& fields<CommunicationVolume>() {
+Fields<CommunicationVolume> declared() {
   using V = CommunicationVolume;
-  static const auto kAll =
-      declare<V>("WireBytes", "Bytes that a rank sends in a step.", "plan/communication.h", [](Fields<V>& f) {
-        f.operator()<WholeBytes>("all_gather", &V::all_gather, "B", "by all-gathers", {.check = check_not_negative});
-        f.operator()<WholeBytes>("reduce_scatter", &V::reduce_scatter, "B", "by reduce-scatters",
-                                 {.check = check_not_negative});
-        f.operator()<WholeBytes>("all_reduce", &V::all_reduce, "B", "by all-reduces", {.check = check_not_negative});
-        f.operator()<WholeBytes>("all_to_all", &V::all_to_all, "B",
-                                 "by exchanges of quantised gradients, or of rows of experts");
-        f.operator()<WholeBytes>("send_recv", &V::send_recv, "B", "from rank to rank, where keys and values go round",
-                                 {.when = When::if_any, .check = check_not_negative});
-      });
-  return kAll;
+  return {"WireBytes", "Bytes that a rank sends in a step.", "plan/communication.h", {
+    {"all_gather", as<WholeBytes>(&V::all_gather), "B", "by all-gathers", check_not_negative},
+    {"reduce_scatter", as<WholeBytes>(&V::reduce_scatter), "B", "by reduce-scatters", check_not_negative},
+    {"all_reduce", as<WholeBytes>(&V::all_reduce), "B", "by all-reduces", check_not_negative},
+    {"all_to_all", as<WholeBytes>(&V::all_to_all), "B", "by exchanges of quantised gradients, or of rows of experts"},
+    {"send_recv", as<WholeBytes>(&V::send_recv), "B", "from rank to rank, where keys and values go round", if_any, check_not_negative},
+  }};
 }
 
 template <>
-const Fields<PoolStatistics>& fields<PoolStatistics>() {
-  static const auto kAll = declare<PoolStatistics>(
-      "BytesByCategory", "Peak bytes of a rank, together and by what they are for.", "base/lane_pool.h",
-      [](Fields<PoolStatistics>& f) {
-        f("total", &PoolStatistics::peak_occupied_total, "B", "peak of all categories together");
-        for (const MemoryCategory c : kMemoryCategories) {
-          const std::size_t i = index_of(c);
-          f(
-              std::string(to_string(c)), [i](auto& pool) -> auto& { return pool.peak_occupied[i]; }, "B",
-              "peak of this category alone");
-        }
-      });
-  return kAll;
+Fields<PoolStatistics> declared() {
+  return {"BytesByCategory", "Peak bytes of a rank, together and by what they are for.", "base/lane_pool.h", {
+    {"total", &PoolStatistics::peak_occupied_total, "B", "peak of all categories together"},
+    by_category<PoolStatistics>(&PoolStatistics::peak_occupied, "peak of this category alone"),
+  }};
 }
-
-namespace {
-
-template <class T>
-using Of = const Fields<T>&;
-
-Of<World> launch_fields() {
-  static const auto kAll = declare<World>("Launch", "Who started the ranks.", "launch/session.h", [](Fields<World>& f) {
-    f("ranks", &World::ranks, "", "number of ranks");
-    f("source", &World::launcher, "", "who started them");
-    f("transport", &World::transport, "", "how the ranks' processes communicate; absent if ranks are threads",
-      {.when = When::if_any});
-  });
-  return kAll;
-}
-
-}  // namespace
 
 template <>
-const Fields<World>& fields<World>() {
-  static const auto kAll =
-      declare<World>("World", "What a result was measured with.", "runs/world.h", [](Fields<World>& f) {
-        f(
-            "version", [](auto& w) -> auto& { return w.program.version; }, "", "version of this program");
-        f(
-            "git_revision", [](auto& w) -> auto& { return w.program.git_revision; }, "",
-            "revision that the program was built from");
-        f(
-            "git_dirty", [](auto& w) -> auto& { return w.program.git_dirty; }, "",
-            "whether files differed from that revision");
-        f(
-            "build_type", [](auto& w) -> auto& { return w.program.build_type; }, "", "CMake's build type");
-        f(
-            "compiler", [](auto& w) -> auto& { return w.program.compiler; }, "", "compiler that built the program");
-        f("sanitize", [](auto& w) -> auto& { return w.program.sanitize; }, "",
-          "sanitizers that the program was built with", {.when = When::if_any});
-        f("command_line", &World::command_line, "", "the command line as it was given");
-        f("date", &World::date, "", "ISO 8601, local time with offset; empty for simulations");
-        f("backend", &World::backend, "", "`device.backend`: `cpu`, `cuda`, or `virtual` for simulations");
-        f.part("launch", launch_fields());
-        f("cpu", &World::cpu, "", "name of the processor");
-        f("threads", &World::threads, "", "hardware threads that the program may use");
-        f("memory_bytes", &World::memory_bytes, "B", "memory of the machine");
-        f("kernel", &World::kernel, "", "version of the operating system's kernel");
-        f("realtime", &World::realtime, "", "scheduling class of the threads that wait for a point in time");
-        f("libraries", &World::libraries, "", "versions of libraries, by name");
-        f("emulated_link", &World::emulated_link, "", "whether links were emulated");
-        f("emulated_compute", &World::emulated_compute, "", "whether computation was emulated");
-        f("simulated", &World::simulated, "", "whether times are those of a computed clock");
-        f.operator()<Places>(
-            "devices", &World::places, "",
-            "for each rank `rank`, `host`, and what its device reports about itself; absent for simulations",
-            {.when = When::if_any});
-      });
-  return kAll;
+Fields<World> declared() {
+  return {"World", "What a result was measured with.", "runs/world.h", {
+    {"version", via(&World::program, &BuildInfo::version), "", "version of this program"},
+    {"git_revision", via(&World::program, &BuildInfo::git_revision), "", "revision that the program was built from"},
+    {"git_dirty", via(&World::program, &BuildInfo::git_dirty), "", "whether files differed from that revision"},
+    {"build_type", via(&World::program, &BuildInfo::build_type), "", "CMake's build type"},
+    {"compiler", via(&World::program, &BuildInfo::compiler), "", "compiler that built the program"},
+    {"sanitize", via(&World::program, &BuildInfo::sanitize), "", "sanitizers that the program was built with", if_any},
+    {"command_line", &World::command_line, "", "the command line as it was given"},
+    {"date", &World::date, "", "ISO 8601, local time with offset; empty for simulations"},
+    {"backend", &World::backend, "", "`device.backend`: `cpu`, `cuda`, or `virtual` for simulations"},
+    {"launch", {"Launch", "Who started the ranks.", "launch/session.h", {
+      {"ranks", &World::ranks, "", "number of ranks"},
+      {"source", &World::launcher, "", "who started them"},
+      {"transport", &World::transport, "", "how the ranks' processes communicate; absent if ranks are threads", if_any},
+    }}},
+    {"cpu", &World::cpu, "", "name of the processor"},
+    {"threads", &World::threads, "", "hardware threads that the program may use"},
+    {"memory_bytes", &World::memory_bytes, "B", "memory of the machine"},
+    {"kernel", &World::kernel, "", "version of the operating system's kernel"},
+    {"realtime", &World::realtime, "", "scheduling class of the threads that wait for a point in time"},
+    {"libraries", &World::libraries, "", "versions of libraries, by name"},
+    {"emulated_link", &World::emulated_link, "", "whether links were emulated"},
+    {"emulated_compute", &World::emulated_compute, "", "whether computation was emulated"},
+    {"simulated", &World::simulated, "", "whether times are those of a computed clock"},
+    {"devices", as<Places>(&World::places), "", "for each rank `rank`, `host`, and what its device reports about itself; absent for simulations", if_any},
+  }};
 }
 
 // What a trial is made of, from the inside out.
 template <>
-const Fields<ModelledTime>& fields<ModelledTime>() {
-  static const auto kAll =
-      declare<ModelledTime>("ModelledTime", "Time of a rank's median step, as it is emulated.", "account/fidelity.h",
-                            [](Fields<ModelledTime>& f) {
-                              f("modelled_ms", &ModelledTime::modelled_ms, "ms", "time by the model");
-                              f("observed_ms", &ModelledTime::observed_ms, "ms", "time as it was measured");
-                            });
-  return kAll;
+Fields<ModelledTime> declared() {
+  return {"ModelledTime", "Time of a rank's median step, as it is emulated.", "account/fidelity.h", {
+    {"modelled_ms", &ModelledTime::modelled_ms, "ms", "time by the model"},
+    {"observed_ms", &ModelledTime::observed_ms, "ms", "time as it was measured"},
+  }};
 }
 
 template <>
-const Fields<Fidelity>& fields<Fidelity>() {
-  static const auto kAll = declare<Fidelity>(
-      "EmulationFidelity", "How well a machine kept up with what it emulated.", "account/fidelity.h",
-      [](Fields<Fidelity>& f) {
-        f("compute", &Fidelity::compute, "", "computation; absent if it is real");
-        f("transfer", &Fidelity::transfer, "", "transfers that did not share their links with others");
-        f("excess_pct", &Fidelity::excess_pct, "%",
-          "by how much observed time exceeds modelled time, computation and transfers together");
-        f("late_pct", &Fidelity::late_pct, "%",
-          "by how much the step exceeds what its op times allow, because lanes began late; only where computation is "
-          "emulated and no lateness was injected");
-        f(
-            "limit_pct", [](const Fidelity&) { return account::kFidelityLimitPct; }, "%",
-            "largest excess of both together with which a run is rated");
-      });
-  return kAll;
+Fields<Fidelity> declared() {
+  return {"EmulationFidelity", "How well a machine kept up with what it emulated.", "account/fidelity.h", {
+    {"compute", &Fidelity::compute, "", "computation; absent if it is real"},
+    {"transfer", &Fidelity::transfer, "", "transfers that did not share their links with others"},
+    {"excess_pct", &Fidelity::excess_pct, "%", "by how much observed time exceeds modelled time, computation and transfers together"},
+    {"late_pct", &Fidelity::late_pct, "%", "by how much the step exceeds what its op times allow, because lanes began late; only where computation is emulated and no lateness was injected"},
+    {"limit_pct", [](const Fidelity&) { return account::kFidelityLimitPct; }, "%", "largest excess of both together with which a run is rated"},
+  }};
 }
 
 template <>
-const Fields<AllocatorStatistics>& fields<AllocatorStatistics>() {
+Fields<AllocatorStatistics> declared() {
   using S = AllocatorStatistics;
-  static const auto kAll = declare<S>(
-      "CachingAllocator",
-      "What PyTorch's CUDA caching allocator would show of rank 0, on a GPU of the cluster, at the op times before "
-      "anything is drawn ([simulate.md](simulate.md#memory)).",
-      "clock/caching_allocator.h", [](Fields<S>& f) {
-        f("peak_allocated_bytes", &S::peak_allocated, "B", "as `torch.cuda.max_memory_allocated()`");
-        f("peak_reserved_bytes", &S::peak_reserved, "B", "as `torch.cuda.max_memory_reserved()`");
-        f("retries", &S::retries, "",
-          "allocations in the first steps for which it would return cached memory to the driver, while the host waits");
-        f("failures", &S::failures, "",
-          "allocations that would find no memory even then: the training does not fit if there are any");
-      });
-  return kAll;
+  return {"CachingAllocator", "What PyTorch's CUDA caching allocator would show of rank 0, on a GPU of the cluster, at the op times before anything is drawn ([simulate.md](simulate.md#memory)).", "clock/caching_allocator.h", {
+    {"peak_allocated_bytes", &S::peak_allocated, "B", "as `torch.cuda.max_memory_allocated()`"},
+    {"peak_reserved_bytes", &S::peak_reserved, "B", "as `torch.cuda.max_memory_reserved()`"},
+    {"retries", &S::retries, "", "allocations in the first steps for which it would return cached memory to the driver, while the host waits"},
+    {"failures", &S::failures, "", "allocations that would find no memory even then: the training does not fit if there are any"},
+  }};
 }
 
 template <>
-const Fields<RankMetrics>& fields<RankMetrics>() {
+Fields<RankMetrics> declared() {
   using R = RankMetrics;
-  static const auto kAll = declare<R>(
-      "RankMetrics", "One rank's own steps. The four parts add up to the median of `step_ms`.", "account/run_metrics.h",
-      [](Fields<R>& f) {
-        f("rank", &R::rank, "", "number of the rank");
-        f("step_ms", &R::step_ms, "ms", "step times of the rank");
-        f("compute_ms", &R::compute_ms, "ms", "time in which computation ran");
-        f("exposed_comm_ms", &R::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed");
-        f("exposed_copy_ms", &R::exposed_copy_ms, "ms", "time in which only a copy ran");
-        f("idle_ms", &R::idle_ms, "ms", "time in which nothing ran");
-        f("overlap_pct", &R::overlap_pct, "%",
-          "share of its communication that is hidden; absent without communication");
-        f.operator()<ByGroup>("transfer_ms", &R::transfer_ms, "ms",
-                              "transfers of a step, by link (that is, by group it communicates in). Each transfer "
-                              "counts from the arrival of its last peer until this link was done with it (modelled "
-                              "links) or the transfer ended; the median over the steps",
-                              {.when = When::if_any});
-      });
-  return kAll;
+  return {"RankMetrics", "One rank's own steps. The four parts add up to the median of `step_ms`.", "account/run_metrics.h", {
+    {"rank", &R::rank, "", "number of the rank"},
+    {"step_ms", &R::step_ms, "ms", "step times of the rank"},
+    {"compute_ms", &R::compute_ms, "ms", "time in which computation ran"},
+    {"exposed_comm_ms", &R::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed"},
+    {"exposed_copy_ms", &R::exposed_copy_ms, "ms", "time in which only a copy ran"},
+    {"idle_ms", &R::idle_ms, "ms", "time in which nothing ran"},
+    {"overlap_pct", &R::overlap_pct, "%", "share of its communication that is hidden; absent without communication"},
+    {"transfer_ms", as<ByGroup>(&R::transfer_ms), "ms", "transfers of a step, by link (that is, by group it communicates in). Each transfer counts from the arrival of its last peer until this link was done with it (modelled links) or the transfer ended; the median over the steps", if_any},
+  }};
 }
 
 template <>
-const Fields<RunMetrics>& fields<RunMetrics>() {
+Fields<RunMetrics> declared() {
   using M = RunMetrics;
-  static const auto kAll =
-      declare<M>("RunMetrics", "What a step takes, and what it is made of.", "account/run_metrics.h", [](Fields<M>& f) {
-        f("step_ms", &M::step_ms, "ms", "step time; each step counts with its slowest rank",
-          {.check = check_step_time, .figure = {"step time", Better::less, Gated::judged}});
-        f("compute_ms", &M::compute_ms, "ms", "time in which computation ran",
-          {.check = check_not_negative, .figure = {"compute", Better::less, Gated::explains}});
-        f("comm_ms", &M::comm_ms, "ms", "time in which a collective ran, exposed or hidden",
-          {.check = check_not_negative, .figure = {"communication", Better::less}});
-        f("exposed_comm_ms", &M::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed",
-          {.check = check_not_negative, .figure = {"exposed communication", Better::less, Gated::explains}});
-        f("exposed_copy_ms", &M::exposed_copy_ms, "ms", "time in which only a copy ran",
-          {.check = check_not_negative, .figure = {"exposed copies", Better::less}});
-        f("idle_ms", &M::idle_ms, "ms", "time in which nothing ran",
-          {.check = check_not_negative, .figure = {"idle", Better::less}});
-        f("overlap_pct", &M::overlap_pct, "%",
-          "share of communication that is hidden: 1 - exposed_comm_ms / comm_ms; absent without communication",
-          {.figure = {"overlap", Better::more}});
-        f("tokens_per_s", &M::tokens_per_s, "1/s", "tokens of all ranks per second, at the median step",
-          {.figure = {"tokens/s", Better::more}});
-        f("step_over_bound", &M::bound_ratio, "",
-          "step time divided by the shortest time in which the schedule could run with the measured op times",
-          {.figure = {"step / bound", Better::less}});
-        f("aa_noise_pct", &M::aa_noise_pct, "%",
-          "the medians of two random halves of the measured steps differ by less than this, 95 times out of 100; "
-          "absent for fewer than four steps",
-          {.figure = {"A/A noise", Better::less}});
-        f("ranks", &M::ranks, "", "each rank's own steps", {.when = When::if_any});
-      });
-  return kAll;
+  return {"RunMetrics", "What a step takes, and what it is made of.", "account/run_metrics.h", {
+    {"step_ms", &M::step_ms, "ms", "step time; each step counts with its slowest rank", check_step_time, less("step time", Gated::judged)},
+    {"compute_ms", &M::compute_ms, "ms", "time in which computation ran", check_not_negative, less("compute", Gated::explains)},
+    {"comm_ms", &M::comm_ms, "ms", "time in which a collective ran, exposed or hidden", check_not_negative, less("communication")},
+    {"exposed_comm_ms", &M::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed", check_not_negative, less("exposed communication", Gated::explains)},
+    {"exposed_copy_ms", &M::exposed_copy_ms, "ms", "time in which only a copy ran", check_not_negative, less("exposed copies")},
+    {"idle_ms", &M::idle_ms, "ms", "time in which nothing ran", check_not_negative, less("idle")},
+    {"overlap_pct", &M::overlap_pct, "%", "share of communication that is hidden: 1 - exposed_comm_ms / comm_ms; absent without communication", more("overlap")},
+    {"tokens_per_s", &M::tokens_per_s, "1/s", "tokens of all ranks per second, at the median step", more("tokens/s")},
+    {"step_over_bound", &M::bound_ratio, "", "step time divided by the shortest time in which the schedule could run with the measured op times", less("step / bound")},
+    {"aa_noise_pct", &M::aa_noise_pct, "%", "the medians of two random halves of the measured steps differ by less than this, 95 times out of 100; absent for fewer than four steps", less("A/A noise")},
+    {"ranks", &M::ranks, "", "each rank's own steps", if_any},
+  }};
 }
 
 template <>
-const Fields<Settling>& fields<Settling>() {
-  static const auto kAll = declare<Settling>("Settling", "", "account/late_ranks.h", [](Fields<Settling>& f) {
-    f("unsettled_steps", &Settling::unsettled, "",
-      "number of first measured steps that differ from the rest; absent for fewer than eight steps",
-      {.figure = {"unsettled steps", Better::less}});
-    f("never_settled", &Settling::never_settled, "",
-      "true if no steady state was found; absent for fewer than eight steps");
-  });
-  return kAll;
+Fields<Settling> declared() {
+  return {"Settling", "", "account/late_ranks.h", {
+    {"unsettled_steps", &Settling::unsettled, "", "number of first measured steps that differ from the rest; absent for fewer than eight steps", less("unsettled steps")},
+    {"never_settled", &Settling::never_settled, "", "true if no steady state was found; absent for fewer than eight steps"},
+  }};
 }
 
 template <>
-const Fields<ModelFlops>& fields<ModelFlops>() {
-  static const auto kAll = declare<ModelFlops>("ModelFlops", "", "account/run_metrics.h", [](Fields<ModelFlops>& f) {
-    f("model_tflops_per_rank", &ModelFlops::tflops_per_rank, "TFLOP/s", "rate of the model's FLOPs at the median step",
-      {.figure = {"model TFLOP/s", Better::more}});
-    f("model_flops_per_rank_and_step", &ModelFlops::per_rank_and_step, "FLOP",
-      "FLOPs of the model's forward and backward, without recomputation", {.figure = {"model FLOPs", Better::less}});
-    f("peak_tflops", &ModelFlops::peak_tflops, "TFLOP/s",
-      "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`",
-      {.figure = {"peak TFLOP/s", Better::more}});
-    f("mfu_pct", &ModelFlops::mfu_pct, "%", "model FLOPs utilisation: that rate divided by `peak_tflops`",
-      {.figure = {"utilisation", Better::more}});
-  });
-  return kAll;
+Fields<ModelFlops> declared() {
+  return {"ModelFlops", "", "account/run_metrics.h", {
+    {"model_tflops_per_rank", &ModelFlops::tflops_per_rank, "TFLOP/s", "rate of the model's FLOPs at the median step", more("model TFLOP/s")},
+    {"model_flops_per_rank_and_step", &ModelFlops::per_rank_and_step, "FLOP", "FLOPs of the model's forward and backward, without recomputation", less("model FLOPs")},
+    {"peak_tflops", &ModelFlops::peak_tflops, "TFLOP/s", "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`", more("peak TFLOP/s")},
+    {"mfu_pct", &ModelFlops::mfu_pct, "%", "model FLOPs utilisation: that rate divided by `peak_tflops`", more("utilisation")},
+  }};
 }
 
 const Fields<Trial>& metrics_fields() {
-  static const auto kAll = declare<Trial>(
-      "Metrics",
-      "What a step takes, and what it is made of: compute + exposed communication + exposed copies + idle = "
-      "`step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).",
-      "account/run_metrics.h", [](Fields<Trial>& f) {
-        f.rule([](const JsonPart& j) { (void)j.at("step_ms"); });
-        f.spread(&Trial::metrics, fields<RunMetrics>());
-        f.spread(
-            [](auto& t) -> auto& { return t.metrics->settling; }, fields<Settling>());
-        f.spread(&Trial::flops, fields<ModelFlops>());
-        f("emulation_fidelity", &Trial::fidelity, "",
-          "how well the machine kept up with what it emulates; only if something is emulated");
-      });
+  static const Fields<Trial> kAll{"Metrics", "What a step takes, and what it is made of: compute + exposed communication + exposed copies + idle = `step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).", "account/run_metrics.h", {
+    Rule{[](const JsonPart& j) { (void)j.at("step_ms"); }},
+    spread(&Trial::metrics),
+    spread([](auto& t) -> auto& { return t.metrics->settling; }),
+    spread(&Trial::flops),
+    {"emulation_fidelity", &Trial::fidelity, "", "how well the machine kept up with what it emulates; only if something is emulated"},
+  }};
   return kAll;
 }
 
 const Fields<Trial>& memory_fields() {
-  static const auto kAll =
-      declare<Trial>("Memory", "Device memory of the rank that needed most.", "base/lane_pool.h", [](Fields<Trial>& f) {
-        f("peak_bytes", &Trial::memory, "B", "peak as counted in the run",
-          {.figure = {"peak memory", Better::less, Gated::judged}});
-        f(
-            "reserved_bytes", [](auto& t) -> auto& { return t.memory.reserved; }, "B", "memory that its pool reserved");
-        f("estimated_peak_bytes", &Trial::estimated_memory, "B", "peak that the schedule predicts");
-        f("device_bytes", &Trial::device_bytes, "B", "memory of the simulated GPU");
-        f("fits", &Trial::fits, "",
-          "whether the training fits into it: under PyTorch's allocator if that is known, else what its pool reserved");
-        f("caching_allocator", &Trial::caching_allocator, "",
-          "the same training's memory under PyTorch's allocator; only of simulations on a cluster");
-      });
+  static const Fields<Trial> kAll{"Memory", "Device memory of the rank that needed most.", "base/lane_pool.h", {
+    {"peak_bytes", &Trial::memory, "B", "peak as counted in the run", less("peak memory", Gated::judged)},
+    {"reserved_bytes", via(&Trial::memory, &PoolStatistics::reserved), "B", "memory that its pool reserved"},
+    {"estimated_peak_bytes", &Trial::estimated_memory, "B", "peak that the schedule predicts"},
+    {"device_bytes", &Trial::device_bytes, "B", "memory of the simulated GPU"},
+    {"fits", &Trial::fits, "", "whether the training fits into it: under PyTorch's allocator if that is known, else what its pool reserved"},
+    {"caching_allocator", &Trial::caching_allocator, "", "the same training's memory under PyTorch's allocator; only of simulations on a cluster"},
+  }};
   return kAll;
 }
 
 const Fields<Trial>& comm_fields() {
-  static const auto kAll =
-      declare<Trial>("Comm", "What a rank sent in a step.", "plan/communication.h", [](Fields<Trial>& f) {
-        f("wire_bytes_per_rank", &Trial::wire, "B", "bytes as counted",
-          {.figure = {"bytes on the wire", Better::less, Gated::judged}});
-        f("expected_wire_bytes_per_rank", &Trial::expected_wire, "B", "bytes by formula");
-      });
+  static const Fields<Trial> kAll{"Comm", "What a rank sent in a step.", "plan/communication.h", {
+    {"wire_bytes_per_rank", &Trial::wire, "B", "bytes as counted", less("bytes on the wire", Gated::judged)},
+    {"expected_wire_bytes_per_rank", &Trial::expected_wire, "B", "bytes by formula"},
+  }};
   return kAll;
 }
 
 const Fields<RunMetrics>& step_times_fields() {
-  static const auto kAll = declare<RunMetrics>("", "", "account/run_metrics.h", [](Fields<RunMetrics>& f) {
-    f("steps_ms", &RunMetrics::steps_ms, "ms", "each measured step, of its slowest rank", {.check = check_step_times});
-  });
+  static const Fields<RunMetrics> kAll{"", "", "account/run_metrics.h", {
+    {"steps_ms", &RunMetrics::steps_ms, "ms", "each measured step, of its slowest rank", check_step_times},
+  }};
   return kAll;
 }
+// clang-format on
 
 namespace {
 
-Of<Trial> host_memory_fields() {
-  static const auto kAll =
-      declare<Trial>("HostMemory", "Pinned host memory of the rank that needed most ([offload.md](offload.md)).",
-                     "base/lane_pool.h", [](Fields<Trial>& f) {
-                       f("peak_bytes", &Trial::host_memory, "B", "peak as counted in the run");
-                       f(
-                           "reserved_bytes", [](auto& t) -> auto& { return t.host_memory.reserved; }, "B",
-                           "memory that its pool reserved");
-                     });
-  return kAll;
+/// What follows from what was read: the step time that causes are of. Without one the file is damaged.
+void complete_causes(Trial& trial) {
+  if (!trial.metrics) trial.causes.reset();
+  if (trial.causes) trial.causes->step_ms = trial.metrics->step_ms.median;
 }
 
 /// What a trial that was measured must have beside its metrics.
@@ -441,53 +330,39 @@ void find_figures(const ObjectFacts& facts, const json& object, const std::strin
 
 }  // namespace
 
+// clang-format off
 const Fields<Trial>& trial_fields() {
-  static const auto kAll = declare<Trial>(
-      "Trial", "One timed run of a configuration. What was not measured is absent.", "runs/trial.h",
-      [](Fields<Trial>& f) {
-        f.rule(check_trial);
-        f("world", &Trial::world, "", "what it was measured with");
-        f("others_share", &Trial::others_share, "",
-          "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of "
-          "simulations",
-          {.when = When::if_any});
-        f.part("metrics", metrics_fields(), was_measured);
-        f.part("memory", memory_fields());
-        f.part("host_memory", host_memory_fields(), [](const Trial& t) { return t.host_memory.reserved > 0; });
-        f.part("comm", comm_fields(), was_measured);
-        f("caveats", &Trial::caveats, "",
-          "sentences to read before any number, the most serious first; the printed table begins with them",
-          {.when = When::if_any});
-        f.spread(&Trial::causes, stall_fields());
-        f(
-            "rated", [](const Trial& t) { return t.causes ? std::optional(is_rated(t)) : std::nullopt; }, "",
-            "whether the numbers describe what was asked for: false if the machine could not keep up with what it "
-            "emulates");
-        f("not_rated_because",
-          [](const Trial& t) { return t.causes ? account::why_not_rated(t.fidelity) : std::string(); }, "",
-          "why the run is not rated; there are no causes then", {.when = When::if_any});
-        f.spread(&Trial::causes, cause_fields(), is_rated);
-        f.then([](const JsonPart&, Trial& t) {
-          if (!t.metrics) t.causes.reset();  // a damaged file
-          if (t.causes) t.causes->step_ms = t.metrics->step_ms.median;
-        });
-      });
+  static const Fields<Trial> kAll{"Trial", "One timed run of a configuration. What was not measured is absent.", "runs/trial.h", {
+    Rule{check_trial},
+    {"world", &Trial::world, "", "what it was measured with"},
+    {"others_share", &Trial::others_share, "", "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of simulations", if_any},
+    {"metrics", metrics_fields(), when(was_measured)},
+    {"memory", memory_fields()},
+    {"host_memory", {"HostMemory", "Pinned host memory of the rank that needed most ([offload.md](offload.md)).", "base/lane_pool.h", {
+      {"peak_bytes", &Trial::host_memory, "B", "peak as counted in the run"},
+      {"reserved_bytes", via(&Trial::host_memory, &PoolStatistics::reserved), "B", "memory that its pool reserved"},
+    }}, when(via(&Trial::host_memory, &PoolStatistics::reserved))},
+    {"comm", comm_fields(), when(was_measured)},
+    {"caveats", &Trial::caveats, "", "sentences to read before any number, the most serious first; the printed table begins with them", if_any},
+    spread(&Trial::causes, stall_fields()),
+    {"rated", is_rated, "", "whether the numbers describe what was asked for: false if the machine could not keep up with what it emulates", when(&Trial::causes)},
+    {"not_rated_because", why_not_rated, "", "why the run is not rated; there are no causes then", if_any},
+    {spread(&Trial::causes, cause_fields()), when(is_rated)},
+    then(complete_causes),
+  }};
   return kAll;
 }
 
 template <>
-const Fields<Trial>& fields<Trial>() {
-  static const auto kAll =
-      declare<Trial>("Trial", trial_fields().facts().meaning, "runs/trial.h", [](Fields<Trial>& f) {
-        f.spread(kItself, trial_fields());
-        f("seconds", &Trial::seconds, "s", "time from the first preparation to the last number",
-          {.when = When::if_any});
-        // Only written: a whole result has them elsewhere, and trial_from_json() knows where.
-        f.spread(
-            [](const Trial& t) -> const auto& { return t.metrics; }, step_times_fields());
-      });
-  return kAll;
+Fields<Trial> declared() {
+  return {"Trial", trial_fields().facts().meaning, "runs/trial.h", {
+    spread(kItself, trial_fields()),
+    {"seconds", &Trial::seconds, "s", "time from the first preparation to the last number", if_any},
+    // Only written: a whole result has them elsewhere, and trial_from_json() knows where.
+    spread(written(&Trial::metrics), step_times_fields()),
+  }};
 }
+// clang-format on
 
 json to_json(const World& world) { return fields<World>().write(world); }
 json to_json(const Trial& trial) { return fields<Trial>().write(trial); }

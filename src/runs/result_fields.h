@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -15,16 +16,27 @@ namespace fsdpbench::app {
 
 /// The fields of what results are made of. docs/result-format.md and the Python package have them from here.
 template <>
-const Fields<account::Summary>& fields<account::Summary>();
+Fields<account::Summary> declared();
 template <>
-const Fields<plan::CommunicationVolume>& fields<plan::CommunicationVolume>();
+Fields<plan::CommunicationVolume> declared();
 template <>
-const Fields<PoolStatistics>& fields<PoolStatistics>();
+Fields<PoolStatistics> declared();
 template <>
-const Fields<World>& fields<World>();
+Fields<World> declared();
 /// A trial on its own, as logs have it: with its step times.
 template <>
-const Fields<Trial>& fields<Trial>();
+Fields<Trial> declared();
+/// A row of bytes for each category of memory: `access` leads to their array.
+template <class T, class Access>
+std::vector<Field<T>> by_category(Access access, const char* meaning) {
+  std::vector<Field<T>> rows;
+  for (const MemoryCategory c : kMemoryCategories) {
+    const auto of = [ access, i = index_of(c) ](auto& object) -> auto& { return std::invoke(access, object)[i]; };
+    rows.push_back({std::string(to_string(c)), of, "B", meaning});
+  }
+  return rows;
+}
+
 /// A trial without its step times: result.json has those of all ranks (report/result_json.h).
 const Fields<Trial>& trial_fields();
 

@@ -16,6 +16,7 @@
 #include "config/load.h"
 #include "config/spelling.h"
 #include "record/table.h"
+#include "runs/result_fields.h"
 #include "runs/trace_files.h"
 
 namespace fsdpbench::app {
@@ -198,15 +199,20 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   const auto row = [&](std::string name, std::string value, std::string unit, std::string note) {
     table.rows.push_back({std::move(name), std::move(value), std::move(unit), std::move(note)});
   };
+  /// Of a declared figure: what it is called, and its unit.
+  const auto figure = [&](const char* name, std::string value, std::string note, const char* mark = "") {
+    const FieldFacts& field = figure_at(std::string("metrics.") + name);
+    row(field.figure.label + mark, std::move(value), field.unit, std::move(note));
+  };
   if (trial.metrics) {
     const account::RunMetrics& m = *trial.metrics;
     const auto share = [&](double part) { return fmt::format("{:.1f} % of the step", 100 * part / m.step_ms.median); };
-    row("step time", ms(m.step_ms.median), "ms",
-        m.step_ms.interval == account::IntervalKind::one_value ? "one step, slowest rank"
-        : m.step_ms.ci_low == m.step_ms.ci_high
-            ? fmt::format("{} steps, all alike, slowest rank", m.step_ms.n)
-            : fmt::format("median of {} steps, slowest rank; {} {} to {}", m.step_ms.n, to_string(m.step_ms.interval),
-                          ms(m.step_ms.ci_low), ms(m.step_ms.ci_high)));
+    figure("step_ms", ms(m.step_ms.median),
+           m.step_ms.interval == account::IntervalKind::one_value ? "one step, slowest rank"
+           : m.step_ms.ci_low == m.step_ms.ci_high
+               ? fmt::format("{} steps, all alike, slowest rank", m.step_ms.n)
+               : fmt::format("median of {} steps, slowest rank; {} {} to {}", m.step_ms.n,
+                             to_string(m.step_ms.interval), ms(m.step_ms.ci_low), ms(m.step_ms.ci_high)));
     if (trial.sureness && trial.sureness->step_ms) {
       const PredictionInterval& p = *trial.sureness;
       const auto between = [](const clock::Bounds& b) { return fmt::format("{} to {}", ms(b.low), ms(b.high)); };
@@ -216,11 +222,11 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       row("  its exposed part", between(*p.exposed_ms), "ms", "the same of exposed communication");
     }
     if (m.aa_noise_pct && !trial.world.simulated()) {  // the same seed gives the same steps
-      row("A/A noise", fmt::format("{:.1f}", *m.aa_noise_pct), "%",
-          "the medians of two random halves of these steps differ by less, 95 times out of 100");
+      figure("aa_noise_pct", fmt::format("{:.1f}", *m.aa_noise_pct),
+             "the medians of two random halves of these steps differ by less, 95 times out of 100");
     }
     if (m.settling && m.settling->unsettled > 0)
-      row("unsettled steps", fmt::format("{}", m.settling->unsettled), "", unsettled(m, c.train.warmup));
+      figure("unsettled_steps", fmt::format("{}", m.settling->unsettled), unsettled(m, c.train.warmup));
     row(c.model.kind == config::ModelKind::decoder ? "tokens/s" : "samples/s", fmt::format("{:.0f}", m.tokens_per_s),
         "1/s", "all ranks" + throughput_note(trial, static_cast<double>(c.mesh.ranks)));
     if (trial.flops && trial.flops->mfu_pct) {
@@ -258,18 +264,19 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
           share(jitter.ms) + ": time beyond the typical step that does not repeat, so no cause is assigned" +
               throttled_steps(trial));
     }
-    row("compute *", ms(m.compute_ms), "ms", share(m.compute_ms));
-    row("communication", ms(m.comm_ms), "ms", share(m.comm_ms));
-    row("exposed communication *", ms(m.exposed_comm_ms), "ms", share(m.exposed_comm_ms));
-    row("exposed copies *", ms(m.exposed_copy_ms), "ms", share(m.exposed_copy_ms));
-    row("idle *", ms(m.idle_ms), "ms", share(m.idle_ms));
+    figure("compute_ms", ms(m.compute_ms), share(m.compute_ms), " *");
+    figure("comm_ms", ms(m.comm_ms), share(m.comm_ms));
+    figure("exposed_comm_ms", ms(m.exposed_comm_ms), share(m.exposed_comm_ms), " *");
+    figure("exposed_copy_ms", ms(m.exposed_copy_ms), share(m.exposed_copy_ms), " *");
+    figure("idle_ms", ms(m.idle_ms), share(m.idle_ms), " *");
     if (m.overlap_pct) {
-      row("overlap", fmt::format("{:.1f}", *m.overlap_pct), "%", "of communication hidden behind computation");
+      figure("overlap_pct", fmt::format("{:.1f}", *m.overlap_pct), "of communication hidden behind computation");
     } else {
       row("overlap", "-", "", "there was no communication");
     }
     if (m.bound_ratio) {
-      row("step / bound", fmt::format("{:.3f}", *m.bound_ratio), "", "bound: the schedule with the measured op times");
+      figure("step_over_bound", fmt::format("{:.3f}", *m.bound_ratio),
+             "bound: the schedule with the measured op times");
     }
     const bool by_data = plan::rows_follow_the_data(c);
     const plan::CommunicationVolume& v = by_data ? trial.wire : trial.expected_wire;

@@ -28,6 +28,12 @@ json json_of(const config::Value& value) {
   return std::visit([](const auto& v) { return json(v); }, value);
 }
 
+std::vector<json> json_list(const std::vector<config::Value>& values) {
+  std::vector<json> all;
+  for (const config::Value& value : values) all.push_back(json_of(value));
+  return all;
+}
+
 /// What a cell's trials came to.
 struct SweptCell {
   std::string id;
@@ -104,7 +110,7 @@ SweptCell swept(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell
 
 /// What sweep.json is made of.
 struct SweepFile {
-  const SweepGrid& grid;
+  const SweepGrid* grid;
   std::vector<SweptCell> cells;
   const Trial* first = nullptr;  ///< null: no trial was done
   bool mixed = false;
@@ -112,153 +118,89 @@ struct SweepFile {
 
 bool was_done(const SweptCell& cell) { return !cell.done.empty(); }
 const Trial& example(const SweptCell& cell) { return *typical(cell.done).front(); }
-
-struct AxisOfFile {
-  const config::SweepAxis& axis;
-};
-
-}  // namespace
-
-template <>
-const Fields<CellStep>& fields<CellStep>() {
-  static const auto kAll =
-      declare<CellStep>("CellStep", "The step time of a cell. A trial counts as one value, its median.",
-                        "runs/sweep_report.cpp", [](Fields<CellStep>& f) {
-                          f.spread(&CellStep::trials, fields<account::Summary>());
-                          f("min", &CellStep::min, "", "shortest of all steps");
-                          f("max", &CellStep::max, "", "longest of all steps");
-                          f("steps", &CellStep::steps, "", "number of steps");
-                        });
-  return kAll;
+bool is_unrated(const SweptCell& cell) { return cell.unrated() != nullptr; }
+bool has_causes(const SweptCell& cell) {
+  return was_done(cell) && !is_unrated(cell) && example(cell).causes.has_value();
 }
-
-namespace {
+bool is_complete(const SweepFile& file) {
+  return std::ranges::none_of(file.cells, [](const SweptCell& cell) { return cell.status() == "incomplete"; });
+}
 
 /// The metrics of a cell: every figure of a trial's.
-const Fields<SweptCell>& cell_metrics_fields() {
-  static const auto kAll = declare<SweptCell>(
-      "CellMetrics", "Means over the trials of median step time, one or two.", "runs/sweep_report.cpp",
-      [](Fields<SweptCell>& f) {
-        f(
-            "step_ms", [](const SweptCell& c) { return step_of(c.done); }, "ms", "step time over trials");
-        for (const FieldFacts& field : metrics_fields().facts().fields) {
-          if (field.figure.label.empty() || field.name == "step_ms") continue;
-          f(field.name, [path = "metrics." + field.name](const SweptCell& c) { return typical_figure(c.done, path); },
-            field.unit, field.meaning, {.figure = field.figure});
-        }
-      });
-  return kAll;
+std::vector<Field<SweptCell>> figures_of_cell() {
+  std::vector<Field<SweptCell>> rows;
+  for (const FieldFacts& field : metrics_fields().facts().fields) {
+    if (field.figure.label.empty() || field.name == "step_ms") continue;
+    const auto figure = [path = "metrics." + field.name](const SweptCell& c) { return typical_figure(c.done, path); };
+    rows.push_back({field.name, figure, field.unit, field.meaning, field.figure});
+  }
+  return rows;
 }
 
 }  // namespace
 
+// clang-format off
 template <>
-const Fields<SweptCell>& fields<SweptCell>() {
+Fields<CellStep> declared() {
+  return {"CellStep", "The step time of a cell. A trial counts as one value, its median.", "runs/sweep_report.cpp", {
+    spread(&CellStep::trials),
+    {"min", &CellStep::min, "", "shortest of all steps"},
+    {"max", &CellStep::max, "", "longest of all steps"},
+    {"steps", &CellStep::steps, "", "number of steps"},
+  }};
+}
+
+template <>
+Fields<SweptCell> declared() {
   using C = SweptCell;
-  static const auto kAll =
-      declare<C>("Cell", "A cell of the sweep: one configuration.", "runs/sweep_report.cpp", [](Fields<C>& f) {
-        f("id", &C::id, "", "name of the cell in `trials.jsonl`");
-        f("axes", &C::axes, "", "value of the cell on each axis");
-        f(
-            "trials", [](const C& c) { return c.done.size(); }, "", "number of trials that were done");
-        f("status", &C::status, "", "`ok`, `failed` or `incomplete`");
-        f(
-            "reason", [](const C& c) { return c.failure != nullptr ? std::optional(c.failure->reason) : std::nullopt; },
-            "", "why it failed");
-        f.part("metrics", cell_metrics_fields(), was_done);
-        f.object("memory", example, memory_fields(),
-                 "memory in the trial with the median step time (the faster of two)", was_done);
-        f.object("comm", example, comm_fields(), "bytes sent in the same trial", was_done);
-        f(
-            "causes",
-            [](const C& c) {
-              const bool known = was_done(c) && c.unrated() == nullptr && example(c).causes.has_value();
-              return known ? std::optional(example(c).causes->causes) : std::nullopt;
-            },
-            "", "causes in the same trial; absent unless the cell is rated");
-        f(
-            "rated", [](const C& c) { return was_done(c) ? std::optional(c.unrated() == nullptr) : std::nullopt; }, "",
-            "whether the numbers describe what was asked for");
-        f("not_rated_because",
-          [](const C& c) { return c.unrated() != nullptr ? account::why_not_rated(c.unrated()->fidelity) : ""; }, "",
-          "why the cell is not rated", {.when = When::if_any});
-      });
-  return kAll;
+  return {"Cell", "A cell of the sweep: one configuration.", "runs/sweep_report.cpp", {
+    {"id", &C::id, "", "name of the cell in `trials.jsonl`"},
+    {"axes", &C::axes, "", "value of the cell on each axis"},
+    {"trials", [](const C& c) { return c.done.size(); }, "", "number of trials that were done"},
+    {"status", &C::status, "", "`ok`, `failed` or `incomplete`"},
+    {"reason", via(&C::failure, &LoggedTrial::reason), "", "why it failed", when(&C::failure)},
+    {"metrics", {"CellMetrics", "Means over the trials of median step time, one or two.", "runs/sweep_report.cpp", {
+      {"step_ms", via(&C::done, step_of), "ms", "step time over trials"},
+      figures_of_cell(),
+    }}, when(was_done)},
+    {"memory", as<ObjectOf<memory_fields>>(example), "", "memory in the trial with the median step time (the faster of two)", when(was_done)},
+    {"comm", as<ObjectOf<comm_fields>>(example), "", "bytes sent in the same trial", when(was_done)},
+    {"causes", via(example, &Trial::causes, &account::CauseReport::causes), "", "causes in the same trial; absent unless the cell is rated", when(has_causes)},
+    {"rated", via(is_unrated, std::logical_not<>()), "", "whether the numbers describe what was asked for", when(was_done)},
+    {"not_rated_because", [](const C& c) { return account::why_not_rated(c.unrated()->fidelity); }, "", "why the cell is not rated", when(is_unrated)},
+  }};
 }
 
 template <>
-const Fields<AxisOfFile>& fields<AxisOfFile>() {
-  static const auto kAll =
-      declare<AxisOfFile>("Axis", "A key with its values.", "config/sweep_file.h", [](Fields<AxisOfFile>& f) {
-        f(
-            "key", [](const AxisOfFile& a) { return a.axis.key; }, "", "dotted name of the key");
-        f(
-            "values",
-            [](const AxisOfFile& a) {
-              std::vector<json> values;
-              for (const config::Value& value : a.axis.values) values.push_back(json_of(value));
-              return values;
-            },
-            "", "values of the axis, in their order");
-      });
-  return kAll;
+Fields<config::SweepAxis> declared() {
+  using A = config::SweepAxis;
+  return {"Axis", "A key with its values.", "config/sweep_file.h", {
+    {"key", &A::key, "", "dotted name of the key"},
+    {"values", via(&A::values, json_list), "", "values of the axis, in their order"},
+  }};
 }
 
 template <>
-const Fields<SweepFile>& fields<SweepFile>() {
+Fields<SweepFile> declared() {
   using S = SweepFile;
-  static const auto kAll = declare<S>(
-      "Sweep", "sweep.json: a grid of cells ([sweep.md](sweep.md)).", "runs/sweep_report.cpp", [](Fields<S>& f) {
-        f(
-            "title", [](const S& s) { return s.grid.file.title; }, "", "title of the sweep");
-        f(
-            "sweep_hash", [](const S& s) { return s.grid.hash; }, "",
-            "hash of everything that decides what is measured");
-        f(
-            "base", [](const S& s) { return s.grid.file.base; }, "", "profile that all cells share");
-        f(
-            "set", [](const S& s) { return s.grid.base_overrides; }, "",
-            "keys that override the profile, as `key=value`");
-        f(
-            "trials", [](const S& s) { return s.grid.file.trials; }, "", "number of trials of each cell");
-        f(
-            "order",
-            [](const S&) {
-              return std::string("rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round");
-            },
-            "", "order in which trials ran");
-        f(
-            "skipped_cells", [](const S& s) { return s.grid.skipped; }, "", "number of cells that `[[skip]]` left out");
-        f("x", [](const S& s) { return s.grid.file.x; }, "", "key on the x axis of figures", {.when = When::if_any});
-        f("series", [](const S& s) { return s.grid.file.series; }, "", "keys that figures draw as lines",
-          {.when = When::if_any});
-        f(
-            "axes",
-            [](const S& s) {
-              std::vector<AxisOfFile> axes;
-              for (const config::SweepAxis& axis : s.grid.file.axes) axes.push_back({axis});
-              return axes;
-            },
-            "", "axes of the sweep; the last one changes fastest");
-        f(
-            "cells", [](const S& s) -> const auto& { return s.cells; }, "",
-            "cells of the sweep: the product of the axes");
-        f(
-            "complete",
-            [](const S& s) {
-              return std::ranges::none_of(s.cells, [](const SweptCell& cell) { return cell.status() == "incomplete"; });
-            },
-            "", "whether every cell is `ok` or `failed`");
-        f(
-            "world", [](const S& s) { return s.first == nullptr ? std::nullopt : std::optional(s.first->world); }, "",
-            "what the first trial was measured with");
-        f(
-            "mixed_worlds", [](const S& s) { return s.first == nullptr ? std::nullopt : std::optional(s.mixed); }, "",
-            "whether trials come from different programs (revision, build, libraries) or machines (host, processor, "
-            "kernel, GPU)");
-      });
-  return kAll;
+  return {"Sweep", "sweep.json: a grid of cells ([sweep.md](sweep.md)).", "runs/sweep_report.cpp", {
+    {"title", via(&S::grid, &SweepGrid::file, &config::SweepFile::title), "", "title of the sweep"},
+    {"sweep_hash", via(&S::grid, &SweepGrid::hash), "", "hash of everything that decides what is measured"},
+    {"base", via(&S::grid, &SweepGrid::file, &config::SweepFile::base), "", "profile that all cells share"},
+    {"set", via(&S::grid, &SweepGrid::base_overrides), "", "keys that override the profile, as `key=value`"},
+    {"trials", via(&S::grid, &SweepGrid::file, &config::SweepFile::trials), "", "number of trials of each cell"},
+    {"order", [](const S&) { return "rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round"; }, "", "order in which trials ran"},
+    {"skipped_cells", via(&S::grid, &SweepGrid::skipped), "", "number of cells that `[[skip]]` left out"},
+    {"x", via(&S::grid, &SweepGrid::file, &config::SweepFile::x), "", "key on the x axis of figures", if_any},
+    {"series", via(&S::grid, &SweepGrid::file, &config::SweepFile::series), "", "keys that figures draw as lines", if_any},
+    {"axes", via(&S::grid, &SweepGrid::file, &config::SweepFile::axes), "", "axes of the sweep; the last one changes fastest"},
+    {"cells", &S::cells, "", "cells of the sweep: the product of the axes"},
+    {"complete", is_complete, "", "whether every cell is `ok` or `failed`"},
+    {"world", via(&S::first, &Trial::world), "", "what the first trial was measured with", when(&S::first)},
+    {"mixed_worlds", &S::mixed, "", "whether trials come from different programs (revision, build, libraries) or machines (host, processor, kernel, GPU)", when(&S::first)},
+  }};
 }
+// clang-format on
 
 namespace {
 
@@ -280,7 +222,7 @@ std::string text_of(const json& value) { return value.is_string() ? value.get<st
 
 json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
   std::map<std::string, TrialsOfCell> by_cell;
-  SweepFile file{grid, {}, nullptr, false};
+  SweepFile file{&grid, {}, nullptr, false};
   for (const LoggedTrial& logged : trials) {
     by_cell[logged.cell][logged.number] = &logged;
     if (!logged.trial) continue;

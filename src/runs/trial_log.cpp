@@ -24,28 +24,24 @@ namespace {
 
 using nlohmann::json;
 
+bool has_failed(const LoggedTrial& logged) { return !logged.trial; }
+
 }  // namespace
 
+// clang-format off
 template <>
-const Fields<LoggedTrial>& fields<LoggedTrial>() {
+Fields<LoggedTrial> declared() {
   using L = LoggedTrial;
-  static const auto kAll = declare<L>(
-      "TrialLine", "A line of the log of a sweep or a comparison; its first line says whose log it is.",
-      "runs/trial_log.h", [](Fields<L>& f) {
-        f("cell", &L::cell, "", "cell of the sweep, or side of the comparison");
-        f("trial", &L::number, "", "number of the trial");
-        f(
-            "status", [](const L& l) { return std::string(l.trial ? "ok" : "failed"); }, "", "`ok` or `failed`");
-        f(
-            "reason", [](const L& l) { return l.trial ? std::nullopt : std::optional(l.reason); }, "", "why it failed");
-        f(
-            "exit_code", [](const L& l) { return l.trial ? std::nullopt : std::optional(l.exit_code); }, "",
-            "exit code of a run that fails for this reason");
-        f.spread(
-            [](const L& l) -> const auto& { return l.trial; }, fields<Trial>());
-      });
-  return kAll;
+  return {"TrialLine", "A line of the log of a sweep or a comparison; its first line says whose log it is.", "runs/trial_log.h", {
+    {"cell", &L::cell, "", "cell of the sweep, or side of the comparison"},
+    {"trial", &L::number, "", "number of the trial"},
+    {"status", [](const L& l) { return l.trial ? "ok" : "failed"; }, "", "`ok` or `failed`"},
+    {"reason", &L::reason, "", "why it failed", when(has_failed)},
+    {"exit_code", &L::exit_code, "", "exit code of a run that fails for this reason", when(has_failed)},
+    spread(&L::trial),
+  }};
 }
+// clang-format on
 
 namespace {
 

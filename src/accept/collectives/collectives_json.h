@@ -20,7 +20,7 @@ struct CollectivesTable {
 
 /// One row with both halves and all times.
 template <>
-const Fields<CollectiveRow>& fields<CollectiveRow>();
+Fields<CollectiveRow> declared();
 
 /// Everything, for programs (docs/result-format.md).
 nlohmann::json collectives_json(const CollectivesArguments& arguments, const World& world,

@@ -204,302 +204,168 @@ namespace {
 
 /// What result.json of an acceptance is made of.
 struct AcceptanceFile {
-  const AcceptanceReport& report;
-  const AcceptanceMeasurements& measured;
-  const World& world;
-  const nlohmann::json& settings;
+  const AcceptanceReport* report;
+  const AcceptanceMeasurements* measured;
+  const World* world;
+  const nlohmann::json* settings;
 };
 
-/// A collective in a group of ranks, in place where it can be.
-struct ScaleRow {
-  const CollectiveRow& row;
-  const Timing& timing() const { return row.in_place ? *row.in_place : *row.out_of_place; }
-};
+using FoundIn = std::pair<const accept::Cluster*, const Finding*>;
 
-struct LadderRow {
-  const CollectiveRow& row;
-};
+accept::Place place_found(const FoundIn& f) { return accept::place_of(f.second->element, *f.first); }
+std::string kind_of(const Finding& finding) {
+  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
+  return std::string(kKinds[finding.kind]);
+}
 
-struct NamedFinding {
-  const Finding& finding;
-  const accept::Cluster& cluster;
-};
+/// Of a collective in a group of ranks: in place where it can be.
+const Timing& timing_of(const CollectiveRow& row) { return row.in_place ? *row.in_place : *row.out_of_place; }
 
-/// Wraps what `all` holds, for fields of its own.
-template <class Wrapped, class Range, class... More>
-std::vector<Wrapped> each(const Range& all, const More&... more) {
-  std::vector<Wrapped> wrapped;
-  for (const auto& one : all) wrapped.push_back(Wrapped{one, more...});
-  return wrapped;
+std::string ends_of(const AcceptanceFile& file) {
+  return file.measured->pairs.empty() ? "" : file.report->cluster.one_node() ? "ranks" : "nodes";
 }
 
 }  // namespace
 
+// clang-format off
 template <>
-const Fields<NamedFinding>& fields<NamedFinding>() {
-  using N = NamedFinding;
-  static const auto kAll =
-      declare<N>("Finding", "A part that is to blame, or was slow for a while.", "accept/finding.h", [](Fields<N>& f) {
-        f(
-            "part", [](const N& n) { return accept::name_of(n.finding.element, n.cluster); }, "", "name of the part");
-        f(
-            "kind",
-            [](const N& n) {
-              constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
-              return kKinds[n.finding.kind];
-            },
-            "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)");
-        f(
-            "shortfall", [](const N& n) { return n.finding.shortfall; }, "",
-            "how far it is below the median of its peers, as a fraction");
-        f(
-            "relative", [](const N& n) { return n.finding.relative; }, "",
-            "its figure divided by the median of its peers");
-        f(
-            "evidence", [](const N& n) { return n.finding.evidence; }, "",
-            "a sentence that says what was compared with what");
-        f(
-            "check", [](const N& n) { return n.finding.check; }, "", "what to look at next");
-        f("host", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).host; }, "",
-          "name of its host, or of several", {.when = When::if_any});
-        f("device", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).device; }, "",
-          "its GPU's place on the PCI bus", {.when = When::if_any});
-        f("uuid", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).uuid; }, "", "its GPU's UUID",
-          {.when = When::if_any});
-        f("nic", [](const N& n) { return accept::place_of(n.finding.element, n.cluster).nic; }, "", "name of its NIC",
-          {.when = When::if_any});
-        f("direction", [](const N& n) { return n.finding.direction; }, "",
-          "`sends` or `receives` if it is slow in this direction only", {.when = When::if_any});
-      });
-  return kAll;
+Fields<FoundIn> declared() {
+  return {"Finding", "A part that is to blame, or was slow for a while.", "accept/finding.h", {
+    {"part", [](const FoundIn& f) { return accept::name_of(f.second->element, *f.first); }, "", "name of the part"},
+    {"kind", via(&FoundIn::second, kind_of), "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)"},
+    {"shortfall", via(&FoundIn::second, &Finding::shortfall), "", "how far it is below the median of its peers, as a fraction"},
+    {"relative", via(&FoundIn::second, &Finding::relative), "", "its figure divided by the median of its peers"},
+    {"evidence", via(&FoundIn::second, &Finding::evidence), "", "a sentence that says what was compared with what"},
+    {"check", via(&FoundIn::second, &Finding::check), "", "what to look at next"},
+    {"host", via(place_found, &accept::Place::host), "", "name of its host, or of several", if_any},
+    {"device", via(place_found, &accept::Place::device), "", "its GPU's place on the PCI bus", if_any},
+    {"uuid", via(place_found, &accept::Place::uuid), "", "its GPU's UUID", if_any},
+    {"nic", via(place_found, &accept::Place::nic), "", "name of its NIC", if_any},
+    {"direction", via(&FoundIn::second, &Finding::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
+  }};
 }
 
 template <>
-const Fields<Stage>& fields<Stage>() {
-  static const auto kAll =
-      declare<Stage>("Stage", "A stage, as it went.", "accept/stages/stage_clock.h", [](Fields<Stage>& f) {
-        f("name", &Stage::name, "", "name of the stage");
-        f("took_s", &Stage::took_s, "s", "how long it took");
-        f("skipped", &Stage::skipped, "", "whether it was not measured; `note` says why");
-        f("estimate_s", &Stage::estimate_s, "s", "time that was estimated before it began");
-        f("note", &Stage::note, "", "what was left out of it, and why", {.when = When::if_any});
-      });
-  return kAll;
+Fields<Stage> declared() {
+  return {"Stage", "A stage, as it went.", "accept/stages/stage_clock.h", {
+    {"name", &Stage::name, "", "name of the stage"},
+    {"took_s", &Stage::took_s, "s", "how long it took"},
+    {"skipped", &Stage::skipped, "", "whether it was not measured; `note` says why"},
+    {"estimate_s", &Stage::estimate_s, "s", "time that was estimated before it began"},
+    {"note", &Stage::note, "", "what was left out of it, and why", if_any},
+  }};
 }
 
 template <>
-const Fields<launch::ClockOffset>& fields<launch::ClockOffset>() {
+Fields<launch::ClockOffset> declared() {
   using C = launch::ClockOffset;
-  static const auto kAll =
-      declare<C>("ClockOffset", "A rank's clock as seen from rank 0's.", "launch/clock_offset.h", [](Fields<C>& f) {
-        f.template operator()<SignedWhole>("offset_ns", &C::offset_ns, "ns", "offset of its clock");
-        f.template operator()<SignedWhole>("residual_ns", &C::residual_ns, "ns", "error that the offset may have");
-        f("same_clock", &C::same_clock, "", "whether both read the same clock");
-      });
-  return kAll;
+  return {"ClockOffset", "A rank's clock as seen from rank 0's.", "launch/clock_offset.h", {
+    {"offset_ns", as<SignedWhole>(&C::offset_ns), "ns", "offset of its clock"},
+    {"residual_ns", as<SignedWhole>(&C::residual_ns), "ns", "error that the offset may have"},
+    {"same_clock", &C::same_clock, "", "whether both read the same clock"},
+  }};
 }
 
 template <>
-const Fields<ScaleRow>& fields<ScaleRow>() {
-  using S = ScaleRow;
-  static const auto kAll = declare<S>(
-      "Scale", "A collective in groups of some ranks, all groups at once.", "accept/stages/measure_devices.h",
-      [](Fields<S>& f) {
-        f(
-            "kind", [](const S& s) { return to_string(s.row.message.op); }, "", "`all_gather`, …");
-        f(
-            "group_size", [](const S& s) { return s.row.message.ranks; }, "", "number of ranks in a group");
-        f(
-            "bytes", [](const S& s) { return s.row.message.bytes(); }, "B", "message size");
-        f(
-            "busbw_gb_per_s", [](const S& s) { return s.timing().bus_gb_per_s(s.row.message); }, "GB/s",
-            "bus bandwidth, as nccl-tests defines it");
-        f(
-            "p50_us", [](const S& s) { return s.timing().scatter.p50_us; }, "us", "half of the iterations are shorter");
-      });
-  return kAll;
-}
-
-template <>
-const Fields<NodeRates>& fields<NodeRates>() {
+Fields<NodeRates> declared() {
   using N = NodeRates;
-  static const auto kAll = declare<N>(
-      "NodeRates",
-      "What nodes carry beside the fabric, all ranks at once; a list that is not there was not "
-      "measured.",
-      "accept/stages/topology.h", [](Fields<N>& f) {
-        f("unknown_because", &N::unknown_because, "", "why none of it was measured", {.when = When::if_any});
-        f("host_copy_bytes_per_s", &N::host_copy, "B/s",
-          "copies in memory by processors in each round, by rank; bytes read and written", {.when = When::if_any});
-        f("host_to_device_bytes_per_s", &N::to_device, "B/s",
-          "copies from page-locked memory to GPUs in each round, by rank", {.when = When::if_any});
-        f("device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", {.when = When::if_any});
-        f("launch_us", &N::launch_us, "us",
-          "from the launch of a kernel until the host knows its end, in each round, by rank", {.when = When::if_any});
-      });
-  return kAll;
+  return {"NodeRates", "What nodes carry beside the fabric, all ranks at once; a list that is not there was not measured.", "accept/stages/topology.h", {
+    {"unknown_because", &N::unknown_because, "", "why none of it was measured", if_any},
+    {"host_copy_bytes_per_s", &N::host_copy, "B/s", "copies in memory by processors in each round, by rank; bytes read and written", if_any},
+    {"host_to_device_bytes_per_s", &N::to_device, "B/s", "copies from page-locked memory to GPUs in each round, by rank", if_any},
+    {"device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", if_any},
+    {"launch_us", &N::launch_us, "us", "from the launch of a kernel until the host knows its end, in each round, by rank", if_any},
+  }};
 }
 
 template <>
-const Fields<LadderRow>& fields<LadderRow>() {
-  using L = LadderRow;
-  static const auto kAll = declare<L>(
-      "AcceptedCollective", "A collective of the run's own units.", "accept/stages/measure_acceptance.h",
-      [](Fields<L>& f) {
-        f.spread(
-            [](const L& l) -> const auto& { return l.row; }, fields<CollectiveRow>());
-        f(
-            "kind", [](const L& l) { return to_string(l.row.message.op); }, "", "`all_gather`, …");
-        f(
-            "group_size", [](const L& l) { return l.row.message.ranks; }, "", "number of ranks that take part");
-        f(
-            "figures",
-            [](const L& l) {
-              return std::vector{ladder_figure(l.row.message, false), ladder_figure(l.row.message, true)};
-            },
-            "", "names of its figures in judgements, out of place and in place");
-      });
-  return kAll;
-}
-
-template <>
-const Fields<accept::LatenessReport>& fields<accept::LatenessReport>() {
+Fields<accept::LatenessReport> declared() {
   using L = accept::LatenessReport;
-  static const auto kAll =
-      declare<L>("LatenessReport", "What time in collectives is: waiting for somebody, or moving bytes.",
-                 "accept/finding.h", [](Fields<L>& f) {
-                   f("last_share", &L::last_share, "", "by rank, how often it came last, as a fraction");
-                   f("waiting_us", &L::waiting_us, "us", "from the median arrival to the last one");
-                   f("transfer_us", &L::transfer_us, "us", "from the last arrival to the end");
-                 });
-  return kAll;
+  return {"LatenessReport", "What time in collectives is: waiting for somebody, or moving bytes.", "accept/finding.h", {
+    {"last_share", &L::last_share, "", "by rank, how often it came last, as a fraction"},
+    {"waiting_us", &L::waiting_us, "us", "from the median arrival to the last one"},
+    {"transfer_us", &L::transfer_us, "us", "from the last arrival to the end"},
+  }};
 }
 
 namespace {
 
-using A = AcceptanceFile;
-
-const Fields<A>& pair_fields() {
-  static const auto kAll =
-      declare<A>("Pairs", "What pairs of ranks or nodes carry.", "accept/blame_links.h", [](Fields<A>& f) {
-        f(
-            "one_way_gb_per_s", [](const A& a) { return a.measured.links.one_way; }, "GB/s", "rates of all pairs");
-        f(
-            "rounds", [](const A& a) { return a.measured.links.rounds; }, "",
-            "number of rounds, those of the confirmation included");
-        f(
-            "measurements", [](const A& a) { return a.measured.links.measurements; }, "",
-            "number of measurements of pairs");
-        f(
-            "compared", [](const A& a) { return a.measured.links.compared; }, "",
-            "whether pairs were compared; false if there are too few ends");
-        f("ends",
-          [](const A& a) {
-            return std::string(a.measured.pairs.empty() ? "" : a.report.cluster.one_node() ? "ranks" : "nodes");
-          },
-          "", "`ranks` or `nodes`", {.when = When::if_any});
-        f("gb_per_s", [](const A& a) { return a.measured.pairs; }, "GB/s",
-          "from each end (row) to each; 0: not measured", {.when = When::if_any});
-      });
+const Fields<CollectiveRow>& scale_fields() {
+  using R = CollectiveRow;
+  static const Fields<R> kAll{"Scale", "A collective in groups of some ranks, all groups at once.", "accept/stages/measure_devices.h", {
+    {"kind", via(&R::message, &Message::op), "", "`all_gather`, …"},
+    {"group_size", via(&R::message, &Message::ranks), "", "number of ranks in a group"},
+    {"bytes", via(&R::message, &Message::bytes), "B", "message size"},
+    {"busbw_gb_per_s", [](const R& r) { return timing_of(r).bus_gb_per_s(r.message); }, "GB/s", "bus bandwidth, as nccl-tests defines it"},
+    {"p50_us", via(timing_of, &Timing::scatter, &Scatter::p50_us), "us", "half of the iterations are shorter"},
+  }};
   return kAll;
 }
 
-const Fields<A>& rendezvous_fields() {
-  static const auto kAll =
-      declare<A>("Rendezvous", "How the ranks came together.", "launch/session.h", [](Fields<A>& f) {
-        f(
-            "ready_s", [](const A& a) { return a.measured.ready_s; }, "s",
-            "time until the device of each rank was ready");
-        f(
-            "clocks", [](const A& a) { return a.measured.clocks; }, "",
-            "clock of each rank; empty if all ranks are threads of one process");
-      });
+const Fields<CollectiveRow>& ladder_fields() {
+  using R = CollectiveRow;
+  static const Fields<R> kAll{"AcceptedCollective", "A collective of the run's own units.", "accept/stages/measure_acceptance.h", {
+    spread(kItself),
+    {"kind", via(&R::message, &Message::op), "", "`all_gather`, …"},
+    {"group_size", via(&R::message, &Message::ranks), "", "number of ranks that take part"},
+    {"figures", [](const R& r) { return std::vector{ladder_figure(r.message, false), ladder_figure(r.message, true)}; }, "", "names of its figures in judgements, out of place and in place"},
+  }};
   return kAll;
 }
 
-const Fields<A>& arm_fields() {
-  static const auto kAll =
-      declare<A>("Arms", "Parts of a step, alone and together.", "accept/step_arms.h", [](Fields<A>& f) {
-        f(
-            "rounds", [](const A& a) { return a.measured.arms; }, "",
-            "rounds, each of them there and back again (ABBA)");
-        f("soak", [](const A& a) { return a.measured.soak; }, "", "further rounds; only in a full acceptance",
-          {.when = When::if_any});
-        f(
-            "predicted_ms", [](const A& a) { return a.measured.predicted.ms; }, "ms",
-            "step time predicted from its parts");
-      });
+const Fields<AcceptanceFile>& acceptance_fields() {
+  using A = AcceptanceFile;
+  using R = AcceptanceReport;
+  using M = AcceptanceMeasurements;
+  static const Fields<A> kAll{"Acceptance", "result.json of `accept` ([accept.md](accept.md)).", "accept/stages/acceptance_report.h", {
+    {"kind", [](const A&) { return "acceptance"; }, "", "`acceptance`"},
+    {"verdict", via(&A::report, &R::verdict), "", "`pass`, `unrated`, `inconclusive` or `fail`"},
+    {"fabric", via(&A::report, &R::fabric), "", "fabric that the machine was compared with"},
+    {"emulated", via(&A::report, &R::emulated), "", "whether computation or links were emulated, in part or in all: times are then modelled"},
+    {"rated", via(&A::report, rated), "", "number of rules that were rated"},
+    {"ranks", via(&A::report, &R::ranks), "", "number of ranks"},
+    {"nodes", via(&A::report, &R::cluster, &accept::Cluster::nodes), "", "number of nodes"},
+    {"world", &A::world, "", "what it was measured with"},
+    {"settings", &A::settings, "", "what was set: sizes of the profile, and `config` with every key of its run; gates compare it", if_any},
+    {"judgements", via(&A::report, &R::judgements), "", "judgements in the order of the stages"},
+    {"findings", [](const A& a) { return each_of(a.report->cluster, a.report->findings); }, "", "parts that are to blame, then those that were slow for a while"},
+    {"meanwhile", via(&A::report, &R::meanwhile), "", "when a rank was lost: what NCCL's RAS said of the job", if_any},
+    {"device_rates_flops_per_s", via(&A::measured, &M::device_rates), "FLOP/s", "rates of computation in each round, by rank"},
+    {"memory_rates_bytes_per_s", via(&A::measured, &M::memory_rates), "B/s", "rates of memory in each round, by rank; bytes read and written"},
+    {"node_rates", via(&A::measured, &M::node), "", "memory of hosts, copies to and from GPUs, launches of kernels"},
+    {"pairs", {"Pairs", "What pairs of ranks or nodes carry.", "accept/blame_links.h", {
+      {"one_way_gb_per_s", via(&A::measured, &M::links, &accept::LinkReport::one_way), "GB/s", "rates of all pairs"},
+      {"rounds", via(&A::measured, &M::links, &accept::LinkReport::rounds), "", "number of rounds, those of the confirmation included"},
+      {"measurements", via(&A::measured, &M::links, &accept::LinkReport::measurements), "", "number of measurements of pairs"},
+      {"compared", via(&A::measured, &M::links, &accept::LinkReport::compared), "", "whether pairs were compared; false if there are too few ends"},
+      {"ends", ends_of, "", "`ranks` or `nodes`", if_any},
+      {"gb_per_s", via(&A::measured, &M::pairs), "GB/s", "from each end (row) to each; 0: not measured", if_any},
+    }}},
+    {"stages", via(&A::measured, &M::stages), "", "what was measured, and how long it took"},
+    {"rendezvous", {"Rendezvous", "How the ranks came together.", "launch/session.h", {
+      {"ready_s", via(&A::measured, &M::ready_s), "s", "time until the device of each rank was ready"},
+      {"clocks", via(&A::measured, &M::clocks), "", "clock of each rank; empty if all ranks are threads of one process"},
+    }}},
+    {"others_share", via(&A::measured, &M::others_share), "", "share of the busiest host's processors that other programs took meanwhile, as a fraction"},
+    {"transports", via(&A::measured, &M::transports), "", "what carried the bytes of each rank; empty: it does not know"},
+    {"scales", as<ListOf<scale_fields>>(&A::measured, &M::scales, &ScaleMeasurements::rows), "", "collectives of the most frequent unit, in groups of ranks"},
+    {"lateness", via(&A::report, &R::lateness), "", "waiting and moving bytes; absent if no rank was compared"},
+    {"arms", {"Arms", "Parts of a step, alone and together.", "accept/step_arms.h", {
+      {"rounds", via(&A::measured, &M::arms), "", "rounds, each of them there and back again (ABBA)"},
+      {"soak", via(&A::measured, &M::soak), "", "further rounds; only in a full acceptance", if_any},
+      {"predicted_ms", via(&A::measured, &M::predicted, &PredictedStep::ms), "ms", "step time predicted from its parts"},
+    }}},
+    {"collectives", as<ListOf<ladder_fields>>(&A::measured, &M::ladder), "", "collectives of the run's own units", if_any},
+  }};
   return kAll;
 }
-
-const Fields<A>& acceptance_fields() {
-  static const auto kAll = declare<A>(
-      "Acceptance", "result.json of `accept` ([accept.md](accept.md)).", "accept/stages/acceptance_report.h",
-      [](Fields<A>& f) {
-        f(
-            "kind", [](const A&) { return std::string("acceptance"); }, "", "`acceptance`");
-        f(
-            "verdict", [](const A& a) { return a.report.verdict; }, "", "`pass`, `unrated`, `inconclusive` or `fail`");
-        f(
-            "fabric", [](const A& a) { return a.report.fabric; }, "", "fabric that the machine was compared with");
-        f(
-            "emulated", [](const A& a) { return a.report.emulated; }, "",
-            "whether computation or links were emulated, in part or in all: times are then modelled");
-        f(
-            "rated", [](const A& a) { return rated(a.report); }, "", "number of rules that were rated");
-        f(
-            "ranks", [](const A& a) { return a.report.ranks; }, "", "number of ranks");
-        f(
-            "nodes", [](const A& a) { return a.report.cluster.nodes; }, "", "number of nodes");
-        f(
-            "world", [](const A& a) { return a.world; }, "", "what it was measured with");
-        f("settings", [](const A& a) { return a.settings; }, "",
-          "what was set: sizes of the profile, and `config` with every key of its run; gates compare it",
-          {.when = When::if_any});
-        f(
-            "judgements", [](const A& a) { return a.report.judgements; }, "", "judgements in the order of the stages");
-        f(
-            "findings", [](const A& a) { return each<NamedFinding>(a.report.findings, a.report.cluster); }, "",
-            "parts that are to blame, then those that were slow for a while");
-        f("meanwhile", [](const A& a) { return a.report.meanwhile; }, "",
-          "when a rank was lost: what NCCL's RAS said of the job", {.when = When::if_any});
-        f(
-            "device_rates_flops_per_s", [](const A& a) { return a.measured.device_rates; }, "FLOP/s",
-            "rates of computation in each round, by rank");
-        f(
-            "memory_rates_bytes_per_s", [](const A& a) { return a.measured.memory_rates; }, "B/s",
-            "rates of memory in each round, by rank; bytes read and written");
-        f(
-            "node_rates", [](const A& a) { return a.measured.node; }, "",
-            "memory of hosts, copies to and from GPUs, launches of kernels");
-        f.part("pairs", pair_fields());
-        f(
-            "stages", [](const A& a) { return a.measured.stages; }, "", "what was measured, and how long it took");
-        f.part("rendezvous", rendezvous_fields());
-        f(
-            "others_share", [](const A& a) { return a.measured.others_share; }, "",
-            "share of the busiest host's processors that other programs took meanwhile, as a fraction");
-        f(
-            "transports", [](const A& a) { return a.measured.transports; }, "",
-            "what carried the bytes of each rank; empty: it does not know");
-        f(
-            "scales", [](const A& a) { return each<ScaleRow>(a.measured.scales.rows); }, "",
-            "collectives of the most frequent unit, in groups of ranks");
-        f(
-            "lateness", [](const A& a) { return a.report.lateness; }, "",
-            "waiting and moving bytes; absent if no rank was compared");
-        f.part("arms", arm_fields());
-        f("collectives", [](const A& a) { return each<LadderRow>(a.measured.ladder); }, "",
-          "collectives of the run's own units", {.when = When::if_any});
-      });
-  return kAll;
-}
+// clang-format on
 
 }  // namespace
 
 nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world,
                                const nlohmann::json& settings) {
-  return acceptance_fields().write({r, m, world, settings});
+  return acceptance_fields().write({&r, &m, &world, &settings});
 }
 
 const ObjectFacts& acceptance_file_facts() { return acceptance_fields().facts(); }

@@ -11,6 +11,7 @@
 #include "hardware/topology_matrix.h"
 #include "launch/placement.h"
 #include "record/console.h"
+#include "record/json_fields.h"
 #include "record/json_part.h"
 #include "runs/build_info.h"
 #include "runs/select_backend.h"
@@ -68,35 +69,59 @@ std::string launch_text() {
                      placement->local_rank, placement->local_ranks, placement->source);
 }
 
-nlohmann::json as_json(const MachineFacts& facts, const std::vector<Rate>& rates, const backend::Facts& backend) {
-  nlohmann::json json{{"schema_version", 1},
-                      {"program", version_line()},
-                      {"cpu", facts.cpu},
-                      {"launch", launch_text()},
-                      {"cores", facts.cores},
-                      {"threads", facts.threads},
-                      {"sockets", facts.sockets},
-                      {"numa_nodes", facts.numa_nodes},
-                      {"memory_bytes", facts.memory_bytes},
-                      {"available_bytes", facts.available.bytes},
-                      {"disk_free_bytes", facts.disk_free_bytes},
-                      {"kernel", facts.kernel},
-                      {"gpus", facts.gpus},
-                      {"cuda_driver", facts.cuda_driver},
-                      {"cuda_toolkit", facts.cuda_toolkit},
-                      {"mpi", facts.mpi},
-                      {"nvtx", trace::nvtx_note()},
-                      {"realtime", facts.realtime}};
-  if (facts.l3_bytes > 0) json["l3_bytes"] = facts.l3_bytes;
-  for (const Rate& rate : rates) {
-    json["rates"].push_back(
-        {{"name", rate.name}, {"threads", rate.threads}, {"value", rate.value}, {"unit", rate.unit}});
-  }
-  for (const auto& [name, text] : facts.libraries) json["libraries"][name] = text;
-  for (const auto& [name, text] : backend) json["backend"][name] = text;
-  if (nlohmann::json topology = topology_json(); !topology.is_null()) json["topology"] = std::move(topology);
-  return json;
+/// What `doctor --json` prints.
+struct Examined {
+  MachineFacts facts;
+  std::vector<Rate> rates;
+  backend::Facts backend;
+};
+
+}  // namespace
+
+// clang-format off
+template <>
+Fields<Rate> declared() {
+  return {"MachineRate", "A rate that was measured.", "app/machine_rates.h", {
+    {"name", &Rate::name, "", "`gemm_` and a dtype, `memcpy` or `timer_late`"},
+    {"threads", &Rate::threads, "", "threads that worked"},
+    {"value", &Rate::value, "", "the rate, in `unit`"},
+    {"unit", &Rate::unit, "", "`FLOP/s`, `B/s` or `s`"},
+  }};
 }
+
+template <>
+Fields<Examined> declared() {
+  using E = Examined;
+  using F = MachineFacts;
+  return {"Machine", "What `doctor --json` prints ([doctor.md](doctor.md)).", "hardware/machine_facts.h", {
+    {"schema_version", [](const E&) { return 1; }, "", "version of this format"},
+    {"program", [](const E&) { return version_line(); }, "", "version of this program"},
+    {"cpu", via(&E::facts, &F::cpu), "", "name of the processor"},
+    {"launch", [](const E&) { return launch_text(); }, "", "who started this process, and as which rank"},
+    {"cores", via(&E::facts, &F::cores), "", "physical cores"},
+    {"threads", via(&E::facts, &F::threads), "", "hardware threads that the program may use"},
+    {"sockets", via(&E::facts, &F::sockets), "", "processors"},
+    {"numa_nodes", via(&E::facts, &F::numa_nodes), "", "NUMA nodes"},
+    {"l3_bytes", via(&E::facts, &F::l3_bytes), "B", "one L3 cache", if_any},
+    {"memory_bytes", via(&E::facts, &F::memory_bytes), "B", "memory of the machine"},
+    {"available_bytes", via(&E::facts, &F::available, &AvailableMemory::bytes), "B", "memory that the program may use"},
+    {"disk_free_bytes", via(&E::facts, &F::disk_free_bytes), "B", "free where the command was started"},
+    {"kernel", via(&E::facts, &F::kernel), "", "version of the operating system's kernel"},
+    {"gpus", via(&E::facts, &F::gpus), "", "each GPU, as its driver describes it"},
+    {"cuda_driver", via(&E::facts, &F::cuda_driver), "", "version of CUDA's driver"},
+    {"cuda_toolkit", via(&E::facts, &F::cuda_toolkit), "", "version of CUDA's toolkit"},
+    {"mpi", via(&E::facts, &F::mpi), "", "version of MPI"},
+    {"nvtx", [](const E&) { return trace::nvtx_note(); }, "", "whether ranges are marked for NVIDIA's profilers"},
+    {"realtime", via(&E::facts, &F::realtime), "", "scheduling class of the threads that wait for a point in time"},
+    {"libraries", via(&E::facts, &F::libraries), "", "versions of libraries, by name", if_any},
+    {"rates", &E::rates, "", "rates that were measured"},
+    {"backend", &E::backend, "", "what the CPU backend reports about itself", if_any},
+    {"topology", [](const E&) { return topology_json(); }, "", "what GPUs and network cards share", if_any},
+  }};
+}
+// clang-format on
+
+namespace {
 
 std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
@@ -148,7 +173,7 @@ int examine_machine(const DoctorArguments& arguments) {
   const auto backend = select_backend("cpu");
   const std::vector<Rate> rates = measure_rates(facts, *backend);
   if (arguments.json) {
-    console().print(json_text(as_json(facts, rates, backend->facts())));
+    console().print(json_text(fields<Examined>().write({facts, rates, backend->facts()})));
     return 0;
   }
   console().print(facts_table(facts));

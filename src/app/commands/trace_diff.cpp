@@ -17,6 +17,7 @@
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "record/console.h"
+#include "record/json_fields.h"
 #include "record/json_part.h"
 #include "record/table.h"
 #include "runs/result_folder.h"
@@ -136,35 +137,49 @@ std::string diff_text(const foreign::JobDiff& diff, const std::string& late) {
   return text;
 }
 
-nlohmann::json change_json(const foreign::PartChange& change) {
-  nlohmann::json out{{"part", change.cause},
-                     {"a_ms", change.a_ms},
-                     {"b_ms", change.b_ms},
-                     {"change_ns", change.change_ns},
-                     {"found", change.found}};
-  if (!change.op.empty()) out["op"] = change.op;
-  if (change.low_ms) {
-    out["ci_low_ms"] = *change.low_ms;
-    out["ci_high_ms"] = *change.high_ms;
-  }
-  return out;
+struct DiffFile {
+  const foreign::JobDiff* diff;
+  std::string late;
+};
+
+}  // namespace
+
+// clang-format off
+template <>
+Fields<foreign::PartChange> declared() {
+  using C = foreign::PartChange;
+  return {"PartChange", "How one part of a step differs between two jobs, means over ranks and steps.", "foreign/diff_jobs.h", {
+    {"part", &C::cause, "", "`computation`, or why nothing was computed; `step` for the whole"},
+    {"op", &C::op, "", "the kernel, collective or copy; absent: all", if_any},
+    {"a_ms", &C::a_ms, "ms", "time in A's step"},
+    {"b_ms", &C::b_ms, "ms", "time in B's step"},
+    {"change_ns", as<SignedWhole>(&C::change_ns), "ns", "B minus A; those of all parts add up to the step's"},
+    {"ci_low_ms", &C::low_ms, "ms", "lower end of the 95 % interval of the change; absent for single steps"},
+    {"ci_high_ms", &C::high_ms, "ms", "upper end of that interval"},
+    {"found", &C::found, "", "whether the change matters, and is not by chance"},
+  }};
 }
 
-nlohmann::json diff_json(const foreign::JobDiff& diff, const std::string& late) {
-  nlohmann::json out{{"kind", "trace_diff"},
-                     {"schema_version", 1},
-                     {"headline", diff_headline(diff, late)},
-                     {"steps_a", diff.steps_a},
-                     {"steps_b", diff.steps_b},
-                     {"aligned_by", diff.by_units ? "units" : "names"},
-                     {"step", change_json(diff.step)},
-                     {"causes", nlohmann::json::array()},
-                     {"ops", nlohmann::json::array()},
-                     {"notes", diff.notes}};
-  for (const foreign::PartChange& change : diff.causes) out["causes"].push_back(change_json(change));
-  for (const foreign::PartChange& change : diff.ops) out["ops"].push_back(change_json(change));
-  return out;
+template <>
+Fields<DiffFile> declared() {
+  using F = DiffFile;
+  using D = foreign::JobDiff;
+  return {"TraceDiff", "diff.json of `trace diff` ([trace-diff.md](trace-diff.md)).", "foreign/diff_jobs.h", {
+    {"kind", [](const F&) { return "trace_diff"; }, "", "`trace_diff`"},
+    {"schema_version", [](const F&) { return 1; }, "", "version of this file's format"},
+    {"headline", [](const F& f) { return diff_headline(*f.diff, f.late); }, "", "what differs, and most of why"},
+    {"steps_a", via(&F::diff, &D::steps_a), "", "steps of A that all ranks have"},
+    {"steps_b", via(&F::diff, &D::steps_b), "", "steps of B that all ranks have"},
+    {"aligned_by", [](const F& f) { return f.diff->by_units ? "units" : "names"; }, "", "how collectives of both were found to be the same: by `units` of the schedule, or `names`"},
+    {"step", via(&F::diff, &D::step), "", "the whole step"},
+    {"causes", via(&F::diff, &D::causes), "", "computation and why nothing was computed, the largest change first"},
+    {"ops", via(&F::diff, &D::ops), "", "the same by op"},
+    {"notes", via(&F::diff, &D::notes), "", "sentences to read before any number"},
+  }};
 }
+// clang-format on
+
+namespace {
 
 /// Says what made B's step longer or shorter than A's. Returns ExitCode::ok; throws ConfigError for files that are no
 /// traces.
@@ -176,7 +191,7 @@ int diff_traces(const TraceDiffArguments& arguments) {
   if (!arguments.out.empty()) {
     folder.emplace("diff", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   }
-  const nlohmann::json content = diff_json(diff, late);
+  const nlohmann::json content = fields<DiffFile>().write({&diff, late});
   console().print(arguments.json ? json_text(content) : diff_text(diff, late));
   if (folder) {
     const std::string path = (folder->path() / "diff.json").string();
