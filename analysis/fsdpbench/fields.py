@@ -1179,7 +1179,7 @@ class ReplayedKnob(Record):
     more_bytes: Optional[int] = field("whole number", "", "B", "more peak memory that it takes")
     advice: Optional[str] = field("text", "", "", "a sentence that says what the change gains; absent unless the change is advised")
     words: str = field("text", "", "", "the setting in the traced program's words; empty: it is this program, or unknown")
-    no_word: bool = field("true or false", "", "", "it cannot be set there; `words` says so")
+    no_word: bool = field("true or false", "", "", "it cannot be set there, as `words` says, or nobody knows how")
 
 
 class JobRank(Record):

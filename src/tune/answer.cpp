@@ -107,7 +107,7 @@ class Answerer {
     for (std::size_t a = 0; a < space_.axes().size(); ++a) {
       const Axis& axis = space_.axes()[a];
       if (axis.choices.size() == 1 || best().point[a] != 0) continue;
-      LeftKnob knob{a, axis.name, 0, 0, false};
+      LeftKnob knob{axis.name, 0, 0, false};
       for (std::size_t c = 1; c < axis.choices.size(); ++c) {
         Point point = best().point;
         point[a] = static_cast<std::uint8_t>(c);

@@ -21,7 +21,6 @@ struct TurnedKnob {
 
 /// A knob that the answer leaves, and what its other values would do.
 struct LeftKnob {
-  std::size_t axis = 0;
   std::string key;             ///< Axis::name
   double least = 0, most = 0;  ///< change of the answer's step, as a part of it
   bool matters = true;         ///< some value that can be had changes it by more than the least gain that counts
