@@ -28,8 +28,6 @@
 namespace fsdpbench::app {
 namespace {
 
-constexpr int kExplainSchemaVersion = 1;
-
 /// What runs, and on the next line what of it is emulated.
 std::string explained_headline(const engine::Setup& p) {
   std::string text = run_headline(p);
@@ -561,5 +559,7 @@ std::string parameters_text(const engine::Setup& p) { return explained_headline(
 nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction, bool with_parameters) {
   return fields<Explained>().write({&p, &prediction, with_parameters});
 }
+
+const ObjectFacts& explain_file_facts() { return fields<Explained>().facts(); }
 
 }  // namespace fsdpbench::app
