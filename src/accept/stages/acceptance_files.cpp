@@ -52,7 +52,7 @@ std::int64_t rated(const AcceptanceReport& r) {
   return std::ranges::count_if(r.judgements, [](const Judgement& j) { return j.verdict != Verdict::unrated; });
 }
 
-accept::Place place_of(const Finding& finding, const accept::Cluster& cluster) {
+accept::Place accused_place(const Finding& finding, const accept::Cluster& cluster) {
   accept::Place place = accept::place_of(finding.element, cluster);
   place.direction = finding.direction;
   return place;
@@ -199,7 +199,7 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
   for (const Finding& f : r.findings) {
     if (!f.accuses()) continue;
     text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"{}}} 1\n",
-                        prometheus_label(accept::name_of(f.element, r.cluster)), labelled(place_of(f, r.cluster)));
+                        prometheus_label(accept::name_of(f.element, r.cluster)), labelled(accused_place(f, r.cluster)));
   }
   return text;
 }
@@ -240,7 +240,7 @@ Fields<FoundIn> declared() {
     {"relative", via(&FoundIn::second, &Finding::relative), "", "its figure divided by the median of its peers"},
     {"evidence", via(&FoundIn::second, &Finding::evidence), "", "a sentence that says what was compared with what"},
     {"check", via(&FoundIn::second, &Finding::check), "", "what to look at next"},
-    spread([](const FoundIn& f) { return place_of(*f.second, *f.first); }),
+    spread([](const FoundIn& f) { return accused_place(*f.second, *f.first); }),
   }};
 }
 
