@@ -31,7 +31,7 @@ template <class T, class Access>
 std::vector<Field<T>> by_category(Access access, const char* meaning) {
   std::vector<Field<T>> rows;
   for (const MemoryCategory c : kMemoryCategories) {
-    const auto of = [access, i = index_of(c)](auto& object) -> auto& { return std::invoke(access, object)[i]; };
+    const auto of = [ access, i = index_of(c) ](auto& object) -> auto& { return std::invoke(access, object)[i]; };
     rows.push_back({std::string(to_string(c)), of, "B", meaning});
   }
   return rows;
