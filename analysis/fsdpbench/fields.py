@@ -16,6 +16,9 @@ FILES: Dict[str, Tuple[int, str]] = {
     "acceptance": (3, "Acceptance"),
     "sweep": (3, "Sweep"),
     "collectives": (3, "Collectives"),
+    "trace_diff": (1, "TraceDiff"),
+    "explain_plan": (1, "Explanation"),
+    "doctor": (1, "Machine"),
     "compare": (1, "Comparison"),
     "explain": (3, "TraceExplanation"),
     "gate": (2, "Gate"),
@@ -630,9 +633,9 @@ class Finding(Record):
     evidence: str = field("text", "", "", "a sentence that says what was compared with what")
     check: str = field("text", "", "", "what to look at next")
     host: Optional[str] = field("text", "", "", "name of its host, or of several")
-    device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus")
-    uuid: Optional[str] = field("text", "", "", "its GPU's UUID")
-    nic: Optional[str] = field("text", "", "", "name of its NIC")
+    device: Optional[str] = field("text", "", "", "its GPU's place on the PCI bus, or of several")
+    uuid: Optional[str] = field("text", "", "", "its GPU's UUID, or of several")
+    nic: Optional[str] = field("text", "", "", "name of its NIC, or of several")
     direction: Optional[str] = field("text", "", "", "`sends` or `receives` if it is slow in this direction only")
 
 
@@ -895,6 +898,224 @@ class Beside(Record):
     alone_us: Dict[str, float] = field("map of number", "", "us", "time of each alone")
     beside_us: Dict[str, Dict[str, float]] = field("map of map of number", "", "us", "time of each beside each other one; absent where no op ran beside it from begin to end")
     together_us: Dict[str, float] = field("map of number", "", "us", "time of each while all three run")
+
+
+class TraceDiff(Record):
+    """diff.json of `trace diff` ([trace-diff.md](trace-diff.md))."""
+
+    kind: str = field("text", "", "", "`trace_diff`")
+    schema_version: int = field("whole number", "", "", "version of this file's format")
+    headline: str = field("text", "", "", "what differs, and most of why")
+    steps_a: int = field("whole number", "", "", "steps of A that all ranks have")
+    steps_b: int = field("whole number", "", "", "steps of B that all ranks have")
+    aligned_by: str = field("text", "", "", "how collectives of both were found to be the same: by `units` of the schedule, or `names`")
+    step: PartChange = field("object", "PartChange", "", "the whole step")
+    causes: Records[PartChange] = field("list of object", "PartChange", "", "computation and why nothing was computed, the largest change first")
+    ops: Records[PartChange] = field("list of object", "PartChange", "", "the same by op")
+    notes: List[str] = field("list of text", "", "", "sentences to read before any number")
+
+
+class PartChange(Record):
+    """How one part of a step differs between two jobs, means over ranks and steps."""
+
+    part: str = field("text", "", "", "`computation`, or why nothing was computed; `step` for the whole")
+    op: Optional[str] = field("text", "", "", "the kernel, collective or copy; absent: all")
+    a_ms: float = field("number", "", "ms", "time in A's step")
+    b_ms: float = field("number", "", "ms", "time in B's step")
+    change_ns: int = field("whole number", "", "ns", "B minus A; those of all parts add up to the step's")
+    ci_low_ms: Optional[float] = field("number", "", "ms", "lower end of the 95 % interval of the change; absent for single steps")
+    ci_high_ms: Optional[float] = field("number", "", "ms", "upper end of that interval")
+    found: bool = field("true or false", "", "", "whether the change matters, and is not by chance")
+
+
+class Explanation(Record):
+    """What `explain --format json` prints ([explain.md](explain.md))."""
+
+    schema_version: int = field("whole number", "", "", "version of this format")
+    config: Any = field("any", "", "", "every key with its resolved value")
+    plan: Plan = field("object", "Plan", "", "Who owns which bytes.")
+    memory: PlannedMemory = field("object", "PlannedMemory", "", "Memory of a device.")
+    communication: PlannedCommunication = field("object", "PlannedCommunication", "", "Bytes that a rank sends in a step, by formula.")
+    prediction: StepPrediction = field("object", "StepPrediction", "", "the step, predicted")
+    wasted_gathers: Records[WastedGather] = field("list of object", "WastedGather", "", "all-gathers that are wasted")
+    parameters: Any = field("any", "", "", "who holds which part of every parameter; only with --parameters")
+    schedule: Schedule = field("object", "Schedule", "", "The steady step.")
+
+
+class Plan(Record):
+    """Who owns which bytes."""
+
+    ranks: int = field("whole number", "", "", "number of ranks")
+    shard: int = field("whole number", "", "", "ranks that split a unit")
+    replicate: int = field("whole number", "", "", "groups that hold equal shards")
+    tensor: int = field("whole number", "", "", "ranks that split layers")
+    parameters: int = field("whole number", "", "", "number of parameters of the model")
+    units: Records[PlannedUnit] = field("list of object", "PlannedUnit", "", "units in the order of forward, the root first")
+
+
+class PlannedUnit(Record):
+    """A unit: gathered, freed and reduced together."""
+
+    label: str = field("text", "", "", "its label")
+    parameters: Records[PlannedParameter] = field("list of object", "PlannedParameter", "", "its parameters")
+    parameter_numel: int = field("whole number", "", "", "elements of the sharded parameters")
+    shard_numel: int = field("whole number", "", "", "elements per rank, padding included")
+    padding_numel: int = field("whole number", "", "", "elements of padding")
+    gathered_numel: int = field("whole number", "", "", "elements as gathered")
+    replicated_numel: int = field("whole number", "", "", "elements that all ranks have")
+
+
+class PlannedParameter(Record):
+    """A parameter of a unit."""
+
+    name: str = field("text", "", "", "its name")
+    shape: List[int] = field("list of whole number", "", "", "its dimensions")
+    replicated: bool = field("true or false", "", "", "whether all ranks have all of it")
+
+
+class PlannedMemory(Record):
+    """Memory of a device."""
+
+    peak_bytes: PlannedPeak = field("object", "PlannedPeak", "", "Peak of the pool, exact, activations included.")
+    with_fsdp: MemoryEstimate = field("object", "MemoryEstimate", "", "closed form, with FSDP")
+    without_fsdp: MemoryEstimate = field("object", "MemoryEstimate", "", "closed form, without FSDP")
+    host_peak_bytes: Optional[int] = field("whole number", "", "B", "peak of pinned host memory")
+
+
+class PlannedPeak(Record):
+    """Peak of the pool, exact, activations included."""
+
+    total: int = field("whole number", "", "B", "peak of all categories together")
+    parameter_shards: int = field("whole number", "", "B", "peak of this category alone")
+    unsharded_parameters: int = field("whole number", "", "B", "peak of this category alone")
+    gradients: int = field("whole number", "", "B", "peak of this category alone")
+    optimizer: int = field("whole number", "", "B", "peak of this category alone")
+    activations: int = field("whole number", "", "B", "peak of this category alone")
+    communication_buffers: int = field("whole number", "", "B", "peak of this category alone")
+    reserved: int = field("whole number", "", "B", "memory that the pool reserves")
+
+
+class MemoryEstimate(Record):
+    """Memory of a device in closed form, without activations."""
+
+    parameters: float = field("number", "", "B", "fp32 masters")
+    optimizer: float = field("number", "", "B", "moments")
+    gradients: float = field("number", "", "B", "fp32 gradients of what the device owns")
+    gathered_units: float = field("number", "", "B", "unsharded parameters in flight")
+    gradient_units: float = field("number", "", "B", "unsharded gradients in flight")
+    total: float = field("number", "", "B", "all of it")
+
+
+class PlannedCommunication(Record):
+    """Bytes that a rank sends in a step, by formula."""
+
+    all_gather: float = field("number", "", "B", "by all-gathers")
+    reduce_scatter: float = field("number", "", "B", "by reduce-scatters")
+    all_reduce: float = field("number", "", "B", "by all-reduces")
+    all_to_all: float = field("number", "", "B", "by exchanges")
+    send_recv: Optional[float] = field("number", "", "B", "from rank to rank")
+    total: float = field("number", "", "B", "all of it")
+    data_parallel: float = field("number", "", "B", "what data parallelism would send")
+
+
+class StepPrediction(Record):
+    """The step of a configuration that nobody has run."""
+
+    reason: Optional[str] = field("text", "", "", "why there is no step")
+    step_ms: Optional[float] = field("number", "", "ms", "the step")
+    compute_ms: Optional[float] = field("number", "", "ms", "sum over the compute lane")
+    comm_ms: Optional[float] = field("number", "", "ms", "sum over all collectives of a rank, each as if alone")
+    exposed_comm_ms: Optional[float] = field("number", "", "ms", "time in which nothing is computed")
+    tflops: Optional[float] = field("number", "", "TFLOP/s", "rate of matrix products")
+    link_gb_per_s: Optional[float] = field("number", "", "GB/s", "bandwidth of a link")
+    link_latency_us: Optional[float] = field("number", "", "us", "latency of a link")
+    pcie_gb_per_s: Optional[float] = field("number", "", "GB/s", "bandwidth of PCIe in each direction")
+    pcie_latency_us: Optional[float] = field("number", "", "us", "latency of PCIe")
+
+
+class WastedGather(Record):
+    """An all-gather that nobody uses, or that brings what was there."""
+
+    waste: str = field("text", "", "", "`never_used`, `used_once` or `freed_early`")
+    unit: str = field("text", "", "", "label of its unit")
+    op: int = field("whole number", "", "", "its place among the ops")
+    other_op: Optional[int] = field("whole number", "", "", "place of the other gather of the same")
+    bytes: int = field("whole number", "", "B", "that a rank sends for it")
+    why: str = field("text", "", "", "the rule that wastes it")
+    remedy: str = field("text", "", "", "what spares it")
+
+
+class Schedule(Record):
+    """The steady step."""
+
+    collectives: str = field("text", "", "", "order of collectives")
+    issue: str = field("text", "", "", "order of issue")
+    ops: Records[ScheduledOp] = field("list of object", "ScheduledOp", "", "ops in the order of issue")
+
+
+class ScheduledOp(Record):
+    """An op of the steady step."""
+
+    kind: str = field("text", "", "", "what it does")
+    phase: str = field("text", "", "", "phase of the step")
+    micro: int = field("whole number", "", "", "microbatch")
+    name: str = field("text", "", "", "as traces name it")
+    waits: List[int] = field("list of whole number", "", "", "events that it waits for")
+    lane: str = field("text", "", "", "where it runs")
+    unit: Optional[str] = field("text", "", "", "label of its unit")
+    records: Optional[int] = field("whole number", "", "", "event that it records")
+    prefetch: Optional[bool] = field("true or false", "", "", "part of a gather that is issued before it is needed")
+    group: Optional[str] = field("text", "", "", "group that communicates")
+    count: Optional[int] = field("whole number", "", "", "elements of a collective")
+    dtype: Optional[str] = field("text", "", "", "type of an element")
+    allocates: Records[ScheduledBuffer] = field("list of object", "ScheduledBuffer", "", "buffers that it allocates")
+    frees: Records[ScheduledBuffer] = field("list of object", "ScheduledBuffer", "", "buffers that it frees")
+
+
+class ScheduledBuffer(Record):
+    """A buffer that an op allocates or frees."""
+
+    buffer: int = field("whole number", "", "", "its number")
+    role: str = field("text", "", "", "what it holds")
+    bytes: int = field("whole number", "", "B", "its size")
+    category: str = field("text", "", "", "category that it is counted in")
+
+
+class Machine(Record):
+    """What `doctor --json` prints ([doctor.md](doctor.md))."""
+
+    schema_version: int = field("whole number", "", "", "version of this format")
+    program: str = field("text", "", "", "version of this program")
+    cpu: str = field("text", "", "", "name of the processor")
+    launch: str = field("text", "", "", "who started this process, and as which rank")
+    cores: int = field("whole number", "", "", "physical cores")
+    threads: int = field("whole number", "", "", "hardware threads that the program may use")
+    sockets: int = field("whole number", "", "", "processors")
+    numa_nodes: int = field("whole number", "", "", "NUMA nodes")
+    l3_bytes: Optional[int] = field("whole number", "", "B", "one L3 cache")
+    memory_bytes: int = field("whole number", "", "B", "memory of the machine")
+    available_bytes: int = field("whole number", "", "B", "memory that the program may use")
+    disk_free_bytes: int = field("whole number", "", "B", "free where the command was started")
+    kernel: str = field("text", "", "", "version of the operating system's kernel")
+    gpus: List[str] = field("list of text", "", "", "each GPU, as its driver describes it")
+    cuda_driver: str = field("text", "", "", "version of CUDA's driver")
+    cuda_toolkit: str = field("text", "", "", "version of CUDA's toolkit")
+    mpi: str = field("text", "", "", "version of MPI")
+    nvtx: str = field("text", "", "", "whether ranges are marked for NVIDIA's profilers")
+    realtime: str = field("text", "", "", "scheduling class of the threads that wait for a point in time")
+    libraries: Dict[str, str] = field("map of text", "", "", "versions of libraries, by name")
+    rates: Records[MachineRate] = field("list of object", "MachineRate", "", "rates that were measured")
+    backend: Dict[str, str] = field("map of text", "", "", "what the CPU backend reports about itself")
+    topology: Any = field("any", "", "", "what GPUs and network cards share")
+
+
+class MachineRate(Record):
+    """A rate that was measured."""
+
+    name: str = field("text", "", "", "`gemm_` and a dtype, `memcpy` or `timer_late`")
+    threads: int = field("whole number", "", "", "threads that worked")
+    value: float = field("number", "", "", "the rate, in `unit`")
+    unit: str = field("text", "", "", "`FLOP/s`, `B/s` or `s`")
 
 
 class Comparison(Record):

@@ -16,6 +16,18 @@ Fields<accept::Interval> declared() {
 }
 
 template <>
+Fields<accept::Place> declared() {
+  using P = accept::Place;
+  return {"Place", "", "accept/element.h", {
+    {"host", &P::host, "", "name of its host, or of several", if_any},
+    {"device", &P::device, "", "its GPU's place on the PCI bus, or of several", if_any},
+    {"uuid", &P::uuid, "", "its GPU's UUID, or of several", if_any},
+    {"nic", &P::nic, "", "name of its NIC, or of several", if_any},
+    {"direction", &P::direction, "", "`sends` or `receives` if it is slow in this direction only", if_any},
+  }};
+}
+
+template <>
 Fields<accept::Judgement> declared() {
   using J = accept::Judgement;
   return {"Judgement", "One rule applied to one figure.", "accept/verdict.h", {
@@ -26,11 +38,7 @@ Fields<accept::Judgement> declared() {
     {"value", &J::value, "", "the figure, in `unit`; absent if it was not measured", if_any, check_interval},
     {"unit", &J::unit, "", "unit of the figure", if_any},
     {"bound", &J::bound, "", "value that it is compared with, in `unit`"},
-    {"host", via(&J::place, &accept::Place::host), "", "name of its host, or of several", if_any},
-    {"device", via(&J::place, &accept::Place::device), "", "its GPU's place on the PCI bus, or of several", if_any},
-    {"uuid", via(&J::place, &accept::Place::uuid), "", "its GPU's UUID, or of several", if_any},
-    {"nic", via(&J::place, &accept::Place::nic), "", "name of its NIC, or of several", if_any},
-    {"direction", via(&J::place, &accept::Place::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
+    spread(&J::place),
   }};
 }
 

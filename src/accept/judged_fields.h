@@ -1,5 +1,6 @@
 #pragma once
 
+#include "accept/element.h"
 #include "accept/robust.h"
 #include "accept/step_arms.h"
 #include "accept/verdict.h"
@@ -10,6 +11,8 @@ namespace fsdpbench::app {
 /// The fields of what acceptances and gates say.
 template <>
 Fields<accept::Interval> declared();
+template <>
+Fields<accept::Place> declared();
 template <>
 Fields<accept::Judgement> declared();
 template <>

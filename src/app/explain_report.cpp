@@ -30,8 +30,6 @@
 namespace fsdpbench::app {
 namespace {
 
-constexpr int kExplainSchemaVersion = 1;
-
 /// What runs, and on the next line what of it is emulated.
 std::string explained_headline(const engine::Setup& p) {
   std::string text = run_headline(p);
@@ -640,5 +638,7 @@ nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction
   return fields<Explained>().write(
       {&p, &prediction, with_parameters, schedule::wasted_gathers(p.plan, p.schedules.steady())});
 }
+
+const ObjectFacts& explain_file_facts() { return fields<Explained>().facts(); }
 
 }  // namespace fsdpbench::app

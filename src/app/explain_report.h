@@ -52,4 +52,7 @@ std::string parameters_text(const engine::Setup& setup);
 /// "parameters" if asked for.
 nlohmann::json explain_json(const engine::Setup& setup, const Prediction& prediction, bool with_parameters);
 
+const ObjectFacts& explain_file_facts();
+inline constexpr int kExplainSchemaVersion = 1;
+
 }  // namespace fsdpbench::app

@@ -91,7 +91,7 @@ struct RunFile {
   TrialDetails details;
 };
 
-const engine::Setup& setup_of(const RunFile& run) { return *run.frame.setup; }
+const engine::Setup& run_setup(const RunFile& run) { return *run.frame.setup; }
 const engine::Measurement& measured(const RunFile& run) { return run.trial->measurement; }
 bool has_steps(const RunFile& run) { return run.trial->metrics.has_value(); }
 
@@ -135,13 +135,13 @@ json clocks_json(const TrialDetails& details) {
   return details.one_clock ? json("same host clock") : JsonType<std::vector<ClockOfRank>>::write(details.clocks);
 }
 json topology_of(const RunFile& run) {
-  return setup_of(run).config.device.backend == config::BackendKind::cuda ? topology_json() : json();
+  return run_setup(run).config.device.backend == config::BackendKind::cuda ? topology_json() : json();
 }
 std::optional<double> imbalance_of(const RunFile& run) {
-  return account::expert_imbalance(measured(run).expert_rows, setup_of(run).config.mesh.expert);
+  return account::expert_imbalance(measured(run).expert_rows, run_setup(run).config.mesh.expert);
 }
 std::string why_no_digest(const RunFile& run) {
-  return account::why_no_digest(setup_of(run).config, measured(run).parameters_not_finite);
+  return account::why_no_digest(run_setup(run).config, measured(run).parameters_not_finite);
 }
 
 }  // namespace

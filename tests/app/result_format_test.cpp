@@ -16,6 +16,8 @@
 #include "accept/gate/baseline_file.h"
 #include "accept/gate/gate_report.h"
 #include "accept/stages/acceptance_files.h"
+#include "app/commands/command.h"
+#include "app/explain_report.h"
 #include "base/read_input.h"
 #include "foreign/job_json.h"
 #include "runs/compare_report.h"
@@ -45,6 +47,9 @@ const std::vector<ResultFormat>& formats() {
       {"result.json of accept", "acceptance", kResultSchemaVersion, &acceptance_file_facts()},
       {"sweep.json", "sweep", kResultSchemaVersion, &sweep_file_facts()},
       {"the file of collectives -J", "collectives", kResultSchemaVersion, &collectives_file_facts()},
+      {"diff.json of trace diff", "trace_diff", 1, &trace_diff_file_facts()},
+      {"explain --format json", "explain_plan", kExplainSchemaVersion, &explain_file_facts()},
+      {"doctor --json", "doctor", 1, &doctor_file_facts()},
       {"compare.json", "compare", kCompareSchemaVersion, &comparison_file_facts()},
       {"explain.json of trace explain", "explain", kJobSchemaVersion, &job_file_facts()},
       {"gate.json", "gate", kGateSchemaVersion, &gate_file_facts()},

@@ -52,6 +52,23 @@ std::int64_t rated(const AcceptanceReport& r) {
   return std::ranges::count_if(r.judgements, [](const Judgement& j) { return j.verdict != Verdict::unrated; });
 }
 
+accept::Place accused_place(const Finding& finding, const accept::Cluster& cluster) {
+  accept::Place place = accept::place_of(finding.element, cluster);
+  place.direction = finding.direction;
+  return place;
+}
+
+/// A place as labels of Prometheus.
+std::string labelled(const accept::Place& place) {
+  std::string labels;
+  const nlohmann::json known = fields<accept::Place>().write(place);
+  for (const FieldFacts& field : fields<accept::Place>().facts().fields) {
+    if (!known.contains(field.name)) continue;
+    labels += fmt::format(",{}=\"{}\"", field.name, prometheus_label(known[field.name].get<std::string>()));
+  }
+  return labels;
+}
+
 std::string acceptance_headline(const AcceptanceReport& r) {
   const auto busy = std::ranges::find(r.judgements, kOtherWorkRule, &Judgement::rule);
   std::string blamed;
@@ -145,17 +162,6 @@ std::string acceptance_junit(const AcceptanceReport& r) {
 }
 
 std::string acceptance_metrics(const AcceptanceReport& r) {
-  const auto labelled = [](const accept::Place& place) {
-    std::string labels;
-    for (const auto& [name, value] : {std::pair{"host", &place.host},
-                                      {"device", &place.device},
-                                      {"uuid", &place.uuid},
-                                      {"nic", &place.nic},
-                                      {"direction", &place.direction}}) {
-      if (!value->empty()) labels += fmt::format(",{}=\"{}\"", name, prometheus_label(*value));
-    }
-    return labels;
-  };
   const std::string everywhere = labelled(accept::place_of_all(r.cluster));
   std::string text =
       "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
@@ -192,10 +198,8 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
       "# TYPE fsdpbench_accept_accused gauge\n";
   for (const Finding& f : r.findings) {
     if (!f.accuses()) continue;
-    accept::Place place = accept::place_of(f.element, r.cluster);
-    place.direction = f.direction;
     text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"{}}} 1\n",
-                        prometheus_label(accept::name_of(f.element, r.cluster)), labelled(place));
+                        prometheus_label(accept::name_of(f.element, r.cluster)), labelled(accused_place(f, r.cluster)));
   }
   return text;
 }
@@ -212,7 +216,6 @@ struct AcceptanceFile {
 
 using FoundIn = std::pair<const accept::Cluster*, const Finding*>;
 
-accept::Place place_found(const FoundIn& f) { return accept::place_of(f.second->element, *f.first); }
 std::string kind_of(const Finding& finding) {
   constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
   return std::string(kKinds[finding.kind]);
@@ -237,11 +240,7 @@ Fields<FoundIn> declared() {
     {"relative", via(&FoundIn::second, &Finding::relative), "", "its figure divided by the median of its peers"},
     {"evidence", via(&FoundIn::second, &Finding::evidence), "", "a sentence that says what was compared with what"},
     {"check", via(&FoundIn::second, &Finding::check), "", "what to look at next"},
-    {"host", via(place_found, &accept::Place::host), "", "name of its host, or of several", if_any},
-    {"device", via(place_found, &accept::Place::device), "", "its GPU's place on the PCI bus", if_any},
-    {"uuid", via(place_found, &accept::Place::uuid), "", "its GPU's UUID", if_any},
-    {"nic", via(place_found, &accept::Place::nic), "", "name of its NIC", if_any},
-    {"direction", via(&FoundIn::second, &Finding::direction), "", "`sends` or `receives` if it is slow in this direction only", if_any},
+    spread([](const FoundIn& f) { return accused_place(*f.second, *f.first); }),
   }};
 }
 

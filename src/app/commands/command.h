@@ -16,6 +16,7 @@ namespace fsdpbench::app {
 
 class Job;
 class JsonPart;
+struct ObjectFacts;
 
 using ReadWord = std::function<void(const std::string&)>;
 using ReadWords = std::function<void(const std::vector<std::string>&)>;
@@ -94,5 +95,9 @@ struct Command {
 
 /// All of them, in the order of the help.
 std::vector<Command> all_commands();
+
+/// The fields of what `trace diff` and `doctor --json` write.
+const ObjectFacts& trace_diff_file_facts();
+const ObjectFacts& doctor_file_facts();
 
 }  // namespace fsdpbench::app

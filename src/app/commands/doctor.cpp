@@ -198,6 +198,8 @@ Examples
 
 }  // namespace
 
+const ObjectFacts& doctor_file_facts() { return fields<Examined>().facts(); }
+
 Command doctor_command() {
   const auto doctor = std::make_shared<DoctorArguments>();
   Command command("doctor", CommandGroup::operate, "Say what this machine can do", kDoctorHelp);

@@ -220,6 +220,8 @@ Exit codes: 0 compared, 2 a file that cannot be read or is no trace, 6 times tha
 
 }  // namespace
 
+const ObjectFacts& trace_diff_file_facts() { return fields<DiffFile>().facts(); }
+
 Command trace_diff_command() {
   const auto diff_it = std::make_shared<TraceDiffArguments>();
   Command command("trace diff", CommandGroup::understand, "Say what made one recorded job slower than another",
