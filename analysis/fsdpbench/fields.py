@@ -1021,16 +1021,20 @@ class PlannedCommunication(Record):
 class StepPrediction(Record):
     """The step of a configuration that nobody has run."""
 
-    reason: Optional[str] = field("text", "", "", "why there is no step")
-    step_ms: Optional[float] = field("number", "", "ms", "the step")
-    compute_ms: Optional[float] = field("number", "", "ms", "sum over the compute lane")
-    comm_ms: Optional[float] = field("number", "", "ms", "sum over all collectives of a rank, each as if alone")
-    exposed_comm_ms: Optional[float] = field("number", "", "ms", "time in which nothing is computed")
-    tflops: Optional[float] = field("number", "", "TFLOP/s", "rate of matrix products")
-    link_gb_per_s: Optional[float] = field("number", "", "GB/s", "bandwidth of a link")
-    link_latency_us: Optional[float] = field("number", "", "us", "latency of a link")
-    pcie_gb_per_s: Optional[float] = field("number", "", "GB/s", "bandwidth of PCIe in each direction")
-    pcie_latency_us: Optional[float] = field("number", "", "us", "latency of PCIe")
+    reason: Optional[str] = field("text", "", "", "why there is none")
+    tokens_per_s_rank: Optional[float] = field("number", "", "1/s", "tokens of one rank a second")
+    tokens_per_s: Optional[float] = field("number", "", "1/s", "tokens of all ranks a second")
+    step_ms: Optional[float] = field("number", "", "ms", "the step, of its slowest rank")
+    mfu_pct: Optional[float] = field("number", "", "%", "model FLOPs of the GPU's dense peak")
+    exposed_comm_ms: Optional[float] = field("number", "", "ms", "time of a step in which a collective ran and nothing computed")
+    compute_ms: Optional[float] = field("number", "", "ms", "time of a step in which something computed")
+    comm_ms: Optional[float] = field("number", "", "ms", "time of a step in which a collective ran")
+    idle_ms: Optional[float] = field("number", "", "ms", "time of a step in which nothing ran")
+    tflops: Optional[float] = field("number", "", "TFLOP/s", "of a rank")
+    link_gb_per_s: Optional[float] = field("number", "", "GB/s", "of a rank's link")
+    link_latency_us: Optional[float] = field("number", "", "us", "of a hop")
+    pcie_gb_per_s: Optional[float] = field("number", "", "GB/s", "each direction")
+    pcie_latency_us: Optional[float] = field("number", "", "us", "of a copy")
 
 
 class WastedGather(Record):
