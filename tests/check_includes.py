@@ -74,7 +74,7 @@ FOLDERS = [
            "layers with explicit forward and backward, written once against the kernels"),
     Folder("clock", 5500, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
-    Folder("account", 4950, "run_view.h, cause.h, find_stalls.h",
+    Folder("account", 5050, "run_view.h, cause.h, find_stalls.h",
            "record/table.h hardware/gpu_health.h hardware/gpu_health.h trace schedule plan clock config/run_config.h",
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 4700, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
@@ -82,7 +82,7 @@ FOLDERS = [
     Folder("runs", 6600, "cell.h, trial.h, measure.h, result_fields.h",
            "record config launch hardware trace plan schedule backend model clock account engine",
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
-    Folder("tune", 3700, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
+    Folder("tune", 3900, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
     Folder("foreign/watch", 3050, "job_view.h, judge.h", "account hardware/gpu_health.h hardware/gpu_health.h",
            "what libraries of a running job write anyway, and who in it is late, silent or does not come"),
@@ -103,8 +103,8 @@ FOLDERS = [
            "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign foreign/watch "
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
-    Folder("app", 1800, "main.cpp, command_line.cpp",
-           "record config launch hardware trace plan schedule backend clock account engine runs app/commands",
+    Folder("app", 1750, "main.cpp, command_line.cpp",
+           "record config launch hardware trace plan schedule backend clock account engine runs tune app/commands",
            "the program: the command line, and what single commands say"),
 ]
 
@@ -121,8 +121,8 @@ class Limit:
 LIMITS = [
     Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 168, "keys", "profiles/README.md"),
-    Limit("tests", 80250, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 10300, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("tests", 80300, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("analysis/fsdpbench", 10550, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4600, "lines", "profiles/**/*.toml"),
     Limit("docs", 73000, "words", "docs/**/*.md - docs/result-format.md"),

@@ -71,7 +71,7 @@ inline constexpr EnumTable<Cause, CauseFacts> kCauses{
                "one communicator{} lets the more urgent go first", ""},
     CauseFacts{"straggler", "the collective waited for a late rank, which is named", "the lateness of its late rank",
                "look at that rank", "", true},
-    CauseFacts{"host_sync", "the host had waited for the device", "the host's waits for the device", "find the sync",
+    CauseFacts{"host_sync", "the host had waited for the device", "the host's waits for the device", "find the sync{}",
                "", true},
     CauseFacts{"host_bound", "the host issued the op late without having been blocked, or took long to issue it",
                "the host's time to issue ops", "larger units{} or a faster host", "fsdp.wrap"},

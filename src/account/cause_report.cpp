@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "account/advice.h"
 #include "account/compare.h"
 #include "account/counterfactual.h"
 #include "account/step_breakdown.h"
@@ -192,12 +193,11 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank, even_rows});
   Counterfactuals found = find_counterfactuals(typical, asked, noise_ms);
   report.knobs = std::move(found.knobs);
-  for (std::size_t i = 0; i < report.causes.size(); ++i) {
-    report.causes[i].without = found.causes[i];
-    report.causes[i].advice = advice(report.causes[i], report.knobs);
-    const bool hides_a_slow_link = report.causes[i].cause == Cause::link_bound && !typical.knows_links();
-    if (hides_a_slow_link && !report.causes[i].advice.empty()) report.causes[i].advice += kSlowLinkUnseen;
-  }
+  for (std::size_t i = 0; i < report.causes.size(); ++i) report.causes[i].without = found.causes[i];
+  Evidence evidence{.links_known = typical.knows_links()};
+  for (const Cause cause : kEnumerators<Cause>) evidence.settings[cause] = kCauses[cause].settings;
+  for (const Counterfactual& knob : report.knobs) evidence.knobs.push_back({knob});
+  advise(report.causes, evidence);
   drop_small(report);
   const bool prefetches_backward = schedule::prefetches_backward(what.policy.fsdp);
   report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward, even_rows);

@@ -57,12 +57,7 @@ StepPrediction predict_step(const schedule::Training& training, clock::OpTimes t
     if (op_class == OpClass::computation) prediction.computation += ns;
     if (op_class == OpClass::communication) prediction.communication += ns;
   }
-  const clock::Forecast step = clock::forecast(steady, times, clock::SteadyStep::first, 1);
-  prediction.step = prediction.update = static_cast<std::int64_t>(step.slowest_ns());
-  for (const trace::Record& record : step.traces.front().records) {
-    const schedule::Op& op = ops[static_cast<std::size_t>(record.op)];
-    if (op.kind == schedule::OpKind::optimizer) prediction.update = std::min(prediction.update, record.begin_ns);
-  }
+  prediction.step = static_cast<std::int64_t>(clock::forecast(steady, times).slowest_ns());
   return prediction;
 }
 

@@ -25,7 +25,6 @@ StepBound step_bound(const StepView& step);
 struct StepPrediction {
   std::int64_t step = 0;           ///< on the computed clock
   std::int64_t computation = 0;    ///< sum over the compute lane
-  std::int64_t update = 0;         ///< when the first update of it begins
   std::int64_t communication = 0;  ///< sum over all collectives of a rank, each as if alone on the link
   /// Something runs at any time, and it is either a computation or a collective.
   std::int64_t exposed_communication() const { return step - computation; }

@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "account/step_bound.h"
 #include "app/parameters_report.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "config/fields.h"
 #include "config/nearest.h"
 #include "config/write.h"
 #include "plan/alike_units.h"
@@ -244,9 +246,9 @@ WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& w
   return words;
 }
 
-std::vector<WastedAlike> wasted_alike(const engine::Setup& p, const Prediction& prediction) {
+std::vector<WastedAlike> wasted_alike(const engine::Setup& p) {
   std::vector<WastedAlike> all;
-  for (const schedule::WastedGather& wasted : prediction.wasted_gathers) {
+  for (const schedule::WastedGather& wasted : schedule::wasted_gathers(p.plan, p.schedules.steady())) {
     WastedAlike words = wasted_words(p, wasted);
     const auto same = std::ranges::find_if(all, [&](const WastedAlike& other) { return other.is_like(words); });
     if (same == all.end()) {
@@ -262,9 +264,9 @@ std::vector<WastedAlike> wasted_alike(const engine::Setup& p, const Prediction& 
 }
 
 /// A line for each rule that wastes all-gathers; empty if none does.
-std::string wasted_lines(const engine::Setup& p, const Prediction& prediction) {
+std::string wasted_lines(const engine::Setup& p) {
   std::string text;
-  for (const WastedAlike& wasted : wasted_alike(p, prediction)) {
+  for (const WastedAlike& wasted : wasted_alike(p)) {
     std::string names;
     for (std::size_t first = 0; first < wasted.units.size();) {
       std::size_t last = first;
@@ -317,6 +319,7 @@ struct Explained {
   const engine::Setup* setup;
   const Prediction* prediction;
   bool with_parameters;
+  std::vector<schedule::WastedGather> wasted;
 };
 
 // Parts of a plan know the whole by which they are named.
@@ -358,6 +361,81 @@ auto words(std::string WastedAlike::*what) {
 }
 
 }  // namespace
+
+Prediction predict(const engine::Setup& p, const GivenRates& given) {
+  config::RunConfig config = p.config;
+  const auto give = [&](const char* option, const char* key, const std::optional<double>& value) {
+    const config::Field& field = *config::find_field(key);
+    if (!value || field.read(config, *value)) return;
+    throw ConfigError(fmt::format("{} {} is not valid; expected {}.", option, *value, field.valid));
+  };
+  give("--tflops", "emulate.compute_tflops", given.tflops);
+  give("--link-gb-per-s", "emulate.link_gb_per_s", given.link_gb_per_s);
+  give("--link-latency-us", "emulate.link_latency_us", given.link_latency_us);
+  const config::Emulate& at = config.emulate;
+  const bool offloads = p.host_memory.reserved > 0;
+  Prediction prediction;
+  if (!at.compute_tflops) {
+    prediction.why_none = "no rate of computation is known; --tflops (or emulate.compute_tflops) says one";
+  } else if (!at.link_gb_per_s && p.plan.mesh.ranks() > 1) {
+    prediction.why_none = "no bandwidth of a link is known; --link-gb-per-s (or emulate.link_gb_per_s) says one";
+  } else if (offloads && !at.pcie_gb_per_s) {
+    prediction.why_none = "no bandwidth of PCIe is known (fsdp.cpu_offload); emulate.pcie_gb_per_s says one";
+  }
+  if (!prediction.why_none.empty()) return prediction;
+  prediction.rates = {*at.compute_tflops * 1e12, {at.link_gb_per_s.value_or(0) * 1e9, at.link_latency_us * 1e-6}};
+  if (offloads) prediction.rates.pcie = *at.pcie();
+  clock::OpTimes times = clock::emulated_times(p, prediction.rates);
+  if (clock::too_long(times)) {
+    prediction.why_none = "at these rates its ops would take over 104 days";
+    return prediction;
+  }
+  const account::StepPrediction step = account::predict_step(p, std::move(times));
+  const auto ms = [](std::int64_t ns) { return Estimate{static_cast<double>(ns) / 1e6, {}}; };
+  StepAnswer& answer = prediction.step.emplace();
+  answer.step_ms = ms(step.step);
+  answer.compute_ms = ms(step.computation);
+  answer.comm_ms = ms(step.communication);
+  answer.exposed_comm_ms = ms(step.exposed_communication());
+  return prediction;
+}
+
+std::string prediction_text(const Prediction& prediction) {
+  if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
+  const clock::Rates& r = prediction.rates;
+  Table table = answer_table({.title = "Predicted step", .columns = {{"", *prediction.step}}});
+  table.header.clear();  // of one column
+  std::string text = format_table(table) +
+                     fmt::format("modelled op times: matrix products at {:.4g} TFLOP/s", r.flops_per_second / 1e12);
+  if (prediction.step->comm_ms->value > 0) {
+    text += fmt::format(
+        ", a collective of\nn ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times",
+        r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
+  }
+  if (r.pcie.bytes_per_second > 0) {
+    text += fmt::format(
+        ";\nexposed with copies over PCIe at {:.4g} us + {:.4g} GB/s each direction, the host's update in no time",
+        r.pcie.latency_seconds * 1e6, r.pcie.bytes_per_second / 1e9);
+  }
+  return text + "\n";
+}
+
+template <>
+Fields<Prediction> declared<Prediction>() {
+  using P = Prediction;
+  // clang-format off
+  const auto links = when([](const P& p) { return p.step && p.step->comm_ms->value > 0; });
+  const auto copies = when([](const P& p) { return p.rates.pcie.bytes_per_second > 0 && p.step; });
+  return {"StepPrediction", "The step of a configuration that nobody has run.", "app/explain_report.h", {
+      {"reason", &P::why_none, "", "why there is none", if_any},
+      spread(&P::step),
+      {"tflops", [](const P& p) { return p.rates.flops_per_second / 1e12; }, "TFLOP/s", "of a rank", when(&P::step)},
+      {"link_gb_per_s", [](const P& p) { return p.rates.link.bytes_per_second / 1e9; }, "GB/s", "of a rank's link", links},
+      {"link_latency_us", [](const P& p) { return p.rates.link.latency_seconds * 1e6; }, "us", "of a hop", links},
+      {"pcie_gb_per_s", [](const P& p) { return p.rates.pcie.bytes_per_second / 1e9; }, "GB/s", "each direction", copies},
+      {"pcie_latency_us", [](const P& p) { return p.rates.pcie.latency_seconds * 1e6; }, "us", "of a copy", copies}}};
+  // clang-format on
+}
 
 // clang-format off
 template <>
@@ -484,7 +562,7 @@ Fields<Explained> declared() {
       {"data_parallel", [](const E& e) { return plan::data_parallel_volume(e.setup->plan, e.setup->config); }, "B", "what data parallelism would send"},
     }}},
     {"prediction", &E::prediction, "", "the step, predicted"},
-    {"wasted_gathers", [](const E& e) { return each_of(*e.setup, e.prediction->wasted_gathers); }, "", "all-gathers that are wasted"},
+    {"wasted_gathers", [](const E& e) { return each_of(*e.setup, e.wasted); }, "", "all-gathers that are wasted"},
     {"parameters", [](const E& e) { return parameters_json(e.setup->plan); }, "", "who holds which part of every parameter; only with --parameters", when(&E::with_parameters)},
     {"schedule", {"Schedule", "The steady step.", "schedule/build_schedules.h", {
       {"collectives", [](const E& e) { return schedule::collective_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of collectives"},
@@ -509,7 +587,7 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
                         std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
   }
   text += check_line(p);
-  text += wasted_lines(p, prediction);
+  text += wasted_lines(p);
   return text + "More: --parameters, --schedule, --schedule=LAYER, --format json\n";
 }
 
@@ -534,7 +612,7 @@ std::string explain_summary(const engine::Setup& p, const Prediction& prediction
                         parallel > 0
                             ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
                             : "a rank and step"});
-  const std::string wasted = wasted_lines(p, prediction);
+  const std::string wasted = wasted_lines(p);
   return explained_headline(p) + "\n" + format_table(table) + (wasted.empty() ? "" : "\n" + wasted) + "\n" +
          prediction_text(prediction);
 }
@@ -557,7 +635,8 @@ std::string schedule_text(const engine::Setup& p, const std::string& which) {
 std::string parameters_text(const engine::Setup& p) { return explained_headline(p) + "\n" + parameters_text(p.plan); }
 
 nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction, bool with_parameters) {
-  return fields<Explained>().write({&p, &prediction, with_parameters});
+  return fields<Explained>().write(
+      {&p, &prediction, with_parameters, schedule::wasted_gathers(p.plan, p.schedules.steady())});
 }
 
 const ObjectFacts& explain_file_facts() { return fields<Explained>().facts(); }

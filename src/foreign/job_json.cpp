@@ -364,15 +364,15 @@ Fields<foreign::Contention> declared() {
 }
 
 template <>
-Fields<ReplayedKnob> declared() {
-  using K = ReplayedKnob;
-  return {"ReplayedKnob", "A key turned in a replay of the job's own op times.", "foreign/job_report.h", {
+Fields<account::ReplayedKnob> declared() {
+  using K = account::ReplayedKnob;
+  return {"ReplayedKnob", "A key turned in a replay of the job's own op times.", "account/advice.h", {
     {"set", via(&K::gain, &account::Counterfactual::set), "", "the change, as `key=value`"},
     {"cause", via(&K::gain, &account::Counterfactual::cause), "", "the cause that it is meant for"},
     spread(&K::gain),
-    {"advice", [](const K& k) { return account::knob_sentence(k.gain, k.words); }, "", "a sentence that says what the change gains; absent unless the change is advised", when(via(&K::gain, &account::Counterfactual::advised))},
+    {"advice", [](const K& k) { return account::knob_sentence(k.gain, k.words); }, "", "a sentence that says what the change gains; absent unless the change is advised", when(&K::advised)},
     {"words", &K::words, "", "the setting in the traced program's words; empty: it is this program, or unknown"},
-    {"no_word", &K::no_word, "", "it cannot be set there; `words` says so"},
+    {"no_word", [](const K& k) { return !k.sayable; }, "", "it cannot be set there, as `words` says, or nobody knows how"},
   }};
 }
 

@@ -13,7 +13,7 @@
 #include "account/counterfactual.h"
 #include "base/bytes.h"
 #include "base/enum_table.h"
-#include "foreign/advice.h"
+#include "foreign/evidence.h"
 #include "record/table.h"
 
 namespace fsdpbench::app {
@@ -240,7 +240,8 @@ std::string why_stalled(const ExplainedJob& e) {
   if (e.recognition.is_fsdp() && !e.not_replayed_because.empty()) {
     how.no_typical += fmt::format("Settings were not tried: {}\n", e.not_replayed_because);
   }
-  for (const ReplayedKnob& knob : e.replayed) how.knobs.push_back(account::knob_sentence(knob.gain, knob.words));
+  for (const account::ReplayedKnob& knob : e.replayed)
+    how.knobs.push_back(account::knob_sentence(knob.gain, knob.words));
   return "\n" + cause_table(report, how);
 }
 
@@ -312,10 +313,7 @@ std::string headline(const ExplainedJob& e) {
   const std::string sentence = x.late ? foreign::late_rank_sentence(*x.late, e.job, x) : "";
   const bool certain = x.late && x.late->certain();
   const std::string late = certain ? sentence : "", after = certain || sentence.empty() ? "" : " " + sentence;
-  const bool ours = e.recognition.table.source == foreign::UnitSource::own_names;  // its words are the keys
-  const auto knob = std::ranges::find_if(
-      e.replayed, [&](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && (ours || !k.words.empty()); });
-  if (knob != e.replayed.end()) {
+  if (const account::ReplayedKnob* knob = account::best_knob(e.replayed)) {
     return late + (late.empty() ? "" : " ") + "What to change: " + account::knob_sentence(knob->gain, knob->words) +
            after;
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "account/counterfactual.h"
+#include "account/advice.h"
 #include "account/critical_path.h"
 #include "foreign/exchanges.h"
 #include "foreign/explain.h"
@@ -23,22 +23,15 @@ Fields<foreign::UnusedGathers> declared();
 template <>
 Fields<foreign::Exchanges> declared();
 
-/// A knob of the recognised schedule, turned in a replay of the job's own op times.
-struct ReplayedKnob {
-  account::Counterfactual gain;
-  std::string words = {};  ///< the setting in the traced program's own words; empty: it is this program, or unknown
-  bool no_word = false;    ///< it cannot be set there; `words` says so
-};
-
 /// All that is known of a job from its traces. Refers to the trace: it must live on.
 struct ExplainedJob {
   const foreign::JobTrace& job;
   foreign::Recognition recognition;
-  foreign::Explanation explanation;    ///< each cause with what would help
-  std::optional<TracedStep> replay;    ///< of the job's op times; absent: there was none
-  std::vector<ReplayedKnob> replayed;  ///< that gain more than the noise, the most first
-  std::string not_replayed_because;    ///< a sentence; empty: the job's op times were replayed
-  foreign::UnusedGathersFound unused;  ///< all-gathers that nobody used
+  foreign::Explanation explanation;             ///< each cause with what would help
+  std::optional<TracedStep> replay;             ///< of the job's op times; absent: there was none
+  std::vector<account::ReplayedKnob> replayed;  ///< that gain more than the noise, the most first
+  std::string not_replayed_because;             ///< a sentence; empty: the job's op times were replayed
+  foreign::UnusedGathersFound unused;           ///< all-gathers that nobody used
 };
 
 /// Kernels of one kind, or of one kind and name. `x` has them, and at least one step.

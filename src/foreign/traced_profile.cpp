@@ -8,9 +8,6 @@
 #include <string>
 #include <tuple>
 
-#include "account/compare.h"
-#include "account/run_view.h"
-#include "account/typical_step.h"
 #include "clock/calibration.h"
 #include "clock/compute_cost.h"
 #include "clock/measured_host.h"
@@ -165,11 +162,6 @@ bool is_own(Cause cause) {
   return cause == Cause::host_bound || cause == Cause::host_sync || cause == Cause::data_loading;
 }
 
-double traced_noise_ms(const AdoptedJob& adopted) {
-  const double percent = std::max(100 * account::kPracticalThreshold, adopted.metrics.aa_noise_pct.value_or(0));
-  return percent / 100 * adopted.causes.step_ms;
-}
-
 }  // namespace
 
 TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob& adopted) {
@@ -229,16 +221,6 @@ void count_from_trace(const TracedStep& step, tune::Answer& answer) {
     }
   }
   answer.keep = answer.keep || *answer.gain_low <= 0;
-}
-
-account::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
-                                        const config::RunConfig& other) {
-  const account::RunView view(adopted.setup.schedules, adopted.traces);
-  const double noise_ms = traced_noise_ms(adopted);
-  const account::TypicalStep typical(view, adopted.setup, noise_ms);
-  account::Counterfactual gain = account::find_gain(typical, other, noise_ms);
-  count_from_trace(step, step.least_ms, gain);
-  return gain;
 }
 
 std::string held_up_because(const foreign::JobTrace& job, const foreign::Explanation& explanation) {

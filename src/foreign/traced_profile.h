@@ -79,10 +79,6 @@ void count_from_trace(const TracedStep& step, double least_ms, account::Counterf
 void count_from_trace(const TracedStep& step, tune::SearchResult& result);
 void count_from_trace(const TracedStep& step, tune::Answer& answer);
 
-/// What another valid configuration of the same training would gain. Throws an Error if it cannot be replayed.
-account::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
-                                        const config::RunConfig& other);
-
 /// A sentence about the rank for which the others wait for more than half of their exposed communication; empty: there
 /// is none. What settings gain then says nothing: the others wait all the same.
 std::string held_up_because(const foreign::JobTrace& job, const foreign::Explanation& explanation);

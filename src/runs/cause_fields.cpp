@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "account/advice.h"
 #include "account/cause.h"
 #include "account/counterfactual.h"
 #include "account/critical_path.h"

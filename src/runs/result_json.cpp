@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "account/advice.h"
 #include "account/cause_report.h"
 #include "account/cause_table.h"
 #include "account/compare.h"

@@ -88,7 +88,7 @@ class Answerer {
       const std::uint8_t choice = best().point[a];
       if (choice == 0) continue;
       const Axis& axis = space_.axes()[a];
-      TurnedKnob knob{a, axis.choices[choice].was, axis.choices[choice].text, {}, {}, {}};
+      TurnedKnob knob{a, axis.name, axis.choices[choice].was, axis.choices[choice].text, {}, {}, {}};
       Point alone = space_.origin(), without = best().point;
       alone[a] = choice;
       without[a] = 0;
@@ -107,7 +107,7 @@ class Answerer {
     for (std::size_t a = 0; a < space_.axes().size(); ++a) {
       const Axis& axis = space_.axes()[a];
       if (axis.choices.size() == 1 || best().point[a] != 0) continue;
-      LeftKnob knob{a, 0, 0, false};
+      LeftKnob knob{axis.name, 0, 0, false};
       for (std::size_t c = 1; c < axis.choices.size(); ++c) {
         Point point = best().point;
         point[a] = static_cast<std::uint8_t>(c);
@@ -163,6 +163,7 @@ class Answerer {
       }
       shifted.regret = steps.front()[s] / shortest - 1;
       shifted.still_best = shifted.regret < least_gain_;
+      shifted.settings = space_.settings_at(result_.tried[shifted.best].point);
       answer_.shifted.push_back(shifted);
     }
   }

@@ -12,6 +12,7 @@ namespace fsdpbench::tune {
 /// A knob that the answer turns, and what that is worth.
 struct TurnedKnob {
   std::size_t axis = 0;
+  std::string key;                         ///< Axis::name
   std::string was, is;                     ///< Choice::text
   std::optional<double> alone, last_in;    ///< part of the step: of the one in force, if this alone is turned; of the
                                            ///< answer's, if this is turned last. Absent: contradictory
@@ -20,7 +21,7 @@ struct TurnedKnob {
 
 /// A knob that the answer leaves, and what its other values would do.
 struct LeftKnob {
-  std::size_t axis = 0;
+  std::string key;             ///< Axis::name
   double least = 0, most = 0;  ///< change of the answer's step, as a part of it
   bool matters = true;         ///< some value that can be had changes it by more than the least gain that counts
 };
@@ -31,6 +32,7 @@ struct Shifted {
   bool still_best = true;
   double regret = 0;     ///< how much longer the answer's step is than the best one's there
   std::size_t best = 0;  ///< of SearchResult::tried
+  Settings settings{};   ///< of it
 };
 
 /// What a search found, for people.

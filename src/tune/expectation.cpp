@@ -9,10 +9,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "clock/collective_kinds.h"
 #include "clock/forecast.h"
@@ -22,6 +22,7 @@
 #include "config/validate.h"
 #include "config/write.h"
 #include "engine/setup.h"
+#include "record/json_fields.h"
 #include "record/table.h"
 #include "runs/run_table.h"
 #include "runs/simulated_machine.h"
@@ -30,7 +31,6 @@ namespace fsdpbench::app {
 namespace {
 
 using What = PossibleReason::What;
-using nlohmann::json;
 
 constexpr double kSameWithin = 0.01;  // a step that differs by less is the same
 
@@ -40,8 +40,8 @@ double tokens_of_rank(const config::RunConfig& c) {
 }
 
 /// Something that falls as the step grows: `at_one_ms` over the step in ms.
-Expected over_step(const Expected& step_ms, double at_one_ms) {
-  Expected result{at_one_ms / step_ms.value, {}};
+Estimate over_step(const Estimate& step_ms, double at_one_ms) {
+  Estimate result{at_one_ms / step_ms.value, {}};
   if (step_ms.bounds && step_ms.bounds->low > 0) {
     result.bounds = {at_one_ms / step_ms.bounds->high, at_one_ms / step_ms.bounds->low};
   }
@@ -118,14 +118,14 @@ class Explainer {
         found.push_back({What::host, *late, "GPUs wait for launches: gaps between kernels",
                          "the same profiled step: the cause host_bound"});
       }
-      const double ms = *expectation_.measured_step_ms - expectation_.step_ms.value;
+      const double ms = expectation_.measured->step_ms - expectation_.step_ms.value;
       PossibleReason outside{What::outside,
                              {ms, {}},
                              "input, logging, checkpoints, a late rank: the GPU has nothing to do",
                              "`with fsdpbench.torch.step():` around the step: step time, waits and the late rank"};
       if (const auto& bounds = expectation_.step_ms.bounds) {
-        outside.amount.bounds = {std::max(0.0, *expectation_.measured_step_ms - bounds->high),
-                                 *expectation_.measured_step_ms - bounds->low};
+        outside.amount.bounds = {std::max(0.0, expectation_.measured->step_ms - bounds->high),
+                                 expectation_.measured->step_ms - bounds->low};
       }
       found.push_back(std::move(outside));
     }
@@ -133,9 +133,9 @@ class Explainer {
   }
 
  private:
-  bool slower() const { return *expectation_.measured_step_ms > expectation_.step_ms.value; }
+  bool slower() const { return expectation_.measured->step_ms > expectation_.step_ms.value; }
   /// How many times as long the measured step is as one of `step_ms`.
-  double times(double step_ms) const { return *expectation_.measured_step_ms / step_ms; }
+  double times(double step_ms) const { return expectation_.measured->step_ms / step_ms; }
   double grown(const clock::Changes& changes) const {
     return machine_.forecast(setup_, changes).slowest_ns() / plain_ns_;
   }
@@ -143,10 +143,10 @@ class Explainer {
   /// The value at the expected step, and at the ends of its interval: `beyond` at one that nothing reaches, `nothing`
   /// where the step may be expected to be as measured or further. Absent with the value.
   template <class Find>
-  std::optional<Expected> with_bounds(const Find& find, double nothing, double beyond) const {
+  std::optional<Estimate> with_bounds(const Find& find, double nothing, double beyond) const {
     const std::optional<double> value = find(times(expectation_.step_ms.value));
     if (!value) return std::nullopt;
-    Expected result{*value, {}};
+    Estimate result{*value, {}};
     const auto end = [&](double step_ms) {
       const double there = times(step_ms);
       return (there > 1) == slower() ? find(there).value_or(beyond) : nothing;
@@ -159,7 +159,7 @@ class Explainer {
   }
 
   /// At which part of its speed, above 1 if the measured step is shorter than expected, something has to go.
-  std::optional<Expected> part_of(double clock::Changes::*scale) const {
+  std::optional<Estimate> part_of(double clock::Changes::*scale) const {
     constexpr double kMostTimes = 1000;
     const auto find = [&](double times) -> std::optional<double> {
       const bool slower = times > 1;
@@ -175,7 +175,7 @@ class Explainer {
   }
 
   /// By how many ms a step the host issues its ops later.
-  std::optional<Expected> host_ms() const {
+  std::optional<Estimate> host_ms() const {
     const auto ops = static_cast<double>(setup_.schedules.steady().ops.size());
     const auto find = [&](double times) -> std::optional<double> {
       if (times <= 1) return 0;
@@ -269,11 +269,11 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
           std::move(best->differs)};
 }
 
-double measured_step(const MeasuredRate& measured, const Expectation& expectation) {
+double step_of(const MeasuredRate& measured, const Expectation& expectation) {
   switch (measured.unit) {
     case MeasuredRate::Unit::step_ms: return measured.value;
     case MeasuredRate::Unit::tokens_per_s:
-      return expectation.step_ms.value * expectation.tokens_per_s.value / measured.value;
+      return expectation.step_ms.value * expectation.tokens_per_s_rank->value / measured.value;
     case MeasuredRate::Unit::mfu_pct:
       if (!expectation.mfu_pct) {
         throw ConfigError("--measured is an MFU, and no peak is known here: name a --cluster, or give tokens/s.");
@@ -283,35 +283,19 @@ double measured_step(const MeasuredRate& measured, const Expectation& expectatio
   throw std::logic_error("MeasuredRate::Unit");
 }
 
-const char* name_of(What what) {
-  switch (what) {
-    case What::computation: return "computation";
-    case What::links: return "links";
-    case What::host: return "host";
-    case What::outside: return "outside";
-  }
-  throw std::logic_error("PossibleReason::What");
-}
-bool is_part(What what) { return what == What::computation || what == What::links; }
-
-std::string between(const std::optional<clock::Bounds>& bounds, int digits) {
-  return bounds ? fmt::format("{:.{}f} to {:.{}f}", bounds->low, digits, bounds->high, digits) : "not in doubt";
-}
+/// What a reason is called, what its amount is of, and in which unit JSON has it.
+struct ReasonWords {
+  std::string_view name, of, unit;
+};
+constexpr EnumTable<What, ReasonWords> kReasonWords{
+    ReasonWords{"computation", " % of its speed", "part"}, ReasonWords{"links", " % of their rate", "part"},
+    ReasonWords{"host", " ms to issue a step", "ms"}, ReasonWords{"outside", " ms a step", "ms"}};
 
 std::string amount_text(const PossibleReason& e) {
-  const double scale = is_part(e.what) ? 100 : 1;
+  const bool part = kReasonWords[e.what].unit == "part";
   // Of milliseconds above a hundred the digits behind the point say nothing.
-  const auto number = [&](double v) {
-    return fmt::format("{:.{}f}", v * scale, is_part(e.what) || v * scale >= 100 ? 0 : 1);
-  };
-  const std::string value = number(e.amount.value);
-  std::string text;
-  switch (e.what) {
-    case What::computation: text = value + " % of its speed"; break;
-    case What::links: text = value + " % of their rate"; break;
-    case What::host: text = value + " ms to issue a step"; break;
-    case What::outside: text = value + " ms a step"; break;
-  }
+  const auto number = [&](double v) { return fmt::format("{:.{}f}", part ? 100 * v : v, part || v >= 100 ? 0 : 1); };
+  const std::string text = fmt::format("{}{}", number(e.amount.value), kReasonWords[e.what].of);
   if (!e.amount.bounds) return text;
   return text + fmt::format(" (95 %: {} to {})", number(e.amount.bounds->low), number(e.amount.bounds->high));
 }
@@ -326,20 +310,18 @@ std::string published_text(const NearestPublished& p) {
 }
 
 std::string measured_text(const Expectation& e) {
-  const double step = *e.measured_step_ms;
-  const double rate = e.tokens_per_s.value * e.step_ms.value / step;
+  const double rate = e.measured->tokens_per_s_rank;
   const auto away = [](double from, double to) {
     const double percent = 100 * (to / from - 1);
     return fmt::format("{:.1f} % {}", std::abs(percent), percent < 0 ? "below" : "above");
   };
-  std::string text = fmt::format("measured: {:.0f} tokens/s a rank, {:.2f} ms a step: {} what is expected", rate, step,
-                                 away(e.tokens_per_s.value, rate));
-  if (e.as_expected()) {
-    return text + (e.step_ms.bounds ? ", within the interval: it need not have a reason.\n" : ": as expected.\n");
+  std::string text = fmt::format("measured: {:.0f} tokens/s a rank, {:.2f} ms a step: {} what is expected", rate,
+                                 e.measured->step_ms, away(e.tokens_per_s_rank->value, rate));
+  const auto& bounds = e.tokens_per_s_rank->bounds;
+  if (e.measured->as_expected) {
+    return text + (bounds ? ", within the interval: it need not have a reason.\n" : ": as expected.\n");
   }
-  if (const auto& bounds = e.tokens_per_s.bounds) {
-    text += fmt::format(", {} the interval", away(rate < bounds->low ? bounds->low : bounds->high, rate));
-  }
+  if (bounds) text += fmt::format(", {} the interval", away(rate < bounds->low ? bounds->low : bounds->high, rate));
   return text + ".\n";
 }
 
@@ -366,112 +348,105 @@ MeasuredRate read_measured_rate(std::string_view text) {
   return rate;
 }
 
-bool Expectation::as_expected() const {
-  if (!measured_step_ms) return true;
-  const clock::Bounds bounds =
-      step_ms.bounds.value_or(clock::Bounds{step_ms.value * (1 - kSameWithin), step_ms.value * (1 + kSameWithin)});
-  return *measured_step_ms >= bounds.low && *measured_step_ms <= bounds.high;
-}
-
 Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured) {
   const account::RunMetrics& m = trial.metrics.value();
   Expectation e;
+  e.headline = run_headline(cell.setup);
+  e.config = config::to_json(cell.setup.config);
   e.step_ms.value = m.step_ms.median;
-  e.exposed_comm_ms.value = m.exposed_comm_ms;
+  e.exposed_comm_ms = {m.exposed_comm_ms, {}};
   if (trial.sureness) {
     e.step_ms.bounds = trial.sureness->step_ms;
-    e.exposed_comm_ms.bounds = trial.sureness->exposed_ms;
+    e.exposed_comm_ms->bounds = trial.sureness->exposed_ms;
   }
-  e.tokens_per_s = over_step(e.step_ms, tokens_of_rank(cell.setup.config) * 1e3);
+  e.tokens_per_s_rank = over_step(e.step_ms, tokens_of_rank(cell.setup.config) * 1e3);
   if (trial.flops && trial.flops->mfu_pct) e.mfu_pct = over_step(e.step_ms, *trial.flops->mfu_pct * e.step_ms.value);
-  e.peak_bytes = trial.memory.peak_occupied_total;
-  if (trial.caching_allocator) e.peak_bytes = trial.caching_allocator->peak_reserved;
+  e.peak_bytes = trial.caching_allocator ? trial.caching_allocator->peak_reserved : trial.memory.peak_occupied_total;
   e.fits = trial.fits.value_or(true);
   e.device_bytes = trial.device_bytes;
   if (!cell.setup.config.simulate.cluster.empty()) {
     e.published = nearest_published(cell.setup, config::load_cluster(cell.setup.config.simulate.cluster));
   }
-  if (measured) {
-    e.measured_step_ms = measured_step(*measured, e);
-    if (std::abs(*e.measured_step_ms / e.step_ms.value - 1) > kSameWithin) e.reasons = Explainer(cell, trial, e).all();
-  }
+  if (!measured) return e;
+  const double step = step_of(*measured, e), expected = e.step_ms.value;
+  const clock::Bounds bounds =
+      e.step_ms.bounds.value_or(clock::Bounds{expected * (1 - kSameWithin), expected * (1 + kSameWithin)});
+  e.measured = {step, e.tokens_per_s_rank->value * expected / step, step >= bounds.low && step <= bounds.high};
+  if (std::abs(step / expected - 1) > kSameWithin) e.reasons = Explainer(cell, trial, e).all();
   return e;
 }
 
-std::string expectation_text(const Cell& cell, const Expectation& e) {
-  Table table;
-  table.title = run_headline(cell.setup);
-  table.header = {"", "expected", "", "95 % interval"};
-  const auto row = [&](const char* name, const Expected& value, int digits, const char* unit) {
-    table.rows.push_back({name, fmt::format("{:.{}f}", value.value, digits), unit, between(value.bounds, digits)});
-  };
-  row("tokens/s a rank", e.tokens_per_s, e.tokens_per_s.value < 100 ? 2 : 0, "1/s");
-  row("step", e.step_ms, 2, "ms");
-  if (e.mfu_pct) row("MFU", *e.mfu_pct, 1, "%");
-  row("exposed communication", e.exposed_comm_ms, 2, "ms");
-  const double gib = static_cast<double>(e.peak_bytes) / (1 << 30);
-  std::string fits = "computed; an allocator reserves more";
+std::string expectation_text(const Expectation& e) {
+  AnswerTable table{.title = e.headline, .columns = {{"expected", e}}, .interval = "95 % interval"};
+  table.memory = "peak memory of a rank";
+  table.memory_note = "computed; an allocator reserves more";
   if (e.device_bytes) {
-    fits = fmt::format("{} the {} of its GPU", e.fits ? "fits in" : "does NOT fit in", format_bytes(*e.device_bytes));
+    table.memory_note =
+        fmt::format("{} the {} of its GPU", e.fits ? "fits in" : "does NOT fit in", format_bytes(*e.device_bytes));
   }
-  table.rows.push_back({"peak memory of a rank", fmt::format("{:.2f}", gib), "GiB", fits});
-  std::string text = format_table(table);
+  std::string text = format_table(answer_table(table));
   if (e.published) text += "\n" + published_text(*e.published);
-  if (!e.measured_step_ms) return text;
+  if (!e.measured) return text;
   text += "\n" + measured_text(e);
   if (e.reasons.empty()) return text;
-  text += "\nEach of these alone would explain the difference:\n";
-  Table causes;
-  for (const PossibleReason& x : e.reasons) causes.rows.push_back({name_of(x.what), amount_text(x), x.seen_as});
-  text += format_table(causes) + "\nMeasure to know which it is:\n";
-  Table ways;
-  for (const PossibleReason& x : e.reasons) ways.rows.push_back({name_of(x.what), x.measure});
-  return text + format_table(ways);
+  Table causes, ways;
+  for (const PossibleReason& x : e.reasons) {
+    const std::string name(kReasonWords[x.what].name);
+    causes.rows.push_back({name, amount_text(x), x.seen_as});
+    ways.rows.push_back({name, x.measure});
+  }
+  return text + "\nEach of these alone would explain the difference:\n" + format_table(causes) +
+         "\nMeasure to know which it is:\n" + format_table(ways);
 }
 
-json expectation_json(const Cell& cell, const Expectation& e) {
-  const auto of = [](const Expected& value) {
-    // What is without end has no number in JSON.
-    const auto end = [](double v) { return std::isfinite(v) ? json(v) : json(nullptr); };
-    json object{{"value", value.value}, {"low", nullptr}, {"high", nullptr}};
-    if (value.bounds) object["low"] = end(value.bounds->low), object["high"] = end(value.bounds->high);
-    return object;
-  };
-  json all{{"kind", "expect"},
-           {"schema_version", 1},
-           {"config", config::to_json(cell.setup.config)},
-           {"tokens_per_s_rank", of(e.tokens_per_s)},
-           {"step_ms", of(e.step_ms)},
-           {"mfu_pct", e.mfu_pct ? of(*e.mfu_pct) : json(nullptr)},
-           {"exposed_comm_ms", of(e.exposed_comm_ms)},
-           {"memory", {{"peak_bytes", e.peak_bytes}, {"device_bytes", nullptr}}},
-           {"published", nullptr},
-           {"measured", nullptr},
-           {"reasons", json::array()}};
-  if (e.device_bytes) all["memory"]["device_bytes"] = *e.device_bytes;
-  if (e.published) {
-    const NearestPublished& p = *e.published;
-    all["published"] = {{"id", p.id},
-                        {"title", p.title},
-                        {"source", p.source},
-                        {"tokens_per_s_rank", p.published},
-                        {"predicted", p.predicted},
-                        {"differs", p.differs}};
-  }
-  if (e.measured_step_ms) {
-    all["measured"] = {{"step_ms", *e.measured_step_ms},
-                       {"tokens_per_s_rank", e.tokens_per_s.value * e.step_ms.value / *e.measured_step_ms},
-                       {"as_expected", e.as_expected()}};
-  }
-  for (const PossibleReason& x : e.reasons) {
-    json object = of(x.amount);
-    object.update({{"what", name_of(x.what)},
-                   {"unit", is_part(x.what) ? "part" : "ms"},
-                   {"seen_as", x.seen_as},
-                   {"measure", x.measure}});
-    all["reasons"].push_back(std::move(object));
-  }
-  return all;
+// clang-format off
+template <>
+Fields<NearestPublished> declared<NearestPublished>() {
+  using P = NearestPublished;
+  return {"NearestPublished", "The published training that is most like this one.", "tune/expectation.h", {
+      {"id", &P::id, "", "its line in profiles/published/training.csv"},
+      {"title", &P::title, "", "model, ranks and cluster"},
+      {"source", &P::source, "", "where it was published"},
+      {"tokens_per_s_rank", &P::published, "1/s", "tokens of one rank a second, as published"},
+      {"predicted", &P::predicted, "1/s", "the same as it is predicted"},
+      {"differs", &P::differs, "", "in what it is not this training"}}};
 }
+
+template <>
+Fields<MeasuredStep> declared<MeasuredStep>() {
+  using M = MeasuredStep;
+  return {"MeasuredStep", "What was measured, beside what is expected.", "tune/expectation.h", {
+      {"step_ms", &M::step_ms, "ms", "the step"},
+      {"tokens_per_s_rank", &M::tokens_per_s_rank, "1/s", "tokens of one rank a second"},
+      {"as_expected", &M::as_expected, "", "in the interval; without one within 1 %"}}};
+}
+
+template <>
+Fields<PossibleReason> declared<PossibleReason>() {
+  using R = PossibleReason;
+  return {"PossibleReason", "What alone would make the step as long as it was measured.", "tune/expectation.h", {
+      {"what", [](const R& r) { return kReasonWords[r.what].name; }, "", "`computation`, `links`, `host` or `outside`"},
+      {"unit", [](const R& r) { return kReasonWords[r.what].unit; }, "", "of the amount: `part` of its speed, or `ms`"},
+      spread(&R::amount),
+      {"seen_as", &R::seen_as, "", "what a measurement would show then"},
+      {"measure", &R::measure, "", "how to measure that"}}};
+}
+
+template <>
+Fields<Expectation> declared<Expectation>() {
+  using E = Expectation;
+  return {"Expectation", "expect.json", "tune/expectation.h", {
+      {"kind", [](const E&) { return std::string_view("expect"); }, "", "`expect`"},
+      {"schema_version", [](const E&) { return 1; }, "", "version of this format"},
+      {"config", &E::config, "", "all keys"},
+      spread([](const E& e) -> const StepAnswer& { return e; }, bounded_fields()),
+      {"memory", {"ExpectedMemory", "Memory of a rank.", "tune/expectation.h", {
+          {"peak_bytes", &E::peak_bytes, "B", "reserved by PyTorch's allocator; without a GPU, exact blocks"},
+          {"device_bytes", &E::device_bytes, "B", "what its GPU has", or_null}}}},
+      {"published", &E::published, "", "null where no cluster is named", or_null},
+      {"measured", &E::measured, "", "null without --measured", or_null},
+      {"reasons", &E::reasons, "", "empty if nothing was measured, or the same as expected"}}};
+}
+// clang-format on
 
 }  // namespace fsdpbench::app

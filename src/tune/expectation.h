@@ -1,15 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "clock/forecast.h"
 #include "runs/cell.h"
 #include "runs/trial.h"
+#include "tune/step_answer.h"
 
 /// What a training should reach on a machine, and what would explain that somebody's own job does not.
 namespace fsdpbench::app {
@@ -25,12 +25,6 @@ struct MeasuredRate {
 /// that says what is valid.
 MeasuredRate read_measured_rate(std::string_view text);
 
-/// A value and where it lies 95 times of 100.
-struct Expected {
-  double value = 0;
-  std::optional<clock::Bounds> bounds;  ///< absent where rates were given, and so are not in doubt
-};
-
 /// One thing that, alone, would make the step as long as it was measured.
 struct PossibleReason {
   enum class What : std::uint8_t {
@@ -41,7 +35,7 @@ struct PossibleReason {
   };
   What what = What::computation;
   /// Of computation and links a part of 1, of the others ms a step. Bounds: by those of the expected step.
-  Expected amount;
+  Estimate amount;
   std::string seen_as;  ///< what a measurement would show then, and what it shows else
   std::string measure;  ///< how to measure that
 };
@@ -54,27 +48,29 @@ struct NearestPublished {
   std::vector<std::string> differs;  ///< in what it is not this training: "128 ranks", "mpt-7b"
 };
 
-struct Expectation {
-  Expected step_ms, tokens_per_s;  ///< tokens of one rank
-  std::optional<Expected> mfu_pct;
-  Expected exposed_comm_ms;
-  std::int64_t peak_bytes = 0;                ///< reserved by PyTorch's allocator; without a GPU, exact blocks
-  bool fits = true;                           ///< in its GPU
+/// What a user measured, beside what is expected.
+struct MeasuredStep {
+  double step_ms = 0, tokens_per_s_rank = 0;
+  bool as_expected = false;  ///< in the interval; without one, within 1 % of what is expected
+};
+
+/// The content of expect.json (docs/expect.md).
+struct Expectation : StepAnswer {
+  std::string headline;  ///< what is expected of it
+  nlohmann::json config;
+  bool fits = true;                           ///< in its GPU; memory is what PyTorch's allocator reserves, else blocks
   std::optional<std::int64_t> device_bytes;   ///< what its GPU has
   std::optional<NearestPublished> published;  ///< absent where no cluster is named, and so no GPU
-  std::optional<double> measured_step_ms;
+  std::optional<MeasuredStep> measured;
   std::vector<PossibleReason> reasons;  ///< empty if nothing was measured, or the same as expected
-
-  /// Whether the measured step lies in the interval; without one, whether it is within 1 % of what is expected.
-  bool as_expected() const;
 };
+template <>
+Fields<Expectation> declared<Expectation>();
 
 /// `trial`: of `cell`, a simulation of a machine that it names, all of whose steps are there. Throws ConfigError for an
 /// MFU where no peak is known.
 Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured);
 
-std::string expectation_text(const Cell& cell, const Expectation& expectation);
-/// The content of expect.json (docs/expect.md).
-nlohmann::json expectation_json(const Cell& cell, const Expectation& expectation);
+std::string expectation_text(const Expectation& expectation);
 
 }  // namespace fsdpbench::app

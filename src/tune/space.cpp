@@ -369,6 +369,20 @@ bool Space::holds(const Point& point) const {
   return true;
 }
 
+Settings Space::settings_at(const Point& point) const {
+  Settings settings;
+  for (std::size_t a = 0; a < point.size(); ++a) {
+    if (point[a] != 0) settings.emplace_back(axes_[a].name, axes_[a].choices[point[a]].text);
+  }
+  return settings;
+}
+
+std::string settings_text(const Settings& settings) {
+  std::string text;
+  for (const auto& [key, set] : settings) text += (text.empty() ? "" : " ") + set;
+  return text.empty() ? "as it is" : text;
+}
+
 bool Space::other_engine(const Point& point) const {
   for (std::size_t a = 0; a < axes_.size(); ++a) {
     if (is_engine(axes_[a])) return point[a] != 0;

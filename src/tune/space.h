@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "config/fields.h"
@@ -91,6 +92,11 @@ struct SpaceOptions {
   std::function<bool(const config::RunConfig&)> offers = {};
 };
 
+/// By the first key of each turned axis: what is set there, Choice::text.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+/// "fsdp.wrap=blocks:2 fsdp.backward_prefetch=2"; "as it is" where nothing is turned.
+std::string settings_text(const Settings& settings);
+
 /// Everything that may be proposed.
 class Space {
  public:
@@ -109,6 +115,7 @@ class Space {
   bool holds(const Point& point) const;
   /// What a point of the space sets, validated; absent if that contradicts itself or a fixed key.
   std::optional<config::RunConfig> config_at(const Point& point) const;
+  Settings settings_at(const Point& point) const;
   /// Whether `point` turns the preset.
   bool other_engine(const Point& point) const;
   /// How many points there are, contradictory ones included; and how many that differ from `structure` in order only.

@@ -1,9 +1,11 @@
 #include "tune/tune_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "account/statistics.h"
 #include "base/bytes.h"
@@ -12,40 +14,49 @@
 #include "config/write.h"
 #include "record/table.h"
 #include "tune/run_doubt.h"
+#include "tune/step_answer.h"
 
 namespace fsdpbench::app {
 namespace {
 
-using nlohmann::json;
 using tune::Objective;
-
-std::string in_ms(double ns) { return fmt::format("{:.3f}", ns / 1e6); }
-/// The unit of every memory figure in an answer: GiB, or MiB where 0.01 GiB is too coarse for a small model.
-struct MemoryUnit {
-  const char* name;
-  double bytes;
-  std::string text(std::int64_t amount) const { return fmt::format("{:.2f}", static_cast<double>(amount) / bytes); }
-};
+using tune::settings_text;
 
 MemoryUnit memory_unit(const Tuning& t) {
-  constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
-  const bool small = std::max(t.result.start().predicted_bytes, t.best().predicted_bytes) < kGiB;
-  return small ? MemoryUnit{"MiB", kMiB} : MemoryUnit{"GiB", kGiB};
+  return MemoryUnit(std::max(t.result.start().predicted_bytes, t.best().predicted_bytes));
 }
 std::string in_memory(const Tuning& t, std::int64_t bytes) { return memory_unit(t).text(bytes); }
-std::string signed_percent(double part) { return fmt::format("{:+.1f} %", 100 * part); }
 std::string in_full(double number) { return fmt::format("{:.0f}", number); }
 
-double tokens_per_s(const tune::Tried& tried) { return tried.step_ns > 0 ? tried.tokens / tried.step_ns * 1e9 : 0; }
+StepAnswer answer_for(const tune::Tried& tried) {
+  StepAnswer answer;
+  answer.step_ms.value = tried.step_ns / 1e6;
+  answer.tokens_per_s = {tried.step_ns > 0 ? tried.tokens / tried.step_ns * 1e9 : 0, {}};
+  answer.peak_bytes = tried.predicted_bytes;
+  return answer;
+}
 
-std::string what_memory(const Tuning& t) {
-  return fmt::format("{} memory, {}", to_string(t.options.budget.kind), memory_unit(t).name);
+/// Adds `row` with `settings` in its last column, on as many lines as they need.
+void add_with_settings(Table& table, std::vector<std::string> row, const std::string& settings) {
+  constexpr std::size_t kMostOfALine = 100;
+  std::string_view left = settings;
+  while (left.size() > kMostOfALine && left.rfind(' ', kMostOfALine) != std::string_view::npos) {
+    const std::size_t end = left.rfind(' ', kMostOfALine);
+    row.emplace_back(left.substr(0, end));
+    left.remove_prefix(end + 1);
+    const std::size_t columns = row.size();
+    table.rows.push_back(std::move(row));
+    row.assign(columns - 1, "");
+  }
+  row.emplace_back(left);
+  table.rows.push_back(std::move(row));
 }
 
 Table front_table(const Tuning& t) {
   Table table;
   table.title = "least memory for each step time (Pareto front)";
-  table.header = {"", "step, ms", what_memory(t), "", "settings"};
+  table.header = {"", "step, ms", fmt::format("{} memory, {}", to_string(t.options.budget.kind), memory_unit(t).name()),
+                  "", "settings"};
   std::vector<std::size_t> front = t.answer.front;
   constexpr std::size_t kMostRows = 12;
   std::vector<std::size_t> shown;  // evenly spread, the ends among them
@@ -60,18 +71,21 @@ Table front_table(const Tuning& t) {
                       {i == *t.result.best ? "best"
                        : i == 0            ? "current"
                                            : "",
-                       in_ms(tried.step_ns), in_memory(t, tried.predicted_bytes), tried.fits ? "fits" : "too much"},
-                      settings_of(t.space, tried.point));
+                       fmt::format("{:.3f}", tried.step_ns / 1e6), in_memory(t, tried.predicted_bytes),
+                       tried.fits ? "fits" : "too much"},
+                      settings_text(t.space.settings_at(tried.point)));
   }
   return table;
 }
 
-std::string gain_or_dash(const std::optional<double>& gain) { return gain ? signed_percent(*gain) : "-"; }
+std::string gain_or_dash(const std::optional<double>& gain) {
+  return gain ? fmt::format("{:+.1f} %", 100 * *gain) : "-";
+}
 
 Table turned_table(const Tuning& t) {
   Table table;
   table.title = "what each change gains: on its own, and when added last";
-  table.header = {"from", "to", "alone", "last in", fmt::format("memory, {}", memory_unit(t).name)};
+  table.header = {"from", "to", "alone", "last in", fmt::format("memory, {}", memory_unit(t).name())};
   for (const tune::TurnedKnob& knob : t.answer.turned) {
     table.rows.push_back(
         {knob.was, knob.is, gain_or_dash(knob.alone), gain_or_dash(knob.last_in),
@@ -80,30 +94,23 @@ Table turned_table(const Tuning& t) {
   return table;
 }
 
-std::string list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 std::string idle_knobs(const Tuning& t) {
   std::vector<std::string> names;
   for (const tune::LeftKnob& knob : t.answer.left) {
-    if (!knob.matters) names.push_back(t.space.axes()[knob.axis].name);
+    if (!knob.matters) names.push_back(knob.key);
   }
-  return names.empty() ? std::string() : fmt::format("of no consequence here: {}\n", list(names));
+  return names.empty() ? std::string() : fmt::format("of no consequence here: {}\n", fmt::join(names, ", "));
 }
 
 std::string sensitivity(const Tuning& t) {
   std::string text;
   for (const tune::Shifted& s : t.answer.shifted) {
     const bool link = s.link != 1;
-    text += fmt::format("{} {:.0f} % {}: {}\n", link ? "links" : "computation",
-                        std::abs(100 * ((link ? s.link : s.compute) - 1)),
-                        (link ? s.link : s.compute) > 1 ? "faster" : "slower",
-                        s.still_best ? std::string("the same answer holds")
-                                     : fmt::format("{:.1f} % longer than with {}", 100 * s.regret,
-                                                   settings_of(t.space, t.result.tried[s.best].point)));
+    text += fmt::format(
+        "{} {:.0f} % {}: {}\n", link ? "links" : "computation", std::abs(100 * ((link ? s.link : s.compute) - 1)),
+        (link ? s.link : s.compute) > 1 ? "faster" : "slower",
+        s.still_best ? std::string("the same answer holds")
+                     : fmt::format("{:.1f} % longer than with {}", 100 * s.regret, settings_text(s.settings)));
   }
   return text;
 }
@@ -141,70 +148,25 @@ std::string verdict(const Tuning& t) {
   if (!t.result.start().fits) {
     return fmt::format("The current configuration does not fit: it needs {} {}.\n",
                        in_memory(t, t.result.start().predicted_bytes + t.result.start().margin_bytes),
-                       memory_unit(t).name);
+                       memory_unit(t).name());
   }
   return fmt::format("{:.1f} % less {} than the current configuration{}.\n{}", 100 * t.answer.gain, of, interval,
                      t.answer.unknown ? fmt::format("{}, or measure the gain with --verify\n", kNoInterval) : "");
 }
 
-json settings_json(const tune::Space& space, const tune::Point& point) {
-  json j = json::object();
-  for (std::size_t a = 0; a < point.size(); ++a) {
-    if (point[a] != 0) j[space.axes()[a].name] = space.axes()[a].choices[point[a]].text;
-  }
-  return j;
-}
-
-json tried_json(const Tuning& t, const tune::Tried& tried) {
-  return {{"settings", settings_json(t.space, tried.point)},
-          {"step_ms", tried.step_ns / 1e6},
-          {"tokens_per_s", tokens_per_s(tried)},
-          {"live_bytes", tried.need.live},
-          {"reserved_bytes", tried.need.reserved},
-          {"predicted_bytes", tried.predicted_bytes},
-          {"margin_bytes", tried.margin_bytes},
-          {"fits", tried.fits}};
-}
-
-json optional_json(const std::optional<double>& value) { return value ? json(*value) : json(); }
-
 }  // namespace
 
-std::string settings_of(const tune::Space& space, const tune::Point& point) {
-  std::string text;
-  for (std::size_t a = 0; a < point.size(); ++a) {
-    if (point[a] != 0) text += (text.empty() ? "" : " ") + space.axes()[a].choices[point[a]].text;
-  }
-  return text.empty() ? "as it is" : text;
-}
-
-void add_with_settings(Table& table, std::vector<std::string> row, const std::string& settings) {
-  constexpr std::size_t kMostOfALine = 100;
-  std::string_view left = settings;
-  while (left.size() > kMostOfALine && left.rfind(' ', kMostOfALine) != std::string_view::npos) {
-    const std::size_t end = left.rfind(' ', kMostOfALine);
-    row.emplace_back(left.substr(0, end));
-    left.remove_prefix(end + 1);
-    const std::size_t columns = row.size();
-    table.rows.push_back(std::move(row));
-    row.assign(columns - 1, "");
-  }
-  row.emplace_back(left);
-  table.rows.push_back(std::move(row));
-}
-
 std::string tune_text(const Tuning& t) {
-  const tune::MemoryBudget& budget = t.options.budget;
-  Table table;
-  table.title = fmt::format("{}: {} ranks, by {}", t.name, t.space.start().mesh.ranks, t.basis);
-  table.header = {"", "step, ms", "tokens/s", what_memory(t), "margin"};
-  const auto row = [&](const char* name, const tune::Tried& tried) {
-    table.rows.push_back({name, in_ms(tried.step_ns), fmt::format("{:.0f}", tokens_per_s(tried)),
-                          in_memory(t, tried.predicted_bytes), in_memory(t, tried.margin_bytes)});
-  };
-  row("current", t.result.start());
-  row("best", t.best());
-  if (budget.bytes > 0) table.rows.push_back({"budget", "", "", in_memory(t, budget.bytes), ""});
+  Table table = answer_table({.title = fmt::format("{}: {} ranks, by {}", t.name, t.space.start().mesh.ranks, t.basis),
+                              .columns = {{"current", answer_for(t.result.start())}, {"best", answer_for(t.best())}},
+                              .change = true,
+                              .memory = fmt::format("{} memory", to_string(t.options.budget.kind))});
+  const MemoryUnit unit = memory_unit(t);
+  table.rows.push_back(
+      {"its margin", unit.text(t.result.start().margin_bytes), unit.text(t.best().margin_bytes), unit.name(), ""});
+  if (const std::int64_t budget = t.options.budget.bytes; budget > 0) {
+    table.rows.push_back({"budget", unit.text(budget), unit.text(budget), unit.name(), ""});
+  }
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
   if (!t.disturbed_because.empty()) text += t.disturbed_because + "\n\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
@@ -227,79 +189,13 @@ std::string tune_text(const Tuning& t) {
   return text;
 }
 
-json tune_json(const Tuning& t) {
-  const tune::SearchResult& r = t.result;
-  json j{{"schema_version", 1},
-         {"name", t.name},
-         {"ranks", t.space.start().mesh.ranks},
-         {"basis", t.basis},
-         {"objective", to_string(t.options.objective)},
-         {"seed", r.seed},
-         {"least_gain", t.least_gain},
-         {"budget",
-          {{"bytes", t.options.budget.bytes == 0 ? json() : json(t.options.budget.bytes)},
-           {"kind", to_string(t.options.budget.kind)},
-           {"error", t.options.budget.error},
-           {"context_bytes", t.options.budget.context_bytes},
-           {"communicator_bytes", t.options.budget.communicator_bytes},
-           {"overhead_error", t.options.budget.overhead_error}}},
-         {"in_force", tried_json(t, r.start())},
-         {"best", tried_json(t, t.best())},
-         {"keep", t.answer.keep},
-         {"gain", t.answer.gain},
-         {"gain_low", optional_json(t.answer.gain_low)},
-         {"gain_high", optional_json(t.answer.gain_high)},
-         {"optimality_gap", optimality_gap(t.options.objective, r)},
-         {"policies",
-          {{"walked", r.evaluated},
-           {"same", r.same},
-           {"contradictory", r.contradictory},
-           {"pruned", r.pruned},
-           {"left", r.left}}},
-         {"seconds", t.seconds},
-         {"interrupted", r.stopped},
-         {"config", config::to_json(*t.space.config_at(t.proposed().point))},
-         {"turned", json::array()},
-         {"left", json::array()},
-         {"shifted", json::array()},
-         {"front", json::array()},
-         {"points", json::array()}};
-  if (!t.disturbed_because.empty()) j["disturbed_because"] = t.disturbed_because;
-  for (const tune::TurnedKnob& knob : t.answer.turned) {
-    j["turned"].push_back({{"key", t.space.axes()[knob.axis].name},
-                           {"was", knob.was},
-                           {"is", knob.is},
-                           {"alone", optional_json(knob.alone)},
-                           {"last_in", optional_json(knob.last_in)},
-                           {"more_bytes", knob.more_bytes ? json(*knob.more_bytes) : json()}});
-  }
-  for (const tune::LeftKnob& knob : t.answer.left) {
-    j["left"].push_back({{"key", t.space.axes()[knob.axis].name},
-                         {"least", knob.least},
-                         {"most", knob.most},
-                         {"matters", knob.matters}});
-  }
-  for (const tune::Shifted& s : t.answer.shifted) {
-    j["shifted"].push_back({{"link", s.link},
-                            {"compute", s.compute},
-                            {"still_best", s.still_best},
-                            {"regret", s.regret},
-                            {"best", settings_json(t.space, r.tried[s.best].point)}});
-  }
-  for (const std::size_t i : t.answer.front) j["front"].push_back(tried_json(t, r.tried[i]));
-  for (const tune::Tried& tried : r.tried) {
-    j["points"].push_back({tried.step_ns / 1e6, tried.predicted_bytes, tried.fits});
-  }
-  return j;
-}
-
 std::string points_csv(const Tuning& t) {
   std::string text = "step_ms,tokens_per_s,live_bytes,reserved_bytes,predicted_bytes,margin_bytes,memory,fits";
   for (const tune::Axis& axis : t.space.axes()) text += "," + axis.name;
   text += "\n";
   for (const tune::Tried& tried : t.result.tried) {
-    text += fmt::format("{:.6f},{:.3f},{},{},{},{},{},{}", tried.step_ns / 1e6, tokens_per_s(tried), tried.need.live,
-                        tried.need.reserved, tried.predicted_bytes, tried.margin_bytes,
+    text += fmt::format("{:.6f},{:.3f},{},{},{},{},{},{}", tried.step_ns / 1e6, answer_for(tried).tokens_per_s->value,
+                        tried.need.live, tried.need.reserved, tried.predicted_bytes, tried.margin_bytes,
                         tried.exact ? "exact" : "at least", tried.fits ? 1 : 0);
     for (std::size_t a = 0; a < tried.point.size(); ++a) {
       text += "," + t.space.axes()[a].choices[tried.point[a]].text;
@@ -316,51 +212,26 @@ std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& bud
       "--memory {}: nothing fits. The least {} memory found is {} ({} and a margin of {} for the error of the "
       "prediction), by {}.",
       format_bytes(budget.bytes), to_string(budget.kind), format_bytes(needs), format_bytes(tried.predicted_bytes),
-      format_bytes(tried.margin_bytes), settings_of(space, tried.point));
+      format_bytes(tried.margin_bytes), settings_text(space.settings_at(tried.point)));
 }
 namespace {
 
-using nlohmann::json;
-
-std::string mib_text(std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); }
-
-const tune::Tried& tried_of(const Tuning& tuning, const VerifiedPolicy& policy) {
-  return tuning.result.tried[policy.tried];
-}
-
-std::vector<std::string> row_of(const Tuning& tuning, const VerifiedPolicy& policy, const char* name) {
-  const tune::Tried& tried = tried_of(tuning, policy);
-  const double predicted = tried.step_ns / 1e6, measured = policy.median_ms();
-  std::vector<std::string> row{name, fmt::format("{:.3f}", predicted)};
+std::vector<std::string> row_of(const VerifiedPolicy& policy, const char* name) {
+  const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
+  const double measured = policy.median_ms();
+  std::vector<std::string> row{
+      name, fmt::format("{:.3f}", policy.predicted_ms), "-", "-", "-", "-", mib(policy.predicted_live_bytes),
+      "-",  std::to_string(policy.trials_ms.size())};
   if (measured > 0) {
-    row.insert(row.end(),
-               {fmt::format("{:.3f}", measured), fmt::format("{:+.1f} %", 100 * (predicted / measured - 1))});
-  } else {
-    row.insert(row.end(), {"-", "-"});
+    row[2] = fmt::format("{:.3f}", measured);
+    row[3] = fmt::format("{:+.1f} %", 100 * (policy.predicted_ms / measured - 1));
+    row[7] = mib(policy.live_bytes);
   }
-  row.push_back(policy.against ? fmt::format("{:.3f}", policy.against->ratio) : "-");
-  row.push_back(policy.against ? fmt::format("{:.3f} to {:.3f}", policy.against->ci_low, policy.against->ci_high)
-                               : "-");
-  row.push_back(mib_text(tried.need.live));
-  row.push_back(measured > 0 ? mib_text(policy.live_bytes) : "-");
-  row.push_back(fmt::format("{}", policy.trials_ms.size()));
+  if (const auto& against = policy.against) {
+    row[4] = fmt::format("{:.3f}", against->ratio);
+    row[5] = fmt::format("{:.3f} to {:.3f}", against->ci_low, against->ci_high);
+  }
   return row;
-}
-
-json policy_json(const Tuning& tuning, const VerifiedPolicy& policy) {
-  const tune::Tried& tried = tried_of(tuning, policy);
-  json j{{"settings", settings_of(tuning.space, tried.point)},
-         {"predicted_ms", tried.step_ns / 1e6},
-         {"trials_ms", policy.trials_ms},
-         {"predicted_live_bytes", tried.need.live},
-         {"live_bytes", policy.trials_ms.empty() ? json() : json(policy.live_bytes)}};
-  if (!policy.failed.empty()) j["failed"] = policy.failed;
-  if (policy.against) {
-    j["ratio"] = policy.against->ratio;
-    j["ci_low"] = policy.against->ci_low;
-    j["ci_high"] = policy.against->ci_high;
-  }
-  return j;
 }
 
 }  // namespace
@@ -371,25 +242,24 @@ double VerifiedPolicy::median_ms() const {
   return medians.empty() ? 0 : account::median(medians);
 }
 
-std::optional<double> kendall_tau(const Tuning& tuning, const Verification& verification) {
+std::optional<double> Verification::kendall_tau() const {
   std::vector<std::pair<double, double>> pairs;
   const auto add = [&](const VerifiedPolicy& policy) {
-    if (!policy.trials_ms.empty()) pairs.emplace_back(tried_of(tuning, policy).step_ns, policy.median_ms());
+    if (!policy.trials_ms.empty()) pairs.emplace_back(policy.predicted_ms, policy.median_ms());
   };
-  add(verification.in_force);
-  for (const VerifiedPolicy& proposal : verification.proposals) add(proposal);
+  add(in_force);
+  for (const VerifiedPolicy& proposal : proposals) add(proposal);
   return account::kendall_tau(pairs);
 }
 
-std::string verification_text(const Tuning& tuning, const Verification& verification) {
+std::string verification_text(const Verification& verification) {
   Table table;
   table.title = "run for real, in turns";
   table.header = {"",     "predicted, ms",        "measured, ms", "off",    "of current",
                   "99 %", "live, predicted, MiB", "measured",     "trials", "settings"};
   const auto add_row = [&](const char* name, const VerifiedPolicy& policy) {
-    add_with_settings(
-        table, row_of(tuning, policy, name),
-        policy.failed.empty() ? settings_of(tuning.space, tried_of(tuning, policy).point) : policy.failed);
+    add_with_settings(table, row_of(policy, name),
+                      policy.failed.empty() ? settings_text(policy.settings) : policy.failed);
   };
   add_row("current", verification.in_force);
   add_row("once more (A/A)", verification.control);
@@ -397,7 +267,7 @@ std::string verification_text(const Tuning& tuning, const Verification& verifica
     add_row(proposal.tried == verification.chosen ? "chosen" : "", proposal);
   }
   std::string text = format_table(table);
-  if (const std::optional<double> tau = kendall_tau(tuning, verification)) {
+  if (const std::optional<double> tau = verification.kendall_tau()) {
     text += fmt::format("order, predicted against measured: Kendall's tau {:.2f}\n", *tau);
   }
   if (verification.chosen == 0)
@@ -405,17 +275,152 @@ std::string verification_text(const Tuning& tuning, const Verification& verifica
   return text;
 }
 
-json verification_json(const Tuning& tuning, const Verification& verification) {
-  json j{{"in_force", policy_json(tuning, verification.in_force)},
-         {"control", policy_json(tuning, verification.control)},
-         {"proposals", json::array()},
-         {"chosen", settings_of(tuning.space, tuning.result.tried[verification.chosen].point)}};
-  for (const VerifiedPolicy& proposal : verification.proposals) {
-    j["proposals"].push_back(policy_json(tuning, proposal));
-  }
-  const std::optional<double> tau = kendall_tau(tuning, verification);
-  j["kendall_tau"] = tau ? json(*tau) : json();
-  return j;
+// clang-format off
+template <>
+Fields<VerifiedPolicy> declared<VerifiedPolicy>() {
+  using V = VerifiedPolicy;
+  using C = account::Comparison;
+  return {"VerifiedPolicy", "A policy that was run for real.", "tune/tune_report.h", {
+      {"settings", via(&V::settings, tune::settings_text), "", "what it changes"},
+      {"predicted_ms", &V::predicted_ms, "ms", "its step as predicted"},
+      {"trials_ms", &V::trials_ms, "ms", "step times by trial"},
+      {"predicted_live_bytes", &V::predicted_live_bytes, "B", "live memory of a rank as predicted"},
+      {"live_bytes", [](const V& v) { return v.trials_ms.empty() ? std::nullopt : std::optional(v.live_bytes); }, "B", "as measured; null without a trial", or_null},
+      {"failed", &V::failed, "", "why it could not go on", if_any},
+      {"ratio", via(&V::against, &C::ratio), "", "its step over that in force; absent: too few trials"},
+      {"ci_low", via(&V::against, &C::ci_low), "", "lower end of its 99 % interval"},
+      {"ci_high", via(&V::against, &C::ci_high), "", "upper end of it"}}};
 }
+
+template <>
+Fields<Verification> declared<Verification>() {
+  using V = Verification;
+  return {"Verification", "What the best policies took on this machine.", "tune/tune_report.h", {
+      {"in_force", &V::in_force, "", "the configuration in force"},
+      {"control", &V::control, "", "the same once more"},
+      {"proposals", &V::proposals, "", "by prediction, the best first"},
+      {"chosen", [](const V& v) {
+         const auto chosen = std::ranges::find(v.proposals, v.chosen, &VerifiedPolicy::tried);
+         return settings_text((chosen == v.proposals.end() ? v.in_force : *chosen).settings);
+       }, "", "settings of the one that is faster for certain"},
+      {"kendall_tau", &V::kendall_tau, "", "how far prediction and measurement order them alike; null: fewer than two", or_null}}};
+}
+
+template <>
+Fields<tune::TurnedKnob> declared<tune::TurnedKnob>() {
+  using K = tune::TurnedKnob;
+  return {"TurnedKnob", "A knob that the answer turns.", "tune/answer.h", {
+      {"key", &K::key, "", "the first of its keys"},
+      {"was", &K::was, "", "what is in force"},
+      {"is", &K::is, "", "what the answer has"},
+      {"alone", &K::alone, "", "part of the step in force that it gains alone; null: contradictory", or_null},
+      {"last_in", &K::last_in, "", "part that it gains if it is turned last; null: contradictory", or_null},
+      {"more_bytes", as<SignedWhole>(&K::more_bytes), "B", "memory that it takes then", or_null}}};
+}
+
+template <>
+Fields<tune::LeftKnob> declared<tune::LeftKnob>() {
+  using K = tune::LeftKnob;
+  return {"LeftKnob", "A knob that the answer leaves.", "tune/answer.h", {
+      {"key", &K::key, "", "the first of its keys"},
+      {"least", &K::least, "", "the least change of the answer's step by another value, as a part of it"},
+      {"most", &K::most, "", "the largest"},
+      {"matters", &K::matters, "", "some value changes it by what counts"}}};
+}
+
+template <>
+Fields<tune::Shifted> declared<tune::Shifted>() {
+  using S = tune::Shifted;
+  return {"ShiftedMachine", "The answer where the machine is another one.", "tune/answer.h", {
+      {"link", &S::link, "", "links so many times as fast"},
+      {"compute", &S::compute, "", "computation so many times as fast"},
+      {"still_best", &S::still_best, "", "the answer is as good there"},
+      {"regret", &S::regret, "", "how much longer its step is than the best one's"},
+      {"best", &S::settings, "", "what is best there"}}};
+}
+
+namespace {
+
+/// A policy as files have it.
+struct Policy {
+  const tune::Tried& tried;
+  tune::Settings settings;
+};
+Policy policy_of(const Tuning& t, const tune::Tried& tried) { return {tried, t.space.settings_at(tried.point)}; }
+
+}  // namespace
+
+template <>
+Fields<Policy> declared<Policy>() {
+  using P = Policy;
+  using T = tune::Tried;
+  const auto tried = [](const P& p) -> const T& { return p.tried; };
+  return {"Policy", "A policy whose step was computed.", "tune/search.h", {
+      {"settings", &P::settings, "", "what it changes, by the first key of each knob"},
+      spread(via(tried, [](const T& t) { return answer_for(t); })),
+      {"live_bytes", via(tried, &T::need, &tune::MemoryNeed::live), "B", "blocks in use"},
+      {"reserved_bytes", via(tried, &T::need, &tune::MemoryNeed::reserved), "B", "what the allocator holds"},
+      {"predicted_bytes", via(tried, &T::predicted_bytes), "B", "in the budget's kind of memory"},
+      {"margin_bytes", via(tried, &T::margin_bytes), "B", "by how much that may be wrong"},
+      {"fits", via(tried, &T::fits), "", "in the budget, margin and all"}}};
+}
+
+template <>
+Fields<Tuning> declared<Tuning>() {
+  using T = Tuning;
+  using A = tune::Answer;
+  using B = tune::MemoryBudget;
+  using R = tune::SearchResult;
+  const auto answer = [](const T& t) -> const A& { return t.answer; };
+  const auto budget = [](const T& t) -> const B& { return t.options.budget; };
+  const auto result = [](const T& t) -> const R& { return t.result; };
+  return {"Tuning", "tune.json", "tune/tune_report.h", {
+      {"schema_version", [](const T&) { return 1; }, "", "version of this format"},
+      {"name", &T::name, "", "what was tuned"},
+      {"ranks", [](const T& t) { return t.space.start().mesh.ranks; }, "", "number of ranks"},
+      {"basis", &T::basis, "", "what op times rest on"},
+      {"objective", [](const T& t) { return to_string(t.options.objective); }, "", "`step`, `memory` or `tokens_per_s`"},
+      {"seed", via(result, &R::seed), "", "of the order in which policies were tried"},
+      {"least_gain", &T::least_gain, "", "gains below do not count"},
+      {"budget", {"Budget", "What a rank may take.", "tune/bound.h", {
+          {"bytes", [](const T& t) { const auto n = t.options.budget.bytes; return n == 0 ? std::nullopt : std::optional(n); }, "B", "null: no limit", or_null},
+          {"kind", [](const T& t) { return to_string(t.options.budget.kind); }, "", "`live`, `reserved` or `process`"},
+          {"error", via(budget, &B::error), "", "of what the allocator is predicted to hold, as a part of it"},
+          {"context_bytes", via(budget, &B::context_bytes), "B", "of a process beside its allocator"},
+          {"communicator_bytes", via(budget, &B::communicator_bytes), "B", "of each communicator"},
+          {"overhead_error", via(budget, &B::overhead_error), "", "of these two, as a part of them"}}}},
+      {"in_force", [](const T& t) { return policy_of(t, t.result.start()); }, "", "the configuration in force"},
+      {"best", [](const T& t) { return policy_of(t, t.best()); }, "", "the best policy found"},
+      {"keep", via(answer, &A::keep), "", "no gain is worth a change"},
+      {"gain", via(answer, &A::gain), "", "of the objective, as a part of that in force"},
+      {"gain_low", via(answer, &A::gain_low), "", "95 of 100 such predictions hold; null: not in doubt, or nobody knows", or_null},
+      {"gain_high", via(answer, &A::gain_high), "", "likewise", or_null},
+      {"optimality_gap", [](const T& t) { return optimality_gap(t.options.objective, t.result); }, "", "how much better the optimum may be"},
+      {"policies", {"Policies", "How many there are.", "tune/search.h", {
+          {"walked", via(result, &R::evaluated), "", "simulated"},
+          {"same", via(result, &R::same), "", "with the schedule of another"},
+          {"contradictory", via(result, &R::contradictory), "", "that no engine can do"},
+          {"pruned", via(result, &R::pruned), "", "whose bound says that they are no better"},
+          {"left", via(result, &R::left), "", "of which nothing is known but their bound"}}}},
+      {"seconds", &T::seconds, "s", "that the search took"},
+      {"interrupted", via(result, &R::stopped), "", "whether it was ended early"},
+      {"config", [](const T& t) { return config::to_json(*t.space.config_at(t.proposed().point)); }, "", "all keys of what is proposed"},
+      {"turned", via(answer, &A::turned), "", "knobs that the answer turns"},
+      {"left", via(answer, &A::left), "", "knobs that it leaves"},
+      {"shifted", via(answer, &A::shifted), "", "the answer where the machine is another one"},
+      {"front", [](const T& t) {
+         std::vector<Policy> front;
+         for (const std::size_t i : t.answer.front) front.push_back(policy_of(t, t.result.tried[i]));
+         return front;
+       }, "", "no other policy has less memory and a shorter step; by memory"},
+      {"points", [](const T& t) {
+         nlohmann::json points = nlohmann::json::array();
+         for (const tune::Tried& p : t.result.tried) points.push_back({p.step_ns / 1e6, p.predicted_bytes, p.fits});
+         return points;
+       }, "", "step in ms, predicted bytes, and whether it fits, of every policy simulated"},
+      {"disturbed_because", &T::disturbed_because, "", "why the answer holds for a busy machine only", if_any},
+      {"verified", &T::verification, "", "what running them gave; absent without --verify"}}};
+}
+// clang-format on
 
 }  // namespace fsdpbench::app

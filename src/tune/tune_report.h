@@ -2,58 +2,23 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "account/compare.h"
+#include "record/json_fields.h"
 #include "record/table.h"
 #include "tune/answer.h"
 
 namespace fsdpbench::app {
 
-/// All that a tuning knows at its end.
-struct Tuning {
-  const tune::Space& space;
-  const tune::SearchOptions& options;
-  const tune::SearchResult& result;
-  const tune::Answer& answer;
-  std::string name;   ///< of what was tuned, as the user wrote it
-  std::string basis;  ///< what op times rest on
-  double least_gain = 0.01;
-  double seconds = 0;
-  std::optional<std::size_t> verified = {};  ///< of SearchResult::tried: what running it for real chose
-  std::string disturbed_because = {};        ///< why_disturbed() of the run whose op times these are
-
-  const tune::Tried& best() const { return result.tried[*result.best]; }
-  /// What is proposed: what was chosen by running it, else the best, or what is in force if that is as good.
-  const tune::Tried& proposed() const {
-    if (verified) return result.tried[*verified];
-    return answer.keep ? result.start() : best();
-  }
-};
-
-/// "fsdp.wrap=blocks:2 fsdp.backward_prefetch=2"; "as it is" for the point in force.
-std::string settings_of(const tune::Space& space, const tune::Point& point);
-/// Adds `row` with `settings` in its last column, on as many lines as they need.
-void add_with_settings(Table& table, std::vector<std::string> row, const std::string& settings);
-
-/// The answer for people.
-std::string tune_text(const Tuning& tuning);
-
-/// The content of tune.json (docs/tune.md), points included.
-nlohmann::json tune_json(const Tuning& tuning);
-
-/// All policies that were tried, a line each: points.csv (docs/tune.md).
-std::string points_csv(const Tuning& tuning);
-
-/// Nothing fits: what the least is that is needed and by which policy. `least`: of a search for the least memory.
-std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least);
-
 /// A policy that was run for real.
 struct VerifiedPolicy {
-  std::size_t tried = 0;                            ///< of SearchResult::tried
+  std::size_t tried = 0;  ///< of SearchResult::tried
+  tune::Settings settings = {};
+  double predicted_ms = 0;
+  std::int64_t predicted_live_bytes = 0;
   std::vector<std::vector<double>> trials_ms = {};  ///< step times by trial, in the order of the rounds
   std::int64_t live_bytes = 0;                      ///< measured peak of the rank that needed most
   std::optional<account::Comparison> against = {};  ///< the configuration in force; absent: too few trials
@@ -69,16 +34,45 @@ struct Verification {
   VerifiedPolicy control;                 ///< the same configuration once more (A/A): what luck does
   std::vector<VerifiedPolicy> proposals;  ///< by prediction, the best first
   std::size_t chosen = 0;                 ///< of SearchResult::tried
+
+  /// Kendall's tau-b between what was predicted and measured of the policies with trials, the control left out; absent
+  /// for fewer than two.
+  std::optional<double> kendall_tau() const;
 };
 
-/// Kendall's tau-b between what was predicted and measured of the policies with trials, the control left out; absent
-/// for fewer than two.
-std::optional<double> kendall_tau(const Tuning& tuning, const Verification& verification);
+/// All that a tuning knows at its end: the content of tune.json (docs/tune.md).
+struct Tuning {
+  const tune::Space& space;
+  const tune::SearchOptions& options;
+  const tune::SearchResult& result;
+  const tune::Answer& answer;
+  std::string name;   ///< of what was tuned, as the user wrote it
+  std::string basis;  ///< what op times rest on
+  double least_gain = 0.01;
+  double seconds = 0;
+  std::string disturbed_because = {};             ///< why_disturbed() of the run whose op times these are
+  std::optional<Verification> verification = {};  ///< absent: nothing was run for real
+
+  const tune::Tried& best() const { return result.tried[*result.best]; }
+  /// What is proposed: what was chosen by running it, else the best, or what is in force if that is as good.
+  const tune::Tried& proposed() const {
+    if (verification) return result.tried[verification->chosen];
+    return answer.keep ? result.start() : best();
+  }
+};
+template <>
+Fields<Tuning> declared<Tuning>();
+
+/// The answer for people.
+std::string tune_text(const Tuning& tuning);
+
+/// All policies that were tried, a line each: points.csv (docs/tune.md).
+std::string points_csv(const Tuning& tuning);
+
+/// Nothing fits: what the least is that is needed and by which policy. `least`: of a search for the least memory.
+std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least);
 
 /// The table for people, with the verdict.
-std::string verification_text(const Tuning& tuning, const Verification& verification);
-
-/// "verified" of tune.json.
-nlohmann::json verification_json(const Tuning& tuning, const Verification& verification);
+std::string verification_text(const Verification& verification);
 
 }  // namespace fsdpbench::app

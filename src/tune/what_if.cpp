@@ -181,6 +181,11 @@ void give_interval(const FinishedRun& run, WhatIf& answer) {
 WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   const config::RunConfig& was = run.setup.config;
   WhatIf answer;
+  answer.run = run.folder;
+  answer.question = question;
+  answer.measured = {*run.trial.metrics, {}, run.trial.memory.peak_occupied_total};
+  answer.measured.metrics.steps_ms.clear();
+  answer.disturbed_because = why_disturbed(run);
   config::RunConfig is = config::load_profile(run.folder + "/config.toml", question.overrides, &answer.notes);
   for (std::string& note : config::validate(is)) answer.notes.push_back(std::move(note));
   answer.keys = differing_keys(config::to_json(was), config::to_json(is));
@@ -220,28 +225,19 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
     ratios.push_back(answer.changed.metrics.steps_ms[step] / answer.replayed.metrics.steps_ms[step] - 1);
   }
   answer.change = account::summarize(ratios);
+  answer.replay_error = answer.replayed.metrics.step_ms.median / answer.measured.metrics.step_ms.median - 1;
   answer.doubt = doubt_of(run, answer.replayed.metrics.step_ms.median);
   answer.doubt.reach = changed.doubt_ns / 1e6 / answer.changed.metrics.step_ms.median;
   give_interval(run, answer);
   return answer;
 }
 
-double replay_error(const FinishedRun& run, const WhatIf& answer) {
-  return answer.replayed.metrics.step_ms.median / run.trial.metrics->step_ms.median - 1;
-}
 namespace {
 
-using nlohmann::json;
-
-std::string exact_ms(double value) { return fmt::format("{:.3f}", value); }
-
-std::string interval(const account::Summary& s, double scale = 1, int digits = 3) {
+std::string interval(const account::Summary& s) {
   if (s.interval == account::IntervalKind::one_value) return "one step";
-  return fmt::format("{} {:.{}f} to {:.{}f}", to_string(s.interval), s.ci_low * scale, digits, s.ci_high * scale,
-                     digits);
+  return fmt::format("{} {:.1f} to {:.1f} %", to_string(s.interval), 100 * s.ci_low, 100 * s.ci_high);
 }
-
-std::string percent(double from, double to) { return from > 0 ? fmt::format("{:+.1f} %", 100 * (to / from - 1)) : "-"; }
 
 std::string question_text(const WhatIfQuestion& question) {
   std::string text;
@@ -262,7 +258,7 @@ std::string link_line(const clock::MeasuredTimes::Link& link) {
 }
 
 /// What the prediction rests on.
-std::string basis(const FinishedRun& run, const WhatIf& answer) {
+std::string basis(const WhatIf& answer) {
   const auto count = [&](clock::TimeOrigin origin) { return answer.origins[origin]; };
   std::string text =
       fmt::format("{}: {}\nop times: {} of a step's ops as measured", to_string(clock::least_sure(answer.reach)),
@@ -286,7 +282,7 @@ std::string basis(const FinishedRun& run, const WhatIf& answer) {
       "of ops that were not measured\n",
       100 * doubt.replay, runs, 100 * doubt.reach);
   if (!doubt.between_runs) text += fmt::format("{}\n", kNoInterval);
-  const double error = replay_error(run, answer);
+  const double error = answer.replay_error;
   text += fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}\n", 100 * error,
                       std::abs(error) < std::abs(answer.change.median)
                           ? "a smaller predicted change means nothing"
@@ -300,95 +296,113 @@ std::string straggler_line(const WhatIf& answer) {
                      answer.straggler.rank, more, more < 1 ? "; no rank stands out" : "");
 }
 
-json run_json(const ReplayedRun& run) {
-  const account::RunMetrics& m = run.metrics;
-  return {{"step_ms", JsonType<account::Summary>::write(m.step_ms)},
-          {"steps_ms", m.steps_ms},
-          {"exposed_comm_ms", m.exposed_comm_ms},
-          {"exposed_comm_by_step_ms", JsonType<account::Summary>::write(run.exposed_ms)},
-          {"compute_ms", m.compute_ms},
-          {"comm_ms", m.comm_ms},
-          {"idle_ms", m.idle_ms},
-          {"peak_bytes", run.peak_bytes}};
+template <class Enum>
+std::string name(Enum value) {
+  return std::string(to_string(value));
 }
 
 }  // namespace
 
-std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question, const WhatIf& answer) {
-  const account::RunMetrics &was = *run.trial.metrics, &base = answer.replayed.metrics, &is = answer.changed.metrics;
-  Table table;
-  table.title = fmt::format("{}: {}", run.folder, question_text(question));
-  table.header = {"", "measured", "replayed", "what-if", "", "change", ""};
-  const auto row = [&](const char* name, double measured, double replayed, double changed, const std::string& note) {
-    table.rows.push_back(
-        {name, exact_ms(measured), exact_ms(replayed), exact_ms(changed), "ms", percent(replayed, changed), note});
-  };
-  row("step time", was.step_ms.median, base.step_ms.median, is.step_ms.median, interval(is.step_ms));
-  row("exposed communication", was.exposed_comm_ms, base.exposed_comm_ms, is.exposed_comm_ms,
-      interval(answer.changed.exposed_ms));
-  row("compute", was.compute_ms, base.compute_ms, is.compute_ms, "");
-  row("communication", was.comm_ms, base.comm_ms, is.comm_ms, "");
-  row("idle", was.idle_ms, base.idle_ms, is.idle_ms, "");
-  const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
-  table.rows.push_back(
-      {"peak memory", mib(run.trial.memory.peak_occupied_total), mib(answer.replayed.peak_bytes),
-       mib(answer.changed.peak_bytes), "MiB",
-       percent(static_cast<double>(answer.replayed.peak_bytes), static_cast<double>(answer.changed.peak_bytes)),
-       "from the schedule"});
-  std::string text = format_table(table) + "\n";
-  const double change = 100 * answer.change.median;
-  text += fmt::format("a step would take {:.1f} % {} ({})\n", std::abs(change), change > 0 ? "longer" : "less",
-                      answer.doubt.between_runs ? interval(answer.change, 100, 1) + " %" : std::string("no interval"));
-  if (question.without_straggler) text += straggler_line(answer);
-  if (const std::string why = why_disturbed(run); !why.empty()) text += why + "\n";
-  return text + basis(run, answer);
+StepAnswer ReplayedRun::answer() const {
+  StepAnswer answer = answer_of(metrics, peak_bytes);
+  if (exposed_ms.n > 0) answer.exposed_comm_ms->bounds = estimate_of(exposed_ms).bounds;
+  return answer;
 }
 
-json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const WhatIf& answer) {
-  const account::RunMetrics& was = *run.trial.metrics;
-  json j{{"schema_version", 1},
-         {"run", run.folder},
-         {"set", question.overrides},
-         {"link_scale", question.link_scale},
-         {"compute_scale", question.compute_scale},
-         {"without_straggler", question.without_straggler},
-         {"measured",
-          {{"step_ms", JsonType<account::Summary>::write(was.step_ms)},
-           {"exposed_comm_ms", was.exposed_comm_ms},
-           {"compute_ms", was.compute_ms},
-           {"comm_ms", was.comm_ms},
-           {"idle_ms", was.idle_ms},
-           {"peak_bytes", run.trial.memory.peak_occupied_total}}},
-         {"replayed", run_json(answer.replayed)},
-         {"what_if", run_json(answer.changed)},
-         {"replay_error", replay_error(run, answer)},
-         {"doubt",
-          {{"replay", answer.doubt.replay},
-           {"between_runs", answer.doubt.between_runs ? json(*answer.doubt.between_runs) : json()},
-           {"reach", answer.doubt.reach}}},
-         {"change", JsonType<account::Summary>::write(answer.change)},
-         {"notes", answer.notes},
-         {"keys", json::array()},
-         {"links", json::array()},
-         {"op_times", json::object()},
-         {"reach", to_string(clock::least_sure(answer.reach))},
-         {"ops", JsonType<clock::ReachCounts>::write(answer.reach)}};
-  if (std::string why = why_disturbed(run); !why.empty()) j["disturbed_because"] = std::move(why);
-  for (const DifferingKey& key : answer.keys) j["keys"].push_back({{"key", key.key}, {"was", key.a}, {"is", key.b}});
-  for (const clock::MeasuredTimes::Link& link : answer.links) {
-    j["links"].push_back({{"kind", to_string(link.kind)},
-                          {"group", to_string(link.group)},
-                          {"hop_us", link.fit.fixed_ns / 1e3},
-                          {"ns_per_byte", link.fit.ns_per_amount},
-                          {"samples", link.fit.samples}});
-  }
-  for (const clock::TimeOrigin origin : kEnumerators<clock::TimeOrigin>) {
-    j["op_times"][std::string(to_string(origin))] = answer.origins[origin];
-  }
-  if (answer.straggler.rank >= 0) {
-    j["slowest_rank"] = {{"rank", answer.straggler.rank}, {"compute_ratio", answer.straggler.ratio}};
-  }
-  return j;
+std::string what_if_text(const WhatIf& answer) {
+  std::string text =
+      format_table(answer_table({.title = fmt::format("{}: {}", answer.run, question_text(answer.question)),
+                                 .columns = {{"measured", answer.measured.answer()},
+                                             {"replayed", answer.replayed.answer()},
+                                             {"what-if", answer.changed.answer()}},
+                                 .change = true,
+                                 .interval = "interval",
+                                 .memory_note = "from the schedule"})) +
+      "\n";
+  const double change = 100 * answer.change.median;
+  text += fmt::format("a step would take {:.1f} % {} ({})\n", std::abs(change), change > 0 ? "longer" : "less",
+                      answer.doubt.between_runs ? interval(answer.change) : std::string("no interval"));
+  if (answer.question.without_straggler) text += straggler_line(answer);
+  if (!answer.disturbed_because.empty()) text += answer.disturbed_because + "\n";
+  return text + basis(answer);
 }
+
+// clang-format off
+template <>
+Fields<ReplayedRun> declared<ReplayedRun>() {
+  using R = ReplayedRun;
+  using M = account::RunMetrics;
+  return {"ReplayedRun", "Steps of a run.", "tune/what_if.h", {
+      spread(&R::answer),
+      {"step_ms", via(&R::metrics, &M::step_ms), "ms", "the step, of its slowest rank"},
+      {"steps_ms", via(&R::metrics, &M::steps_ms), "ms", "each step; absent of what was measured", if_any},
+      {"exposed_comm_by_step_ms", &R::exposed_ms, "ms", "exposed communication, by step", when([](const R& r) { return r.exposed_ms.n > 0; })},
+      {"peak_bytes", &R::peak_bytes, "B", "peak memory of a rank, from the schedule"}}};
+}
+
+template <>
+Fields<RunDoubt> declared<RunDoubt>() {
+  using D = RunDoubt;
+  return {"RunDoubt", "Half widths of 95 % intervals, as shares of a step.", "tune/run_doubt.h", {
+      {"replay", &D::replay, "", "how far the replay is from the run"},
+      {"between_runs", &D::between_runs, "", "by how much two runs of one configuration differ; null: not known", or_null},
+      {"reach", &D::reach, "", "by how much ops that were never measured may lengthen or shorten a step"}}};
+}
+
+const Fields<DifferingKey>& changed_key_fields() {
+  using K = DifferingKey;
+  static const Fields<K> kAll{"ChangedKey", "A key that the question changes.", "tune/what_if.h", {
+      {"key", &K::key, "", "its name"},
+      {"was", &K::a, "", "in the run"},
+      {"is", &K::b, "", "in the question"}}};
+  return kAll;
+}
+
+template <>
+Fields<clock::MeasuredTimes::Link> declared<clock::MeasuredTimes::Link>() {
+  using L = clock::MeasuredTimes::Link;
+  return {"MeasuredLink", "Collectives of one kind and group: a line through their times.", "clock/measured_times.h", {
+      {"kind", [](const L& l) { return name(l.kind); }, "", "`all_gather`, …"},
+      {"group", [](const L& l) { return name(l.group); }, "", "whose ranks take part"},
+      {"hop_us", [](const L& l) { return l.fit.fixed_ns / 1e3; }, "us", "latency of a hop"},
+      {"ns_per_byte", [](const L& l) { return l.fit.ns_per_amount; }, "", "time of a byte"},
+      {"samples", [](const L& l) { return l.fit.samples; }, "", "collectives that it is fitted to"}}};
+}
+
+template <>
+Fields<clock::MeasuredTimes::Straggler> declared<clock::MeasuredTimes::Straggler>() {
+  using S = clock::MeasuredTimes::Straggler;
+  return {"SlowestRank", "The slowest rank of the run.", "clock/measured_times.h", {
+      {"rank", &S::rank, "", "its number"},
+      {"compute_ratio", &S::ratio, "", "its computation over the others' median"}}};
+}
+
+template <>
+Fields<WhatIf> declared<WhatIf>() {
+  using W = WhatIf;
+  using Q = WhatIfQuestion;
+  return {"WhatIf", "what_if.json", "tune/what_if.h", {
+      {"schema_version", [](const W&) { return 1; }, "", "version of this format"},
+      {"run", &W::run, "", "the run that was replayed"},
+      {"set", via(&W::question, &Q::overrides), "", "keys of the question, as `key=value`"},
+      {"link_scale", via(&W::question, &Q::link_scale), "", "links so many times as fast"},
+      {"compute_scale", via(&W::question, &Q::compute_scale), "", "computation so many times as fast"},
+      {"without_straggler", via(&W::question, &Q::without_straggler), "", "whether the slowest rank computes as the others"},
+      {"measured", &W::measured, "", "the run as it was measured"},
+      {"replayed", &W::replayed, "", "the run as it was, replayed"},
+      {"what_if", &W::changed, "", "the run as it would be"},
+      {"replay_error", &W::replay_error, "", "replayed / measured - 1, of the step"},
+      {"doubt", &W::doubt, "", "what makes the interval wide"},
+      {"change", &W::change, "", "step by step: what_if / replayed - 1"},
+      {"notes", &W::notes, "", "what is to be known of keys and times"},
+      {"keys", as<ListOf<changed_key_fields>>(&W::keys), "", "keys that the question changes"},
+      {"links", &W::links, "", "what the run's collectives tell of its links"},
+      {"op_times", &W::origins, "", "ops with work of a step, by where their time is from"},
+      {"reach", [](const W& w) { return name(clock::least_sure(w.reach)); }, "", "how far the least known op is from what was measured"},
+      {"ops", &W::reach, "", "ops with work of a step, by how far they are from what was measured"},
+      {"slowest_rank", &W::straggler, "", "absent of a run of one rank", when([](const W& w) { return w.straggler.rank >= 0; })},
+      {"disturbed_because", &W::disturbed_because, "", "why the answer holds for a busy machine only", if_any}}};
+}
+// clang-format on
 
 }  // namespace fsdpbench::app

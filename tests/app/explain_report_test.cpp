@@ -141,7 +141,7 @@ TEST(Prediction, TakesGivenRatesBeforeThoseOfTheProfile) {
   const engine::Setup p = prepared(c);
   const Prediction emulated = predict(p, {});
   const Prediction given = predict(p, {.tflops = 2e-3, .link_gb_per_s = 2.0, .link_latency_us = {}});
-  EXPECT_NEAR(static_cast<double>(given.step->step), 0.5 * static_cast<double>(emulated.step->step), 100);
+  EXPECT_NEAR(given.step->step_ms.value, 0.5 * emulated.step->step_ms.value, 1e-4);
   EXPECT_EQ(fields<Prediction>().write(given)["tflops"], 2e-3);
 }
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "foreign/advice.h"
 #include "foreign/diff_jobs.h"
+#include "foreign/evidence.h"
 #include "foreign/explain.h"
 #include "foreign/job_kind.h"
 #include "foreign/kineto_names.h"
@@ -135,7 +135,7 @@ TEST(Evidence, TwoHalvesOfABatchAreTold) {
     EXPECT_NEAR(explained.exchanges->exposed_ms, 0.510 - 0.020 - (beside ? 0.150 : 0), 1e-9);
     EXPECT_THAT(explained.exchanges->two_halves, Optional(beside));
     EXPECT_FALSE(explained.exchanges->imbalance) << "one rank's file";
-    advise(job, found, explained);
+    account::advise(explained.causes, evidence_of(job, found, explained));
     for (const account::CauseShare& share : explained.causes) {
       EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch"), HasSubstr("fsdp."), HasSubstr("reshard"))));
     }
@@ -172,7 +172,7 @@ TEST(Evidence, TokensThatAreSpreadUnevenlyAreTold) {
   }
   EXPECT_LT(uneven, exposed);
   Explanation advised = explained;
-  advise(job, found, advised);
+  account::advise(advised.causes, evidence_of(job, found, advised));
   const auto share = std::ranges::find(advised.causes, Cause::expert_imbalance, &account::CauseShare::cause);
   ASSERT_NE(share, advised.causes.end());
   if (!share->advice.empty()) {
@@ -224,7 +224,7 @@ TEST(Evidence, OneFileBlamesNoLink) {
   explained.causes = {{}};
   explained.causes.front().cause = account::Cause::link_bound;
   explained.causes.front().share_pct = 20;
-  advise(job, found, explained);
+  account::advise(explained.causes, evidence_of(job, found, explained));
   EXPECT_THAT(explained.causes.front().advice, HasSubstr("rank whose file is not here (1 of 2 are)"));
   EXPECT_THAT(explained.causes.front().advice, Not(HasSubstr("larger")));
 }

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "account/cause_report.h"
-#include "foreign/advice.h"
 #include "foreign/corpus.h"
+#include "foreign/evidence.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "support/temporary_folder.h"
@@ -208,7 +208,7 @@ TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {
     EXPECT_FALSE(read.found.is_fsdp()) << spec.name;
     EXPECT_FALSE(read.found.schedule) << spec.name;
     Explanation explained = explain(read.job, read.found);
-    advise(read.job, read.found, explained);
+    account::advise(explained.causes, evidence_of(read.job, read.found, explained));
     for (const account::CauseShare& share : explained.causes) {
       for (const char* word : {"fsdp", "FSDP", "all_gather", "prefetch(", "stage3", "reshard"}) {
         EXPECT_EQ(share.advice.find(word), std::string::npos) << spec.name << ": " << share.advice;

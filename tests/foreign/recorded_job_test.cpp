@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "foreign/advice.h"
+#include "foreign/evidence.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
@@ -118,7 +118,7 @@ TEST_P(RecordedJob, FollowsItsScheduleOrHasNone) {
 TEST_P(RecordedJob, AddsUpAndGetsNoAdviceThatIsNotForIt) {
   Explanation explained = explain(job_, found_);  // throws where sums are off by a nanosecond
   EXPECT_GT(explained.mean_step_ms, 0);
-  advise(job_, found_, explained);
+  account::advise(explained.causes, evidence_of(job_, found_, explained));
   for (const account::CauseShare& share : explained.causes) {
     if (sharded()) continue;
     EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch("), HasSubstr("limit_all_gathers"), HasSubstr("fsdp."))));

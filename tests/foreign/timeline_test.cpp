@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "foreign/advice.h"
+#include "foreign/evidence.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recorded_jobs.h"
 #include "support/temporary_folder.h"
@@ -31,7 +31,7 @@ struct Explained {
 
   explicit Explained(const std::filesystem::path& folder) : job(read_job({folder.string()})), found(recognise(job)) {
     explanation = explain(job, found);
-    advise(job, found, explanation);
+    account::advise(explanation.causes, evidence_of(job, found, explanation));
   }
   std::string timeline() const {
     const TemporaryFolder folder;

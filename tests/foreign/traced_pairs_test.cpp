@@ -11,6 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "account/compare.h"
+#include "account/counterfactual.h"
+#include "account/run_view.h"
+#include "account/typical_step.h"
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/validate.h"
@@ -59,6 +63,18 @@ config::RunConfig with_setting(config::RunConfig config, const nlohmann::json& w
   }
   for (const auto& [key, value] : is.items()) set(key, value.is_string() ? value.get<std::string>() : value.dump());
   return config;
+}
+
+/// What another valid configuration of the same training would gain.
+account::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
+                                        const config::RunConfig& other) {
+  const double percent = std::max(100 * account::kPracticalThreshold, adopted.metrics.aa_noise_pct.value_or(0));
+  const double noise_ms = percent / 100 * adopted.causes.step_ms;
+  const account::RunView view(adopted.setup.schedules, adopted.traces);
+  const account::TypicalStep typical(view, adopted.setup, noise_ms);
+  account::Counterfactual gain = account::find_gain(typical, other, noise_ms);
+  count_from_trace(step, step.least_ms, gain);
+  return gain;
 }
 
 TEST(TracedPairs, WhatASettingGainsIsInsideTheInterval) {

@@ -28,7 +28,6 @@
 #include <string>
 #include <vector>
 
-#include "app/explain_prediction.h"
 #include "app/explain_report.h"
 #include "app/parameters_report.h"
 #include "base/error.h"

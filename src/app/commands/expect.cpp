@@ -52,11 +52,11 @@ int say_what_to_expect(const ExpectArguments& arguments) {
   }
   const Trial trial = measure(cell, {}, nullptr, {}, {});
   const Expectation expectation = expect(cell, trial, measured);
-  console().print(expectation_text(cell, expectation));
+  console().print(expectation_text(expectation));
   if (folder) {
     const std::filesystem::path path = folder->path() / "expect.json";
     console().print(fmt::format("\nexpect  {}\n", path.string()));
-    write_file(path, json_text(expectation_json(cell, expectation)));
+    write_file(path, json_text(fields<Expectation>().write(expectation)));
   }
   return static_cast<int>(ExitCode::ok);
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "app/explain_prediction.h"
 #include "app/explain_report.h"
 #include "app/parameters_report.h"
 #include "base/error.h"

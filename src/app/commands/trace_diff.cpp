@@ -11,8 +11,8 @@
 
 #include "app/commands/command.h"
 #include "base/file_lock.h"
-#include "foreign/advice.h"
 #include "foreign/diff_jobs.h"
+#include "foreign/evidence.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "account/cause_report.h"
+#include "account/advice.h"
 #include "account/counterfactual.h"
 #include "app/commands/command.h"
 #include "app/report_page.h"
@@ -16,11 +16,10 @@
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "config/words/words.h"
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
 #include "foreign/adopt.h"
-#include "foreign/advice.h"
+#include "foreign/evidence.h"
 #include "foreign/job_json.h"
 #include "foreign/job_report.h"
 #include "foreign/kineto_reader.h"
@@ -42,57 +41,29 @@ struct TraceExplainArguments {
   bool json = false;    ///< print what explain.json would hold
 };
 
-/// What is to be said of a setting to the system that the trace is of; nothing where it is none that is known.
-std::optional<dialects::Said> setting_in_words(const dialects::Words* engine, const config::RunConfig& from,
-                                               const std::string& set) {
-  const dialects::Dialect* system = dialects::dialect_of_program(engine);
-  if (system == nullptr) return std::nullopt;
-  const config::Entry entry = config::read_override(set);
-  config::RunConfig changed = from;
-  if (!config::find_field(entry.name)->read(changed, entry.value)) return std::nullopt;
-  config::validate(changed);
-  for (const dialects::KeyFate& key : dialects::make_export(*system, changed).keys) {
-    if (key.key == entry.name) return key.said;
-  }
-  return std::nullopt;
-}
-
-void add_knob(const account::Counterfactual& knob, const AdoptedJob& adopted, ExplainedJob& explained) {
-  ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
-  count_from_trace(*explained.replay, explained.replay->least_ms, replayed.gain);
-  if (explained.recognition.facts.unit_elements <= 0) replayed.gain.more_bytes.reset();  // nothing tells how large
-  std::optional<dialects::Said> said;
+/// The setting in the words of the system that the trace is of, if it has any.
+void say_in_words(const foreign::Recognition& found, config::RunConfig changed, account::ReplayedKnob& knob) {
+  if (found.table.source == foreign::UnitSource::own_names) return;  // its words are the keys
+  knob.sayable = false;
+  const dialects::Dialect* system = dialects::dialect_of_program(found.engine);
+  if (system == nullptr) return;
+  const config::Entry entry = config::read_override(knob.gain.set);
   try {
-    said = setting_in_words(explained.recognition.engine, adopted.setup.config, knob.set);
+    if (!config::find_field(entry.name)->read(changed, entry.value)) return;
+    config::validate(changed);
+    for (const dialects::KeyFate& key : dialects::make_export(*system, changed).keys) {
+      if (key.key != entry.name) continue;
+      knob.sayable = key.said.fate != dialects::Fate::lost;
+      knob.words =
+          key.said.text == "BLOCKS_OF_UNITS" ? "wrap every two blocks as one unit" : dialects::in_words(key.said);
+    }
   } catch (const ConfigError&) {  // not in its world: the gain is still worth knowing
   }
-  if (!said) return;
-  replayed.no_word = said->fate == dialects::Fate::lost;
-  replayed.words = said->text == "BLOCKS_OF_UNITS" ? "wrap every two blocks as one unit" : dialects::in_words(*said);
 }
 
-/// What the replay says about each cause: a setting that the job has, or what the step would take without it.
-void advise_by_replay(const AdoptedJob& adopted, ExplainedJob& explained) {
-  for (account::CauseShare& share : explained.explanation.causes) {
-    const auto knob = std::ranges::find_if(explained.replayed, [&](const ReplayedKnob& k) {
-      return k.gain.advised && !k.no_word && k.gain.cause == share.cause;
-    });
-    const auto same = std::ranges::find(adopted.causes.causes, share.cause, &account::CauseShare::cause);
-    if (same != adopted.causes.causes.end()) share.without = same->without;
-    if (share.without) count_from_trace(*explained.replay, explained.replay->computed_ms, *share.without);
-    if (knob != explained.replayed.end()) {
-      share.advice = account::knob_sentence(knob->gain, knob->words);
-    } else if (share.without && share.without->advised) {
-      share.advice = account::without_sentence(
-          share, foreign::settings_against(share.cause, explained.recognition, explained.explanation));
-    } else if (share.without) {
-      share.advice.clear();  // nothing is certain to be gained
-    }
-  }
-}
-
-/// What each setting would bring, where the job's rows are records of a schedule.
-void replay_knobs(ExplainedJob& explained) {
+/// What the step would take without each cause, and what each setting would bring: where the job's rows are records of
+/// a schedule.
+void replay(ExplainedJob& explained) {
   explained.not_replayed_because = held_up_because(explained.job, explained.explanation);
   if (!explained.not_replayed_because.empty()) return;
   try {
@@ -102,8 +73,17 @@ void replay_knobs(ExplainedJob& explained) {
       return;
     }
     explained.replay = traced_step(explained.explanation, adopted);
-    for (const account::Counterfactual& knob : adopted.causes.knobs) add_knob(knob, adopted, explained);
-    advise_by_replay(adopted, explained);
+    for (const account::Counterfactual& knob : adopted.causes.knobs) {
+      account::ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
+      count_from_trace(*explained.replay, explained.replay->least_ms, replayed.gain);
+      if (explained.recognition.facts.unit_elements <= 0) replayed.gain.more_bytes.reset();  // nothing tells how large
+      say_in_words(explained.recognition, adopted.setup.config, replayed);
+    }
+    for (account::CauseShare& share : explained.explanation.causes) {
+      const auto same = std::ranges::find(adopted.causes.causes, share.cause, &account::CauseShare::cause);
+      if (same != adopted.causes.causes.end()) share.without = same->without;
+      if (share.without) count_from_trace(*explained.replay, explained.replay->computed_ms, *share.without);
+    }
   } catch (const ConfigError& error) {
     explained.not_replayed_because = error.what();
   }
@@ -136,8 +116,10 @@ int explain_traces(const TraceExplainArguments& arguments) {
   explained.unused = foreign::find_unused_gathers(job, explained.recognition);
   explained.explanation = foreign::explain(job, explained.recognition, foreign::Paths::found);
   if (cluster) add_roofs(*cluster, job, explained.explanation);
-  foreign::advise(job, explained.recognition, explained.explanation);
-  replay_knobs(explained);
+  replay(explained);
+  account::Evidence evidence = foreign::evidence_of(job, explained.recognition, explained.explanation);
+  evidence.knobs = explained.replayed;
+  account::advise(explained.explanation.causes, evidence);
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {
     folder.emplace("explain", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);

@@ -183,8 +183,8 @@ class TuneProgress {
     std::string line = fmt::format("{}: {:.0f} of {:.0f} policies, {}", progress.doing, progress.considered,
                                    progress.all, format_duration(static_cast<double>(now - begin_ns_) * 1e-9));
     if (progress.best) {
-      line +=
-          fmt::format("  best {:.3f} ms: {}", progress.best->step_ns / 1e6, settings_of(space, progress.best->point));
+      line += fmt::format("  best {:.3f} ms: {}", progress.best->step_ns / 1e6,
+                          tune::settings_text(space.settings_at(progress.best->point)));
     }
     console().progress(line);
   }
@@ -272,13 +272,18 @@ void check_verify(const TuneArguments& arguments, const config::RunConfig& confi
   }
 }
 
+/// Runs the configuration in force, the same once more, and the best policies that fit, in rounds of `trials` trials
+/// each, in turns. After each round the slower half of the policies leaves; the last one is chosen if it is faster than
+/// what is in force for certain. The last trial of each is kept in `folder`/1, 2, … with its traces. A policy that
+/// fails leaves with its reason. `job`: null, or the job whose rank 0 this is.
 class Verifier {
  public:
   Verifier(const Tuning& tuning, int trials, std::filesystem::path folder, Job* job)
       : tuning_(tuning), trials_(trials), folder_(std::move(folder)), job_(job) {}
 
   Verification verify(int count) {
-    for (const std::size_t tried : best_ones(count)) result_.proposals.push_back({.tried = tried});
+    result_.in_force = result_.control = policy_of(0);
+    for (const std::size_t tried : best_ones(count)) result_.proposals.push_back(policy_of(tried));
     std::vector<VerifiedPolicy*> alive;
     for (VerifiedPolicy& proposal : result_.proposals) alive.push_back(&proposal);
     for (int round = 1; !alive.empty(); ++round) {
@@ -297,6 +302,11 @@ class Verifier {
   }
 
  private:
+  VerifiedPolicy policy_of(std::size_t index) const {
+    const tune::Tried& tried = tuning_.result.tried[index];
+    return {index, tuning_.space.settings_at(tried.point), tried.step_ns / 1e6, tried.need.live};
+  }
+
   /// Each schedule once, without the one in force; only those whose memory is known.
   std::vector<std::size_t> best_ones(int count) const {
     const std::vector<tune::Tried>& tried = tuning_.result.tried;
@@ -330,7 +340,7 @@ class Verifier {
     if (interrupt_requested()) throw Interrupted();
     const config::RunConfig config = *tuning_.space.config_at(tuning_.result.tried[policy.tried].point);
     console().progress(fmt::format("verifying: round {}, trial {} of {}: {}", round, trial + 1, trials_,
-                                   settings_of(tuning_.space, tuning_.result.tried[policy.tried].point)));
+                                   tune::settings_text(policy.settings)));
     const bool proposal = &policy != &result_.in_force && &policy != &result_.control;
     std::filesystem::path keep;
     if (proposal) keep = folder_ / fmt::format("{}", &policy - result_.proposals.data() + 1);
@@ -365,23 +375,12 @@ class Verifier {
   Verification result_;
 };
 
-/// Runs the configuration in force, the same once more, and the `count` best policies that fit, in rounds of
-/// `trials` trials each, in turns. After each round the slower half of the policies leaves; the last one is chosen if
-/// it is faster than what is in force for certain. The last trial of each is kept in `folder`/1, 2, … with its traces.
-/// A policy that fails leaves with its reason. Throws Interrupted if the user stopped it. The
-/// configuration must be one that runs: not of device.backend = "virtual". `job`: null, or the job whose rank 0 this
-/// is.
-Verification verify_tuning(const Tuning& tuning, int count, int trials, const std::filesystem::path& folder, Job* job) {
-  return Verifier(tuning, trials, folder, job).verify(count);
-}
-
 /// Runs the best and calibrates by what they took.
-Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const ResultFolder& folder, Job* job) {
+void verify_best(const TuneArguments& arguments, Tuning& tuning, const ResultFolder& folder, Job* job) {
   const std::filesystem::path runs = folder.path() / "verified";
-  Verification verification = verify_tuning(tuning, arguments.verify, arguments.trials, runs, job);
+  tuning.verification = Verifier(tuning, arguments.trials, runs, job).verify(arguments.verify);
   console().clear_progress();
-  tuning.verified = verification.chosen;
-  console().print("\n" + verification_text(tuning, verification));
+  console().print("\n" + verification_text(*tuning.verification));
   CalibrateArguments calibrate{.runs = {},
                                .overrides = {},
                                .out = (folder.path() / "calibration.toml").string(),
@@ -391,11 +390,12 @@ Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const R
   std::ranges::sort(calibrate.runs);
   console().print("\nwhat ops took in these runs, for simulate.calibration\n");
   calibrate_runs(calibrate);
-  return verification;
 }
 
-void write_answer(const ResultFolder& folder, const Tuning& tuning, const nlohmann::json& answer) {
+void write_answer(const ResultFolder& folder, const Tuning& tuning, const std::optional<TracedJob>& traced) {
   const std::filesystem::path& path = folder.path();
+  nlohmann::json answer = fields<Tuning>().write(tuning);
+  if (traced) answer["traced"] = changes_json(*traced, tuning);
   write_file(path / "tuned.toml", config::to_toml(*tuning.space.config_at(tuning.proposed().point)));
   write_file(path / "tune.json", json_text(answer));
   write_file(path / "points.csv", points_csv(tuning));
@@ -472,17 +472,10 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   if (on.run) tuning.disturbed_because = why_disturbed(*on.run);
   console().print(tune_text(tuning));
   if (traced) console().print(changes_text(*traced, tuning));
-  const auto answer_json = [&] {
-    nlohmann::json content = tune_json(tuning);
-    if (traced) content["traced"] = changes_json(*traced, tuning);
-    return content;
-  };
-  write_answer(folder, tuning, answer_json());  // what runs below may fail, or be ended
+  write_answer(folder, tuning, traced);  // what runs below may fail, or be ended
   if (arguments.verify > 0 && !result.stopped) {
-    nlohmann::json verification = verification_json(tuning, verify_best(arguments, tuning, folder, job));
-    nlohmann::json verified = answer_json();
-    verified["verified"] = std::move(verification);
-    write_answer(folder, tuning, verified);
+    verify_best(arguments, tuning, folder, job);
+    write_answer(folder, tuning, traced);
   }
   show_answer(exports, folder);
   return static_cast<int>(result.stopped ? ExitCode::interrupted : ExitCode::ok);

@@ -44,11 +44,11 @@ int ask_what_if(const WhatIfArguments& arguments) {
   if (!arguments.out.empty()) {
     folder.emplace("what-if", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   }
-  console().print(what_if_text(run, arguments.question, answer));
+  console().print(what_if_text(answer));
   if (folder) {
     const std::filesystem::path path = folder->path() / "what_if.json";
     console().print(fmt::format("\nwhat-if  {}\n", path.string()));
-    write_file(path, json_text(what_if_json(run, arguments.question, answer)));
+    write_file(path, json_text(fields<WhatIf>().write(answer)));
   }
   return static_cast<int>(ExitCode::ok);
 }
