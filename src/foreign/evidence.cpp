@@ -24,10 +24,10 @@ std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
 EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward) {
   EnumTable<Cause, std::string> settings;
   const bool own = found.table.source == UnitSource::own_names;
-  const dialects::Words* const engine = own ? &dialects::fsdpbench_words() : found.engine;
+  const dialects::Words* const engine = own ? &dialects::words_of("fsdpbench") : found.engine;
   if (own) {
     for (const Cause cause : kEnumerators<Cause>) settings[cause] = account::kCauses[cause].settings;
-  } else if (engine != &dialects::maxtext_words()) {  // what XLA compiled is none of PyTorch's
+  } else if (engine != &dialects::words_of("maxtext")) {  // what XLA compiled is none of PyTorch's
     settings[Cause::data_loading] = "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
     settings[Cause::host_bound] = "or torch.compile, CUDA graphs, a larger batch";
     settings[Cause::host_sync] = found.kind == JobKind::experts
