@@ -6,8 +6,8 @@
 #include <array>
 #include <map>
 
-#include "account/compare.h"
 #include "account/counterfactual.h"
+#include "account/statistics.h"
 #include "account/step_breakdown.h"
 #include "account/step_view.h"
 #include "schedule/print_schedule.h"

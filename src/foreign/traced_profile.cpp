@@ -8,8 +8,8 @@
 #include <string>
 #include <tuple>
 
-#include "account/compare.h"
 #include "account/run_view.h"
+#include "account/statistics.h"
 #include "account/typical_step.h"
 #include "clock/calibration.h"
 #include "clock/compute_cost.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <utility>
 
-#include "account/statistics.h"
 #include "base/error.h"
 #include "record/table.h"
 #include "runs/result_fields.h"
@@ -17,7 +17,7 @@
 namespace fsdpbench::app {
 namespace {
 
-using account::Comparison;
+using account::Verdict;
 using nlohmann::json;
 
 std::string change(double ratio) {
@@ -37,11 +37,6 @@ std::optional<double> median_of(const ComparedSide& side, std::string_view path)
   }
   if (values.empty()) return std::nullopt;
   return account::median(values);
-}
-
-const char* verdict_name(account::Verdict verdict) {
-  using enum account::Verdict;
-  return verdict == faster ? "faster" : verdict == slower ? "slower" : "no difference";
 }
 
 /// What of a machine and a program may make two runs differ.
@@ -132,35 +127,68 @@ std::vector<std::vector<double>> ComparedSide::steps() const {
   return all;
 }
 
-std::string verdict_sentence(const Comparison& c, double threshold, Evidence evidence) {
-  const char* suffix = evidence == Evidence::stored ? "'s run" : "";
-  if (evidence == Evidence::simulated && c.ci_low == c.ci_high) {
-    if (c.verdict != account::Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(c.ratio));
-    if (c.ratio == 1) return "No difference: A and B take the same time, simulated.";
-    return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(c.ratio),
-                       100 * threshold);
+Comparison compare_sides(ComparedSide a, ComparedSide b, Evidence evidence, double threshold) {
+  Comparison c{std::move(a), std::move(b), evidence, threshold, {}, {}};
+  if (evidence == Evidence::interleaved) {
+    c.difference = account::judge_in_turns(c.a.steps(), c.b.steps(), threshold);
+    const auto noise_of = [](const ComparedSide& side) {
+      std::vector<double> medians;
+      for (const std::vector<double>& trial : side.steps()) medians.push_back(account::median(trial));
+      return account::aa_noise(medians);
+    };
+    const std::optional<double> noise_a = noise_of(c.a), noise_b = noise_of(c.b);
+    if (noise_a && noise_b) c.aa_noise = std::max(*noise_a, *noise_b);
+    return c;
   }
-  const std::string interval = fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}",
-                                           100 * account::kComparisonConfidence, c.ci_low, c.ci_high);
-  if (c.verdict != account::Verdict::no_difference) {
-    return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(c.ratio), interval);
-  }
-  const bool certain = c.ci_low > 1 || c.ci_high < 1;
-  if (certain) {
-    return fmt::format("No relevant difference: B{} is {} (threshold {:.1f} %; {}).", suffix, change(c.ratio),
-                       100 * threshold, interval);
-  }
-  return fmt::format("No difference found ({}); it could still be up to {:.1f} %.", interval,
-                     100 * std::max(std::abs(c.ci_low - 1), std::abs(c.ci_high - 1)));
+  const auto samples = [](const ComparedSide& side) {
+    const std::vector<double> steps = side.steps().front();
+    return account::Samples{
+        .results = {account::median(steps)}, .repetitions = steps, .value = account::median_interval(steps)};
+  };
+  const account::Samples before = samples(c.a), now = samples(c.b);
+  // A simulation's steps may differ by jitter that is drawn; fewer steps cannot show how much.
+  const bool few = std::cmp_less(std::min(before.repetitions.size(), now.repetitions.size()), account::kFewestTrials);
+  c.difference =
+      account::judge(before, now, {.threshold = threshold, .counted = few && evidence == Evidence::simulated});
+  return c;
 }
 
-std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
-                          Evidence evidence) {
-  const bool stored = evidence != Evidence::interleaved;  // one run a side
+std::string verdict_sentence(const Comparison& comparison) {
+  const account::Difference& d = comparison.difference;
+  const char* suffix = comparison.evidence == Evidence::stored ? "'s run" : "";
+  const double percent = 100 * comparison.threshold;
+  if (comparison.evidence == Evidence::simulated && d.low == d.high) {
+    if (d.verdict != Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(d.ratio));
+    if (d.ratio == 1) return "No difference: A and B take the same time, simulated.";
+    return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(d.ratio), percent);
+  }
+  const std::string interval =
+      fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}", 100 * (1 - 2 * account::kTail), d.low, d.high);
+  const bool certain = d.low > 1 || d.high < 1;
+  switch (d.verdict) {
+    case Verdict::faster:
+    case Verdict::slower: return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(d.ratio), interval);
+    case Verdict::no_difference:
+      return fmt::format("No relevant difference: B{} is {} (threshold {:.1f} %; {}).", suffix, change(d.ratio),
+                         percent, interval);
+    case Verdict::inconclusive: break;
+  }
+  if (certain) {
+    return fmt::format("Inconclusive: B{} is {} ({}); whether it is {:.1f} % is not known.", suffix, change(d.ratio),
+                       interval, percent);
+  }
+  return fmt::format("No difference found ({}); it could still be up to {:.1f} %.", interval,
+                     100 * std::max(std::abs(d.low - 1), std::abs(d.high - 1)));
+}
+
+std::string compare_table(const Comparison& c) {
+  const ComparedSide &a = c.a, &b = c.b;
+  const bool stored = c.evidence != Evidence::interleaved;  // one run a side
   Table table;
   table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
-  table.rows.push_back({"step time", fmt::format("{:.2f}", c.median_a), fmt::format("{:.2f}", c.median_b),
-                        fmt::format("{:.3f}", c.ratio), stored ? "ms" : "ms; ratio: of neighbouring trials"});
+  table.rows.push_back({"step time", fmt::format("{:.2f}", c.difference.before),
+                        fmt::format("{:.2f}", c.difference.now), fmt::format("{:.3f}", c.difference.ratio),
+                        stored ? "ms" : "ms; ratio: of neighbouring trials"});
   for (const char* path : {"metrics.compute_ms", "metrics.comm_ms", "metrics.exposed_comm_ms", "metrics.idle_ms",
                            "metrics.overlap_pct", "metrics.tokens_per_s", "memory.peak_bytes"}) {
     const FieldFacts& field = figure_at(path);
@@ -175,8 +203,8 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
   }
   std::string text = text_line("A  " + a.name) + text_line("B  " + b.name) + '\n' + format_table(table);
   text += differing_table(a, b);
-  text += "\n" + verdict_sentence(c, threshold, evidence) + "\n";
-  if (evidence == Evidence::simulated) return text + simulated_note(a, b);
+  text += "\n" + verdict_sentence(c) + "\n";
+  if (c.evidence == Evidence::simulated) return text + simulated_note(a, b);
   if (stored) return text + stored_note(a, b);
   text += fmt::format("{} interleaved trials each", a.trials.size());
   if (c.aa_noise) {
@@ -186,15 +214,6 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
 }
 
 namespace {
-
-/// What compare.json is made of.
-struct ComparisonFile {
-  const ComparedSide& a;
-  const ComparedSide& b;
-  const Comparison& comparison;
-  double threshold = 0;
-  Evidence evidence = Evidence::stored;
-};
 
 struct SideOfFile {
   const ComparedSide& side;
@@ -245,28 +264,26 @@ const Fields<SideOfFile>& fields<SideOfFile>() {
 }
 
 template <>
-const Fields<ComparisonFile>& fields<ComparisonFile>() {
-  using F = ComparisonFile;
+const Fields<Comparison>& fields<Comparison>() {
+  using F = Comparison;
   static const auto kAll = declare<F>(
-      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "account/compare.h",
+      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "runs/compare_report.h",
       [](Fields<F>& f) {
         f(
             "schema_version", [](const F&) { return kCompareSchemaVersion; }, "", "version of this file's format");
         f(
-            "verdict", [](const F& c) { return std::string(verdict_name(c.comparison.verdict)); }, "",
-            "whether B is `faster`, `slower`, or there is `no difference`");
+            "verdict", [](const F& c) { return to_string(c.difference.verdict); }, "",
+            "whether B is `faster`, `slower`, there is `no difference`, or the trials are `inconclusive`");
         f(
-            "sentence", [](const F& c) { return verdict_sentence(c.comparison, c.threshold, c.evidence); }, "",
-            "the verdict in a sentence");
+            "sentence", [](const F& c) { return verdict_sentence(c); }, "", "the verdict in a sentence");
         f(
-            "ratio", [](const F& c) { return c.comparison.ratio; }, "", "step time of B divided by that of A");
+            "ratio", [](const F& c) { return c.difference.ratio; }, "", "step time of B divided by that of A");
         f(
-            "ci_low", [](const F& c) { return c.comparison.ci_low; }, "", "lower end of the interval of the ratio");
+            "ci_low", [](const F& c) { return c.difference.low; }, "", "lower end of the interval of the ratio");
         f(
-            "ci_high", [](const F& c) { return c.comparison.ci_high; }, "", "upper end of that interval");
+            "ci_high", [](const F& c) { return c.difference.high; }, "", "upper end of that interval");
         f(
-            "confidence", [](const F&) { return account::kComparisonConfidence; }, "",
-            "confidence level of the interval");
+            "confidence", [](const F&) { return 1 - 2 * account::kTail; }, "", "confidence level of the interval");
         f("threshold", &F::threshold, "", "smallest difference that matters, as a fraction");
         f(
             "interleaved", [](const F& c) { return c.evidence == Evidence::interleaved; }, "",
@@ -285,17 +302,17 @@ const Fields<ComparisonFile>& fields<ComparisonFile>() {
         f(
             "a",
             [](const F& c) {
-              return SideOfFile{c.a, c.comparison.median_a};
+              return SideOfFile{c.a, c.difference.before};
             },
             "", "side A");
         f(
             "b",
             [](const F& c) {
-              return SideOfFile{c.b, c.comparison.median_b};
+              return SideOfFile{c.b, c.difference.now};
             },
             "", "side B");
         f(
-            "aa_noise", [](const F& c) { return c.comparison.aa_noise; }, "",
+            "aa_noise", [](const F& c) { return c.aa_noise; }, "",
             "by how much two halves of one side's own trials differ, as a fraction; absent for stored results, "
             "simulations and fewer than 4 trials");
         f(
@@ -306,11 +323,8 @@ const Fields<ComparisonFile>& fields<ComparisonFile>() {
   return kAll;
 }
 
-json compare_json(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
-                  Evidence evidence) {
-  return fields<ComparisonFile>().write({a, b, c, threshold, evidence});
-}
+json compare_json(const Comparison& comparison) { return fields<Comparison>().write(comparison); }
 
-const ObjectFacts& comparison_file_facts() { return fields<ComparisonFile>().facts(); }
+const ObjectFacts& comparison_file_facts() { return fields<Comparison>().facts(); }
 
 }  // namespace fsdpbench::app

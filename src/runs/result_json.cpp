@@ -11,9 +11,9 @@
 
 #include "account/cause_report.h"
 #include "account/cause_table.h"
-#include "account/compare.h"
 #include "account/counterfactual.h"
 #include "account/critical_path.h"
+#include "account/divergence.h"
 #include "account/run_details.h"
 #include "base/error.h"
 #include "config/load.h"

@@ -339,8 +339,7 @@ std::vector<std::string> row_of(const Tuning& tuning, const VerifiedPolicy& poli
     row.insert(row.end(), {"-", "-"});
   }
   row.push_back(policy.against ? fmt::format("{:.3f}", policy.against->ratio) : "-");
-  row.push_back(policy.against ? fmt::format("{:.3f} to {:.3f}", policy.against->ci_low, policy.against->ci_high)
-                               : "-");
+  row.push_back(policy.against ? fmt::format("{:.3f} to {:.3f}", policy.against->low, policy.against->high) : "-");
   row.push_back(mib_text(tried.need.live));
   row.push_back(measured > 0 ? mib_text(policy.live_bytes) : "-");
   row.push_back(fmt::format("{}", policy.trials_ms.size()));
@@ -357,8 +356,8 @@ json policy_json(const Tuning& tuning, const VerifiedPolicy& policy) {
   if (!policy.failed.empty()) j["failed"] = policy.failed;
   if (policy.against) {
     j["ratio"] = policy.against->ratio;
-    j["ci_low"] = policy.against->ci_low;
-    j["ci_high"] = policy.against->ci_high;
+    j["ci_low"] = policy.against->low;
+    j["ci_high"] = policy.against->high;
   }
   return j;
 }

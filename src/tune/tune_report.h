@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "account/compare.h"
+#include "account/judge.h"
 #include "record/table.h"
 #include "tune/answer.h"
 
@@ -56,7 +56,7 @@ struct VerifiedPolicy {
   std::size_t tried = 0;                            ///< of SearchResult::tried
   std::vector<std::vector<double>> trials_ms = {};  ///< step times by trial, in the order of the rounds
   std::int64_t live_bytes = 0;                      ///< measured peak of the rank that needed most
-  std::optional<account::Comparison> against = {};  ///< the configuration in force; absent: too few trials
+  std::optional<account::Difference> against = {};  ///< the configuration in force; absent: too few trials
   std::string failed = {};                          ///< why it could not go on; empty: it could
 
   /// The median of the trials' medians; 0 without trials.

@@ -29,7 +29,8 @@ Verdicts verdicts(int comparisons, double factor, double rank_jitter_pct) {
     switch (testing::compare_in_turns(a, b, run).verdict) {
       case Verdict::faster: ++found.faster; break;
       case Verdict::slower: ++found.slower; break;
-      case Verdict::no_difference: ++found.none; break;
+      case Verdict::no_difference:
+      case Verdict::inconclusive: ++found.none; break;
     }
   }
   return found;
