@@ -26,8 +26,9 @@ std::string difference_text(const MachineDifference& d) {
 }
 
 std::string why_not_comparable(const GateReport& r, OtherMachine allowed) {
-  if (r.before.front().kind != r.now.front().kind) {
-    return fmt::format("the baseline is of a {}, and the result of a {}", r.before.front().kind, r.now.front().kind);
+  if (r.before.results.front().kind != r.now.front().kind) {
+    return fmt::format("the baseline is of a {}, and the result of a {}", r.before.results.front().kind,
+                       r.now.front().kind);
   }
   if (!r.measured.empty()) {
     return fmt::format("they did not measure the same: {} keys differ, {} the first", r.measured.size(),
@@ -61,8 +62,8 @@ std::string why_not_alike(const std::vector<GatedResult>& now) {
   return "";
 }
 
-/// A result that was not accepted passes no gate, however little has changed; unless the baseline was kept although the
-/// same was said of it.
+/// A result that was not accepted passes no gate, however little has changed; unless the
+/// same is said of a result of the baseline.
 Judgement own_verdict(const GatedResult& result, const std::vector<GatedResult>& before) {
   Judgement j;
   j.rule = "accepted";
@@ -85,18 +86,19 @@ std::string number_text(const accept::Interval& i) { return i.n == 0 ? "–" : f
 
 std::string verdict_text(const Change& c) {
   if (c.judgement.verdict == Verdict::fail) return "WORSE";
-  return c.better ? "better" : std::string(to_string(c.judgement.verdict));
+  return c.better() ? "better" : std::string(to_string(c.judgement.verdict));
 }
 
 /// Bytes are the same however slow a machine has become.
 bool none_was_judged(const std::vector<Change>& changes) {
   return std::ranges::none_of(changes, [](const Change& c) {
     const bool rated = c.judgement.verdict == Verdict::pass || c.judgement.verdict == Verdict::fail;
-    return rated && c.evidence != accept::ChangeEvidence::counted && c.evidence != accept::ChangeEvidence::none;
+    return rated && c.difference.evidence != account::RestsOn::counted &&
+           c.difference.evidence != account::RestsOn::nothing;
   });
 }
 
-bool has_ratio(const Change& c) { return c.evidence != accept::ChangeEvidence::none; }
+bool has_ratio(const Change& c) { return c.difference.evidence != account::RestsOn::nothing; }
 
 /// What a reader must see first: the worst, then what could not be told, then what is better.
 std::vector<const Change*> by_gravity(const GateReport& r) {
@@ -106,7 +108,7 @@ std::vector<const Change*> by_gravity(const GateReport& r) {
     switch (c->judgement.verdict) {
       case Verdict::fail: return 0;
       case Verdict::inconclusive: return 1;
-      case Verdict::pass: return c->better ? 2 : 3;
+      case Verdict::pass: return c->better() ? 2 : 3;
       case Verdict::unrated: break;
     }
     return 4;
@@ -125,9 +127,9 @@ std::optional<accept::Interval> known(const accept::Interval& interval) {
 }
 
 /// Absent where there is no ratio.
-template <double Change::*Part>
+template <double account::Difference::*Part>
 std::optional<double> of_ratio(const Change& c) {
-  return has_ratio(c) ? std::optional(c.*Part) : std::nullopt;
+  return has_ratio(c) ? std::optional(c.difference.*Part) : std::nullopt;
 }
 
 const Fields<GatedResult>& side_result_fields() {
@@ -137,8 +139,6 @@ const Fields<GatedResult>& side_result_fields() {
         f("name", &R::name, "", "of its folder");
         f("date", &R::date, "", "when it was measured; empty for simulations");
         f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
-          {.when = When::if_any});
-        f("kept_anyway_because", &R::kept_anyway_because, "", "why it is in the baseline all the same",
           {.when = When::if_any});
       });
   return kAll;
@@ -197,16 +197,17 @@ const Fields<Change>& fields<Change>() {
           {.when = When::or_null});
         f(
             "verdict",
-            [](const Change& c) { return c.better ? "better" : std::string(to_string(c.judgement.verdict)); }, "",
+            [](const Change& c) { return c.better() ? "better" : std::string(to_string(c.judgement.verdict)); }, "",
             "`better`, `pass`, `unrated`, `inconclusive` or `fail`");
         f(
             "why", [](const Change& c) { return c.judgement.sentence; }, "", "a sentence with the numbers");
         f(
-            "by", [](const Change& c) { return to_string(c.evidence); }, "", "what the verdict rests on");
-        f("ratio", of_ratio<&Change::ratio>, "", "now / before; absent if one is missing");
-        f("ratio_low", of_ratio<&Change::low>, "", "lower end of its interval");
-        f("ratio_high", of_ratio<&Change::high>, "", "upper end");
-        f("at_most", of_ratio<&Change::at_most>, "", "how many times as bad it is at most, with 96 % certainty");
+            "by", [](const Change& c) { return to_string(c.difference.evidence); }, "", "what the verdict rests on");
+        f("ratio", of_ratio<&account::Difference::ratio>, "", "now / before; absent if one is missing");
+        f("ratio_low", of_ratio<&account::Difference::low>, "", "lower end of its interval");
+        f("ratio_high", of_ratio<&account::Difference::high>, "", "upper end");
+        f("at_most", of_ratio<&account::Difference::at_most>, "",
+          "how many times as bad it is at most, with 96 % certainty");
         f("left_out", &Change::left_out, "", "results of the baseline that are outliers", {.when = When::if_any});
       });
   return kAll;
@@ -230,9 +231,10 @@ const Fields<GateReport>& fields<GateReport>() {
             "", "`pass`, `inconclusive`, `fail` or `not comparable`");
         f("sentence", &R::headline, "", "the verdict in a sentence");
         f("threshold", &R::threshold, "", "smaller changes do not matter, as a fraction");
-        f("baseline", &R::baseline, "", "its name");
         f(
-            "before", [](const R& r) { return GateSide{r.before}; }, "", "the baseline's results");
+            "baseline", [](const R& r) { return r.before.name; }, "", "its name");
+        f(
+            "before", [](const R& r) { return GateSide{r.before.results}; }, "", "the baseline's results");
         f(
             "now", [](const R& r) { return GateSide{r.now}; }, "", "the later results");
         f("differences", &R::machine, "", "facts of the machine that differ");
@@ -263,16 +265,16 @@ std::string GateReport::headline() const {
       fmt::format("{} of {} {}", worse, changes.size(), changes.size() == 1 ? "figure" : "figures");
   std::string text;
   if (verdict == Verdict::fail) {
-    text = fmt::format("WORSE: {} by {:.3g} % or more than {}", figures, 100 * threshold, baseline);
+    text = fmt::format("WORSE: {} by {:.3g} % or more than {}", figures, 100 * threshold, before.name);
   } else if (verdict == Verdict::pass) {
-    text = fmt::format("PASS: none of {} figures is worse than {} by {:.3g} % or more", changes.size(), baseline,
+    text = fmt::format("PASS: none of {} figures is worse than {} by {:.3g} % or more", changes.size(), before.name,
                        100 * threshold);
   } else {
     const auto open = count(Verdict::inconclusive);
-    text = fmt::format("INCONCLUSIVE against {}", baseline);
+    text = fmt::format("INCONCLUSIVE against {}", before.name);
     if (open > 0) text += fmt::format(": {} of {} figures could not be judged", open, changes.size());
   }
-  if (const auto better = std::ranges::count(changes, true, &Change::better); better > 0) {
+  if (const auto better = std::ranges::count_if(changes, &Change::better); better > 0) {
     text += fmt::format("; {} better", better);
   }
   if (is_emulated(now.front().machine)) text += "; EMULATED";
@@ -282,13 +284,12 @@ std::string GateReport::headline() const {
 GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, OtherMachine allowed, double threshold) {
   GateReport r;
   r.not_comparable_because = why_not_alike(now);
-  r.baseline = baseline.name();
-  r.before = baseline.results;
+  r.before = baseline;
   r.now = std::move(now);
   r.threshold = threshold;
-  r.machine = differences(r.before.front().machine, r.now.front().machine);
-  r.measured = differing_keys(r.before.front().measured, r.now.front().measured);
-  for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before));
+  r.machine = differences(r.before.results.front().machine, r.now.front().machine);
+  r.measured = differing_keys(r.before.results.front().measured, r.now.front().measured);
+  for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before.results));
   if (r.not_comparable_because.empty()) r.not_comparable_because = why_not_comparable(r, allowed);
   if (!r.not_comparable_because.empty()) {
     Judgement j;
@@ -319,8 +320,10 @@ std::string gate_table(const GateReport& r) {
   table.header = {"figure", "before", "now", "now / before", "interval", "verdict", "unit"};
   for (const Change* c : by_gravity(r)) {
     table.rows.push_back({c->judgement.figure, number_text(c->before), number_text(c->judgement.value),
-                          has_ratio(*c) ? fmt::format("{:.3f}", c->ratio) : "–",
-                          has_ratio(*c) && c->low < c->high ? fmt::format("{:.3f} to {:.3f}", c->low, c->high) : "–",
+                          has_ratio(*c) ? fmt::format("{:.3f}", c->difference.ratio) : "–",
+                          has_ratio(*c) && c->difference.low < c->difference.high
+                              ? fmt::format("{:.3f} to {:.3f}", c->difference.low, c->difference.high)
+                              : "–",
                           verdict_text(*c), c->judgement.unit});
   }
   std::string text = r.changes.empty() ? text_line(r.headline()) : format_table(table);
@@ -331,6 +334,7 @@ std::string gate_table(const GateReport& r) {
     more += text_line(
         fmt::format("{}: {}: {}", j.verdict == Verdict::fail ? "worse" : "inconclusive", j.figure, j.sentence));
   }
+  for (const std::string& one : r.before.left_out) more += text_line("left out: " + one);
   for (const Change& c : r.changes) {
     if (!c.left_out.empty()) {
       more += text_line(fmt::format("left out of {}: {}", c.judgement.figure, fmt::join(c.left_out, ", ")));
@@ -341,7 +345,7 @@ std::string gate_table(const GateReport& r) {
   for (const DifferingKey& key : r.measured) {
     more += text_line(fmt::format("measured differs: {}: {} / {}", key.key, key.a.dump(), key.b.dump()));
   }
-  const std::size_t k = r.before.size();
+  const std::size_t k = r.before.results.size();
   more += fmt::format("{} of {}, {} in the baseline{}.\n",
                       r.now.size() == 1 ? "1 result" : fmt::format("{} results", r.now.size()), r.now.front().kind, k,
                       k < 3 ? ": with 3 or more, how much results of this machine scatter would count" : "");
