@@ -180,9 +180,7 @@ std::vector<bool> inliers(const std::vector<double>& values) {
 
 Difference judge(const Samples& before, const Samples& now, const Rule& rule) {
   Difference d;
-  d.before = before.value.median;
-  d.now = now.value.median;
-  d.ratio = d.now / d.before;
+  d.ratio = now.value.median / before.value.median;
   d.evidence = best_evidence(before, now, rule);
   switch (d.evidence) {
     case RestsOn::turns: {

@@ -58,8 +58,6 @@ struct Rule {
 
 /// Now against before.
 struct Difference {
-  double before = 0;  ///< medians
-  double now = 0;
   double ratio = 1;  ///< now / before
   double low = 1;    ///< of its interval
   double high = 1;

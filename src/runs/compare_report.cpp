@@ -127,23 +127,25 @@ std::vector<std::vector<double>> ComparedSide::steps() const {
   return all;
 }
 
+std::vector<double> ComparedSide::medians() const {
+  std::vector<double> all;
+  for (const Trial& trial : trials) all.push_back(account::median(trial.metrics->steps_ms));
+  return all;
+}
+
+double ComparedSide::median_ms() const { return account::median(medians()); }
+
 Comparison compare_sides(ComparedSide a, ComparedSide b, Evidence evidence, double threshold) {
   Comparison c{std::move(a), std::move(b), evidence, threshold, {}, {}};
   if (evidence == Evidence::interleaved) {
     c.difference = account::judge_in_turns(c.a.steps(), c.b.steps(), threshold);
-    const auto noise_of = [](const ComparedSide& side) {
-      std::vector<double> medians;
-      for (const std::vector<double>& trial : side.steps()) medians.push_back(account::median(trial));
-      return account::aa_noise(medians);
-    };
-    const std::optional<double> noise_a = noise_of(c.a), noise_b = noise_of(c.b);
+    const std::optional<double> noise_a = account::aa_noise(c.a.medians()), noise_b = account::aa_noise(c.b.medians());
     if (noise_a && noise_b) c.aa_noise = std::max(*noise_a, *noise_b);
     return c;
   }
   const auto samples = [](const ComparedSide& side) {
     const std::vector<double> steps = side.steps().front();
-    return account::Samples{
-        .results = {account::median(steps)}, .repetitions = steps, .value = account::median_interval(steps)};
+    return account::Samples{.results = side.medians(), .repetitions = steps, .value = account::median_interval(steps)};
   };
   const account::Samples before = samples(c.a), now = samples(c.b);
   // A simulation's steps may differ by jitter that is drawn; fewer steps cannot show how much.
@@ -186,8 +188,8 @@ std::string compare_table(const Comparison& c) {
   const bool stored = c.evidence != Evidence::interleaved;  // one run a side
   Table table;
   table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
-  table.rows.push_back({"step time", fmt::format("{:.2f}", c.difference.before),
-                        fmt::format("{:.2f}", c.difference.now), fmt::format("{:.3f}", c.difference.ratio),
+  table.rows.push_back({"step time", fmt::format("{:.2f}", a.median_ms()), fmt::format("{:.2f}", b.median_ms()),
+                        fmt::format("{:.3f}", c.difference.ratio),
                         stored ? "ms" : "ms; ratio: of neighbouring trials"});
   for (const char* path : {"metrics.compute_ms", "metrics.comm_ms", "metrics.exposed_comm_ms", "metrics.idle_ms",
                            "metrics.overlap_pct", "metrics.tokens_per_s", "memory.peak_bytes"}) {
@@ -215,113 +217,69 @@ std::string compare_table(const Comparison& c) {
 
 namespace {
 
-struct SideOfFile {
-  const ComparedSide& side;
-  double median_ms = 0;
-};
+bool in_turns(const Comparison& c) { return c.evidence == Evidence::interleaved; }
 
+std::string order_of(const Comparison& c) {
+  return c.evidence == Evidence::stored      ? "stored results, one run each, not in turns"
+         : c.evidence == Evidence::simulated ? "simulated once each"
+                                             : "ABBA: A B, B A, A B, ...";
+}
+
+// clang-format off
 const Fields<Trial>& compared_trial_fields() {
-  static const auto kAll =
-      declare<Trial>("ComparedTrial", "A trial of one side.", "runs/trial.h", [](Fields<Trial>& f) {
-        f.part("metrics", metrics_fields());
-        f.spread(&Trial::metrics, step_times_fields());
-      });
+  static const Fields<Trial> kAll{"ComparedTrial", "A trial of one side.", "runs/trial.h", {
+    {"metrics", metrics_fields()},
+    spread(&Trial::metrics, step_times_fields()),
+  }};
   return kAll;
 }
 
 }  // namespace
 
 template <>
-const Fields<DifferingKey>& fields<DifferingKey>() {
-  static const auto kAll =
-      declare<DifferingKey>("DifferingKey", "A key whose values differ; null on a side that does not have it.",
-                            "runs/compare_report.h", [](Fields<DifferingKey>& f) {
-                              f("key", &DifferingKey::key, "", "dotted name of the key");
-                              f("a", &DifferingKey::a, "", "value on side A");
-                              f("b", &DifferingKey::b, "", "value on side B");
-                            });
-  return kAll;
+Fields<DifferingKey> declared() {
+  return {"DifferingKey", "A key whose values differ; null on a side that does not have it.", "runs/compare_report.h", {
+    {"key", &DifferingKey::key, "", "dotted name of the key"},
+    {"a", &DifferingKey::a, "", "value on side A"},
+    {"b", &DifferingKey::b, "", "value on side B"},
+  }};
 }
 
 template <>
-const Fields<SideOfFile>& fields<SideOfFile>() {
-  using S = SideOfFile;
-  static const auto kAll =
-      declare<S>("ComparedSide", "One side of a comparison.", "runs/compare_report.h", [](Fields<S>& f) {
-        f(
-            "name", [](const S& s) { return s.side.name; }, "", "profile and overrides, or name of the result");
-        f("step_ms", &S::median_ms, "ms", "median step time");
-        f(
-            "config", [](const S& s) { return s.side.config; }, "", "every key with its resolved value");
-        f.operator()<ListOf<compared_trial_fields>>(
-            "trials", [](const S& s) -> const auto& { return s.side.trials; }, "",
-            "trials in the order in which they ran");
-        f.object(
-            "memory", [](const S& s) -> const auto& { return s.side.trials.back(); }, memory_fields(),
-            "memory in the last trial", [](const S& s) { return !s.side.trials.empty(); });
-      });
-  return kAll;
+Fields<ComparedSide> declared() {
+  using S = ComparedSide;
+  return {"ComparedSide", "One side of a comparison.", "runs/compare_report.h", {
+    {"name", &S::name, "", "profile and overrides, or name of the result"},
+    {"step_ms", &S::median_ms, "ms", "median step time"},
+    {"config", &S::config, "", "every key with its resolved value"},
+    {"trials", as<ListOf<compared_trial_fields>>(&S::trials), "", "trials in the order in which they ran"},
+    {"memory", as<ObjectOf<memory_fields>>([](const S& s) -> const Trial& { return s.trials.back(); }), "", "memory in the last trial", when([](const S& s) { return !s.trials.empty(); })},
+  }};
 }
 
 template <>
-const Fields<Comparison>& fields<Comparison>() {
-  using F = Comparison;
-  static const auto kAll = declare<F>(
-      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "runs/compare_report.h",
-      [](Fields<F>& f) {
-        f(
-            "schema_version", [](const F&) { return kCompareSchemaVersion; }, "", "version of this file's format");
-        f(
-            "verdict", [](const F& c) { return to_string(c.difference.verdict); }, "",
-            "whether B is `faster`, `slower`, there is `no difference`, or the trials are `inconclusive`");
-        f(
-            "sentence", [](const F& c) { return verdict_sentence(c); }, "", "the verdict in a sentence");
-        f(
-            "ratio", [](const F& c) { return c.difference.ratio; }, "", "step time of B divided by that of A");
-        f(
-            "ci_low", [](const F& c) { return c.difference.low; }, "", "lower end of the interval of the ratio");
-        f(
-            "ci_high", [](const F& c) { return c.difference.high; }, "", "upper end of that interval");
-        f(
-            "confidence", [](const F&) { return 1 - 2 * account::kTail; }, "", "confidence level of the interval");
-        f("threshold", &F::threshold, "", "smallest difference that matters, as a fraction");
-        f(
-            "interleaved", [](const F& c) { return c.evidence == Evidence::interleaved; }, "",
-            "whether the trials of both sides took turns");
-        f(
-            "order",
-            [](const F& c) {
-              return std::string(c.evidence == Evidence::stored      ? "stored results, one run each, not in turns"
-                                 : c.evidence == Evidence::simulated ? "simulated once each"
-                                                                     : "ABBA: A B, B A, A B, ...");
-            },
-            "", "order in which trials ran");
-        f(
-            "differing_keys", [](const F& c) { return differing_keys(c.a.config, c.b.config); }, "",
-            "every key of the configurations whose two values differ");
-        f(
-            "a",
-            [](const F& c) {
-              return SideOfFile{c.a, c.difference.before};
-            },
-            "", "side A");
-        f(
-            "b",
-            [](const F& c) {
-              return SideOfFile{c.b, c.difference.now};
-            },
-            "", "side B");
-        f(
-            "aa_noise", [](const F& c) { return c.aa_noise; }, "",
-            "by how much two halves of one side's own trials differ, as a fraction; absent for stored results, "
-            "simulations and fewer than 4 trials");
-        f(
-            "world",
-            [](const F& c) { return c.a.trials.empty() ? std::nullopt : std::optional(c.a.trials.front().world); }, "",
-            "what A's first trial was measured with");
-      });
-  return kAll;
+Fields<Comparison> declared() {
+  using C = Comparison;
+  using D = account::Difference;
+  return {"Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "account/judge.h", {
+    {"schema_version", [](const C&) { return kCompareSchemaVersion; }, "", "version of this file's format"},
+    {"verdict", via(&C::difference, &D::verdict), "", "whether B is `faster`, `slower`, there is `no difference`, or it is `inconclusive`"},
+    {"sentence", verdict_sentence, "", "the verdict in a sentence"},
+    {"ratio", via(&C::difference, &D::ratio), "", "step time of B divided by that of A"},
+    {"ci_low", via(&C::difference, &D::low), "", "lower end of the interval of the ratio"},
+    {"ci_high", via(&C::difference, &D::high), "", "upper end of that interval"},
+    {"confidence", [](const C&) { return 1 - 2 * account::kTail; }, "", "confidence level of the interval"},
+    {"threshold", &C::threshold, "", "smallest difference that matters, as a fraction"},
+    {"interleaved", in_turns, "", "whether the trials of both sides took turns"},
+    {"order", order_of, "", "order in which trials ran"},
+    {"differing_keys", [](const C& c) { return differing_keys(c.a.config, c.b.config); }, "", "every key of the configurations whose two values differ"},
+    {"a", &C::a, "", "side A"},
+    {"b", &C::b, "", "side B"},
+    {"aa_noise", &C::aa_noise, "", "by how much two halves of one side's own trials differ, as a fraction; absent for stored results, simulations and fewer than 4 trials"},
+    {"world", [](const C& c) { return c.a.trials.empty() ? std::nullopt : std::optional(c.a.trials.front().world); }, "", "what A's first trial was measured with"},
+  }};
 }
+// clang-format on
 
 json compare_json(const Comparison& comparison) { return fields<Comparison>().write(comparison); }
 

@@ -28,6 +28,9 @@ struct ComparedSide {
 
   /// Step times in milliseconds, by trial.
   std::vector<std::vector<double>> steps() const;
+  /// The median of each trial.
+  std::vector<double> medians() const;
+  double median_ms() const;
 };
 
 /// A finished run as a side of one trial. Throws ConfigError if the result is damaged.
@@ -41,7 +44,7 @@ struct DifferingKey {
   bool operator==(const DifferingKey&) const = default;
 };
 template <>
-const Fields<DifferingKey>& fields<DifferingKey>();
+Fields<DifferingKey> declared();
 
 /// All keys whose values differ between two resolved configurations, {"table": {"key": value}}; a key that one of them
 /// lacks has the value null there.

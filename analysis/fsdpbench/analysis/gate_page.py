@@ -56,9 +56,8 @@ def _caveats(gate: Node, before: Node, now: Node) -> List[str]:
     for name, side in (("The baseline's", before), ("The result", now)):
         for result in side.children("results"):
             if result.has("not_accepted_because"):
-                kept = f" Kept anyway: {result.text('kept_anyway_because')}." if result.has("kept_anyway_because") else ""
                 texts.append(f"{name} {clean(result.text('name'), 50)} was not accepted: "
-                             f"{clean(result.text('not_accepted_because'), 200)}.{clean(kept, 200)}")
+                             f"{clean(result.text('not_accepted_because'), 200)}.")
     return texts
 
 
@@ -115,8 +114,7 @@ def _figures(changes: List[Node]) -> Table:
 
 
 def _results(before: Node, now: Node) -> Table:
-    rows = [[name, clean(r.text("name"), 60), r.text("date") or "–", clean(r.text("kept_anyway_because"), 100) or "accepted"
-             if not r.has("not_accepted_because") or r.has("kept_anyway_because") else "not accepted"]
+    rows = [[name, clean(r.text("name"), 60), r.text("date") or "–", "not accepted" if r.has("not_accepted_because") else "accepted"]
             for name, side in (("before", before), ("now", now)) for r in side.children("results")]
     return Table("Results", ("", "result", "date", ""), rows, texts=(1, 2, 3))
 
