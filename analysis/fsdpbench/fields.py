@@ -22,7 +22,6 @@ FILES: Dict[str, Tuple[int, str]] = {
     "compare": (1, "Comparison"),
     "explain": (3, "TraceExplanation"),
     "gate": (2, "Gate"),
-    "baseline": (3, "Baseline"),
 }
 
 
@@ -1122,7 +1121,7 @@ class Comparison(Record):
     """compare.json: whether B is slower than A ([compare.md](compare.md))."""
 
     schema_version: int = field("whole number", "", "", "version of this file's format")
-    verdict: str = field("text", "", "", "whether B is `faster`, `slower`, or there is `no difference`")
+    verdict: str = field("text", "", "", "whether B is `faster`, `slower`, there is `no difference`, or it is `inconclusive`")
     sentence: str = field("text", "", "", "the verdict in a sentence")
     ratio: float = field("number", "", "", "step time of B divided by that of A")
     ci_low: float = field("number", "", "", "lower end of the interval of the ratio")
@@ -1185,8 +1184,8 @@ class TraceExplanation(Record):
     late: Optional[JobLateRank] = field("object", "JobLateRank", "", "The rank that the others wait for in each step.")
     causes: Records[Cause] = field("list of object", "Cause", "", "why computation was not running, the largest cause first, with what would help")
     headline: str = field("text", "", "", "what to change, or that nothing would help, a sentence or two")
-    typical_ms: Optional[float] = field("number", "", "ms", "the replay of the traced step")
-    least_ms: Optional[float] = field("number", "", "ms", "what one rank needs for its own kernels and its host: no setting makes the step shorter")
+    typical_ms: float = field("number", "", "ms", "the replay of the traced step")
+    least_ms: float = field("number", "", "ms", "what one rank needs for its own kernels and its host: no setting makes the step shorter")
     knobs: Records[ReplayedKnob] = field("list of object", "ReplayedKnob", "", "keys whose change would gain more than the noise, the largest gain first")
     not_replayed_because: Optional[str] = field("text", "", "", "why nothing was replayed, a sentence")
     notes: List[str] = field("list of text", "", "", "sentences to read before any number")
@@ -1490,6 +1489,7 @@ class Gate(Record):
     now: GateSide = field("object", "GateSide", "", "the later results")
     differences: Records[MachineDifference] = field("list of object", "MachineDifference", "", "facts of the machine that differ")
     differing_keys: Records[DifferingKey] = field("list of object", "DifferingKey", "", "what was measured differently")
+    left_out: List[str] = field("list of text", "", "", "results of the folder that were not accepted, with the reason")
     changes: Records[Change] = field("list of object", "Change", "", "each figure")
 
 
@@ -1508,7 +1508,6 @@ class GateResult(Record):
     name: str = field("text", "", "", "of its folder")
     date: str = field("text", "", "", "when it was measured; empty for simulations")
     not_accepted_because: Optional[str] = field("text", "", "", "why its own verdict is no pass")
-    kept_anyway_because: Optional[str] = field("text", "", "", "why it is in the baseline all the same")
 
 
 class MachineDifference(Record):
@@ -1536,41 +1535,6 @@ class Change(Record):
     ratio_high: Optional[float] = field("number", "", "", "upper end")
     at_most: Optional[float] = field("number", "", "", "how many times as bad it is at most, with 96 % certainty")
     left_out: List[str] = field("list of text", "", "", "results of the baseline that are outliers")
-
-
-class Baseline(Record):
-    """A baseline: accepted results of one machine that measured the same ([gate.md](gate.md))."""
-
-    schema_version: int = field("whole number", "", "", "version of this file's format")
-    kind: str = field("text", "", "", "`baseline`")
-    results: Records[StoredResult] = field("list of object", "StoredResult", "", "in the order in which they were added; each has a `digest` of its own")
-
-
-class StoredResult(Record):
-    """A result as baselines keep it."""
-
-    name: str = field("text", "", "", "of its folder")
-    kind: str = field("text", "", "", "`acceptance`, `run`, `sweep` or `collectives`")
-    date: str = field("text", "", "", "when it was measured; empty for simulations")
-    machine: Dict[str, Any] = field("map of any", "", "", "`name` and `value` of each fact, by `hardware`, `software`, `program`")
-    measured: Any = field("any", "", "", "what was measured, by key: only results with the same can be compared")
-    figures: Records[StoredFigure] = field("list of object", "StoredFigure", "", "what was found")
-    others_share: Optional[float] = field("number", "", "", "share of the processors that other programs took, as a fraction; of CPU ranks, from 0.1 on")
-    not_accepted_because: Optional[str] = field("text", "", "", "why its own verdict is no pass")
-    kept_anyway_because: Optional[str] = field("text", "", "", "a person's reason to keep it all the same")
-
-
-class StoredFigure(Record):
-    """One figure of a result."""
-
-    name: str = field("text", "", "", "what gates and pages call it")
-    unit: str = field("text", "", "", "of its values")
-    better: str = field("text", "", "", "`more` or `less` of it")
-    value: Interval = field("object", "Interval", "", "in `unit`")
-    counted: Optional[bool] = field("true or false", "", "", "it is the same whenever it is repeated, as bytes are")
-    explains: Optional[bool] = field("true or false", "", "", "a part of another figure: by single numbers it decides nothing")
-    samples_are_runs: Optional[bool] = field("true or false", "", "", "each sample is a run of its own, as the trials of a sweep are")
-    samples: List[float] = field("list of number", "", "", "repetitions within the result, in `unit`")
 
 
 OBJECTS: Dict[str, Type[Record]] = {one.__name__: one for one in Record.__subclasses__()}
