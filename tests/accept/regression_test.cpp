@@ -20,7 +20,6 @@ using account::RestsOn;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 MeasuredFigure rate(const std::string& name, std::vector<double> samples) {
@@ -66,15 +65,6 @@ TEST(Baseline, AnOutlierIsLeftOutAndNamed) {
   EXPECT_THAT(f.left_out, ElementsAre("e (70 GB/s)"));
   EXPECT_DOUBLE_EQ(f.figure.value.median, 100.25);
   EXPECT_THAT(f.values, ElementsAre(100, 101, 99, 100.5));
-}
-
-TEST(Baseline, ResultsThatScatterAlikeAllCount) {
-  EXPECT_THAT(baseline_figures(results_of({100, 80, 120, 90, 110})).front().left_out, IsEmpty());
-}
-
-TEST(Baseline, TwoOrThreeResultsLeaveNothingOut) {
-  EXPECT_THAT(baseline_figures(results_of({100, 50})).front().left_out, IsEmpty());
-  EXPECT_THAT(baseline_figures(results_of({100, 101, 50})).front().left_out, IsEmpty());
 }
 
 TEST(Changes, ASlowerResultIsWorseByTheScatterOfResults) {
@@ -446,25 +436,6 @@ TEST(Changes, AFewShortRunsThatHappenToAgreeAccuseNone) {
   EXPECT_DOUBLE_EQ(recorded_scatter(MeasuredOn::processors, 2), 0);
   EXPECT_DOUBLE_EQ(recorded_scatter(MeasuredOn::processors, 0), 0);
   EXPECT_GT(recorded_scatter(MeasuredOn::processors, 1), 0.026);
-}
-
-TEST(Changes, FivePercentIsFoundTheMoreOftenTheMoreResults) {
-  for (const auto& [results, gated, between] :
-       {std::tuple{3, 1, 0.0025}, {5, 1, 0.006}, {5, 3, 0.008}, {10, 1, 0.009}, {10, 3, 0.013}}) {
-    const Answers same = run_gates(results, gated, between, 1), worse = run_gates(results, gated, between, 1.05);
-    RecordProperty(fmt::format("found_{}_{}_{}", results, gated, between), worse.fail);
-    EXPECT_GE(worse.fail, worse.gates * 95 / 100) << results << " results, " << gated << " gated, " << between;
-    EXPECT_GE(same.pass, same.gates * 95 / 100) << results << " results, " << gated << " gated, " << between;
-  }
-  for (const double between : {0.007, 0.01, 0.015}) {
-    int before = 0;
-    for (const int results : {3, 5, 10}) {
-      const int found = run_gates(results, 1, between, 1.05).fail;
-      RecordProperty(fmt::format("by_{}_{}", results, between), found);
-      EXPECT_GT(found, before) << results << " results, " << between;
-      before = found;
-    }
-  }
 }
 
 TEST(Changes, APartOfAnotherFigureIsShownAndNotJudged) {
