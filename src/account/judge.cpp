@@ -151,10 +151,12 @@ std::string_view to_string(Verdict verdict) {
 }
 
 double log_variance(const std::vector<double>& values) {
-  const double mean = log_mean(values);
-  double squares = 0;
-  for (const double value : values) squares += (std::log(value) - mean) * (std::log(value) - mean);
-  return squares / static_cast<double>(values.size() - 1);
+  std::vector<double> logs;  // of ratios, so that values that are alike scatter by 0 exactly
+  for (const double value : values) logs.push_back(std::log(value / values.front()));
+  double mean = 0, squares = 0;
+  for (const double log : logs) mean += log / static_cast<double>(logs.size());
+  for (const double log : logs) squares += (log - mean) * (log - mean);
+  return squares / static_cast<double>(logs.size() - 1);
 }
 
 std::vector<bool> inliers(const std::vector<double>& values) {

@@ -234,6 +234,12 @@ TEST(TwoRuns, AFewStepsThatTookFarLongerHideNoChange) {
   EXPECT_EQ(d.evidence, RestsOn::samples);
 }
 
+TEST(TwoRuns, StepsThatAreAllAlikeAreExact) {
+  const Difference d = judge(of_steps(std::vector<double>(7, 152.3)), of_steps(std::vector<double>(9, 232.1)), {});
+  EXPECT_EQ(d.low, d.ratio);
+  EXPECT_EQ(d.high, d.ratio);
+}
+
 TEST(TwoRuns, StepsThatOverlapShowNothing) {
   EXPECT_EQ(judge(of_steps({100, 140, 90, 105, 120}), of_steps({104, 95, 150, 110, 108}), {}).verdict,
             Verdict::inconclusive);
