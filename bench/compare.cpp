@@ -25,12 +25,12 @@ void verdicts(const char* what, int comparisons, double factor) {
   int faster = 0, slower = 0;
   double lowest = 1e9, highest = 0, width = 0;
   for (int i = 0; i < comparisons; ++i) {
-    const account::Comparison c = testing::compare_in_turns(a, b, run);
+    const account::Difference c = testing::compare_in_turns(a, b, run);
     faster += c.verdict == Verdict::faster ? 1 : 0;
     slower += c.verdict == Verdict::slower ? 1 : 0;
     lowest = std::min(lowest, c.ratio);
     highest = std::max(highest, c.ratio);
-    width += (c.ci_high - c.ci_low) / comparisons;
+    width += (c.high - c.low) / comparisons;
   }
   fmt::print("{:<24} {:>11} {:>7} {:>7} {:>13} {:>8.3f} to {:.3f} {:>9.1f} %\n", what, comparisons, faster, slower,
              comparisons - faster - slower, lowest, highest, 100 * width);

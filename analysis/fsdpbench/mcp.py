@@ -82,7 +82,7 @@ class Desk:
         return call(["explain", "--from", str(self._run(result).folder)], False).text
 
     def compare(self, a: str, b: str) -> str:
-        """Two finished runs or simulations compared as they are: faster, slower or no difference, and the keys that differ."""
+        """Two finished runs or simulations compared as they are: faster, slower, no difference or inconclusive, and the keys that differ."""
         folders = [str(self._run(name).folder) for name in (a, b)]
         temporary = tempfile.mkdtemp(prefix="fsdpbench-")
         try:

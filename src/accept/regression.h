@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "accept/verdict.h"
+#include "account/judge.h"
 
 namespace fsdpbench::accept {
 
@@ -45,35 +45,18 @@ struct BaselineFigure {
   std::vector<std::string> left_out;  ///< results whose value is an outlier, "node7 (2.1 GB/s)"
 };
 
-/// All figures of all `results`, in the order in which they first occur. Of several results one whose value is off the
-/// others is left out, again and again until none is, as SuperBench makes its baselines; not by a fixed threshold
-/// alone, but by Student's test with the scatter of the others. Never leaves fewer than three, or half of them.
+/// All figures of all `results`, in the order in which they first occur, without outliers (account::inliers()).
 std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> results);
-
-/// What a comparison of a figure rests on, the best first.
-enum class ChangeEvidence : std::uint8_t {
-  counted,    ///< it does not scatter
-  results,    ///< three results of the baseline or more: how much results scatter is known
-  runs,       ///< three runs or more within the baseline's only result, as the trials of a sweep: likewise
-  samples,    ///< samples within one or two results each: speaks of these results only
-  intervals,  ///< two intervals as their files have them
-  numbers,    ///< two single numbers: how much they scatter is not known
-  none,       ///< one side does not have it
-};
-std::string_view to_string(ChangeEvidence evidence);
 
 /// A figure now and before.
 struct Change {
   Judgement judgement;  ///< rule "change"; its value is the figure now, its bound the baseline's median
   Interval before;
   bool higher_is_better = false;
-  double ratio = 1;  ///< now / before; 1 if one is missing
-  double low = 1;    ///< of its interval
-  double high = 1;
-  double at_most = 1;  ///< how many times as bad it is at most, with 96 % certainty
-  ChangeEvidence evidence = ChangeEvidence::none;
-  bool better = false;                ///< as certainly as a failing one is worse
+  account::Difference difference;     ///< rests on nothing if a side does not have it, or is 0
   std::vector<std::string> left_out;  ///< as in BaselineFigure
+
+  bool better() const { return difference.verdict == account::Verdict::faster; }
 };
 
 /// How many times as long CPU ranks may have taken because other programs took this share of the processors. Up to a
@@ -105,29 +88,20 @@ double recorded_scatter(MeasuredOn measured_on, double seconds);
 /// Differences below this are of no interest: repeated runs of a healthy machine agree within some 3 %.
 inline constexpr double kChangeThreshold = 0.05;
 
-/// Holds the figures of `now` (one result, or several of the same machine) against those of `baseline`, none empty.
-/// A figure has one of three answers, so that none is given by chance more often than is said here:
-/// - fail: it is worse for certain, by half of `threshold` or more, and may be worse by all of it. All figures together
-///   accuse an unchanged machine in at most two of a hundred gates (Bonferroni).
-/// - pass: that it is worse by `threshold` is excluded with 96 % (Change::at_most): a figure that is worse by so much
+/// Holds the figures of `now` (one result, or several of the same machine) against those of `baseline`, none empty, by
+/// account::judge():
+/// - fail: slower. All figures together accuse an unchanged machine in at most two of a hundred gates.
+/// - pass: that it is worse by `threshold` is excluded with 96 % (Difference::at_most): a figure that is worse by so
+/// much
 ///   passes in at most five of a hundred gates.
 /// - inconclusive: neither. More results, on either side, make it rarer.
-/// What is certain, by the best evidence there is:
-/// - results: the scatter of the baseline's results, of logarithms; with it the interval in which a new result of an
-///   unchanged machine lies (Student's prediction interval, of medians). A figure's own few results say little of their
-///   scatter, so one that is smaller is averaged with that of all figures of the same unit, which counts as up to six
-///   results more (a moderated variance; G. Smyth, Statistical Applications in Genetics 3, 2004). So is
-///   recorded_scatter() of short runs, which counts as three results more. A part of another figure neither lends nor
-///   fails: the whole does.
-/// What other programs took of the processors widens every interval: without them a figure could have been better by
-/// most_slowed() of that share, before and now.
-/// - runs: likewise, of the runs of one result on each side.
-/// - samples: account::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real. Samples and
-/// intervals know nothing of how results scatter from run to run, so these intervals are widened on both sides by
-/// unseen_scatter(); results on a computed clock do not scatter.
-/// Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only explain another
-/// figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so is a measured figure
-/// of 0.
+/// The trials of one sweep on each side count as results. What is known of the scatter of results beside their own
+/// values: that of all figures of the same unit, which counts as up to six results more, and recorded_scatter() of
+/// short runs, which counts as three. A part of another figure neither lends nor fails: the whole does. Fewer than
+/// three earlier results cannot show how results scatter: unseen_scatter(). What other programs took of the processors
+/// widens every interval by most_slowed() of that share, before and now. Two single numbers cannot be judged, whatever
+/// they are: inconclusive, or unrated if they only explain another figure. What is new is unrated. What the baseline
+/// has and `now` has not is inconclusive, and so is a measured figure of 0.
 std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
                                   double threshold = kChangeThreshold);
 

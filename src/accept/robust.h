@@ -5,22 +5,12 @@
 #include <vector>
 
 #include "accept/element.h"
+#include "account/statistics.h"
 
 namespace fsdpbench::accept {
 
-/// A median and how far it can be trusted. `n` values; with none of them all is 0.
-struct Interval {
-  double median = 0;
-  double low = 0;  ///< of a 95 % interval of the median
-  double high = 0;
-  int n = 0;
-  friend bool operator==(const Interval&, const Interval&) = default;
-};
-
-/// The median with its order-statistic interval: the closest pair of order statistics around the middle that hold the
-/// median of the distribution with at least 95 %, by the binomial distribution, whatever the distribution (David and
-/// Nagaraja, Order Statistics, 7.1). Fewer than 6 values have no such pair: then it is their range.
-Interval median_interval(std::vector<double> values);
+using Interval = account::Estimate;
+using account::median_interval;
 
 /// Median of the distances from the median, times 1.4826: the standard deviation of a normal distribution, unmoved by
 /// some values that belong to another one. `values` must not be empty.

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "account/advice.h"
-#include "account/compare.h"
 #include "account/counterfactual.h"
+#include "account/statistics.h"
 #include "account/step_breakdown.h"
 #include "account/step_view.h"
 #include "schedule/print_schedule.h"

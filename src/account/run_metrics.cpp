@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "account/compare.h"
+#include "account/statistics.h"
 #include "account/step_breakdown.h"
 #include "clock/op_times.h"
 

@@ -61,7 +61,7 @@ struct RunMetrics {
   std::optional<double> bound_ratio;
   std::vector<RankMetrics> ranks;      ///< of the ranks in view
   std::optional<Settling> settling;    ///< of the measured steps; absent if there are too few
-  std::optional<double> aa_noise_pct;  ///< what two halves of the steps differ by (compare.h); absent likewise
+  std::optional<double> aa_noise_pct;  ///< what two halves of the steps differ by (statistics.h); absent likewise
 };
 
 /// Checks every identity of step_breakdown.h on every rank and step; throws if one fails. At least one measured step.

@@ -10,6 +10,28 @@ namespace fsdpbench::account {
 namespace {
 
 constexpr int kFewestForBootstrap = 5;
+constexpr int kSplits = 1000;
+
+/// An unbiased index below `n`. std::uniform_int_distribution may differ between standard libraries; results may not.
+std::size_t below(std::mt19937& random, std::size_t n) {
+  const std::uint32_t bound = static_cast<std::uint32_t>(n);
+  const std::uint32_t reject = (0U - bound) % bound;
+  std::uint64_t value = random();
+  while (value < reject) value = random();
+  return value % bound;
+}
+
+/// How many values from each end may be left out so that the rest still holds the median with 95 %.
+int values_to_leave_out(int n) {
+  double below = std::exp2(-n);  // P(none is below the median)
+  double tail = 0;
+  int k = 0;
+  for (double term = below; tail + term <= 0.025 && k < n / 2; ++k) {
+    tail += term;
+    term *= static_cast<double>(n - k) / (k + 1);
+  }
+  return k;
+}
 
 }  // namespace
 
@@ -59,6 +81,36 @@ Summary summarize(const std::vector<double>& values) {
   s.ci_low = medians[kResamples * 25 / 1000];
   s.ci_high = medians[kResamples * 975 / 1000 - 1];
   return s;
+}
+
+std::optional<double> aa_noise(const std::vector<double>& values) {
+  if (values.size() < 4) return std::nullopt;
+  std::mt19937 random(54321);
+  std::vector<double> shuffled = values, differences(kSplits);
+  const auto half = static_cast<std::ptrdiff_t>(values.size() / 2);
+  for (double& difference : differences) {
+    for (std::size_t i = shuffled.size() - 1; i > 0; --i) std::swap(shuffled[i], shuffled[below(random, i + 1)]);
+    const double one = median({shuffled.begin(), shuffled.begin() + half});
+    const double other = median({shuffled.begin() + half, shuffled.end()});
+    difference = std::abs(one / other - 1);
+  }
+  std::ranges::sort(differences);
+  return differences[kSplits * 95 / 100 - 1];
+}
+
+Estimate median_interval(std::vector<double> values) {
+  Estimate interval;
+  interval.n = static_cast<int>(values.size());
+  if (values.empty()) return interval;
+  std::ranges::sort(values);
+  interval.median = median(values);
+  // Beyond 1000 values 2^-n is 0, and the normal distribution does.
+  const int n = interval.n;
+  const int left_out = n > 1000 ? static_cast<int>(std::floor(n / 2.0 - 0.98 * std::sqrt(n))) : values_to_leave_out(n);
+  const auto first = static_cast<std::size_t>(std::max(0, left_out - 1));
+  interval.low = values[first];
+  interval.high = values[values.size() - 1 - first];
+  return interval;
 }
 
 std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures) {

@@ -37,6 +37,28 @@ double median(std::vector<double> values);
 /// empty.
 Summary summarize(const std::vector<double>& values);
 
+/// Differences below this are of no practical interest, however certain.
+inline constexpr double kPracticalThreshold = 0.01;
+
+/// How much two random halves of one sample differ: the 95th percentile of |median / median - 1| over 1000 random
+/// splits from a fixed seed. A difference between two configurations that is not larger than this is no news. Absent
+/// for fewer than four values.
+std::optional<double> aa_noise(const std::vector<double>& values);
+
+/// A median and how far it can be trusted. `n` values; with none of them all is 0.
+struct Estimate {
+  double median = 0;
+  double low = 0;  ///< of a 95 % interval of the median
+  double high = 0;
+  int n = 0;
+  friend bool operator==(const Estimate&, const Estimate&) = default;
+};
+
+/// The median with its order-statistic interval: the closest pair of order statistics around the middle that hold the
+/// median of the distribution with at least 95 %, by the binomial distribution, whatever the distribution (David and
+/// Nagaraja, Order Statistics, 7.1). Fewer than 6 values have no such pair: then it is their range.
+Estimate median_interval(std::vector<double> values);
+
 /// How far two figures of the same things order them alike, from -1 to 1: Kendall's tau-b (Kendall 1945), in which a
 /// tie of one figure lowers it and a tie of both does not count. Absent where one of them is the same of all things.
 std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures);

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -12,8 +13,8 @@
 
 namespace fsdpbench {
 
-bool lock_for_this_process(int file, std::chrono::seconds patience) {
-  const auto last = std::chrono::steady_clock::now() + patience;
+bool lock_for_this_process(int file) {
+  const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return true;

@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "account/statistics.h"
 #include "clock/calibration.h"
 #include "clock/compute_cost.h"
 #include "clock/measured_host.h"

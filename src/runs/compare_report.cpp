@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <utility>
 
-#include "account/statistics.h"
 #include "base/error.h"
 #include "record/table.h"
 #include "runs/result_fields.h"
@@ -17,7 +17,7 @@
 namespace fsdpbench::app {
 namespace {
 
-using account::Comparison;
+using account::Verdict;
 using nlohmann::json;
 
 std::string change(double ratio) {
@@ -37,11 +37,6 @@ std::optional<double> median_of(const ComparedSide& side, std::string_view path)
   }
   if (values.empty()) return std::nullopt;
   return account::median(values);
-}
-
-const char* verdict_name(account::Verdict verdict) {
-  using enum account::Verdict;
-  return verdict == faster ? "faster" : verdict == slower ? "slower" : "no difference";
 }
 
 /// What of a machine and a program may make two runs differ.
@@ -132,35 +127,70 @@ std::vector<std::vector<double>> ComparedSide::steps() const {
   return all;
 }
 
-std::string verdict_sentence(const Comparison& c, double threshold, Evidence evidence) {
-  const char* suffix = evidence == Evidence::stored ? "'s run" : "";
-  if (evidence == Evidence::simulated && c.ci_low == c.ci_high) {
-    if (c.verdict != account::Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(c.ratio));
-    if (c.ratio == 1) return "No difference: A and B take the same time, simulated.";
-    return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(c.ratio),
-                       100 * threshold);
-  }
-  const std::string interval = fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}",
-                                           100 * account::kComparisonConfidence, c.ci_low, c.ci_high);
-  if (c.verdict != account::Verdict::no_difference) {
-    return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(c.ratio), interval);
-  }
-  const bool certain = c.ci_low > 1 || c.ci_high < 1;
-  if (certain) {
-    return fmt::format("No relevant difference: B{} is {} (threshold {:.1f} %; {}).", suffix, change(c.ratio),
-                       100 * threshold, interval);
-  }
-  return fmt::format("No difference found ({}); it could still be up to {:.1f} %.", interval,
-                     100 * std::max(std::abs(c.ci_low - 1), std::abs(c.ci_high - 1)));
+std::vector<double> ComparedSide::medians() const {
+  std::vector<double> all;
+  for (const Trial& trial : trials) all.push_back(account::median(trial.metrics->steps_ms));
+  return all;
 }
 
-std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
-                          Evidence evidence) {
-  const bool stored = evidence != Evidence::interleaved;  // one run a side
+double ComparedSide::median_ms() const { return account::median(medians()); }
+
+Comparison compare_sides(ComparedSide a, ComparedSide b, Evidence evidence, double threshold) {
+  Comparison c{std::move(a), std::move(b), evidence, threshold, {}, {}};
+  if (evidence == Evidence::interleaved) {
+    c.difference = account::judge_in_turns(c.a.steps(), c.b.steps(), threshold);
+    const std::optional<double> noise_a = account::aa_noise(c.a.medians()), noise_b = account::aa_noise(c.b.medians());
+    if (noise_a && noise_b) c.aa_noise = std::max(*noise_a, *noise_b);
+    return c;
+  }
+  const auto samples = [](const ComparedSide& side) {
+    const std::vector<double> steps = side.steps().front();
+    return account::Samples{.results = side.medians(), .repetitions = steps, .value = account::median_interval(steps)};
+  };
+  const account::Samples before = samples(c.a), now = samples(c.b);
+  // A simulation's steps may differ by jitter that is drawn; fewer steps cannot show how much.
+  const bool few = std::cmp_less(std::min(before.repetitions.size(), now.repetitions.size()), account::kFewestTrials);
+  c.difference =
+      account::judge(before, now, {.threshold = threshold, .counted = few && evidence == Evidence::simulated});
+  return c;
+}
+
+std::string verdict_sentence(const Comparison& comparison) {
+  const account::Difference& d = comparison.difference;
+  const char* suffix = comparison.evidence == Evidence::stored ? "'s run" : "";
+  const double percent = 100 * comparison.threshold;
+  if (comparison.evidence == Evidence::simulated && d.low == d.high) {
+    if (d.verdict != Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(d.ratio));
+    if (d.ratio == 1) return "No difference: A and B take the same time, simulated.";
+    return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(d.ratio), percent);
+  }
+  const std::string interval =
+      fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}", 100 * (1 - 2 * account::kTail), d.low, d.high);
+  const bool certain = d.low > 1 || d.high < 1;
+  switch (d.verdict) {
+    case Verdict::faster:
+    case Verdict::slower: return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(d.ratio), interval);
+    case Verdict::no_difference:
+      return fmt::format("No relevant difference: B{} is {} (threshold {:.1f} %; {}).", suffix, change(d.ratio),
+                         percent, interval);
+    case Verdict::inconclusive: break;
+  }
+  if (certain) {
+    return fmt::format("Inconclusive: B{} is {} ({}); whether it is {:.1f} % is not known.", suffix, change(d.ratio),
+                       interval, percent);
+  }
+  return fmt::format("No difference found ({}); it could still be up to {:.1f} %.", interval,
+                     100 * std::max(std::abs(d.low - 1), std::abs(d.high - 1)));
+}
+
+std::string compare_table(const Comparison& c) {
+  const ComparedSide &a = c.a, &b = c.b;
+  const bool stored = c.evidence != Evidence::interleaved;  // one run a side
   Table table;
   table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
-  table.rows.push_back({"step time", fmt::format("{:.2f}", c.median_a), fmt::format("{:.2f}", c.median_b),
-                        fmt::format("{:.3f}", c.ratio), stored ? "ms" : "ms; ratio: of neighbouring trials"});
+  table.rows.push_back({"step time", fmt::format("{:.2f}", a.median_ms()), fmt::format("{:.2f}", b.median_ms()),
+                        fmt::format("{:.3f}", c.difference.ratio),
+                        stored ? "ms" : "ms; ratio: of neighbouring trials"});
   for (const char* path : {"metrics.compute_ms", "metrics.comm_ms", "metrics.exposed_comm_ms", "metrics.idle_ms",
                            "metrics.overlap_pct", "metrics.tokens_per_s", "memory.peak_bytes"}) {
     const FieldFacts& field = figure_at(path);
@@ -175,8 +205,8 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
   }
   std::string text = text_line("A  " + a.name) + text_line("B  " + b.name) + '\n' + format_table(table);
   text += differing_table(a, b);
-  text += "\n" + verdict_sentence(c, threshold, evidence) + "\n";
-  if (evidence == Evidence::simulated) return text + simulated_note(a, b);
+  text += "\n" + verdict_sentence(c) + "\n";
+  if (c.evidence == Evidence::simulated) return text + simulated_note(a, b);
   if (stored) return text + stored_note(a, b);
   text += fmt::format("{} interleaved trials each", a.trials.size());
   if (c.aa_noise) {
@@ -187,130 +217,72 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
 
 namespace {
 
-/// What compare.json is made of.
-struct ComparisonFile {
-  const ComparedSide& a;
-  const ComparedSide& b;
-  const Comparison& comparison;
-  double threshold = 0;
-  Evidence evidence = Evidence::stored;
-};
+bool in_turns(const Comparison& c) { return c.evidence == Evidence::interleaved; }
 
-struct SideOfFile {
-  const ComparedSide& side;
-  double median_ms = 0;
-};
+std::string order_of(const Comparison& c) {
+  return c.evidence == Evidence::stored      ? "stored results, one run each, not in turns"
+         : c.evidence == Evidence::simulated ? "simulated once each"
+                                             : "ABBA: A B, B A, A B, ...";
+}
 
+// clang-format off
 const Fields<Trial>& compared_trial_fields() {
-  static const auto kAll =
-      declare<Trial>("ComparedTrial", "A trial of one side.", "runs/trial.h", [](Fields<Trial>& f) {
-        f.part("metrics", metrics_fields());
-        f.spread(&Trial::metrics, step_times_fields());
-      });
+  static const Fields<Trial> kAll{"ComparedTrial", "A trial of one side.", "runs/trial.h", {
+    {"metrics", metrics_fields()},
+    spread(&Trial::metrics, step_times_fields()),
+  }};
   return kAll;
 }
 
 }  // namespace
 
 template <>
-const Fields<DifferingKey>& fields<DifferingKey>() {
-  static const auto kAll =
-      declare<DifferingKey>("DifferingKey", "A key whose values differ; null on a side that does not have it.",
-                            "runs/compare_report.h", [](Fields<DifferingKey>& f) {
-                              f("key", &DifferingKey::key, "", "dotted name of the key");
-                              f("a", &DifferingKey::a, "", "value on side A");
-                              f("b", &DifferingKey::b, "", "value on side B");
-                            });
-  return kAll;
+Fields<DifferingKey> declared() {
+  return {"DifferingKey", "A key whose values differ; null on a side that does not have it.", "runs/compare_report.h", {
+    {"key", &DifferingKey::key, "", "dotted name of the key"},
+    {"a", &DifferingKey::a, "", "value on side A"},
+    {"b", &DifferingKey::b, "", "value on side B"},
+  }};
 }
 
 template <>
-const Fields<SideOfFile>& fields<SideOfFile>() {
-  using S = SideOfFile;
-  static const auto kAll =
-      declare<S>("ComparedSide", "One side of a comparison.", "runs/compare_report.h", [](Fields<S>& f) {
-        f(
-            "name", [](const S& s) { return s.side.name; }, "", "profile and overrides, or name of the result");
-        f("step_ms", &S::median_ms, "ms", "median step time");
-        f(
-            "config", [](const S& s) { return s.side.config; }, "", "every key with its resolved value");
-        f.operator()<ListOf<compared_trial_fields>>(
-            "trials", [](const S& s) -> const auto& { return s.side.trials; }, "",
-            "trials in the order in which they ran");
-        f.object(
-            "memory", [](const S& s) -> const auto& { return s.side.trials.back(); }, memory_fields(),
-            "memory in the last trial", [](const S& s) { return !s.side.trials.empty(); });
-      });
-  return kAll;
+Fields<ComparedSide> declared() {
+  using S = ComparedSide;
+  return {"ComparedSide", "One side of a comparison.", "runs/compare_report.h", {
+    {"name", &S::name, "", "profile and overrides, or name of the result"},
+    {"step_ms", &S::median_ms, "ms", "median step time"},
+    {"config", &S::config, "", "every key with its resolved value"},
+    {"trials", as<ListOf<compared_trial_fields>>(&S::trials), "", "trials in the order in which they ran"},
+    {"memory", as<ObjectOf<memory_fields>>([](const S& s) -> const Trial& { return s.trials.back(); }), "", "memory in the last trial", when([](const S& s) { return !s.trials.empty(); })},
+  }};
 }
 
 template <>
-const Fields<ComparisonFile>& fields<ComparisonFile>() {
-  using F = ComparisonFile;
-  static const auto kAll = declare<F>(
-      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "account/compare.h",
-      [](Fields<F>& f) {
-        f(
-            "schema_version", [](const F&) { return kCompareSchemaVersion; }, "", "version of this file's format");
-        f(
-            "verdict", [](const F& c) { return std::string(verdict_name(c.comparison.verdict)); }, "",
-            "whether B is `faster`, `slower`, or there is `no difference`");
-        f(
-            "sentence", [](const F& c) { return verdict_sentence(c.comparison, c.threshold, c.evidence); }, "",
-            "the verdict in a sentence");
-        f(
-            "ratio", [](const F& c) { return c.comparison.ratio; }, "", "step time of B divided by that of A");
-        f(
-            "ci_low", [](const F& c) { return c.comparison.ci_low; }, "", "lower end of the interval of the ratio");
-        f(
-            "ci_high", [](const F& c) { return c.comparison.ci_high; }, "", "upper end of that interval");
-        f(
-            "confidence", [](const F&) { return account::kComparisonConfidence; }, "",
-            "confidence level of the interval");
-        f("threshold", &F::threshold, "", "smallest difference that matters, as a fraction");
-        f(
-            "interleaved", [](const F& c) { return c.evidence == Evidence::interleaved; }, "",
-            "whether the trials of both sides took turns");
-        f(
-            "order",
-            [](const F& c) {
-              return std::string(c.evidence == Evidence::stored      ? "stored results, one run each, not in turns"
-                                 : c.evidence == Evidence::simulated ? "simulated once each"
-                                                                     : "ABBA: A B, B A, A B, ...");
-            },
-            "", "order in which trials ran");
-        f(
-            "differing_keys", [](const F& c) { return differing_keys(c.a.config, c.b.config); }, "",
-            "every key of the configurations whose two values differ");
-        f(
-            "a",
-            [](const F& c) {
-              return SideOfFile{c.a, c.comparison.median_a};
-            },
-            "", "side A");
-        f(
-            "b",
-            [](const F& c) {
-              return SideOfFile{c.b, c.comparison.median_b};
-            },
-            "", "side B");
-        f(
-            "aa_noise", [](const F& c) { return c.comparison.aa_noise; }, "",
-            "by how much two halves of one side's own trials differ, as a fraction; absent for stored results, "
-            "simulations and fewer than 4 trials");
-        f(
-            "world",
-            [](const F& c) { return c.a.trials.empty() ? std::nullopt : std::optional(c.a.trials.front().world); }, "",
-            "what A's first trial was measured with");
-      });
-  return kAll;
+Fields<Comparison> declared() {
+  using C = Comparison;
+  using D = account::Difference;
+  return {"Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "account/judge.h", {
+    {"schema_version", [](const C&) { return kCompareSchemaVersion; }, "", "version of this file's format"},
+    {"verdict", via(&C::difference, &D::verdict), "", "whether B is `faster`, `slower`, there is `no difference`, or it is `inconclusive`"},
+    {"sentence", verdict_sentence, "", "the verdict in a sentence"},
+    {"ratio", via(&C::difference, &D::ratio), "", "step time of B divided by that of A"},
+    {"ci_low", via(&C::difference, &D::low), "", "lower end of the interval of the ratio"},
+    {"ci_high", via(&C::difference, &D::high), "", "upper end of that interval"},
+    {"confidence", [](const C&) { return 1 - 2 * account::kTail; }, "", "confidence level of the interval"},
+    {"threshold", &C::threshold, "", "smallest difference that matters, as a fraction"},
+    {"interleaved", in_turns, "", "whether the trials of both sides took turns"},
+    {"order", order_of, "", "order in which trials ran"},
+    {"differing_keys", [](const C& c) { return differing_keys(c.a.config, c.b.config); }, "", "every key of the configurations whose two values differ"},
+    {"a", &C::a, "", "side A"},
+    {"b", &C::b, "", "side B"},
+    {"aa_noise", &C::aa_noise, "", "by how much two halves of one side's own trials differ, as a fraction; absent for stored results, simulations and fewer than 4 trials"},
+    {"world", [](const C& c) { return c.a.trials.empty() ? std::nullopt : std::optional(c.a.trials.front().world); }, "", "what A's first trial was measured with"},
+  }};
 }
+// clang-format on
 
-json compare_json(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
-                  Evidence evidence) {
-  return fields<ComparisonFile>().write({a, b, c, threshold, evidence});
-}
+json compare_json(const Comparison& comparison) { return fields<Comparison>().write(comparison); }
 
-const ObjectFacts& comparison_file_facts() { return fields<ComparisonFile>().facts(); }
+const ObjectFacts& comparison_file_facts() { return fields<Comparison>().facts(); }
 
 }  // namespace fsdpbench::app

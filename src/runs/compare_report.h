@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "account/compare.h"
+#include "account/judge.h"
 #include "record/json_fields.h"
 #include "runs/result_file.h"
 #include "runs/trial.h"
@@ -27,6 +28,9 @@ struct ComparedSide {
 
   /// Step times in milliseconds, by trial.
   std::vector<std::vector<double>> steps() const;
+  /// The median of each trial.
+  std::vector<double> medians() const;
+  double median_ms() const;
 };
 
 /// A finished run as a side of one trial. Throws ConfigError if the result is damaged.
@@ -40,23 +44,36 @@ struct DifferingKey {
   bool operator==(const DifferingKey&) const = default;
 };
 template <>
-const Fields<DifferingKey>& fields<DifferingKey>();
+Fields<DifferingKey> declared();
 
 /// All keys whose values differ between two resolved configurations, {"table": {"key": value}}; a key that one of them
 /// lacks has the value null there.
 std::vector<DifferingKey> differing_keys(const nlohmann::json& a, const nlohmann::json& b);
 
+/// Two sides and what became of the question whether B is slower.
+struct Comparison {
+  ComparedSide a;
+  ComparedSide b;
+  Evidence evidence = Evidence::stored;
+  double threshold = account::kPracticalThreshold;
+  account::Difference difference;
+  std::optional<double> aa_noise;  ///< of whole trials: the larger of A's and B's own
+};
+
+/// Trials by their medians where they took turns, else the steps of one run a side: then it speaks of two runs, not of
+/// two configurations. Throws std::invalid_argument as account::judge() does.
+Comparison compare_sides(ComparedSide a, ComparedSide b, Evidence evidence,
+                         double threshold = account::kPracticalThreshold);
+
 /// The verdict in one sentence: "B is 5.2 % slower than A (99 % interval of B / A: 1.041 to 1.063)."
-std::string verdict_sentence(const account::Comparison& comparison, double threshold, Evidence evidence);
+std::string verdict_sentence(const Comparison& comparison);
 
 /// "A = …, B = …", the keys that differ, medians, parts of the step, memory, and the verdict.
-std::string compare_table(const ComparedSide& a, const ComparedSide& b, const account::Comparison& comparison,
-                          double threshold, Evidence evidence);
+std::string compare_table(const Comparison& comparison);
 
 inline constexpr int kCompareSchemaVersion = 1;
 /// The content of compare.json (docs/result-format.md).
-nlohmann::json compare_json(const ComparedSide& a, const ComparedSide& b, const account::Comparison& comparison,
-                            double threshold, Evidence evidence);
+nlohmann::json compare_json(const Comparison& comparison);
 const ObjectFacts& comparison_file_facts();
 
 }  // namespace fsdpbench::app

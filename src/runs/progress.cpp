@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "account/compare.h"
+#include "account/divergence.h"
 
 namespace fsdpbench::app {
 

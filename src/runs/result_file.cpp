@@ -27,7 +27,6 @@ std::string kind_of_file(const json& content) {
   if (content.contains("traceEvents")) return "a trace";
   const json kind = content.value("kind", json());
   if (kind == "gate") return "what a gate came to";
-  if (kind == "baseline") return "a baseline";
   if (content.contains("verdict") && !content.contains("judgements")) return "a comparison";
   return "";
 }

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "account/caveats.h"
-#include "account/compare.h"
+#include "account/divergence.h"
 #include "account/gpu_steps.h"
 #include "account/run_details.h"
 #include "base/bytes.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "account/compare.h"
+#include "account/statistics.h"
 #include "base/student.h"
 #include "clock/what_if_times.h"
 #include "hardware/other_work.h"

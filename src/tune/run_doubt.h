@@ -24,8 +24,8 @@ namespace fsdpbench::app {
 ///   less than 2 %. Nothing within a run shows what its own minute and its own memory pages did to all of its steps.
 ///   Where computation is emulated, the model says what a step takes, so the run knows what the machine added to it
 ///   (account::Fidelity): another run may have none of that, or twice as much. Its halves differ by its A/A noise
-///   (account/compare.h), and two runs by both their noises, but never by less than kLeastBetweenRuns, because halves
-///   of one run have the same threads on the same cores;
+///   (account/statistics.h), and two runs by both their noises, but never by less than kLeastBetweenRuns, because
+///   halves of one run have the same threads on the same cores;
 /// - ops that were never measured (clock::WhatIfTimes::doubt_ns).
 /// All are half widths of 95 % intervals, as shares of a step.
 struct RunDoubt {

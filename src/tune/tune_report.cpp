@@ -229,7 +229,7 @@ std::vector<std::string> row_of(const VerifiedPolicy& policy, const char* name) 
   }
   if (const auto& against = policy.against) {
     row[4] = fmt::format("{:.3f}", against->ratio);
-    row[5] = fmt::format("{:.3f} to {:.3f}", against->ci_low, against->ci_high);
+    row[5] = fmt::format("{:.3f} to {:.3f}", against->low, against->high);
   }
   return row;
 }
@@ -279,7 +279,7 @@ std::string verification_text(const Verification& verification) {
 template <>
 Fields<VerifiedPolicy> declared<VerifiedPolicy>() {
   using V = VerifiedPolicy;
-  using C = account::Comparison;
+  using C = account::Difference;
   return {"VerifiedPolicy", "A policy that was run for real.", "tune/tune_report.h", {
       {"settings", via(&V::settings, tune::settings_text), "", "what it changes"},
       {"predicted_ms", &V::predicted_ms, "ms", "its step as predicted"},
@@ -288,8 +288,8 @@ Fields<VerifiedPolicy> declared<VerifiedPolicy>() {
       {"live_bytes", [](const V& v) { return v.trials_ms.empty() ? std::nullopt : std::optional(v.live_bytes); }, "B", "as measured; null without a trial", or_null},
       {"failed", &V::failed, "", "why it could not go on", if_any},
       {"ratio", via(&V::against, &C::ratio), "", "its step over that in force; absent: too few trials"},
-      {"ci_low", via(&V::against, &C::ci_low), "", "lower end of its 99 % interval"},
-      {"ci_high", via(&V::against, &C::ci_high), "", "upper end of it"}}};
+      {"ci_low", via(&V::against, &C::low), "", "lower end of its 99 % interval"},
+      {"ci_high", via(&V::against, &C::high), "", "upper end of it"}}};
 }
 
 template <>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "account/compare.h"
+#include "account/judge.h"
 #include "record/json_fields.h"
 #include "record/table.h"
 #include "tune/answer.h"
@@ -21,7 +21,7 @@ struct VerifiedPolicy {
   std::int64_t predicted_live_bytes = 0;
   std::vector<std::vector<double>> trials_ms = {};  ///< step times by trial, in the order of the rounds
   std::int64_t live_bytes = 0;                      ///< measured peak of the rank that needed most
-  std::optional<account::Comparison> against = {};  ///< the configuration in force; absent: too few trials
+  std::optional<account::Difference> against = {};  ///< the configuration in force; absent: too few trials
   std::string failed = {};                          ///< why it could not go on; empty: it could
 
   /// The median of the trials' medians; 0 without trials.

@@ -24,6 +24,17 @@ TEST(VerdictTest, TheFloorFailsAndPassesOnlyForCertain) {
   EXPECT_THAT(failed.sentence, HasSubstr("90 % of the maker's table"));
 }
 
+TEST(VerdictTest, TheToleranceIsTheProfiles) {
+  const Reference reference{400, "table"};
+  EXPECT_EQ(judge_floor("x", "GB/s", around(340, 4), reference, 0.8).verdict, Verdict::pass);
+  EXPECT_EQ(judge_floor("x", "GB/s", around(380, 4), reference, 1).verdict, Verdict::fail);
+  const Reference latency{10, "table"};
+  EXPECT_EQ(judge_latency("x", "us", around(10.9, 0.1), latency).verdict, Verdict::pass);
+  EXPECT_EQ(judge_latency("x", "us", around(12, 0.1), latency).verdict, Verdict::fail);
+  EXPECT_EQ(judge_latency("x", "us", around(12, 0.1), latency, 0.8).verdict, Verdict::pass);
+  EXPECT_EQ(judge_latency("x", "us", around(10.9, 0.1), latency, 1).verdict, Verdict::fail);
+}
+
 TEST(VerdictTest, WhatIsNotKnownIsNoPass) {
   EXPECT_EQ(judge_floor("x", "GB/s", around(380, 4), std::nullopt).verdict, Verdict::unrated);
   EXPECT_EQ(judge_floor("x", "GB/s", {}, Reference{400, "table"}).verdict, Verdict::inconclusive);

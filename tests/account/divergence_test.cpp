@@ -1,4 +1,4 @@
-#include "account/compare.h"
+#include "account/divergence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

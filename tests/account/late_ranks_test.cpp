@@ -64,6 +64,27 @@ TEST(LateRanks, HalfOfTheRanksMayBeLate) {  // a slow node
   EXPECT_FALSE(found[2].significant || found[3].significant);
 }
 
+/// One rank of four is the slowest in so many steps: a chance of 1 / 2 each.
+TEST(LateRanks, AsManyAsRanksMayBeLateByChance) {
+  const auto last = [](std::size_t steps) {
+    return find_late_ranks(RankTimes(steps, {{1000}, {1000}, {1000}, {2000}}), 0)[3];
+  };
+  EXPECT_LT(last(7).by_chance, kLateLevel);
+  EXPECT_FALSE(last(7).significant) << "four ranks are tried";
+  EXPECT_LT(last(9).by_chance, kLateLevel / 4);
+  EXPECT_TRUE(last(9).significant);
+}
+
+TEST(LateRanks, HalfOfAllRanksMustBeFaster) {
+  const auto late = [](RankTimes times) {
+    std::vector<int> each;
+    for (const Lateness& rank : find_late_ranks(times, 0)) each.push_back(rank.late);
+    return each;
+  };
+  EXPECT_EQ(late({{{1}, {2}, {3}, {4}}}), (std::vector{0, 0, 1, 1}));
+  EXPECT_EQ(late({{{1}, {2}, {3}, {4}, {5}}}), (std::vector{0, 0, 0, 1, 1}));
+}
+
 TEST(LateRanks, CertainButBelowTheNoiseIsNotNamed) {
   RankTimes times(4, {{std::vector<std::int64_t>(50, 1000), std::vector<std::int64_t>(50, 1001)}});
   const Lateness late = find_late_ranks(times, 0.001)[1];

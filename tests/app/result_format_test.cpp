@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "accept/collectives/collectives_json.h"
-#include "accept/gate/baseline_file.h"
 #include "accept/gate/gate_report.h"
 #include "accept/stages/acceptance_files.h"
 #include "app/commands/command.h"
@@ -54,7 +53,6 @@ const std::vector<ResultFormat>& formats() {
       {"compare.json", "compare", kCompareSchemaVersion, &comparison_file_facts()},
       {"explain.json of trace explain", "explain", kJobSchemaVersion, &job_file_facts()},
       {"gate.json", "gate", kGateSchemaVersion, &gate_file_facts()},
-      {"a baseline", "baseline", kBaselineSchemaVersion, &baseline_file_facts()},
   };
   return kAll;
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""`baseline` and `gate`: accepted results are kept, a slower one is found, another machine is not compared.
+"""`gate`: a slower result than those of a folder is found, another machine is not compared.
 
     gate_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
 import json
+import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
@@ -37,8 +38,8 @@ class Gate(Program):
         return out
 
     def test_an_equal_result_passes_and_a_slower_one_fails(self) -> None:
-        self.call("baseline", "add", self.simulate("good"), "--in", "kept")
-        gate = self.gate(self.simulate("again"), "--against", "kept")
+        self.earlier("good")
+        gate = self.gate(self.simulate("again", "train.warmup=2"), "--against", "kept")
         self.assertEqual(gate["verdict"], "pass")
         gate = self.gate(self.simulated_slow("slow"), "--against", "kept", code=SLOWER)
         self.assertIn("WORSE", self.printed)
@@ -50,47 +51,32 @@ class Gate(Program):
         self.assertEqual([case.get("name") for case in suite if case.find("failure") is not None], ["step time"])
         self.assertIn("| step time |", (self.folder / "gate/summary.md").read_text())
 
-    def test_several_results_make_one_baseline(self) -> None:
-        for i, name in enumerate(("one", "two", "three")):
-            out = self.simulate(name)
-            path = self.folder / out / "result.json"
+    def earlier(self, *names: str) -> None:
+        """Results in kept/, whose steps differ by 1 %."""
+        for i, name in enumerate(names):
+            path = self.folder / self.simulate(f"kept/{name}") / "result.json"
             result = json.loads(path.read_text())
             result["steps"]["slowest_rank_ms"] = [ms * (1 + i / 100) for ms in result["steps"]["slowest_rank_ms"]]
             path.write_text(sealed(result))
-            self.call("baseline", "add", out, "--in", "kept")
-        listed = self.call("baseline", "list", "--in", "kept").stdout
-        name = next(path.stem for path in (self.folder / "kept").iterdir())
-        self.assertRegex(listed, rf"{name} +3 ")
-        shown = self.call("baseline", "show", name, "--in", "kept").stdout
-        for words in ("one", "two", "three", "step time", "peak memory", "computed clock"):
-            self.assertIn(words, shown)
-        gate = self.gate(self.simulated_slow("slow"), "--against", f"kept/{name}.json", code=SLOWER)
+
+    def test_a_folder_of_results_is_a_baseline(self) -> None:
+        self.earlier("one", "two", "three")
+        shutil.copytree(self.folder / "kept/one", self.folder / "kept/copy")
+        gate = self.gate(self.simulated_slow("slow"), "--against", "kept", code=SLOWER)
+        self.assertEqual(gate["baseline"], "kept")
+        self.assertEqual([result["name"] for result in gate["before"]["results"]], ["copy", "three", "two"])
         step = next(change for change in gate["changes"] if change["figure"] == "step time")
         self.assertEqual((step["verdict"], step["by"]), ("fail", "several results"))
+        others = self.gate("kept/one", "--against", "kept")["before"]["results"]
+        self.assertEqual([result["name"] for result in others], ["three", "two"], "it is not compared with itself")
 
-    def test_results_that_are_added_at_once_are_all_kept(self) -> None:
-        for i in range(6):
-            path = self.folder / self.simulate(f"r{i}") / "result.json"
-            result = json.loads(path.read_text())
-            result["steps"]["slowest_rank_ms"] = [ms * (1 + i / 100) for ms in result["steps"]["slowest_rank_ms"]]
-            path.write_text(sealed(result))
-        adding = [self.start("baseline", "add", f"r{i}", "--in", "kept") for i in range(6)]
-        for process in adding:
-            self.assertEqual((process.communicate(timeout=PATIENCE_S)[1], process.returncode), ("", OK))
-        self.assertRegex(self.call("baseline", "list", "--in", "kept").stdout, r"run-\w+ +6 ")
-
-    def test_a_result_that_is_there_counts_once(self) -> None:
-        self.call("baseline", "add", self.simulate("good"), "--in", "kept")
-        self.assertIn("has this result already", self.error("baseline", "add", "good", "--in", "kept"))
-
-    def test_only_what_was_accepted_is_kept(self) -> None:
-        path = self.folder / self.simulate("stopped") / "result.json"
+    def test_only_what_was_accepted_counts(self) -> None:
+        self.earlier("one", "two")
+        path = self.folder / "kept/two/result.json"
         path.write_text(sealed(json.loads(path.read_text()) | {"complete": False}))
-        self.assertIn("was not accepted", self.error("baseline", "add", "stopped", "--in", "kept"))
-        self.assertFalse((self.folder / "kept").exists())
-        self.call("baseline", "add", "stopped", "--in", "kept", "--anyway", "only the first steps matter")
-        name = next(path.stem for path in (self.folder / "kept").iterdir())
-        self.assertIn("only the first steps matter", self.call("baseline", "show", name, "--in", "kept").stdout)
+        gate = self.gate(self.simulate("again"), "--against", "kept")
+        self.assertEqual(gate["left_out"], ["two was not accepted: the run was stopped before its last step"])
+        self.assertIn("left out: two was not accepted", self.printed)
 
     def test_another_machine_is_compared_on_purpose_only(self) -> None:
         self.simulate("good")
@@ -151,7 +137,7 @@ class Gate(Program):
 
         slow = result | {"steps": {"slowest_rank_ms": [86.0]}}
         self.assertIn("it was changed after it was written", other(json.dumps(slow)))
-        for reader in (("report",), ("explain", "--from"), ("baseline", "add")):
+        for reader in (("report",), ("explain", "--from"), ("gate", "--against", "good")):
             self.assertIn("it was changed after it was written", self.error(*reader, "other"))
         for key in ("digest", "complete", "rated", "schema_version"):
             text = json.dumps({k: v for k, v in result.items() if k != key}) if key == "digest" else sealed(
@@ -169,15 +155,15 @@ class Gate(Program):
 
     def test_what_is_wrong_is_said(self) -> None:
         self.simulate("good")
-        self.assertIn("no such baseline", self.error("gate", "good", "--against", "nothing"))
-        self.assertIn("holds no baseline", self.error("baseline", "list", "--in", "nothing"))
+        self.assertIn("no such file or folder", self.error("gate", "good", "--against", "nothing"))
+        (self.folder / "empty").mkdir()
+        self.assertIn("holds no result", self.error("gate", "good", "--against", "empty"))
         self.assertIn("--threshold", self.error("gate", "good", "--against", "good", "--threshold", "-1"))
         self.assertIn("is no result", self.error("gate", self.write("x.json", "{}"), "--against", "good"))
         self.assertIn("--against", self.error("gate", "good"))
         self.call("gate", "good", "--against", "good", "--out", "gate")
         self.assertIn("holds a result already", self.error("gate", "good", "--against", "good", "--out", "gate"))
-        for command in (["baseline"], ["baseline", "add"], ["gate"]):
-            self.assertIn("Examples", self.call(*command, "--help", code=OK).stdout)
+        self.assertIn("Examples", self.call("gate", "--help", code=OK).stdout)
 
 
 if __name__ == "__main__":

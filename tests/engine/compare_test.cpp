@@ -29,7 +29,8 @@ Verdicts verdicts(int comparisons, double factor, double rank_jitter_pct) {
     switch (testing::compare_in_turns(a, b, run).verdict) {
       case Verdict::faster: ++found.faster; break;
       case Verdict::slower: ++found.slower; break;
-      case Verdict::no_difference: ++found.none; break;
+      case Verdict::no_difference:
+      case Verdict::inconclusive: ++found.none; break;
     }
   }
   return found;
@@ -38,8 +39,8 @@ Verdicts verdicts(int comparisons, double factor, double rank_jitter_pct) {
 class Comparisons : public ::testing::TestWithParam<double> {};
 
 TEST_P(Comparisons, OfEqualsGiveAtMostTwoFalseDifferencesInAHundred) {
-  const Verdicts found = verdicts(100, 1.0, GetParam());
-  EXPECT_LE(found.faster + found.slower, 2);
+  const Verdicts found = verdicts(1000, 1.0, GetParam());
+  EXPECT_LE(found.faster + found.slower, 20);
 }
 
 TEST_P(Comparisons, FindFivePercent) { EXPECT_GE(verdicts(20, 1.05, GetParam()).slower, 19); }

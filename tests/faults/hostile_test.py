@@ -41,7 +41,7 @@ class Hostile(Faults):
         self.bench.write("with-base.toml", f'base = {json.dumps(name)}\n[axes]\n"mesh.ranks" = [1]\n')
         return [["run", name], ["explain", name], ["compare", name], ["sweep", name], ["sweep", "with-base.toml"],
                 ["explain", "--from", name], ["run", "base.toml", *sets(f"data.path={name}")],
-                ["baseline", "show", name], ["gate", name, "--against", name], ["what-if", name, "--link-scale", "2"],
+                ["gate", name, "--against", name], ["what-if", name, "--link-scale", "2"],
                 ["calibrate", "--out", "c.toml", "--beside", name, "base.toml"], ["trace", "explain", name],
                 ["checkpoint", "show", name]]
 
@@ -261,7 +261,7 @@ class Large(Hostile):
             path = self.bench.write(name, "{" if name.endswith("json") else "a = 1")
             os.truncate(path, 1 << 36)
         for command in (["run", "large.toml"], ["sweep", "large.toml"], ["explain", "--from", "large.json"],
-                        ["compare", "large.json", "large.json"], ["baseline", "show", "large.json"],
+                        ["compare", "large.json", "large.json"], ["gate", "large.json", "--against", "large.json"],
                         ["calibrate", "--out", "c.toml", "--beside", "large.json", "base.toml"]):
             with self.subTest(command=command):
                 self.refused(*command, words="has 64.00 GiB, and of such a file at most ")

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "account/compare.h"
+#include "account/statistics.h"
 #include "account/counterfactual.h"
 #include "account/run_view.h"
 #include "account/typical_step.h"

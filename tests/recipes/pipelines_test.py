@@ -95,8 +95,7 @@ esac""")
     def test_github_says_which_step_failed_and_why(self) -> None:
         self.host_of_ci("")
         self.shell("make build")
-        self.call("simulate", str(Path(__file__).resolve().parent / "run.toml"), "--out", "kept", "-q")
-        self.call("baseline", "add", "kept", "--in", "baselines")
+        self.call("simulate", str(Path(__file__).resolve().parent / "run.toml"), "--out", "baselines/kept", "-q")
         steps = ["build", "accept the machine", "measure", "hold it against the baseline", "what came of it"]
         for fault, codes, said in (("", [0, 0, 0, 0, 0], "# PASS"), ("slower", [0, 0, 0, SLOWER, 0], "# WORSE"),
                                    ("slow", [0, FAIL, None, None, 0], "rank 3 ")):

@@ -304,7 +304,7 @@ class Commands(Program):
             if not path.is_file():
                 continue
             text = path.read_text().replace("\\\n", " ")
-            for command, rest in re.findall(r"(?:\bfsdpbench|\"\$FSDPBENCH\") (accept|baseline add|gate|run|report|collectives)\b([^\n|;'`]*)", text):
+            for command, rest in re.findall(r"(?:\bfsdpbench|\"\$FSDPBENCH\") (accept|gate|run|report|collectives)\b([^\n|;'`]*)", text):
                 if command not in helps:
                     helps[command] = self.call(*command.split(), "--help").stdout
                 for option in re.findall(r"(?<=\s)--[a-z][-a-z]*", rest):

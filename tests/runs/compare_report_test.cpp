@@ -43,12 +43,12 @@ TEST(DifferingKeys, AKeyThatOnlyOneHasDiffers) {
 TEST(StoredComparison, SaysThatTheRunsDidNotTakeTurns) {
   const ComparedSide a = stored_side("a", {"a/result.json", result({100, 100, 101}, "pre", "X")});
   const ComparedSide b = stored_side("b", {"b/result.json", result({120, 121, 120}, "none", "Y")});
-  const account::Comparison c = account::compare_runs(a.steps().front(), b.steps().front());
-  const std::string table = compare_table(a, b, c, 0.01, Evidence::stored);
+  const Comparison c = compare_sides(a, b, Evidence::stored);
+  const std::string table = compare_table(c);
   EXPECT_THAT(table, AllOf(HasSubstr("B's run is 20.0 % slower than A's run"), HasSubstr("did not take turns"),
                            HasSubstr("--rerun"), HasSubstr("different programs or machines: cpu: X / Y."),
                            HasSubstr("fsdp.backward_prefetch"), Not(HasSubstr("fsdp.layout"))));
-  const json j = compare_json(a, b, c, 0.01, Evidence::stored);
+  const json j = compare_json(c);
   EXPECT_EQ(j["interleaved"], false);
   EXPECT_EQ(j["verdict"], "slower");
   EXPECT_EQ(j["differing_keys"], json::parse(R"([{"key": "fsdp.backward_prefetch", "a": "pre", "b": "none"}])"));
@@ -57,14 +57,38 @@ TEST(StoredComparison, SaysThatTheRunsDidNotTakeTurns) {
 TEST(SimulatedComparison, IsExact) {
   const ComparedSide a = stored_side("a", {"a/result.json", result({100, 100}, "pre", "X")});
   const ComparedSide b = stored_side("b", {"b/result.json", result({120, 120}, "none", "Y")});
-  const account::Comparison c = account::compare_exactly(a.steps().front(), b.steps().front());
-  EXPECT_EQ(verdict_sentence(c, 0.01, Evidence::simulated), "B is 20.0 % slower than A, simulated.");
-  EXPECT_EQ(verdict_sentence(account::compare_exactly({100.0}, {100.0}), 0.01, Evidence::simulated),
+  const Comparison c = compare_sides(a, b, Evidence::simulated);
+  EXPECT_EQ(verdict_sentence(c), "B is 20.0 % slower than A, simulated.");
+  EXPECT_EQ(verdict_sentence(compare_sides(a, a, Evidence::simulated)),
             "No difference: A and B take the same time, simulated.");
-  const std::string table = compare_table(a, b, c, 0.01, Evidence::simulated);
+  const std::string table = compare_table(c);
   EXPECT_THAT(table, AllOf(HasSubstr("Simulated once each"), Not(HasSubstr("A/A")), Not(HasSubstr("take turns")),
                            Not(HasSubstr("X / Y"))))
       << "the machine that computed it does not matter";
+}
+
+TEST(SimulatedComparison, TwoSingleStepsAreExactAndTwoOfARunAreNot) {
+  const ComparedSide a = stored_side("a", {"a/result.json", result({100}, "pre", "X")});
+  const ComparedSide b = stored_side("b", {"b/result.json", result({120}, "pre", "X")});
+  EXPECT_EQ(compare_sides(a, b, Evidence::simulated).difference.verdict, account::Verdict::slower);
+  EXPECT_EQ(compare_sides(a, b, Evidence::stored).difference.verdict, account::Verdict::inconclusive);
+}
+
+TEST(VerdictSentence, SaysWhichOfTheFourAnswersItIs) {
+  Comparison c;
+  c.evidence = Evidence::interleaved;
+  c.difference = {.ratio = 1.052, .low = 1.041, .high = 1.063, .verdict = account::Verdict::slower};
+  EXPECT_EQ(verdict_sentence(c), "B is 5.2 % slower than A (99 % interval of B / A: 1.041 to 1.063).");
+  c.difference = {.ratio = 1.002, .low = 0.999, .high = 1.004, .verdict = account::Verdict::no_difference};
+  EXPECT_EQ(verdict_sentence(c),
+            "No relevant difference: B is 0.2 % slower (threshold 1.0 %; 99 % interval of B / A: 0.999 to 1.004).");
+  c.difference = {.ratio = 1.002, .low = 0.98, .high = 1.024, .verdict = account::Verdict::inconclusive};
+  EXPECT_EQ(verdict_sentence(c),
+            "No difference found (99 % interval of B / A: 0.980 to 1.024); it could still be up to 2.4 %.");
+  c.difference = {.ratio = 1.004, .low = 1.001, .high = 1.012, .verdict = account::Verdict::inconclusive};
+  EXPECT_EQ(verdict_sentence(c),
+            "Inconclusive: B is 0.4 % slower (99 % interval of B / A: 1.001 to 1.012); whether it is 1.0 % is not "
+            "known.");
 }
 
 TEST(StoredComparison, DamagedResultsAreSaidToBe) {

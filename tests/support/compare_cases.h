@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "account/compare.h"
+#include "account/judge.h"
 #include "account/run_view.h"
 #include "support/tiny_run.h"
 
@@ -31,7 +31,7 @@ inline config::RunConfig slower(config::RunConfig c, double factor) {
 
 /// Each side's trials take turns, as `compare` does it: A first, then B first. `run(setup)` is one trial.
 template <typename Run>
-account::Comparison compare_in_turns(const config::RunConfig& a, const config::RunConfig& b, Run&& run) {
+account::Difference compare_in_turns(const config::RunConfig& a, const config::RunConfig& b, Run&& run) {
   struct Side {
     engine::Setup setup;
     std::vector<std::vector<double>> trials;
@@ -49,7 +49,7 @@ account::Comparison compare_in_turns(const config::RunConfig& a, const config::R
     sides[trial % 2].add(run);
     sides[1 - trial % 2].add(run);
   }
-  return account::compare_samples(sides[0].trials, sides[1].trials);
+  return account::judge_in_turns(sides[0].trials, sides[1].trials);
 }
 
 }  // namespace fsdpbench::testing

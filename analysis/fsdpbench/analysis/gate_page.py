@@ -55,9 +55,7 @@ def _caveats(gate: Record, before: Record, now: Record) -> List[str]:
     for name, side in (("The baseline's", before), ("The result", now)):
         for result in side.results:
             if result.not_accepted_because is not None:
-                kept = f" Kept anyway: {result.kept_anyway_because}." if result.kept_anyway_because is not None else ""
-                texts.append(f"{name} {clean(result.name, 50)} was not accepted: {clean(result.not_accepted_because, 200)}."
-                             f"{clean(kept, 200)}")
+                texts.append(f"{name} {clean(result.name, 50)} was not accepted: {clean(result.not_accepted_because, 200)}.")
     return texts
 
 
@@ -109,8 +107,7 @@ def _figures(changes: List[Record]) -> Table:
 
 
 def _results(before: Record, now: Record) -> Table:
-    rows = [[name, clean(r.name, 60), r.date or "–", clean(r.kept_anyway_because, 100) or "accepted"
-             if r.not_accepted_because is None or r.kept_anyway_because is not None else "not accepted"]
+    rows = [[name, clean(r.name, 60), r.date or "–", "accepted" if r.not_accepted_because is None else "not accepted"]
             for name, side in (("before", before), ("now", now)) for r in side.results]
     return Table("Results", ("", "result", "date", ""), rows, texts=(1, 2, 3))
 

@@ -3,12 +3,11 @@
 #
 #   Epilog=/etc/slurm/fsdpbench/epilog.sh
 #
-# Holds an acceptance against the node's baselines and drains it if anything is worse. Without a baseline for this machine
-# it does nothing; make one of five accepted results or more, so that it is known how much they scatter:
+# Compares an acceptance with the node's baseline and drains the node if anything is worse. Without a baseline it does
+# nothing; make one of five accepted results or more, so that it is known how much they scatter:
 #
 #   for i in 1 2 3 4 5; do
-#     fsdpbench accept hgx-h100 --out /var/lib/fsdpbench/accepted-$i
-#     fsdpbench baseline add /var/lib/fsdpbench/accepted-$i --in /var/lib/fsdpbench/baselines
+#     fsdpbench accept hgx-h100 --out /var/lib/fsdpbench/baselines/$i
 #   done
 set -u
 

@@ -26,8 +26,9 @@ std::string difference_text(const MachineDifference& d) {
 }
 
 std::string why_not_comparable(const GateReport& r, OtherMachine allowed) {
-  if (r.before.front().kind != r.now.front().kind) {
-    return fmt::format("the baseline is of a {}, and the result of a {}", r.before.front().kind, r.now.front().kind);
+  if (r.before.results.front().kind != r.now.front().kind) {
+    return fmt::format("the baseline is of a {}, and the result of a {}", r.before.results.front().kind,
+                       r.now.front().kind);
   }
   if (!r.measured.empty()) {
     return fmt::format("they did not measure the same: {} keys differ, {} the first", r.measured.size(),
@@ -61,8 +62,8 @@ std::string why_not_alike(const std::vector<GatedResult>& now) {
   return "";
 }
 
-/// A result that was not accepted passes no gate, however little has changed; unless the baseline was kept although the
-/// same was said of it.
+/// A result that was not accepted passes no gate, however little has changed; unless the
+/// same is said of a result of the baseline.
 Judgement own_verdict(const GatedResult& result, const std::vector<GatedResult>& before) {
   Judgement j;
   j.rule = "accepted";
@@ -83,20 +84,16 @@ bool is_emulated(const MachinePrint& machine) {
 
 std::string number_text(const accept::Interval& i) { return i.n == 0 ? "–" : fmt::format("{:.4g}", i.median); }
 
-std::string verdict_text(const Change& c) {
-  if (c.judgement.verdict == Verdict::fail) return "WORSE";
-  return c.better ? "better" : std::string(to_string(c.judgement.verdict));
-}
-
 /// Bytes are the same however slow a machine has become.
 bool none_was_judged(const std::vector<Change>& changes) {
   return std::ranges::none_of(changes, [](const Change& c) {
     const bool rated = c.judgement.verdict == Verdict::pass || c.judgement.verdict == Verdict::fail;
-    return rated && c.evidence != accept::ChangeEvidence::counted && c.evidence != accept::ChangeEvidence::none;
+    return rated && c.difference.evidence != account::RestsOn::counted &&
+           c.difference.evidence != account::RestsOn::nothing;
   });
 }
 
-bool has_ratio(const Change& c) { return c.evidence != accept::ChangeEvidence::none; }
+bool has_ratio(const Change& c) { return c.difference.evidence != account::RestsOn::nothing; }
 
 /// What a reader must see first: the worst, then what could not be told, then what is better.
 std::vector<const Change*> by_gravity(const GateReport& r) {
@@ -106,7 +103,7 @@ std::vector<const Change*> by_gravity(const GateReport& r) {
     switch (c->judgement.verdict) {
       case Verdict::fail: return 0;
       case Verdict::inconclusive: return 1;
-      case Verdict::pass: return c->better ? 2 : 3;
+      case Verdict::pass: return c->better() ? 2 : 3;
       case Verdict::unrated: break;
     }
     return 4;
@@ -115,132 +112,95 @@ std::vector<const Change*> by_gravity(const GateReport& r) {
   return all;
 }
 
-/// One side of a gate: results of the same machine that measured the same.
-struct GateSide {
-  const std::vector<GatedResult>& results;
-};
-
 std::optional<accept::Interval> known(const accept::Interval& interval) {
   return interval.n == 0 ? std::nullopt : std::optional(interval);
 }
 
-/// Absent where there is no ratio.
-template <double Change::*Part>
-std::optional<double> of_ratio(const Change& c) {
-  return has_ratio(c) ? std::optional(c.*Part) : std::nullopt;
+std::string word_of(const Change& c) { return c.better() ? "better" : std::string(to_string(c.judgement.verdict)); }
+
+/// In tables.
+std::string verdict_text(const Change& c) { return c.judgement.verdict == Verdict::fail ? "WORSE" : word_of(c); }
+
+std::string verdict_of(const GateReport& r) {
+  return r.not_comparable_because.empty() ? std::string(to_string(r.verdict)) : "not comparable";
 }
 
+// clang-format off
 const Fields<GatedResult>& side_result_fields() {
   using R = GatedResult;
-  static const auto kAll =
-      declare<R>("GateResult", "A result of one side.", "accept/gate/gated_result.h", [](Fields<R>& f) {
-        f("name", &R::name, "", "of its folder");
-        f("date", &R::date, "", "when it was measured; empty for simulations");
-        f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
-          {.when = When::if_any});
-        f("kept_anyway_because", &R::kept_anyway_because, "", "why it is in the baseline all the same",
-          {.when = When::if_any});
-      });
+  static const Fields<R> kAll{"GateResult", "A result of one side.", "accept/gate/gated_result.h", {
+    {"name", &R::name, "", "of its folder"},
+    {"date", &R::date, "", "when it was measured; empty for simulations"},
+    {"not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass", if_any},
+  }};
+  return kAll;
+}
+
+/// Results of the same machine that measured the same.
+const Fields<std::vector<GatedResult>>& side_fields() {
+  using S = std::vector<GatedResult>;
+  static const Fields<S> kAll{"GateSide", "The results of one side.", "accept/gate/gated_result.h", {
+    {"kind", [](const S& s) { return s.front().kind; }, "", "`acceptance`, `run`, `sweep` or `collectives`"},
+    {"machine", [](const S& s) { return s.front().machine.to_json(); }, "", "`name` and `value` of each fact, by `hardware`, `software`, `program`"},
+    {"summary", [](const S& s) { return s.front().machine.summary(); }, "", "the machine in short"},
+    {"results", as<ListOf<side_result_fields>>(kItself), "", "each by its name"},
+  }};
   return kAll;
 }
 
 }  // namespace
 
 template <>
-const Fields<GateSide>& fields<GateSide>() {
-  static const auto kAll =
-      declare<GateSide>("GateSide", "The results of one side.", "accept/gate/gated_result.h", [](Fields<GateSide>& f) {
-        f(
-            "kind", [](const GateSide& s) { return s.results.front().kind; }, "",
-            "`acceptance`, `run`, `sweep` or `collectives`");
-        f(
-            "machine", [](const GateSide& s) { return s.results.front().machine.to_json(); }, "",
-            "`name` and `value` of each fact, by `hardware`, `software`, `program`");
-        f(
-            "summary", [](const GateSide& s) { return s.results.front().machine.summary(); }, "",
-            "the machine in short");
-        f.operator()<ListOf<side_result_fields>>(
-            "results", [](const GateSide& s) { return s.results; }, "", "each by its name");
-      });
-  return kAll;
-}
-
-template <>
-const Fields<MachineDifference>& fields<MachineDifference>() {
+Fields<MachineDifference> declared() {
   using D = MachineDifference;
-  static const auto kAll =
-      declare<D>("MachineDifference", "A fact of the machine that the sides do not share; empty where one lacks it.",
-                 "accept/gate/machine_print.h", [](Fields<D>& f) {
-                   f("name", &D::name, "", "of the fact");
-                   f(
-                       "part", [](const D& d) { return to_string(d.part); }, "", "`hardware`, `software` or `program`");
-                   f("before", &D::before, "", "its value before");
-                   f("now", &D::now, "", "its value now");
-                 });
-  return kAll;
+  return {"MachineDifference", "A fact of the machine that the sides do not share; empty where one lacks it.", "accept/gate/machine_print.h", {
+    {"name", &D::name, "", "of the fact"},
+    {"part", &D::part, "", "`hardware`, `software` or `program`"},
+    {"before", &D::before, "", "its value before"},
+    {"now", &D::now, "", "its value now"},
+  }};
 }
 
 template <>
-const Fields<Change>& fields<Change>() {
-  static const auto kAll =
-      declare<Change>("Change", "A figure now and before.", "accept/regression.h", [](Fields<Change>& f) {
-        f(
-            "figure", [](const Change& c) { return c.judgement.figure; }, "", "its name");
-        f(
-            "unit", [](const Change& c) { return c.judgement.unit; }, "", "of `before` and `now`");
-        f(
-            "better", [](const Change& c) { return std::string(c.higher_is_better ? "more" : "less"); }, "",
-            "`more` or `less` of it");
-        f("before", [](const Change& c) { return known(c.before); }, "", "in the baseline; null if it is not there",
-          {.when = When::or_null});
-        f("now", [](const Change& c) { return known(c.judgement.value); }, "", "in the result; null likewise",
-          {.when = When::or_null});
-        f(
-            "verdict",
-            [](const Change& c) { return c.better ? "better" : std::string(to_string(c.judgement.verdict)); }, "",
-            "`better`, `pass`, `unrated`, `inconclusive` or `fail`");
-        f(
-            "why", [](const Change& c) { return c.judgement.sentence; }, "", "a sentence with the numbers");
-        f(
-            "by", [](const Change& c) { return to_string(c.evidence); }, "", "what the verdict rests on");
-        f("ratio", of_ratio<&Change::ratio>, "", "now / before; absent if one is missing");
-        f("ratio_low", of_ratio<&Change::low>, "", "lower end of its interval");
-        f("ratio_high", of_ratio<&Change::high>, "", "upper end");
-        f("at_most", of_ratio<&Change::at_most>, "", "how many times as bad it is at most, with 96 % certainty");
-        f("left_out", &Change::left_out, "", "results of the baseline that are outliers", {.when = When::if_any});
-      });
-  return kAll;
+Fields<Change> declared() {
+  using J = Judgement;
+  using D = account::Difference;
+  return {"Change", "A figure now and before.", "accept/regression.h", {
+    {"figure", via(&Change::judgement, &J::figure), "", "its name"},
+    {"unit", via(&Change::judgement, &J::unit), "", "of `before` and `now`"},
+    {"better", [](const Change& c) { return c.higher_is_better ? "more" : "less"; }, "", "`more` or `less` of it"},
+    {"before", [](const Change& c) { return known(c.before); }, "", "in the baseline; null if it is not there", or_null},
+    {"now", [](const Change& c) { return known(c.judgement.value); }, "", "in the result; null likewise", or_null},
+    {"verdict", word_of, "", "`better`, `pass`, `unrated`, `inconclusive` or `fail`"},
+    {"why", via(&Change::judgement, &J::sentence), "", "a sentence with the numbers"},
+    {"by", via(&Change::difference, &D::evidence), "", "what the verdict rests on"},
+    {"ratio", via(&Change::difference, &D::ratio), "", "now / before; absent if one is missing", when(has_ratio)},
+    {"ratio_low", via(&Change::difference, &D::low), "", "lower end of its interval", when(has_ratio)},
+    {"ratio_high", via(&Change::difference, &D::high), "", "upper end", when(has_ratio)},
+    {"at_most", via(&Change::difference, &D::at_most), "", "how many times as bad it is at most, with 96 % certainty", when(has_ratio)},
+    {"left_out", &Change::left_out, "", "results of the baseline that are outliers", if_any},
+  }};
 }
 
 template <>
-const Fields<GateReport>& fields<GateReport>() {
+Fields<GateReport> declared() {
   using R = GateReport;
-  static const auto kAll = declare<R>(
-      "Gate", "gate.json: later results against accepted ones ([gate.md](gate.md)).", "accept/gate/gate_report.h",
-      [](Fields<R>& f) {
-        f(
-            "schema_version", [](const R&) { return kGateSchemaVersion; }, "", "version of this file's format");
-        f(
-            "kind", [](const R&) { return std::string("gate"); }, "", "`gate`");
-        f(
-            "verdict",
-            [](const R& r) {
-              return r.not_comparable_because.empty() ? std::string(to_string(r.verdict)) : "not comparable";
-            },
-            "", "`pass`, `inconclusive`, `fail` or `not comparable`");
-        f("sentence", &R::headline, "", "the verdict in a sentence");
-        f("threshold", &R::threshold, "", "smaller changes do not matter, as a fraction");
-        f("baseline", &R::baseline, "", "its name");
-        f(
-            "before", [](const R& r) { return GateSide{r.before}; }, "", "the baseline's results");
-        f(
-            "now", [](const R& r) { return GateSide{r.now}; }, "", "the later results");
-        f("differences", &R::machine, "", "facts of the machine that differ");
-        f("differing_keys", &R::measured, "", "what was measured differently");
-        f("changes", &R::changes, "", "each figure");
-      });
-  return kAll;
+  return {"Gate", "gate.json: later results against accepted ones ([gate.md](gate.md)).", "accept/gate/gate_report.h", {
+    {"schema_version", [](const R&) { return kGateSchemaVersion; }, "", "version of this file's format"},
+    {"kind", [](const R&) { return "gate"; }, "", "`gate`"},
+    {"verdict", verdict_of, "", "`pass`, `inconclusive`, `fail` or `not comparable`"},
+    {"sentence", &R::headline, "", "the verdict in a sentence"},
+    {"threshold", &R::threshold, "", "smaller changes do not matter, as a fraction"},
+    {"baseline", via(&R::before, &Baseline::name), "", "its name"},
+    {"before", as<ObjectOf<side_fields>>(&R::before, &Baseline::results), "", "the baseline's results"},
+    {"now", as<ObjectOf<side_fields>>(&R::now), "", "the later results"},
+    {"differences", &R::machine, "", "facts of the machine that differ"},
+    {"differing_keys", &R::measured, "", "what was measured differently"},
+    {"left_out", via(&R::before, &Baseline::left_out), "", "results of the folder that were not accepted, with the reason", if_any},
+    {"changes", &R::changes, "", "each figure"},
+  }};
 }
+// clang-format on
 
 int GateReport::exit_code() const {
   if (!not_comparable_because.empty()) return static_cast<int>(ExitCode::other_machine);
@@ -263,16 +223,16 @@ std::string GateReport::headline() const {
       fmt::format("{} of {} {}", worse, changes.size(), changes.size() == 1 ? "figure" : "figures");
   std::string text;
   if (verdict == Verdict::fail) {
-    text = fmt::format("WORSE: {} by {:.3g} % or more than {}", figures, 100 * threshold, baseline);
+    text = fmt::format("WORSE: {} by {:.3g} % or more than {}", figures, 100 * threshold, before.name);
   } else if (verdict == Verdict::pass) {
-    text = fmt::format("PASS: none of {} figures is worse than {} by {:.3g} % or more", changes.size(), baseline,
+    text = fmt::format("PASS: none of {} figures is worse than {} by {:.3g} % or more", changes.size(), before.name,
                        100 * threshold);
   } else {
     const auto open = count(Verdict::inconclusive);
-    text = fmt::format("INCONCLUSIVE against {}", baseline);
+    text = fmt::format("INCONCLUSIVE against {}", before.name);
     if (open > 0) text += fmt::format(": {} of {} figures could not be judged", open, changes.size());
   }
-  if (const auto better = std::ranges::count(changes, true, &Change::better); better > 0) {
+  if (const auto better = std::ranges::count_if(changes, &Change::better); better > 0) {
     text += fmt::format("; {} better", better);
   }
   if (is_emulated(now.front().machine)) text += "; EMULATED";
@@ -282,13 +242,12 @@ std::string GateReport::headline() const {
 GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, OtherMachine allowed, double threshold) {
   GateReport r;
   r.not_comparable_because = why_not_alike(now);
-  r.baseline = baseline.name();
-  r.before = baseline.results;
+  r.before = baseline;
   r.now = std::move(now);
   r.threshold = threshold;
-  r.machine = differences(r.before.front().machine, r.now.front().machine);
-  r.measured = differing_keys(r.before.front().measured, r.now.front().measured);
-  for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before));
+  r.machine = differences(r.before.results.front().machine, r.now.front().machine);
+  r.measured = differing_keys(r.before.results.front().measured, r.now.front().measured);
+  for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before.results));
   if (r.not_comparable_because.empty()) r.not_comparable_because = why_not_comparable(r, allowed);
   if (!r.not_comparable_because.empty()) {
     Judgement j;
@@ -319,8 +278,10 @@ std::string gate_table(const GateReport& r) {
   table.header = {"figure", "before", "now", "now / before", "interval", "verdict", "unit"};
   for (const Change* c : by_gravity(r)) {
     table.rows.push_back({c->judgement.figure, number_text(c->before), number_text(c->judgement.value),
-                          has_ratio(*c) ? fmt::format("{:.3f}", c->ratio) : "–",
-                          has_ratio(*c) && c->low < c->high ? fmt::format("{:.3f} to {:.3f}", c->low, c->high) : "–",
+                          has_ratio(*c) ? fmt::format("{:.3f}", c->difference.ratio) : "–",
+                          has_ratio(*c) && c->difference.low < c->difference.high
+                              ? fmt::format("{:.3f} to {:.3f}", c->difference.low, c->difference.high)
+                              : "–",
                           verdict_text(*c), c->judgement.unit});
   }
   std::string text = r.changes.empty() ? text_line(r.headline()) : format_table(table);
@@ -331,6 +292,7 @@ std::string gate_table(const GateReport& r) {
     more += text_line(
         fmt::format("{}: {}: {}", j.verdict == Verdict::fail ? "worse" : "inconclusive", j.figure, j.sentence));
   }
+  for (const std::string& one : r.before.left_out) more += text_line("left out: " + one);
   for (const Change& c : r.changes) {
     if (!c.left_out.empty()) {
       more += text_line(fmt::format("left out of {}: {}", c.judgement.figure, fmt::join(c.left_out, ", ")));
@@ -341,7 +303,7 @@ std::string gate_table(const GateReport& r) {
   for (const DifferingKey& key : r.measured) {
     more += text_line(fmt::format("measured differs: {}: {} / {}", key.key, key.a.dump(), key.b.dump()));
   }
-  const std::size_t k = r.before.size();
+  const std::size_t k = r.before.results.size();
   more += fmt::format("{} of {}, {} in the baseline{}.\n",
                       r.now.size() == 1 ? "1 result" : fmt::format("{} results", r.now.size()), r.now.front().kind, k,
                       k < 3 ? ": with 3 or more, how much results of this machine scatter would count" : "");

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "accept/gate/baseline_file.h"
+#include "accept/gate/baseline.h"
 #include "accept/gate/gated_result.h"
 #include "accept/regression.h"
 #include "runs/compare_report.h"
@@ -20,8 +20,7 @@ enum class OtherMachine : std::uint8_t {
 
 /// What a gate came to.
 struct GateReport {
-  std::string baseline;             ///< its name
-  std::vector<GatedResult> before;  ///< its results
+  Baseline before;
   std::vector<GatedResult> now;
   double threshold = accept::kChangeThreshold;
   std::vector<MachineDifference> machine;

@@ -243,79 +243,6 @@ void check_figures(const std::vector<MeasuredFigure>& figures) {
   }
 }
 
-/// What the figures of `result` are of, once its name and its machine are known.
-void tell_figures(GatedResult& result) {
-  result.figures.name = result.name;
-  const std::string backend = result.machine.value("backend");
-  result.figures.measured_on = backend == "virtual" ? accept::MeasuredOn::computed_clock
-                               : backend == "cpu"   ? accept::MeasuredOn::processors
-                                                    : accept::MeasuredOn::gpus;
-}
-
-struct MoreOrLess {
-  static json write(bool more) { return more ? "more" : "less"; }
-  static void read(const JsonPart& j, bool& more) {
-    const std::string text = j.text();
-    if (text != "more" && text != "less") j.refuse("\"more\" or \"less\"");
-    more = text == "more";
-  }
-  static TypeFacts facts() { return {"text"}; }
-};
-
-struct MachineFactsByPart {
-  static json write(const MachinePrint& machine) { return machine.to_json(); }
-  static void read(const JsonPart& j, MachinePrint& machine) { machine = MachinePrint::from_json(j); }
-  static TypeFacts facts() { return {"map of any"}; }
-};
-
-}  // namespace
-
-template <>
-const Fields<MeasuredFigure>& fields<MeasuredFigure>() {
-  using F = MeasuredFigure;
-  static const auto kAll =
-      declare<F>("StoredFigure", "One figure of a result.", "accept/gate/gated_result.cpp", [](Fields<F>& f) {
-        f("name", &F::name, "", "what gates and pages call it");
-        f("unit", &F::unit, "", "of its values");
-        f.template operator()<MoreOrLess>("better", &F::higher_is_better, "", "`more` or `less` of it");
-        f("value", &F::value, "", "in `unit`");
-        f("counted", &F::counted, "", "it is the same whenever it is repeated, as bytes are", {.when = When::if_any});
-        f("explains", &F::explains, "", "a part of another figure: by single numbers it decides nothing",
-          {.when = When::if_any});
-        f("samples_are_runs", &F::samples_are_runs, "", "each sample is a run of its own, as the trials of a sweep are",
-          {.when = When::if_any});
-        f("samples", &F::samples, "", "repetitions within the result, in `unit`", {.when = When::if_any});
-      });
-  return kAll;
-}
-
-template <>
-const Fields<GatedResult>& fields<GatedResult>() {
-  using R = GatedResult;
-  static const auto kAll =
-      declare<R>("StoredResult", "A result as baselines keep it.", "accept/gate/gated_result.h", [](Fields<R>& f) {
-        f("name", &R::name, "", "of its folder");
-        f("kind", &R::kind, "", "`acceptance`, `run`, `sweep` or `collectives`");
-        f("date", &R::date, "", "when it was measured; empty for simulations");
-        f.template operator()<MachineFactsByPart>(
-            "machine", &R::machine, "", "`name` and `value` of each fact, by `hardware`, `software`, `program`");
-        f("measured", &R::measured, "", "what was measured, by key: only results with the same can be compared");
-        f(
-            "figures", [](auto& r) -> auto& { return r.figures.figures; }, "", "what was found");
-        f("others_share", [](auto& r) -> auto& { return r.figures.others_share; }, "",
-          "share of the processors that other programs took, as a fraction; of CPU ranks, from 0.1 on",
-          {.when = When::if_any});
-        f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
-          {.when = When::if_any});
-        f("kept_anyway_because", &R::kept_anyway_because, "", "a person's reason to keep it all the same",
-          {.when = When::if_any});
-        f.then([](const JsonPart&, R& r) { tell_figures(r); });
-      });
-  return kAll;
-}
-
-namespace {
-
 /// Beside a result its checksum may be kept, as sha256sum writes it.
 void check_sum(const fs::path& file) {
   const fs::path sums = file.parent_path() / "SHA256SUMS";
@@ -349,9 +276,14 @@ GatedResult read_gated_result(const std::string& given) {
     }
     check_figures(result.figures.figures);
     result.machine = MachinePrint::of_world(j.at("world"));
-    tell_figures(result);
+    result.figures.name = result.name;
+    const std::string backend = result.machine.value("backend");
+    result.figures.measured_on = backend == "virtual" ? accept::MeasuredOn::computed_clock
+                                 : backend == "cpu"   ? accept::MeasuredOn::processors
+                                                      : accept::MeasuredOn::gpus;
     result.date = j.at("world").text("date", "");
-    if (result.kind == to_string(ResultKind::acceptance) && result.machine.value("backend") == "cpu") {
+    result.digest = j.at("digest").text();
+    if (result.kind == to_string(ResultKind::acceptance) && backend == "cpu") {
       const double share = j.has("others_share") ? j.at("others_share").number() : 0;
       if (share >= kQuietShare) result.figures.others_share = share;
     }
@@ -361,22 +293,6 @@ GatedResult read_gated_result(const std::string& given) {
     throw ConfigError(fmt::format("{}: {}.", file.path, why));
   }
   return result;
-}
-
-json to_json(const GatedResult& r) {
-  json j = fields<GatedResult>().write(r);
-  j["digest"] = json_digest(j);
-  return j;
-}
-
-GatedResult gated_result_from_json(const JsonPart& j) {
-  GatedResult r = fields<GatedResult>().read(j);
-  try {
-    check_figures(r.figures.figures);
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("the result '{}': {}", r.name, error.what()));
-  }
-  return r;
 }
 
 }  // namespace fsdpbench::app

@@ -5,21 +5,19 @@
 
 #include "accept/gate/machine_print.h"
 #include "accept/regression.h"
-#include "record/json_fields.h"
-#include "record/json_part.h"
 
 namespace fsdpbench::app {
 
-/// A result as baselines keep it and gates hold it against them: who measured what, whether it was accepted, and its
-/// figures. Of `accept`, `run`, `simulate`, `sweep` and `collectives -J`.
+/// A result as gates compare it: who measured what, whether it was accepted, and its figures. Of `accept`, `run`,
+/// `simulate`, `sweep` and `collectives -J`.
 struct GatedResult {
   std::string name;                  ///< of its folder, for people
   std::string kind;                  ///< "acceptance", "run", "sweep", "collectives"
   std::string date;                  ///< as its world has it; empty: simulated
+  std::string digest;                ///< of its file
   MachinePrint machine;              ///< it was measured on
   nlohmann::json measured;           ///< what, by key: only results with the same can be compared
   std::string not_accepted_because;  ///< why its own verdict is no pass; empty: it is
-  std::string kept_anyway_because;   ///< a person's reason to keep it in a baseline all the same
   accept::ResultFigures figures;
 };
 
@@ -27,16 +25,5 @@ struct GatedResult {
 /// trials.jsonl beside it, too, if it is there: with it each trial counts). Throws ConfigError that names the file and
 /// says what is expected, also for a run without a measured step.
 GatedResult read_gated_result(const std::string& given);
-
-/// As baselines store it.
-template <>
-const Fields<accept::MeasuredFigure>& fields<accept::MeasuredFigure>();
-template <>
-const Fields<GatedResult>& fields<GatedResult>();
-
-/// The same, both ways, with a digest of its own, which the reader has compared. Reading throws ConfigError that names
-/// the key that is missing or wrong.
-nlohmann::json to_json(const GatedResult& result);
-GatedResult gated_result_from_json(const JsonPart& json);
 
 }  // namespace fsdpbench::app

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -17,8 +16,6 @@ namespace {
 
 using Fact = MachinePrint::Fact;
 using Part = MachinePrint::Part;
-
-constexpr std::array kPrintParts{Part::hardware, Part::software, Part::program};
 
 /// The GPUs by model, without their places on the bus: "8 x NVIDIA H100 80GB HBM3 (sm_90)".
 std::string gpus(const World& world) {
@@ -87,17 +84,6 @@ MachinePrint MachinePrint::of_world(const JsonPart& world) {
   software("sanitizers", w.program.sanitize);
   add("fsdpbench", w.program.version, Part::program);
   add("git revision", w.program.git_revision + (w.program.git_dirty ? " with changes" : ""), Part::program);
-  return print;
-}
-
-MachinePrint MachinePrint::from_json(const JsonPart& parts) {
-  MachinePrint print;
-  for (const Part part : kPrintParts) {
-    if (!parts.has(to_string(part))) continue;
-    for (const JsonPart& fact : parts.at(to_string(part)).list()) {
-      print.facts_.push_back({fact.at("name").text(), fact.at("value").text(), part});
-    }
-  }
   return print;
 }
 

@@ -29,7 +29,6 @@ class MachinePrint {
 
   /// From the "world" of a result file. Throws ConfigError that names the key that is missing or wrong.
   static MachinePrint of_world(const JsonPart& world);
-  static MachinePrint from_json(const JsonPart& print);
   nlohmann::json to_json() const;
 
   const std::vector<Fact>& facts() const { return facts_; }

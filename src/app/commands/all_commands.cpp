@@ -19,9 +19,6 @@ Command watch_command();
 Command trace_explain_command();
 Command trace_diff_command();
 Command accept_command();
-Command baseline_add_command();
-Command baseline_list_command();
-Command baseline_show_command();
 Command gate_command();
 Command doctor_command();
 Command help_command();
@@ -49,9 +46,6 @@ std::vector<Command> all_commands() {
            trace_explain_command,
            trace_diff_command,
            accept_command,
-           baseline_add_command,
-           baseline_list_command,
-           baseline_show_command,
            gate_command,
            doctor_command,
            help_command,

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -93,47 +92,33 @@ OldResult old_result(const CompareArguments& arguments) {
   return arguments.overwrite ? OldResult::overwrite : OldResult::refuse;
 }
 
-void write_comparison(const ResultFolder& folder, const nlohmann::json& content) {
-  const fs::path path = folder.path() / "compare.json";
-  console().print(fmt::format("\ncomparison  {}\n", path.string()));
-  write_file(path, json_text(content));
-}
-
-int exit_code(const CompareArguments& arguments, const account::Comparison& comparison) {
-  const bool slower = arguments.fail_if_slower && comparison.verdict == account::Verdict::slower;
+/// Says it, writes it if there is a folder, and decides.
+int report(const CompareArguments& arguments, const Comparison& comparison, const ResultFolder* folder) {
+  console().print(compare_table(comparison));
+  if (folder != nullptr) {
+    const fs::path path = folder->path() / "compare.json";
+    console().print(fmt::format("\ncomparison  {}\n", path.string()));
+    write_file(path, json_text(compare_json(comparison)));
+  }
+  const bool slower = arguments.fail_if_slower && comparison.difference.verdict == account::Verdict::slower;
   return static_cast<int>(slower ? ExitCode::slower : ExitCode::ok);
 }
 
-/// Of two simulations the steps alone may differ, by jitter that is drawn.
-account::Comparison compare_simulated(const std::vector<double>& a, const std::vector<double>& b, double threshold) {
-  const auto alike = [](const std::vector<double>& steps) {
-    return std::ranges::adjacent_find(steps, std::ranges::not_equal_to()) == steps.end();
-  };
-  const bool few = std::cmp_less(std::min(a.size(), b.size()), account::kFewestTrials);
-  return few || (alike(a) && alike(b)) ? account::compare_exactly(a, b, threshold)
-                                       : account::compare_runs(a, b, threshold);
-}
-
-int compare_stored(const CompareArguments& arguments, const ComparedSide& a, const ComparedSide& b) {
-  const std::vector<double> steps_a = a.steps().front(), steps_b = b.steps().front();
+int compare_stored(const CompareArguments& arguments, ComparedSide a, ComparedSide b) {
+  const std::size_t steps_a = a.steps().front().size(), steps_b = b.steps().front().size();
   const bool simulated = a.trials.front().world.simulated() && b.trials.front().world.simulated();
-  if (const auto least = std::min(steps_a.size(), steps_b.size());
-      !simulated && std::cmp_less(least, account::kFewestTrials)) {
+  if (const auto least = std::min(steps_a, steps_b); !simulated && std::cmp_less(least, account::kFewestTrials)) {
     throw ConfigError(
         fmt::format("{} has {} measured steps, and {} are needed to compare stored results; --rerun runs both "
                     "configurations in turns.",
-                    steps_a.size() < steps_b.size() ? arguments.a : arguments.b, least, account::kFewestTrials));
+                    steps_a < steps_b ? arguments.a : arguments.b, least, account::kFewestTrials));
   }
-  const double threshold = arguments.threshold / 100;
-  const Evidence evidence = simulated ? Evidence::simulated : Evidence::stored;
-  const account::Comparison comparison =
-      simulated ? compare_simulated(steps_a, steps_b, threshold) : account::compare_runs(steps_a, steps_b, threshold);
-  console().print(compare_table(a, b, comparison, threshold, evidence));
-  if (!arguments.out.empty()) {
-    const ResultFolder folder("compare", arguments.out, old_result(arguments));
-    write_comparison(folder, compare_json(a, b, comparison, threshold, evidence));
-  }
-  return exit_code(arguments, comparison);
+  std::optional<ResultFolder> folder;
+  if (!arguments.out.empty()) folder.emplace("compare", arguments.out, old_result(arguments));
+  return report(arguments,
+                compare_sides(std::move(a), std::move(b), simulated ? Evidence::simulated : Evidence::stored,
+                              arguments.threshold / 100),
+                folder ? &*folder : nullptr);
 }
 
 /// One side, ready to run.
@@ -274,7 +259,8 @@ int compare_both(const CompareArguments& arguments, Job* job) {
         trials, account::kFewestTrials));
   }
   if (wants_stored(arguments)) {
-    if (const auto sides = stored_sides(arguments)) return compare_stored(arguments, sides->first, sides->second);
+    if (auto sides = stored_sides(arguments))
+      return compare_stored(arguments, std::move(sides->first), std::move(sides->second));
   }
   Contender a = load("a", arguments.a, arguments.overrides, arguments.a_overrides, job);
   Contender b =
@@ -292,14 +278,10 @@ int compare_both(const CompareArguments& arguments, Job* job) {
   if (!run.one_world()) {
     console().warning("the trials come from different programs or machines; take their verdict with care");
   }
-  const double threshold = arguments.threshold / 100;
-  const Evidence evidence = simulated ? Evidence::simulated : Evidence::interleaved;
-  const account::Comparison comparison =
-      simulated ? compare_simulated(a.side.steps().front(), b.side.steps().front(), threshold)
-                : account::compare_samples(a.side.steps(), b.side.steps(), threshold);
-  console().print(compare_table(a.side, b.side, comparison, threshold, evidence));
-  write_comparison(folder, compare_json(a.side, b.side, comparison, threshold, evidence));
-  return exit_code(arguments, comparison);
+  return report(arguments,
+                compare_sides(std::move(a.side), std::move(b.side),
+                              simulated ? Evidence::simulated : Evidence::interleaved, arguments.threshold / 100),
+                &folder);
 }
 
 constexpr const char* kCompareHelp =

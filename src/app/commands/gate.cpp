@@ -20,7 +20,7 @@ namespace {
 /// The command line of `fsdpbench gate`.
 struct GateArguments {
   std::vector<std::string> results;  ///< of one machine: folders or files
-  std::string against;               ///< a baseline: its file, name or folder; or another result
+  std::string against;               ///< a baseline: a folder of results; or another result
   double threshold = 5;              ///< in percent: smaller differences are of no interest
   bool other_software = false;       ///< two versions of kernel, driver, libraries or build, on purpose
   bool other_machine = false;        ///< two machines, on purpose
@@ -61,11 +61,13 @@ constexpr const char* kGateHelp =
     R"(Compares every figure of the result with the baseline: worse, better, or within the scatter of this machine's
 results, with an interval and the evidence. Processor, GPUs, memory, ranks, kernel, drivers and libraries must be the
 same; differences are listed. The revision of fsdpbench may differ, since that is what a CI asks about.
+A baseline is a folder of results: from three on, how much results of this machine scatter is known. Those of another
+kind, machine or measurement, and those that were not accepted, do not count.
 Written with --out: gate.json (`fsdpbench report` draws both sides), junit.xml and summary.md (a job's summary).
 
 Examples
-  fsdpbench gate runs/tonight --against baselines
-  fsdpbench gate runs/tonight --against acceptance-1f2e3d4c --out gate
+  cp -r runs/monday baselines/monday
+  fsdpbench gate runs/tonight --against baselines --out gate
   fsdpbench gate runs/driver-580 --against runs/driver-570 --other-software --out two-drivers
 
 Exit codes: 0 nothing is worse, 7 worse, 11 inconclusive, 12 another machine or another measurement; others:
@@ -80,7 +82,7 @@ Command gate_command() {
   command.argument("RESULT", &gate->results, "Result folder or file; several must be of one machine");
   command
       .option("-a,--against", &gate->against, "BASELINE",
-              "A baseline: its name, its file, or a folder of baselines; or another result")
+              "A folder of earlier results of the machine, or another result")
       .required();
   command.option("--threshold", &gate->threshold, "PERCENT", "Smaller differences do not count as worse; default: 5");
   command.flag("--other-software", gate->other_software, "Compare two kernels, drivers, libraries or builds");

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "account/compare.h"
+#include "account/judge.h"
 #include "app/commands/command.h"
 #include "app/commands/export.h"
 #include "app/commands/tune_traces.h"
@@ -361,11 +361,8 @@ class Verifier {
   void compare(VerifiedPolicy& policy) const {
     const std::size_t pairs = std::min(policy.trials_ms.size(), result_.in_force.trials_ms.size());
     if (pairs < account::kFewestTrials) return;
-    const auto first = [&](const VerifiedPolicy& side) {
-      return std::vector<std::vector<double>>(side.trials_ms.begin(),
-                                              side.trials_ms.begin() + static_cast<std::ptrdiff_t>(pairs));
-    };
-    policy.against = account::compare_samples(first(result_.in_force), first(policy), tuning_.least_gain);
+    const auto first = [&](const VerifiedPolicy& side) { return std::span(side.trials_ms).first(pairs); };
+    policy.against = account::judge_in_turns(first(result_.in_force), first(policy), tuning_.least_gain);
   }
 
   const Tuning& tuning_;

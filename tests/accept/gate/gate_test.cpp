@@ -1,17 +1,11 @@
-// Accepted results kept, and later ones held against them.
+// Accepted results, and later ones held against them.
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include <fstream>
-#include <functional>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "accept/gate/baseline_file.h"
+#include "accept/gate/baseline.h"
 #include "accept/gate/gate_report.h"
 #include "accept/stages/judgement_files.h"
 #include "base/digest.h"
@@ -79,7 +73,7 @@ GatedResult stored(const json& content, const std::string& name = "r") {
   return read_gated_result((folder.path() / name).string());
 }
 
-Baseline baseline_of(const std::vector<GatedResult>& results) { return {"baselines/some.json", results}; }
+Baseline baseline_of(const std::vector<GatedResult>& results) { return {"some", results, {}}; }
 /// As many results as show how much they scatter: not at all.
 Baseline three_of(const json& content) { return baseline_of({stored(content), stored(content), stored(content)}); }
 
@@ -151,115 +145,103 @@ TEST(MachinePrintTest, DriversAreSoftwareAndGpusAreHardware) {
   EXPECT_EQ(all[1].part, MachinePrint::Part::software);
 }
 
-TEST(BaselineFile, KeepsAcceptedResultsOfOneMachineTogether) {
-  const TemporaryFolder folder;
-  const Baseline first = add_to_baseline(folder.path(), stored(run_json({10, 11, 12}), "monday"));
-  const Baseline second = add_to_baseline(folder.path(), stored(run_json({10, 11, 13}, world_of("def")), "tuesday"));
-  EXPECT_EQ(first.path, second.path);
-  const Baseline read = read_baseline(first.path);
-  ASSERT_THAT(read.results, SizeIs(2));
-  EXPECT_EQ(to_json(read.results[1]), to_json(second.results[1]));
-  World other = world_of();
-  other.cpu = "another";
-  EXPECT_NE(add_to_baseline(folder.path(), stored(run_json({10, 11, 12}, other))).path, first.path);
-  EXPECT_THAT(read_baselines(folder.path()), SizeIs(2));
-  EXPECT_THAT(baseline_text(read), AllOf(HasSubstr("monday"), HasSubstr("step time"), HasSubstr("2 of 3 results")));
+/// A folder of results, by name.
+class BaselineFolder {
+ public:
+  void add(const std::string& name, const json& content) const {
+    folder_.write(name + "/result.json", result_text(content));
+  }
+  Baseline found_for(const json& now) const { return find_baseline(path(), stored(now, "now")); }
+  std::vector<std::string> names_for(const json& now) const {
+    std::vector<std::string> names;
+    for (const GatedResult& result : found_for(now).results) names.push_back(result.name);
+    return names;
+  }
+  std::string path() const { return folder_.path().string(); }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+World other_kernel() {
+  World world = world_of();
+  world.kernel = "an older kernel";
+  return world;
 }
 
-TEST(BaselineFile, RefusesWhatDidNotPassAndWhatItHas) {
-  const TemporaryFolder folder;
-  EXPECT_THAT(config_error([&] { add_to_baseline(folder.path(), stored(accept_json(40, "fail"))); }),
-              AllOf(HasSubstr("its verdict is fail"), HasSubstr("--anyway")));
-  EXPECT_THAT(read_baselines(folder.path()), IsEmpty());
-  GatedResult anyway = stored(accept_json(40, "fail"));
-  anyway.kept_anyway_because = "new fabric";
-  EXPECT_EQ(read_baseline(add_to_baseline(folder.path(), anyway).path).results.front().kept_anyway_because,
-            "new fabric");
-  add_to_baseline(folder.path(), stored(run_json({10, 11, 12})));
+TEST(FindBaseline, AllResultsOfOneMachineCountWhateverTheRevision) {
+  const BaselineFolder kept;
+  kept.add("monday", run_json({10, 11, 12}));
+  kept.add("tuesday", run_json({10, 11, 13}, world_of("def")));
+  kept.add("other", run_json({10, 11, 14}, other_kernel()));
+  kept.folder().write("README.md", "no result");
+  kept.folder().write("gate/gate.json", "{}");
+  EXPECT_THAT(kept.names_for(run_json({1, 2, 3}, world_of("ghi"))), ElementsAre("monday", "tuesday"));
+  EXPECT_THAT(kept.names_for(run_json({1, 2, 3}, other_kernel())), ElementsAre("other"));
+  kept.folder().write("wednesday.json", result_text(run_json({10, 11, 15})));
+  EXPECT_THAT(kept.names_for(run_json({1, 2, 3})), ElementsAre("monday", "tuesday", "wednesday"));
+}
+
+TEST(FindBaseline, ACopyAndTheResultItselfCountNotTwice) {
+  const BaselineFolder kept;
+  kept.add("a", run_json({10, 11, 12}));
+  kept.add("b", run_json({10, 11, 12}));
+  kept.add("now", run_json({20, 21, 22}));
+  EXPECT_THAT(kept.names_for(run_json({20, 21, 22})), ElementsAre("a"));
+}
+
+TEST(FindBaseline, WhatWasNotAcceptedIsLeftOutUnlessTheLaterResultWasNotEither) {
+  const BaselineFolder kept;
+  kept.add("good", accept_json(40));
+  kept.add("bad", accept_json(41, "fail"));
+  const Baseline found = kept.found_for(accept_json(42));
+  EXPECT_THAT(found.results, SizeIs(1));
+  EXPECT_THAT(found.left_out, ElementsAre("bad was not accepted: its verdict is fail"));
+  EXPECT_THAT(kept.names_for(accept_json(43, "fail")), ElementsAre("bad", "good"));
+  const BaselineFolder bad;
+  bad.add("bad", accept_json(41, "fail"));
+  EXPECT_THAT(config_error([&] { bad.found_for(accept_json(42)); }), HasSubstr("no result there was accepted: bad"));
+}
+
+TEST(FindBaseline, TheNearestMeasurementIsFoundAndSaidToDiffer) {
+  const BaselineFolder kept;
+  json other = run_json({10, 11, 12});
+  other["config"]["fsdp"]["layout"] = "per_param";
+  kept.add("other", other);
+  EXPECT_THAT(kept.names_for(run_json({10, 11, 12})), ElementsAre("other")) << "gate says in what it differs";
+  kept.add("same", run_json({10, 11, 13}, other_kernel()));
+  EXPECT_THAT(kept.names_for(run_json({10, 11, 12})), ElementsAre("same"));
+}
+
+TEST(FindBaseline, AResultIsABaselineOfOne) {
+  const BaselineFolder kept;
+  kept.add("plain", run_json({20, 21, 22}));
+  const GatedResult now = stored(run_json({20, 21, 22}), "now");
+  const Baseline alone = find_baseline(kept.path() + "/plain", now);
+  EXPECT_EQ(alone.name, "plain");
+  EXPECT_EQ(alone.results.front().name, "plain");
+  EXPECT_THAT(config_error([&] { find_baseline("nowhere-at-all", now); }), HasSubstr("no such file or folder"));
+}
+
+TEST(FindBaseline, WhatIsThereInsteadIsSaid) {
+  const BaselineFolder kept;
+  EXPECT_THAT(config_error([&] { kept.found_for(run_json({10, 11, 12})); }), HasSubstr("holds no result"));
+  kept.add("monday", run_json({10, 11, 12}));
+  EXPECT_THAT(config_error([&] { kept.found_for(accept_json(40)); }),
+              AllOf(HasSubstr("no other result there is of an acceptance, as now is"), HasSubstr("results of: run")));
+}
+
+TEST(FindBaseline, ADamagedResultIsNotPassedOver) {
+  const BaselineFolder kept;
+  kept.add("monday", run_json({10, 11, 12}));
+  json changed = json::parse(result_text(run_json({10, 11, 13})));
+  changed["steps"]["slowest_rank_ms"][0] = 86;
+  kept.folder().write("tuesday/result.json", changed.dump());
   EXPECT_THAT(config_error([&] {
-                add_to_baseline(folder.path(), stored(run_json({10, 11, 12})));
+                kept.found_for(run_json({1, 2, 3}));
               }),
-              HasSubstr("has this result already"));
-}
-
-TEST(BaselineFile, DamageIsSaidInOurWords) {
-  const TemporaryFolder folder;
-  EXPECT_THAT(
-      config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 9})")); }),
-      HasSubstr("b.json: schema_version is 9; this program reads 3"));
-  EXPECT_THAT(
-      config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 3})")); }),
-      HasSubstr("b.json: results is missing"));
-}
-
-TEST(BaselineFile, IsOneHoweverItIsLaidOut) {
-  const TemporaryFolder folder;
-  const Baseline made = add_to_baseline(folder.path() / "kept", stored(run_json({10, 11, 12})));
-  std::ifstream file(made.path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::string path = folder.write("compact.json", json::parse(text).dump());
-  EXPECT_THAT(find_baseline(path, stored(run_json({10, 11, 12}))).results, SizeIs(1));
-  EXPECT_THAT(read_baselines(folder.path()), SizeIs(1));
-  folder.write("cut.json", json::parse(text).dump().substr(0, 200));
-  EXPECT_THAT(config_error([&] { read_baselines(folder.path()); }),
-              HasSubstr("cut.json: is no baseline, or was cut off"));
-}
-
-TEST(BaselineFile, AResultThatIsNotAsItWasAddedIsRefused) {
-  const TemporaryFolder folder;
-  const Baseline made = add_to_baseline(folder.path() / "kept", stored(run_json({10, 11, 12})));
-  std::ifstream file(made.path);
-  const json whole = json::parse(file);
-  const auto refused = [&](const std::function<void(json&)>& change, bool seal) {
-    json j = whole;
-    json& result = j["results"][0];
-    change(result);
-    if (seal) result["digest"] = json_digest(result);
-    return config_error([&] { read_baseline(folder.write("b.json", j.dump())); });
-  };
-  EXPECT_THAT(refused([](json& r) { r["figures"][0]["value"]["median"] = 11.5; }, false),
-              HasSubstr("results[0].digest: expected"));
-  EXPECT_THAT(refused([](json& r) { r.erase("digest"); }, false), HasSubstr("results[0].digest is missing"));
-  EXPECT_THAT(refused([](json& r) { r["figures"].push_back(r["figures"][0]); }, true),
-              HasSubstr("two figures of the name 'step time'"));
-  for (const char* key : {"median", "ci_low"}) {
-    EXPECT_THAT(refused([&](json& r) { r["figures"][0]["value"][key] = -1; }, true),
-                HasSubstr("its figure 'step time' is"));
-  }
-  EXPECT_THAT(refused([](json& r) { r["figures"][0]["value"]["n"] = 0; }, true), HasSubstr("of one value or more"));
-  EXPECT_THAT(refused([](json& r) { r["figures"][0]["samples"][0] = -1; }, true),
-              HasSubstr("its figure 'step time' is"));
-  EXPECT_THAT(refused([](json& r) { r["figures"] = json::array(); }, true), HasSubstr("no figure to compare"));
-}
-
-TEST(BaselineFile, AFolderThatAnotherProcessKeepsIsSaidToBeInUse) {
-  const TemporaryFolder folder;
-  const int held = ::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  ASSERT_EQ(::flock(held, LOCK_EX), 0);
-  try {
-    add_to_baseline(folder.path(), stored(run_json({10, 11, 12})), std::chrono::seconds(0));
-    FAIL() << "added to a folder that is locked";
-  } catch (const OutputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("is in use: another process"));
-  }
-  ::close(held);
-  add_to_baseline(folder.path(), stored(run_json({10, 11, 12})));
-}
-
-TEST(FindBaseline, TheNearestOfAFolderOrAResultItself) {
-  const TemporaryFolder folder;
-  World older = world_of();
-  older.kernel = "an older kernel";
-  add_to_baseline(folder.path(), stored(run_json({10, 11, 12}, older), "older"));
-  const GatedResult now = stored(run_json({10, 11, 12}), "now");
-  EXPECT_EQ(find_baseline(folder.path().string(), now).results.front().name, "older");
-  add_to_baseline(folder.path(), now);
-  EXPECT_EQ(find_baseline(folder.path().string(), now).results.front().name, "now");
-  folder.write("plain/result.json", result_text(run_json({20, 21, 22})));
-  EXPECT_EQ(find_baseline((folder.path() / "plain").string(), now).results.front().name, "plain");
-  EXPECT_THAT(config_error([&] { find_baseline("nowhere-at-all", now); }), HasSubstr("no such baseline"));
-  EXPECT_THAT(config_error([&] { find_baseline(folder.path().string(), stored(accept_json(1))); }),
-              HasSubstr("no baseline there is of an acceptance"));
+              AllOf(HasSubstr("tuesday"), HasSubstr("it was changed after it was written")));
 }
 
 TEST(Gate, ASlowerRunFailsAndAnEqualOnePasses) {
@@ -415,8 +397,6 @@ TEST(GatedResultTest, AResultWithoutItsChecksumIsRefused) {
   folder.write("monday/result.json", result_text(accept_json(44)));
   EXPECT_THAT(config_error([&] { read_gated_result(path); }),
               AllOf(HasSubstr("its SHA-256 is"), HasSubstr("it was changed after it was written")));
-  EXPECT_THAT(config_error([&] { add_to_baseline(folder.path() / "kept", read_gated_result(path)); }),
-              HasSubstr("it was changed after it was written"));
 }
 
 TEST(GatedResultTest, AVerdictThatWasChangedByHandIsNoBaseline) {
@@ -447,8 +427,7 @@ TEST(Gate, AResultThatFailedByItselfPassesNoGate) {
   const GateReport r = judge_gate(three_of(accept_json(40)), {stored(accept_json(40, "fail"))}, OtherMachine::no, 0.05);
   EXPECT_EQ(r.verdict, Verdict::inconclusive);
   EXPECT_THAT(gate_markdown(r), HasSubstr("was not accepted"));
-  GatedResult kept = stored(accept_json(40, "unrated"));
-  kept.kept_anyway_because = "no reference";
+  const GatedResult kept = stored(accept_json(40, "unrated"));
   EXPECT_EQ(
       judge_gate(baseline_of({kept, kept, kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
       Verdict::pass);

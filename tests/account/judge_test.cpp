@@ -1,0 +1,337 @@
+// One question, whether a figure has changed: how often the answer is false on an unchanged machine, how often a change
+// is found, and what each part of the rule is for.
+
+#include "account/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <stdexcept>
+#include <tuple>
+
+namespace fsdpbench::account {
+namespace {
+
+using Trials = std::vector<std::vector<double>>;
+
+/// Step times as a shared machine has them: drift that both sides feel, a luck that all steps of a trial share, noise
+/// from step to step with bursts of foreign load.
+class Machine {
+ public:
+  Machine(double noise, unsigned seed) : random_(seed), noise_(noise) {}
+
+  void compare(double factor, int trials, Trials& a, Trials& b) {
+    for (int i = 0; i < trials; ++i) {
+      const bool a_first = i % 2 == 0;
+      for (const bool first : {true, false}) (first == a_first ? a : b).push_back(trial(first == a_first ? 1 : factor));
+    }
+  }
+
+  std::vector<double> trial(double factor, int count = 10) {
+    drift_ += normal_(random_) * noise_ / 2;
+    const double luck = drift_ + normal_(random_) * noise_;
+    std::vector<double> steps(static_cast<std::size_t>(count));
+    for (double& step : steps) {
+      const double burst = uniform_(random_) < 0.1 ? 0.3 * uniform_(random_) : 0;
+      step = factor * 90 * std::exp(luck + 0.03 * normal_(random_) + burst);
+    }
+    return steps;
+  }
+
+  /// One value of a result, which scatters by `noise` from result to result.
+  double result(double factor = 1) { return factor * 90 * std::exp(noise_ * normal_(random_)); }
+
+ private:
+  std::mt19937 random_;
+  std::normal_distribution<double> normal_{0, 1};
+  std::uniform_real_distribution<double> uniform_{0, 1};
+  double noise_;
+  double drift_ = 0;
+};
+
+/// What a thousand comparisons and more came to.
+struct Answers {
+  int of = 0, faster = 0, slower = 0, none = 0, inconclusive = 0;
+  int missed = 0;     ///< intervals without the true ratio
+  int too_small = 0;  ///< changes that were less than at_most allows
+
+  void add(const Difference& d, double truth) {
+    ++of;
+    faster += d.verdict == Verdict::faster ? 1 : 0;
+    slower += d.verdict == Verdict::slower ? 1 : 0;
+    none += d.verdict == Verdict::no_difference ? 1 : 0;
+    inconclusive += d.verdict == Verdict::inconclusive ? 1 : 0;
+    missed += d.low > truth || d.high < truth ? 1 : 0;
+    too_small += d.at_most < truth ? 1 : 0;
+  }
+  double share(int count) const { return 100.0 * count / of; }
+};
+
+Answers in_turns(double factor, double noise, int trials, int comparisons, double threshold = kPracticalThreshold) {
+  Answers answers;
+  for (int i = 0; i < comparisons; ++i) {
+    Machine machine(noise, static_cast<unsigned>(1000 * trials + i));
+    Trials a, b;
+    machine.compare(factor, trials, a, b);
+    answers.add(judge_in_turns(a, b, threshold), factor);
+  }
+  return answers;
+}
+
+/// `figures` at once against several results; what any of them says of an unchanged machine, and what the first says.
+std::pair<Answers, int> against_results(double factor, double noise, int results, int gated, int figures, int gates,
+                                        double threshold = 0.05) {
+  Answers first;
+  int accused = 0;
+  for (int gate = 0; gate < gates; ++gate) {
+    Machine machine(noise, static_cast<unsigned>(gate));
+    bool any = false;
+    for (int figure = 0; figure < figures; ++figure) {
+      Samples before, now;
+      for (int i = 0; i < results; ++i) before.results.push_back(machine.result());
+      for (int i = 0; i < gated; ++i) now.results.push_back(machine.result(figure == 0 ? factor : 1));
+      before.value = median_interval(before.results);
+      now.value = median_interval(now.results);
+      const Difference d = judge(before, now, {.threshold = threshold, .tail = 0.012, .figures = figures});
+      if (figure == 0) first.add(d, factor);
+      any = any || d.verdict == Verdict::slower;
+    }
+    accused += any ? 1 : 0;
+  }
+  return {first, accused};
+}
+
+TEST(InTurns, EqualsAreCalledDifferentInAtMostTwoOfAHundred) {
+  for (const double noise : {0.005, 0.01, 0.02, 0.05}) {
+    for (const int trials : {3, 4, 5, 6, 8, 12}) {
+      for (const double threshold : {kPracticalThreshold, 1e-6}) {  // without the second, the interval alone decides
+        const Answers equals = in_turns(1, noise, trials, 2000, threshold);
+        EXPECT_LE(equals.share(equals.faster + equals.slower), 2) << noise << ' ' << trials << ' ' << threshold;
+      }
+    }
+  }
+}
+
+TEST(InTurns, TheIntervalIsOneOfNinetyNinePercent) {
+  for (const int trials : {3, 6, 12}) {
+    const Answers answers = in_turns(1.03, 0.02, trials, 8000);
+    EXPECT_LE(answers.share(answers.missed), 1.6) << trials;
+    EXPECT_GE(answers.share(answers.missed), 0.4) << trials << ": wider than it must be";
+  }
+}
+
+TEST(InTurns, FivePercentIsFound) {
+  for (const double noise : {0.005, 0.01, 0.015}) {
+    const Answers slow = in_turns(1.05, noise, 12, 1000), fast = in_turns(1 / 1.05, noise, 12, 1000);
+    EXPECT_GE(slow.share(slow.slower), 95) << noise;
+    EXPECT_GE(fast.share(fast.faster), 95) << noise;
+    EXPECT_EQ(slow.faster + fast.slower, 0) << noise;
+  }
+}
+
+TEST(InTurns, APairThatSomethingElseDisturbedIsLeftOut) {
+  Trials a(12, {100.0, 100.0}), b(12, {105.0, 105.0});
+  for (std::size_t i = 0; i < b.size(); ++i) b[i].assign(2, 104.5 + 0.1 * static_cast<double>(i));
+  b[5] = {150, 150};
+  const Difference d = judge_in_turns(a, b);
+  EXPECT_NEAR(d.ratio, 1.05, 0.002);
+  EXPECT_EQ(d.verdict, Verdict::slower);
+  EXPECT_LT(d.high, 1.06);
+}
+
+TEST(InTurns, DriftCancelsWithinPairs) {
+  Trials a, b;
+  for (int i = 0; i < 8; ++i) {
+    a.push_back({100.0 + 20 * i});
+    b.push_back({(100.0 + 20 * i) * 1.05 + 0.1 * (i % 2)});
+  }
+  const Difference d = judge_in_turns(a, b);
+  EXPECT_NEAR(d.ratio, 1.05, 0.002);
+  EXPECT_EQ(d.verdict, Verdict::slower);
+}
+
+TEST(InTurns, RefusesTooFewOrUnequalTrials) {
+  const Trials two(2, {1.0}), three(3, {1.0}), four(4, {1.0});
+  EXPECT_THROW(judge_in_turns(two, two), std::invalid_argument);
+  EXPECT_THROW(judge_in_turns(three, four), std::invalid_argument);
+  EXPECT_NO_THROW(judge_in_turns(three, three));
+}
+
+/// Twenty figures may each be wrong by chance: without the correction one of them is in every fifth gate.
+TEST(SeveralResults, TwentyFiguresTogetherAccuseInAtMostTwoOfAHundred) {
+  for (const int results : {3, 5, 10}) {
+    for (const double noise : {0.02, 0.05}) {
+      for (const int gated : {1, 3}) {
+        const auto [first, accused] = against_results(1, noise, results, gated, 20, 2000);
+        EXPECT_LE(accused, 40) << results << ' ' << noise << ' ' << gated;
+        EXPECT_EQ(first.of, 2000);
+      }
+    }
+  }
+}
+
+TEST(SeveralResults, OneFigureAccusesInOneToTwoOfAHundred) {
+  const auto [first, accused] = against_results(1, 0.05, 5, 1, 1, 8000, 1e-6);
+  EXPECT_LE(first.share(accused), 2);
+  EXPECT_GE(first.share(accused), 0.8) << "stricter than it must be: less is found";
+}
+
+TEST(SeveralResults, FivePercentIsFound) {
+  for (const auto& [results, gated, noise] :
+       {std::tuple{3, 1, 0.0025}, {5, 1, 0.006}, {5, 3, 0.008}, {10, 1, 0.009}, {10, 3, 0.013}}) {
+    const Answers slow = against_results(1.05, noise, results, gated, 1, 1000).first;
+    EXPECT_GE(slow.share(slow.slower), 95) << results << ' ' << gated << ' ' << noise;
+    const Answers same = against_results(1, noise, results, gated, 1, 1000).first;
+    EXPECT_GE(same.share(same.none), 90) << results << ' ' << gated << ' ' << noise;
+  }
+}
+
+TEST(SeveralResults, WhatIsWorseByTheThresholdIsNoDifferenceInAtMostFiveOfAHundred) {
+  for (const int results : {3, 5, 10}) {
+    for (const double noise : {0.005, 0.01, 0.02, 0.04}) {
+      const Answers worse = against_results(1.05, noise, results, 1, 1, 4000).first;
+      EXPECT_LE(worse.share(worse.none), 5) << results << ' ' << noise;
+      EXPECT_LE(worse.share(worse.too_small), 5) << results << ' ' << noise;
+      EXPECT_GE(worse.share(worse.too_small), 3) << results << ' ' << noise << ": at_most is more than it must be";
+    }
+  }
+}
+
+Samples of_steps(std::vector<double> steps) {
+  Samples samples{.results = {median(steps)}, .repetitions = steps, .value = median_interval(steps)};
+  return samples;
+}
+
+/// The steps of two runs whose luck is the same.
+TEST(TwoRuns, EqualsAreCalledDifferentInAtMostTwoOfAHundredAndFivePercentIsFound) {
+  for (const int steps : {3, 5, 10, 100, 200}) {
+    Answers equals, slow;
+    for (unsigned i = 0; i < 2000; ++i) {
+      Machine machine(0, i);
+      const Samples a = of_steps(machine.trial(1, steps));
+      equals.add(judge(a, of_steps(machine.trial(1, steps)), {.threshold = 1e-6}), 1);
+      slow.add(judge(a, of_steps(machine.trial(1.05, steps)), {}), 1.05);
+    }
+    EXPECT_LE(equals.share(equals.faster + equals.slower), 2) << steps;
+    EXPECT_EQ(slow.faster, 0) << steps;
+    if (steps >= 100) {
+      EXPECT_GE(slow.share(slow.slower), 95) << steps;
+    }
+  }
+}
+
+TEST(TwoRuns, AFewStepsThatTookFarLongerHideNoChange) {
+  std::vector<double> steps(100, 10.0), slow(100, 10.5);
+  for (std::size_t i = 0; i < 100; ++i) {
+    steps[i] += 0.02 * static_cast<double>(i % 7);
+    slow[i] += 0.02 * static_cast<double>(i % 7);
+  }
+  for (const std::size_t i : {10U, 40U, 90U}) steps[i] = slow[i] = 200;
+  const Difference d = judge(of_steps(steps), of_steps(slow), {});
+  EXPECT_EQ(d.verdict, Verdict::slower);
+  EXPECT_LT(d.high - d.low, 0.01);
+  EXPECT_EQ(d.evidence, RestsOn::samples);
+}
+
+TEST(TwoRuns, StepsThatAreAllAlikeAreExact) {
+  const Difference d = judge(of_steps(std::vector<double>(7, 152.3)), of_steps(std::vector<double>(9, 232.1)), {});
+  EXPECT_EQ(d.low, d.ratio);
+  EXPECT_EQ(d.high, d.ratio);
+}
+
+TEST(TwoRuns, StepsThatOverlapShowNothing) {
+  EXPECT_EQ(judge(of_steps({100, 140, 90, 105, 120}), of_steps({104, 95, 150, 110, 108}), {}).verdict,
+            Verdict::inconclusive);
+}
+
+TEST(TwoRuns, WhatRunsMayDifferByIsNoChange) {
+  const Samples a = of_steps({10, 10, 10, 10, 10}), b = of_steps({11, 11, 11, 11, 11});
+  EXPECT_EQ(judge(a, b, {}).verdict, Verdict::slower);
+  const Difference d = judge(a, b, {.unseen = 1.2});
+  EXPECT_EQ(d.verdict, Verdict::inconclusive);
+  EXPECT_DOUBLE_EQ(d.low, 1.1 / 1.2);
+  EXPECT_DOUBLE_EQ(d.high, 1.1 * 1.2);
+  EXPECT_DOUBLE_EQ(d.at_most, 1.1 * 1.2);
+  EXPECT_DOUBLE_EQ(d.at_least, 1.1 / 1.2);
+}
+
+Samples interval(double median, double low, double high) { return {.value = {median, low, high, 20}}; }
+
+TEST(Threshold, LessIsNoDifferenceHoweverCertain) {
+  const Trials a(6, {100.0, 100.0}), b(6, {100.5, 100.5});
+  const Difference d = judge_in_turns(a, b);
+  EXPECT_EQ(d.verdict, Verdict::no_difference);
+  EXPECT_NEAR(d.ratio, 1.005, 1e-9);
+  EXPECT_GT(d.low, 1);
+  EXPECT_EQ(judge_in_turns(a, b, 0.004).verdict, Verdict::slower);
+  EXPECT_EQ(judge_in_turns(b, a, 0.004).verdict, Verdict::faster);
+}
+
+TEST(Threshold, HalfOfItMustBeMeasuredAndAllOfItPossible) {
+  const Samples before = interval(100, 100, 100);
+  const auto verdict = [&](double median, double low, double high, double threshold = 0.05) {
+    return judge(before, interval(median, low, high), {.threshold = threshold}).verdict;
+  };
+  EXPECT_EQ(verdict(102.6, 101, 105.5), Verdict::slower);
+  EXPECT_EQ(verdict(102.4, 101, 105.5), Verdict::inconclusive) << "less than half";
+  EXPECT_EQ(verdict(102.6, 101, 104.9), Verdict::no_difference) << "5 % is excluded";
+  EXPECT_EQ(verdict(104, 99, 109), Verdict::inconclusive) << "it is not certain";
+  EXPECT_EQ(verdict(104, 99, 109, 0.1), Verdict::no_difference);
+  EXPECT_EQ(verdict(97, 95, 99.5), Verdict::faster);
+  EXPECT_EQ(verdict(98, 94, 101), Verdict::inconclusive) << "it may be better by the threshold";
+}
+
+TEST(Threshold, OfARateLessIsWorse) {
+  const Rule rule{.threshold = 0.05, .more_is_better = true};
+  const Difference d = judge(interval(100, 100, 100), interval(90, 88, 92), rule);
+  EXPECT_EQ(d.verdict, Verdict::slower);
+  EXPECT_DOUBLE_EQ(d.low, 0.88);
+  EXPECT_DOUBLE_EQ(d.at_most, 1 / 0.88);
+  EXPECT_EQ(judge(interval(90, 90, 90), interval(100, 98, 102), rule).verdict, Verdict::faster);
+}
+
+TEST(OtherWork, MayHaveSlowedEitherSide) {
+  Samples before = interval(100, 100, 100), now = interval(108, 108, 108);
+  EXPECT_EQ(judge(before, now, {}).verdict, Verdict::slower);
+  now.slowed = 1.25;
+  EXPECT_DOUBLE_EQ(judge(before, now, {}).low, 1.08 / 1.25);
+  EXPECT_EQ(judge(before, now, {}).verdict, Verdict::inconclusive);
+  before.slowed = 1.1;
+  EXPECT_DOUBLE_EQ(judge(before, now, {}).at_most, 1.08 * 1.1);
+  const Difference rate = judge(before, now, {.more_is_better = true});
+  EXPECT_DOUBLE_EQ(rate.low, 1.08 / 1.1);
+  EXPECT_DOUBLE_EQ(rate.high, 1.08 * 1.25);
+}
+
+TEST(KnownScatter, OfOtherFiguresWidensAndNeverNarrows) {
+  Samples before{.results = {100, 100.1, 99.9}, .value = {100, 99.9, 100.1, 3}}, now = interval(100, 100, 100);
+  now.results = {100};
+  const auto width = [&](double deviation) {
+    const Difference d = judge(before, now, {.also = {{deviation * deviation, 3}}});
+    return std::log(d.high / d.low);
+  };
+  EXPECT_GT(width(0.16), width(0.05));
+  // Less scatter elsewhere makes a figure's own no smaller; that it rests on more values does.
+  EXPECT_DOUBLE_EQ(width(0), width(0.0005));
+}
+
+TEST(Evidence, WhatIsCountedIsCertainAndASingleNumberIsNothing) {
+  const Samples few{.results = {100}, .repetitions = {100}, .value = {100, 100, 100, 1}};
+  Samples more = few;
+  more.value.median = 106;
+  EXPECT_EQ(judge(few, more, {.threshold = 0.05, .counted = true}).verdict, Verdict::slower);
+  EXPECT_EQ(judge(few, few, {.threshold = 0, .counted = true}).verdict, Verdict::no_difference);
+  EXPECT_EQ(judge(few, more, {.threshold = 0.05}).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge(few, more, {.threshold = 0.05}).evidence, RestsOn::numbers);
+}
+
+TEST(Inliers, LeaveOutOneThatIsFarOff) {
+  EXPECT_EQ(inliers({100, 101, 99, 100.5, 70}), (std::vector{true, true, true, true, false}));
+  EXPECT_EQ(inliers({100, 80, 120, 90, 110}), std::vector<bool>(5, true)) << "they scatter alike";
+  EXPECT_EQ(inliers({100, 101, 50}), std::vector<bool>(3, true)) << "three are too few";
+  EXPECT_EQ(inliers({100, 100, 100, 104}), std::vector<bool>(4, true)) << "less than 5 %";
+}
+
+}  // namespace
+}  // namespace fsdpbench::account
