@@ -114,10 +114,10 @@ std::vector<Element> suspects_of(const std::vector<Value>& values, Figure figure
 class Confirmation {
  public:
   Confirmation(const Cluster& cluster, const Parts& parts, const std::vector<Element>& suspects)
-      : parts_(parts), good_(static_cast<std::size_t>(cluster.ends()), true) {
+      : parts_(parts), good_(cluster.ends(), true) {
     for (const Element& s : suspects) {
       for (int end = 0; end < cluster.ends(); ++end) {
-        if (holds(s, end)) good_[static_cast<std::size_t>(end)] = false;
+        if (holds(s, end)) good_[end] = false;
       }
     }
     if (std::ranges::none_of(good_, [](bool good) { return good; })) good_.assign(good_.size(), true);
@@ -128,7 +128,7 @@ class Confirmation {
     const int ends = static_cast<int>(good_.size());
     for (int i = 0; i < ends; ++i) {
       const int end = (n * 5 + i) % ends;
-      if (!good_[static_cast<std::size_t>(end)]) continue;
+      if (!good_[end]) continue;
       if (const auto pair = with_good(end, n, busy)) return pair;
     }
     return std::nullopt;
@@ -173,7 +173,7 @@ class Confirmation {
     const int ends = static_cast<int>(good_.size());
     for (int i = 0; i < ends; ++i) {
       const int other = (end + 1 + n * 7 + i) % ends;
-      if (other == end || !good_[static_cast<std::size_t>(other)]) continue;
+      if (other == end || !good_[other]) continue;
       if (const auto pair = free(end, other, busy)) return pair;
     }
     return std::nullopt;
@@ -184,7 +184,7 @@ class Confirmation {
     for (int i = 0; i < tries; ++i) {
       const int first = of_a[static_cast<std::size_t>(n + i) % of_a.size()];
       const int second = of_b[static_cast<std::size_t>(2 * n + i) % of_b.size()];
-      if (!good_[static_cast<std::size_t>(first)] || !good_[static_cast<std::size_t>(second)]) continue;
+      if (!good_[first] || !good_[second]) continue;
       if (const auto pair = free(first, second, busy)) return pair;
     }
     return std::nullopt;
@@ -280,7 +280,7 @@ class Investigation {
   void look_again() {
     constexpr std::array kEndsOfAPair{8, 12, 24};
     for (const int ends : kEndsOfAPair) {
-      const auto at_once = static_cast<std::size_t>(std::max(1, cluster_.ends() / ends));
+      const std::size_t at_once = std::max(1, cluster_.ends() / ends);
       std::vector<PairRate*> left;
       for (PairRate& rate : best_) {
         if (low(rate)) left.push_back(&rate);
@@ -530,8 +530,8 @@ class Investigation {
       const std::pair<int, int>* worst = nullptr;
       std::size_t most = 0;
       for (const auto& [end, values] : of_end) {
-        const auto low = static_cast<std::size_t>(
-            std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep && !used.contains(v); }));
+        const std::size_t low =
+            std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep && !used.contains(v); });
         if (low > most) {
           most = low;
           worst = &end;

@@ -14,9 +14,9 @@ namespace {
 Groups grouped(std::vector<int> of) {
   Groups groups;
   const int count = of.empty() ? 0 : *std::ranges::max_element(of) + 1;
-  groups.members.resize(static_cast<std::size_t>(count));
+  groups.members.resize(count);
   for (std::size_t end = 0; end < of.size(); ++end) {
-    groups.members[static_cast<std::size_t>(of[end])].push_back(static_cast<int>(end));
+    groups.members[of[end]].push_back(static_cast<int>(end));
   }
   groups.of = std::move(of);
   return groups;
@@ -24,7 +24,7 @@ Groups grouped(std::vector<int> of) {
 
 /// The name of `rank` in a list that may have none of it.
 std::string named(const std::vector<std::string>& names, int rank) {
-  const auto index = static_cast<std::size_t>(rank);
+  const std::size_t index = rank;
   return index < names.size() ? names[index] : "";
 }
 
@@ -83,7 +83,7 @@ void add_end(int end, const Cluster& cluster, std::vector<int>& ranks) {
 }
 
 std::string group_of(int group, const Cluster& cluster) {
-  if (!told(cluster)) return list_of(groups_of(cluster).members.at(static_cast<std::size_t>(group)), cluster);
+  if (!told(cluster)) return list_of(groups_of(cluster).members.at(group), cluster);
   const std::string name = named(cluster.switches, group);
   if (cluster.one_node()) return name;  // "socket 1"
   return fmt::format("switch {}", name.empty() ? std::to_string(group) : name);
@@ -93,13 +93,13 @@ std::string group_of(int group, const Cluster& cluster) {
 
 Groups groups_of(const Cluster& cluster) {
   const int ends = cluster.ends();
-  std::vector<int> of(static_cast<std::size_t>(ends));
+  std::vector<int> of(ends);
   if (cluster.switch_of.size() == of.size()) return grouped(cluster.switch_of);
   int size = cluster.one_node() ? 0 : cluster.nodes_per_switch;
   if (size <= 0 || size >= ends) {
     size = ends <= kMostForAllPairs ? ends : static_cast<int>(std::ceil(std::sqrt(ends)));
   }
-  for (int end = 0; end < ends; ++end) of[static_cast<std::size_t>(end)] = end / size;
+  for (int end = 0; end < ends; ++end) of[end] = end / size;
   return grouped(std::move(of));
 }
 
@@ -118,7 +118,7 @@ Place place_of_all(const Cluster& cluster) { return place_of(std::vector<int>{},
 Place place_of(const Element& element, const Cluster& cluster) {
   std::vector<int> ranks;
   const auto add_group = [&](int group) {
-    for (const int end : groups_of(cluster).members.at(static_cast<std::size_t>(group))) add_end(end, cluster, ranks);
+    for (const int end : groups_of(cluster).members.at(group)) add_end(end, cluster, ranks);
   };
   switch (element.kind) {
     case Element::Kind::gpu: return place_of(std::vector{element.index}, cluster);

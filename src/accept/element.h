@@ -36,7 +36,7 @@ struct Groups {
   std::vector<std::vector<int>> members;  ///< by group, in order
 
   int count() const { return static_cast<int>(members.size()); }
-  bool same(int a, int b) const { return of[static_cast<std::size_t>(a)] == of[static_cast<std::size_t>(b)]; }
+  bool same(int a, int b) const { return of[a] == of[b]; }
 };
 
 /// By `cluster`'s switches where they are known or inferred. Else one group, or beyond kMostForAllPairs ends groups of

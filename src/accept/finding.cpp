@@ -27,7 +27,7 @@ std::int64_t add_reduction(const account::StepRecords& step, std::size_t i, std:
   for (int rank = 0; rank < step.ranks(); ++rank) {
     const trace::Record& r = step.of(rank)[i];
     const double arrival_us = us_since(r.begin_ns - r.core_wait_ns);
-    sums.arrival_us[static_cast<std::size_t>(rank)] += arrival_us;
+    sums.arrival_us[rank] += arrival_us;
     last_us = std::max(last_us, arrival_us);
     end_ns = std::max(end_ns, r.end_ns);
   }
@@ -52,7 +52,7 @@ std::vector<Arrivals> arrivals_of(const account::RunView& run) {
     if (std::ranges::none_of(ops, computes)) continue;
     std::int64_t since_ns = std::numeric_limits<std::int64_t>::max();
     for (int rank = 0; rank < step.ranks(); ++rank) since_ns = std::min(since_ns, step.window(rank).begin_ns);
-    Arrivals sums{std::vector<double>(static_cast<std::size_t>(step.ranks())), 0};
+    Arrivals sums{std::vector<double>(step.ranks()), 0};
     bool any = false;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!reduces(ops[i]) || !was_timed(step, i)) continue;
@@ -66,7 +66,7 @@ std::vector<Arrivals> arrivals_of(const account::RunView& run) {
 
 LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals>& samples, double least) {
   LatenessReport report;
-  const auto ranks = static_cast<std::size_t>(cluster.ranks());
+  const std::size_t ranks = cluster.ranks();
   report.last_share.assign(ranks, 0);
   std::vector<double> waiting, transfers, wholes;
   std::vector<std::vector<double>> lateness(ranks);  // of the rank where it came last
@@ -74,7 +74,7 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
     if (sample.arrival_us.size() != ranks) throw std::invalid_argument("blame_lateness: a sample lacks ranks");
     const auto last = std::ranges::max_element(sample.arrival_us);
     const double wait = *last - account::median(sample.arrival_us);
-    const auto rank = static_cast<std::size_t>(last - sample.arrival_us.begin());
+    const std::size_t rank = last - sample.arrival_us.begin();
     report.last_share[rank] += 1 / static_cast<double>(samples.size());
     lateness[rank].push_back(wait);
     waiting.push_back(wait);
@@ -88,7 +88,7 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
     return report;
   }
   const auto most = std::ranges::max_element(report.last_share);
-  const auto rank = static_cast<std::size_t>(most - report.last_share.begin());
+  const std::size_t rank = most - report.last_share.begin();
   const double whole = account::median(wholes);
   const Interval late = median_interval(lateness[rank]);
   const bool most_of_the_time = account::binomial_tail(static_cast<int>(samples.size()), late.n, 0.5) < kChance &&

@@ -86,13 +86,13 @@ bool alike(const std::vector<bool>& a, const std::vector<bool>& b, std::size_t e
 }  // namespace
 
 std::optional<std::vector<int>> infer_groups(int ends, const std::function<bool(int a, int b)>& slow) {
-  const auto count = static_cast<std::size_t>(ends);
+  const std::size_t count = ends;
   std::vector<std::vector<bool>> slow_to(count, std::vector<bool>(count));
   for (int a = 0; a < ends; ++a) {
     for (int b = a + 1; b < ends; ++b) {
       if (!slow(a, b)) continue;
-      slow_to[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] = true;
-      slow_to[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] = true;
+      slow_to[a][b] = true;
+      slow_to[b][a] = true;
     }
   }
   std::vector<int> of(count, -1);
@@ -120,7 +120,7 @@ constexpr std::size_t kFewestLowRounds = 2;
 
 /// Of each rank its rates over the medians of their rounds.
 std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const DeviceRounds& rounds) {
-  std::vector<std::vector<double>> relative(static_cast<std::size_t>(cluster.ranks()));
+  std::vector<std::vector<double>> relative(cluster.ranks());
   for (const std::vector<double>& round : rounds) {
     if (round.size() != relative.size()) throw std::invalid_argument("blame_devices: a round lacks ranks");
     std::vector<double> there;
@@ -156,8 +156,7 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
     const std::vector<double>& rates = relative[rank];
     if (rates.empty()) continue;
     const double best = own_best(rates);
-    const auto low =
-        static_cast<std::size_t>(std::ranges::count_if(rates, [&](double rate) { return rate < best * (1 - kDrop); }));
+    const std::size_t low = std::ranges::count_if(rates, [&](double rate) { return rate < best * (1 - kDrop); });
     Finding finding;
     finding.element = {Element::Kind::gpu, static_cast<int>(rank), 0};
     finding.relative = median_interval(rates);

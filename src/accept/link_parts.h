@@ -32,8 +32,8 @@ class Parts {
   const Groups& groups() const { return groups_; }
   bool within_group(const Pairing& p) const { return groups_.same(p.a, p.b); }
   bool grouped() const { return groups_.count() > 1; }
-  int group_of(int end) const { return groups_.of[static_cast<std::size_t>(end)]; }
-  const std::vector<int>& members(int group) const { return groups_.members[static_cast<std::size_t>(group)]; }
+  int group_of(int end) const { return groups_.of[end]; }
+  const std::vector<int>& members(int group) const { return groups_.members[group]; }
 
   Element end(int index, int rail) const {
     return one_node_ ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::nic, index, rail};

@@ -30,7 +30,7 @@ RankMeeting::RankMeeting(int ranks, launch::Session* session)
 
 std::vector<std::string> RankMeeting::gather(backend::RankContext& context, std::string mine) {
   if (session_ != nullptr) return launch::gather(session_->control(), kMeetingTopic, std::move(mine));
-  slots_[static_cast<std::size_t>(context.rank)] = std::move(mine);
+  slots_[context.rank] = std::move(mine);
   context.world.barrier();
   std::vector<std::string> all;
   if (context.rank == 0) all = slots_;
@@ -133,7 +133,7 @@ void CollectiveTimer::warm_up(const Message& message, Reduction reduction, bool 
 
 CollectiveTimer::Iterations CollectiveTimer::burst(const Message& message, Reduction reduction, bool in_place) {
   warm_up(message, reduction, in_place);
-  const auto m = static_cast<std::size_t>(a_.aggregate);
+  const std::size_t m = a_.aggregate;
   std::vector<Stamp> stamps(static_cast<std::size_t>(a_.iterations) * m);
   context_.world.barrier();
   const std::int64_t begin = now_ns();
@@ -157,7 +157,7 @@ CollectiveTimer::Iterations CollectiveTimer::checked_one_by_one(const Message& m
                                                                 bool in_place) {
   warm_up(message, reduction, in_place);
   Iterations all;
-  std::vector<Stamp> stamps(static_cast<std::size_t>(a_.iterations));
+  std::vector<Stamp> stamps(a_.iterations);
   double issuing_us = 0;
   for (Stamp& stamp : stamps) {
     const Pattern expected = refill(message, in_place);

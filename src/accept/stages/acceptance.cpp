@@ -7,7 +7,9 @@
 #include <condition_variable>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -46,28 +48,6 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   if (full) effort.iterations = 200;
   if (full) effort.arm_rounds = 30;
   return effort;
-}
-
-/// What the profile knows of switches. Throws ConfigError if its file cannot be read.
-Topology topology_of(const config::Acceptance& wanted) {
-  const auto text_of = [](const char* key, const std::string& path, const char* expected) {
-    if (path.empty()) return std::string();
-    std::ifstream file(path);
-    std::string text(std::istreambuf_iterator<char>(file), {});
-    if (file && text.find_first_not_of(" \t\r\n") != text.npos) return text;
-    throw ConfigError(fmt::format("{} = \"{}\" cannot be read; expected {}.", key, path, expected));
-  };
-  Topology topology{
-      .nodes_per_switch = wanted.nodes_per_switch,
-      .switches = text_of("topology", wanted.topology,
-                          "a file as Slurm's topology.conf, or what `scontrol show topology` or `kubectl get nodes -o "
-                          "json` prints"),
-      .source = wanted.topology,
-      .node = text_of("node_topology", wanted.node_topology,
-                      "a file that NCCL wrote (NCCL_TOPO_DUMP_FILE), or `lstopo --of xml`"),
-      .node_source = wanted.node_topology};
-  check_topology(topology);
-  return topology;
 }
 
 /// A rank that differs, or too few of them: what would be measured is of another machine than the one that is asked
@@ -124,22 +104,6 @@ bool wrong_data(const std::vector<CollectiveRow>& ladder) {
                              [&](const CollectiveRow& row) { return wrong(row.out_of_place) || wrong(row.in_place); });
 }
 
-/// Does something after a time, on a thread of its own, unless it is destroyed before.
-class TimeLimit {
- public:
-  TimeLimit(double seconds, std::function<void()> over)
-      : thread_([seconds, over = std::move(over)](const std::stop_token& stop) {
-          std::mutex mutex;
-          std::condition_variable_any never;
-          std::unique_lock lock(mutex);
-          never.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
-          if (!stop.stop_requested()) over();
-        }) {}
-
- private:
-  std::jthread thread_;
-};
-
 bool has_a_round(const engine::Measurement& brought) { return brought.traces.front().steps.size() >= kStepsOfARound; }
 
 }  // namespace
@@ -154,16 +118,249 @@ Fields<StageOrder> declared() {
     {"effort", &O::effort, "", "how much is measured"},
   }};
 }
+// clang-format on
 
-struct Acceptance::Row {
-  const char* name;
-  void (Acceptance::*lead)();                      // of rank 0
-  void (*serve)(Job& job, const StageOrder& order);  // of the others, in what it orders; null: it orders nothing, or a training
-  Needs needs;
+namespace {
+
+/// One acceptance, stage by stage, on rank 0; the others of a job serve it.
+class Acceptance {
+ public:
+  Acceptance(const config::Acceptance& wanted, const Topology& topology, const Cell& cell, const Patience& patience,
+             Job* job)
+      : wanted_(wanted),
+        topology_(topology),
+        cell_(cell),
+        effort_(effort_of(wanted, patience.full)),
+        full_(patience.full),
+        job_(job),
+        clock_(
+            patience.budget_s, [] { return static_cast<double>(now_ns()) * 1e-9; },
+            [this](const std::string& stage) { say(stage); }),
+        nodes_(job == nullptr ? std::vector{launch::node_name()} : std::vector<std::string>(job->ranks())) {}
+
+  std::string stage() const {
+    const std::lock_guard lock(mutex_);
+    return stage_;
+  }
+
+  std::vector<std::string> nodes() const {
+    const std::lock_guard lock(mutex_);
+    return nodes_;
+  }
+
+  void say(const std::string& stage) {
+    console().info(stage);
+    const std::lock_guard lock(mutex_);
+    stage_ = stage;
+  }
+
+  void measure(double limit_s, const LostWork& lost) {
+    std::once_flag once;
+    const auto lost_once = [&](int rank, const std::string& why, bool hangs) {
+      std::call_once(once, lost, nodes(), rank, why, hangs);
+    };
+    try {
+      // Where the job hangs the thread that measures cannot end it: this one says so, and the watch ends what does not.
+      std::jthread limit;
+      if (job_ != nullptr)
+        limit = std::jthread([&](const std::stop_token& stop) { end_after(limit_s, stop, lost_once); });
+      measure();
+    } catch (const BackendError& error) {
+      // What is lost shows in the data first, and in the channel a moment later.
+      constexpr int kLost = static_cast<int>(ExitCode::rank_failed);
+      if (job_ == nullptr) {
+        lost_once(0, error.what(), false);
+      } else if (job_->watch().failure_code(1).value_or(kLost) == kLost) {  // else the user ended it, or a key is wrong
+        const std::optional<launch::JobFailure> failure = job_->channel().failure();
+        lost_once(failure ? failure->rank : -1, failure ? failure->message : error.what(), false);
+      }
+      throw;
+    }
+  }
+
+  Measured take() && { return {std::move(measured_), std::move(trial_)}; }
+
+ private:
+  /// A stage.
+  struct Row {
+    const char* name;
+    void (Acceptance::*lead)();                        ///< of rank 0
+    void (*serve)(Job& job, const StageOrder& order);  ///< of the others; null: it orders nothing, or a training
+    Needs needs;
+  };
+  friend void fsdpbench::app::serve_acceptance(Job& job, const JsonPart& order);
+  static std::span<const Row> rows();
+
+  launch::Session* session() const { return job_ == nullptr ? nullptr : &job_->session(); }
+
+  void end_after(double limit_s, const std::stop_token& stop,
+                 const std::function<void(int, const std::string&, bool)>& lost) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    never.wait_for(lock, stop, std::chrono::duration<double>(limit_s), [] { return false; });
+    if (stop.stop_requested()) return;
+    const std::string why = fmt::format("the ranks did not come to an end within {} (--limit); the last stage was: {}",
+                                        format_duration(limit_s), stage());
+    lost(-1, why, true);
+    job_->channel().fail(why);
+  }
+
+  void measure() {
+    for (const Row& row : rows()) {
+      const bool peers = cell_.setup.config.mesh.ranks > 1;
+      const bool wanted = row.needs == Needs::nothing ||
+                          (measured_.stopped_because.empty() &&
+                           (row.needs == Needs::rendezvous || (peers && (row.needs == Needs::peers || full_))));
+      row_ = row.name;
+      if (wanted) (this->*row.lead)();
+    }
+    clock_.end();
+    measured_.stages = clock_.stages();
+  }
+
+  /// All others of the job begin their part of the stage under way.
+  void order(const AcceptanceEffort& effort) {
+    if (job_ == nullptr) return;
+    order_service(*job_, kAcceptanceService,
+                  fields<StageOrder>().write({row_, to_message(cell_.setup.config), effort}));
+    job_->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+  }
+
+  void ask_names() {
+    if (job_ == nullptr) return;
+    order(effort_);
+    std::vector<std::string> names = names_of_nodes(*job_);
+    const std::lock_guard lock(mutex_);
+    nodes_ = std::move(names);
+  }
+
+  void measure_machine() {
+    order(effort_);
+    const AcceptanceLead lead{clock_, topology_,
+                              [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
+    measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
+  }
+
+  void ask_standstills() {
+    if (job_ == nullptr) return;
+    order(effort_);
+    measured_.standstill_s = standstills(*job_);
+  }
+
+  /// About, from what collectives and products took.
+  double step_s() const {
+    double seconds = 0;
+    for (const plan::Unit& unit : cell_.setup.plan.units) {
+      double fastest = 0;  // bytes a second
+      for (const CollectiveRow& row : measured_.ladder) {
+        if (row.in_place) fastest = std::max(fastest, row.in_place->algorithm_gb_per_s(row.message) * 1e9);
+      }
+      const auto bytes = static_cast<double>(unit.layout.gathered_numel() * size_of(cell_.setup.plan.param_dtype));
+      if (fastest > 0) seconds += 3 * bytes / fastest;
+    }
+    double flops = 0;
+    for (const plan::ModuleSizes& module : cell_.setup.sizes) {
+      flops += module.forward_flops + module.recompute_flops + module.backward_flops;
+    }
+    std::vector<double> rates;
+    for (const std::vector<double>& round : measured_.device_rates)
+      rates.insert(rates.end(), round.begin(), round.end());
+    const double rate = rates.empty() ? 0 : account::median(std::move(rates));
+    return seconds + (rate > 0 ? flops / rate : 0);
+  }
+
+  void measure_steps() {
+    const std::string name = fmt::format("training steps of {}", wanted_.run);
+    if (wrong_data(measured_.ladder)) return clock_.skip(name, "a collective gave a wrong result");
+    config::RunConfig config = cell_.setup.config;
+    const double each_s = step_s();
+    if (!clock_.admits(name, each_s * static_cast<double>(kFewestSteps + config.train.warmup))) return;
+    const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
+    if (steps == 0) return clock_.skip(name, clock_.spent());
+    config.train.steps = steps;
+    clock_.begin(name, each_s * static_cast<double>(steps + config.train.warmup));
+    // Estimates of steps that nobody has seen may be far too small.
+    trial_ = whole_trial(config, job_, {}, [this] { return clock_.left_s() <= 0; });
+    if (!trial_->metrics) {
+      trial_.reset();
+      return clock_.skip(name, clock_.spent());
+    }
+    measured_.others_share = std::max(measured_.others_share, trial_->others_share);
+    add_watched(measured_.gpus, trial_->measurement.gpus);
+    measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
+  }
+
+  double round_s() const { return trial_->metrics->step_ms.median * 1e-3 * kStepsOfARound; }
+
+  void measure_parts() {
+    if (!trial_) return clock_.skip(kParts, "the training steps were not measured");
+    if (!clock_.admits(kParts, round_s() * kFewestArmRounds)) return;
+    const int rounds = clock_.fitting(effort_.arm_rounds, kFewestArmRounds, round_s(), 0.5);
+    if (rounds == 0) return clock_.skip(kParts, clock_.spent());
+    clock_.begin(kParts, round_s() * rounds);
+    const engine::Setup arms = set_up_arms(cell_.setup.config, rounds);
+    const engine::Measurement brought = run_parts(arms, rounds);
+    if (!has_a_round(brought)) return clock_.skip(kParts, clock_.spent());
+    const account::RunView run(arms.schedules, brought.traces);
+    measured_.arms = arm_rounds(run);
+    if (brought.interrupted) {
+      clock_.note(fmt::format("{} of {} rounds: {}", measured_.arms.size(), rounds, clock_.spent()));
+    }
+    for (accept::Arrivals& step : accept::arrivals_of(run)) measured_.arrivals.push_back(std::move(step));
+    std::vector<CollectiveRow> alone = measured_.ladder;
+    alone.insert(alone.end(), measured_.scales.rows.begin(), measured_.scales.rows.end());
+    measured_.predicted = predict_step(arms, run, alone);
+  }
+
+  /// Ends when the budget is spent: rounds may take longer than was thought, on a machine that gets busy.
+  engine::Measurement run_parts(const engine::Setup& arms, int rounds) {
+    AcceptanceEffort effort = effort_;
+    effort.arm_rounds = rounds;
+    order(effort);
+    engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+    add_watched(measured_.gpus, brought.gpus);
+    return brought;
+  }
+
+  /// The parts of a step again and again, for what is left of the budget.
+  void soak() {
+    const char* const name = "soak";
+    if (!trial_) return clock_.skip(name, "the training steps were not measured");
+    const engine::Setup arms = set_up_arms(cell_.setup.config, effort_.arm_rounds);
+    if (!clock_.admits(name, round_s() * effort_.arm_rounds)) return;
+    clock_.begin(name, clock_.left_s());
+    for (double longest_s = 0; clock_.left_s() > longest_s;) {
+      const double began_s = clock_.spent_s();
+      const engine::Measurement brought = run_parts(arms, effort_.arm_rounds);
+      if (!has_a_round(brought)) break;
+      const std::vector<accept::ArmRound> rounds = arm_rounds({arms.schedules, brought.traces});
+      measured_.soak.insert(measured_.soak.end(), rounds.begin(), rounds.end());
+      longest_s = std::max(longest_s, clock_.spent_s() - began_s);
+      console().progress(
+          fmt::format("soak: {} rounds, {} left", measured_.soak.size(), format_duration(clock_.left_s())));
+    }
+    console().clear_progress();
+  }
+
+  const config::Acceptance& wanted_;
+  const Topology& topology_;
+  const Cell& cell_;
+  const AcceptanceEffort effort_;
+  const bool full_;
+  Job* const job_;
+  StageClock clock_;
+  const char* row_ = "";  // the name of the one under way
+  AcceptanceMeasurements measured_;
+  std::optional<Trial> trial_;
+  mutable std::mutex mutex_;  // of the next two
+  std::string stage_ = "before the first stage";
+  std::vector<std::string> nodes_;
 };
 
-const std::vector<Acceptance::Row>& Acceptance::rows() {
-  static const std::vector<Row> kRows{
+// clang-format off
+std::span<const Acceptance::Row> Acceptance::rows() {
+  static constexpr Row kRows[]{
       {"names", &Acceptance::ask_names, [](Job& job, const StageOrder&) { names_of_nodes(job); }, Needs::nothing},
       {"machine", &Acceptance::measure_machine, serve_machine, Needs::nothing},
       {"steps", &Acceptance::measure_steps, nullptr, Needs::rendezvous},
@@ -175,83 +372,34 @@ const std::vector<Acceptance::Row>& Acceptance::rows() {
 }
 // clang-format on
 
-Acceptance::Acceptance(const config::Acceptance& wanted, const Cell& cell, bool full, double budget_s, Job* job)
-    : wanted_(wanted),
-      cell_(cell),
-      topology_(topology_of(wanted)),
-      effort_(effort_of(wanted, full)),
-      full_(full),
-      job_(job),
-      clock_(
-          budget_s, [] { return static_cast<double>(now_ns()) * 1e-9; },
-          [this](const std::string& stage) { say(stage); }),
-      nodes_(job == nullptr ? std::vector{launch::node_name()} : std::vector<std::string>(job->ranks())) {}
+}  // namespace
 
-std::string Acceptance::stage() const {
-  const std::lock_guard lock(mutex_);
-  return stage_;
-}
-
-std::vector<std::string> Acceptance::nodes() const {
-  const std::lock_guard lock(mutex_);
-  return nodes_;
-}
-
-void Acceptance::say(const std::string& stage) {
-  console().info(stage);
-  const std::lock_guard lock(mutex_);
-  stage_ = stage;
-}
-
-void Acceptance::measure(double limit_s, const Lost& lost) {
-  std::once_flag once;
-  const auto lost_once = [&](int rank, const std::string& why, bool hangs) {
-    std::call_once(once, lost, rank, why, hangs);
+Topology topology_of(const config::Acceptance& wanted) {
+  const auto text_of = [](const char* key, const std::string& path, const char* expected) {
+    if (path.empty()) return std::string();
+    std::ifstream file(path);
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    if (file && text.find_first_not_of(" \t\r\n") != text.npos) return text;
+    throw ConfigError(fmt::format("{} = \"{}\" cannot be read; expected {}.", key, path, expected));
   };
-  try {
-    // Where the job hangs the thread that measures cannot end it: this one says so, and the watch ends what does not.
-    std::optional<TimeLimit> limit;
-    if (job_ != nullptr) {
-      limit.emplace(limit_s, [&] {
-        const std::string why =
-            fmt::format("the ranks did not come to an end within {} (--limit); the last stage was: {}",
-                        format_duration(limit_s), stage());
-        lost_once(-1, why, true);
-        job_->channel().fail(why);
-      });
-    }
-    measure();
-  } catch (const BackendError& error) {
-    // What is lost shows in the data first, and in the channel a moment later.
-    constexpr int kLost = static_cast<int>(ExitCode::rank_failed);
-    if (job_ == nullptr) {
-      lost_once(0, error.what(), false);
-    } else if (job_->watch().failure_code(1).value_or(kLost) == kLost) {  // else the user ended it, or a key is wrong
-      const std::optional<launch::JobFailure> failure = job_->channel().failure();
-      lost_once(failure ? failure->rank : -1, failure ? failure->message : error.what(), false);
-    }
-    throw;
-  }
+  Topology topology{
+      .nodes_per_switch = wanted.nodes_per_switch,
+      .switches = text_of("topology", wanted.topology,
+                          "a file as Slurm's topology.conf, or what `scontrol show topology` or `kubectl get nodes -o "
+                          "json` prints"),
+      .source = wanted.topology,
+      .node = text_of("node_topology", wanted.node_topology,
+                      "a file that NCCL wrote (NCCL_TOPO_DUMP_FILE), or `lstopo --of xml`"),
+      .node_source = wanted.node_topology};
+  check_topology(topology);
+  return topology;
 }
 
-void Acceptance::measure() {
-  for (const Row& row : rows()) {
-    const bool peers = cell_.setup.config.mesh.ranks > 1;
-    const bool wanted = row.needs == Needs::nothing ||
-                        (measured_.stopped_because.empty() &&
-                         (row.needs == Needs::rendezvous || (peers && (row.needs == Needs::peers || full_))));
-    row_ = row.name;
-    if (wanted) (this->*row.lead)();
-  }
-  clock_.end();
-  measured_.stages = clock_.stages();
-}
-
-/// All others of the job begin their part of the stage under way.
-void Acceptance::order(const AcceptanceEffort& effort) {
-  if (job_ == nullptr) return;
-  order_service(*job_, kAcceptanceService, fields<StageOrder>().write({row_, to_message(cell_.setup.config), effort}));
-  job_->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+Measured measure_stages(const config::Acceptance& wanted, const Topology& topology, const Cell& cell,
+                        const Patience& patience, Job* job, const LostWork& lost) {
+  Acceptance acceptance(wanted, topology, cell, patience, job);
+  acceptance.measure(patience.limit_s, lost);
+  return std::move(acceptance).take();
 }
 
 void serve_acceptance(Job& job, const JsonPart& order) {
@@ -260,121 +408,6 @@ void serve_acceptance(Job& job, const JsonPart& order) {
     if (row.name == told.stage && row.serve != nullptr) return row.serve(job, told);
   }
   order.at("stage").refuse("a stage that ranks serve");
-}
-
-void Acceptance::ask_names() {
-  if (job_ == nullptr) return;
-  order(effort_);
-  std::vector<std::string> names = names_of_nodes(*job_);
-  const std::lock_guard lock(mutex_);
-  nodes_ = std::move(names);
-}
-
-void Acceptance::measure_machine() {
-  order(effort_);
-  const AcceptanceLead lead{clock_, topology_,
-                            [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
-  measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
-}
-
-void Acceptance::ask_standstills() {
-  if (job_ == nullptr) return;
-  order(effort_);
-  measured_.standstill_s = standstills(*job_);
-}
-
-/// About, from what collectives and products took.
-double Acceptance::step_s() const {
-  double seconds = 0;
-  for (const plan::Unit& unit : cell_.setup.plan.units) {
-    double fastest = 0;  // bytes a second
-    for (const CollectiveRow& row : measured_.ladder) {
-      if (row.in_place) fastest = std::max(fastest, row.in_place->algorithm_gb_per_s(row.message) * 1e9);
-    }
-    const auto bytes = static_cast<double>(unit.layout.gathered_numel() * size_of(cell_.setup.plan.param_dtype));
-    if (fastest > 0) seconds += 3 * bytes / fastest;
-  }
-  double flops = 0;
-  for (const plan::ModuleSizes& module : cell_.setup.sizes) {
-    flops += module.forward_flops + module.recompute_flops + module.backward_flops;
-  }
-  std::vector<double> rates;
-  for (const std::vector<double>& round : measured_.device_rates) rates.insert(rates.end(), round.begin(), round.end());
-  const double rate = rates.empty() ? 0 : account::median(std::move(rates));
-  return seconds + (rate > 0 ? flops / rate : 0);
-}
-
-void Acceptance::measure_steps() {
-  const std::string name = fmt::format("training steps of {}", wanted_.run);
-  if (wrong_data(measured_.ladder)) return clock_.skip(name, "a collective gave a wrong result");
-  config::RunConfig config = cell_.setup.config;
-  const double each_s = step_s();
-  if (!clock_.admits(name, each_s * static_cast<double>(kFewestSteps + config.train.warmup))) return;
-  const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
-  if (steps == 0) return clock_.skip(name, clock_.spent());
-  config.train.steps = steps;
-  clock_.begin(name, each_s * static_cast<double>(steps + config.train.warmup));
-  // Estimates of steps that nobody has seen may be far too small.
-  trial_ = whole_trial(config, job_, {}, [this] { return clock_.left_s() <= 0; });
-  if (!trial_->metrics) {
-    trial_.reset();
-    return clock_.skip(name, clock_.spent());
-  }
-  measured_.others_share = std::max(measured_.others_share, trial_->others_share);
-  add_watched(measured_.gpus, trial_->measurement.gpus);
-  measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
-}
-
-double Acceptance::round_s() const { return trial_->metrics->step_ms.median * 1e-3 * kStepsOfARound; }
-
-void Acceptance::measure_parts() {
-  if (!trial_) return clock_.skip(kParts, "the training steps were not measured");
-  if (!clock_.admits(kParts, round_s() * kFewestArmRounds)) return;
-  const int rounds = clock_.fitting(effort_.arm_rounds, kFewestArmRounds, round_s(), 0.5);
-  if (rounds == 0) return clock_.skip(kParts, clock_.spent());
-  clock_.begin(kParts, round_s() * rounds);
-  const engine::Setup arms = set_up_arms(cell_.setup.config, rounds);
-  const engine::Measurement brought = run_parts(arms, rounds);
-  if (!has_a_round(brought)) return clock_.skip(kParts, clock_.spent());
-  const account::RunView run(arms.schedules, brought.traces);
-  measured_.arms = arm_rounds(run);
-  if (brought.interrupted) {
-    clock_.note(fmt::format("{} of {} rounds: {}", measured_.arms.size(), rounds, clock_.spent()));
-  }
-  for (accept::Arrivals& step : accept::arrivals_of(run)) measured_.arrivals.push_back(std::move(step));
-  std::vector<CollectiveRow> alone = measured_.ladder;
-  alone.insert(alone.end(), measured_.scales.rows.begin(), measured_.scales.rows.end());
-  measured_.predicted = predict_step(arms, run, alone);
-}
-
-/// Ends when the budget is spent: rounds may take longer than was thought, on a machine that gets busy.
-engine::Measurement Acceptance::run_parts(const engine::Setup& arms, int rounds) {
-  AcceptanceEffort effort = effort_;
-  effort.arm_rounds = rounds;
-  order(effort);
-  engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
-  add_watched(measured_.gpus, brought.gpus);
-  return brought;
-}
-
-/// The parts of a step again and again, for what is left of the budget.
-void Acceptance::soak() {
-  const char* const name = "soak";
-  if (!trial_) return clock_.skip(name, "the training steps were not measured");
-  const engine::Setup arms = set_up_arms(cell_.setup.config, effort_.arm_rounds);
-  if (!clock_.admits(name, round_s() * effort_.arm_rounds)) return;
-  clock_.begin(name, clock_.left_s());
-  for (double longest_s = 0; clock_.left_s() > longest_s;) {
-    const double began_s = clock_.spent_s();
-    const engine::Measurement brought = run_parts(arms, effort_.arm_rounds);
-    if (!has_a_round(brought)) break;
-    const std::vector<accept::ArmRound> rounds = arm_rounds({arms.schedules, brought.traces});
-    measured_.soak.insert(measured_.soak.end(), rounds.begin(), rounds.end());
-    longest_s = std::max(longest_s, clock_.spent_s() - began_s);
-    console().progress(
-        fmt::format("soak: {} rounds, {} left", measured_.soak.size(), format_duration(clock_.left_s())));
-  }
-  console().clear_progress();
 }
 
 nlohmann::json settings_compared(const config::Acceptance& wanted, const config::RunConfig& config) {

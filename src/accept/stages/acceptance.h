@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -10,10 +9,8 @@
 
 #include "accept/stages/acceptance_report.h"
 #include "accept/stages/measure_acceptance.h"
-#include "accept/stages/stage_clock.h"
 #include "accept/stages/topology.h"
 #include "config/accuracy.h"
-#include "engine/setup.h"
 #include "runs/cell.h"
 #include "runs/job.h"
 #include "runs/trial.h"
@@ -22,64 +19,29 @@ namespace fsdpbench::app {
 
 inline constexpr const char* kAcceptanceService = "accept";  ///< the command's name
 
-/// One acceptance, stage by stage, on rank 0; the others of a job serve it. All stages are rows of one table, in
-/// acceptance.cpp: what rank 0 does, what the others do, and what must be known for it.
-class Acceptance {
- public:
-  /// `full`: more iterations, so that tails can be rated, and a soak. `job`: null, or the one whose rank 0 this is. All
-  /// must outlive this. Throws ConfigError if a file of `wanted` cannot be read.
-  Acceptance(const config::Acceptance& wanted, const Cell& cell, bool full, double budget_s, Job* job);
+/// What the profile knows of switches. Throws ConfigError if its file cannot be read.
+Topology topology_of(const config::Acceptance& wanted);
 
-  /// Hears once that the acceptance comes to nothing, before anything is ended: which rank is lost (-1: not known), in
-  /// a sentence why; `hangs`: the ranks did not come to an end in time. On any thread.
-  using Lost = std::function<void(int rank, const std::string& why, bool hangs)>;
-
-  /// All stages, which a job must have done in `limit_s`, else it is ended. Throws BackendError if a rank is lost.
-  void measure(double limit_s, const Lost& lost);
-
-  /// What is measured now, in the words in which it was announced. For any thread.
-  std::string stage() const;
-  /// By rank, as lists of nodes have them; empty names before they are known. For any thread.
-  std::vector<std::string> nodes() const;
-
-  const AcceptanceMeasurements& measured() const { return measured_; }
-  /// Of the run; null: its steps were not measured.
-  const Trial* trial() const { return trial_ ? &*trial_ : nullptr; }
-
- private:
-  friend void serve_acceptance(Job& job, const JsonPart& order);
-  struct Row;
-  static const std::vector<Row>& rows();
-
-  void measure();
-  void say(const std::string& stage);
-  launch::Session* session() const { return job_ == nullptr ? nullptr : &job_->session(); }
-  void order(const AcceptanceEffort& effort);
-  double step_s() const;
-  double round_s() const;
-  engine::Measurement run_parts(const engine::Setup& arms, int rounds);
-
-  void ask_names();
-  void measure_machine();
-  void measure_steps();
-  void measure_parts();
-  void soak();
-  void ask_standstills();
-
-  const config::Acceptance& wanted_;
-  const Cell& cell_;
-  const Topology topology_;
-  const AcceptanceEffort effort_;
-  const bool full_;
-  Job* const job_;
-  StageClock clock_;
-  const char* row_ = "";  // the name of the one under way
-  AcceptanceMeasurements measured_;
-  std::optional<Trial> trial_;
-  mutable std::mutex mutex_;  // of the next two
-  std::string stage_ = "before the first stage";
-  std::vector<std::string> nodes_;
+struct Patience {
+  bool full = false;    ///< more iterations, so that tails can be rated, and a soak
+  double budget_s = 0;  ///< for all stages
+  double limit_s = 0;   ///< a job that goes on for longer is ended
 };
+
+struct Measured {
+  AcceptanceMeasurements raw;
+  std::optional<Trial> trial;  ///< of the run; absent: its steps were not measured
+};
+
+/// Hears once that an acceptance comes to nothing, before anything is ended. `nodes`: by rank, as lists of nodes have
+/// them; `rank`: which one is lost, -1: it is not known; `hangs`: the ranks did not come to an end in time.
+using LostWork =
+    std::function<void(const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs)>;
+
+/// All stages, on rank 0; the others of a job (null: there is none) serve it. Stages are rows of one table, in
+/// acceptance.cpp. Throws BackendError if a rank is lost.
+Measured measure_stages(const config::Acceptance& wanted, const Topology& topology, const Cell& cell,
+                        const Patience& patience, Job* job, const LostWork& lost);
 
 /// The part of every other rank of a job in a stage that rank 0 orders.
 void serve_acceptance(Job& job, const JsonPart& order);

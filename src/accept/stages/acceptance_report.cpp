@@ -200,7 +200,7 @@ std::string wrong_data_text(const AcceptanceMeasurements& m, const Timing& timin
   constexpr std::size_t kMostNamed = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
-    const auto rank = static_cast<std::size_t>(ranks[i]);
+    const std::size_t rank = ranks[i];
     text += fmt::format("{}rank {} ({}) has {} wrong elements", i == 0 ? "" : ", ", rank,
                         rank < m.hosts.size() ? m.hosts[rank] : "", timing.rank_wrong[rank]);
   }

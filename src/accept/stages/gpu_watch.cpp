@@ -139,7 +139,7 @@ std::vector<Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& 
 
 void name_throttling(std::vector<accept::Finding>& findings, const std::vector<std::optional<WatchedGpu>>& gpus) {
   for (accept::Finding& finding : findings) {
-    const auto rank = static_cast<std::size_t>(finding.element.index);
+    const std::size_t rank = finding.element.index;
     if (finding.element.kind != accept::Element::Kind::gpu || rank >= gpus.size() || !gpus[rank]) continue;
     const WatchedGpu& gpu = *gpus[rank];
     if (gpu.throttled > 0) {

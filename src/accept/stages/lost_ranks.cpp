@@ -39,7 +39,7 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
                                   const std::vector<LostRank>& lost, bool on_processors,
                                   const std::vector<std::string>& meanwhile) {
   AcceptanceReport report = failed(wanted, ranks, hosts);
-  report.hosts.resize(static_cast<std::size_t>(ranks));
+  report.hosts.resize(ranks);
   for (const LostRank& one : lost) {
     const std::string figure = one.rank < 0 ? "all ranks" : fmt::format("rank {}", one.rank);
     report.judgements.push_back(accept::judged(kLostRule, figure, Verdict::fail, one.sentence));
@@ -52,7 +52,7 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
     if (one.rank < 0 || one.rank >= ranks) continue;
     finding.element = {accept::Element::Kind::gpu, one.rank, 0};
     report.judgements.back().ranks = {one.rank};
-    if (!one.host.empty()) report.hosts[static_cast<std::size_t>(one.rank)] = one.host;
+    if (!one.host.empty()) report.hosts[one.rank] = one.host;
   }
   report.meanwhile = meanwhile;
   for (const std::string& sentence : meanwhile) {
@@ -66,8 +66,7 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
 }
 
 AcceptanceReport judge_no_devices(const config::Acceptance& wanted, const std::string& host, int expected) {
-  AcceptanceReport report =
-      failed(wanted, expected, std::vector<std::string>(static_cast<std::size_t>(expected), host));
+  AcceptanceReport report = failed(wanted, expected, std::vector<std::string>(expected, host));
   const std::string sentence = fmt::format("no GPU of {} answers, and {} are expected", host, expected);
   report.judgements.push_back(accept::judged(kLostRule, "GPUs", Verdict::fail, sentence));
   Finding& finding = report.findings.emplace_back();
@@ -169,7 +168,7 @@ NodeLists node_lists(const AcceptanceReport& report) {
   }
   std::vector<std::string> named;
   for (const int rank : ranks) {
-    const auto index = static_cast<std::size_t>(rank);
+    const std::size_t index = rank;
     if (index < report.hosts.size()) named.push_back(report.hosts[index]);
   }
   return {{}, each_once(named)};

@@ -340,17 +340,10 @@ class AcceptanceRank {
   void measure_pairs(AcceptanceMeasurements& m) {
     const std::string name = fmt::format("pairs of {}", cluster_.one_node() ? "ranks" : "nodes");
     if (skips(name)) return;
-    first_ = context_.device.allocate(effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
-    second_ = context_.device.allocate(2 * effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
-    context_.device.enqueue(
-        kPairLane, "clear",
-        [this](backend::Kernels& kernels) {
-          kernels.fill_zero(first_, effort_.pair_bytes);
-          kernels.fill_zero(second_, 2 * effort_.pair_bytes);
-        },
-        nullptr);
+    const Blocks<2> blocks(context_, 2 * effort_.pair_bytes, kPairLane);
+    blocks_ = &blocks;
     if (leads()) {
-      const auto count = static_cast<std::size_t>(cluster_.ends());
+      const std::size_t count = cluster_.ends();
       m.pairs.assign(count, std::vector<double>(count, 0));
       const auto measure_by_all = [this](const accept::Round& round) {
         std::vector<double> ends;
@@ -391,8 +384,6 @@ class AcceptanceRank {
         measure_round(round);
       }
     }
-    context_.device.free(first_, kPairLane);
-    context_.device.free(second_, kPairLane);
   }
 
   /// Of a pair that is measured again the first measurement stays: all others are of then, too.
@@ -426,9 +417,9 @@ class AcceptanceRank {
         mine.push_back(median_us(stamps));
       };
       for (const int root : {0, 1}) {
-        timed([&](Stamp* stamp) { pair->broadcast(kPairLane, second_, count, DType::f32, root, stamp); });
+        timed([&](Stamp* stamp) { pair->broadcast(kPairLane, (*blocks_)[1], count, DType::f32, root, stamp); });
       }
-      timed([&](Stamp* stamp) { pair->all_gather(kPairLane, first_, second_, count, DType::f32, stamp); });
+      timed([&](Stamp* stamp) { pair->all_gather(kPairLane, (*blocks_)[0], (*blocks_)[1], count, DType::f32, stamp); });
     }
     const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
     std::vector<accept::PairRate> rates;
@@ -437,8 +428,8 @@ class AcceptanceRank {
       accept::PairRate& rate = rates.emplace_back();
       rate.pair = p;
       for (int r = 0; r < cluster_.rails; ++r) {
-        const std::vector<double>& a = all.at(static_cast<std::size_t>(rank_of(p.a, r)));
-        const std::vector<double>& b = all.at(static_cast<std::size_t>(rank_of(p.b, r)));
+        const std::vector<double>& a = all.at(rank_of(p.a, r));
+        const std::vector<double>& b = all.at(rank_of(p.b, r));
         const auto slower = [&](std::size_t i) { return std::max(a.at(i), b.at(i)); };
         const double megabytes = static_cast<double>(effort_.pair_bytes) * 1e-3;  // bytes / us * 1e-3 is GB/s
         rate.one_way.push_back(megabytes / std::max(slower(0), slower(1)));
@@ -523,9 +514,8 @@ class AcceptanceRank {
   const AcceptanceLead* lead_;
   accept::Cluster cluster_;
   int iterations_ = 0;
-  double link_bytes_per_s_ = 0;  // about; rank 0 only
-  std::byte* first_ = nullptr;
-  std::byte* second_ = nullptr;
+  double link_bytes_per_s_ = 0;        // about; rank 0 only
+  const Blocks<2>* blocks_ = nullptr;  // of pairs: what one sends, what both have
 };
 
 }  // namespace

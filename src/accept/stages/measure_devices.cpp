@@ -25,33 +25,6 @@ using backend::Stamp;
 
 constexpr int kOpsOfARound = 3;
 
-/// Memory of one rank's device for as long as something is measured.
-template <std::size_t kCount>
-class Blocks {
- public:
-  Blocks(RankContext& context, std::int64_t bytes) : context_(context) {
-    for (std::byte*& block : blocks_) {
-      block = context.device.allocate(bytes, MemoryCategory::activations, Lane::compute);
-      context.device.enqueue(
-          Lane::compute, "clear", [block, bytes](Kernels& kernels) { kernels.fill_zero(block, bytes); }, nullptr);
-    }
-  }
-  ~Blocks() {
-    try {
-      for (std::byte* block : blocks_) context_.device.free(block, Lane::compute);
-    } catch (...) {  // the run has failed: the device goes, and its memory with it
-    }
-  }
-  Blocks(const Blocks&) = delete;
-  Blocks& operator=(const Blocks&) = delete;
-
-  std::byte* operator[](std::size_t i) const { return blocks_[i]; }
-
- private:
-  RankContext& context_;
-  std::array<std::byte*, kCount> blocks_{};
-};
-
 /// What `one` gives in each of the rounds; before the first of them `one` warms up.
 accept::DeviceRounds measure_rounds(const std::function<double()>& one, const Rounds& rounds) {
   const std::int64_t first_ns = now_ns();
@@ -193,23 +166,12 @@ std::optional<double> about_s(const ScaleEffort& effort, int times) {
 class ScaleRank {
  public:
   ScaleRank(const ScaleEffort& effort, RankContext& context, RankMeeting& meeting)
-      : effort_(effort), context_(context), meeting_(meeting) {
-    const std::int64_t bytes = largest_bytes(effort, context.world.size());
-    for (std::byte** buffer : {&gathered_, &whole_, &part_}) {
-      *buffer = context.device.allocate(bytes, MemoryCategory::communication_buffers, Lane::all_gather);
-      context.device.enqueue(
-          Lane::all_gather, "clear", [=](backend::Kernels& kernels) { kernels.fill_zero(*buffer, bytes); }, nullptr);
-    }
+      : effort_(effort),
+        context_(context),
+        meeting_(meeting),
+        buffers_(context, largest_bytes(effort, context.world.size()), Lane::all_gather) {
     context.device.synchronize();
   }
-  ~ScaleRank() {
-    try {
-      for (std::byte* buffer : {gathered_, whole_, part_}) context_.device.free(buffer, Lane::all_gather);
-    } catch (...) {  // the run has failed: the device goes, and its memory with it
-    }
-  }
-  ScaleRank(const ScaleRank&) = delete;
-  ScaleRank& operator=(const ScaleRank&) = delete;
 
   Message message(Collective op, int ranks) const {
     return {op, op == Collective::all_gather ? effort_.gathered : effort_.reduced, effort_.count, ranks};
@@ -232,7 +194,7 @@ class ScaleRank {
   /// On rank 0 microseconds of single iterations on the slowest rank, of each of what runs at once; elsewhere empty.
   /// Each has a lane and a communicator of its own.
   std::vector<std::vector<double>> times(const std::vector<std::pair<Collective, Communicator*>>& at_once) {
-    const auto iterations = static_cast<std::size_t>(effort_.iterations);
+    const std::size_t iterations = effort_.iterations;
     std::vector<std::vector<Stamp>> stamps(at_once.size(), std::vector<Stamp>(iterations));
     for (const auto& [op, group] : at_once) issue(op, *group, nullptr);
     context_.device.synchronize();
@@ -260,20 +222,18 @@ class ScaleRank {
     const Message m = message(op, group.size());
     switch (op) {
       case Collective::all_gather:
-        return group.all_gather(Lane::all_gather, gathered_ + group.rank() * m.part_bytes(), gathered_, m.count,
+        return group.all_gather(Lane::all_gather, buffers_[0] + group.rank() * m.part_bytes(), buffers_[0], m.count,
                                 m.dtype, stamp);
       case Collective::reduce_scatter:
-        return group.reduce_scatter(Lane::reduce_scatter, whole_, part_, m.count, m.dtype, 1, stamp);
-      default: return group.all_reduce(Lane::all_reduce, gathered_, m.count, m.dtype, 1, stamp);
+        return group.reduce_scatter(Lane::reduce_scatter, buffers_[1], buffers_[2], m.count, m.dtype, 1, stamp);
+      default: return group.all_reduce(Lane::all_reduce, buffers_[0], m.count, m.dtype, 1, stamp);
     }
   }
 
   const ScaleEffort& effort_;
   RankContext& context_;
   RankMeeting& meeting_;
-  std::byte* gathered_ = nullptr;
-  std::byte* whole_ = nullptr;
-  std::byte* part_ = nullptr;
+  Blocks<3> buffers_;  // what gathers and all-reduces fill, the whole that is reduced, and a part of it
 };
 
 }  // namespace

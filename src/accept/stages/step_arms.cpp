@@ -69,8 +69,7 @@ LinkLines lines_through(const std::vector<CollectiveRow>& rows) {
 
 /// Nanoseconds by rank and op of what is no collective: medians over the steps that had none.
 std::vector<std::vector<std::int64_t>> computation_ns(const account::RunView& run, std::size_t ops) {
-  std::vector<std::vector<std::int64_t>> table(static_cast<std::size_t>(run.ranks()),
-                                               std::vector<std::int64_t>(ops, 0));
+  std::vector<std::vector<std::int64_t>> table(run.ranks(), std::vector<std::int64_t>(ops, 0));
   for (int rank = 0; rank < run.ranks(); ++rank) {
     for (std::size_t i = 0; i < ops; ++i) {
       std::vector<double> ns;
@@ -80,7 +79,7 @@ std::vector<std::vector<std::int64_t>> computation_ns(const account::RunView& ru
         if (r.begin_ns > 0) ns.push_back(static_cast<double>(r.end_ns - r.begin_ns));
       }
       if (!ns.empty()) {
-        table[static_cast<std::size_t>(rank)][i] = std::llround(account::median(std::move(ns)));
+        table[rank][i] = std::llround(account::median(std::move(ns)));
       }
     }
   }
@@ -97,7 +96,7 @@ engine::Setup set_up_arms(const config::RunConfig& config, int rounds) {
   setup.config.train.warmup = std::max<std::int64_t>(arms.train.warmup, steps_until_it_repeats(setup.schedules));
   setup.config.train.steps = std::int64_t{rounds} * kStepsOfARound;
   const schedule::Schedule steady = setup.schedules.steady();
-  setup.schedules.steps.resize(static_cast<std::size_t>(setup.config.train.warmup), steady);
+  setup.schedules.steps.resize(setup.config.train.warmup, steady);
   for (int round = 0; round < rounds; ++round) {
     for (const StepPart part : kRound) setup.schedules.steps.push_back(schedule::only(steady, part));
   }
@@ -150,7 +149,7 @@ PredictedStep predict_step(const engine::Setup& arms, const account::RunView& ru
   const auto whole = std::ranges::find(kRound, StepPart::whole) - kRound.begin();
   if (run.steps().size() < kStepsOfARound) return {std::nullopt, "no round of the step's arms was measured"};
   schedule::Training one = arms;
-  one.schedules.steps = {run.steps()[static_cast<std::size_t>(whole)].schedule()};
+  one.schedules.steps = {run.steps()[whole].schedule()};
   const std::vector<schedule::Op>& ops = one.schedules.steady().ops;
   const LinkLines lines = lines_through(rows);
 

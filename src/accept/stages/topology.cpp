@@ -321,7 +321,7 @@ NodeTopology read_node_topology(const std::string& text, const std::string& sour
 std::string tell_node(const NodeTopology& topology, const std::string& source, accept::Cluster& cluster) {
   std::vector<std::string> sockets;
   std::size_t nics = 0;
-  cluster.adapters.resize(static_cast<std::size_t>(cluster.ranks()));
+  cluster.adapters.resize(cluster.ranks());
   for (std::size_t rank = 0; rank < cluster.devices.size(); ++rank) {
     const std::string& name = cluster.devices[rank];  // "PCI 0000:4e:00.0"
     const NodeTopology::Device* const device = topology.find(name.substr(name.rfind(' ') + 1));

@@ -8,6 +8,7 @@
 
 #include "accept/stages/acceptance.h"
 #include "accept/stages/lost_ranks.h"
+#include "accept/stages/stage_clock.h"
 #include "app/commands/ask_ras.h"
 #include "app/commands/command.h"
 #include "base/error.h"
@@ -122,26 +123,26 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     config.mesh.ranks = ranks;
   }
   const Cell cell = open_cell(config, local_ranks(job));
-  Acceptance acceptance(wanted, cell, arguments.full, arguments.budget_s(), job);
+  const Topology topology = topology_of(wanted);
   const ResultFolder folder(stem, arguments.out, arguments.old());
   const std::optional<Endpoint> ras = ras_of(arguments.ras, on_processors(config));
-  acceptance.measure(arguments.limit_s(), [&](int rank, const std::string& why, bool hangs) {
+  const auto lost_it = [&](const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs) {
     constexpr double kRasOfLost_s = 4;  // the watch of the job ends this process 8 s after the loss
-    const std::vector<std::string> nodes = acceptance.nodes();
     const std::vector<LostRank> lost{{rank, rank < 0 ? "" : nodes.at(rank), why}};
     std::vector<std::string> meanwhile;
     if (ras) meanwhile = ras_of_stopped_job(*ras, hangs ? kRasPatience_s : kRasOfLost_s);
     const int ranks = static_cast<int>(nodes.size());
     report_lost(folder.path(), judge_lost_ranks(wanted, ranks, nodes, lost, on_processors(config), meanwhile), config,
                 call.command_line, ExitCode::rank_failed);
-  });
+  };
+  const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
+  const auto [measured, trial] = measure_stages(wanted, topology, cell, patience, job, lost_it);
   if (job != nullptr) job->watch().doing("judging and writing results");
-  const Trial* const trial = acceptance.trial();
-  const AcceptanceReport report = judge_acceptance(wanted, acceptance.measured(), trial);
-  World world = trial != nullptr ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
+  const AcceptanceReport report = judge_acceptance(wanted, measured, trial ? &*trial : nullptr);
+  World world = trial ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
   world.command_line = call.command_line;
-  write_acceptance(folder.path(), report, acceptance.measured(), world, settings_compared(wanted, cell.setup.config));
-  if (trial != nullptr) write_worst_step(folder.path() / "worst_step.json", cell.setup, *trial);
+  write_acceptance(folder.path(), report, measured, world, settings_compared(wanted, cell.setup.config));
+  if (trial) write_worst_step(folder.path() / "worst_step.json", cell.setup, *trial);
   console().info(fmt::format("written to {}", folder.path().string()));
   return report.exit_code();
 }
