@@ -231,8 +231,8 @@ class AcceptanceRank {
       ScaleEffort scale = scale_effort(setup_, effort_);
       scale.iterations = iterations_;
       scale.link_bytes_per_s = link_bytes_per_s_;
-      m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock,
-                                [this](const std::string& name, double least_s) { return skips(name, least_s); });
+      m.scales = measure_scales(cluster_, scale, context_, meeting_,
+                                [this](const std::string& name, auto estimate_s) { return begins(name, estimate_s); });
     }
     const RankStory mine{transport_of(context_.device.facts(), transport_), watched_gpu(context_.device.health())};
     for (RankStory& told : meeting_.gather(context_, mine)) {
@@ -257,6 +257,12 @@ class AcceptanceRank {
   /// On all ranks: true, and said, if less is left than rank 0 says that the stage takes at least.
   bool skips(const std::string& stage, double least_s = 0) {
     return decided(lead_ == nullptr || lead_->clock.admits(stage, least_s) ? 1 : 0) == 0;
+  }
+  /// On all ranks: whether there is time for the stage, which begins then.
+  bool begins(const std::string& stage, std::optional<double> estimate_s) {
+    if (skips(stage, estimate_s.value_or(0))) return false;
+    begin(stage, estimate_s);
+    return true;
   }
 
   void take_inventory(AcceptanceMeasurements& m) {
@@ -484,8 +490,7 @@ class AcceptanceRank {
     for (const Message& message : messages) {
       const double estimate_s = about_s(message) * (iterations_ + kBesideIterations);
       const std::string name = fmt::format("{} of {}", to_string(message.op), format_bytes(message.bytes()));
-      if (skips(name, estimate_s)) return;
-      begin(name, estimate_s > 0 ? std::optional(estimate_s) : std::nullopt);
+      if (!begins(name, estimate_s > 0 ? std::optional(estimate_s) : std::nullopt)) return;
       const std::int64_t began_ns = now_ns();
       CollectiveRow row;
       row.message = message;

@@ -243,16 +243,14 @@ std::int64_t scale_bytes(const ScaleEffort& effort, int ranks) {
 }
 
 ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort, RankContext& context,
-                                 RankMeeting& meeting, StageClock* clock,
-                                 const std::function<bool(const std::string&, double)>& skips) {
+                                 RankMeeting& meeting,
+                                 const std::function<bool(const std::string&, std::optional<double>)>& begins) {
   ScaleMeasurements measured;
   if (cluster.ranks() < 2 || effort.count == 0) return measured;
   ScaleRank rank(effort, context, meeting);
   for (const accept::Scale& scale : accept::scales_of(cluster)) {
     const std::string name = fmt::format("collectives in groups of {}", scale.ranks);
-    const std::optional<double> estimate_s = about_s(effort, 2 * (scale.ranks - 1));
-    if (skips(name, estimate_s.value_or(0))) return measured;
-    if (clock != nullptr) clock->begin(name, estimate_s);
+    if (!begins(name, about_s(effort, 2 * (scale.ranks - 1)))) return measured;
     const std::unique_ptr<Communicator> group = context.world.split(context.rank / scale.ranks, context.rank);
     for (const Collective op : {Collective::all_gather, Collective::reduce_scatter}) {
       measured.rows.push_back(rank.row(op, *group));
@@ -260,11 +258,9 @@ ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffo
   }
   const int shard_ranks = shard_of(cluster, effort.shard);
   const std::string name = fmt::format("reduce-scatter in groups of {} beside all-reduce across them", shard_ranks);
-  const std::optional<double> estimate_s = about_s(effort, 3 * (shard_ranks - 1) + 4);
-  if (shard_ranks == 0 || skips(name, estimate_s.value_or(0))) return measured;
+  if (shard_ranks == 0 || !begins(name, about_s(effort, 3 * (shard_ranks - 1) + 4))) return measured;
   measured.shard = shard_ranks;
   measured.replicate = cluster.ranks() / measured.shard;
-  if (clock != nullptr) clock->begin(name, estimate_s);
   const std::unique_ptr<Communicator> shard = context.world.split(context.rank / measured.shard, context.rank);
   const std::unique_ptr<Communicator> replicas = context.world.split(context.rank % measured.shard, context.rank);
   const auto known = [&](const CollectiveRow& row) { return row.message.ranks == measured.shard; };

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "accept/collectives/collective_row.h"
 #include "accept/collectives/collective_timer.h"
 #include "accept/link_parts.h"
-#include "accept/stages/stage_clock.h"
 #include "accept/step_arms.h"
 #include "backend/backend.h"
 #include "backend/kernels.h"
@@ -105,11 +105,11 @@ struct ScaleEffort {
 /// Bytes of device memory that measure_scales() needs on each of `ranks` ranks.
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks);
 
-/// Collective; all ranks of the world call it. What it returns means something on rank 0 only. `clock`: null on
-/// all other ranks. `skips` is asked on all ranks before each stage, by its name and about how many seconds it takes,
-/// and says the same to all: true leaves out all that comes.
-ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort,
-                                 backend::RankContext& context, RankMeeting& meeting, StageClock* clock,
-                                 const std::function<bool(const std::string&, double)>& skips);
+/// Collective; all ranks of the world call it. What it returns means something on rank 0 only. `begins` is asked on all
+/// ranks before each stage, by its name and about how many seconds it takes, and says the same to all: false leaves out
+/// all that comes.
+ScaleMeasurements measure_scales(
+    const accept::Cluster& cluster, const ScaleEffort& effort, backend::RankContext& context, RankMeeting& meeting,
+    const std::function<bool(const std::string&, std::optional<double> estimate_s)>& begins);
 
 }  // namespace fsdpbench::app
