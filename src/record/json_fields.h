@@ -74,14 +74,7 @@ struct ObjectFacts {
   std::vector<FieldFacts> fields;
 };
 
-/// What a field may have beside name, value, unit and meaning.
-struct FieldOptions {
-  When when = When::always;
-  void (*check)(const JsonPart&) = nullptr;  ///< refuses values that nothing measures
-  FigureFacts figure = {};
-};
-
-/// Checks for FieldOptions.
+/// Checks of what is read.
 void check_positive(const JsonPart& number);
 void check_not_negative(const JsonPart& number);
 
@@ -483,11 +476,6 @@ class Field {
   void take(FieldFacts& facts, const char* meaning) { facts.meaning = meaning; }
   void take(FieldFacts& facts, FigureFacts figure) { facts.figure = std::move(figure); }
   void take(FieldFacts&, void (*check)(const JsonPart&)) { check_ = check; }
-  void take(FieldFacts& facts, const FieldOptions& options) {
-    facts.when = options.when;
-    facts.figure = options.figure;
-    check_ = options.check;
-  }
   template <class Asked>
   void take(FieldFacts& facts, Only<Asked> only) {
     facts.when = When::if_any;
@@ -553,50 +541,10 @@ class Fields {
 
   /// `source`: where the numbers are computed.
   Fields(std::string name, std::string meaning, std::string source, std::initializer_list<Field<T>> rows = {})
-      : facts_{std::move(name), std::move(meaning), std::move(source), {}} {
-    for (const Field<T>& row : rows) add(row);
-  }
-
-  // The form before rows.
-  template <class Type = void, class Access>
-  Fields& operator()(const std::string& name, Access access, std::string unit, std::string meaning,
-                     FieldOptions options = {}) {
-    if constexpr (std::is_void_v<Type>)
-      return add({name, access, unit, meaning, options});
-    else
-      return add({name, as<Type>(access), unit, meaning, options});
-  }
-  Fields& part(const std::string& name, const Fields& inner, bool (*is_there)(const T&) = nullptr) {
-    return is_there == nullptr ? add({name, inner}) : add({name, inner, when(is_there)});
-  }
-  template <class Access, class Inner>
-  Fields& object(const std::string& name, Access access, const Fields<Inner>& inner, std::string meaning,
-                 bool (*is_there)(const T&) = nullptr) {
-    facts_.fields.push_back({name,
-                             {"object", &inner.facts()},
-                             "",
-                             std::move(meaning),
-                             is_there == nullptr ? When::always : When::if_any,
-                             {}});
-    rows_.push_back({Then{[](T&) {}}});
-    rows_.back().write = [=, &inner](const T& object, Json& into) {
-      if (is_there == nullptr || is_there(object)) inner.write(std::invoke(access, object), into[name]);
-    };
-    return *this;
-  }
-  template <class Access, class Inner>
-  Fields& spread(Access access, const Fields<Inner>& inner, bool (*is_there)(const T&) = nullptr) {
-    const Spread<Access, Inner> all{access, &inner};
-    return is_there == nullptr ? add({all}) : add({all, when(is_there)});
-  }
-  Fields& rule(void (*check)(const JsonPart&)) {
-    rows_.insert(rows_.begin(), Field<T>(Rule{check}));
-    return *this;
-  }
-  Fields& then(void (*complete)(const JsonPart&, T&)) {
-    rows_.push_back({Then{[](T&) {}}});
-    rows_.back().read = complete;
-    return *this;
+      : facts_{std::move(name), std::move(meaning), std::move(source), {}}, rows_(rows) {
+    for (const Field<T>& row : rows_) {
+      facts_.fields.insert(facts_.fields.end(), row.all_facts.begin(), row.all_facts.end());
+    }
   }
 
   void write(const T& object, Json& into) const {
@@ -621,12 +569,6 @@ class Fields {
   const ObjectFacts& facts() const { return facts_; }
 
  private:
-  Fields& add(const Field<T>& row) {
-    facts_.fields.insert(facts_.fields.end(), row.all_facts.begin(), row.all_facts.end());
-    rows_.push_back(row);
-    return *this;
-  }
-
   ObjectFacts facts_;
   std::vector<Field<T>> rows_;
 };
@@ -655,14 +597,6 @@ struct ListOf {
 
 /// The whole object, for types that write several of its members as one value.
 inline constexpr auto kItself = [](auto& object) -> auto& { return object; };
-
-/// Fields<T> as a constant, filled in by `fill`.
-template <class T, class Fill>
-Fields<T> declare(std::string name, std::string meaning, std::string source, Fill fill) {
-  Fields<T> all(std::move(name), std::move(meaning), std::move(source));
-  fill(all);
-  return all;
-}
 
 /// A value for another rank, as its fields are declared.
 template <class T>
