@@ -121,11 +121,11 @@ class Limit:
 LIMITS = [
     Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 168, "keys", "profiles/README.md"),
-    Limit("tests", 80400, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 10550, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("tests", 80200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("analysis/fsdpbench", 11900, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
-    Limit("profiles", 4600, "lines", "profiles/**/*.toml"),
-    Limit("docs", 73000, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("profiles", 2500, "lines", "profiles/**/*.toml"),
+    Limit("docs", 73700, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

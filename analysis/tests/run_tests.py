@@ -15,11 +15,11 @@ def main() -> int:
     python, arguments = sys.argv[1], sys.argv[2:]
     here = os.path.dirname(os.path.abspath(__file__))
     try:
-        ready = subprocess.run([python, "-I", "-c", "import matplotlib, numpy, PIL"], capture_output=True).returncode == 0
+        ready = subprocess.run([python, "-I", "-c", "import matplotlib, numpy, PIL, yaml"], capture_output=True).returncode == 0
     except OSError:
         ready = False
     if not ready:
-        print(f"skipped: {python} has no matplotlib; `make analysis` installs it (needs a network once)")
+        print(f"skipped: {python} has no matplotlib or PyYAML; `make analysis` installs it (needs a network once)")
         return SKIPPED
     return subprocess.run([python, "-B", "-m", "unittest", *(arguments or ["discover"])], cwd=here).returncode
 

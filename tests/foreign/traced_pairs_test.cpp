@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "account/statistics.h"
 #include "account/counterfactual.h"
 #include "account/run_view.h"
+#include "account/statistics.h"
 #include "account/typical_step.h"
 #include "config/fields.h"
 #include "config/load.h"

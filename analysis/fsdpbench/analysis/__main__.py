@@ -1,4 +1,4 @@
-"""python -I -m fsdpbench.analysis report|open|watch|timeline|contrast|frontier|table ...
+"""python -I -m fsdpbench.analysis report|open|watch|import|timeline|contrast|frontier|table ...
 
 -I, because Python looks for modules in the current folder first, which may be a result folder of somebody else.
 """
@@ -93,6 +93,15 @@ def _open(paths: List[Path], port: int, browser: bool, html: Optional[Path]) -> 
     return 0
 
 
+def _import(chosen: argparse.Namespace) -> int:
+    from ..imports import command, settings
+    try:
+        return command.main(chosen.files, chosen.set, chosen.ranks, chosen.model, chosen.out, chosen.overwrite, chosen.quiet)
+    except settings.Refused as error:
+        _complain(str(error))
+        return BAD_INPUT
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = _Parser(prog="fsdpbench report", description="Draws the result files of fsdpbench.")
     parser.add_argument("--version", action="version", version=__version__)
@@ -124,9 +133,19 @@ def main(arguments: Optional[List[str]] = None) -> int:
     table = commands.add_parser("table", help="the cells of a sweep as CSV")
     table.add_argument("folder", type=Path, metavar="DIR", help="of a sweep (sweep.json)")
     table.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .csv file")
+    imported = commands.add_parser("import", help="settings of other systems as a profile")
+    imported.add_argument("files", nargs="*", metavar="FILE", help="settings of another system, and its model's; default: list them")
+    imported.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set one key of the profile")
+    imported.add_argument("--ranks", type=int, metavar="N", help="ranks of the job, where the files do not say it")
+    imported.add_argument("--model", default="", metavar="NAME", help="a model of profiles/models, or a config.json")
+    imported.add_argument("--out", default="", metavar="FILE", help="file for the profile; default: print it")
+    imported.add_argument("--overwrite", action="store_true", help="replace FILE")
+    imported.add_argument("--quiet", action="store_true", help="results, warnings and errors only")
     add_watch_options(commands.add_parser("watch", help="who in a running job is late, silent or does not come"))
     chosen = parser.parse_args(arguments)
     try:
+        if chosen.command == "import":
+            return _import(chosen)
         if chosen.command == "watch":
             return watch(chosen)
         if chosen.command == "open":

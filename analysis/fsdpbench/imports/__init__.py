@@ -1,0 +1,1 @@
+"""Settings of other systems as profiles: `fsdpbench import`. source.py has the register of importers."""
