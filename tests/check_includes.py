@@ -52,8 +52,8 @@ FOLDERS = [
            "who owns which bytes: units, mesh, shard layouts; closed forms of memory and communication"),
     Folder("schedule", 5300, "training.h, op.h, policy.h, build_schedules.cpp", "plan config/run_config.h",
            "in which order a step is issued: ops, lanes, allocations, policies; a training is a configuration with all that follows from it"),
-    Folder("dialects", 2750, "dialect.h, vocabulary.h", "plan config config/words",
-           "a configuration in another system's words, and theirs in ours"),
+    Folder("dialects", 3350, "dialect.h, pytorch_fsdp2.cpp", "plan config config/words",
+           "a configuration in another system's words"),
     Folder("backend", 950, "device.h, communicator.h", "launch hardware/gpu_health.h",
            "interfaces of what runs ranks: device, communicator, kernels"),
     Folder("backend/cpu/kernels", 1900, "cpu_kernels.h", "backend",
@@ -119,7 +119,7 @@ class Limit:
 
 # Of the whole project. Keys are the rows of "All keys" in profiles/README.md, which config_test keeps current.
 LIMITS = [
-    Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
+    Limit("src", 720, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 168, "keys", "profiles/README.md"),
     Limit("tests", 80200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 11900, "lines", "analysis/fsdpbench/**/*.py"),

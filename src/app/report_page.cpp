@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/plugin.h"
 #include "config/find_file.h"
 
 namespace fsdpbench::app {
@@ -78,9 +79,9 @@ std::string find_page_python() {
     return python;
   }
   throw Error(fmt::format(
-      "{} does not have the package fsdpbench, which draws reports and watches jobs: `pip install fsdpbench` there, or "
-      "`make analysis` in the source tree, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current "
-      "folder and packages "
+      "{} does not have the package fsdpbench, which draws reports, watches jobs and reads other systems' settings: "
+      "`pip install fsdpbench` there, or `make analysis` in the source tree, or let FSDPBENCH_PYTHON name a Python that "
+      "has it. PYTHONPATH, the current folder and packages "
       "of one user are not looked at.",
       python));
 }
@@ -89,6 +90,7 @@ void become_page_program(const std::string& command, const std::vector<std::stri
                          const std::vector<std::string>& paths) {
   std::vector<std::string> words = page_command(find_page_python(), command, options, paths);
   put_off_interrupts();
+  setenv("FSDPBENCH_PROGRAM", (program_folder() / "fsdpbench").c_str(), 1);  // whom the package asks
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
