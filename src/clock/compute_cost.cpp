@@ -65,7 +65,7 @@ struct AttentionRate {
 };
 /// On GPUs up to the A100 (peak below 500 TFLOP/s): FlashAttention 1 100, 2 up to 189 of 312 TFLOP/s at 16k (T. Dao,
 /// FlashAttention-2, 2023, causal, forward + backward). On later ones the same instructions reach a smaller part: 2 had
-/// 335 of 989 TFLOP/s on an H100 there, but trainings on long sequences show 0.25 (docs/published.md, T129, whose
+/// 335 of 989 TFLOP/s on an H100 there, but trainings on long sequences show 0.25 (profiles/published, T129, whose
 /// attention this sets); 3 550 of 989 (J. Shah et al., FlashAttention-3, 2024). Heads of 64 against 128 at 16k, forward
 /// causal: 2 299 of 335 TFLOP/s forward and 291 of 322 backward, 3 473 of 616 and 474 of 561 (the same paper, figures 5
 /// and 6); 1 as the Triton kernel of its time, 89 TFLOP/s on an A100 (triton-lang/triton, pull request 1917) of 106.

@@ -4,6 +4,7 @@
 import gzip
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -435,6 +436,39 @@ case "$*" in *k3*) ;; *) echo '"0","k","12.5","91.0"' ;; esac
         faults = " | ".join(rehearse.faults_of(suite.out, ["numerics"]))
         self.assertIn("9 files, more than 8", faults)
         self.assertIn("runs/one/trace/rank 0.json would not come back", faults)
+
+
+class RecordedFigures(unittest.TestCase):
+    """Pages have the figures that one H100 gave."""
+
+    def test_pages_have_them(self):
+        root = HERE.parents[1]
+        first, second = ((root / f"profiles/recorded/gpu/h100-2026-11-{day}.txt").read_text(encoding="utf-8") for day in (27, 28))
+        page = " ".join((root / "docs/gpu-status.md").read_text(encoding="utf-8").split())
+
+        def listed(values: list[float], form: str) -> str:
+            said = [format(value, form) for value in values]
+            return f"{said[0]}, {said[1]} and {said[2]}"
+
+        tests = re.findall(r"_test: (\d+) passed, (\d+) skipped, (\d+) failed", second)
+        passed, skipped, failed = (sum(map(int, counts)) for counts in zip(*tests))
+        self.assertEqual(failed, 0)
+        self.assertIn(f"{passed} tests passed; {skipped} were skipped", page)
+        steps = [float(ms) for ms in re.findall(r": step: ([\d.]+) ms", second)]
+        self.assertIn(f"| {listed(steps, '.2f')} ms; ", page)
+        mfu = [float(share) for share in re.findall(r": MFU % .*: ([\d.]+)", second)]
+        self.assertIn(f"; {listed(mfu, '.0f')} % MFU |", page)
+        predicted = [float(ms) for ms in re.findall(r" step time +([\d.]+) +ms", page)]
+        self.assertIn(f"| {listed(predicted, '.1f')} ms: "
+                      f"{listed([100 * p / s - 100 for p, s in zip(predicted, steps)], '+.0f')} % |", page)
+        jobs = re.findall(r"gpu-\w+: ours ([\d.]+), PyTorch eager ([\d.]+), compiled ([\d.]+)", first)
+        self.assertEqual(len(jobs), 3)
+        for peer, number in (("eager", 1), ("compiled", 2)):
+            over = [float(job[number]) / float(job[0]) for job in jobs]
+            over[1] = float(re.search(rf"speed over PyTorch {peer} .*: ([\d.]+)", first)[1])  # which was measured in turns
+            self.assertIn(f"| {listed(over, '.2f')} times as long |", page)
+        readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+        self.assertIn(f"1 billion parameters in {steps[1]:.0f} ms", readme)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ TEST(PredictionInterval, OfAClusterIsFromPublishedRatesAndHoldsItsPrediction) {
   EXPECT_EQ(result_json(cell.setup, trial_of(on_cluster())).at("prediction"), j);
 }
 
-/// What docs/gpu.md says of this engine's own profiles: their kernels are not those of an eager training. Of 989
+/// The kernels of this engine's own profiles for GPUs are not those of an eager training. Of 989
 /// TFLOP/s a step gets more than an eager one of PyTorch would, and less than the best products alone.
 TEST(PredictionInterval, ProfilesForGpusAreSimulatedWithThisEnginesKernels) {
   for (const char* name : {"gpu-100m", "gpu-1b", "gpu-3b"}) {

@@ -137,7 +137,7 @@ TEST(CudnnGraphs, AskForAnOrderOfSumsOnlyIfItIsWanted) {
   EXPECT_THAT(asked(false), testing::HasSubstr("\"is_deterministic_algorithm\":false"));
 }
 
-/// What docs/gpu.md says of an H200: bytes by cuDNN 9.19; another cuDNN may want others.
+/// Bytes that cuDNN 9.19 wants for an H200; another cuDNN may want others.
 TEST(CudnnWorkspaces, AreThoseOfTheTable) {
   ASSERT_TRUE(open_driver()) << dlerror();
   const Gpu& h200 = kGpus[2];

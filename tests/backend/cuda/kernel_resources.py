@@ -2,7 +2,7 @@
 """What the compiler made of each kernel for one GPU, from ptxas and from the machine code itself: registers, spills,
 shared memory, the warps a multiprocessor can hold by registers, and how wide memory is accessed. Fails if a kernel spills,
 if one that moves tensors has no access of 128 bits, and if a variant reads by 128 bits and writes by fewer; compares with
-the table in docs/gpu.md, or writes it there.
+the table in src/backend/cuda/kernels/README.md, or writes it there.
 
     kernel_resources.py NVCC FOLDER [--write]
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "src" / "backend" / "cuda" / "kernels"
-PAGE = ROOT / "docs" / "gpu.md"
+PAGE = ROOT / "src" / "backend" / "cuda" / "kernels" / "README.md"
 ARCHITECTURE = "sm_90"
 DISASSEMBLER = "nvidia-cuda-nvdisasm==13.2.51"
 HEAD = "| kernel | variants | registers | shared bytes | warps | 128-bit loads, stores |\n|---|---|---|---|---|---|\n"
@@ -115,7 +115,7 @@ def main() -> int:
     if "--write" in sys.argv[3:]:
         PAGE.write_text(page[:begin] + HEAD + rows + page[end:], encoding="utf-8")
     elif begin < 0 or page[begin:end] != HEAD + rows:
-        wrong.append(f"docs/gpu.md has another table than this compiler makes; with --write it becomes:\n{HEAD}{rows}")
+        wrong.append(f"src/backend/cuda/kernels/README.md has another table than this compiler makes; with --write it becomes:\n{HEAD}{rows}")
     print("\n".join(wrong) or f"{rows.count(chr(10))} kernels, no spills, tables agree")
     return 1 if wrong else 0
 

@@ -242,7 +242,7 @@ class CudnnAttention::Plans {
 
  private:
   /// Beyond this the backward takes the batch in parts, down to single samples. 4 x 2048 tokens in 32 heads need 1.07
-  /// GiB in a fixed order (docs/gpu.md).
+  /// GiB in a fixed order (cuDNN 9.19, an H200).
   static constexpr std::int64_t kMostWorkspace = std::int64_t{5} << 28;
   using Key =
       std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
