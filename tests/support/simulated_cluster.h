@@ -29,7 +29,7 @@ struct Fault {
   double period_s = 60;
 };
 
-/// How a healthy cluster scatters. Defaults are what has been published: see docs/accept.md.
+/// How a healthy cluster scatters. Defaults are what has been published.
 struct Scattering {
   double gpu_static = 0.015;     ///< standard deviation of a GPU's own rate, cut off at +-4 %
   double gpu_op = 0.0075;        ///< of one op
