@@ -44,7 +44,7 @@ EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward
   settings[Cause::late_prefetch] = forward ? words.prefetch_forward : words.prefetch_backward;
   settings[Cause::all_gather_limit] = words.no_limit;
   settings[Cause::communicator_serialisation] = words.separate_reductions;
-  settings[Cause::step_boundary] = words.accumulate;
+  settings[Cause::step_boundary] = settings[Cause::host_update] = words.accumulate;
   return settings;
 }
 

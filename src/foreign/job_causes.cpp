@@ -135,12 +135,9 @@ class RowStep : public account::StepFacts {
 
   std::vector<Stall> find() {
     const account::StepView view = this->view();
-    IntervalSet loads;
-    const IntervalSet& all = found_.cut.loads;
-    for (auto at = std::ranges::upper_bound(all, step_.window.begin, {}, &Interval::end);
-         at != all.end() && at->begin < step_.window.end; ++at) {
-      loads.push_back(*at);
-    }
+    const IntervalSet window{{step_.window.begin, step_.window.end}};
+    const std::pair<Cause, IntervalSet> of_host[] = {{Cause::data_loading, intersect(window, found_.cut.loads)},
+                                                     {Cause::host_update, intersect(window, found_.cut.updates)}};
     std::vector<Stall> stalls;
     std::map<int, std::int64_t> of_rows;  // by op, what of the wait for a late rank is for its rows
     for (Stall stall : account::find_stalls(view, *this)) {
@@ -160,13 +157,15 @@ class RowStep : public account::StepFacts {
       if (computation_.empty() && stall.cause != Cause::straggler) stall.cause = Cause::unknown;
       // Where the host computes itself, what it does between its ops is its own.
       if (computes_on_host_ && !computation_.empty() && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
-      const bool may_load = stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch ||
-                            stall.cause == Cause::unknown;  // the host, or nobody knows
-      const IntervalSet whole{stall.time};
-      const IntervalSet loading = may_load ? intersect(whole, loads) : IntervalSet{};
-      for (const Interval& part : loading) stalls.push_back({part, Cause::data_loading, stall.op, -1});
-      for (const Interval& part : subtract(whole, loading))
-        stalls.push_back({part, stall.cause, stall.op, stall.late_rank});
+      IntervalSet left{stall.time};
+      // The host, or nobody knows.
+      if (stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch || stall.cause == Cause::unknown) {
+        for (const auto& [cause, times] : of_host) {
+          for (const Interval& part : intersect(left, times)) stalls.push_back({part, cause, stall.op, -1});
+          left = subtract(left, times);
+        }
+      }
+      for (const Interval& part : left) stalls.push_back({part, stall.cause, stall.op, stall.late_rank});
     }
     std::ranges::sort(stalls, {}, [](const Stall& stall) { return stall.time.begin; });
     return stalls;

@@ -141,13 +141,23 @@ void find_running(const RankRows& rank, JobSteps& cut) {
 }
 
 void find_host_work(const RankRows& rank, JobSteps& cut) {
+  std::vector<std::int64_t> launches;  // of what computes
+  for (const DeviceRow& row : rank.device) {
+    if (row.kind == Activity::computation && row.launch >= 0)
+      launches.push_back(rank.host[static_cast<std::size_t>(row.launch)].begin_ns);
+  }
+  std::ranges::sort(launches);
   std::vector<bool> loads(rank.names.size());  // by name: there are fewer names than rows
   for (std::size_t i = 0; i < loads.size(); ++i) loads[i] = rank.names[i].find("DataLoader") != std::string::npos;
   for (std::size_t i = 0; i < rank.host.size(); ++i) {
     const HostRow& row = rank.host[i];
     if (row.kind == HostWork::synchronise) cut.waits.push_back(static_cast<std::int32_t>(i));
     if (loads[static_cast<std::size_t>(row.name)]) cut.loads.push_back({row.begin_ns, row.end_ns});
+    if (launches.empty() || !rank.names[static_cast<std::size_t>(row.name)].starts_with("Optimizer.step#")) continue;
+    const auto next = std::ranges::lower_bound(launches, row.begin_ns);
+    if (next == launches.end() || *next > row.end_ns) cut.updates.push_back({row.begin_ns, row.end_ns});
   }
+  cut.updates = unite(std::move(cut.updates));
   cut.loads = unite(std::move(cut.loads));
   std::ranges::sort(cut.waits, {}, [&](std::int32_t i) { return rank.host[static_cast<std::size_t>(i)].end_ns; });
 }

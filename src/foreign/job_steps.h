@@ -37,6 +37,7 @@ struct JobSteps {
   std::vector<std::int64_t> launched;  ///< by device row: when the host launched it, as far as the file tells
   std::vector<std::int32_t> waits;     ///< of the host: rows in which it waited for the device, as they end
   IntervalSet loads;                   ///< when the host loaded data
+  IntervalSet updates;                 ///< when it was in the optimizer and launched nothing that computes: offloading
   std::size_t looked_at = 0;  ///< how often a row was looked at to find what runs in which step: the work of it
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -65,10 +66,12 @@ std::string profile_text(const TracedProfile& profile);
 struct TracedStep {
   double step_ms = 0;      ///< median
   double replayed_ms = 0;  ///< the replay of the same ops
+  double updated_ms = 0;   ///< by the host, of what lies in its memory: no op of the replay
   double scatter_ms = 0;   ///< half of the median's interval
   double computed_ms = 0;  ///< kernels of the rank that has most of them
   double least_ms = 0;     ///< what some rank does on its own
-  double miss_ms() const { return step_ms > replayed_ms ? step_ms - replayed_ms : replayed_ms - step_ms; }
+  double replayed_all_ms() const { return replayed_ms + updated_ms; }
+  double miss_ms() const { return std::abs(step_ms - replayed_all_ms()); }
 };
 /// The job has a typical step.
 TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob& adopted);

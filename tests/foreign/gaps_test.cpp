@@ -75,6 +75,18 @@ TEST(Gaps, ACopyInAGapIsACopyAndNotTheHosts) {
   EXPECT_NEAR(ms_of(Cause::copy, e) + ms_of(Cause::pcie, e), kGap_us / 1e3, 0.010);
 }
 
+// Offloading: the host is in the optimizer and gives the device nothing to compute.
+TEST(Gaps, AnOptimizerThatLaunchesNothingIsTheHostsUpdate) {
+  const auto with = [](double begin_us, double us) {
+    return explained(two_kernels(10'000 + kGap_us) + ",\n" +
+                     row("user_annotation", "Optimizer.step#AdamW.step", 11, begin_us, us));
+  };
+  const Explanation offloaded = with(20'000, 400'000), on_device = with(20'000, 483'000 + 2'000);
+  EXPECT_NEAR(ms_of(Cause::host_update, offloaded), 400, 0.001);
+  EXPECT_NEAR(ms_of(Cause::host_bound, offloaded), kGap_us / 1e3 - 400, 0.001);
+  EXPECT_EQ(ms_of(Cause::host_update, on_device), 0);  // its kernel was launched within
+}
+
 /// The gap at the end of a step ends with the first kernel of the next one.
 std::string two_steps(double second_mark_us, double launched_us) {
   return row("user_annotation", "ProfilerStep#1", 11, 0, second_mark_us) + ",\n" +
