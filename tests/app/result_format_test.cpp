@@ -26,6 +26,9 @@
 #include "runs/result_schema.h"
 #include "runs/sweep_report.h"
 #include "runs/trial_log.h"
+#include "tune/expectation.h"
+#include "tune/tune_report.h"
+#include "tune/what_if.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -49,6 +52,9 @@ const std::vector<ResultFormat>& formats() {
       {"the file of collectives -J", "collectives", kResultSchemaVersion, &collectives_file_facts()},
       {"diff.json of trace diff", "trace_diff", 1, &trace_diff_file_facts()},
       {"explain --format json", "explain_plan", kExplainSchemaVersion, &explain_file_facts()},
+      {"tune.json", "tuning", 1, &fields<Tuning>().facts()},
+      {"what_if.json", "what_if", 1, &fields<WhatIf>().facts()},
+      {"expect.json", "expectation", 1, &fields<Expectation>().facts()},
       {"doctor --json", "doctor", 1, &doctor_file_facts()},
       {"compare.json", "compare", kCompareSchemaVersion, &comparison_file_facts()},
       {"explain.json of trace explain", "explain", kJobSchemaVersion, &job_file_facts()},

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import List, Optional
 
-from ..fields import OBJECTS, Record, declare
+from ..fields import OBJECTS, Record
 from .figures.tuning import Point, TuningPoints, draw_tuning
 from .page import Page, Picture, Table
 from .schema import check_version, read_json
@@ -15,27 +15,11 @@ from .text import clean, dotted, milliseconds, sentence, size
 _MOST_ROWS = 40
 
 
-# What is read of tune.json, which the program's tables of fields do not have: by object, names and types.
-for _name, _fields in {
-    "Tried": {"number": "step_ms predicted_bytes", "true or false": "fits", "map of text": "settings"},
-    "TunedKey": {"text": "key was is", "number": "alone last_in more_bytes least most", "true or false": "matters"},
-    "TuningBudget": {"number": "bytes", "text": "kind"},
-    "TuningPolicies": {"number": "walked left"},
-    "TuningFile": {"text": "name basis objective disturbed_because", "true or false": "interrupted keep", "any": "config",
-                   "number": "ranks gain gain_low gain_high optimality_gap", "list of list of any": "points",
-                   "object:Tried": "in_force best", "list of object:Tried": "front", "object:TuningBudget": "budget",
-                   "list of object:TunedKey": "turned left", "object:TuningPolicies": "policies"},
-}.items():
-    declare({"name": _name, "meaning": "", "fields": [
-        {"name": name, "type": type, "object": object, "meaning": ""} for types, names in _fields.items()
-        for type, _, object in [types.partition(":")] for name in names.split()]})
-
-
 def tune_page(path: Path) -> Page:
     """Of a tune.json. Raises ReportError."""
     value = read_json(path)
     check_version(value, path, "tune.json")
-    tuning = OBJECTS["TuningFile"](value, path)
+    tuning = OBJECTS["Tuning"](value, path)
     in_force, best = tuning["in_force"], tuning["best"]
     page = Page(title=f"Settings for {clean(tuning.name, 80)}",
                 subtitle=dotted("fsdpbench tune", f"{tuning.ranks} ranks", f"by {clean(tuning.basis, 80)}"))
