@@ -96,6 +96,10 @@ def settle(found: Import, overrides: Sequence[str] = (), model: str = "") -> Non
     for key, what in (("train.seq_len", "the length of sequences"), ("train.batch_per_rank", "the sequences of a microbatch")):
         if key not in found.keys:
             found.missing.setdefault(key, f"{what}: --set {key}")
+    split = next((key for key in ("mesh.tensor", "mesh.context") if found.keys.get(key, 1) != 1), "")
+    if split and found.keys.get("fsdp.checkpoint_keeps") == "every_second_product":
+        del found.keys["fsdp.checkpoint_keeps"]
+        found.matters.append(f"recomputation of every second product: with {split} whole blocks stand for it")
     if found.keys.get("fsdp.head_unit") is True and _has_tied_head(found.keys):
         found.keys["fsdp.head_unit"] = False  # the head is in the root, as its weight is the embedding's
 

@@ -123,7 +123,7 @@ def read_torchtitan(s: Source) -> None:
     reshard = s.text("parallelism.fsdp_reshard_after_forward", default="default")
     s.put("fsdp.reshard_after_forward", True if reshard == "always" else False if reshard == "never" and s.keys["fsdp.strategy"] != "no_shard" else None)
     s.on("nccl.register_buffers", "window", "parallelism.enable_fsdp_symm_mem")
-    local, length = s.integer("training.local_batch_size"), s.integer("training.seq_len", "training.max_context_length")
+    local, length = s.integer("training.local_batch_size", "training.batch_size"), s.integer("training.seq_len", "training.max_context_length")
     tokens, all_tokens, batch = (s.integer(f"training.{name}") for name in ("num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step", "global_batch_size"))
     s.put_batch(batch or (all_tokens // length if all_tokens and length else None), local or (max(1, tokens // length) if tokens and length else None), data)
     norm = s.number("training.max_norm")
