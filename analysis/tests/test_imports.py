@@ -169,6 +169,7 @@ class MegatronTest(ImportTest):
             return megatron("--recompute-granularity selective " + modules)
         experts = " --num-experts 8 --moe-router-topk 2"
         self.check(selective(""), fsdp__checkpoint_keeps="all_but_attention")
+        self.check(megatron("--recompute-activations"), fsdp__checkpoint_keeps="all_but_attention")
         self.check(selective("--recompute-modules mlp"), fsdp__checkpoint_keeps="all_but_feed_forward")
         self.check(selective("--recompute-modules moe" + experts), fsdp__checkpoint_keeps="all_but_feed_forward",
                    fsdp__activation_checkpointing=True)
@@ -275,6 +276,11 @@ class TorchtitanTest(ImportTest):
             settle(found)
             self.check(found, fsdp__activation_checkpointing=True, fsdp__checkpoint_keeps=None, train__batch_per_rank=2)
             self.says(found, f"recomputation of every second product: with {key} whole blocks stand for it")
+
+    def test_ranks_are_asked_for_where_groups_depend_on_them(self) -> None:
+        found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\n[parallelism]\ntensor_parallel_degree = 8\n')
+        with self.assertRaisesRegex(Refused, "before this is known: the number of ranks: --ranks"):
+            settle(found)
 
     def test_ranks_that_the_groups_do_not_make_are_told(self) -> None:
         found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\n[parallelism]\n'
@@ -385,6 +391,7 @@ class TrainerTest(ImportTest):
                      "gradient_accumulation_steps: 8\ndeepspeed: examples/deepspeed/ds_z3_offload_config.json\n", ranks=8)
         self.check(found, model__preset="llama3-8b", model__lora_rank=16, model__lora_alpha=32.0, train__seq_len=4096, train__batch_per_rank=2,
                    fsdp__preset="deepspeed-z3", fsdp__cpu_offload="all", fsdp__activation_checkpointing=True, fsdp__param_dtype="bf16")
+        self.says(read(common.replace("bf16", "pure_bf16")), "weights and moments in bf16")
         self.assertIn("trains nothing", self.refusal("model_name_or_path: a\ntemplate: llama3\n"))
 
     def test_llm_foundry(self) -> None:

@@ -148,6 +148,7 @@ def _read_trainer(s: Source) -> None:
     norm = s.number("max_grad_norm")
     s.puts("train", accumulate_mode="no_sync", clip_norm=1.0 if norm is None else norm)
     s.put_optimizer(s.text("optimizer", "optim"), "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
+    s.lost("weights and moments in bf16: here masters and moments are fp32", s.values.get("pure_bf16") is True or s.values.get("bf16") == "full")
     low, half = s.text("bf16", "pure_bf16", "bfloat16").lower(), s.text("fp16", "float16").lower()
     if low in ("true", "auto", "full", "1") or half in ("true", "1"):
         s.put_dtypes("bf16" if low in ("true", "auto", "full", "1") else "fp16", "bf16")
