@@ -269,6 +269,12 @@ class TorchtitanTest(ImportTest):
         self.check(titan(""), fsdp__checkpoint_keeps="every_second_product")
         self.check(titan('selective_ac_option = "2"\n'), fsdp__checkpoint_every=2, fsdp__checkpoint_keeps=None)
 
+    def test_degrees_of_torchtitan_0_1_stand_in_other_tables(self) -> None:
+        found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nbatch_size = 2\nseq_len = 8192\n'
+                     'data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 4\n'
+                     '[experimental]\ncontext_parallel_degree = 1\n[activation_checkpoint]\nmode = "full"\n', ranks=64)
+        self.check(found, mesh__tensor=4, mesh__replicate=2, mesh__ranks=64, fsdp__strategy="hybrid_shard")
+
     def test_selective_checkpointing_beside_split_products_is_of_whole_blocks(self) -> None:
         for degree, key in (("tensor_parallel_degree", "mesh.tensor"), ("context_parallel_degree", "mesh.context")):
             found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nbatch_size = 2\nseq_len = 8192\n[parallelism]\n'
