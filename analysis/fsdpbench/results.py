@@ -417,8 +417,8 @@ KINDS = (Sweep, Tuning, WhatIf, Expectation, Comparison, Gate, TraceExplanation,
 
 
 def load(folder: "Union[str, os.PathLike[str]]") -> Result:
-    """The result in a folder that the program wrote."""
-    path = Path(folder)
+    """The result in a folder that the program wrote, which one of its files names, too."""
+    path = Path(folder).parent if Path(folder).is_file() else Path(folder)
     for kind in KINDS:
         if (path / kind._FILE).is_file():
             found = kind(path)

@@ -62,7 +62,8 @@ class OfARun(Api):
         del run
         self.assertFalse(folder.exists())
         self.simulate(out=self.folder / "out")
-        self.assertEqual(fb.load(self.folder / "out").folder, self.folder / "out")
+        for path in (self.folder / "out", self.folder / "out/result.json"):
+            self.assertEqual(fb.load(path).folder, self.folder / "out")
         with self.assertRaises(fb.ProgramError):
             self.simulate(out=self.folder / "out")
         self.simulate(out=self.folder / "out", overwrite=True)

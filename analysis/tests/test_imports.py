@@ -61,6 +61,13 @@ class ModelTest(ImportTest):
         self.says(found, "train_micro_batch_size_per_gpu = auto", "zero_optimization.round_robin_gradients = true", "a global batch of 64")
         self.assertEqual(len(found.unread), 3, found.unread)
 
+    def test_deepspeed_completes_the_batch(self) -> None:
+        for more, local, accumulate in (({}, 4, 1), ({"gradient_accumulation_steps": 2}, 2, 2), ({"train_micro_batch_size_per_gpu": 1}, 1, 4)):
+            found = read(json.dumps({"train_batch_size": 64, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}, **more}), ranks=16)
+            self.check(found, train__batch_per_rank=local, train__accumulate=accumulate)
+        found = read(json.dumps({"train_batch_size": 63, "train_micro_batch_size_per_gpu": 4}), ranks=16)
+        self.says(found, "a global batch of 63: how many microbatches it is depends on the ranks: it is no multiple of 4 on each of 16")
+
     def test_experts_of_transformers_and_their_routers(self) -> None:
         def model(**more: Any) -> Import:
             return read(json.dumps({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 32, "vocab_size": 99, **more}))
@@ -162,6 +169,7 @@ class MegatronTest(ImportTest):
             return megatron("--recompute-granularity selective " + modules)
         experts = " --num-experts 8 --moe-router-topk 2"
         self.check(selective(""), fsdp__checkpoint_keeps="all_but_attention")
+        self.check(megatron("--recompute-activations"), fsdp__checkpoint_keeps="all_but_attention")
         self.check(selective("--recompute-modules mlp"), fsdp__checkpoint_keeps="all_but_feed_forward")
         self.check(selective("--recompute-modules moe" + experts), fsdp__checkpoint_keeps="all_but_feed_forward",
                    fsdp__activation_checkpointing=True)
@@ -260,6 +268,31 @@ class TorchtitanTest(ImportTest):
         self.check(titan('selective_ac_option = "op"\n'), fsdp__checkpoint_keeps="every_second_product")
         self.check(titan(""), fsdp__checkpoint_keeps="every_second_product")
         self.check(titan('selective_ac_option = "2"\n'), fsdp__checkpoint_every=2, fsdp__checkpoint_keeps=None)
+
+    def test_degrees_of_torchtitan_0_1_stand_in_other_tables(self) -> None:
+        found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nbatch_size = 2\nseq_len = 8192\n'
+                     'data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 4\n'
+                     '[experimental]\ncontext_parallel_degree = 1\n[activation_checkpoint]\nmode = "full"\n', ranks=64)
+        self.check(found, mesh__tensor=4, mesh__replicate=2, mesh__ranks=64, fsdp__strategy="hybrid_shard")
+
+    def test_selective_checkpointing_beside_split_products_is_of_whole_blocks(self) -> None:
+        for degree, key in (("tensor_parallel_degree", "mesh.tensor"), ("context_parallel_degree", "mesh.context")):
+            found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nbatch_size = 2\nseq_len = 8192\n[parallelism]\n'
+                         f'{degree} = 2\n[activation_checkpoint]\nmode = "selective"\n', ranks=8)
+            settle(found)
+            self.check(found, fsdp__activation_checkpointing=True, fsdp__checkpoint_keeps=None, train__batch_per_rank=2)
+            self.says(found, f"recomputation of every second product: with {key} whole blocks stand for it")
+
+    def test_ranks_are_asked_for_where_groups_depend_on_them(self) -> None:
+        found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\n[parallelism]\ntensor_parallel_degree = 8\n')
+        with self.assertRaisesRegex(Refused, "before this is known: the number of ranks: --ranks"):
+            settle(found)
+
+    def test_ranks_that_the_groups_do_not_make_are_told(self) -> None:
+        found = read('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\n[parallelism]\n'
+                     'data_parallel_shard_degree = 4\ntensor_parallel_degree = 2\n', ranks=16)
+        self.check(found, mesh__ranks=8)
+        self.says(found, "16 ranks: the groups in the file make 8")
 
     def test_the_loss_is_compiled_where_components_name_it(self) -> None:
         def titan(lines: str) -> Import:
@@ -364,6 +397,7 @@ class TrainerTest(ImportTest):
                      "gradient_accumulation_steps: 8\ndeepspeed: examples/deepspeed/ds_z3_offload_config.json\n", ranks=8)
         self.check(found, model__preset="llama3-8b", model__lora_rank=16, model__lora_alpha=32.0, train__seq_len=4096, train__batch_per_rank=2,
                    fsdp__preset="deepspeed-z3", fsdp__cpu_offload="all", fsdp__activation_checkpointing=True, fsdp__param_dtype="bf16")
+        self.says(read(common.replace("bf16", "pure_bf16")), "weights and moments in bf16")
         self.assertIn("trains nothing", self.refusal("model_name_or_path: a\ntemplate: llama3\n"))
 
     def test_llm_foundry(self) -> None:
@@ -389,6 +423,9 @@ class TrainerTest(ImportTest):
         self.check(found, model__preset="qwen3-8b", mesh__ranks=16, mesh__replicate=2, mesh__shard=8, mesh__context=2, train__seq_len=2048,
                    train__batch_per_rank=4, train__accumulate=8, fsdp__param_dtype="bf16", fsdp__reduce_dtype="fp32", fsdp__preset="fsdp2",
                    fsdp__activation_checkpointing=True)
+        found = read("python3 -m verl.trainer.main_ppo --config-path=config --config-name='ppo_megatron_trainer.yaml' \\\n"
+                     "    actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2\n", ranks=8)
+        self.check(found, fsdp__preset="megatron-v1", mesh__tensor=2)
 
 
 class RefusedTest(ImportTest):
@@ -398,6 +435,8 @@ class RefusedTest(ImportTest):
         self.assertIn("file: no num_hidden_layers", self.refusal('{"model_type": "clip", "hidden_size": 4}'))
         self.assertIn("of no system", self.refusal("[mesh]\nranks = 4\n"))
         self.assertIn("file:1: no TOML", self.refusal("[mesh\nranks = 4\n"))
+        self.assertIn("list.json: of no system", self.refusal("[]", path="list.json"))
+        self.assertNotIn("\n", self.refusal("a\0b"))
         self.assertIn("file:3: no YAML", self.refusal("distributed_type: FSDP\nnothing\n"))
         self.assertIn("import its JSON", self.refusal("distributed_type: DEEPSPEED\n"))
         self.assertIn("zero_optimization.stage = 4: 0, 1, 2 or 3", self.refusal('{"zero_optimization": {"stage": 4}}'))

@@ -70,10 +70,11 @@ std::string differing_table(const ComparedSide& a, const ComparedSide& b) {
 
 std::string stored_note(const ComparedSide& a, const ComparedSide& b) {
   const World &left = a.trials.front().world, &right = b.trials.front().world;
+  const auto of = [](const World& world) { return world.date.empty() ? "a simulation" : world.date; };
   std::string text = fmt::format(
       "These are stored results of one run each ({} and {} steps; A of {}, B of {}). They did not take turns, so "
       "whatever the machine did in between counts as a difference. --rerun runs both in turns.\n",
-      a.steps().front().size(), b.steps().front().size(), left.date, right.date);
+      a.steps().front().size(), b.steps().front().size(), of(left), of(right));
   if (const std::string worlds = world_differences(to_json(left), to_json(right)); !worlds.empty()) {
     text += fmt::format("They come from different programs or machines: {}.\n", worlds);
   }

@@ -173,6 +173,30 @@ class Watch(Program):
         code, said = self.once(native, "--stopped")
         self.assertEqual((code, said["accusations"][0]["ranks"]), (RANK_FAILED, [2]))
 
+    def dumps(self, group: str, last: list[str | None], backend: str = "gloo") -> dict:
+        """What `watch` says of dumps whose default group has ranks `group` by pg_config; last: each rank's newest collective."""
+        for rank, state in enumerate(last):
+            entries = [{"process_group": ["0", "default_pg"], "pg_id": 0, "collective_seq_id": seq, "profiling_name": f"{backend}:all_reduce",
+                        "time_created_ns": seq * 10**9, "time_discovered_started_ns": seq if now != "scheduled" else None, "state": now,
+                        "retired": now == "completed", "is_p2p": False} for seq, now in ((1, "completed"), (2, state)) if now]
+            (self.folder / f"dump_{rank}").write_text(json.dumps({
+                "version": "2.10", "pg_config": {"": {"name": "", "desc": "", "ranks": group}}, "entries": entries}))
+        return self.once(*(f"dump_{rank}" for rank in range(len(last))), "--stopped")[1]
+
+    def test_a_list_of_ranks_that_leaves_a_rank_out_is_another_groups(self) -> None:
+        # PyTorch 2.15 lists one group of gloo under no name: here the one that was made last.
+        said = self.dumps("[0, 1]", ["scheduled", "scheduled", None, "scheduled"])
+        self.assertIn("Rank 2 has not come: ranks 0, 1, 3 wait in all_reduce 2", said["sentence"])
+        self.assertEqual(said["accusations"][0]["ranks"], [2])
+        said = self.dumps("[0, 1]", ["completed", "scheduled", "completed"])
+        self.assertEqual((said["verdict"], said["accusations"]), ("unknown", []), said)
+        self.assertIn("which ranks belong to it is not told", said["sentence"])
+
+    def test_a_gpu_that_has_not_begun_is_not_among_those_that_wait(self) -> None:
+        said = self.dumps("[0, 1, 2]", ["started", "started", "scheduled"], "nccl")
+        self.assertEqual(said["accusations"][0]["ranks"], [2])
+        self.assertRegex(said["sentence"], r"^Ranks 0, 1 wait in all_reduce 2 .*, which the GPU of rank 2 has not begun\.$")
+
     def test_wrong_input_is_an_error_with_a_sentence(self) -> None:
         (self.folder / "empty").mkdir()
         (self.folder / "text").write_text("hello\n")

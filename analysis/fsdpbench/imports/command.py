@@ -90,12 +90,18 @@ def settle(found: Import, overrides: Sequence[str] = (), model: str = "") -> Non
         found.missing["model"] = f"{named}: give its config.json of Hugging Face, too, or --model NAME (a file of profiles/models)"
     if "model.layers" in found.keys and not found.keys.keys() & {"model.vocab", "model.preset"}:
         found.missing.setdefault("model.vocab", "the vocabulary: --set model.vocab=ROWS")
-    asked = [found.missing[key] for key in ("model", "model.vocab", "fsdp.param_dtype", "fsdp.reduce_dtype") if key in found.missing]
+    groups = [key for key in found.keys if key.startswith("mesh.")]  # which the default of mesh.ranks does not fit
+    asked = [found.missing[key] for key in ("model", "model.vocab", "fsdp.param_dtype", "fsdp.reduce_dtype", *["mesh.ranks"] * bool(groups))
+             if key in found.missing]
     if asked:
         raise Refused("No profile is written before this is known: " + "; ".join(asked) + ".")
     for key, what in (("train.seq_len", "the length of sequences"), ("train.batch_per_rank", "the sequences of a microbatch")):
         if key not in found.keys:
             found.missing.setdefault(key, f"{what}: --set {key}")
+    split = next((key for key in ("mesh.tensor", "mesh.context") if found.keys.get(key, 1) != 1), "")
+    if split and found.keys.get("fsdp.checkpoint_keeps") == "every_second_product":
+        del found.keys["fsdp.checkpoint_keeps"]
+        found.matters.append(f"recomputation of every second product: with {split} whole blocks stand for it")
     if found.keys.get("fsdp.head_unit") is True and _has_tied_head(found.keys):
         found.keys["fsdp.head_unit"] = False  # the head is in the root, as its weight is the embedding's
 

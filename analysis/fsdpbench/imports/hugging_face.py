@@ -119,6 +119,9 @@ def read_deepspeed(s: Source) -> None:
     s.lost("offload to nvme: memory of the host stands for it", "nvme" in places)
     s.put("fsdp.cpu_offload", "all" if places[1] != "none" and stage == 3 else "optimizer" if places[0] != "none" else None)
     local, accumulate, batch = (s.integer(name) for name in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
+    parts = s.known.ranks and s.known.ranks * (accumulate or 1)
+    if batch and not (local or of_trainer) and parts and batch % parts == 0:  # as DeepSpeed completes the three
+        local, accumulate = batch // parts, accumulate or 1
     s.put_batch(None if accumulate else batch, local, s.known.ranks)
     s.puts("train", accumulate=accumulate, clip_norm=s.number("gradient_clipping"))
     enabled, half, reduced = s.text("bf16.enabled", "bfloat16.enabled"), s.text("fp16.enabled"), s.text("communication_data_type")
@@ -145,6 +148,7 @@ def _read_trainer(s: Source) -> None:
     norm = s.number("max_grad_norm")
     s.puts("train", accumulate_mode="no_sync", clip_norm=1.0 if norm is None else norm)
     s.put_optimizer(s.text("optimizer", "optim"), "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
+    s.lost("weights and moments in bf16: here masters and moments are fp32", s.values.get("pure_bf16") is True or s.values.get("bf16") == "full")
     low, half = s.text("bf16", "pure_bf16", "bfloat16").lower(), s.text("fp16", "float16").lower()
     if low in ("true", "auto", "full", "1") or half in ("true", "1"):
         s.put_dtypes("bf16" if low in ("true", "auto", "full", "1") else "fp16", "bf16")

@@ -53,7 +53,8 @@ def _read_model(s: Source, layers: int) -> None:
 def _put_recomputation(s: Source, blocks: Optional[int], against: str) -> None:
     """--recompute-granularity: whole layers, or of each layer the modules that --recompute-modules names, core_attn where it names none.
     against: what keys do not let modules alone be recomputed with."""
-    granularity, method, count = s.text("recompute-granularity"), s.text("recompute-method", default="uniform"), s.size("recompute-num-layers")
+    selective = "selective" if s.flag("recompute-activations") else ""
+    granularity, method, count = s.text("recompute-granularity", default=selective), s.text("recompute-method", default="uniform"), s.size("recompute-num-layers")
     modules = (s.list("recompute-modules") + s.settings.more_words.get("recompute-modules", [])) or ["core_attn"]
     if granularity in ("", "none", "None"):
         return

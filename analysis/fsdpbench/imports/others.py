@@ -73,7 +73,8 @@ def read_verl(s: Source) -> None:
     name_model(s.into, s.text(m + "path", m + "partial_pretrain"))
     gpus, nodes = s.integer("trainer.n_gpus_per_node", "nproc_per_node", "nproc-per-node"), s.size("trainer.nnodes", "nnodes")
     ranks = s.known.ranks or (gpus and gpus * nodes)
-    strategy = s.text(a + "strategy", m + "strategy", "engine", default=tuned).lower()
+    megatron = "megatron" in s.text("config-name") or s.has(a + "megatron.")  # ppo_megatron_trainer.yaml has the strategy
+    strategy = s.text(a + "strategy", m + "strategy", "engine", default="megatron" if megatron else tuned).lower()
     s.put_lora(s.integer(m + "lora_rank"), s.number(m + "lora_alpha") or 16.0, s.list(m + "target_modules") or ["all"])
     s.put_dtypes(s.text(c + "dtype", default="bfloat16"), "fp32")
     context = s.size(a + "ulysses_sequence_parallel_size", "ulysses_sequence_parallel_size", c + "ulysses_sequence_parallel_size")

@@ -234,7 +234,7 @@ def _format_of(text: str, path: str) -> str:
     line = next((line for line in lines if line and line != "---"), "")
     if line.startswith("--") or line.endswith("=(") or " --" in line or re.match(r"(export|set) ", line):
         return "arguments"
-    return "json" if line.startswith("{") else "toml" if line.startswith("[") or " = " in line else "yaml"
+    return "json" if line.startswith("{") or path.endswith(".json") else "toml" if line.startswith("[") or " = " in line else "yaml"
 
 
 def parse_settings(text: str, path: str) -> Settings:
@@ -254,7 +254,7 @@ def parse_settings(text: str, path: str) -> Settings:
             flatten((json if found.format == "json" else tomllib).loads(text), "", 0, found.values)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise Refused(f"{path}:{mark.line + 1 if mark else 1}: no YAML: {getattr(error, 'problem', error)}.")
+        raise Refused(f"{path}:{mark.line + 1 if mark else 1}: no YAML: {getattr(error, 'problem', str(error).splitlines()[0])}.")
     except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise Refused(f"{path}{':' + line.group(1) if line else ''}: no {found.format.upper()}: {error}.")

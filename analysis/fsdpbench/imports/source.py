@@ -192,7 +192,8 @@ class Source:
         if whole and whole > 0 and local and ranks and local > 0 and ranks > 0 and whole % (local * ranks) == 0:
             self.put("train.accumulate", whole // (local * ranks))
         elif whole and whole > 0:
-            self.lost(f"a global batch of {whole}: how many microbatches it is depends on the ranks (--ranks)")
+            self.lost(f"a global batch of {whole}: how many microbatches it is depends on the " + (
+                "ranks (--ranks)" if not ranks else "sequences of one" if not local else f"ranks: it is no multiple of {local} on each of {ranks}"))
 
     def put_context(self, name: str, ranks: int, against: str) -> int:
         """Ranks that split sequences. `against`: what of the file it does not go with. Returns how many."""
@@ -214,7 +215,9 @@ class Source:
         self.lost(f"{name} = {context}: heads are exchanged there; gathers of keys and values stand for it", heads and split > 1)
         if not shard or shard < 0:
             shard = ranks // (replicate * tensor * context) if ranks else None
-        self.put("mesh.ranks", shard and replicate * shard * tensor * context)
+        total = shard and replicate * shard * tensor * context
+        self.lost(f"{ranks} ranks: the groups in the file make {total}, which are in the profile", ranks and total and ranks != total)
+        self.put("mesh.ranks", total)
         splits = shard is None or shard * context > 1
         hybrid = replicate > 1 and splits
         self.put("fsdp.strategy", ("hybrid_shard" if hybrid else "full_shard" if frees else "shard_grad_op") + "_grad_op" * (hybrid and not frees)

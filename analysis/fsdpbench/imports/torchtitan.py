@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from .models import name_model
 from .settings import Refused, Settings
@@ -94,6 +94,11 @@ def _put_recomputation(s: Source) -> None:
     s.lost("activation_checkpoint.mode is not said, and differs by version of torchtitan", not mode)
 
 
+def _degrees(what: str) -> List[str]:
+    """What versions call it: 0.1 had these in two other tables."""
+    return [f"{table}.{what}_degree" for table in ("parallelism", "training", "experimental")]
+
+
 def _of_titan(f: Settings) -> bool:
     return f.format in ("toml", "arguments") and f.any("training.", "parallelism.") or f.format == "python" and f.any("training.", "model_spec.")
 
@@ -106,9 +111,9 @@ def read_torchtitan(s: Source) -> None:
     name_model(s.into, f"{name}-{flavor}" if flavor and flavor.lower() not in name.lower() else name or module)
     s.lost(f"model.flavor = {flavor}", flavor and "model.preset" not in s.keys)
     s.puts("fsdp", preset="fsdp2", wrap="block", head_unit=True, gradient_scaling="sum")
-    replicate, tensor, expert, context, pipeline = (s.size(f"parallelism.{what}_degree") for what in (
+    replicate, tensor, expert, context, pipeline = (s.size(*_degrees(what)) for what in (
         "data_parallel_replicate", "tensor_parallel", "expert_parallel", "context_parallel", "pipeline_parallel"))
-    shard = s.integer("parallelism.data_parallel_shard_degree")
+    shard = s.integer(*_degrees("data_parallel_shard"), "training.data_parallel_degree")
     s.lost(f"parallelism.pipeline_parallel_degree = {pipeline}", pipeline > 1)
     s.put_groups(1, expert)
     s.put("fsdp.preset", "torchtitan-moe" if expert > 1 else None)
@@ -123,7 +128,7 @@ def read_torchtitan(s: Source) -> None:
     reshard = s.text("parallelism.fsdp_reshard_after_forward", default="default")
     s.put("fsdp.reshard_after_forward", True if reshard == "always" else False if reshard == "never" and s.keys["fsdp.strategy"] != "no_shard" else None)
     s.on("nccl.register_buffers", "window", "parallelism.enable_fsdp_symm_mem")
-    local, length = s.integer("training.local_batch_size"), s.integer("training.seq_len", "training.max_context_length")
+    local, length = s.integer("training.local_batch_size", "training.batch_size"), s.integer("training.seq_len", "training.max_context_length")
     tokens, all_tokens, batch = (s.integer(f"training.{name}") for name in ("num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step", "global_batch_size"))
     s.put_batch(batch or (all_tokens // length if all_tokens and length else None), local or (max(1, tokens // length) if tokens and length else None), data)
     norm = s.number("training.max_norm")

@@ -85,16 +85,16 @@ def _shape(entry: Dict[str, Any], name: str) -> str:
 
 def _comm(job: Job, dump: Dump, entry: Dict[str, Any], backend: str, rank: int, renewed: Dict[Any, Tuple[Comm, Member]]) -> Any:
     """The communicator of an entry and the rank in it. PyTorch may list the default group under another name than its
-    operations have: the largest one counts for it."""
+    operations have: all ranks of the job count for it, or the largest group that is listed."""
     told = entry.get("process_group")
     parts = [words(part) for part in told[:2]] if isinstance(told, list) else []
     name, desc = parts if len(parts) == 2 else (words(entry.get("pg_name")) or str(whole(entry.get("pg_id")) or 0), "")
     found = renewed.get((backend, name, desc))
     if found is None:
         ranks = dump.config[name][1] if name in dump.config else ()
-        if not ranks and desc == "default_pg":
-            ranks = max((one[1] for one in dump.config.values()), key=len, default=())
         key, label = (backend, name, desc, ranks), f"{name} ({desc})" if desc and desc != "undefined" else name
+        if not ranks and desc == "default_pg":
+            ranks = tuple(range(job.world)) or max((one[1] for one in dump.config.values()), key=len, default=())
         comm = job.comms.setdefault(key, Comm("flight recorder", f"{label} of {backend}" if backend else label))
         comm.ranks, comm.size = list(ranks), len(ranks)
         comm.member(rank).forget()  # a dump is all that its rank has to say: what an earlier one said is replaced
@@ -213,6 +213,8 @@ def settle(job: Job) -> None:
     for key, comm in job.comms.items():
         if comm.source != "flight recorder":
             continue
+        if not set(comm.members) <= set(comm.ranks):  # the list is another group's, as in gloo's dumps of PyTorch 2.15
+            comm.ranks, comm.size = [], 0
         sends = any(member.talks for member in comm.members.values())
         theirs = places.get(key, set())
         told: Dict[int, List[int]] = {rank: [] for rank in comm.all_ranks()}

@@ -168,8 +168,8 @@ def _accuse(graph: Graph, waits: List[Wait], stopped: bool, silence: Dict[int, s
         culprits, first, sure = culprits - set(inner[0].waiting), inner[0], FIRM
         found.ranks, found.communicator, found.sequence, wait = sorted(culprits), first.comm.name, first.op.seq, first.text(how)
         if not culprits:
-            found.sentence = (f"{capital(wait)}, and none has left it: it hangs inside, and which of them is to blame is not "
-                              f"told.{chain}")
+            why = "it hangs inside, and which of them is to blame" if first.comm.ranks else "which ranks belong to it"
+            found.sentence = f"{capital(wait)}, and none has left it: {why} is not told.{chain}"
             return found
     if culprits and sure == ABSENT and 2 * len(absent) > len(known):
         return Accusation("unknown", f"{capital(wait)}; only {len(known) - len(absent)} of {len(known)} ranks have left a dump: "
@@ -179,8 +179,12 @@ def _accuse(graph: Graph, waits: List[Wait], stopped: bool, silence: Dict[int, s
         no_dump = "" if sure != ABSENT else f" {verb(absent, 'It has', 'They have')} left no dump."
         also = "".join(f" {capital(one.text(how))} for rank {rank}." for rank, one in elsewhere)
         heard = [silence[rank] for rank in found.ranks if rank in silence][:1]
-        found.sentence = (f"{capital(ranks_text(found.ranks))} {verb(found.ranks, 'has', 'have')} not come: {wait}."
-                          f"{''.join(' ' + one for one in heard)}{no_dump}{also}{chain}")
+        said = f"{capital(ranks_text(found.ranks))} {verb(found.ranks, 'has', 'have')} not come: {wait}"
+        if culprits <= set(first.waiting).intersection(first.missing):  # their hosts have come
+            rest = sorted(set(first.waiting) - culprits)
+            said = (f"{capital(ranks_text(rest))} {verb(rest, 'waits', 'wait')} in {first.what()} {how}, which the "
+                    f"{verb(found.ranks, 'GPU', 'GPUs')} of {ranks_text(found.ranks)} {verb(found.ranks, 'has', 'have')} not begun")
+        found.sentence = f"{said}.{''.join(' ' + one for one in heard)}{no_dump}{also}{chain}"
         return found
     if any(one.missing for one in waits):
         if not (circle := graph.circle()):
@@ -210,7 +214,8 @@ def _inside(wait: Wait, how: str, silence: Dict[int, str]) -> Accusation:
                           f"{silence[silent[0]]} {capital(wait.what())} has not ended {how}.")
     elif untold or gone or len(group) < 2:
         why = (f"whether {ranks_text(untold)} {verb(untold, 'has', 'have')} come is not told" if untold else
-               f"{ranks_text(gone)} {verb(gone, 'has', 'have')} left it" if gone else "no other rank of it is told")
+               f"{ranks_text(gone)} {verb(gone, 'has', 'have')} left it" if gone else
+               "no other rank of it is told" if group else "which ranks belong to it is not told")
         return Accusation("unknown", f"{capital(wait.text(how))}; {why}.")
     else:
         found.sentence = (f"All {len(group)} ranks have come to {wait.what()} and none has left it {how}: no rank is to blame by "

@@ -61,6 +61,9 @@ Baseline find_baseline(const std::string& given, const GatedResult& now) {
     kinds.insert(result.kind);
     return result.kind != now.kind || !seen.insert(result.digest).second;
   });
+  if (all.empty() && kinds.contains(now.kind)) {
+    throw ConfigError(fmt::format("{}: each result of its kind ({}) there is {} itself.", given, now.kind, now.name));
+  }
   if (all.empty()) {
     throw ConfigError(fmt::format("{}: no other result there is of a{} {}, as {} is; there are results of: {}.", given,
                                   now.kind.starts_with('a') ? "n" : "", now.kind, now.name, fmt::join(kinds, ", ")));

@@ -31,8 +31,8 @@ std::string why_not_comparable(const GateReport& r, OtherMachine allowed) {
                        r.now.front().kind);
   }
   if (!r.measured.empty()) {
-    return fmt::format("they did not measure the same: {} keys differ, {} the first", r.measured.size(),
-                       r.measured.front().key);
+    return fmt::format("they did not measure the same: {} key{} the first", r.measured.size(),
+                       r.measured.size() == 1 ? " differs," : "s differ,", r.measured.front().key);
   }
   const auto first = std::ranges::find_if(r.machine, [&](const MachineDifference& d) {
     if (d.part == MachinePrint::Part::hardware) return allowed != OtherMachine::any;
