@@ -141,7 +141,7 @@ Regret regret_of(int number, std::string& csv, std::vector<std::pair<double, dou
     const tune::Tried& tried = result.tried[policy.tried];
     here.emplace_back(tried.step_ns / 1e6, policy.median());
     csv += fmt::format("{},{:.4f},{:.4f},{}\n", number, tried.step_ns / 1e6, policy.median(),
-                       app::settings_of(space, tried.point));
+                       tune::settings_text(space.settings_at(tried.point)));
   }
   const double best = std::ranges::min_element(measured, {}, &Measured::median)->median();
   steps.insert(steps.end(), here.begin(), here.end());
