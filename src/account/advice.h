@@ -20,7 +20,7 @@ struct ReplayedKnob {
   bool advised() const { return gain.advised && sayable; }
 };
 
-/// What advice may rest on, and in whose words it is given.
+/// Evidence that advice may rest on, and whose terms it uses.
 struct Evidence {
   EnumTable<Cause, std::string> settings{};  ///< of the program, against that cause; empty: none is known
   std::vector<ReplayedKnob> knobs{};         ///< that gain something, the most first

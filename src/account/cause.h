@@ -124,7 +124,7 @@ constexpr std::string_view to_string(Cause cause) { return kCauses[cause].name; 
 /// The cause of that name in a file, however old; nothing if there is none.
 std::optional<Cause> cause_named(std::string_view name);
 
-/// What can be done about a cause, with `settings` ("train.accumulate") where they are given, without its full stop.
+/// Advice about a cause, with `settings` ("train.accumulate") where they are given, without its full stop.
 std::string advice_with(Cause cause, std::string_view settings);
 
 }  // namespace fsdpbench::account

@@ -28,7 +28,7 @@ struct Fidelity {
   /// computation is real, lateness was injected, or some ranks are not in view.
   std::optional<double> late_pct;
 
-  /// What the machine added to the modelled step, in its ops and between them together.
+  /// Time that the machine added to the modelled step, in its ops and between them together.
   double over_pct() const;
   /// Beyond the limit the times are the machine's, not the model's, and nothing is to be concluded from them.
   bool rated() const;

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What a collective was for.
+/// Purpose of a collective.
 enum class Purpose : std::uint8_t {
   parameters,   ///< gathers a unit's parameters
   gradients,    ///< reduces a unit's gradients
@@ -49,7 +49,7 @@ struct FoundUnit {
   int experts_of = -1;  ///< into UnitTable::units: whose experts these are, on a group of their own; -1: no one's
 };
 
-/// How collectives came by their units.
+/// Source of the units of collectives.
 enum class UnitSource : std::uint8_t { own_names, annotations, order };
 
 struct UnitTable {

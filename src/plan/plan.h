@@ -75,7 +75,7 @@ class Groups {
   /// Whether collectives of a plan may run along this axis: more than one rank, and asked for.
   bool exists(Group group) const;
   int size(Group group) const { return axis(group).size; }
-  /// How many groups lie along this axis; numbered from 0.
+  /// Number of groups along this axis; numbered from 0.
   int count(Group group) const { return ranks_ / size(group); }
   int number(Group group, int rank) const;
   /// Place of the rank in its group: Members[index(rank)] is the rank.

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::schedule {
 
-/// What of a step is done, to see what each part takes alone.
+/// Parts of a step that are done, to see what each part takes alone.
 enum class StepPart : std::uint8_t {
   whole,
   computation,    ///< all but the collectives
@@ -25,7 +25,7 @@ enum class StepPart : std::uint8_t {
 /// step computes means nothing.
 Schedule only(const Schedule& schedule, StepPart part);
 
-/// What an event marks; with unit (or module), phase and microbatch it names the event for the whole run.
+/// Moment that an event marks; with unit (or module), phase and microbatch it names the event for the whole run.
 enum class EventRole : std::uint8_t {
   forward_done,
   part_done,

@@ -24,7 +24,7 @@ class CoreWait {
   int file_;  // -1: there is none
 };
 
-/// Where threads sleep until a condition on atomics holds; every blocking wait of this backend is one of these, so
+/// Place to sleep until a condition on atomics holds; every blocking wait of this backend is one of these, so
 /// an abort reaches them all. Whoever makes a condition true calls notify() after that. A notify without waiters
 /// costs a few nanoseconds. Thread-safe.
 class WaitPoint : private launch::Abort::Listener {
