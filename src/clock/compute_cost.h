@@ -130,7 +130,7 @@ class ComputeCost {
 std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
                                     const ComputeCost& cost, const Beside& beside = {}, double share = 1);
 
-/// Factors by which ops of `schedule` are slower while collectives run beside it for all of its time: products
+/// Factors by which ops of `schedule` are slower while collectives run beside them all of the time: products
 /// lose the SMs that the collectives hold and with them, often, a whole wave; what moves bytes loses the bandwidth. At
 /// least 1; 1 for collectives. An op that shares only a part of its time loses only in that part: at a rate of
 /// 1/slow-down.

@@ -48,7 +48,7 @@ enum class CoreWaits { counted, left_out, averaged };
 HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
                         const Delays& delays, CoreWaits core_waits = CoreWaits::counted);
 
-/// Other delays of a lane, by lane: of each op that began neither for its communicator nor behind an op
+/// Other delays of lanes, by lane: one for each op that began neither for its communicator nor behind an op
 /// without work, in no order that means anything. What is in all of a lane's ops holds that lane up.
 struct LaneStarts {
   using ByLane = std::array<std::vector<double>, kLaneCount>;

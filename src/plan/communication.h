@@ -73,7 +73,7 @@ bool rows_follow_the_data(const config::RunConfig& config);
 /// go back.
 double most_expert_bytes(const config::RunConfig& config);
 
-/// Bytes sent by plain data parallelism for the same reduce dtype: one all-reduce over all ranks, each
+/// Bytes sent by plain data parallelism with this reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.
 double data_parallel_volume(const Plan& plan, const config::RunConfig& config);
 

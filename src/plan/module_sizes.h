@@ -45,7 +45,7 @@ inline ContextSplit context_split(const config::RunConfig& config) {
   return {static_cast<int>(config.mesh.context), ring};
 }
 
-/// Rows that ranks that split a block's experts exchange in a training, and where it lies in the buffer of one pass:
+/// Rows exchanged in a training by ranks that split a block's experts, and where they are in the buffer of one pass:
 /// the rows with which this rank's tokens visit experts, as kernels::dispatch sorts them; room for those that come to
 /// this rank's experts, by rank and expert; and both their numbers, [ranks, experts of a rank] i32. Whomever tokens
 /// visit, it has room: a token visits no expert twice, so that each rank sends at most min(active, experts of a rank)

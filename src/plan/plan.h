@@ -99,7 +99,7 @@ class Groups {
 struct Unit {
   UnitMembers members;
   ShardLayout layout;
-  /// Of gradients, and of all that follows from them: `layout` without what is frozen, whose places come last there, so
+  /// Layout of gradients and what follows from them: `layout` without what is frozen, whose places come last there, so
   /// that this is the beginning of it. A flat unit trains as a whole, or has no gradients.
   ShardLayout gradient_layout;
   /// Split into fewer, larger parts between forward and backward (reshard_after_forward = n); empty otherwise.

@@ -72,7 +72,7 @@ void check_memory(const engine::Setup& setup, int local_ranks) {
       format_bytes(each), format_bytes(setup.host_bytes), available.limit, format_bytes(available.bytes)));
 }
 
-/// Where `ulimit -v` limits the addresses, the stacks of threads take of them, too: a lane is a thread.
+/// Counts the stacks of threads where `ulimit -v` limits addresses: a lane is a thread.
 void check_address_space(const engine::Setup& setup, int local_ranks) {
   const std::optional<std::int64_t> left = address_space_left();
   if (!left) return;
@@ -156,7 +156,7 @@ void open_simulation(Cell& cell) {
                     format_bytes(cell.caching_allocator->peak_reserved), gpu.name, gpu.memory_gib));
     return;
   }
-  // What reserved leaves out (the CUDA context, NCCL) takes a few percent of a GPU, too.
+  // Memory that is not in reserved (the CUDA context, NCCL) takes a few percent of a GPU, too.
   constexpr double kNear = 0.95;
   const auto reserved = static_cast<double>(cell.caching_allocator->peak_reserved);
   cell.near_memory_limit = cell.caching_allocator->retries > 0 || reserved > kNear * memory;

@@ -17,7 +17,7 @@
 
 namespace fsdpbench::app {
 
-/// What a process saves if the run cannot end as it should: a result.json that says so beside its config.toml, and the
+/// Results saved by a process whose run does not end well: a result.json that says so beside its config.toml, and the
 /// traces of its ranks: one in a job, all in a run of threads. Thread-safe: the threads that train may be stuck.
 class RunRescue {
  public:

@@ -44,7 +44,7 @@ class ModelSizes {
   mutable std::map<Key, std::vector<plan::ModuleSizes>> known_;
 };
 
-/// Of op times that come from published rates: computation is off by what trainings are, each collective by what those
+/// Uncertainty of times by published rates: computation is off by what trainings are, each collective by what those
 /// of its sort are. Nothing was measured on the machine itself, so the best that an op can be is interpolated: its
 /// cluster has rows, and its ranks and bytes lie within theirs. `times`: engine::simulated_times().
 clock::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,

@@ -65,7 +65,7 @@ enum class EventRole : std::uint8_t {
 
 inline constexpr int kRoot = plan::Plan::kRoot;
 
-/// Where an op belongs; phase and microbatch are the builder's.
+/// Place of an op; phase and microbatch are the builder's.
 struct At {
   Lane lane = Lane::compute;
   int unit = -1;
@@ -91,7 +91,7 @@ class StepBuilder {
   const Policy& policy;
   const std::vector<plan::ModuleSizes>& sizes;
 
-  // Where the walk is; stamped on every op.
+  // Place of the walk; stamped on every op.
   Phase phase = Phase::forward;
   int micro = 0;
 

@@ -84,7 +84,7 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-/// Where bytes go. Both calls return 0 or an errno.
+/// Destination of bytes. Both calls return 0 or an errno.
 class WholeFile::Sink {
  public:
   /// Without a file (-1) the bytes are only counted. `will_sync`: the disk gets to work on what is written meanwhile.

@@ -42,7 +42,7 @@ class InputFile final : public std::streambuf {
 /// folder, a full disk) throws OutputError naming the file.
 class WholeFile {
  public:
-  /// What becomes of what is written.
+  /// Fate of what is written.
   enum class Fate : std::uint8_t {
     kept,     ///< it is there after commit()
     synced,   ///< the same, also if the machine fails right after: it was waited for until the disk has it

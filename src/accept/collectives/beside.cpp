@@ -38,7 +38,7 @@ using backend::Stamp;
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
 
-/// Of A, B and C of a product, in this order.
+/// Bytes of A, B and C of a product, in this order.
 std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
   return {checked_product(p.m, p.k, size_of(DType::f32)), checked_product(p.k, p.n, size_of(DType::f32)),
           checked_product(p.m, p.n, size_of(DType::f32))};
@@ -139,7 +139,7 @@ class BesideRank {
     for (std::size_t k = 0; k < kNeighbours; ++k) to[k].insert(to[k].end(), more[k].begin(), more[k].end());
   }
 
-  /// How many ops of each kind take about as long as -n of the slowest kind; the same on all ranks.
+  /// Numbers of ops of each kind that take about as long as -n of the slowest kind; the same on all ranks.
   std::array<std::size_t, kNeighbours> balanced(const std::array<Durations, kNeighbours>& alone) {
     std::vector<double> us;
     for (std::size_t who = 0; who < kNeighbours; ++who) us.push_back(of_slowest(alone[who][who]).value_or(0));
