@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -127,6 +128,7 @@ void CheckpointFolder::complete(Manifest manifest) {
   manifest.saved = ++last_;
   write_manifest(step_folder(folder_, steps), manifest);
   remove_other_shards(step_folder(folder_, steps), manifest);
+  trace::sync_folder_of(step_folder(folder_, steps));  // the new step's name, before an older step goes
   age_[steps] = manifest.saved;
   remove_old(steps);
 }

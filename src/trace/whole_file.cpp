@@ -72,7 +72,8 @@ mode_t mask_of_this_process() {
   return mask;
 }
 
-/// So that a new name in it is not forgotten. A file system that cannot do that for folders does it by itself.
+}  // namespace
+
 void sync_folder_of(const std::string& path) {
   const std::size_t end = path.rfind('/');
   const std::string folder = end == std::string::npos ? "." : path.substr(0, end + 1);
@@ -81,8 +82,6 @@ void sync_folder_of(const std::string& path) {
   (void)::fsync(file);
   ::close(file);
 }
-
-}  // namespace
 
 /// Destination of bytes. Both calls return 0 or an errno.
 class WholeFile::Sink {

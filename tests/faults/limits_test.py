@@ -81,6 +81,14 @@ class Limits(Faults):
                     self.assertRegex(done.err, "ulimit -v|address space|[Mm]emory")
         self.assertEqual(done.popen.returncode, OK, done.err)
 
+    def test_open_files(self) -> None:
+        for most, tells in ((8, True), (38, True), (1024, False)):
+            with self.subTest(files=most):
+                done = self.limited(nofile=most)
+                self.assertEqual(done.popen.returncode, NO_RESOURCES if tells else OK, done.err)
+                if tells:
+                    self.assertRegex(done.err, rf"2 ranks need \d+ open files, and `ulimit -n` allows {most}\.")
+
     def test_threads(self) -> None:
         group = self.bench.control_group("pids", {"pids.max": 3})
         done = self.bench.call(*self.run_arguments(*THREADS, base=[]), group=group)
