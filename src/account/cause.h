@@ -47,7 +47,7 @@ struct CauseFacts {
   bool liftable = false;      ///< one setting, or mending one rank, takes all of it away
 };
 
-/// The one table of causes: docs/explain.md prints it, which a test compares.
+/// The one table of causes: docs/causes.md prints it, which a test compares.
 inline constexpr EnumTable<Cause, CauseFacts> kCauses{
     CauseFacts{"step_boundary", "the first gathers and last reductions of a step have nothing beside them",
                "transfers at the start and end of the step, which no computation can hide,",
