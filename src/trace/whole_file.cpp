@@ -21,7 +21,7 @@ namespace fsdpbench::trace {
 
 namespace {
 constexpr unsigned kFilePiece = 1 << 17;
-}
+}  // namespace
 
 InputFile::InputFile(const std::string& path, std::uint64_t most_bytes)
     : file_(nullptr), most_bytes_(most_bytes), bytes_left_(most_bytes), piece_(kFilePiece) {
