@@ -78,7 +78,7 @@ class Neighbours {
   const std::string& why_not() const { return why_not_; }
 
  private:
-  struct Seen {
+  struct PeerMemory {
     std::byte* memory = nullptr;
     std::byte* seats = nullptr;
     std::unique_ptr<MappedMemory> their_memory, their_seats;
@@ -88,7 +88,7 @@ class Neighbours {
   const int rank_;
   std::string why_not_;
   std::unique_ptr<MappedMemory> seats_;  ///< null: this process shares nothing
-  std::map<int, Seen> seen_;             ///< by world rank
+  std::map<int, PeerMemory> seen_;       ///< by world rank
   std::mutex mutex_;
   int seats_taken_ = 0;
 };
