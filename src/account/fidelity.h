@@ -17,7 +17,7 @@ struct ModelledTime {
   double observed_ms = 0;
 };
 
-/// How well a machine kept up with what it emulated in real time. `transfer` counts the transfers that had the links of
+/// Fidelity of a machine to what it emulated in real time. `transfer` counts the transfers that had the links of
 /// their group to themselves: what a shared one should take follows from all others. Rows of experts are left out where
 /// the data say how many there are (plan::rows_follow_the_data).
 struct Fidelity {

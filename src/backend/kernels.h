@@ -380,7 +380,7 @@ class Kernels {
   /// Cross entropy over a whole vocabulary.
   virtual void cross_entropy(const CrossEntropyCall& call) = 0;
   // Vocabulary split over ranks: each computes the terms of its part, and gradients and loss from the terms of all.
-  /// What the softmax of rows needs of this part of their logits, which stay as they are: `terms` gets the largest of
+  /// Softmax terms of rows from this part of their logits, which stay as they are: `terms` gets the largest of
   /// each row, then the sum of exp(logit - that) of each, then the target's logit of each, 0 where it is not in this
   /// part.
   virtual void cross_entropy_terms(const CrossEntropyCall& call, float* terms) = 0;

@@ -119,7 +119,7 @@ class Executor {
   /// Whether a begin is too early by so little that the clocks of host and device explain it; notes by how much.
   bool is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns);
   void keep_order(Activity& activity, trace::Record& op);
-  /// What the device recorded in a step joins the trace; names that were there before keep their numbers. `records`: of
+  /// Adds a step's device records to the trace; names that were there before keep their numbers. `records`: of
   /// the step's ops.
   void take_activities(std::span<trace::Record> records);
 

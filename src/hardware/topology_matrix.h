@@ -36,7 +36,7 @@ std::string paths_text(const TopologyMatrix& matrix, const std::string& place);
 
 namespace fsdpbench::app {
 
-/// What the GPUs and network cards of this host share, and their processors: hardware/topology_matrix.h. No rows where
+/// Table of what GPUs and network cards here share, and their processors: hardware/topology_matrix.h. No rows where
 /// there are neither.
 Table topology_table();
 /// JSON of it; null where there are neither.

@@ -31,7 +31,7 @@ void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vect
 template <>
 Fields<WatchedGpu> declared();
 
-/// What must be the same of all GPUs: clocks and power that they are allowed, PCIe, ECC; those not told are left out.
+/// Settings equal on all GPUs: clocks and power that they are allowed, PCIe, ECC; those not told are left out.
 std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& health);
 
 /// Judges all ranks. One that reported an error, has a narrow link or throttled for more than kShortly of the time

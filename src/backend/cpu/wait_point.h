@@ -8,7 +8,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// How long the thread that makes it has been ready to run while all cores that it may use ran others: what Linux keeps
+/// Time that its thread has been ready to run while all cores that it may use ran others: what Linux keeps
 /// of each thread (the second number of /proc/thread-self/schedstat, "run delay"). For that thread only.
 class CoreWait {
  public:
