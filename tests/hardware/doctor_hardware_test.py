@@ -55,7 +55,7 @@ class DoctorTest(unittest.TestCase):
 
     def test_a_folder_on_the_path_is_a_name_and_no_command(self):
         with tempfile.TemporaryDirectory() as parent:
-            folder = Path(parent, "it's'$(touch made)'")
+            folder = Path(parent, "a'$(touch made)'b")
             folder.mkdir()
             nvcc = folder / "nvcc"
             nvcc.write_text("#!/bin/sh\necho release 99.1\n")
