@@ -4,7 +4,7 @@
     check_links.py SOURCE_TREE
 
 A relative link names a file or folder that is there; what follows a # is the anchor of a heading of that file, made
-from its words as GitHub makes it. Links with a scheme (https:) are not followed.
+from its words as GitHub makes it. Links with a scheme (https:) are not followed. A `make NAME` is a target of Makefile.
 """
 
 import re
@@ -44,8 +44,13 @@ def pages(tree: Path) -> list[Path]:
 def check(tree: Path) -> list[str]:
     """A sentence for each dead link."""
     problems = []
+    targets = set(re.findall(r"^([a-z-]+):", (tree / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for page in pages(tree):
-        for link in (a or b for a, b in LINK.findall(prose(page.read_text(encoding="utf-8")))):
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"(?:`|^ {4}|^\$ )make ([a-z][a-z-]*)", text, re.MULTILINE):
+            if target not in targets:
+                problems.append(f"{page.relative_to(tree)}: make {target} is no target of Makefile")
+        for link in (a or b for a, b in LINK.findall(prose(text))):
             path, _, anchor = link.partition("#")
             if re.match(r"[a-z][a-z0-9+.-]*:", path):
                 continue

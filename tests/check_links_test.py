@@ -14,6 +14,8 @@ CLEAN = {
                  "[web](https://example.org/x#y) and ![picture](docs/p.png).\n\n    [no](link.md)\n",
     "docs/b.md": "# B\n\n## Who is `let` in?\n\nBack: [a](../README.md). `[no](link.md)`\n\n```\n[no](link.md)\n# no\n```\n",
     "docs/p.png": "",
+    "Makefile": "build: deps  ## x\ncheck-site:\n",
+    "docs/m.md": "`make build` and\n\n    make check-site CASES=1\n",
     "build/c.md": "[made](nowhere.md)",
 }
 
@@ -36,6 +38,10 @@ class CheckLinks(unittest.TestCase):
                               ("docs/b.md#no", "leads to no heading")):
             with self.subTest(link):
                 self.assertEqual(self.problems({"d.md": f"# D\n\nA [link]({link}).\n"}), [f"d.md: {link} {problem}"])
+
+    def test_targets_of_make(self) -> None:
+        for text in ("Do `make site`.\n", "    make site\n", "```console\n$ make site\n```\n"):
+            self.assertEqual(self.problems({"d.md": text}), ["d.md: make site is no target of Makefile"])
 
     def test_anchors(self) -> None:
         self.assertEqual(anchors("# Two words\n## Two words\n### [a](b.md) & `c_d`, é\n"),

@@ -1,6 +1,6 @@
 # Every header that has no source of its own compiles by itself, and twice. (Of the others the source includes its header
 # first, which tests/check_includes.py asks for, as tests/check_used_names.py does for what is used.) Only parsed, and only when
-# asked for (make headers): one run of the compiler each is a good part of a build.
+# asked for (make check-headers): one run of the compiler each is a good part of a build.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/*.h)
 if(FSDPBENCH_CUDA) # the others are the CPU build's
   list(FILTER headers INCLUDE REGEX "^backend/cuda/")

@@ -194,7 +194,7 @@ class Confirmation {
   std::vector<bool> good_;
 };
 
-/// What one end sends and receives, over what is usual.
+/// Rates at which one end sends and receives, over what is usual.
 struct BothWays {
   std::vector<double> sends, receives;
 
@@ -315,7 +315,7 @@ class Investigation {
     }
   }
 
-  /// Where nobody has told of groups, and all pairs were measured: the groups that slow pairs show.
+  /// Groups where nobody has named any, and all pairs were measured: the groups that slow pairs show.
   void infer() {
     if (parts_.grouped() || cluster_.ends() > kMostForAllPairs) return;
     std::set<std::pair<int, int>> slow;
@@ -392,7 +392,7 @@ class Investigation {
     return e;
   }
 
-  /// What each suspect reaches in new pairings, over what healthy pairs reach. One pair at a time: nothing shares a
+  /// Rates of each suspect in new pairings, over those of healthy pairs. One pair at a time: nothing shares a
   /// path.
   std::vector<std::vector<double>> measured_again(const std::vector<Element>& suspects, Figure figure) {
     std::vector<std::vector<double>> again(suspects.size());
@@ -517,7 +517,7 @@ class Investigation {
       of_end[{v.pair.b, v.rail}].push_back(&v);
     }
     const double deep = 1 - std::max(kDeepShortfall, 5 * deviation(norms_.rate));
-    // Where ends get in each other's way all are slow now and then: one that is so far more often is meant.
+    // Ends that get in each other's way are all slow now and then: only one that is so far more often counts.
     std::vector<double> usual;
     for (const auto& [end, values] : of_end) {
       usual.push_back(
@@ -556,7 +556,7 @@ class Investigation {
     }
   }
 
-  /// What the parts that are to blame leave of the rate of what `v` went through, at most; nothing if that is not
+  /// Share that the parts that are to blame leave of the rate of what `v` went through, at most; nothing if that is not
   /// known. A part within another that is slow, too, may be slowed by both.
   std::optional<double> left_by_accused(const Value& v) const {
     using Kind = Element::Kind;

@@ -7,7 +7,7 @@
 
 namespace fsdpbench::accept {
 
-/// How a cluster is built, as far as blame can tell its parts apart. Ranks are numbered node by node.
+/// Structure of a cluster, as far as blame can tell its parts apart. Ranks are numbered node by node.
 struct Cluster {
   int nodes = 1;
   int gpus_per_node = 8;
@@ -30,7 +30,7 @@ struct Cluster {
 /// Beyond so many ends not every pair is measured.
 inline constexpr int kMostForAllPairs = 64;
 
-/// How the ends of a cluster's links are divided by what they share: switches, sockets, or nothing that is known.
+/// Division of a cluster's link ends by what they share: switches, sockets, or nothing that is known.
 struct Groups {
   std::vector<int> of;                    ///< by end
   std::vector<std::vector<int>> members;  ///< by group, in order
@@ -64,7 +64,7 @@ struct Element {
   friend bool operator==(const Element&, const Element&) = default;
 };
 
-/// Where something is, in the words of those who own it; a word is empty where it is not known, or does not apply.
+/// Location of something, in the words of those who own it; a word is empty where it is not known, or does not apply.
 struct Place {
   std::string host;       ///< of several their names, "a, b"
   std::string device;     ///< as its vendor knows it: "PCI 0000:4e:00.0"
@@ -74,13 +74,13 @@ struct Place {
 };
 /// Many names are cut short.
 Place place_of_all(const Cluster& cluster);
-/// Of these ranks; of all if there are none.
+/// Place of these ranks; of all ranks if the list is empty.
 Place place_of(const std::vector<int>& ranks, const Cluster& cluster);
 Place place_of(const Element& element, const Cluster& cluster);
 
 /// "rank 19 (device 3 of node 2)", "NIC 1 of node 5", "the link between node 3 and node 7".
 std::string name_of(const Element& element, const Cluster& cluster);
-/// What to look at next: counters, cables, clocks.
+/// Advice what to look at next: counters, cables, clocks.
 std::string next_check(const Element& element, const Cluster& cluster);
 
 }  // namespace fsdpbench::accept

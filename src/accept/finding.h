@@ -41,7 +41,7 @@ struct Arrivals {
   double transfer_us = 0;          ///< from the last arrival to the end
 };
 
-/// What time in collectives is: waiting for somebody, or moving bytes.
+/// Split of time in collectives: waiting for somebody, or moving bytes.
 struct LatenessReport {
   std::optional<Finding> late;     ///< the rank that the others wait for; absent: nobody in particular
   std::vector<double> last_share;  ///< by rank, of the samples in which it came last

@@ -12,7 +12,7 @@
 namespace fsdpbench::accept {
 namespace {
 
-/// What healthy pairs carry. One slow switch of three slows two thirds of all pairs between switches, so the median may
+/// Rate of healthy pairs. One slow switch of three slows two thirds of all pairs between switches, so the median may
 /// be a slow pair. The fastest fifth is therefore taken to be healthy, with every pair that healthy scatter can
 /// explain.
 Norm norm_of(std::vector<double> values) {
@@ -118,7 +118,7 @@ constexpr double kDrop = 0.05;          // from its own best: less is noise
 constexpr double kMostOfTheTime = 0.8;  // what is slow for longer is slow
 constexpr std::size_t kFewestLowRounds = 2;
 
-/// Of each rank its rates over the medians of their rounds.
+/// Rates of each rank over the medians of their rounds.
 std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const DeviceRounds& rounds) {
   std::vector<std::vector<double>> relative(cluster.ranks());
   for (const std::vector<double>& round : rounds) {
@@ -134,7 +134,7 @@ std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const De
   return relative;
 }
 
-/// What it reaches in its better rounds.
+/// Rate that it reaches in its better rounds.
 double own_best(std::vector<double> rates) {
   std::ranges::sort(rates);
   return rates[rates.size() * 4 / 5 - (rates.size() % 5 == 0 ? 1 : 0)];

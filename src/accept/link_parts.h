@@ -71,7 +71,7 @@ class Parts {
   Groups groups_;
 };
 
-/// What is usual for one kind of figure.
+/// Usual range of one kind of figure.
 struct Norm {
   double usual = 1;
   double deviation = 0;  ///< relative
@@ -86,7 +86,7 @@ struct Norms {
 /// `apart`: pairs within groups and between them are not compared.
 Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apart);
 
-/// Of one round of measurements, each rail of each pair.
+/// Values of one round of measurements, one for each rail of each pair.
 std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t round, const Parts& parts,
                              const Norms& norms);
 
@@ -95,7 +95,7 @@ std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t rou
 /// many slow NICs.
 std::optional<std::vector<int>> infer_groups(int ends, const std::function<bool(int a, int b)>& slow);
 
-/// What each GPU computed or moved a second, by rank, in rounds that all measured at the same time. A rate of 0 means
+/// Rates at which GPUs computed or moved data, by rank, in rounds that all measured at the same time. A rate of 0 means
 /// that it was not measured.
 using DeviceRounds = std::vector<std::vector<double>>;
 

@@ -81,7 +81,7 @@ bool enough(const std::vector<double>& values) {
   return values.size() >= static_cast<std::size_t>(account::kFewestTrials) && positive(values);
 }
 
-/// What the figures of one unit say together of how results scatter.
+/// Scatter of results as the figures of one unit show it together.
 struct Family {
   double variance = 0;  ///< mean of theirs
   int figures = 0;
@@ -90,7 +90,7 @@ struct Family {
 std::map<std::string, Family> families(const std::vector<BaselineFigure>& figures) {
   std::map<std::string, Family> all;
   for (const BaselineFigure& figure : figures) {
-    // What is exposed scatters far more than a step.
+    // Exposed times scatter far more than a step.
     if (!enough(figure.values) || figure.figure.counted || figure.figure.explains) continue;
     Family& family = all[figure.figure.unit];
     family.variance += account::log_variance(figure.values);
@@ -126,7 +126,7 @@ std::string rests_on(RestsOn evidence, double scatter, std::size_t earlier, bool
   return "";
 }
 
-/// How long the samples took that are times; 0: they are none.
+/// Duration of samples that are times; 0: they are no times.
 double seconds_of(const MeasuredFigure& figure) {
   const double unit_s = figure.unit == "ms" ? 1e-3 : figure.unit == "us" ? 1e-6 : 0;
   return unit_s * std::accumulate(figure.samples.begin(), figure.samples.end(), 0.0);

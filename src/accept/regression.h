@@ -23,14 +23,14 @@ struct MeasuredFigure {
   Interval value;  ///< of the samples, or as the result has it
 };
 
-/// What the times of a result are of.
+/// Device that the times of a result were measured on.
 enum class MeasuredOn : std::uint8_t {
   gpus,
   processors,      ///< CPU ranks, whose threads the operating system places anew in every run
   computed_clock,  ///< repeated, it is the same to the bit
 };
 
-/// What one result says.
+/// Figures of one result.
 struct ResultFigures {
   std::string name;  ///< of the result, for people
   std::vector<MeasuredFigure> figures;
@@ -38,7 +38,7 @@ struct ResultFigures {
   MeasuredOn measured_on = MeasuredOn::gpus;
 };
 
-/// What the results of a baseline say of one figure together.
+/// One figure over all results of a baseline.
 struct BaselineFigure {
   MeasuredFigure figure;              ///< its value is the median over results, or of a single one its own
   std::vector<double> values;         ///< the median of each result that counts
@@ -59,7 +59,7 @@ struct Change {
   bool better() const { return difference.verdict == account::Verdict::faster; }
 };
 
-/// How many times as long CPU ranks may have taken because other programs took this share of the processors. Up to a
+/// Factor by which CPU ranks may have been slower because other programs took this share of the processors. Up to a
 /// half each rank still has a processor when it wants one, or soon, and loses no more than that share. Beyond, a rank
 /// whose peer has lost its processor waits for whole time slices: small collectives were measured to take 100 to 300
 /// times as long at a share of 0.9 (profiles/recorded/accept/2026-11-26-gates.txt), so 1,000 is returned.
@@ -79,7 +79,7 @@ double most_slowed(double others_share);
 /// published to agree within some 3 %.
 double unseen_scatter(MeasuredOn measured_on, double seconds);
 
-/// How results of CPU ranks scatter of which less than 2 s were measured: a standard deviation of logarithms, from the
+/// Scatter of results of CPU ranks measured for less than 2 s: a standard deviation of logarithms, from the
 /// same record as unseen_scatter(), 0.026 for 2 s and 0.16 for 0.15 s. 0 for longer ones, for GPUs and a computed
 /// clock, and if `seconds` is 0, not known. Their scatter has a longer tail than Student's test expects, and of a few
 /// that happen to agree it would expect far too little: of 40 gates against five of them 4 were false.

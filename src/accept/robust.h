@@ -32,7 +32,7 @@ struct Pairing {
 };
 /// Pairings that are measured at the same time: no end is in two of them.
 using Round = std::vector<Pairing>;
-/// What one pairing measured on each of its rails, GB/s.
+/// Rates of one pairing, one for each of its rails, GB/s.
 struct PairRate {
   Pairing pair;
   std::vector<double> one_way;    ///< the slower direction, the other idle
@@ -45,7 +45,7 @@ struct PairRate {
 /// tables).
 std::vector<Round> round_robin(int ends);
 
-/// What is measured before anybody is suspected. Up to kMostForAllPairs ends all pairs. Beyond that every end meets 4
+/// Rounds measured before anybody is suspected. Up to kMostForAllPairs ends all pairs. Beyond that every end meets 4
 /// others of its group, and every two groups meet once, all of the one with all of the other, so that each group, and
 /// each path between two groups, is measured by many pairs, and each end by as many as there are groups and 3 more.
 std::vector<Round> first_rounds(const Cluster& cluster);

@@ -18,7 +18,7 @@ struct Scale {
 /// From 2 ranks to all: divisors of the number of ranks, each at least twice the one before, and with them whole nodes.
 std::vector<Scale> scales_of(const Cluster& cluster);
 
-/// What one scale carried.
+/// Rates of one scale.
 struct Rung {
   Scale scale;
   std::vector<double> gb_per_s;  ///< bus bandwidth of single iterations, on the slowest rank of all groups
@@ -40,7 +40,7 @@ struct ArmRound {
   double transfers_beside_ms = 0;  ///< and in the whole step
 };
 
-/// What the arms of a profile are held against; absent: nothing.
+/// Bounds for the arms of a profile; absent: none.
 struct ArmBounds {
   double exposed = 1;                    ///< share of a step
   std::optional<double> slowdown = {};   ///< of computation beside communication
@@ -53,7 +53,7 @@ struct ArmBounds {
 std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const ArmBounds& bounds,
                                   const std::string& why_none);
 
-/// How much of the measured step the computed clock explains, which was given what computation takes without
+/// Share of the measured step that the computed clock explains, which was given what computation takes without
 /// collectives and what the links carry without computation. `predicted_ms`: absent if it could not be computed, for
 /// the reason `why_none`: unrated.
 Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::accept {
 
-/// What a rule says of a figure, from good to bad. What was not measured is never a pass.
+/// Outcome of a rule for a figure, from good to bad. A figure that was not measured never passes.
 enum class Verdict : std::uint8_t {
   pass,
   unrated,       ///< there is nothing to hold it against: no reference, too few peers
@@ -51,7 +51,7 @@ struct Reference {
 /// whole interval is below it, and passes only if the whole interval is above.
 Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
                       const std::optional<Reference>& reference, double tolerance = 0.9);
-/// The same of a time, or another figure of which less is better: at most the reference divided by `tolerance`. Its
+/// Judges a time, or another figure of which less is better: at most the reference divided by `tolerance`. Its
 /// rule is "latency".
 Judgement judge_latency(std::string figure, std::string unit, std::vector<double> samples,
                         const std::optional<Reference>& reference, double tolerance = 0.9);
@@ -61,7 +61,7 @@ Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double
 /// Times of single iterations: p99 / p50 up to 1.5, standard deviation up to 5 % of the mean (nccl-tests'
 /// analyze_perf_json levels). Of fewer than 100 the maximum stands for the p99, and cannot pass.
 Judgement judge_tail(std::string figure, std::vector<double> times_us);
-/// What messages of one size carry.
+/// Rate of messages of one size.
 struct SizeRate {
   std::int64_t bytes = 0;
   Interval gb_per_s;

@@ -32,7 +32,7 @@ std::string brought_by(const Counterfactual& knob) {
   return text + ".";
 }
 
-/// What the step would take without the cause, and what can be done.
+/// Step time without the cause, and what can be done.
 std::string without_sentence(const CauseShare& share, const std::string& settings) {
   std::string what(kCauses[share.cause].without);
   if (share.cause == Cause::straggler) what = fmt::format("the lateness of rank {}", share.late_rank);
@@ -61,7 +61,7 @@ std::string advice(const CauseShare& share, const Evidence& e) {
     return fmt::format("at most {:.3f} ms: {}.", share.ms, what);
   }
   if (!share.without->advised) return {};
-  // Where no knob turns to the flat layout, it is there already, or the program cannot have it.
+  // If no knob turns to the flat layout, it is in use already or the program cannot have it.
   const bool flat =
       std::ranges::any_of(e.knobs, [](const auto& k) { return k.sayable && k.gain.cause == Cause::copy; });
   if (cause == Cause::copy && !flat) return {};

@@ -20,12 +20,12 @@ struct ReplayedKnob {
   bool advised() const { return gain.advised && sayable; }
 };
 
-/// What advice may rest on, and in whose words it is given.
+/// Evidence that advice may rest on, and whose terms it uses.
 struct Evidence {
   EnumTable<Cause, std::string> settings{};  ///< of the program, against that cause; empty: none is known
   std::vector<ReplayedKnob> knobs{};         ///< that gain something, the most first
   bool links_known = true;                   ///< those of single ranks
-  /// What the rows of another program's job show of a cause that was not replayed, to follow what kCauses says of it;
+  /// Sentences of another program's rows on a cause that was not replayed, to follow what kCauses says of it;
   /// may be "". Absent: too little to advise anything.
   EnumTable<Cause, std::optional<std::string>> seen{};
   std::string absent{};  ///< what, beside a link, may be to blame and is not in the files

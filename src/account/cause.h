@@ -47,7 +47,7 @@ struct CauseFacts {
   bool liftable = false;      ///< one setting, or mending one rank, takes all of it away
 };
 
-/// The one table of causes: docs/explain.md prints it, which a test compares.
+/// The one table of causes: docs/causes.md prints it, which a test compares.
 inline constexpr EnumTable<Cause, CauseFacts> kCauses{
     CauseFacts{"step_boundary", "the first gathers and last reductions of a step have nothing beside them",
                "transfers at the start and end of the step, which no computation can hide,",
@@ -124,7 +124,7 @@ constexpr std::string_view to_string(Cause cause) { return kCauses[cause].name; 
 /// The cause of that name in a file, however old; nothing if there is none.
 std::optional<Cause> cause_named(std::string_view name);
 
-/// What can be done about a cause, with `settings` ("train.accumulate") where they are given, without its full stop.
+/// Advice about a cause, with `settings` ("train.accumulate") where they are given, without its full stop.
 std::string advice_with(Cause cause, std::string_view settings);
 
 }  // namespace fsdpbench::account

@@ -136,7 +136,7 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
   return report;
 }
 
-/// What costs little, but could be lifted and then gain more: something else would have been waited for meanwhile.
+/// Whether a cause that costs little is worth lifting: without it, something else would have been waited for meanwhile.
 bool is_worth_lifting(const CauseShare& share, double step_ms) {
   return kCauses[share.cause].liftable && share.without && share.without->advised &&
          100 * share.without->gain_ms >= kSmallSharePct * step_ms;

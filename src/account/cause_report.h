@@ -16,7 +16,7 @@
 
 namespace fsdpbench::account {
 
-/// What the measured steps took beyond the typical one. Negative where they took less.
+/// Time of the measured steps beyond the typical one. Negative where they took less.
 struct StepJitter {
   double ms = 0;              ///< the median step, less the typical one
   double computation_ms = 0;  ///< of it, in computation …

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::app {
 
-/// How a list of causes is printed, for a run of ours and for a traced job.
+/// Printed list of causes, for a run of ours and for a traced job.
 struct CauseTable {
   std::string title;
   int decimals = 2;                   ///< of milliseconds
@@ -22,7 +22,7 @@ struct CauseTable {
 /// small ones and jitter in a line each, and below them what would help.
 std::string cause_table(const account::CauseReport& report, const CauseTable& how);
 
-/// What decided how long steps were, by rank and kind: a row adds up to its rank's, the rows to the step.
+/// Table of what decided how long steps were, by rank and kind: a row adds up to its rank's, the rows to the step.
 std::string path_table(const account::PathReport& path, int decimals);
 
 }  // namespace fsdpbench::app

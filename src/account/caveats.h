@@ -14,7 +14,7 @@ inline constexpr double kQuietPct = 1;
 /// … and above this it always does.
 inline constexpr double kNoisyPct = 5;
 
-/// What a reader must know before the first number: sentences, the gravest first, none if all is well. An emulation
+/// Caveats to read before the first number: sentences, the gravest first, none if all is well. An emulation
 /// that the machine did not keep up with, in its ops or between them; A/A noise above kNoisyPct, or above kQuietPct and
 /// the exposed share of the step; more ranks that really compute on this machine (`computing_ranks`) than it has
 /// `cores`.

@@ -114,7 +114,7 @@ namespace {
 
 constexpr double kAtOnce = 1e12;  // so many times as fast
 
-/// What to forecast.
+/// Question to a forecast.
 struct Question {
   Counterfactual answer;
   clock::Changes changes;

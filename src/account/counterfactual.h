@@ -66,7 +66,7 @@ struct Counterfactuals {
 };
 /// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out.
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms);
-/// The same of another valid configuration of the same training. Throws an Error if that cannot be replayed.
+/// Gain of another valid configuration of the same training. Throws an Error if that cannot be replayed.
 Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms);
 
 /// One cause over a whole run. Milliseconds are means over all ranks in the typical step.

@@ -37,7 +37,7 @@ class PathWalk {
   const StepView& view() const { return step_.view(at_.place); }
   std::int64_t offset() const { return step_.offset_ns(at_.place); }
 
-  /// What lies between `from`, in the time of the rank, and the cursor.
+  /// Puts what lies between `from`, in the time of the rank, and the cursor.
   void put(std::int64_t from, PathKind kind, int op) {
     from = std::max(from, path_.step.begin);
     if (from >= cursor_) return;
@@ -81,7 +81,7 @@ class PathWalk {
     put_own(view().record(at_.op).begin_ns, PathKind::collectives, at_.op);
   }
 
-  /// What held the op back longest, and goes there.
+  /// Goes to what held the op back longest.
   void before_op() {
     const int held = at_.op;
     const schedule::Op& op = view().op(held);

@@ -15,7 +15,7 @@
 
 namespace fsdpbench::account {
 
-/// What a part of the critical path is.
+/// Kind of a part of the critical path.
 enum class PathKind : std::uint8_t {
   kernels,      ///< computation
   collectives,  ///< from the arrival of the last rank to the end
@@ -66,7 +66,7 @@ class PathStep {
   virtual std::int64_t issued_until(const At& at) const = 0;
   /// Before it issued op `at.op`, or all of the step's if that is the view's size. In the time of the rank.
   virtual Release released(const At& at) const = 0;
-  /// What it is when all that is known to have held an op back was over, and it had not begun.
+  /// Kind of the time after all that is known to have held an op back was over, and it had not begun.
   virtual PathKind gap(const At& at) const = 0;
 };
 
@@ -81,7 +81,7 @@ CriticalPath find_critical_path(const PathStep& step);
 /// The path of a recorded step.
 CriticalPath find_critical_path(const StepRecords& step, const plan::Groups& groups);
 
-/// What each rank has of a path, or of several.
+/// Parts of a path, or of several, by rank.
 struct PathOfRank {
   int place = 0;
   EnumTable<PathKind, std::int64_t> ns;
@@ -90,7 +90,7 @@ struct PathOfRank {
 /// Adds a path to the sums, which are sorted by their time, the most first.
 void add_path(const CriticalPath& path, std::vector<PathOfRank>& sums);
 
-/// What one rank has of the critical path: a mean over steps.
+/// One rank's share of the critical path: a mean over steps.
 struct PathRank {
   int rank = 0;  ///< its number
   double ms = 0, share_pct = 0;
@@ -119,7 +119,7 @@ PathReport report_path(const std::vector<PathOfRank>& sums, std::size_t steps, c
                        std::int64_t step, const std::function<int(int)>& rank_at,
                        const std::function<std::string(int, int)>& name_of);
 
-/// The same for a run, over all its measured steps, of which there must be one. The run's schedules were made of
+/// Critical paths of all measured steps of a run, of which there must be one. The run's schedules were made of
 /// `plan`.
 PathReport report_path(const RunView& run, const plan::Plan& plan);
 

@@ -17,7 +17,7 @@ struct ModelledTime {
   double observed_ms = 0;
 };
 
-/// How well a machine kept up with what it emulated in real time. `transfer` counts the transfers that had the links of
+/// Fidelity of a machine to what it emulated in real time. `transfer` counts the transfers that had the links of
 /// their group to themselves: what a shared one should take follows from all others. Rows of experts are left out where
 /// the data say how many there are (plan::rows_follow_the_data).
 struct Fidelity {
@@ -28,7 +28,7 @@ struct Fidelity {
   /// computation is real, lateness was injected, or some ranks are not in view.
   std::optional<double> late_pct;
 
-  /// What the machine added to the modelled step, in its ops and between them together.
+  /// Time that the machine added to the modelled step, in its ops and between them together.
   double over_pct() const;
   /// Beyond the limit the times are the machine's, not the model's, and nothing is to be concluded from them.
   bool rated() const;

@@ -18,7 +18,7 @@ using schedule::WaitReason;
 
 namespace {
 
-/// Of a step that we recorded.
+/// Facts of a step that we recorded.
 class RecordFacts : public StepFacts {
  public:
   RecordFacts(const StepRecords& step, const StepView& view, const plan::Groups& groups,
@@ -40,7 +40,7 @@ class RecordFacts : public StepFacts {
     return op.kind == OpKind::gather_norm || (outermost && last_ops);
   }
 
-  /// How much longer than all other links of collective i one rank's was busy with it.
+  /// Time by which one rank's link was busy with collective i for longer than all others.
   Excess excess(int i) const override {
     const auto index = static_cast<std::size_t>(i);
     // Steps before the steady one may have other ops.
@@ -78,7 +78,7 @@ class RecordFacts : public StepFacts {
     return view_.op(i).kind == OpKind::reduce_scatter && view_.op(i).lane == Lane::compute;
   }
 
-  /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
+  /// Nanoseconds that transfer i lost to another one that ran beside it.
   std::int64_t slowed_by_sharing(int i) const override {
     if (!link_) return 0;
     const trace::Record& r = view_.record(i);
@@ -95,7 +95,7 @@ class RecordFacts : public StepFacts {
     return std::max<std::int64_t>(0, r.end_ns - begin - alone);
   }
 
-  /// Of the ranks in view; -1 if it is not one of them.
+  /// Last rank to arrive; -1 if it is not one of those in view.
   int last_to_arrive(int i) const override {
     const auto index = static_cast<std::size_t>(i);
     const plan::Group group = view_.op(i).group();
@@ -168,7 +168,7 @@ class Blame {
     }
     const Interval window{view_.window().begin_ns, view_.window().end_ns};
     for (const Interval& gap : subtract({window}, unite(computation))) {
-      // What began first, which of several streams need not be what was issued first.
+      // Op that began first: of several streams, it need not be the one issued first.
       auto next = order.end();
       for (auto at = order.begin(); at != order.end(); ++at) {
         const std::int64_t begin = view_.record(*at).begin_ns;
@@ -292,7 +292,7 @@ class Blame {
     if (r.peers_arrived_ns > r.begin_ns) held.push_back({r.peers_arrived_ns, i, Cause::straggler, true});
     held_by_start(i, held);  // later than everything that is known to have held it
     held.push_back({view_.window().begin_ns, -1, Cause::unknown, false});
-    // Of equals the last is charged: one that cannot be lifted stands first and ends this, what is not known before
+    // The last of equals is charged: one that cannot be lifted stands first and ends this, what is not known before
     // what is.
     std::ranges::stable_sort(held, [](const Constraint& x, const Constraint& y) {
       if (x.until != y.until) return x.until > y.until;
@@ -330,7 +330,7 @@ class Blame {
     if (const int told = facts_.host_waited_for(i); told >= 0) return view_.record(told).end_ns > low_ ? told : -1;
     const int last = view_.host_blocked_before(i);
     if (last < 0 || view_.record(last).end_ns <= low_) return -1;
-    // Of several such waits in a row, one a unit, the host went on after the copy that came last.
+    // After several such waits in a row, one per unit, the host went on after the copy that came last.
     int latest = -1;
     for (int host = last; host >= 0 && view_.op(host).is_host(); --host) {
       const std::vector<schedule::Wait>& waits = view_.op(host).waits;
@@ -344,7 +344,7 @@ class Blame {
   /// Since when op i's lane had lacked nothing but a core.
   std::int64_t had_no_core_from(int i) const { return view_.record(i).begin_ns - view_.record(i).core_wait_ns; }
 
-  /// What the start of op i held it, core and all.
+  /// Delay of op i by its start, cores included.
   void held_by_start(int i, std::vector<Constraint>& result) const {
     if (view_.record(i).core_wait_ns > 0) result.push_back({view_.record(i).begin_ns, i, Cause::cores_busy, true});
     result.push_back({had_no_core_from(i), i, Cause::unknown, true});

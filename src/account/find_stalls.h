@@ -52,13 +52,13 @@ std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& grou
 /// to `stalled_ns`.
 void check_partition(const std::vector<Stall>& stalls, std::int64_t stalled_ns, const std::string& where);
 
-/// What the walk asks about a step beside its edges: it differs between our own records and another program's rows.
+/// Facts about a step that are not in its edges: it differs between our own records and another program's rows.
 class StepFacts {
  public:
   virtual ~StepFacts() = default;
   /// The rank that came last to collective i; -1: nobody, or a rank that is not in view.
   virtual int last_to_arrive(int i) const = 0;
-  /// How much longer collective i took than it should have: by one rank's link, or beyond others of its kind.
+  /// Time by which collective i took longer than it should have: by one rank's link, or beyond others of its kind.
   struct Excess {
     std::int64_t ns = 0;
     Cause cause = Cause::slow_link;
@@ -69,7 +69,7 @@ class StepFacts {
   virtual bool mostly_latency(int i) const = 0;
   /// Computation that was ready never runs beside collectives like i.
   virtual bool serialised(int) const { return false; }
-  /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
+  /// Nanoseconds that transfer i lost to another one that ran beside it.
   virtual std::int64_t slowed_by_sharing(int i) const = 0;
   /// When the host had issued op i at the latest.
   virtual std::int64_t issued_until(int i) const = 0;

@@ -10,7 +10,7 @@
 
 namespace fsdpbench::account {
 
-/// What a GPU was like in one measured step, by the samples taken in it; absent is what none of them tells.
+/// State of a GPU in one measured step, by the samples taken in it; absent is what none of them tells.
 struct GpuStep {
   int samples = 0;
   std::optional<std::int32_t> sm_mhz;         ///< median
@@ -48,7 +48,7 @@ std::vector<Throttling> find_throttling(const std::vector<std::optional<GpuHealt
 /// A sentence without its full stop, "the GPU of rank 2 throttled …".
 std::string to_string(const Throttling& throttling);
 
-/// What a reader must know of a GPU before its first number, whoever's it is: sentences without their full stops, the
+/// Complaints about a GPU, to read before its first number, whoever's it is: sentences without their full stops, the
 /// gravest first; none if all is well. It is lost; it reported errors (Xids, memory, NVLink); its PCIe link is narrower
 /// than it could be.
 std::vector<std::string> gpu_complaints(const GpuHealth& health);

@@ -28,7 +28,7 @@ double log_mean(const std::vector<double>& values) {
   return mean;
 }
 
-/// How logarithms scatter, and what that was learnt from.
+/// Scatter of logarithms, and its source.
 struct Scatter {
   double variance = 0;
   int freedom = 0;
@@ -47,7 +47,7 @@ std::vector<double> without_outliers(const std::vector<double>& values) {
   return kept;
 }
 
-/// Of both sides, each around its own middle, without outliers.
+/// Scatter of both sides, each around its own middle, without outliers.
 Scatter within(const std::vector<double>& a, const std::vector<double>& b) {
   Scatter both;
   for (const std::vector<double>* side : {&a, &b}) {

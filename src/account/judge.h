@@ -10,7 +10,7 @@
 
 namespace fsdpbench::account {
 
-/// What one side measured of one figure: a time, a rate, bytes.
+/// One side's measurements of one figure: a time, a rate, bytes.
 struct Samples {
   std::vector<double> results = {};  ///< the median of each result (trial, run): what its repetitions share is its luck
   std::vector<double> repetitions = {};  ///< within the only result, or within all of too few; may be empty
@@ -18,7 +18,7 @@ struct Samples {
   double slowed = 1;                     ///< by at most this factor other programs may have made it worse
 };
 
-/// What a comparison rests on, the best first.
+/// Evidence that a comparison rests on, the best first.
 enum class RestsOn : std::uint8_t {
   counted,    ///< it does not scatter
   turns,      ///< pairs of trials that ran next to each other
@@ -44,7 +44,7 @@ inline constexpr double kTail = 0.005;
 /// Fewer do not show how much they scatter.
 inline constexpr int kFewestTrials = 3;
 
-/// What counts as a difference.
+/// Threshold for a difference.
 struct Rule {
   double threshold = kPracticalThreshold;  ///< smaller differences do not matter, as a fraction
   double tail = kTail;                     ///< of both sides each, and of all `figures` together
@@ -67,7 +67,7 @@ struct Difference {
   RestsOn evidence = RestsOn::nothing;
 };
 
-/// How the figure has changed. Values count by their logarithms. The middle of several results, or of repetitions, is
+/// Change of a figure. Values count by their logarithms. The middle of several results, or of repetitions, is
 /// their median; of pairs that took turns it is the mean of their ratios, without outliers.
 /// - slower: it is worse for certain, by half of the threshold or more, and may be worse by all of it (what is worse by
 ///   just the threshold is measured as less every other time). faster: likewise.

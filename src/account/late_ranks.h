@@ -11,7 +11,7 @@ namespace fsdpbench::account {
 /// Something that every rank does several times a step, by step, rank and place: nanoseconds; negative: not known.
 using RankTimes = std::vector<std::vector<std::vector<std::int64_t>>>;
 
-/// How one rank compares with the others at what all of them do.
+/// One rank compared with the others at what all of them do.
 struct Lateness {
   int trials = 0;            ///< (step, place) of which all have a time, and not the same
   int late = 0;              ///< in so many of them at least half of all ranks were faster
@@ -34,7 +34,7 @@ inline constexpr double kLateLevel = 0.01;
 /// P(X >= at_least) of `trials` independent trials that succeed with probability `chance` in (0, 1).
 double binomial_tail(int trials, int at_least, double chance);
 
-/// How many of a run's first measured values do not yet belong to its steady state.
+/// Number of a run's first measured values that do not yet belong to its steady state.
 struct Settling {
   int unsettled = 0;           ///< 0: steady from the first value on
   bool never_settled = false;  ///< `unsettled` is half of the run, the most that is looked at: the run is too short

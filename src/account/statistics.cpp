@@ -21,7 +21,7 @@ std::size_t below(std::mt19937& random, std::size_t n) {
   return value % bound;
 }
 
-/// How many values from each end may be left out so that the rest still holds the median with 95 %.
+/// Number of values that may be left out from each end so that the rest still holds the median with 95 %.
 int values_to_leave_out(int n) {
   double below = std::exp2(-n);  // P(none is below the median)
   double tail = 0;

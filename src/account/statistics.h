@@ -9,7 +9,7 @@
 
 namespace fsdpbench::account {
 
-/// What the bounds of a Summary are: of few values no interval of any use can be had, and of one none at all.
+/// Kind of the bounds of a Summary: of few values no interval of any use can be had, and of one none at all.
 enum class IntervalKind : std::uint8_t { bootstrap, range, one_value, prediction };
 /// "95 % bootstrap", "range", "one value", "95 % prediction": of something that is yet to be measured.
 std::string_view to_string(IntervalKind kind);
@@ -40,7 +40,7 @@ Summary summarize(const std::vector<double>& values);
 /// Differences below this are of no practical interest, however certain.
 inline constexpr double kPracticalThreshold = 0.01;
 
-/// How much two random halves of one sample differ: the 95th percentile of |median / median - 1| over 1000 random
+/// Noise between two random halves of a sample: the 95th percentile of |median / median - 1| over 1000 random
 /// splits from a fixed seed. A difference between two configurations that is not larger than this is no news. Absent
 /// for fewer than four values.
 std::optional<double> aa_noise(const std::vector<double>& values);
@@ -59,11 +59,11 @@ struct Estimate {
 /// Nagaraja, Order Statistics, 7.1). Fewer than 6 values have no such pair: then it is their range.
 Estimate median_interval(std::vector<double> values);
 
-/// How far two figures of the same things order them alike, from -1 to 1: Kendall's tau-b (Kendall 1945), in which a
+/// Agreement of two figures on the order of the same things, from -1 to 1: Kendall's tau-b (Kendall 1945), in which a
 /// tie of one figure lowers it and a tie of both does not count. Absent where one of them is the same of all things.
 std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures);
 
-/// How a simulation's steps scatter, in milliseconds, and what that costs.
+/// Scatter of a simulation's steps, in milliseconds, and what it costs.
 struct JitterSpread {
   double p50_ms = 0;
   double p95_ms = 0;

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::account {
 
-/// What an op's time counts as.
+/// Class that an op's time counts in.
 enum class OpClass : std::uint8_t {
   computation,    ///< forward, backward, recomputation, gradient sums, norm and optimizer
   communication,  ///< collectives
@@ -44,7 +44,7 @@ StepIntervals intervals_of(const Interval& window, StepRuns runs);
 /// Throws a check_failed Error for a record outside its step.
 StepIntervals intervals_of(const StepRecords& step, int rank);
 
-/// Where time went, in nanoseconds: lengths of the sets of StepIntervals, of one step or summed over several. To the
+/// Breakdown of time, in nanoseconds: lengths of the sets of StepIntervals, of one step or summed over several. To the
 /// nanosecond, computation + exposed_communication + exposed_copy + idle = step
 /// and overlap = computation + communication - length of their union.
 struct StepBreakdown {
@@ -60,7 +60,7 @@ struct StepBreakdown {
   StepBreakdown& operator+=(const StepBreakdown& other);
 };
 
-/// What of a step lies in `span`.
+/// Breakdown of the part of a step that is in `span`.
 StepBreakdown break_down(const StepIntervals& step, const IntervalSet& span);
 /// The whole step of one rank. Throws a check_failed Error if an identity does not hold: a record outside its step, or
 /// a sum that is off by a nanosecond.

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::account {
 
-/// What makes an op the same one in the schedules of different steps, where its index differs: what it does to what,
+/// Identity of an op in the schedules of different steps, where its index differs: what it does to what,
 /// and how many equal ones came before it in its step.
 struct OpKey {
   schedule::OpKind kind = schedule::OpKind::forward;
@@ -30,7 +30,7 @@ struct OpKey {
 /// The key of every op of a schedule, by index; no two are equal.
 std::vector<OpKey> op_keys(const schedule::Schedule& schedule);
 
-/// What a list of ops does not show: who ran before whom, who recorded what; by op, -1 is none.
+/// Edges that a list of ops does not show: who ran before whom, who recorded what; by op, -1 is none.
 struct StepEdges {
   std::vector<int> lane_before, communicator_before, host_before;
   std::vector<std::vector<int>> recorders;  ///< by wait

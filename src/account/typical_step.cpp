@@ -124,7 +124,7 @@ bool every_op_was_timed(const RunView& run) {
       timed, [](const auto& entry) { return std::ranges::find(entry.second, false) == entry.second.end(); });
 }
 
-/// What the ranks in view wait for peers in a step of median waiting, the least of them: in milliseconds.
+/// Least wait for peers of the ranks in view, in a step of median waiting, in milliseconds.
 double waited_for_peers_ms(const RunView& run) {
   std::vector<double> by_step;
   for (const StepRecords& step : run.steps()) {
@@ -143,7 +143,7 @@ double waited_for_peers_ms(const RunView& run) {
   return middle_of(std::move(by_step));
 }
 
-/// How long each rank's own link took, by rank and op; kNone where that is not known.
+/// Time of each rank's own link, by rank and op; kNone where that is not known.
 Table own_links(const StepRecords& step) {
   Table links;
   for (int rank = 0; rank < step.ranks(); ++rank) {
@@ -295,7 +295,7 @@ std::string TypicalStep::why_not_of_all() const {
   return {};
 }
 
-/// What the ops take in the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
+/// Op times of the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
 clock::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) const {
   const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
   std::vector<std::size_t> steps;
@@ -324,7 +324,7 @@ const clock::MeasuredTimes& TypicalStep::drawn(int draw) const {
   return drawn_.emplace(draw, times_of(drawn)).first->second;
 }
 
-/// What the ops of `other` take, lanes and host like those of the run.
+/// Times of the ops of `other`, lanes and host like those of the run.
 clock::OpTimes TypicalStep::op_times(const schedule::Training& other, const clock::Changes& changes) const {
   using clock::Part;
   const std::set<Part>& without = changes.without;

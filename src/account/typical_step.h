@@ -31,14 +31,14 @@ struct ToldStall {
 /// The cause, or "jitter".
 std::string_view name_of(const ToldStall& told);
 
-/// How long each cause keeps each computation waiting in the typical step.
+/// Time for which each cause keeps each computation waiting in the typical step.
 class TypicalStalls {
  public:
   /// Stalls of the one step in `typical`; the other parameters are those of find_stalls().
   TypicalStalls(const StepRecords& typical, const plan::Groups& groups, const std::optional<LinkModel>& link,
                 bool prefetches_backward, const EvenRows& even_rows = {});
 
-  /// What find_stalls() found of the rank in place `rank`, told apart: of the stretches between two computations each
+  /// Splits what find_stalls() found for the rank in place `rank`: of the stretches between two computations each
   /// cause has as much as it has before the same computation in the typical step, from the first one on; the rest is
   /// jitter. The parts cover the same time, in order. `rank`: one stands for all if the typical step has one rank only.
   std::vector<ToldStall> tell(const StepRecords& step, int rank, const std::vector<Stall>& stalls) const;
@@ -65,7 +65,7 @@ struct LateRank {
                                   ///< Where nobody knows when its link was done: its transfers
 };
 
-/// What repeats in a run: its schedule replayed with the median time of each op.
+/// Repeating part of a run: its schedule replayed with the median time of each op.
 ///
 /// [Note: what is typical]
 /// An op takes the median over the measured steps of what it took, a transfer from the arrival of its last peer, the
@@ -99,7 +99,7 @@ class TypicalStep final : public clock::Clock {
   /// Whether the records say when each rank's own link was done.
   bool knows_links() const;
 
-  /// What the ops take in the typical step.
+  /// Times of the ops in the typical step.
   const clock::MeasuredTimes& times() const { return *times_; }
 
   /// The typical step itself, all ranks recorded; one, if it stands for all.
@@ -109,7 +109,7 @@ class TypicalStep final : public clock::Clock {
   /// measured steps, drawn with replacement.
   clock::Forecast forecast(const schedule::Training& other, const clock::Changes& changes = {}) const override;
 
-  /// How much later than its typical begin a lane's ops began, and how much longer they took, a step: the mean over the
+  /// Delay of a lane's ops against their typical begins, and their excess length, per step: the mean over the
   /// measured steps, in nanoseconds.
   struct LaneExcess {
     double longer_ns = 0;

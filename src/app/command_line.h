@@ -4,7 +4,7 @@
 
 namespace fsdpbench::app {
 
-/// What is to be done: one command, whose arguments are read.
+/// Task of this call: one command, whose arguments are read.
 struct CommandLine {
   Command command;
   bool quiet = false;

@@ -37,7 +37,7 @@ std::string prediction_text(const Prediction& prediction);
 /// page long, whatever the model's depth.
 std::string explain_text(const engine::Setup& setup, const Prediction& prediction);
 
-/// What matters of it, on one screen.
+/// Summary of an explanation, on one screen.
 std::string explain_summary(const engine::Setup& setup, const Prediction& prediction);
 
 inline constexpr const char* kWholeSchedule = "all";

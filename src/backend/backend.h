@@ -17,7 +17,7 @@
 
 namespace fsdpbench::backend {
 
-/// What the CPU backend takes beside BackendOptions: links and computation that are emulated.
+/// Options of the CPU backend beside BackendOptions: links and computation that are emulated.
 struct CpuOptions {
   std::optional<LinkModel> link;              ///< absent: transfers take what they take
   std::optional<LinkModel> pcie;              ///< absent: copies between the memories take what they take
@@ -30,25 +30,25 @@ struct CpuOptions {
   bool share_memory = true;  ///< processes of one host read each other's memory; else they exchange messages
 };
 
-/// What stamps are taken from on a GPU.
+/// Source of stamps on a GPU.
 enum class Timer : std::uint8_t {
   automatic,  ///< the best the device has
   cupti,      ///< NVIDIA's activity records; an error if they cannot be had
   events,     ///< CUDA events around each op
 };
 
-/// How a GPU computes where there is a choice.
+/// Choices of how a GPU computes.
 struct Arithmetic {
   bool deterministic = true;  ///< attention's backward adds in a fixed order
 };
 
-/// Where the blocks of a device lie.
+/// Place of a device's memory blocks.
 enum class BlockMemory : std::uint8_t {
   pool,   ///< CUDA's stream-ordered allocator; grows where BackendOptions::pool_bytes do not suffice
   fixed,  ///< one region of BackendOptions::pool_bytes
 };
 
-/// How NCCL is used.
+/// Settings of NCCL.
 struct NcclOptions {
   enum class Register : std::uint8_t {
     none,
@@ -65,7 +65,7 @@ struct NcclOptions {
   double timeout_s = 60;  ///< an op that takes longer ends the run
 };
 
-/// What the CUDA backend takes beside BackendOptions.
+/// Options of the CUDA backend beside BackendOptions.
 struct CudaOptions {
   Timer timer = Timer::automatic;
   Arithmetic arithmetic;
@@ -74,7 +74,7 @@ struct CudaOptions {
   bool monitor = true;  ///< Device::health() polls the driver during the run
 };
 
-/// What every backend needs to know to make ranks.
+/// Options that every backend needs to make ranks.
 struct BackendOptions {
   int ranks = 1;                       ///< of the whole run
   launch::Session* session = nullptr;  ///< null: all ranks are threads of this process; else one is, session's
@@ -83,7 +83,7 @@ struct BackendOptions {
   std::int64_t pool_bytes = 0;       ///< what a rank's pool will need at most; a hint
   std::int64_t host_pool_bytes = 0;  ///< of pinned host memory a rank can have so much
   bool offload_lanes = false;        ///< those of base/lane.h's is_offload_lane() are used
-  /// What each category would need of a range of its own. Asked for where some of them lie apart: memory that NCCL
+  /// Bytes that each category needs as a range of its own. Asked for where some of them lie apart: memory that NCCL
   /// registers.
   CategoryBytes category_bytes{};
   Binding binding = Binding::none;   ///< which processors the ranks' threads use

@@ -14,7 +14,7 @@
 
 namespace fsdpbench::backend {
 
-/// What a device's facts call how such collectives were done: "all_gather of 2097152 B on 8 ranks". `bytes`: of the
+/// Name in a device's facts for how collectives were done: "all_gather of 2097152 B on 8 ranks". `bytes`: of the
 /// whole message.
 inline std::string collective_fact(std::string_view name, std::int64_t bytes, int ranks) {
   return std::string(name) + " of " + std::to_string(bytes) + " B on " + std::to_string(ranks) + " ranks";
@@ -27,7 +27,7 @@ inline constexpr std::size_t kCollectiveCount = kEnumCount<Collective>;
 /// all-to-all (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message; send_recv all of it.
 using WireBytes = std::array<std::int64_t, kCollectiveCount>;
 
-/// How long the parts of an all-to-all are that need not be equal, and where the lengths of those that come are put.
+/// Lengths of the parts of an all-to-all that need not be equal, and where the lengths of those that come are put.
 /// Each part is made of `pieces` pieces; lengths are in rows of CollectiveCall::count elements. They lie in device
 /// memory and are read when the collective runs, not when it is enqueued: a kernel before it on the lane may write
 /// them.
@@ -79,7 +79,7 @@ class Communicator {
   /// BackendError at once. `stamp`, which may be null, gets the times of the collective and is the caller's.
   virtual void enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) = 0;
 
-  // The same call by call: see CollectiveCall.
+  // Statistics call by call: see CollectiveCall.
 
   void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype, Stamp* stamp) {
     enqueue(lane, {Collective::all_gather, input, output, count, dtype}, stamp);
@@ -108,7 +108,7 @@ class Communicator {
   /// Bytes of all collectives enqueued since it was made, without those of groups split from it. Of an all-to-all of
   /// unequal parts they are those that have gone to other ranks, once it has run.
   virtual const WireBytes& wire_bytes() const = 0;
-  /// What messages call this group, "shard"; the world's name is "world".
+  /// Names this group in messages, "shard"; the world's name is "world".
   virtual void set_name(std::string_view /*name*/) {}
 };
 

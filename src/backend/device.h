@@ -28,7 +28,7 @@ class Kernels;
 /// Facts for people and result files, as (name, sentence or value).
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// What the device itself reports of one rank's run, where it has a profiler.
+/// Activities of one rank's run that the device itself reports, where it has a profiler.
 struct Activities {
   std::vector<Activity> all;       ///< in order of begin
   std::vector<std::string> names;  ///< of kernels and host calls
@@ -86,7 +86,7 @@ class Device {
   virtual void free(std::byte* memory, Lane lane) = 0;
   /// Statistics of all allocations and frees issued so far.
   virtual const PoolStatistics& memory() const = 0;
-  /// The same of pinned host memory.
+  /// Statistics of the pool of pinned host memory.
   virtual const PoolStatistics& host_memory() const;
   /// Peaks count from now on.
   virtual void reset_memory_peaks() = 0;
@@ -100,12 +100,12 @@ class Device {
   /// Returns when the stamps of all work that is done are written. A device that stamps as it goes has nothing to do.
   /// After synchronize(), outside any timed region: it may take milliseconds.
   virtual void settle_stamps() {}
-  /// What the device recorded of stamped ops since the last call; empty without a profiler.
+  /// Activities that the device recorded for stamped ops since the last call; empty without a profiler.
   virtual Activities take_activities() { return {}; }
-  /// How this device measured and what it used beside its pool, once the run is over: "timer", "nccl", "records
+  /// Facts on how the device measured and what it used beside its pool, once the run is over: "timer", "nccl", "records
   /// dropped" …
   virtual Facts facts() const { return {}; }
-  /// How the GPU fared since this device was made; absent: it is none. It may take milliseconds.
+  /// Health of the GPU since this device was made; absent: not a GPU. It may take milliseconds.
   virtual std::optional<GpuHealth> health() const { return std::nullopt; }
 
   /// False if kernels only take modelled time and compute nothing: results then have no meaning.

@@ -23,7 +23,7 @@ struct Elements {
   double* doubles() const { return reinterpret_cast<double*>(memory); }
 };
 
-/// The same, to be read. Kernels that read either dtype give of bf16, which is exact in fp32, the bits that they would
+/// Elements to be read. Kernels that read either dtype give for bf16, which is exact in fp32, the bits that they would
 /// give of a cast.
 struct ConstElements {
   ConstElements() = default;
@@ -56,7 +56,7 @@ struct Gemm {
   // What lies between rows is neither read nor written.
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 
-  /// The same product with its strides written out.
+  /// This product with its strides written out.
   Gemm with_strides() const {
     Gemm full = *this;
     if (a_stride == 0) full.a_stride = transpose_a ? m : k;
@@ -88,7 +88,7 @@ struct RowShape {
   DType dtype = DType::f32;
 };
 
-// What kernels are called with, as Gemm is for products. The memory is the caller's, device memory, and has the dtype
+// Arguments of kernels, as Gemm is for products. The memory is the caller's, device memory, and has the dtype
 // of `shape` unless said.
 
 /// Per row of x: rstd = 1/sqrt(mean(x^2) + epsilon), y = x * rstd * weight.
@@ -258,7 +258,7 @@ struct VocabularyPart {
   std::int64_t count = 0;
   std::int64_t whole = 0;
 
-  /// Where no ranks split it.
+  /// Part of a rank where no ranks split it.
   static constexpr VocabularyPart all(std::int64_t vocab) { return {0, vocab, vocab}; }
 
   constexpr bool holds(std::int32_t token) const { return token >= first && token < first + count; }
@@ -307,7 +307,7 @@ struct MeanSquaredErrorCall {
   float loss_scale = 1.0F;
 };
 
-/// What an optimizer reads and writes of some parameters; arrays have `count` elements.
+/// Arrays that an optimizer reads and writes for some parameters; arrays have `count` elements.
 struct ParameterUpdate {
   std::int64_t count = 0;
   float* parameter = nullptr;
@@ -377,10 +377,10 @@ class Kernels {
   virtual void embedding(const EmbeddingCall& call) = 0;
   virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;
 
-  /// Of a whole vocabulary.
+  /// Cross entropy over a whole vocabulary.
   virtual void cross_entropy(const CrossEntropyCall& call) = 0;
-  // Of one that ranks split: each computes the terms of its part, and gradients and loss from the terms of all.
-  /// What the softmax of rows needs of this part of their logits, which stay as they are: `terms` gets the largest of
+  // Vocabulary split over ranks: each computes the terms of its part, and gradients and loss from the terms of all.
+  /// Softmax terms of rows from this part of their logits, which stay as they are: `terms` gets the largest of
   /// each row, then the sum of exp(logit - that) of each, then the target's logit of each, 0 where it is not in this
   /// part.
   virtual void cross_entropy_terms(const CrossEntropyCall& call, float* terms) = 0;
@@ -429,7 +429,7 @@ class Kernels {
   virtual void delay(std::int64_t nanoseconds) = 0;
 };
 
-/// Where the attention kernels keep what they compute of one block of query rows of one head at a time. Offsets are
+/// Scratch of the attention kernels for what they compute of one block of query rows of one head at a time. Offsets are
 /// bytes from the start of the scratch, multiples of 64.
 struct AttentionScratch {
   static constexpr std::int64_t kBlockRows = 128;
@@ -443,7 +443,7 @@ struct AttentionScratch {
   std::int64_t d_value = 0;        ///< backward: f32 [seq, head_dim]
   std::int64_t bytes = 0;
 
-  /// What attention() needs for this shape.
+  /// Scratch of attention() for this shape.
   static AttentionScratch forward(const AttentionShape& shape) {
     AttentionScratch s;
     s.block_rows = std::min(kBlockRows, shape.seq);
@@ -451,7 +451,7 @@ struct AttentionScratch {
     return s;
   }
 
-  /// What attention_backward() needs.
+  /// Scratch of attention_backward().
   static AttentionScratch backward(const AttentionShape& shape) {
     AttentionScratch s = forward(shape);
     s.take_pair(shape, s.d_scores, s.d_scores_low);
@@ -478,7 +478,7 @@ struct AttentionScratch {
 inline std::int64_t attention_scratch_bytes(const AttentionShape& shape) {
   return AttentionScratch::forward(shape).bytes;
 }
-/// The same for attention_backward.
+/// Scratch bytes of attention_backward.
 inline std::int64_t attention_backward_scratch_bytes(const AttentionShape& shape) {
   return AttentionScratch::backward(shape).bytes;
 }

@@ -39,7 +39,7 @@ inline std::uint16_t float_to_bf16(float value) {
 /// Numbers of 8 or 4 bits with one fp32 scale for each block of them: integers, or fp8. Simulated only: what is sent.
 ///
 /// [Note: quantised numbers]
-/// What a rank has to send of one shard is a *part*: its numbers one after another, up to a multiple of 4 bytes, then
+/// A *part* is what a rank has to send of one shard: its numbers one after another, up to a multiple of 4 bytes, then
 /// the scales of its blocks. Blocks are counted from the part's first number; the last one may be shorter. A message is
 /// several parts.
 struct Quantization {

@@ -19,7 +19,7 @@ using IntervalSet = std::vector<Interval>;
 IntervalSet unite(std::vector<Interval> intervals);
 IntervalSet unite(const IntervalSet& a, const IntervalSet& b);
 IntervalSet intersect(const IntervalSet& a, const IntervalSet& b);
-/// What of `a` is not in `b`.
+/// Part of `a` that is not in `b`.
 IntervalSet subtract(const IntervalSet& a, const IntervalSet& b);
 /// Length in nanoseconds.
 std::int64_t length(const IntervalSet& set);

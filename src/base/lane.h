@@ -37,7 +37,7 @@ constexpr std::string_view to_string(Lane lane) {
   return kNames[lane];
 }
 
-/// What the device itself did for an op: one kernel, copy or fill, as a profiler recorded it. Times are
+/// Work of the device itself for an op: one kernel, copy or fill, as a profiler recorded it. Times are
 /// base/clock.h nanoseconds.
 struct Activity {
   enum class Kind : std::uint8_t { kernel, copy, fill };
@@ -57,7 +57,7 @@ struct Activity {
   std::int64_t bytes = 0;           ///< copies and fills
 };
 
-/// What the ranks of a group do together; backend/communicator.h says what each gets.
+/// Kinds of work that the ranks of a group do together; backend/communicator.h says what each gets.
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all, send_recv };
 
 /// As traces and messages call it.

@@ -13,7 +13,7 @@
 
 namespace fsdpbench {
 
-/// What is known to have happened on each lane: for lane L, every op numbered <= seen[L] is complete.
+/// Progress known of each lane: for lane L, every op numbered <= seen[L] is complete.
 /// A vector clock; the order of events on a device as known at issue time, whatever the true speed.
 struct LaneClock {
   std::array<std::int64_t, kLaneCount> seen{};
@@ -46,7 +46,7 @@ class LaneOrder {
   void wait(Lane lane, const LaneClock& event) { lanes_[index_of(lane)].merge(event); }
   /// The host has seen `event` complete: all ops issued from now on, on any lane, come after it.
   void host_wait(const LaneClock& event) { host_.merge(event); }
-  /// What the next op of `lane` may rely on.
+  /// Clock that the next op of `lane` may rely on.
   LaneClock now(Lane lane) const {
     LaneClock clock = lanes_[index_of(lane)];
     clock.merge(host_);
@@ -96,7 +96,7 @@ class LaneBlocks {
     std::int64_t bytes = 0;
   };
 
-  /// What one lane may reuse. It may do so until somebody takes it, whatever else happens, so little is looked at
+  /// Blocks a lane may reuse. It may do so until somebody takes it, whatever else happens, so little is looked at
   /// twice: a large model has tens of thousands of blocks.
   class Reusable {
    public:

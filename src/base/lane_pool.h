@@ -34,7 +34,7 @@ struct PoolStatistics {
 class LanePool {
  public:
   static constexpr std::int64_t kGranule = 512;
-  /// What a block of `bytes` takes.
+  /// Bytes that a block of `bytes` takes.
   static constexpr std::int64_t rounded(std::int64_t bytes) {
     return bytes <= kGranule ? kGranule : round_up(bytes, kGranule);
   }
@@ -60,7 +60,7 @@ class LanePool {
   CategoryBytes reserved_by_category() const;
 
   const PoolStatistics& statistics() const { return statistics_; }
-  /// How the pool is cut into blocks. Two pools of equal layout, when everything issued so far is over, serve the same
+  /// Division of the pool into blocks. Two pools of equal layout, when everything issued so far is over, serve the same
   /// requests in the same way: a schedule that leaves the layout that it found will never need more.
   std::vector<std::int64_t> layout() const;
   /// Forgets peaks (not live bytes, not the reserved range): a new measurement begins.

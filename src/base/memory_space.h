@@ -9,7 +9,7 @@
 
 namespace fsdpbench {
 
-/// Where a buffer lies.
+/// Memory that a buffer is in.
 enum class MemorySpace : std::uint8_t {
   device,
   host,  ///< pinned: copied from and to the device beside all else (fsdp.cpu_offload)
@@ -22,7 +22,7 @@ constexpr std::size_t index_of(MemorySpace space) { return static_cast<std::size
 
 constexpr std::string_view to_string(MemorySpace space) { return space == MemorySpace::device ? "device" : "host"; }
 
-/// What a device buffer is for. Every allocation names one.
+/// Purpose of a device buffer. Every allocation names one.
 enum class MemoryCategory : std::uint8_t {
   parameter_shards,       ///< fp32 master shards and replicated small parameters
   unsharded_parameters,   ///< gathered units, all-gather outputs not yet copied out included

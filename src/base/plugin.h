@@ -31,7 +31,7 @@ const PluginInterfaces& plugin_interfaces();
 /// The file named by the environment, else the one beside the program; it need not exist.
 std::filesystem::path plugin_path(const PluginFile& file);
 
-/// What the plugin exports; the plugin stays loaded to the end, because threads of its libraries do. Throws ConfigError
+/// Exports of a plugin, which stays loaded to the end, because threads of its libraries do. Throws ConfigError
 /// with one sentence if the file does not exist, cannot be loaded, is no plugin, or belongs to another build.
 const void* load_plugin(const PluginFile& file);
 

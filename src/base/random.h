@@ -22,7 +22,7 @@ constexpr std::uint64_t split_mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// How far from 1/2 the middle part of normal_quantile() goes.
+/// Distance from 1/2 up to which normal_quantile() uses its middle part.
 inline constexpr double kCentralQuantiles = 0.425;
 /// normal_quantile(1/2 + q) for q from -kCentralQuantiles to kCentralQuantiles: without branches and calls, so that
 /// compilers make vectors of many.

@@ -16,7 +16,7 @@
 namespace fsdpbench {
 namespace {
 
-/// What is no regular file; "" for one.
+/// Kind of a file that is not regular; "" for one.
 std::string other_kind(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "is a folder";
@@ -119,7 +119,7 @@ struct Range {
   std::uint32_t first, last;
 };
 
-/// What moves a cursor, deletes, turns what follows around, or is not seen at all: Unicode's control and format
+/// Characters that move a cursor, delete, reverse text, or are not seen at all: Unicode's control and format
 /// characters, and its ends of lines. analysis/fsdpbench/analysis/text.py has the same.
 constexpr Range kActing[] = {{0x7F, 0x9F},       {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},
                              {0x6DD, 0x6DD},     {0x70F, 0x70F},     {0x890, 0x891},     {0x8E2, 0x8E2},

@@ -8,7 +8,7 @@
 
 namespace fsdpbench {
 
-// What is read of files of a kind. More than any that the program writes, and what a process can hold: a value of a few
+// Most bytes read of a file. More than any that the program writes, and what a process can hold: a value of a few
 // bytes of text takes some twenty times as much memory.
 inline constexpr std::int64_t kMostOfAProfile = std::int64_t{16} << 20;  ///< TOML
 inline constexpr std::int64_t kMostOfAResult = std::int64_t{64} << 20;   ///< one JSON document
@@ -47,7 +47,7 @@ class Input {
 /// The whole text of such a file.
 std::string read_input(const std::filesystem::path& path, std::int64_t most, std::string_view expected);
 
-/// What becomes of line ends and tabs.
+/// Treatment of line ends and tabs.
 enum class Lines : std::uint8_t {
   one,   ///< they are shown as \x0a and \x09: the text stays on one line
   keep,  ///< they stay: the text is a table or JSON of ours

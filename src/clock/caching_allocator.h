@@ -62,7 +62,7 @@ class CachingAllocator {
   BlockId allocate(std::int64_t bytes, Lane stream, double now_ns);
   /// The program gives the block back; its own stream may reuse it at once.
   void free(BlockId block);
-  /// The same after `record_stream`: other streams may be using it until `passed_ns`.
+  /// Frees a block after `record_stream`: other streams may be using it until `passed_ns`.
   void free_after(BlockId block, double passed_ns);
 
   const Statistics& statistics() const { return statistics_; }
@@ -120,7 +120,7 @@ class CachingAllocator {
   std::int64_t next_address_ = 0;
 };
 
-/// What PyTorch's caching allocator would show of a rank that issues these schedules' allocations and frees at the
+/// PyTorch's caching allocator's statistics for a rank that issues these schedules' allocations and frees at the
 /// recorded times. A buffer belongs to the stream of the op that allocates it. Where an op of another lane frees it, as
 /// FSDP1 does with `record_stream`, it may be reused once the lane has come past that op, if the host asks after that.
 /// `records`: of whole consecutive steps, the first of which is step `first`. `capacity`, `expandable`: as
@@ -129,7 +129,7 @@ CachingAllocator::Statistics allocator_walk(const schedule::Schedules& schedules
                                             std::span<const trace::Record> records, std::size_t first,
                                             std::int64_t capacity = 0, bool expandable = false);
 
-/// The same of rank 0 of a training whose ops take `times`: its first steps and two of the steady state, with
+/// Statistics for rank 0 of a training whose ops take `times`: its first steps and two of the steady state, with
 /// simulate.expandable_segments or without.
 CachingAllocator::Statistics allocator_forecast(const schedule::Training& training, const OpTimes& times,
                                                 std::int64_t capacity = 0);

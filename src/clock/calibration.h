@@ -56,11 +56,11 @@ struct CalibratedTimes {
   double crowded = 1;     ///< crowding()
 };
 
-/// How many times as many ranks a core as were measured a training of `ranks` has on those cores, less than 1 if it has
+/// Ranks per core of a training of `ranks` on those cores, over those measured, less than 1 if it has
 /// fewer; 1 where neither has more ranks than cores, and where ranks compute on none.
 double crowding(const config::Calibration& calibration, int ranks);
 
-/// What the ops of a training take by a calibration. A collective of as many ranks as were never measured is taken as
+/// Op times of a training by a calibration. A collective of as many ranks as were never measured is taken as
 /// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Ranks that
 /// have to share cores more or less than those measured may take as many times as long: that is part of it, too. Throws
 /// ConfigError if a kind of op with work was never measured, in any group.

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::clock {
 
-/// What a training on a cluster is beside its configuration.
+/// Facts on a training's use of a cluster that are not in its configuration.
 struct ClusterUse {
   Framework framework;
   Algorithm algorithm = Algorithm::automatic;
@@ -16,7 +16,7 @@ struct ClusterUse {
   bool contention = true;  ///< computation is slower while collectives run, as slowdown_beside_collective() says
 };
 
-/// What every op of the schedules takes on GPUs of `cluster`: computation and copies by compute_cost.h, collectives by
+/// Times of all ops of the schedules on GPUs of `cluster`: computation and copies by compute_cost.h, collectives by
 /// collective_cost.h, copies over PCIe and the host's updates by the rates of cluster.host. Throws ConfigError if
 /// there are such ops and the cluster does not say. The ranks must fit (config::check_fits). The host takes no time but
 /// what module_seconds() counts.

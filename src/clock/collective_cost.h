@@ -3,7 +3,7 @@
 #include "clock/collective_kinds.h"
 #include "config/cluster.h"
 
-/// What a collective takes on a cluster: closed forms of algorithms, with rates and latencies that were achieved. Pure
+/// Cost of a collective on a cluster: closed forms of algorithms, with rates and latencies that were achieved. Pure
 /// functions of plain data; nothing is allocated.
 namespace fsdpbench::clock {
 

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::clock {
 
-/// What a collective sends, by nccl-tests' conventions: the message is the output of an all-gather, the input of a
+/// Bytes of a collective, by nccl-tests' conventions: the message is the output of an all-gather, the input of a
 /// reduce-scatter, the buffer of an all-reduce, what a rank holds for all in an all-to-all, what it sends to the next
 /// one in a send_recv.
 struct CollectiveMessage {
@@ -20,7 +20,7 @@ struct CollectiveMessage {
   int passes = 1;        ///< round the ring
   bool to_next = false;  ///< a send_recv: all of it goes to one rank
 
-  /// What of it each rank sends, and in how many messages one after another.
+  /// Share of it that each rank sends, and in how many messages one after another.
   double share() const { return to_next ? 1 : ring_share(ranks, passes); }
   int hops() const { return to_next ? 1 : ring_hops(ranks, passes); }
 
@@ -46,7 +46,7 @@ namespace fsdpbench::clock {
 
 using Collective = CollectiveKind;
 
-/// How a collective is done. `automatic` in a question: as NCCL would choose; never in an answer.
+/// Algorithm of a collective. `automatic` in a question: as NCCL would choose; never in an answer.
 enum class Algorithm : std::uint8_t {
   ring,          ///< rank to rank, through all of them
   tree,          ///< chains in nodes, a double binary tree over nodes

@@ -14,7 +14,7 @@
 
 namespace fsdpbench::clock {
 
-/// How much an op does, in what its time is thought to be made of.
+/// Work of an op, in the quantities that its time is modelled from.
 struct OpWork {
   enum class Unit : std::uint8_t {
     wire_bytes,  ///< a collective: that a rank sends round the ring; `fixed` are its hops
@@ -39,14 +39,14 @@ OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const
 
 }  // namespace fsdpbench::clock
 
-/// What an op takes on one GPU, from the GPU's facts and the shapes of what it computes. Pure functions of plain data.
+/// Time of an op on one GPU, from the GPU's facts and the shapes of what it computes. Pure functions of plain data.
 ///
 /// One function serves all shapes and GPUs; its constants are fits to published kernel measurements (compute_cost.cpp
 /// names them), not to training runs. What a whole training loses beside that (clocks under load, kernels that are not
 /// the best for their shape) is one number, Framework::efficiency, of products and attention.
 namespace fsdpbench::clock {
 
-/// How fast one GPU is.
+/// Rates of one GPU.
 struct GpuRates {
   double product_flops = 0;       ///< FLOP/s that the best large matrix products reach in the compute dtype
   double fp8_product_flops = 0;   ///< the same of fp8; 0: it has none
@@ -66,11 +66,11 @@ enum class Attention : std::uint8_t {
   current,  ///< kernels written for the GPU at hand: FlashAttention 3, cuDNN's, Transformer Engine's
 };
 
-/// What published trainings reach of these functions, the median of those that docs/published.md calibrates by. It is
+/// Share that published trainings reach, the median of those that docs/published.md calibrates by. It is
 /// also the default of simulate.efficiency (config::Efficiency).
 inline constexpr double kTypicalEfficiency = 0.80;
 
-/// How a training uses the GPU.
+/// Use of the GPU by a training.
 struct Framework {
   bool compiled = false;  ///< neighbouring memory-bound kernels are one (torch.compile)
   Attention attention = Attention::flash2;
@@ -80,7 +80,7 @@ struct Framework {
   double efficiency = kTypicalEfficiency;  ///< of products and attention, beside what shapes say; 1: the best kernels
 };
 
-/// What else uses the GPU meanwhile.
+/// Other use of the GPU meanwhile.
 struct Beside {
   int sms = 0;                    ///< multiprocessors that running collectives hold
   double memory_bytes_per_s = 0;  ///< bandwidth that they take
@@ -130,7 +130,7 @@ class ComputeCost {
 std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
                                     const ComputeCost& cost, const Beside& beside = {}, double share = 1);
 
-/// How many times as long each op of `schedule` takes while collectives run beside it for all of its time: products
+/// Factors by which ops of `schedule` are slower while collectives run beside them all of the time: products
 /// lose the SMs that the collectives hold and with them, often, a whole wave; what moves bytes loses the bandwidth. At
 /// least 1; 1 for collectives. An op that shares only a part of its time loses only in that part: at a rate of
 /// 1/slow-down.

@@ -14,7 +14,7 @@
 
 namespace fsdpbench::clock {
 
-/// How many times as long an op of `schedule` takes while these others of it run beside it on its rank: collectives
+/// Factor by which an op of `schedule` is slower while these others of it run beside it on its rank: collectives
 /// beside computation or a copy, computation beside a collective. At least 1.
 using SlowdownOf =
     std::function<double(const schedule::Schedule& schedule, std::size_t op, std::span<const std::size_t> beside)>;
@@ -30,7 +30,7 @@ std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<co
 /// changes the step by less than 1/1000.
 void add_contention(const schedule::Training& training, const SlowdownOf& slowdown, OpTimes& times);
 
-/// How much ops of `config` are slowed by those beside them, by a machine's measured matrix; empty if that is.
+/// Slow-downs of ops of `config` by those beside them, by a machine's measured matrix; empty if that is.
 /// `groups`: of its plan; they must live on.
 ///
 /// A module's computation is slowed as its matrix products are, weighted by FLOPs: by the cells of the nearest shape

@@ -10,7 +10,7 @@
 
 namespace fsdpbench::clock {
 
-/// How fast every rank and its link are taken to be.
+/// Assumed rates of every rank and its link.
 struct Rates {
   double flops_per_second = 0;
   LinkModel link;    ///< looked at only if there is a collective
@@ -21,7 +21,7 @@ struct Rates {
 /// backward. `sizes`: of each module.
 double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes);
 
-/// What the CPU backend's emulation of link and compute takes: computation its FLOPs / rate; a collective of n ranks
+/// Op times of the CPU backend's emulation of link and compute: computation its FLOPs / rate; a collective of n ranks
 /// n-1 latencies, and then the bytes of a ring over the rank's one link, an all-reduce both twice; a copy over PCIe one
 /// latency and its bytes; all else nothing.
 /// The host takes no time.

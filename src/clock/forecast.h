@@ -16,7 +16,7 @@
 
 namespace fsdpbench::clock {
 
-/// How far an op's time is from what was measured.
+/// Distance of an op's time from what was measured.
 enum class Reach : std::uint8_t {
   measured,      ///< an op of its amount was
   interpolated,  ///< its amount lies between
@@ -28,7 +28,7 @@ using ReachCounts = EnumTable<Reach, int>;
 /// A step is known no better than its least known op.
 Reach least_sure(const ReachCounts& ops);
 
-/// How wrong predicted op times may be: other times that are as likely as they, as far as is known. Ops of one source
+/// Uncertainty of predicted op times: other times that are as likely as they, as far as is known. Ops of one source
 /// (a kind of op and its size) err together, sources for themselves.
 struct Uncertainty {
   /// So many that the least and the greatest of what follows from them are the bounds of a 95 % interval: of n values
@@ -54,7 +54,7 @@ struct Bounds {
 /// are from `walked`, simulated without; and independently of that `miss` to both sides. All in one unit; not below 0.
 Bounds interval_around(double predicted, double walked, const std::vector<double>& draws, double miss);
 
-/// What the next of such values stays below with probability `p` in (0, 1): the value of rank p (n + 1) of n, straight
+/// Bound on the next of such values with probability `p` in (0, 1): the value of rank p (n + 1) of n, straight
 /// in logarithms between. Values of one source err together, so that `sources` of them count as independent: where they
 /// are too few for p, which lies before the first or behind the last of p (sources + 1) ranks, it is the further of
 /// that value (beyond the n ranks the outermost) and Student's bound for the next of values that scatter in their
@@ -69,7 +69,7 @@ double next_within(const std::vector<double>& values);
 /// The predicted `times` with the errors of draw `draw` in [0, kDraws).
 OpTimes drawn(OpTimes times, const Uncertainty& uncertainty, int draw);
 
-/// What a forecast can leave out of a step.
+/// Parts of a step that a forecast can leave out.
 enum class Part : std::uint8_t {
   host,          ///< issuing an op takes no time, nor does the start of a lane that was idle
   lane_lags,     ///< lanes begin at once, but for waits for a core
@@ -83,7 +83,7 @@ enum class Part : std::uint8_t {
   expert_rows,   ///< exchanges of ranks that split experts take no time
 };
 
-/// What is to be different from what is known of a machine or of a run, beside the schedule.
+/// Changes to what is known of a machine or of a run, beside the schedule.
 struct Changes {
   double link_scale = 1;               ///< bytes flow so many times as fast; what a hop takes stays
   double hop_ns = 0;                   ///< a hop takes so much longer

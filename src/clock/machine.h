@@ -19,7 +19,7 @@ class Machine : public Clock {
   schedule::Training training(const config::RunConfig& config) const {
     return schedule::make_training(config, sizes(config));
   }
-  /// What the ops of the steady schedule take at least, whatever runs beside them.
+  /// Least times of the ops of the steady schedule, whatever runs beside them.
   virtual StepCosts least_costs(const schedule::Training& training) const = 0;
   /// Whether op times are in doubt, so that Changes::draw changes them.
   virtual bool in_doubt() const = 0;

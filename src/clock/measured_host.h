@@ -42,13 +42,13 @@ LineFit fit_line(std::span<const LineSample> samples, std::optional<double> fixe
 /// `averaged` is the median without them, plus their mean.
 enum class CoreWaits { counted, left_out, averaged };
 
-/// What the host and the start of ops took in a finished run: the medians of all issues, of all starts on a lane that
+/// Times of the host and op starts in a finished run: the medians of all issues, of all starts on a lane that
 /// had been idle, of all starts on one that had been busy, and of all ops that began because another lane's op had
 /// ended. `delays` were injected and are taken out. `traces`: as recorded, the same steps on all.
 HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
                         const Delays& delays, CoreWaits core_waits = CoreWaits::counted);
 
-/// What held a lane up beside that, by lane: of each op that began neither for its communicator nor behind an op
+/// Other delays of lanes, by lane: one for each op that began neither for its communicator nor behind an op
 /// without work, in no order that means anything. What is in all of a lane's ops holds that lane up.
 struct LaneStarts {
   using ByLane = std::array<std::vector<double>, kLaneCount>;

@@ -12,7 +12,7 @@
 
 namespace fsdpbench::clock {
 
-/// What the ops of a finished run took: by step, rank and op, a collective from the arrival of its last peer, so that
+/// Op times of a finished run: by step, rank and op, a collective from the arrival of its last peer, so that
 /// waiting for others is nobody's time.
 class MeasuredTimes {
  public:
@@ -47,7 +47,7 @@ class MeasuredTimes {
   /// hops, as `hop_ns` says if it is known.
   LineFit fit(const std::vector<int>& ops) const;
 
-  /// How collectives of one kind and group depend on their size.
+  /// Dependence of collectives of one kind and group on their size.
   struct Link {
     schedule::OpKind kind = schedule::OpKind::all_gather;
     plan::Group group = plan::Group::none;

@@ -47,7 +47,7 @@ class Sequence {
   std::size_t count_ = 0;
 };
 
-/// What one op takes on every rank alike, before factors and jitter: whole nanoseconds.
+/// Cost of one op, the same on every rank, before factors and jitter: whole nanoseconds.
 struct OpCost {
   double run_ns = 0;   ///< on its lane; of a collective, from the arrival of its last peer until its bytes flow
   double link_ns = 0;  ///< of a collective, on top: while its bytes flow, with the link to themselves
@@ -57,7 +57,7 @@ struct OpCost {
 /// By op of a schedule.
 using StepCosts = std::vector<OpCost>;
 
-/// What the host and the start of ops take, on every rank alike: whole nanoseconds.
+/// Costs of the host and of starting ops, the same on every rank: whole nanoseconds.
 struct HostCosts {
   double issue_ns = 0;   ///< to issue an op
   double launch_ns = 0;  ///< from an op's issue until a lane that is idle begins it
@@ -113,15 +113,15 @@ struct Delays {
   void add(std::int64_t step, std::size_t op, Lane lane, std::size_t first, std::span<double> begin) const;
 };
 
-/// How long everything in a run takes, on every rank and in every step. A pure function: asked twice, it says the same.
+/// Times of everything in a run, on every rank and in every step. A pure function: asked twice, it says the same.
 struct OpTimes {
-  /// What an op takes.
+  /// Time of an op.
   enum class Ops : std::uint8_t {
     by_cost,      ///< what `steps` says, times factors and jitter; transfers share the links on which they meet
     given,        ///< what `given` says, whatever is beside it
     given_alone,  ///< what `given` says; but transfers, which were alone on their links there, share them
   };
-  /// What the host takes to issue an op.
+  /// Host time to issue an op.
   enum class Issue : std::uint8_t {
     by_cost,  ///< host.issue_ns
     given,    ///< what `given_issue` says
@@ -134,7 +134,7 @@ struct OpTimes {
   std::vector<double> compute_factor;  ///< by rank, of what runs on the compute lane; empty: 1
   std::vector<double> link_factor;  ///< by rank, of its links; a transfer ends when its slowest member does; empty: 1
   Jitter jitter;
-  /// How such ops were seen to scatter, for a Jitter to draw from: by OpCost::scatter, residuals; empty: not known.
+  /// Measured scatter of such ops, for a Jitter to draw from: by OpCost::scatter, residuals; empty: not known.
   std::vector<std::vector<double>> measured_scatter;
   Delays delays;
   /// Nanoseconds by rank and op. One rank: all take the same.
@@ -144,7 +144,7 @@ struct OpTimes {
   std::vector<ByRank> given;
   std::vector<ByRank> given_issue;
 
-  /// How each collective of the steady schedule is done, by op: "ring, simple, inter". Empty where nothing was chosen.
+  /// Algorithm of each collective of the steady schedule, by op: "ring, simple, inter". Empty where nothing was chosen.
   std::vector<std::string> choices;
 
   bool are_given() const { return ops != Ops::by_cost; }
@@ -197,7 +197,7 @@ std::unique_ptr<Replay> make_replay(const schedule::Schedules& schedules, const 
 /// Whether two communicators of a rank may use one of its links at once.
 bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times);
 
-/// How long each op of a schedule takes on one rank, in nanoseconds, by op index. A collective's duration counts from
+/// Durations of a schedule's ops on one rank, in nanoseconds, by op index. A collective's duration counts from
 /// the moment its last peer has arrived.
 using OpDurations = std::vector<std::int64_t>;
 

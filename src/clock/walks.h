@@ -65,14 +65,14 @@ std::unique_ptr<Replay> walk_in_issue_order(const schedule::Schedules& schedules
 std::unique_ptr<Replay> walk_in_time_order(const schedule::Schedules& schedules, const plan::Groups& groups,
                                            const OpTimes& times);
 
-/// What both walks are made of.
+/// Base of both walks.
 class Walk : public Replay {
  public:
   Walk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times);
   const StepTimes& last_step() const override { return last_; }
 
  protected:
-  /// How many ranks are walked: one for all if no two may differ. Then each group has that one.
+  /// Number of ranks walked: one for all if no two may differ. Then each group has that one.
   std::size_t ranks() const { return ranks_; }
   std::size_t index_of_rank(int rank) const { return ranks_ == 1 ? 0 : rank; }
   /// Ranks of a group, how far apart they are, groups, and the number of a rank's group, among those that are walked.
@@ -87,7 +87,7 @@ class Walk : public Replay {
   /// Nanoseconds of a collective that is alone on its links, of groups first, first + 1 …, from the arrival of its last
   /// peer.
   void collective_ns(std::size_t op, std::size_t first, std::span<double> by_group) const;
-  /// What of a collective that takes `group_ns` alone a member's own link is busy with it, latency included.
+  /// Time for which a collective of `group_ns` alone keeps a member's own link busy, latency included.
   std::int64_t own_link_ns(std::size_t op, std::size_t rank, double group_ns) const;
   /// A member's own factor, of what the link of the slowest member of its group takes.
   double link_factor(std::size_t rank) const { return times_.link_factor.empty() ? 1.0 : times_.link_factor[rank]; }

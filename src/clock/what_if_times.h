@@ -11,7 +11,7 @@
 
 namespace fsdpbench::clock {
 
-/// Where the time of an op comes from, the surest first.
+/// Source of an op's time, the surest first.
 enum class TimeOrigin : std::uint8_t {
   measured,  ///< this op, or one of its kind that does as much
   scaled,    ///< the same module's, by FLOPs
@@ -33,7 +33,7 @@ struct WhatIfTimes {
   double doubt_ns = 0;
 };
 
-/// What the ops of `other` take: the same model on the same ranks, another schedule. Each op takes in each step what it
+/// Op times of `other`: the same model on the same ranks, another schedule. Each op takes in each step what it
 /// or its like took in that step on that rank. Throws ConfigError if nothing was measured that an op's time could be
 /// taken from. Of `changes`: factors, hops and issue, and that a straggler, or a late rank, computes as the others do.
 WhatIfTimes what_if_times(const MeasuredTimes& measured, const schedule::Training& other, const Changes& changes = {});

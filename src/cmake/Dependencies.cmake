@@ -1,4 +1,4 @@
-# Everything the project needs from outside: Debian packages only. `make deps` installs them.
+# Everything the project needs from outside: Debian packages only. `make build` installs them.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(tomlplusplus REQUIRED)

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::config {
 
-/// How published measurements lie about what the models of simulation say of them.
+/// Errors of the simulation's models against published measurements.
 struct AccuracyRows {
   std::vector<double> time_ratios;    ///< what was measured over what is predicted, row by row, ascending
   std::vector<std::string> sources;   ///< of each, in the same order: rows of one source err together
@@ -34,7 +34,7 @@ enum class ErrorKind : std::uint8_t {
 };
 std::string_view to_string(ErrorKind kind);
 
-/// What trainings of one framework reach on a GPU, with one kind of numbers: the median of published rows.
+/// Efficiency that trainings of one framework reach on a GPU, with one kind of numbers: the median of published rows.
 struct KnownEfficiency {
   std::string gpu, numbers, framework;  ///< as ClusterGpu::name; "bf16", "fp8"; the family of profiles/published
   double value = 0;
@@ -60,7 +60,7 @@ struct EfficiencyUsed {
   std::string from;  ///< for people: "torchtitan with bf16 on H100 SXM 80 GB (T025, T099)"
 };
 
-/// What `simulate.efficiency` means on this cluster. "auto": the median of all frameworks on its GPU with these
+/// Meaning of `simulate.efficiency` on this cluster. "auto": the median of all frameworks on its GPU with these
 /// numbers, else the typical one. A number that a framework is known to reach there has that framework's errors; any
 /// other number those of the typical one, as nothing says that it is right. No group has models with experts, so these
 /// have the typical one's errors, too. Throws ConfigError for a framework that is not known there.
@@ -72,11 +72,11 @@ std::string to_toml(const Accuracy& accuracy);
 Accuracy read_accuracy(const std::string& path);
 /// The file where it lies, read once.
 const Accuracy& published_accuracy();
-/// Where it lies: profiles/published of the working folder, of the source tree, or beside the program. Throws
+/// Path of that file: in profiles/published of the working folder, of the source tree, or beside the program. Throws
 /// ConfigError if there is none.
 std::string find_accuracy();
 
-/// What a healthy machine of some fabric reaches, and where that is written.
+/// Rates that a healthy machine of some fabric reaches, and their source.
 struct AcceptanceReference {
   /// "gemm" in TFLOP/s a rank; "memory" in GB/s a rank, read and written; "pair" in GB/s one way; "all_gather" and
   /// "reduce_scatter" in GB/s of bus bandwidth for large messages; "host_memory" in GB/s a rank, read and written by
@@ -88,7 +88,7 @@ struct AcceptanceReference {
   std::string source;
 };
 
-/// What `fsdpbench accept` asks of a machine: a file of profiles/acceptance.
+/// Requirements of `fsdpbench accept`: a file of profiles/acceptance.
 struct Acceptance {
   static constexpr int kVersion = 1;
 

@@ -39,7 +39,7 @@ std::vector<std::string> words_of(const Field& field) {
   return words;
 }
 
-/// What is to be said to a word for `key`, after a space; empty if nothing is.
+/// Answer to a word for `key`, after a space; empty if there is none.
 std::string answer_to(std::string_view key, std::string_view word) {
   for (const dialects::Words* words : dialects::all_words()) {
     for (const dialects::Answer& known : words->answers) {

@@ -11,7 +11,7 @@
 /// Words that people bring along: those of other systems (config/words), and other spellings of the words used here.
 namespace fsdpbench::config {
 
-/// What `value`, which `field` does not take as it stands, means if it means exactly one thing; else nothing.
+/// Value that `field` takes and `value` must mean, if there is exactly one; else nothing.
 std::optional<Value> meant_by(const Field& field, const Value& value);
 
 /// For a value that does not mean exactly one thing: which word is right, as the end of an error message that begins

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::config {
 
-/// What ops of one kind took on a machine: fixed_ns * parts + ns_per_amount * amount. A collective has a part a hop,
+/// Fit to times of one kind of op: fixed_ns * parts + ns_per_amount * amount. A collective has a part a hop,
 /// everything else one.
 struct CalibrationLine {
   struct Refit {
@@ -29,7 +29,7 @@ struct CalibrationLine {
   std::vector<double> residuals;  ///< quantiles of what an op took in one step over its median on that rank
 };
 
-/// How many times as long ops of one kind take while another kind keeps the device busy, by what both do.
+/// Slow-down of ops of one kind while another kind keeps the device busy, by what both do.
 struct CalibrationSlowdown {
   struct Cell {
     std::int64_t m = 0, n = 0, k = 0;  ///< of the product [m, k] x [k, n]
@@ -44,7 +44,7 @@ struct CalibrationSlowdown {
   std::vector<Cell> cells;   ///< at least one
 };
 
-/// What a machine takes for everything, from finished runs of it. A file of its own, so that it can be kept.
+/// Times of everything on a machine, from finished runs of it. A file of its own, so that it can be kept.
 struct Calibration {
   static constexpr int kVersion = 3;
 
@@ -55,7 +55,7 @@ struct Calibration {
     double wake_ns = 0;    ///< from an event until what waited on another lane goes on
   };
 
-  /// How far the steady step of a run that the calibration was made of is from what it says of that run.
+  /// Error of the calibration on the steady step of a run that it was made of.
   struct Miss {
     double step = 0;     ///< measured less predicted, as a share of the predicted step
     double exposed = 0;  ///< the same of exposed communication, as a share of the predicted step

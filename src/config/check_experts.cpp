@@ -21,7 +21,7 @@ bool counts_elements(const Prefetch& prefetch) {
   return prefetch.mode == Prefetch::Mode::window || prefetch.mode == Prefetch::Mode::rate;
 }
 
-/// What does not go with experts as a module of their own. After the mesh is settled.
+/// Checks keys that do not go with experts as a module of their own. After the mesh is settled.
 void check_nested(const RunConfig& config, std::vector<std::string>& notes) {
   const Fsdp& fsdp = config.fsdp;
   const std::string_view unit = to_string(fsdp.expert_unit);

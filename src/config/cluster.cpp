@@ -87,7 +87,7 @@ ClusterField word(std::string name, At at) {
           [=](Cluster& cluster, const Value& value) { return decode(value, at(cluster)); }};
 }
 
-/// Where a key's value goes.
+/// Destination of a key's value.
 template <class T>
 auto at(T Cluster::*member) {
   return [=](Cluster& cluster) -> T& { return cluster.*member; };

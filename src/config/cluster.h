@@ -14,7 +14,7 @@ struct PeakTflops {
   double fp8 = 0;
 };
 
-/// What the ranks compute on.
+/// GPU that the ranks compute on.
 struct ClusterGpu {
   std::string name;
   int sms = 0;            ///< multiprocessors (compute units, cores)
@@ -62,7 +62,7 @@ struct InterFabric {
   double oversubscription = 1;       ///< between pods a node gets 1/oversubscription of its rate
 };
 
-/// What the host spends on issuing; and, for state that lies in its memory (fsdp.cpu_offload), rates a GPU in 1e9
+/// Host time per issued op; and, for state that lies in its memory (fsdp.cpu_offload), rates a GPU in 1e9
 /// bytes/s, 0: not known.
 struct ClusterHost {
   double kernel_issue_us = 0;      ///< of one kernel

@@ -6,7 +6,7 @@
 
 namespace fsdpbench::config {
 
-/// How unevenly rows of tokens come to the ranks that split experts (mesh.expert_imbalance): told as one number, or as
+/// Distribution of rows of tokens over the ranks that split experts (mesh.expert_imbalance): told as one number, or as
 /// what each expert gets, from which that number follows for any split.
 struct ExpertLoad {
   enum class Kind : std::uint8_t {

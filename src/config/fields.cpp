@@ -15,7 +15,7 @@
 namespace fsdpbench::config {
 namespace {
 
-/// What a single value must be, whatever the other keys say.
+/// Checks of a single value, whatever the other keys say.
 template <class T>
 struct Valid {
   std::string text;
@@ -48,7 +48,7 @@ Valid<std::optional<double>> number_or_none(double low, double high) {
   return {given.text + ", or \"none\"", [=](const std::optional<double>& v) { return !v || given.accepts(*v); }};
 }
 
-// What is far beyond any machine is a slip of the keyboard; what a float cannot hold would be another number in the
+// A value far beyond any machine is a slip of the keyboard; one that a float cannot hold would be another number in the
 // kernels; and with these bounds no time of one op overflows (base/clock.h).
 constexpr double kMost_us = 1e9;  // a quarter of an hour
 constexpr double kMostFactor = 1e6;

@@ -6,11 +6,11 @@
 
 namespace fsdpbench::config {
 
-/// What a TOML file of this project describes. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models,
+/// Kinds of TOML files of this project. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models,
 /// profiles/clusters, profiles/published, profiles/acceptance; calibrations are the user's own and lie anywhere.
 enum class FileKind : std::uint8_t { run, sweep, model, cluster, calibration, accuracy, acceptance };
 
-/// Where this program keeps its profiles: share/fsdpbench beside its folder, which in a build folder is the source
+/// Folder of this program's profiles: share/fsdpbench beside its folder, which in a build folder is the source
 /// tree. Without that, two folders above the program.
 const std::filesystem::path& home_folder();
 
@@ -20,14 +20,14 @@ const std::filesystem::path& home_folder();
 /// tried and which name is nearest.
 std::string find_profile(const std::string& given);
 
-/// The same for a sweep file, in profiles/sweeps.
+/// Path of a sweep file, in profiles/sweeps.
 std::string find_sweep(const std::string& given);
 
 /// The cluster file that `given` means: a file, or the name of one in profiles/clusters. Throws ConfigError that lists
 /// the names and says which is nearest.
 std::string find_cluster(const std::string& given);
 
-/// The same for an acceptance profile, in profiles/acceptance.
+/// Path of an acceptance profile, in profiles/acceptance.
 std::string find_acceptance(const std::string& given);
 
 /// The model file of `preset`: of that name in ../models or models beside the profile, then in profiles/models as
@@ -38,7 +38,7 @@ std::filesystem::path find_model(const std::string& preset, const std::string& p
 /// The file of that kind and name in its folder under profiles, as above; empty if there is none.
 std::string find_named_file(FileKind kind, const std::string& name);
 
-/// What the results of a profile are called after: its file's stem; for a result's config.toml, its folder.
+/// Name of a profile in the names of its results: its file's stem; for a result's config.toml, its folder.
 std::string profile_name(const std::string& profile);
 
 }  // namespace fsdpbench::config

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::config {
 
-/// What a training is where only a model is named: bf16, gradients reduced in fp32, recomputation.
+/// Profile used where only a model is named: bf16, gradients reduced in fp32, recomputation.
 inline constexpr const char* kTypicalProfile = "llama3-8b-emulated";
 
 /// Reads a run profile (TOML). Later layers win: built-in defaults, presets (model.preset, fsdp.preset), the profile,
@@ -21,7 +21,7 @@ inline constexpr const char* kTypicalProfile = "llama3-8b-emulated";
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},
                        std::vector<std::string>* notes = nullptr);
 
-/// What the keys of `config` would be if only its presets (model.preset, fsdp.preset) and the built-in defaults spoke.
+/// Keys of `config` as if only its presets (model.preset, fsdp.preset) and the built-in defaults spoke.
 /// Reads the model file; where it is not found any more, built-in defaults stand for it.
 RunConfig presets_of(const RunConfig& config);
 

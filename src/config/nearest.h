@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-/// What a misspelled name was probably meant to be. A name is near if a third of its letters at most is wrong, or if
+/// Probable meaning of a misspelled name. A name is near if a third of its letters at most is wrong, or if
 /// one of the two contains the other; what is not near is not suggested.
 namespace fsdpbench::config {
 

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::config {
 
-/// What fsdp.preset may be: engines whose defaults are known (config/words).
+/// Valid values of fsdp.preset: engines whose defaults are known (config/words).
 const std::vector<std::string>& fsdp_preset_names();
 
 /// The keys that make up an engine's defaults, with their values; first those of fsdp2, which are the defaults of

@@ -100,7 +100,7 @@ void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
   settings.push_back(key + text.substr(colon + 1));
 }
 
-/// What matrix products are computed in.
+/// Adds the type that matrix products are computed in.
 void add_numbers(const CsvRow& row, std::vector<std::string>& settings) {
   const std::string& numbers = row.text("numbers");
   if (numbers == "fp8") settings.emplace_back("fsdp.fp8_products=true");

@@ -12,7 +12,7 @@
 #include "base/link_model.h"
 #include "config/expert_load.h"
 
-/// What the user asked for, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
+/// A user's configuration, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
 /// range of each key are a line of fields.cpp, rules about several keys are in validate.cpp. The TOML key of a field is
 /// `section.field`.
 namespace fsdpbench::config {
@@ -37,14 +37,14 @@ enum class Norm : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<Norm> kNames<Norm>{"rms", "layer"};
-/// How a router's logits become scores of experts.
+/// Function that makes scores of experts from a router's logits.
 enum class RouterScore : std::uint8_t {
   softmax,  ///< over all experts
   sigmoid,  ///< each by itself
 };
 template <>
 inline constexpr EnumNames<RouterScore> kNames<RouterScore>{"softmax", "sigmoid"};
-/// What a block's shared expert is computed beside, where ranks split the routed ones.
+/// Work that a block's shared expert is computed beside, where ranks split the routed ones.
 enum class ExpertOverlap : std::uint8_t {
   none,     ///< nothing: it comes before rows leave
   combine,  ///< rows that come back; in backward nothing (torchtitan)
@@ -52,7 +52,7 @@ enum class ExpertOverlap : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<ExpertOverlap> kNames<ExpertOverlap>{"none", "combine", "both"};
-/// How ranks that split sequences come to each other's keys and values.
+/// Method by which ranks that split sequences get each other's keys and values.
 enum class ContextMethod : std::uint8_t {
   all_gather,  ///< all of them before attention
   ring,        ///< from neighbour to neighbour, while attention computes with those that came before
@@ -112,7 +112,7 @@ enum class ExpertRows : std::uint8_t {
 template <>
 inline constexpr EnumNames<ExpertRows> kNames<ExpertRows>{"each_expert", "each_rank", "one_rank"};
 
-/// How operands of products come to fp8: what their scales are of.
+/// Scaling of operands of fp8 products.
 enum class Fp8Recipe : std::uint8_t {
   delayed,     ///< the whole tensor, by steps before: one pass casts, also transposed
   tensorwise,  ///< the whole tensor as it is: a pass for the largest, one to cast
@@ -129,7 +129,7 @@ enum class ReduceBy : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<ReduceBy> kNames<ReduceBy>{"reduce_scatter", "all_reduce"};
-/// Where gradients are reduced.
+/// Lane that reduces gradients.
 enum class ReduceLane : std::uint8_t {
   reduce_scatter,  ///< a lane of its own
   all_gather,      ///< the gathers', in the order of issue
@@ -137,7 +137,7 @@ enum class ReduceLane : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<ReduceLane> kNames<ReduceLane>{"reduce_scatter", "all_gather", "compute"};
-/// What the experts of a block are to FSDP, where ranks split them (mesh.expert).
+/// FSDP unit of a block's experts, where ranks split them (mesh.expert).
 enum class ExpertUnit : std::uint8_t {
   group,           ///< a second parameter group of the block's module: gathered, freed and reduced at the block's hooks
   bucket,          ///< the same, but reduced as soon as its own gradients are complete (hooks on gradients)
@@ -146,7 +146,7 @@ enum class ExpertUnit : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<ExpertUnit> kNames<ExpertUnit>{"group", "bucket", "module", "ordered_module"};
-/// Where gathered parameters are freed.
+/// Lane that frees gathered parameters.
 enum class FreeLane : std::uint8_t {
   compute,     ///< after what used them
   all_gather,  ///< the gathers' lane waits for what used them: no later gather begins before
@@ -330,7 +330,7 @@ struct Wrap {
   bool operator==(const Wrap&) const = default;
 };
 
-/// What of the sharded state lies in the host's memory; parameters that are replicated stay on the device.
+/// Part of the sharded state that is kept in host memory; parameters that are replicated stay on the device.
 enum class CpuOffload : std::uint8_t {
   none,
   optimizer,  ///< masters, moments and gradients, and the update: the device keeps shards in param_dtype (ZeRO-Offload)
@@ -371,7 +371,7 @@ struct Fsdp {
   Fp8Recipe fp8_recipe = Fp8Recipe::delayed;  ///< with it
   std::int64_t shard_threshold = 0;           ///< parameters of fewer elements stay replicated
 
-  // What engines other than PyTorch's do; elements are those of unsharded units.
+  // Settings of engines other than PyTorch's; elements are those of unsharded units.
   std::int64_t max_live_parameters = 0;    ///< no rate prefetch while so many are gathered; 0: no limit
   std::int64_t max_reuse_distance = 0;     ///< a unit used again within so many elements of uses is not freed
   std::int64_t persistence_threshold = 0;  ///< smaller units stay gathered: one gather of them after the optimizer
@@ -432,7 +432,7 @@ enum class BackendKind : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<BackendKind> kNames<BackendKind>{"cpu", "cuda", "virtual"};
-/// What an op's begin and end on a GPU are taken from.
+/// Source of an op's begin and end on a GPU.
 enum class Timer : std::uint8_t {
   automatic,  ///< cupti where it can be used, else events
   cupti,
@@ -441,7 +441,7 @@ enum class Timer : std::uint8_t {
 template <>
 inline constexpr EnumNames<Timer> kNames<Timer>{"auto", "cupti", "events"};
 
-/// Where the blocks of a training lie on a GPU.
+/// Place of a training's memory blocks on a GPU.
 enum class DeviceMemory : std::uint8_t {
   fixed,  ///< in one region, where the bookkeeping places them
   pool,   ///< where CUDA's stream-ordered allocator places them
@@ -473,7 +473,7 @@ enum class CtaPolicy : std::uint8_t { library, efficiency, zero };
 template <>
 inline constexpr EnumNames<CtaPolicy> kNames<CtaPolicy>{"default", "efficiency", "zero"};
 
-/// How NCCL is used on GPUs.
+/// Settings of NCCL on GPUs.
 struct Nccl {
   NcclRegister register_buffers = NcclRegister::none;
   CtaPolicy cta_policy = CtaPolicy::library;  ///< "default" in files
@@ -484,18 +484,18 @@ struct Nccl {
   bool operator==(const Nccl&) const = default;
 };
 
-/// What a training reaches of the rates that the model of computation gives: a number, or whose.
+/// Share that a training reaches of the rates of the compute model: a number, or whose.
 struct Efficiency {
   double value = 0.8;
   std::string of;  ///< "auto", or a framework of profiles/published, whose trainings say it; empty: `value`
   bool operator==(const Efficiency&) const = default;
 };
 
-/// What a simulated training is beside its configuration (device.backend = "virtual").
+/// Facts of a simulated training beside its configuration (device.backend = "virtual").
 struct Simulate {
   /// Which rank lies on which node: neighbours on the same (packed) or never (spread).
   enum class Placement : std::uint8_t { packed, spread };
-  /// How collectives are done; automatic: as NCCL would choose.
+  /// Algorithm of collectives; automatic: as NCCL would choose.
   enum class Collectives : std::uint8_t { ring, tree, hierarchical, pat, nvls, nvls_tree, direct, automatic };
   /// Generation of the fused attention kernel.
   enum class Attention : std::uint8_t { flash1, flash2, current };
@@ -539,13 +539,13 @@ struct Inject {
   bool operator==(const Inject&) const = default;
 };
 
-/// What the timeline of all ranks holds.
+/// Contents of the timeline of all ranks.
 struct Trace {
   std::int64_t ranks = 8;  ///< in trace.json: the first, the slowest, the one to blame, then in order; 0: all
   bool operator==(const Trace&) const = default;
 };
 
-/// What of a training is kept, so that it can go on.
+/// Checkpoints of a training.
 struct Checkpointing {
   std::string folder;      ///< where checkpoints are; empty: none are saved
   std::int64_t every = 0;  ///< steps between them; 0: only one, at the end

@@ -15,7 +15,7 @@
 #include "base/enum_table.h"
 #include "config/run_config.h"
 
-/// How each type of the configuration is spelled: encode to a Value, decode from one. decode leaves `out` alone and
+/// Spelling of each type of the configuration: encode to a Value, decode from one. decode leaves `out` alone and
 /// returns false if the value does not spell such a thing.
 namespace fsdpbench::config {
 

@@ -50,7 +50,7 @@ class StrictTable {
 
 }  // namespace fsdpbench::config
 
-/// What reading profiles and reading sweep files share.
+/// Functions that reading profiles and reading sweep files share.
 namespace fsdpbench::config {
 
 /// TOML that is nested far beyond any use.
@@ -70,7 +70,7 @@ toml::table parse_toml(const std::string& path, FileKind wanted);
 /// The value of a TOML node; nothing for arrays, tables and dates, which no key takes.
 std::optional<Value> scalar(const toml::node& node);
 
-/// Where a node stands: "profile.toml:12".
+/// Position of a node: "profile.toml:12".
 std::string place_of(const std::string& path, const toml::node& node);
 
 }  // namespace fsdpbench::config

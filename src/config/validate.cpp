@@ -253,7 +253,7 @@ void check_checkpointing(const RunConfig& config, Notes& notes) {
   }
 }
 
-/// What mesh.shard and mesh.replicate divide among themselves, in messages.
+/// Name in messages for what mesh.shard and mesh.replicate divide among themselves.
 std::string_view data_ranks_key(const Mesh& mesh) {
   return mesh.tensor == 1 ? "mesh.ranks" : "mesh.ranks / mesh.tensor";
 }

@@ -10,7 +10,7 @@ namespace fsdpbench::config {
 /// The complete configuration as a profile: every key, with its meaning as a comment. Reading it gives an equal one.
 std::string to_toml(const RunConfig& config);
 
-/// The same as {"table": {"key": value}}; null where a key says "none" for "not emulated".
+/// JSON of a configuration: {"table": {"key": value}}; null where a key says "none" for "not emulated".
 nlohmann::json to_json(const RunConfig& config);
 
 /// The keys on which `config` is not as `otherwise`: [{"key": "fsdp.wrap", "value": …, "default": …}], in the order of

@@ -13,7 +13,7 @@
 namespace fsdpbench::dialects {
 namespace {
 
-/// What is said of a key where `when` holds; nothing: always.
+/// Sentence on a key where `when` holds; nothing: always.
 struct Case {
   Expression when;
   Fate fate = Fate::same;
@@ -121,7 +121,7 @@ class Reader {
     return {};
   }
 
-  /// What stands under that name, read once.
+  /// Value of that name, read once.
   template <class Made, class Read>
   Made found(std::string_view section, std::string_view name, std::map<std::string, Made, std::less<>>& known,
              Read read) {

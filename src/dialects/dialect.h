@@ -20,7 +20,7 @@
 /// with what the system does instead.
 namespace fsdpbench::dialects {
 
-/// What becomes of a key in another system's words.
+/// Fate of a key in another system's words.
 enum class Fate : std::uint8_t {
   same,     ///< what the system does anyway; nothing need be written
   written,  ///< written, and means the same there
@@ -29,7 +29,7 @@ enum class Fate : std::uint8_t {
   yours,    ///< not the system's to decide: the training script does, or the environment
 };
 
-/// What is to be said of a key: for written and yours how, for roughly and lost what the system does.
+/// Sentence on a key: for written and yours how, for roughly and lost what the system does.
 struct Said {
   Fate fate = Fate::same;
   std::string text;

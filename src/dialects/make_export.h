@@ -17,7 +17,7 @@ const Dialect& find_export_target(std::string_view name);
 /// "pytorch-fsdp2,deepspeed", or "all". Throws ConfigError as find_export_target does.
 std::vector<const Dialect*> read_export_targets(std::string_view names);
 
-/// What becomes of `fields`, which are of exported_fields(). `config` must be valid, its mesh filled in.
+/// Fates of `fields`, which are of exported_fields(). `config` must be valid, its mesh filled in.
 std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& config,
                                std::span<const config::Field* const> fields);
 

@@ -74,7 +74,7 @@ bool Sayable::says(std::string_view key, const config::Value& value) const {
   if (field == nullptr || !field->read(other, value)) return false;
   if (key == "fsdp.preset") {
     if (dialect_of(other) != &dialect_) return false;
-    // What the preset in force brought goes with it.
+    // Defaults without the preset in force.
     const config::RunConfig defaults;
     for (const auto& [name, setting] : config::fsdp_preset(in_force_.fsdp.preset)) {
       const config::Field* brought = config::find_field(name);

@@ -15,13 +15,13 @@
 
 namespace fsdpbench::dialects {
 
-/// How a traced program of this engine is set. Null: no system is known whose words it takes.
+/// System whose words set a traced program of this engine. Null: no system is known whose words it takes.
 const Dialect* dialect_of_program(const Words* engine);
 
 /// The system that a configuration is for, by its fsdp.preset. Null: none that it can be written for.
 const Dialect* dialect_of(const config::RunConfig& config);
 
-/// How a person of that system sets a key: what it writes, that its default does, or that it has no word for it.
+/// That system's words for a key: what it writes, that its default does, or that it has no word for it.
 std::string in_words(const Said& said);
 
 /// A key that two configurations do not share.
@@ -30,17 +30,17 @@ struct KeyChange {
   Said said;                 ///< of the new value
 };
 
-/// What is to be changed in a system to come from one valid configuration to another: of exported_fields(), in order.
+/// Changes in a system that lead from one valid configuration to another: of exported_fields(), in order.
 std::vector<KeyChange> changes_in_words(const Dialect& target, const config::RunConfig& was,
                                         const config::RunConfig& is);
 
-/// How well a system's words must fit.
+/// Required fit of a system's words.
 enum class Fit : std::uint8_t {
   near,   ///< it does something near, Fate::roughly, at least
   exact,  ///< it does the same, so that what the change gains here it gains there
 };
 
-/// What a system can be told in the place of one configuration. Const use by several threads is safe.
+/// Configurations that a system can be told in place of one. Const use by several threads is safe.
 class Sayable {
  public:
   /// `in_force` must be valid, its mesh filled in.
@@ -49,7 +49,7 @@ class Sayable {
   /// Whether the system has words for all that `other`, which is valid, has otherwise: each key has one that has one
   /// now, also those that stay as they are but depend on one that does not.
   bool says(const config::RunConfig& other) const;
-  /// The same of one key; what the value makes of others is as in a profile: fsdp.preset brings all that it stands for.
+  /// Says one key; what the value makes of others is as in a profile: fsdp.preset brings all that it stands for.
   /// False for a value that is not valid here.
   bool says(std::string_view key, const config::Value& value) const;
   /// Those of these values of a key that the system can express.

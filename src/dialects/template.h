@@ -12,7 +12,7 @@ struct ExportSource;
 
 /// An expression of a system's file: of values of keys, of what its `let` gives names to, and of the vocabulary.
 using Expression = std::function<config::Value(const ExportSource&)>;
-/// What a name stands for; nothing: it stands for nothing.
+/// Value that a name stands for; none if there is no such name.
 using Names = std::function<Expression(std::string_view)>;
 
 /// 'text', 12, true, NAME, min(a, b), max(a, b), int(a), python(a), json(a); * / + - of numbers;

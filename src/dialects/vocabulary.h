@@ -12,7 +12,7 @@
 
 namespace fsdpbench::dialects {
 
-/// What rules and templates see.
+/// Values that rules and templates see.
 struct ExportSource {
   const config::RunConfig& config;     ///< valid, its mesh filled in
   const config::RunConfig& reference;  ///< its [fsdp] is what the system does unless told otherwise
@@ -24,7 +24,7 @@ struct ExportSource {
 /// is what only a measurement needs (train.steps, train.warmup …).
 std::span<const config::Field* const> exported_fields();
 
-/// What every system's file may name: a key ("fsdp.wrap"); its mode, which is its value up to a colon ("blocks"; a
+/// Names for every system's file: a key ("fsdp.wrap"); its mode, which is its value up to a colon ("blocks"; a
 /// number's is "number"), or its count, the number behind that; the same of the reference ("theirs.fsdp.wrap"); and
 /// what has to be computed, as the list in vocabulary.cpp has it. Nothing: no such name.
 Expression find_word(std::string_view name);

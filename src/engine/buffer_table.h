@@ -14,7 +14,7 @@ namespace fsdpbench::engine {
 
 /// The copies between a unit's buffers, from its layout alone. Offsets are elements.
 
-/// Where a unit lies in a rank-major buffer: from `offset` in each rank's part, which is `stride` long.
+/// Place of a unit in a rank-major buffer: from `offset` in each rank's part, which is `stride` long.
 struct InBucket {
   std::int64_t offset = 0;
   std::int64_t stride = 0;  ///< 0: the unit's own shard is the part

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::engine {
 
-/// What training data are known by again.
+/// Digest by which training data are recognised.
 struct DataDigest {
   std::int64_t bytes = 0;
   std::uint64_t xxh3_64 = 0;

@@ -79,7 +79,7 @@ void check_model(const fs::path& path, const std::vector<plan::SeparateParameter
   }
 }
 
-/// What a file calls a parameter, or a part of it.
+/// Name in a file of a parameter, or a part of it.
 std::string part_name(const plan::ParameterShape& shape, int part) {
   return shape.parts == 1 ? shape.name : fmt::format("{}/{}-of-{}", shape.name, part, shape.parts);
 }

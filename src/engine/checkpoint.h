@@ -22,7 +22,7 @@
 /// without (docs/checkpoint.md).
 namespace fsdpbench::engine {
 
-/// What an optimizer step reads and writes of each parameter.
+/// State of each parameter that an optimizer step reads and writes.
 enum class State : std::uint8_t { parameter, first_moment, second_moment };
 inline constexpr std::size_t kStateCount = kEnumCount<State>;
 std::string_view to_string(State state);
@@ -31,7 +31,7 @@ std::span<const State> states_of(config::Optimizer optimizer);
 /// Whether a parameter has it: what is frozen has no moments.
 bool has_state(const plan::ParameterShape& parameter, State state);
 
-/// How far a training is.
+/// Position in a training.
 struct TrainingPosition {
   std::int64_t steps = 0;    ///< optimizer steps done
   std::int64_t samples = 0;  ///< of the data, over all ranks and microbatches: the next one's number
@@ -49,7 +49,7 @@ struct StatePiece {
 
 /// "shard-00002-of-00008.safetensors".
 std::string shard_file_name(int shard, int shards);
-/// What a shard says of itself.
+/// Metadata of a shard.
 std::map<std::string, std::string> shard_metadata(std::int64_t steps);
 /// The tensor that a piece is: "first_moment/blocks.0.attention.wq/4096", a row of `count` elements; of a parameter
 /// that ranks split ".../blocks.0.attention.wq/1-of-2/4096".

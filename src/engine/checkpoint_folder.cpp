@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -127,6 +128,7 @@ void CheckpointFolder::complete(Manifest manifest) {
   manifest.saved = ++last_;
   write_manifest(step_folder(folder_, steps), manifest);
   remove_other_shards(step_folder(folder_, steps), manifest);
+  trace::sync_folder_of(step_folder(folder_, steps));  // the new step's name, before an older step goes
   age_[steps] = manifest.saved;
   remove_old(steps);
 }
@@ -163,7 +165,7 @@ SavedShard from_json(const json& j) {
           {j.at("bytes").get<std::int64_t>(), j.at("blocks").get<std::vector<std::uint64_t>>()}};
 }
 
-/// What this rank writes of its shard: of all elements one after another, as many as any other replica, but for one.
+/// Part of its shard that this rank writes: of all elements in order, as many as any other replica, but for one.
 std::vector<Masters::Piece> share_of(std::vector<Masters::Piece> pieces, int replica, int replicas) {
   std::int64_t all = 0;
   for (const Masters::Piece& piece : pieces) all += piece.of.count;
@@ -182,7 +184,7 @@ std::vector<Masters::Piece> share_of(std::vector<Masters::Piece> pieces, int rep
   return share;
 }
 
-/// What all ranks hold is written by those of the first shard.
+/// Pieces that a rank holds: those of the first shard write what all ranks hold.
 std::vector<Masters::Piece> pieces_of(const Setup& setup, int rank, const Masters& masters) {
   const plan::Groups& groups = setup.plan.groups;
   return share_of(masters.pieces(states_of(setup.config.train.optimizer), groups.index(Group::shard, rank) == 0),

@@ -26,7 +26,7 @@ namespace fsdpbench::engine {
 /// that names a manifest which cannot be read: it might be the newest.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& given);
 
-/// What tells a training from all others: 32 hexadecimal digits of the system's random numbers.
+/// Identity of a training: 32 hexadecimal digits of the system's random numbers.
 std::string new_training();
 
 /// Throws ConfigError if `folder` holds a checkpoint of another training than that which goes on with the checkpoint
@@ -48,7 +48,7 @@ class OwnCheckpoints {
   int lock_ = -1;
 };
 
-/// What one training, on its rank 0, does with its folder. Nobody else saves there (OwnCheckpoints).
+/// Folder of one training, used by its rank 0. Nobody else saves there (OwnCheckpoints).
 class CheckpointFolder {
  public:
   /// Throws ConfigError if a manifest in it cannot be read.
@@ -69,7 +69,7 @@ class CheckpointFolder {
   std::map<std::int64_t, std::int64_t> age_;  // Manifest::saved by steps
 };
 
-/// What one rank wrote of a checkpoint.
+/// Shard of a checkpoint that one rank wrote.
 struct SavedShard {
   std::int64_t steps = 0;  ///< done when it was taken
   FileDigest digest;
@@ -82,7 +82,7 @@ struct SavedCheckpoint {
   std::int64_t bytes = 0;  ///< of all files
 };
 
-/// Where ranks tell rank 0 that their file is there.
+/// Board on which ranks tell rank 0 that their file is there.
 class CheckpointBoard {
  public:
   virtual ~CheckpointBoard() = default;

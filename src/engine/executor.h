@@ -65,7 +65,7 @@ class Executor {
  public:
   Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
            const schedule::Schedules& schedules, const model::Model& model, const BatchSource& batches);
-  /// What is still to run of a step that has failed refers to this.
+  /// Tasks of a failed step that have not run yet refer to this.
   ~Executor() { context_.device.drop_tasks(); }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -116,10 +116,10 @@ class Executor {
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
   void sample_memory();
   void put_times(const backend::Stamp& stamp, trace::Record& record);
-  /// What begins before it can by so little that the clocks of host and device explain it; notes by how much.
+  /// Whether a begin is too early by so little that the clocks of host and device explain it; notes by how much.
   bool is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns);
   void keep_order(Activity& activity, trace::Record& op);
-  /// What the device recorded in a step joins the trace; names that were there before keep their numbers. `records`: of
+  /// Adds a step's device records to the trace; names that were there before keep their numbers. `records`: of
   /// the step's ops.
   void take_activities(std::span<trace::Record> records);
 

@@ -77,7 +77,7 @@ void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std:
   }
 }
 
-/// The same by several threads, each for a part of the window.
+/// Fills the window by several threads, each for a part of it.
 void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std::span<float> window,
                  const model::FillParameter& fill, int threads) {
   constexpr std::int64_t kLeastPart = std::int64_t{1} << 15;  // less is filled before a thread has started

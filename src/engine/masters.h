@@ -39,7 +39,7 @@ class Masters {
   /// Host memory that a rank needs to save checkpoints.
   static std::int64_t saving_bytes(const config::RunConfig& config);
 
-  /// Where a unit's state lies in a shard: what is frozen has no moments.
+  /// Layout of a unit's state in a shard: frozen parameters have no moments.
   static const plan::ShardLayout& layout_of(const plan::Unit& unit, State state);
 
   /// All must outlive this object.
@@ -94,7 +94,7 @@ class ParametersDigest {
 
   /// The next elements.
   void add(std::span<const float> values);
-  /// How many of all that was added are NaN or infinite.
+  /// Number of added values that are NaN or infinite.
   std::int64_t not_finite() const;
   /// The digest of all that was added, as 32 hex digits. Absent if any of it is not finite: runs that have nothing in
   /// common but that they diverged would have one digest.

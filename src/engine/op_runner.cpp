@@ -230,7 +230,7 @@ class OpRunner::Resolve {
       slot_.parameters.push_back(place_in(buffer, place));
     });
   }
-  /// Where in a pass's exchange rows, or their numbers, go from and to.
+  /// Sources and destinations of rows, or their numbers, in a pass's exchange.
   void rows_of_experts(const schedule::Collective& work) const {
     const plan::RowExchange& rows = runner_.exchange_;
     const backend::Elements all = at(work.input);

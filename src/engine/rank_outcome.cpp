@@ -97,7 +97,7 @@ class Reader {
     const auto size = value<std::uint64_t>();
     return {next(size, 1), size};
   }
-  /// How many elements follow, of at least `least_size` bytes each.
+  /// Number of elements that follow, of at least `least_size` bytes each.
   std::uint64_t count(std::size_t least_size) {
     const auto n = value<std::uint64_t>();
     check(n, least_size);

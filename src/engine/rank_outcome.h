@@ -17,7 +17,7 @@
 
 namespace fsdpbench::engine {
 
-/// What one rank has completed so far, readable by another thread while the rank trains on: whoever must save it when
+/// Steps that one rank has completed, readable by another thread while the rank trains on: whoever must save it when
 /// the run cannot end as it should. Thread-safe.
 class DoneSteps {
  public:
@@ -70,7 +70,7 @@ class Publication {
   DoneSteps* done_;
 };
 
-/// What one rank brings home from a run.
+/// Results of one rank of a run.
 struct RankOutcome {
   trace::RankTrace trace;  ///< measured steps only
   PoolStatistics memory;
@@ -91,7 +91,7 @@ RankOutcome outcome_from_bytes(std::string_view bytes);
 
 /// Moves all times of a rank's trace onto rank 0's clock. Times that are 0 mean "not known" and stay.
 void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& clock);
-/// The same of its GPU's samples.
+/// Moves the times of its GPU's samples.
 void move_to_root_clock(GpuHealth& gpu, const launch::ClockCorrection& clock);
 
 }  // namespace fsdpbench::engine

@@ -23,7 +23,7 @@
 namespace fsdpbench::engine {
 namespace {
 
-/// What all ranks of this process share.
+/// State that all ranks of this process share.
 struct Shared {
   const Setup& setup;
   const BatchSource& batches;
@@ -90,7 +90,7 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
   }
 }
 
-/// What ranks counted, element by element, added up. Empty if a rank did not count all of its steps.
+/// Sums of the ranks' counts, element by element. Empty if a rank did not count all of its steps.
 std::vector<std::int64_t> added_up(const std::vector<RankOutcome>& outcomes,
                                    std::vector<std::int64_t> RankOutcome::*counts) {
   std::vector<std::int64_t> sums;
@@ -104,7 +104,7 @@ std::vector<std::int64_t> added_up(const std::vector<RankOutcome>& outcomes,
   return sums;
 }
 
-/// Of the training that goes on; none without.
+/// Moments of the resumed training; none without.
 Masters::Moments moments_of(const Checkpoint* resume) {
   if (resume == nullptr) return {};
   const auto from = [resume](State state) -> model::FillParameter {

@@ -20,7 +20,7 @@
 
 namespace fsdpbench::engine {
 
-/// How a run talks to its caller. Any may be empty.
+/// Callbacks of a run. Any may be empty.
 struct RunHooks {
   /// After each step, on rank 0's thread: steps done (warm-up included), and the mean loss over ranks of the latest
   /// step that all are known to have done (absent if nothing computes, or before the first).
@@ -39,7 +39,7 @@ struct RunHooks {
   const Checkpoint* resume = nullptr;
   /// Whether Measurement::parameters is wanted: the whole model in fp32, in rank 0's host memory.
   bool keep_parameters = false;
-  /// Where the ranks of this process leave what they have completed, step by step, and also when the run throws: an
+  /// Steps that the ranks of this process have completed, step by step, and also when the run throws: an
   /// array with one for each, in order.
   DoneSteps* done = nullptr;
   /// Once set, a run of threads ends in the middle of its step, wherever ranks wait, with the steps that all ranks have
@@ -53,7 +53,7 @@ struct RankClock {
   launch::ClockCorrection correction;
 };
 
-/// What a run measured. In a job of processes only rank 0's is complete: elsewhere the entries of other ranks are
+/// Measurements of a run. In a job of processes only rank 0's is complete: elsewhere the entries of other ranks are
 /// empty, and there are no losses and no parameters.
 struct Measurement {
   std::int64_t steps_done = 0;  ///< warm-up included
@@ -67,7 +67,7 @@ struct Measurement {
       parameters;  ///< final masters by canonical index; only if hooks ask and something computes
   /// Measured steps only; by rank, but a simulation of many ranks keeps some of them (`rank` says which).
   std::vector<trace::RankTrace> traces;
-  /// Where not all ranks are in `traces`: nanoseconds of the slowest rank, by measured step. Else empty.
+  /// Nanoseconds of the slowest rank by measured step, if not all ranks are in `traces`. Else empty.
   std::vector<std::int64_t> slowest_ns;
   std::vector<PoolStatistics> memory;          ///< as traces
   std::vector<PoolStatistics> host_memory;     ///< pinned, as traces

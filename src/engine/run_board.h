@@ -13,7 +13,7 @@
 
 namespace fsdpbench::engine {
 
-/// Where the ranks of one run agree on when it ends and leave what they have measured.
+/// Board on which the ranks of one run agree on when it ends and leave what they have measured.
 class RunBoard {
  public:
   virtual ~RunBoard() = default;

@@ -17,7 +17,7 @@
 /// one.
 namespace fsdpbench::engine {
 
-/// What makes out a flipped bit: XXH3-64 of every block of a file.
+/// Digest that reveals a flipped bit: XXH3-64 of every block of a file.
 struct FileDigest {
   static constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20;
   std::int64_t bytes = 0;

@@ -40,7 +40,7 @@ bool share_memory(const launch::Environment& environment);
 /// FSDPBENCH_STALL_S and FSDPBENCH_SHARE_MEMORY.
 void check_environment(const launch::Environment& environment);
 
-/// What the backend that the configuration names must know of a run. `session` as in run().
+/// Options for the backend that the configuration names. `session` as in run().
 backend::BackendOptions backend_options(const Setup& setup, launch::Session* session);
 
 }  // namespace fsdpbench::engine

@@ -15,7 +15,7 @@
 namespace fsdpbench::engine {
 namespace {
 
-/// What every rank sends in one step, counted collective by collective.
+/// Bytes that every rank sends in one step, counted collective by collective.
 backend::WireBytes wire_bytes(const schedule::Schedule& schedule, const plan::Groups& groups) {
   backend::WireBytes sum{};
   for (const schedule::Op& op : schedule.ops) {

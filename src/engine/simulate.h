@@ -11,7 +11,7 @@ namespace fsdpbench::engine {
 /// Whose records a simulation keeps: all of so many ranks; of more, trace.ranks of them (at least two): the first, the
 /// slowest of the whole run, and others in order.
 inline constexpr int kMostRecordedRanks = 64;
-/// How many that are of `ranks`.
+/// Number of ranks that this records, of `ranks`.
 int ranks_recorded(const config::Trace& trace, int ranks);
 
 /// Whether [simulate] asks for anything that is drawn: jitter, pauses, ranks that differ.
@@ -24,13 +24,13 @@ clock::OpTimes with_draws(const config::Simulate& simulate, int ranks, clock::Op
 /// and not recorded. `hooks.stop` is asked before each step; `hooks.progress` is told after it.
 Measurement simulate(const Setup& setup, const clock::OpTimes& undrawn, const RunHooks& hooks = {});
 
-/// What the ops of `training` take before anything is drawn, as its configuration says: on `cluster`, or, if that is
+/// Times of the ops of `training` before anything is drawn, as its configuration says: on `cluster`, or, if that is
 /// null, at the rates of [emulate]; with [simulate]'s host and with injected trouble. The ranks must fit the cluster
 /// (config::check_fits). `contention`: computation is slower beside collectives.
 clock::OpTimes simulated_times(const schedule::Training& training, const config::Cluster* cluster,
                                bool contention = true);
 
-/// The same by a calibration of a machine. Where that has slow-downs, ops beside others take longer (`contention`).
+/// Op times by a calibration of a machine. Where that has slow-downs, ops beside others take longer (`contention`).
 clock::CalibratedTimes calibrated_times(const schedule::Training& training, const config::Calibration& calibration,
                                         bool contention = true);
 

@@ -23,7 +23,7 @@ struct AdoptedRun {
   std::size_t left_out = 0;              ///< steps whose collectives are not launched as in the schedule
 };
 
-/// What `found.schedule` was matched with, on its schedules.
+/// Adopts what `found.schedule` was matched with, on its schedules.
 ///
 /// [Note: whose time a row is]
 /// Collectives are one op each. Computation between two of them is that of the ops which the schedule has there: a row

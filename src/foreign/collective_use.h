@@ -13,7 +13,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What a collective was for.
+/// Purpose of a collective.
 enum class Purpose : std::uint8_t {
   parameters,   ///< gathers a unit's parameters
   gradients,    ///< reduces a unit's gradients
@@ -49,7 +49,7 @@ struct FoundUnit {
   int experts_of = -1;  ///< into UnitTable::units: whose experts these are, on a group of their own; -1: no one's
 };
 
-/// How collectives came by their units.
+/// Source of the units of collectives.
 enum class UnitSource : std::uint8_t { own_names, annotations, order };
 
 struct UnitTable {
@@ -72,7 +72,7 @@ std::optional<schedule::Phase> phase_of_row(const RankRows& rank, const HostWord
 /// The collectives of one step of one rank in the order of their launches, with phase and purpose; no units yet.
 std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep& step, const HostWords& words);
 
-/// How often forward computed after backward had, in a step, as far as threads of autograd tell: one less than its
+/// Times that forward computed after backward, in a step, as far as threads of autograd tell: one less than its
 /// microbatches. `before`: gets how often that was before each of `uses`, which are in the order of their launches.
 int count_passes(const RankRows& rank, const JobStep& step, const HostWords& words,
                  const std::vector<CollectiveUse>& uses, std::vector<int>* before = nullptr);

@@ -18,7 +18,7 @@ struct ReadJob {
   const Explanation& explained;
 };
 
-/// How one part of a step differs: B minus A, means over ranks and steps.
+/// Difference in one part of a step: B minus A, means over ranks and steps.
 struct PartChange {
   std::string cause;  ///< "computation", or why nothing was computed; of the whole step "step"
   std::string op;     ///< the kernel, collective or copy; empty: all
@@ -37,7 +37,7 @@ struct JobDiff {
   std::vector<std::string> notes;  ///< a sentence each
 };
 
-/// What made the step of B longer or shorter than that of A.
+/// Causes for which the step of B is longer or shorter than that of A.
 ///
 /// [Note: how two jobs are compared]
 /// Each moment of a rank's step belongs to one part: the row that computes, or, while none does, why none does and
@@ -48,7 +48,7 @@ struct JobDiff {
 /// do not differ some would seem to. Steps of one job share its luck, so all this speaks of two recorded jobs.
 JobDiff diff_jobs(const ReadJob& a, const ReadJob& b);
 inline constexpr double kLeastChange = 0.005;
-/// The same where a job has one step only, of which no interval can be had.
+/// Least change that counts where a job has only one step, which has no interval.
 inline constexpr double kLeastChangeOfOne = 0.02;
 
 }  // namespace fsdpbench::foreign

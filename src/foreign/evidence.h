@@ -11,7 +11,7 @@ namespace fsdpbench::foreign {
 /// "Rank 1 is late by 102.300 ms a step [90.000 to 110.000], 12.1 % of it: its host. …", with what to look at.
 std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const Explanation& explained);
 
-/// What a job's rows tell that advice may rest on, and how its program's settings are said; without replays. A job that
+/// Evidence for advice from a job's rows, in the words of its program's settings; without replays. A job that
 /// is not sharded gets no advice about sharding.
 account::Evidence evidence_of(const JobTrace& job, const Recognition& found, const Explanation& explained);
 

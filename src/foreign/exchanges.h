@@ -18,7 +18,7 @@ struct ExchangedRows {
   double mean = 0;
   std::size_t busiest = 0;  ///< the part that has most
 
-  /// How many times the mean a part has; 1 where none has anything.
+  /// Part divided by the mean; 1 where none has anything.
   double times_mean(std::size_t part) const { return mean > 0 ? static_cast<double>(by_part[part]) / mean : 1; }
 };
 
@@ -50,7 +50,7 @@ struct Exchanges {
 std::optional<Exchanges> find_exchanges(const JobTrace& job, const Recognition& found,
                                         const MatchedCollectives& matched);
 
-/// What is to be said about them, with what would help; each a sentence with its full stop.
+/// Sentences about them, with what would help; each a sentence with its full stop.
 std::vector<std::string> exchange_sentences(const Exchanges& exchanges);
 
 }  // namespace fsdpbench::foreign

@@ -41,7 +41,7 @@ struct ExplainedRank {
   std::int64_t clock_offset_ns = 0;                           ///< to the first rank's clock
 };
 
-/// How far apart ranks arrive at collectives that all ranks of their group have in their files: from the first one's
+/// Spread of the ranks' arrivals at collectives that all ranks of their group have in their files: from the first one's
 /// begin to the last one's.
 struct ArrivalSkew {
   std::size_t times = 0;  ///< collectives that were compared, in all steps
@@ -94,7 +94,7 @@ struct Explanation {
   std::vector<Contention> contention;            ///< the most time first; of more than 5 % and 8 launches either way
   double late_launches_pct = 0;                  ///< of computation that began right after its launch
   bool launches_known = false;
-  /// How far ahead of the device the host was: from launches to the begin of what they launched, milliseconds.
+  /// Lead of the host over the device: from launches to the begin of what they launched, milliseconds.
   double host_ahead_ms = 0, host_most_ahead_ms = 0;  ///< the median of all, and the most; if launches are known
   std::int64_t clock_residual_ns = 0;
   std::optional<LateRank> late;  ///< the rank that the others wait for in each step, and what makes it late

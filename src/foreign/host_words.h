@@ -11,7 +11,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What the names of a rank's host rows say about the work that they launched: annotations of FSDP and of others, the
+/// Facts from a rank's host rows on the work they launched: annotations of FSDP and of others, the
 /// autograd engine's rows and threads, nothing else. Refers to the rows: they must live on.
 class HostWords {
  public:
@@ -35,7 +35,7 @@ class HostWords {
   bool has_autograd_ = false;
 };
 
-/// What a kernel of a copy between sharded and gathered layouts is called.
+/// Whether a kernel of this name copies between sharded and gathered layouts.
 bool is_layout_copy(std::string_view name);
 /// A matrix product, by the names of cuBLAS, CUTLASS, rocBLAS, Triton and oneDNN's callers.
 bool is_matrix_product(std::string_view name);

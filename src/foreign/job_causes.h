@@ -17,7 +17,7 @@ namespace fsdpbench::foreign {
 /// to the step. As account::intervals_of(); the same identities hold (account::break_down).
 account::StepIntervals intervals_of(const RankRows& rank, const JobStep& step);
 
-/// What is typical of a job, against which one collective is held.
+/// Typical times of a job, with which a collective is compared.
 class JobTypes {
  public:
   JobTypes(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched);
@@ -26,7 +26,7 @@ class JobTypes {
   /// A message so small that most of its time is latency: it moves bytes at less than half of the best rate.
   /// `transfer_ns`: from the arrival of its last peer.
   bool mostly_latency(const RankRows& rank, std::int32_t row, std::int64_t transfer_ns) const;
-  /// What begins within so much of its launch was launched late, not held back by the device.
+  /// Most time from launch to begin of a row that was launched late, not held back by the device.
   std::int64_t launch_lag_ns(std::size_t rank) const { return lag_[rank]; }
 
  private:

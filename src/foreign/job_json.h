@@ -7,7 +7,7 @@
 
 namespace fsdpbench::app {
 
-/// Of explain.json.
+/// Version of explain.json.
 inline constexpr int kJobSchemaVersion = 3;
 
 /// Everything: explain.json (docs/result-format.md).

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What names in a job's rows say about the program that wrote them; each is the first name found, empty if none was.
+/// Names in a job's rows that tell which program wrote them; each is the first name found, empty if none was.
 struct JobWords {
   std::map<const dialects::Words*, std::string> engines;  ///< of those found in dialects::words_in_traces()
   std::string backward, optimizer, serving;
@@ -27,7 +27,7 @@ struct JobWords {
 /// Looks at all ranks.
 JobWords find_job_words(const JobTrace& job);
 
-/// What sort of job a trace is of.
+/// Kind of job that a trace is of.
 enum class JobKind : std::uint8_t {
   sharded,            ///< parameters are gathered for forward, gradients reduced into shards: FSDP, ZeRO-3
   sharded_optimizer,  ///< gradients reduced, updated parameters gathered after the optimizer: ZeRO-1 and 2
@@ -40,7 +40,7 @@ enum class JobKind : std::uint8_t {
 };
 std::string_view to_string(JobKind kind);
 
-/// How many collectives of a step are for what, and when.
+/// Numbers of collectives of a step by purpose and time.
 struct PurposeCounts {
   std::map<std::pair<Purpose, schedule::Phase>, int> n;
   int of(Purpose purpose) const {

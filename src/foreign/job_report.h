@@ -17,7 +17,7 @@
 
 namespace fsdpbench::app {
 
-// Of explain.json, beside those of job_json.cpp.
+// Fields of explain.json beside those in job_json.cpp.
 template <>
 Fields<foreign::UnusedGathers> declared();
 template <>

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What told where a step begins and ends, the surest first.
+/// Evidence for where a step begins and ends, the surest first.
 enum class StepSource : std::uint8_t {
   profiler,   ///< ProfilerStep#N
   optimizer,  ///< the ends of Optimizer.step
@@ -18,7 +18,7 @@ enum class StepSource : std::uint8_t {
 };
 std::string_view to_string(StepSource source);
 
-/// What one rank's device did for one step.
+/// Work of one rank's device for one step.
 struct JobStep {
   std::int64_t number = 0;
   /// The step on the device: the profiler's step if all rows are in it; else until the last of the step's rows ends,

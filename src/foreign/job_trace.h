@@ -13,11 +13,11 @@ namespace fsdpbench::foreign {
 // read it. Times are nanoseconds on the file's own clock, moved so that all ranks of a job share one where the files
 // tell how. Indices are into the vectors of the same RankRows; -1 is none.
 
-/// What the device did in a row.
+/// Kind of work that a row of the device shows.
 enum class Activity : std::uint8_t { computation, collective, copy, fill };
 std::string_view to_string(Activity kind);
 
-/// What a collective does. `other`: a kernel of a collectives' library that does not tell.
+/// Operation of a collective. `other`: a kernel of a collectives' library that does not tell.
 enum class Communication : std::uint8_t {
   all_gather,
   reduce_scatter,
@@ -35,7 +35,7 @@ enum class Communication : std::uint8_t {
 /// "all_gather"
 std::string_view to_string(Communication kind);
 
-/// What a profiler knows of a collective, from the row of the device or of the host's call. What it does not is -1, "".
+/// Facts that a profiler knows of a collective, from the device's row or the host's call. Unknown ones are -1, "".
 struct CollectiveFacts {
   Communication kind = Communication::other;
   std::int64_t elements_in = -1, elements_out = -1;  ///< of this rank
@@ -56,7 +56,7 @@ struct DeviceRow {
   std::int64_t bytes = -1;  ///< of copies and fills
 };
 
-/// What the host did in a row.
+/// Kind of work that a row of the host shows.
 enum class HostWork : std::uint8_t {
   op,           ///< cpu_op: "aten::mm"
   annotation,   ///< user_annotation: "ProfilerStep#5", "FSDP::pre_forward (layers.0)"
@@ -136,7 +136,7 @@ struct RankRows {
   static constexpr std::int64_t kHostDevice = -1;
 };
 
-/// What a stream of a rank's device does, from what runs on it.
+/// Role of a stream of a rank's device, from what runs on it.
 struct StreamRole {
   std::string role;  ///< "compute", "all_gather", "reduce_scatter", "all_reduce", "communication", "copy"
   std::int64_t busy_ns = 0;

@@ -9,10 +9,10 @@
 
 namespace fsdpbench::foreign {
 
-// What kineto's rows are, by category and name: of PyTorch 1.13 to today, on NVIDIA's and AMD's GPUs (reference:
+// Kinds of kineto's rows, by category and name: of PyTorch 1.13 to today, on NVIDIA's and AMD's GPUs (reference:
 // kineto's output_json.cpp, NCCL's and RCCL's kernel tables, PyTorch's ParamCommsUtils).
 
-/// What a row tells about.
+/// Kind of thing that a row tells about.
 enum class RowKind : std::uint8_t {
   op,          ///< cpu_op
   annotation,  ///< user_annotation
@@ -30,15 +30,15 @@ RowKind row_kind(std::string_view category);
 /// launch, synchronise or runtime, by the name of a call: "cudaLaunchKernel", "hipMemcpyWithStream".
 HostWork work_of_call(std::string_view name);
 
-/// What a device's kernel communicates, by its name; `other` if it is one of a collectives' library and does not say,
+/// Operation of a device's kernel, by its name; `other` if it is one of a collectives' library and does not say,
 /// nothing if it is none.
 std::optional<Communication> communication_of_kernel(std::string_view name);
 
-/// What a call communicates, by record_param_comms' "Collective name" ("_allgather_base") or a communicator's own range
+/// Operation of a call, by record_param_comms' "Collective name" ("_allgather_base") or a communicator's own range
 /// ("gloo:all_reduce"); nothing if it only waits or sets up.
 std::optional<Communication> communication_of_call(std::string_view name);
 
-/// What an op of PyTorch's that calls a communicator asks for: "c10d::_allgather_base_",
+/// Operation that an op of PyTorch asks of a communicator: "c10d::_allgather_base_",
 /// "_c10d_functional::reduce_scatter_tensor"; nothing if it is no such op.
 std::optional<Communication> communication_of_op(std::string_view name);
 
@@ -46,10 +46,10 @@ std::optional<Communication> communication_of_op(std::string_view name);
 /// "gloo:all_reduce", "nccl:_all_gather_base".
 bool is_range_of_collective(std::string_view name);
 
-/// What a host's op does where no device's rows tell; nothing for what only makes, views or names tensors.
+/// Kind of a host op's work where no device's rows tell; nothing for what only makes, views or names tensors.
 std::optional<Activity> work_of_op(std::string_view name);
 
-/// What a row of the device is for.
+/// Purpose of a row of the device.
 enum class KernelKind : std::uint8_t {
   products,       ///< matrix products and convolutions
   attention,      ///< fused

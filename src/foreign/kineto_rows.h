@@ -43,7 +43,7 @@ class NameTable {
   std::size_t bytes_ = 0;
 };
 
-/// What the events of one rank's file say, one after another in whatever order; then linked and sorted.
+/// Rows from the events of one rank's file, one after another in whatever order; then linked and sorted.
 class KinetoRows {
  public:
   /// `functions`: python_function rows are kept.

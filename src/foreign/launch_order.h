@@ -13,7 +13,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What a host launches in a step as far as the order of FSDP goes: collectives, and computation between them.
+/// Launches of a host in a step that FSDP's order consists of: collectives, and computation between them.
 struct LaunchToken {
   enum class What : std::uint8_t { computation, gather, reduce, replicate, exchange };
   What what = What::computation;
@@ -35,7 +35,7 @@ int table_unit(const UnitTable& table, int unit);
 /// Which unit of the plan `unit` of the table is: 0 is the root.
 int plan_unit(const UnitTable& table, int unit);
 
-/// How two orders differ. A collective more or less costs 1, a run of computation more or less a quarter.
+/// Difference of two orders. A collective more or less costs 1, a run of computation more or less a quarter.
 struct OrderDifference {
   double distance = 0;
   /// The k-th token of one is that of the other; -1: it has none.

@@ -44,7 +44,7 @@ void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, st
 /// their launch, or of the op with their external id.
 void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device);
 
-/// What a rank's time is spent on when it waits for no other rank.
+/// Parts of a rank's time in which it waits for no other rank.
 enum class OwnPart : std::uint8_t { kernels, host, input, communication };
 /// "its kernels", "its host", "its input", "its communication"
 std::string_view to_string(OwnPart part);

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What ranges of the program say of its prefetching. They outrank the order of launches: on one that no schedule has,
+/// Prefetching as ranges of the program show it. They outrank the order of launches: on one that no schedule has,
 /// the nearest schedule may prefetch otherwise.
 struct ToldPrefetch {
   bool forward = false;  ///< units are gathered ahead in forward because the program was told so
@@ -20,7 +20,7 @@ struct ToldPrefetch {
   bool allows(const config::Fsdp& fsdp) const;
 };
 
-/// What is known of a training before its order is compared with schedules.
+/// Facts known of a training before its order is compared with schedules.
 struct TrainingFacts {
   int units = 0;   ///< beside the root, without experts
   int expert = 1;  ///< ranks that split the experts of each block, which are units of their own; 1: no one does

@@ -7,7 +7,7 @@
 
 namespace fsdpbench::foreign {
 
-/// The same collective on all ranks that have it in their files.
+/// One collective on all ranks that have it in their files.
 struct MatchedCollective {
   struct Part {
     int rank = 0;  ///< place in JobTrace::ranks
@@ -16,7 +16,7 @@ struct MatchedCollective {
   std::vector<Part> parts;  ///< at least one, by rank
 };
 
-/// How the clocks of the ranks' files lie to each other, and who waited for whom.
+/// Offsets between the clocks of the ranks' files, and who waited for whom.
 ///
 /// [Note: clocks]
 /// A collective ends on all its ranks at about the same moment, so the median difference of ends is the difference of

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::foreign {
 
-/// What a database says of its file, and why not all of it was read; "": all was.
+/// Facts that a database states on its file, and why not all of it was read; "": all was.
 struct NsysFacts {
   trace::FileFacts file;  ///< base_time_ns: Unix time at its time 0, if it tells
   std::string trouble;

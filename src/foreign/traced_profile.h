@@ -19,7 +19,7 @@
 
 namespace fsdpbench::app {
 
-/// What a cluster's links and GPUs can do at most, beside what the job's collectives and matrix products achieved:
+/// Adds peaks of a cluster's links and GPUs, beside what the job's collectives and matrix products achieved:
 /// fills link_gb_s, peak_tflops and the shares of them. A share above 100 % cannot be: it is left out, and a note says
 /// whether the cluster is another one than the trace's, by the model of its GPU, or else what the trace tells is wrong.
 void add_roofs(const config::Cluster& cluster, const foreign::JobTrace& job, foreign::Explanation& explanation);
@@ -55,7 +55,7 @@ TracedProfile traced_profile(const foreign::JobTrace& job, const foreign::Recogn
 /// The profile as TOML, with a line that says what it is of.
 std::string profile_text(const TracedProfile& profile);
 
-/// What the replay of a job's op times may promise of its traced step.
+/// Accuracy of a replay of a job's op times for its traced step.
 ///
 /// [Note: gains of a traced step]
 /// A replay has no gaps between the kernels of an op and knows nothing of what the host does beside issuing ops, so it
@@ -78,7 +78,7 @@ TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob
 
 /// Makes a gain of replays one of the traced step, which cannot become shorter than `least_ms`.
 void count_from_trace(const TracedStep& step, double least_ms, account::Counterfactual& gain);
-/// The same of all steps that a search computed, and of its answer.
+/// Scales all steps that a search computed, and its answer.
 void count_from_trace(const TracedStep& step, tune::SearchResult& result);
 void count_from_trace(const TracedStep& step, tune::Answer& answer);
 

@@ -25,7 +25,7 @@ struct UnusedGathersFound {
   std::string unknown;             ///< a sentence: why nothing can be said; empty: the job was looked through
 };
 
-/// What the engine's own ranges tell of a job that gathers parameters: a gather that no copy out of it follows until
+/// Unused gathers by the engine's own ranges: a gather that no copy out of it follows until
 /// the engine drops it was not used; one whose unit had been used last, with neither another unit's use nor a matrix
 /// product or attention between, brings what was there already. An engine without such ranges: the schedule that the
 /// job follows op by op. Neither: `unknown`.

@@ -8,14 +8,14 @@
 
 namespace fsdpbench {
 
-/// What NVIDIA's list of Xids (errors that the driver reports of a GPU) says of those that a training meets; empty: it
+/// Meaning in NVIDIA's list of Xids (errors that a GPU's driver reports) of those that a training meets; empty: it
 /// is not among them.
 std::string_view xid_meaning(std::uint64_t xid);
 
 /// "Xid 79 (the GPU has fallen off the bus) 2 times"
 std::string xid_text(std::uint64_t xid, std::int64_t times = 1);
 
-/// What holds a GPU's clocks below the highest, as bits: NVML's clocks event (throttle) reasons.
+/// Reasons for GPU clocks below the highest, as bits: NVML's clocks event (throttle) reasons.
 enum class ClockLimit : std::uint64_t {
   idle = 0x1,
   application_clocks = 0x2,
@@ -61,7 +61,7 @@ struct GpuErrors {
   std::optional<std::uint64_t> nvlink_crc;
 };
 
-/// What a GPU can do at most and how it is set.
+/// Limits of a GPU and its settings.
 struct GpuLimits {
   std::optional<std::int32_t> sm_mhz;
   std::optional<std::int32_t> power_mw;
@@ -70,7 +70,7 @@ struct GpuLimits {
   std::optional<bool> ecc;
 };
 
-/// How one GPU fared while it was watched.
+/// State of one GPU while it was watched.
 struct GpuHealth {
   std::string unknown_because;  ///< nothing was asked, or nothing more from some moment on: a sentence; empty: all was
   GpuLimits limits;

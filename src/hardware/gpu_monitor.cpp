@@ -19,7 +19,7 @@ std::optional<T> chosen(const std::optional<T>& a, const std::optional<T>& b, Ch
   return b ? std::optional<T>(choose(*a, *b)) : a;
 }
 
-/// What the counter grew by; a counter that was set back grew from zero.
+/// Growth of the counter; a counter that was set back grew from zero.
 std::optional<std::uint64_t> grown(const std::optional<std::uint64_t>& before,
                                    const std::optional<std::uint64_t>& now) {
   if (!before || !now) return std::nullopt;

@@ -163,7 +163,7 @@ Processors HostTopology::near(const std::string& place) const {
   const hwloc_obj_t device = device_at(topology_.get(), place);
   if (device == nullptr) return {};
   const hwloc_obj_t host = hwloc_get_non_io_ancestor_obj(topology_.get(), device);
-  // Of a device whose firmware tells no locality, the ancestor is the whole machine.
+  // The ancestor of a device whose firmware tells no locality is the whole machine.
   if (host == nullptr || hwloc_bitmap_weight(host->nodeset) != 1) return {};
   return processors_of(host->cpuset);
 }

@@ -17,7 +17,7 @@ using Processors = std::vector<int>;
 /// "0-3,8".
 std::string to_text(const Processors& processors);
 
-/// What two devices on the bus of a host share, from near to far, by the words of `nvidia-smi topo`.
+/// Path that two devices on the bus of a host share, from near to far, by the words of `nvidia-smi topo`.
 enum class BusPath {
   switch_,      ///< PIX: one PCIe switch
   switches,     ///< PXB: several, and no host bridge
@@ -27,7 +27,7 @@ enum class BusPath {
 };
 std::string_view to_string(BusPath path);
 
-/// How processors, memory and devices of a host hang together, by hwloc. It does not change once made; thread-safe.
+/// Topology of a host's processors, memory and devices, by hwloc. It does not change once made; thread-safe.
 /// Devices are named by their places on the bus, "0000:0f:00.0".
 class HostTopology {
  public:

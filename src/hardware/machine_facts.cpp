@@ -52,10 +52,17 @@ std::int64_t memory_line(std::string_view wanted) {
   return 0;
 }
 
-/// What the program prints when asked for its version; empty if it fails. Its complaints are dropped: it may outlive
+/// `text` as one word of a shell.
+std::string shell_word(std::string_view text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+/// Text that the program prints for its version; empty if it fails. Its complaints are dropped: it may outlive
 /// this process, and nobody is left then to read what it prints.
 std::string version_text(const std::string& program) {
-  std::FILE* pipe = popen(fmt::format("'{}' --version 2>/dev/null", program).c_str(), "r");
+  std::FILE* pipe = popen(fmt::format("{} --version 2>/dev/null", shell_word(program)).c_str(), "r");
   if (pipe == nullptr) return {};
   std::string text;
   std::array<char, 512> buffer{};

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::hardware {
 
-/// What NVML takes for a GPU, and for a set of events.
+/// NVML's handle of a GPU, or of a set of events.
 using NvmlHandle = void*;
 
 // NVML's structs and numbers, as its published interface has them (CUDA 11 to 13: these have not changed).

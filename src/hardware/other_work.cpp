@@ -93,7 +93,7 @@ std::optional<std::int64_t> number_of(const fs::path& path, std::string_view nam
   return std::nullopt;
 }
 
-/// What the files of one control group say is left in it.
+/// Bytes left in one control group by its files.
 std::optional<std::int64_t> left_in(const fs::path& group, const char* limit, const char* usage,
                                     const char* reclaimable) {
   const std::optional<std::int64_t> most = only_number_in(group / limit);

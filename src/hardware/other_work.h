@@ -18,12 +18,12 @@ struct ProcessorTime {
 
 /// Times from /proc/stat's first line and of this process. All 0 where there is no such file.
 ProcessorTime processor_time();
-/// What was used since then.
+/// Time used since then.
 ProcessorTime since(const ProcessorTime& before);
 /// `text`: of /proc/stat; `ticks_per_s`: sysconf(_SC_CLK_TCK). own_s stays 0. All 0 if it is no such text.
 ProcessorTime machine_time(std::string_view text, double ticks_per_s);
 
-/// What one process saw between two times.
+/// Processor use that one process saw between two times.
 struct ProcessorUse {
   std::string host;
   ProcessorTime time;  ///< differences
@@ -49,10 +49,10 @@ struct AvailableMemory {
 /// already. `root`: where /proc and /sys are, "/" but in tests.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
 
-/// What `ulimit -v` leaves of this process's address space, in bytes; absent: there is no such limit.
+/// Bytes that `ulimit -v` leaves of this process's address space; absent: there is no such limit.
 std::optional<std::int64_t> address_space_left(const std::filesystem::path& root = "/");
 
-/// Where the address space is limited, malloc shares few arenas among all threads: each reserves 64 MiB of it. To be
+/// Limits malloc to few arenas where the address space is limited among all threads: each reserves 64 MiB of it. To be
 /// called before there are threads.
 void spare_address_space();
 

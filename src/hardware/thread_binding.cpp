@@ -41,7 +41,7 @@ bool use_processors(const Processors& processors) {
   return sched_setaffinity(0, set.bytes, set.bits) == 0;
 }
 
-/// What the launcher left this process of its host's processors; all of them: it has not bound it.
+/// Processors that the launcher left this process of its host's; all of them: it has not bound it.
 const Processors& given_by_launcher() {
   static const Processors kGiven = current_processors();
   return kGiven;

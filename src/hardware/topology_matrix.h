@@ -29,17 +29,17 @@ struct TopologyMatrix {
 /// `nvml` may be null: then GPUs are those on the bus, and their NVLinks are not known.
 TopologyMatrix topology_matrix(const HostTopology& host, const std::shared_ptr<const Nvml>& nvml);
 
-/// What the matrix says of the device at `place`, "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: it is not there.
+/// Paths of the device at `place`, "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: it is not there.
 std::string paths_text(const TopologyMatrix& matrix, const std::string& place);
 
 }  // namespace fsdpbench::hardware
 
 namespace fsdpbench::app {
 
-/// What the GPUs and network cards of this host share, and their processors: hardware/topology_matrix.h. No rows where
+/// Table of what GPUs and network cards here share, and their processors: hardware/topology_matrix.h. No rows where
 /// there are neither.
 Table topology_table();
-/// The same, for files; null where there are neither.
+/// JSON of it; null where there are neither.
 nlohmann::json topology_json();
 
 /// Below the table.

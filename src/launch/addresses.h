@@ -42,7 +42,7 @@ std::string endpoint(const std::string& host, int port);
 
 /// This host's name, for people.
 std::string host_name();
-/// What this host is called in lists of nodes: as Slurm (SLURMD_NODENAME) or Kubernetes (NODE_NAME) knows it, else by
+/// Name of this host in lists of nodes: as Slurm (SLURMD_NODENAME) or Kubernetes (NODE_NAME) knows it, else by
 /// its own name.
 std::string node_name();
 /// Equal for two processes exactly if base/clock.h tells them the same time: the running kernel and its time

@@ -14,7 +14,7 @@
 
 namespace fsdpbench::launch {
 
-/// How far one rank's base/clock.h is from rank 0's, at one time.
+/// Offset of one rank's base/clock.h from rank 0's, at one time.
 struct ClockOffset {
   std::int64_t offset_ns = 0;    ///< to be added to the rank's times to get rank 0's
   std::int64_t residual_ns = 0;  ///< the offset is wrong by this at most: half of the quickest round trip
@@ -41,7 +41,7 @@ std::vector<ClockOffset> measure_clock_offsets(ControlChannel& channel, int roun
 /// From one rank's times to rank 0's over a whole run: clocks of two hosts differ in speed, too.
 class ClockCorrection {
  public:
-  /// The same offset at all times.
+  /// One offset for all times.
   explicit ClockCorrection(const ClockOffset& only) : ClockCorrection(only, only) {}
   /// From two measurements, before and after the run. Between them the offset changes evenly; outside of them it stays.
   ClockCorrection(const ClockOffset& before, const ClockOffset& after);

@@ -49,7 +49,7 @@ constexpr double kSecond = 1e9;
 constexpr int kWaitMs = 100;
 constexpr double kFarewellSeconds = 3;
 constexpr double kRootSeconds = 15;
-// What became of a rank, in a failure message.
+// Fate of a rank, in a failure message.
 constexpr const char* kDied = "died";
 constexpr const char* kFailed = "failed";
 constexpr const char* kRefused = "refused";

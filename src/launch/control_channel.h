@@ -66,7 +66,7 @@ std::string broadcast(ControlChannel& channel, std::string_view topic, std::stri
 /// Returns when all ranks have called it. Collective.
 void barrier(ControlChannel& channel);
 
-/// How a silent connection is told from a dead one.
+/// Heartbeat that tells a silent connection from a dead one.
 struct Heartbeat {
   double interval_s = 1;
   double silence_s = 6;  ///< no byte for this long: the other side counts as dead

@@ -13,7 +13,7 @@ namespace fsdpbench::launch {
 
 enum class FrameKind : std::uint32_t { hello = 1, welcome, refusal, message, heartbeat, failure, goodbye };
 
-/// What travels on a control connection.
+/// Message on a control connection.
 struct Frame {
   FrameKind kind = FrameKind::message;
   std::string topic;
@@ -22,7 +22,7 @@ struct Frame {
 
 constexpr std::size_t kMostTopicBytes = 1024;
 constexpr std::size_t kMostPayloadBytes = std::size_t{1} << 30;
-/// What somebody may say before it has shown that it belongs to the job.
+/// Most bytes that a peer may send before it has shown that it belongs to the job.
 constexpr std::size_t kMostGuestBytes = std::size_t{16} << 10;
 
 /// The bytes of a frame. Throws BackendError if topic or payload are longer than allowed.

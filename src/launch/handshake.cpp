@@ -56,7 +56,7 @@ bool proves(const std::string& secret, const std::vector<std::string>& parts, co
          sodium_memcmp(prove(secret, parts).data(), proof.data(), proof.size()) == 0;
 }
 
-/// Of rank 0 of `job`. Another job may have the same secret: a variable of the environment that was set for all.
+/// Purpose of joining `job`. Another job may have the same secret: an environment variable that was set for all.
 std::string purpose_of(const std::string& job) { return "to join " + job; }
 
 std::string token_of(const std::string& secret, const std::string& start) { return prove(secret, {"token", start}); }

@@ -67,7 +67,7 @@ class Door {
 Socket knock(const std::string& host, int port, const std::string& secret, const std::string& purpose,
              const std::string& text, Deadline deadline, std::string& error, const std::function<bool()>& stopped = {});
 
-/// What a process says of itself when it joins.
+/// Introduction of a process that joins.
 struct Introduction {
   std::string job;      ///< empty: not known
   std::string version;  ///< of the program

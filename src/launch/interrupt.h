@@ -19,7 +19,7 @@ void say_interrupts(bool said);
 /// way back: a signal that comes when a complete result is written must not make an interrupted run of it.
 void keep_what_is_done(bool quiet);
 
-/// What is done about a signal that is not obeyed in time: while one lives, `act` is called on a thread of its own
+/// Action on a signal that is not obeyed in time: while one lives, `act` is called on a thread of its own
 /// `seconds` after the first signal, once; at once if that was earlier. The end of its life waits for it.
 class AfterInterrupt {
  public:

@@ -72,7 +72,7 @@ void end_with_launcher() {
   }).detach();
 }
 
-/// What all ranks were given; empty: nothing. It is not repeated in messages.
+/// Secret that all ranks were given; empty: nothing. It is not repeated in messages.
 std::string given_secret(const Environment& environment) {
   const std::string text = Variables(environment).text(kSecret);
   if (text.empty() || text.size() >= kFewestCharacters) return text;
@@ -131,7 +131,7 @@ Joined lead(const Placement& placement, const Introduction& self, Deadline deadl
   return take_in_all(std::move(listener), self, secret, deadline);
 }
 
-/// Where rank 0 may be now; nothing, with the reason, if that is not known so far.
+/// Address where rank 0 may be now; nothing, with the reason, if that is not known so far.
 std::optional<Meeting> find_rank_zero(const Placement& placement, const std::string& secret, const std::string& path,
                                       std::string& reason) {
   if (placement.root_host.empty()) return read_rendezvous(path, reason);

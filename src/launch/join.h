@@ -30,15 +30,15 @@ class TcpSession : public Session {
 /// that says which ranks are missing after `deadline_s`.
 std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options = {});
 
-/// What this process says of itself.
+/// Introduction of this process.
 Introduction introduce(const Placement& placement, const JoinOptions& options);
 
-/// The same as far as the links. The secret is FSDPBENCH_SECRET of `environment`, or what rank 0 leaves in a file that
+/// Joins as far as the links. The secret is FSDPBENCH_SECRET of `environment`, or what rank 0 leaves in a file that
 /// only its user may read: in FSDPBENCH_RENDEZVOUS, or, for ranks of one host, in private_folder(). Throws ConfigError
 /// if there is no way to share one.
 Joined meet(const Placement& placement, const Introduction& self, Deadline deadline, const Environment& environment);
 
-/// Where rank 0 must listen so that the others reach it: the loopback address if all are on its host, else what
+/// Address on which rank 0 must listen to be reached: the loopback address if all are on its host, else what
 /// FSDPBENCH_LISTEN says (an address of this host, or "all"), else root_host; empty: at all addresses, because that
 /// name is this host's own and stands for loopback here, or because there is none.
 std::string address_to_listen_at(const Placement& placement, const Environment& environment);

@@ -12,7 +12,7 @@ inline constexpr const char* kOwnJob = "FSDPBENCH_OWN_JOB";
 inline constexpr const char* kOwnRank = "FSDPBENCH_OWN_RANK";
 inline constexpr const char* kOwnRanks = "FSDPBENCH_OWN_RANKS";
 
-/// How a rank that start_ranks() had started ended.
+/// End of a rank that start_ranks() started.
 struct RankEnd {
   pid_t pid = 0;
   int code = -1;        ///< exit status, 0 if a signal ended it; -1: it runs
@@ -23,7 +23,7 @@ struct RankEnd {
   bool lost() const { return signal != 0; }
 };
 
-/// What start_ranks() waits for.
+/// Times for which start_ranks() waits.
 struct RankPatience {
   double limit_s = 0;       ///< ranks that still run then are killed, all of them
   double after_s = 40;      ///< and those that still run so long after the first one has ended

@@ -26,7 +26,7 @@ constexpr unsigned long kFirstSpecialStep = 0xfffffff0UL;
 
 constexpr const char* kPmiRank = "PMI_RANK";
 
-/// How one launcher names what it tells a process.
+/// Names of one launcher for what it tells a process.
 struct Names {
   const char* title = "";
   std::string rank;
@@ -162,7 +162,7 @@ void find_master(const Variables& variables, Placement& placement) {
   placement.source.insert(placement.source.size() - 1, ", MASTER_ADDR");
 }
 
-/// Where rank 0 is if the launcher itself does not say it, as mpirun.
+/// Finds rank 0 if the launcher itself does not say it, as mpirun.
 void find_root(const Variables& variables, Placement& placement) {
   if (variables.has("MASTER_ADDR")) return find_master(variables, placement);
   if (variables.has("FSDPBENCH_RENDEZVOUS")) return;
@@ -216,7 +216,7 @@ void refuse_half_a_torchrun(const Variables& variables) {
                   size ? "MASTER_ADDR" : "WORLD_SIZE"));
 }
 
-/// Of ranks that are all on this host, and share a folder.
+/// Placement of ranks that are all on this host and share a folder.
 Placement own_placement(const Variables& variables) {
   Placement placement = read(variables, kOwn);
   placement.source = "fsdpbench itself";

@@ -7,7 +7,7 @@
 
 namespace fsdpbench::launch {
 
-/// Where this process stands in a job of several processes, one rank each, as its launcher says.
+/// Place of this process in a job of several processes, one rank each, as its launcher says.
 struct Placement {
   int rank = 0;           ///< of this process, 0..ranks-1
   int ranks = 1;          ///< processes of the job

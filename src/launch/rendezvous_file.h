@@ -8,7 +8,7 @@
 
 namespace fsdpbench::launch {
 
-/// Where rank 0 may be found, and what shows that it is ours.
+/// Address of rank 0, and the proof that it is ours.
 struct Meeting {
   std::vector<std::string> hosts;  ///< names or numeric addresses, tried in turn
   int port = 0;
@@ -29,10 +29,10 @@ class RendezvousFile {
   const std::string path_;
 };
 
-/// What the file at `path` says now; nothing, with the reason, if there is none, or if it is no regular file of this
+/// Contents of the file at `path`; nothing, with the reason, if there is none, or if it is no regular file of this
 /// user's alone: then somebody else may have put it there.
 std::optional<Meeting> read_rendezvous(const std::string& path, std::string& reason);
-/// What such a file says; nothing if it is none.
+/// Contents of such a file; nothing if it is none.
 std::optional<Meeting> parse_rendezvous(const std::string& text);
 
 /// Names a folder that all ranks share.

@@ -44,7 +44,7 @@ class Session {
  public:
   virtual ~Session() = default;
 
-  /// Where this process stands in the job.
+  /// Place of this process in the job.
   const Placement& placement() const { return placement_; }
   /// Messages between rank 0 and the others; the session owns it.
   virtual ControlChannel& control() = 0;

@@ -11,7 +11,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 /// That many seconds from now.
 Deadline deadline_in(double seconds);
 
-/// How long a wait for bytes lasts before it looks whether it was told to stop.
+/// Time after which a wait for bytes looks whether it was told to stop.
 inline constexpr int kPollMs = 10;
 
 /// Owns one file descriptor. All sockets of this folder are non-blocking and are closed on exec.

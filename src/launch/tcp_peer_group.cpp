@@ -16,7 +16,7 @@ namespace {
 constexpr double kPeersConnectSeconds = 60;
 constexpr double kNewsSeconds = 2;
 
-/// What members tell each other before they part.
+/// Message of members to each other before they part.
 struct Ballot {
   std::int64_t color = 0;
   std::int64_t key = 0;

@@ -10,7 +10,7 @@
 
 namespace fsdpbench::launch {
 
-/// How the processes of a job reach each other. Outlives all groups.
+/// Addresses of a job's processes. Outlives all groups.
 struct Directory {
   std::vector<Member> members;  ///< by rank of the job
   std::string token;            ///< a secret of this start of the job
@@ -18,7 +18,7 @@ struct Directory {
   std::string own_address;      ///< numeric: of this host, where the others reach it; empty: several
   ControlChannel* control = nullptr;
 
-  /// Where this process reaches another; whether all are on its own host.
+  /// Address at which this process reaches another; whether all are on its own host.
   const std::string& address(int job_rank) const;
   bool one_host() const;
 };

@@ -92,7 +92,7 @@ class Block {
   ForwardWorkspace carve_forward(std::byte* memory) const;
   BackwardWorkspace carve_backward(std::byte* memory) const;
 
-  /// Where a pass tells the others how many of this rank's rows each expert gets.
+  /// Place where a pass tells the others how many of this rank's rows each expert gets.
   std::int32_t* visits_in(const ModuleCall& call) const {
     return reinterpret_cast<std::int32_t*>(call.exchange + exchange_.own_visits_at());
   }
@@ -115,7 +115,7 @@ class Block {
                           const ForwardWorkspace& work) const;
   void backward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                            const BackwardWorkspace& work) const;
-  /// What a part of a pass does where ranks split the experts: before rows leave, when they came to the experts, when
+  /// Parts of a pass where ranks split the experts: before rows leave, when they came to the experts, when
   /// they came back, and what of the shared expert is computed meanwhile.
   enum class ExpertStep : std::uint8_t { send, beside_dispatch, experts, beside_combine, receive };
   ExpertStep step_of(int part, bool backward) const;
@@ -163,12 +163,12 @@ class Block {
     return call.gradients.subspan(at_.adapters + 2 * adapter, 2);
   }
   bool shares() const { return model_.shared_experts > 0; }
-  /// What is computed of the shared expert beside exchanges.
+  /// Part of the shared expert that is computed beside exchanges.
   config::ExpertOverlap overlap() const {
     return shares() && experts_.ranks > 1 ? experts_.overlap : config::ExpertOverlap::none;
   }
   bool adapts() const { return !adapters_.empty(); }
-  /// Of `maps` products of one input those that have outputs of their own.
+  /// Number of `maps` products of one input that have outputs of their own.
   std::size_t of_input(std::size_t maps) const { return model_.fused_projections ? 1 : maps; }
   void norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight, const std::byte* d_normed,
                      const std::byte* x, const float* rstd, std::byte* normed = nullptr) const;

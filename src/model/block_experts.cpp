@@ -5,7 +5,7 @@
 
 namespace fsdpbench::model {
 
-/// What is computed is said for experts that are visited equally often; there is room for any other routing.
+/// Computation is counted for experts that are visited equally often; there is room for any other routing.
 void Block::set_parts_by_experts(plan::ModuleSizes& sizes) const {
   const plan::ModuleWork work = plan::module_work(model_, batch_.batch, batch_.seq_len, 1, experts_)[1];
   sizes.forward_flops = work.forward_flops();
@@ -63,7 +63,7 @@ void Block::forward_by_experts(backend::Kernels& kernels, const ModuleCall& call
   }
 }
 
-/// What part `part` of a pass does: as BlockFlops::expert_parts has them.
+/// Step of part `part` of a pass: as BlockFlops::expert_parts has them.
 Block::ExpertStep Block::step_of(int part, bool backward) const {
   using enum ExpertStep;
   const std::size_t at = part;
@@ -120,7 +120,7 @@ void Block::route(backend::Kernels& kernels, const ModuleCall& call, const Saved
                    (model_.experts + 1) * static_cast<std::int64_t>(sizeof(std::int32_t)));
 }
 
-/// What experts make of rows x, sorted by expert as `first` says.
+/// Applies experts to rows x, sorted by expert as `first` says.
 void Block::apply_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                           const ForwardWorkspace& work, const std::byte* x, std::byte* y,
                           const std::int32_t* first) const {

@@ -219,7 +219,7 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   const BatchShape batch{config.train.batch_per_rank, decoder ? config.train.seq_len / config.mesh.context : 1,
                          config.fsdp.param_dtype, config.fsdp.gradient_dtype()};
-  // Of nothing that runs: [simulate] has no effect there.
+  // Not in a real run: [simulate] has no effect there.
   const bool eager_loss =
       decoder && config.simulate.eager_loss && config.device.backend == config::BackendKind::virtual_;
   if (config.mesh.context > 1) {

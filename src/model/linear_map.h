@@ -166,7 +166,7 @@ class MapsOfOneInput {
   std::vector<LinearMap> products_;
 };
 
-/// What model.lora_rank adds beside a product y = x * w^T (Hu et al. 2021, arXiv:2106.09685): y += scale * x * down^T *
+/// Addition of model.lora_rank to a product y = x * w^T (Hu et al. 2021, arXiv:2106.09685): y += scale * x * down^T *
 /// up^T, with down [rank, in] and up [out, rank]. `inner` [rows, rank] is what lies between the two, with the scale;
 /// its gradient d_inner has the scale, too, so that it goes on as it is.
 struct Adapter {

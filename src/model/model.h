@@ -28,7 +28,7 @@ class Arena {
     peak_ = std::max(peak_, used_);
     return taken;
   }
-  /// The same for `count` elements.
+  /// Takes `count` elements.
   template <class T>
   T* take_array(std::int64_t count) {
     return reinterpret_cast<T*>(take(checked_product(count, sizeof(T))));
@@ -66,7 +66,7 @@ struct DeviceBatch {
   const std::byte* targets = nullptr;
 };
 
-/// How ranks split each layer, and whether they split the tokens, too, of what lies between layers.
+/// Split of each layer over ranks, and whether they split the tokens, too, of what lies between layers.
 struct TensorSplit {
   int ranks = 1;
   bool tokens = false;  ///< ranks must divide BatchShape::rows()

@@ -14,7 +14,7 @@ namespace fsdpbench::model {
 
 /// The first key of the configuration that asks for what no kernel computes: "model.norm"; empty if it can be trained.
 std::string_view key_without_kernels(const config::RunConfig& config);
-/// The same for the model alone.
+/// Key of the model alone.
 std::string_view key_without_kernels(const config::Model& model);
 /// Why ranks that split experts (mesh.expert) are only simulated; empty if they train, or if no ranks do.
 std::string why_experts_are_not_split(const config::RunConfig& config);
@@ -59,7 +59,7 @@ class Outline final : public Model {
     return checked_product(stream_.rows, count, size_of(DType::f32));
   }
 
-  /// Of `features` each of the rows that come to this rank's experts.
+  /// Values of `features` each for the rows that come to this rank's experts.
   std::int64_t routed(std::int64_t features) const;
   void set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const;
 

@@ -8,7 +8,7 @@ namespace {
 
 using plan::ModulePart;
 
-/// What may follow a part.
+/// Exchanges that may follow a part.
 struct Exchanges {
   ModulePart none;
   ModulePart sum;      ///< the stream, added up; split by tokens, each rank keeps its own

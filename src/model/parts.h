@@ -13,7 +13,7 @@
 /// for all kinds of decoders. FLOPs are one rank's.
 namespace fsdpbench::model {
 
-/// What lies between layers: the residual stream, of all tokens or of those that are this rank's.
+/// Tensors between layers: the residual stream, of all tokens or of those that are this rank's.
 struct Stream {
   std::int64_t rows = 0;
   std::int64_t width = 0;

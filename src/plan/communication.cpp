@@ -89,14 +89,14 @@ double ring(std::int64_t numel, DType dtype, int ranks) {
   return static_cast<double>(numel * size_of(dtype)) * ring_share(ranks);
 }
 
-/// Of a gather over the ranks that share `layout`, or of an exchange of quantised gradients of it.
+/// Bytes of a gather over the ranks that share `layout`, or of an exchange of quantised gradients of it.
 double sharded_bytes(const ShardLayout& layout, DType dtype, const Quantization& quantization) {
   if (layout.sharded.empty()) return 0;
   if (!quantization.on()) return ring(layout.gathered_numel(), dtype, layout.shards);
   return static_cast<double>(quantization.bytes(layout.shard_numel) * (layout.shards - 1));
 }
 
-/// What the ranks that split each layer exchange: the residual stream is summed after the embedding, twice in each
+/// Exchanges of ranks that split each layer: the residual stream is summed after the embedding, twice in each
 /// block's forward and twice in its backward, once where a block is recomputed, and before the head's norm in backward.
 /// The head gathers three floats a token. With mesh.sequence_parallel each of these sums leaves a rank its tokens, and
 /// the stream is gathered before each layer: twice in a block's forward and recomputation, four times in its backward,
@@ -242,7 +242,7 @@ constexpr const char* kTensor =
     "Shoeybi et al. 2019, arXiv:1909.08053, section 3; activations: arXiv:2205.05198, equation 2";
 constexpr const char* kPipeline = "Narayanan et al. 2021, arXiv:2104.04473, section 2.2";
 
-/// What the formulas are made of.
+/// Quantities of the formulas.
 struct Quantities {
   Quantities(const Plan& plan, const config::RunConfig& config)
       : parameters(static_cast<double>(plan.shapes.parameter_count())),

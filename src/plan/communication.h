@@ -26,7 +26,7 @@ struct MemoryEstimate {
 /// not the masters themselves.
 MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& config);
 
-/// The same model on one device without sharding.
+/// Memory of the same model on one device without sharding.
 MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& config);
 
 /// Bytes a rank sends in one step with ring algorithms, by collective.
@@ -73,7 +73,7 @@ bool rows_follow_the_data(const config::RunConfig& config);
 /// go back.
 double most_expert_bytes(const config::RunConfig& config);
 
-/// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
+/// Bytes sent by plain data parallelism with this reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.
 double data_parallel_volume(const Plan& plan, const config::RunConfig& config);
 

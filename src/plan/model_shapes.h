@@ -8,7 +8,7 @@
 
 namespace fsdpbench::plan {
 
-/// What a module computes; the model folder has one class for each.
+/// Kind of a module; the model folder has one class for each.
 enum class ModuleKind : std::uint8_t { embedding, block, head, linear, mean_squared_error };
 
 /// A piece of the model that runs as one forward op and one backward op.
@@ -19,7 +19,7 @@ struct ModuleShape {
   std::vector<int> parameters;  ///< indices into ModelShapes::parameters, in the order the module names them
 };
 
-/// How a parameter is first filled; see model/initialize.h.
+/// Initial values of a parameter; see model/initialize.h.
 enum class Initialization : std::uint8_t { ones, zeros, normal };
 
 /// Rows of a parameter that joins several: those that are a parameter of their own where projections are separate.
@@ -64,13 +64,13 @@ struct ParameterShape {
   };
   /// That element `element` of a part is in.
   Run run_of(std::int64_t element) const;
-  /// Where element `element` of part `part` lies in the whole parameter.
+  /// Place of element `element` of part `part` in the whole parameter.
   std::int64_t in_whole(int part, std::int64_t element) const {
     if (parts == 1) return element;
     const Run run = run_of(element);
     return run.first * parts + part * run.count + element - run.first;
   }
-  /// Where element `element` of the whole parameter lies: in part `part` as `element`, and `count` of its neighbours,
+  /// Place of element `element` of the whole parameter: in part `part` as `element`, and `count` of its neighbours,
   /// itself the first, beside it.
   struct InPart {
     int part = 0;
@@ -88,7 +88,7 @@ struct SeparateParameter {
   int parameter = 0;  ///< index of the whole one
   std::int64_t numel() const;
 };
-/// What parameters are where projections are separate, in their order: themselves, or each that one joins.
+/// Parameters where projections are separate, in their order: themselves, or each that one joins.
 std::vector<SeparateParameter> separate_parameters(const std::vector<ParameterShape>& parameters);
 
 /// Modules in forward order, parameters in canonical order (the order of digests and checkpoints).
@@ -125,7 +125,7 @@ struct ModelShapes {
 /// with `tensor`.
 ModelShapes model_shapes(const config::Model& model, int tensor = 1, int expert = 1);
 
-/// What one of `tensor` ranks computes of a decoder, as a model: its heads, its part of feed-forward and vocabulary.
+/// Part of a decoder on one of `tensor` ranks, as a model: its heads, its part of feed-forward and vocabulary.
 config::Model tensor_part(const config::Model& model, int tensor);
 
 }  // namespace fsdpbench::plan

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::plan {
 
-/// How the experts of a block are split over ranks, and how many rows come to them and leave for them, over those with
+/// Split of a block's experts over ranks, and how many rows come to them and leave for them, over those with
 /// which a rank's tokens visit experts.
 struct ExpertSplit {
   int ranks = 1;
@@ -22,18 +22,18 @@ struct ExpertSplit {
   /// Ranks on which a token's experts are, on average, where each is chosen independently of the others: of E ranks
   /// with n of N experts each, E (1 - C(N - n, k) / C(N, k)); mesh.expert_rows = one_rank: 1.
   double ranks_of_token(const config::Model& model) const;
-  /// Of `visits` to experts the rows that come to a rank's experts.
+  /// Number of rows that come to a rank's experts from `visits` to experts.
   std::int64_t arrived_rows(std::int64_t visits) const;
-  /// Of `visits` to experts, the rows that are sent for them: one for each visit, or for each rank of a token.
+  /// Number of rows, of `visits` to experts, that are sent for them: one for each visit, or for each rank of a token.
   std::int64_t sent_rows(const config::Model& model, std::int64_t visits) const;
 };
 
 /// The experts' split of a valid configuration.
 ExpertSplit expert_split(const config::RunConfig& config);
-/// The same where all experts are visited equally often.
+/// Split where all experts are visited equally often.
 ExpertSplit even_expert_split(config::RunConfig config);
 
-/// How sequences are split over ranks, and how these come to each other's keys and values.
+/// Split of sequences over ranks, and how these come to each other's keys and values.
 struct ContextSplit {
   int ranks = 1;
   bool ring = false;  ///< mesh.context_method
@@ -45,7 +45,7 @@ inline ContextSplit context_split(const config::RunConfig& config) {
   return {static_cast<int>(config.mesh.context), ring};
 }
 
-/// What ranks that split the experts of a block exchange in a training, and where it lies in the buffer of one pass:
+/// Rows exchanged in a training by ranks that split a block's experts, and where they are in the buffer of one pass:
 /// the rows with which this rank's tokens visit experts, as kernels::dispatch sorts them; room for those that come to
 /// this rank's experts, by rank and expert; and both their numbers, [ranks, experts of a rank] i32. Whomever tokens
 /// visit, it has room: a token visits no expert twice, so that each rank sends at most min(active, experts of a rank)
@@ -76,14 +76,14 @@ struct RowExchange {
 
  private:
   static constexpr std::int64_t kAlignment = 64;
-  /// Of one rank's tokens, for so many experts.
+  /// Rows of one rank's tokens, for so many experts, at most.
   static std::int64_t most_rows(const config::Model& model, std::int64_t tokens, std::int64_t of_experts);
   std::int64_t bytes_of(std::int64_t rows) const {
     return round_up(checked_product(rows, width, size_of(dtype)), kAlignment);
   }
 };
 
-/// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
+/// Computation of a module between two exchanges with the ranks that split it, and the exchange after it.
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,

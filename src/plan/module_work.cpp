@@ -91,7 +91,7 @@ class DecoderWork {
       routing = 2 * (static_cast<double>(active) + arrived) * split_.imbalance * width();
       routing_back = routing;
     } else if (split_.ranks > 1) {
-      // Where rows come from other ranks, they are put into the order of the experts here, and back (torchtitan's
+      // Rows that come from other ranks are put into the order of the experts here, and back (torchtitan's
       // permute).
       routing += 4 * static_cast<double>(active) * split_.imbalance * width();
       routing_back = 2 * routing;
@@ -172,7 +172,7 @@ class DecoderWork {
     }
   }
 
-  /// What does not train, and the adapters that do. Theirs are elements as in PEFT's LoRA layer: its output times a
+  /// Frozen products, and the adapters that train. Theirs are elements as in PEFT's LoRA layer: its output times a
   /// factor and added to the product's, in backward the same factor, and the sum of two gradients of one input.
   void freeze(std::int64_t layer, ModuleWork& work) const {
     work.has_backward = layer >= m_.first_trained();
@@ -198,7 +198,7 @@ class DecoderWork {
     }
   }
 
-  /// What steps of attention cost beside their FLOPs, by AttnFuncWithCPAndKVP2P of TransformerEngine; `q` and `k`: the
+  /// Cost of steps of attention beside their FLOPs, by AttnFuncWithCPAndKVP2P of TransformerEngine; `q` and `k`: the
   /// widths of queries and keys. Keys and values are copied side by side. Each step's output is scaled by its part of
   /// the sum of exponentials and added to those before: by the last of these ranks in whole, by those before it in
   /// part, but they wait for each other. In backward keys and values are copied into a buffer, and each step's
@@ -412,7 +412,7 @@ std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t bat
 
 namespace {
 
-/// What fsdp.checkpoint_keeps keeps of a block for its recomputation, and what of that is among its saved_bytes.
+/// Bytes of a block that fsdp.checkpoint_keeps keeps for its recomputation, and those of them in its saved_bytes.
 struct KeptBytes {
   std::int64_t kept = 0, saved = 0;
 };
@@ -434,7 +434,7 @@ KeptBytes kept_outputs(const config::RunConfig& config, const ExpertSplit& split
     const Product& product = work.products[i];
     const std::int64_t output = checked_product(product.m, product.n * product.kept, element);
     bytes.kept += output;
-    // What only goes into a residual sum is no operand of backward.
+    // An output that only goes into a residual sum is no operand of backward.
     const bool summed = i == static_cast<std::size_t>(work.projections) || i + 1 == work.products.size();
     if (!summed) bytes.saved += output;
   }

@@ -22,7 +22,7 @@ struct Product {
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(count);
   }
-  /// What a recomputation does of them. Those of which outputs are kept are not grouped: each has its own launch.
+  /// Part of them that a recomputation does. Those of which outputs are kept are not grouped: each has its own launch.
   Product recomputed() const { return {m, n, k, count - kept, launches - kept}; }
   Product input_gradient() const { return {m, k, n, count, launches}; }
   Product weight_gradient() const { return {n, k, m, count, launches}; }
@@ -77,14 +77,14 @@ struct BlockFlops {
   std::vector<double> backward_parts(bool by_tokens) const;
 };
 
-/// What one module computes for one microbatch, kernel by kernel: what its time on a GPU follows from.
+/// Work of one module for one microbatch, kernel by kernel: what its time on a GPU follows from.
 struct ModuleWork {
   ModuleKind kind = ModuleKind::block;
   std::vector<Product> products;
   int projections = 0;      ///< of the first ones: to queries, keys and values
   int kept_products = 0;    ///< of the last ones: not needed again when the forward is recomputed
   int shared_products = 0;  ///< of the last ones: those of model.shared_experts
-  /// Of model.lora_rank: two for each product, down and up. The last one is not needed again.
+  /// Products of model.lora_rank: two for each product, down and up. The last one is not needed again.
   std::vector<Product> adapters;
   bool has_backward = true;  ///< false: no gradient comes here, as nothing before trains
   AttentionWork attention;
@@ -110,7 +110,7 @@ struct ModuleWork {
   /// step of attention has as many. With two of 2C pieces of a sequence a rank has, of its own four pairs of pieces,
   /// one in whole and two by half; of those with another rank's pieces two, both in whole, whatever the ranks.
   std::vector<double> context_parts(Pass pass) const;
-  /// What of a pass's arithmetic falls to part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
+  /// Share of a pass's arithmetic in part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
   double share(Pass pass, int part) const;
 };
 

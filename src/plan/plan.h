@@ -75,7 +75,7 @@ class Groups {
   /// Whether collectives of a plan may run along this axis: more than one rank, and asked for.
   bool exists(Group group) const;
   int size(Group group) const { return axis(group).size; }
-  /// How many groups lie along this axis; numbered from 0.
+  /// Number of groups along this axis; numbered from 0.
   int count(Group group) const { return ranks_ / size(group); }
   int number(Group group, int rank) const;
   /// Place of the rank in its group: Members[index(rank)] is the rank.
@@ -99,7 +99,7 @@ class Groups {
 struct Unit {
   UnitMembers members;
   ShardLayout layout;
-  /// Of gradients, and of all that follows from them: `layout` without what is frozen, whose places come last there, so
+  /// Layout of gradients and what follows from them: `layout` without what is frozen, whose places come last there, so
   /// that this is the beginning of it. A flat unit trains as a whole, or has no gradients.
   ShardLayout gradient_layout;
   /// Split into fewer, larger parts between forward and backward (reshard_after_forward = n); empty otherwise.

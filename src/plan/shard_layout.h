@@ -8,7 +8,7 @@
 
 namespace fsdpbench::plan {
 
-/// Where one parameter lies. Offsets and counts are elements.
+/// Place of one parameter. Offsets and counts are elements.
 struct ParameterPlacement {
   int parameter = 0;
   std::int64_t numel = 0;
@@ -32,7 +32,7 @@ struct ShardPiece {
   std::int64_t count = 0;
 };
 
-/// How one unit is split over `shards` ranks.
+/// Split of one unit over `shards` ranks.
 ///
 /// flat (FSDP1 with use_orig_params): parameters concatenated, each start aligned to 16 bytes of fp32, the total
 /// padded to a multiple of the rank count and cut into equal parts. gathered == unsharded: parameters are views.
@@ -57,7 +57,7 @@ struct ShardLayout {
   bool views() const { return layout == config::Layout::flat || (shards == 1 && !copied); }
   std::int64_t parameter_numel() const;  ///< of the sharded parameters, without padding
   std::int64_t padding_numel() const { return gathered_numel() - parameter_numel(); }
-  /// What shard `index` holds, in shard order. Padding is in no piece.
+  /// Pieces in shard `index`, in shard order. Padding is in no piece.
   std::vector<ShardPiece> pieces(int index) const;
   /// The replicated parameters, whole; offsets are those in the replicated buffer.
   std::vector<ShardPiece> replicated_pieces() const;

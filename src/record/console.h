@@ -9,7 +9,7 @@
 
 namespace fsdpbench::app {
 
-/// How wide the terminal is that `stream` goes to; 0: it goes to none, or nobody knows.
+/// Columns of the terminal that `stream` goes to; 0: it goes to none, or they are unknown.
 std::size_t terminal_columns(std::FILE* stream);
 
 /// The one place through which the program talks to its user. Results go to standard output; everything else

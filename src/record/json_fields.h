@@ -24,7 +24,7 @@ namespace fsdpbench::app {
 /// Which way a figure has to go to be better.
 enum class Better : std::uint8_t { less, more };
 
-/// What `gate` does with a figure.
+/// Treatment of a figure by `gate`.
 enum class Gated : std::uint8_t {
   no,        ///< nothing: it follows from others, or differs by chance
   judged,    ///< it must not be worse than in accepted results
@@ -40,7 +40,7 @@ struct FigureFacts {
 
 struct ObjectFacts;
 
-/// What a value in a file is: "number", "whole number", "text", "true or false", "object", "list of …", "map of …"
+/// Type of a value in a file: "number", "whole number", "text", "true or false", "object", "list of …", "map of …"
 /// (values by name), "any". `object`: the fields of the object, or of the objects in the list or map.
 struct TypeFacts {
   std::string name;
@@ -90,7 +90,7 @@ const Fields<T>& fields() {
   return kAll;
 }
 
-/// How values of a type are written and read. An object by its fields.
+/// Reader and writer of values of a type. An object by its fields.
 template <class T>
 struct JsonType {
   static nlohmann::json write(const T& value) { return fields<T>().write(value); }
@@ -249,7 +249,7 @@ decltype(auto) follow(From& from) {
   }
 }
 
-/// What `steps` lead to, one after the other. Where an optional on the way is empty, so is what is found.
+/// Value that `steps` lead to, one after the other. Where an optional on the way is empty, so is what is found.
 template <class From, class Step, class... More>
 decltype(auto) follow(From& from, const Step& step, const More&... more) {
   if constexpr (kLeadsOn<From>) {
@@ -278,7 +278,7 @@ auto via(Steps... steps) {
   return [=](auto& object) -> decltype(auto) { return follow(object, steps...); };
 }
 
-/// The same, but never read.
+/// Adds a field that is never read.
 template <class... Steps>
 auto written(Steps... steps) {
   return [=](const auto& object) {
@@ -329,7 +329,7 @@ Only<Asked> when(Asked asked) {
   return {asked};
 }
 
-/// What follows from what was read.
+/// Completes an object by what follows from its fields.
 template <class Complete>
 struct Then {
   Complete complete;
@@ -339,7 +339,7 @@ Then<Complete> then(Complete complete) {
   return {complete};
 }
 
-/// What several fields must be together.
+/// Condition on several fields together.
 struct Rule {
   void (*check)(const JsonPart&);
 };
@@ -581,7 +581,7 @@ struct ObjectOf {
   static TypeFacts facts() { return {"object", &Of().facts()}; }
 };
 
-/// How a list is written and read whose objects have other fields than those of their type: Of() gives them.
+/// Reader and writer of a list whose objects have other fields than those of their type: Of() gives them.
 template <auto Of>
 struct ListOf {
   static nlohmann::json write(const auto& values) {
@@ -604,7 +604,7 @@ std::string message_of(const T& value) {
   return json_line(JsonType<T>::write(value));
 }
 
-/// What all ranks sent. Throws ConfigError that names the key that is missing or wrong.
+/// Messages of all ranks. Throws ConfigError that names the key that is missing or wrong.
 template <class T>
 std::vector<T> read_messages(const std::vector<std::string>& texts) {
   std::vector<T> all;

@@ -14,7 +14,7 @@ namespace fsdpbench::app {
 /// what users wrote) become U+FFFD: no result is lost over them. Characters that act are escaped (clean_json()).
 std::string json_text(const nlohmann::json& value);
 
-/// The same on one line, without a newline.
+/// JSON on one line, without a newline.
 std::string json_line(const nlohmann::json& value);
 
 /// Reads JSON that came from outside. Null (is_discarded()) if `text` is none, or is nested more deeply than anything
@@ -34,7 +34,7 @@ class JsonPart {
 
   /// Whether there is such a key; no object has none.
   bool has(std::string_view key) const { return value_.is_object() && value_.contains(key); }
-  /// What the key leads to. Throws if it is missing, or this is no object.
+  /// Value of the key. Throws if it is missing, or this is no object.
   JsonPart at(std::string_view key) const;
   /// The values of an array.
   std::vector<JsonPart> list() const;
@@ -48,7 +48,7 @@ class JsonPart {
   /// Bytes, counts of bytes, ids: any that is not negative.
   std::int64_t size() const { return whole(0, INT64_MAX); }
 
-  /// The same, or `otherwise` where the key is missing.
+  /// Value of the flag, or `otherwise` where the key is missing.
   bool flag(std::string_view key, bool otherwise) const { return has(key) ? at(key).flag() : otherwise; }
   std::string text(std::string_view key, std::string_view otherwise) const;
   double number(std::string_view key, double otherwise) const { return has(key) ? at(key).number() : otherwise; }

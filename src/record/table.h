@@ -7,7 +7,7 @@
 
 namespace fsdpbench::app {
 
-/// How many columns a text takes on a terminal: its characters, not its bytes.
+/// Columns that a text takes on a terminal: its characters, not its bytes.
 std::size_t width_of(std::string_view text);
 
 /// Text in columns. A column whose cells all begin like numbers is flushed right, so that digits line up; put the

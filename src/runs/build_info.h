@@ -4,7 +4,7 @@
 
 namespace fsdpbench::app {
 
-/// What this program was made from. Goes into every result file.
+/// Sources and settings that this program was built from. Goes into every result file.
 struct BuildInfo {
   std::string version;       ///< "0.1.0"
   std::string git_revision;  ///< 12 hex digits, or "unknown" outside a git checkout
@@ -16,7 +16,7 @@ struct BuildInfo {
   friend bool operator==(const BuildInfo&, const BuildInfo&) = default;
 };
 
-/// How this program was built. Lives as long as the program.
+/// Build of this program. Lives as long as the program.
 const BuildInfo& build_info();
 
 /// "fsdpbench 0.1.0 (abc123, Release, GNU 12.2.0)".

@@ -52,14 +52,14 @@ struct CauseName : JsonType<Cause> {
   }
 };
 
-/// What its counterfactual has in common with a share of a cause.
+/// Completes the part of a counterfactual that a share of a cause has, too.
 void complete_counterfactual(CauseShare& share) {
   if (!share.without) return;
   share.without->cause = share.cause;
   share.without->late_rank = share.late_rank;
 }
 
-/// What the lanes of a rank had to do with its jitter; those for state in host memory only where they are used.
+/// Parts of a rank's lanes in its jitter; those for state in host memory only where they are used.
 struct Lanes {
   static json write(const StepJitter::Rank& rank) {
     json j = json::object();
@@ -209,7 +209,7 @@ using account::PathRank;
 using account::PathSegment;
 using nlohmann::json;
 
-/// What one rank has of the critical path: kinds that have any.
+/// Share of one rank in the critical path: kinds that have any.
 struct PathByKind {
   static json write(const EnumTable<PathKind, double>& times) {
     json j = json::object();

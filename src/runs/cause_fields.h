@@ -12,7 +12,7 @@ Fields<account::Counterfactual> declared();
 template <>
 Fields<account::CauseShare> declared();
 
-/// What a trial says about its causes: "causes", "jitter", "late_ranks", "knobs" and what belongs to them.
+/// Fields of a trial's causes: "causes", "jitter", "late_ranks", "knobs" and what belongs to them.
 const Fields<account::CauseReport>& cause_fields();
 /// "stalled_ms", which a trial has also where its causes are not told.
 const Fields<account::CauseReport>& stall_fields();

@@ -72,16 +72,35 @@ void check_memory(const engine::Setup& setup, int local_ranks) {
       format_bytes(each), format_bytes(setup.host_bytes), available.limit, format_bytes(available.bytes)));
 }
 
-/// Where `ulimit -v` limits the addresses, the stacks of threads take of them, too: a lane is a thread.
+std::ptrdiff_t lanes_of(const engine::Setup& setup) {
+  return std::ranges::count_if(kLanes, [&](Lane lane) { return !is_offload_lane(lane) || setup.uses_offload_lanes(); });
+}
+
+/// Raises the soft limit of open files as far as `ranks` of this process need it. A lane on CPUs keeps one open
+/// (backend::cpu::CoreWait), a rank that saves another one.
+void check_open_files(const engine::Setup& setup, int ranks) {
+  const std::ptrdiff_t lanes = setup.config.device.backend == config::BackendKind::cpu ? lanes_of(setup) : 0;
+  constexpr rlim_t kOthers = 32;  // profiles, data, results, libraries
+  const rlim_t needed = kOthers + static_cast<rlim_t>(ranks) * (lanes + 1);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= needed) return;
+  if (files.rlim_max >= needed) {
+    files.rlim_cur = needed;
+    if (setrlimit(RLIMIT_NOFILE, &files) == 0) return;
+  }
+  throw ResourceError(
+      fmt::format("{} ranks need {} open files, and `ulimit -n` allows {}. Raise it, or use fewer ranks", ranks, needed,
+                  files.rlim_max));
+}
+
+/// Counts the stacks of threads where `ulimit -v` limits addresses: a lane is a thread.
 void check_address_space(const engine::Setup& setup, int local_ranks) {
   const std::optional<std::int64_t> left = address_space_left();
   if (!left) return;
   rlimit stack{};
   const bool known = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
   const auto stack_bytes = known ? static_cast<std::int64_t>(stack.rlim_cur) : std::int64_t{8} << 20;
-  const auto lanes =
-      std::ranges::count_if(kLanes, [&](Lane lane) { return !is_offload_lane(lane) || setup.uses_offload_lanes(); });
-  const std::int64_t threads = local_ranks * (lanes + 1) + 4;
+  const std::int64_t threads = local_ranks * (lanes_of(setup) + 1) + 4;
   constexpr std::int64_t kLibraries = std::int64_t{64} << 20;  // their own threads, compiled kernels
   const double needed = static_cast<double>(threads) * static_cast<double>(stack_bytes) + kLibraries +
                         static_cast<double>(memory_of_a_rank(setup)) * local_ranks;
@@ -156,7 +175,7 @@ void open_simulation(Cell& cell) {
                     format_bytes(cell.caching_allocator->peak_reserved), gpu.name, gpu.memory_gib));
     return;
   }
-  // What reserved leaves out (the CUDA context, NCCL) takes a few percent of a GPU, too.
+  // Memory that is not in reserved (the CUDA context, NCCL) takes a few percent of a GPU, too.
   constexpr double kNear = 0.95;
   const auto reserved = static_cast<double>(cell.caching_allocator->peak_reserved);
   cell.near_memory_limit = cell.caching_allocator->retries > 0 || reserved > kNear * memory;
@@ -225,6 +244,7 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
     check_modelled_time(config, times);
     note_modelled_time(config, times, cell);
   }
+  check_open_files(cell.setup, local_ranks > 0 ? 1 : cell.setup.plan.mesh.ranks());
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   if (!config.checkpoint.resume.empty()) {

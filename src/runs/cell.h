@@ -18,7 +18,7 @@
 
 namespace fsdpbench::app {
 
-/// What a simulation's op times rest on.
+/// Basis of a simulation's op times.
 struct OpTimesBasis {
   std::string from;                               ///< "given rates", "published rates", "the calibration of …"
   std::optional<clock::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt

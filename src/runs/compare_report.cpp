@@ -39,7 +39,7 @@ std::optional<double> median_of(const ComparedSide& side, std::string_view path)
   return account::median(values);
 }
 
-/// What of a machine and a program may make two runs differ.
+/// Facts of a machine and a program that may make two runs differ.
 constexpr std::array kWorldKeys{"version", "git_revision", "git_dirty", "build_type", "compiler",
                                 "backend", "cpu",          "threads",   "kernel",     "realtime"};
 

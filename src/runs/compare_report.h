@@ -13,14 +13,14 @@
 
 namespace fsdpbench::app {
 
-/// What a comparison rests on.
+/// Evidence that a comparison rests on.
 enum class Evidence : std::uint8_t {
   interleaved,  ///< A and B took turns
   stored,       ///< one run a side, at some time
   simulated,    ///< one simulation a side: another one would be the same
 };
 
-/// What the trials of one side gave, in the order in which they ran.
+/// Results of the trials of one side, in the order in which they ran.
 struct ComparedSide {
   std::string name;           ///< as the user wrote it: profile and overrides
   nlohmann::json config;      ///< resolved

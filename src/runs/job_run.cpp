@@ -92,7 +92,7 @@ constexpr std::string_view kOrder = "job.order";  // from rank 0: JSON, a cell o
 constexpr std::string_view kReady = "job.ready";  // to rank 0: JSON, whether this rank can run it
 constexpr std::string_view kStart = "job.start";  // from rank 0: "go", or "skip" if a rank cannot
 
-/// What `read` makes of the next message of `rank` on `topic`. Throws BackendError that names the rank if it is not of
+/// Result of `read` for the next message of `rank` on `topic`. Throws BackendError that names the rank if it is not of
 /// the kind that `read` expects.
 template <class Read>
 auto message_from(Job& job, int rank, std::string_view topic, const Read& read) {
@@ -105,7 +105,7 @@ auto message_from(Job& job, int rank, std::string_view topic, const Read& read) 
   }
 }
 
-/// What a rank says to an order.
+/// Answer of a rank to an order.
 struct Answer {
   int code = 0;  ///< an ExitCode; 0: it is ready
   std::string message;
@@ -115,7 +115,7 @@ Answer answer_from(const JsonPart& part) {
   return {static_cast<int>(part.at("code").whole(0, 255)), part.text("message", "")};
 }
 
-/// What rank 0 wants of the others.
+/// Order of rank 0 to the others.
 struct Order {
   std::optional<int> end;  ///< the job is over, with this exit code; then the rest is empty
   std::string service;     ///< its name, with what it is to do in `frame`; empty: train; then the rest is of a cell

@@ -109,7 +109,7 @@ constexpr std::int64_t kMs = 1'000'000;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 /// A signal this long before the first rank was lost was the user's; launchers send theirs when a rank is lost.
 constexpr std::int64_t kUsersLead_ns = 500 * kMs;
-/// What a rank tells the others when it ends the job because of the user's signal, which they may not have had.
+/// Message of a rank to the others when it ends the job because of the user's signal, which they may not have had.
 constexpr std::string_view kCut = "interrupted by its user before it was ready";
 
 std::int64_t ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }

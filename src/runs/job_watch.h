@@ -17,7 +17,7 @@
 
 namespace fsdpbench::app {
 
-/// What a process saves if the run cannot end as it should: a result.json that says so beside its config.toml, and the
+/// Results saved by a process whose run does not end well: a result.json that says so beside its config.toml, and the
 /// traces of its ranks: one in a job, all in a run of threads. Thread-safe: the threads that train may be stuck.
 class RunRescue {
  public:
@@ -26,7 +26,7 @@ class RunRescue {
   RunRescue(std::filesystem::path folder, nlohmann::json frame, const engine::Setup& setup, int rank,
             int ranks_here = 1);
 
-  /// Where the run leaves what its ranks have completed: RunHooks::done.
+  /// Steps that the run's ranks have completed: RunHooks::done.
   engine::DoneSteps* done() { return done_.get(); }
   /// The first rank here that has failed by itself; -1: none.
   int failed_rank() const;
@@ -60,7 +60,7 @@ class RunRescue {
 /// kill this process a second later. If the process has not ended by itself 8 s after that, it ends it.
 class JobWatch {
  public:
-  /// How long a process may take to end by itself.
+  /// Time that a process may take to end by itself.
   struct Patience {
     double after_failure_s = 8;
     double to_leave_s = 30;  ///< once it has left the job
@@ -71,12 +71,12 @@ class JobWatch {
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
-  /// What happens if the user's signal comes meanwhile.
+  /// Reaction to a signal of the user meanwhile.
   enum class Work : std::uint8_t {
     may_be_cut,  ///< it may take long: kPatienceWithAll_s after the signal the job is ended in the middle of it
     ends_soon,   ///< it is let to its end
   };
-  /// What the process does from now on, for the message about a hang. A literal: it is not copied.
+  /// Tells what the process does from now on, for the message about a hang. A literal: it is not copied.
   void doing(const char* what, Work work = Work::ends_soon) {
     doing_ = what;
     may_be_cut_ = work == Work::may_be_cut;

@@ -159,7 +159,7 @@ int in_job(const launch::Placement& placement, bool quiet, const Services& servi
     announce_end(job, code);
     return code;
   } catch (const BackendError& error) {
-    // What is lost shows in the data first, and in the channel a moment later.
+    // A lost rank shows in the data first, and in the channel a moment later.
     if (const std::optional<int> code = job.watch().failure_code(1)) return *code;
     job.channel().fail(error.what());
     return job.watch().failure_code().value_or(static_cast<int>(error.code()));

@@ -14,7 +14,7 @@ namespace fsdpbench::app {
 
 /// Ranks of this host, as open_cell() wants them: of a job (null: none) whose rank 0 this is, else 0.
 int local_ranks(const Job* job);
-/// Where this process stands in its job; null without one. Lives as long as the job.
+/// Place of this process in its job; null without one. Lives as long as the job.
 const launch::Placement* placement_of(const Job* job);
 
 /// One trial of `cell`: on threads of this process, or on the processes of `job`, whose ranks then save what they have
@@ -35,7 +35,7 @@ SweepGrid expand_for_job(config::SweepFile file, std::vector<std::string> overri
 /// The configuration of one of its cells. Throws as load_config().
 config::RunConfig cell_config(const SweepGrid& grid, const SweepCell& cell, const Job* job);
 
-/// What a caught exception is to people, and its exit code. Call it in a handler.
+/// Message of a caught exception, and its exit code. Call it in a handler.
 struct Failure {
   std::string words;
   ExitCode code = ExitCode::failure;

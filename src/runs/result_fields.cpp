@@ -73,7 +73,7 @@ struct ByGroup {
   static TypeFacts facts() { return {"map of number"}; }
 };
 
-/// Where each rank ran: its number, its host, and what its device says of itself.
+/// Place of each rank: its number, its host, and what its device says of itself.
 struct Places {
   static json write(const std::vector<World::RankPlace>& places) {
     json list = json::array();
@@ -166,7 +166,7 @@ Fields<World> declared() {
   }};
 }
 
-// What a trial is made of, from the inside out.
+// Fields of a trial, from the inside out.
 template <>
 Fields<ModelledTime> declared() {
   return {"ModelledTime", "Time of a rank's median step, as it is emulated.", "account/fidelity.h", {
@@ -289,13 +289,13 @@ const Fields<RunMetrics>& step_times_fields() {
 
 namespace {
 
-/// What follows from what was read: the step time that causes are of. Without one the file is damaged.
+/// Completes what was read: the step time that causes are of. Without one the file is damaged.
 void complete_causes(Trial& trial) {
   if (!trial.metrics) trial.causes.reset();
   if (trial.causes) trial.causes->step_ms = trial.metrics->step_ms.median;
 }
 
-/// What a trial that was measured must have beside its metrics.
+/// Checks what a measured trial must have beside its metrics.
 void check_trial(const JsonPart& j) {
   if (!j.has("metrics")) return;
   (void)j.at("comm");

@@ -68,7 +68,7 @@ struct TrialFigure {
 };
 /// Those that were measured. A summary counts with its median, bytes by kind with their sum.
 std::vector<TrialFigure> figures_of(const Trial& trial);
-/// What is known of the figure at `path`, which must be one.
+/// Facts about the figure at `path`, which must be one.
 const FieldFacts& figure_at(std::string_view path);
 
 }  // namespace fsdpbench::app

@@ -19,10 +19,10 @@ struct ResultFile {
 /// comparison, a profile), and what is expected; also as check_result() does.
 ResultFile read_result(const std::string& given);
 
-/// The same for results of all kinds: a file, or a folder with result.json or sweep.json.
+/// Reads a result of any kind: a file, or a folder with result.json or sweep.json.
 ResultFile read_any_result(const std::string& given, AcceptanceCheck check_acceptance);
 
-/// What to throw when a part of a result is not there or not of the right type: no library's words reach the user.
+/// Throws when a part of a result is not there or not of the right type: no library's words reach the user.
 [[noreturn]] void throw_damaged(const ResultFile& result);
 
 /// Why the run of a result ended without a result, if a rank failed or died; empty: it has one.

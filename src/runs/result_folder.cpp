@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of result.json and config.toml, by what grows: each number stands on a line of its own. Lengths as json_text()
+/// Size of result.json and config.toml, by what grows: each number stands on a line of its own. Lengths as json_text()
 /// writes them, with all digits that such a number can have.
 double numbers_bytes(const engine::Setup& p) {
   constexpr double kFixed = 24 << 10;   // configuration twice, world, metrics, causes
@@ -174,14 +174,14 @@ constexpr std::array<std::string_view, 18> kOurFiles{
 bool is_ours(std::string_view name) { return std::ranges::find(kOurFiles, name) != kOurFiles.end(); }
 bool is_rank_file(std::string_view name) { return name.starts_with("rank_") && name.ends_with(".json.gz"); }
 
-/// What a file is called while it is written (trace::WholeFile): left behind by a process that was killed.
+/// Name of a file while it is written (trace::WholeFile): left behind by a process that was killed.
 std::string_view whole_name(std::string_view part) {
   constexpr std::size_t kEnd = sizeof(".XXXXXX") - 1;
   const bool hidden = part.size() > 1 + kEnd && part.front() == '.' && part[part.size() - kEnd] == '.';
   return hidden ? part.substr(1, part.size() - 1 - kEnd) : std::string_view();
 }
 
-/// What run, compare and report have written; beside new results it would be taken for theirs.
+/// Removes files that run, compare and report have written; beside new results it would be taken for theirs.
 void remove_ours(const fs::path& folder) {
   const auto remove_from = [](const fs::path& place, bool (*ours)(std::string_view)) {
     std::error_code error;

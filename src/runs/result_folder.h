@@ -10,7 +10,7 @@
 
 namespace fsdpbench::app {
 
-/// What the results of one run will need of a disk, in bytes: an upper bound, made before it runs.
+/// Disk space for the results of one run, in bytes: an upper bound, made before it runs.
 struct DiskNeed {
   std::int64_t all = 0;
   std::int64_t largest = 0;  ///< file
@@ -33,7 +33,7 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 /// say so before they begin, in these words and with this code. `option`: what names another one.
 void refuse_old_file(const std::filesystem::path& path, bool overwrite, const std::string& option);
 
-/// What a command does with a result that its folder holds already.
+/// Treatment of a result that the folder holds already.
 enum class OldResult {
   refuse,     ///< throw ConfigError
   overwrite,  ///< take it out: files of ours only

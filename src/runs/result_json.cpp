@@ -78,7 +78,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What a result has from its beginning on.
+/// Parts of a result that it has from its beginning.
 struct RunFrame {
   const engine::Setup* setup;
   const World* world;

@@ -12,7 +12,7 @@ namespace fsdpbench::app {
 /// Throws ConfigError if there is none, it is damaged, not of this schema version, or has no causes.
 std::string explain_result(const std::string& given);
 
-/// What of result.json is known before a trial: configuration, world, what is to be trained.
+/// Part of result.json that is known before a trial: configuration, world, what is to be trained.
 nlohmann::json result_frame(const engine::Setup& setup, const World& world);
 
 /// The content of result.json (docs/result-format.md): a trial's numbers, its configuration, and the details that

@@ -9,7 +9,7 @@ namespace fsdpbench::app {
 
 class JsonPart;
 
-/// What measured something and wrote it down: whose figures are compared, kept and gated later.
+/// Kind of measurement in a result: whose figures are compared, kept and gated later.
 enum class ResultKind : std::uint8_t {
   run,          ///< result.json of `run` and `simulate`
   acceptance,   ///< result.json of `accept`
@@ -19,7 +19,7 @@ enum class ResultKind : std::uint8_t {
 /// "run", "acceptance", "sweep", "collectives".
 std::string_view to_string(ResultKind kind);
 
-/// Of results of every kind; raised on every change that a reader must know of. No other version is read.
+/// Version of results of every kind; raised on every change that a reader must know of. No other version is read.
 inline constexpr int kResultSchemaVersion = 3;
 
 /// The text of a result's file: its "schema_version" and its "digest", which is of all the rest, are added.
@@ -30,10 +30,10 @@ std::string sha256(std::string_view text);
 /// Which kind of result `content`, an object, says it is. One that says nothing is a run's.
 ResultKind kind_of_result(const nlohmann::json& content);
 
-/// What is asked of an acceptance; accept's check_acceptance() does. Null where its caller refuses acceptances.
+/// Check of an acceptance; accept's check_acceptance() does. Null where its caller refuses acceptances.
 using AcceptanceCheck = void (*)(const JsonPart&);
 
-/// What a result must have, and what its values can be, beyond what its fields say (result_fields.h). Every reader of
+/// Checks a result's parts and values beyond its fields (result_fields.h). Every reader of
 /// results goes through it. Throws ConfigError, without a full stop, that names the key: it is missing, of another
 /// type, or has a value that nothing measures (a time of 0, an interval without its median, a pass beside a judgement
 /// that failed); the digest is not the content's.

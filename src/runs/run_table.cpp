@@ -69,7 +69,7 @@ std::string slowest_gpu_line(const engine::Measurement& result) {
   return text + "\n";
 }
 
-/// What rank 0's device is, how it measured and communicates, where it says so.
+/// Lines on rank 0's device, how it measured and how it communicates, where it tells.
 std::string device_lines(const engine::Measurement& result) {
   std::string text;
   if (result.devices.empty()) return text;
@@ -81,7 +81,7 @@ std::string device_lines(const engine::Measurement& result) {
   return text.empty() ? text : "\n" + text;
 }
 
-/// How a simulation's collectives are done, most frequent first within each kind.
+/// Algorithms of a simulation's collectives, most frequent first within each kind.
 std::string choices_line(const engine::Setup& setup, const Trial& trial) {
   std::map<std::string, int> counts;
   for (std::size_t op = 0; op < trial.choices.size(); ++op) {
@@ -129,7 +129,7 @@ std::string causes_table(const account::CauseReport& report, const Trial& trial)
   return text + late_ranks_text(report.late_ranks, trial);
 }
 
-/// What is said in place of causes when the machine did not keep up: only that its cores were busy.
+/// Sentence in place of causes when the machine did not keep up: only that its cores were busy.
 std::string of_unrated(const account::CauseReport& report) {
   std::string busy;
   for (const account::CauseShare& c : report.causes) {
@@ -138,7 +138,7 @@ std::string of_unrated(const account::CauseReport& report) {
   return fmt::format("{}no {}causes and no advice: the run is not rated\n", busy, busy.empty() ? "" : "other ");
 }
 
-/// How many of the measured steps had a GPU that did not run as fast as it could.
+/// Number of measured steps that had a GPU that did not run as fast as it could.
 std::string throttled_steps(const Trial& trial) {
   std::set<std::int32_t> steps;
   for (const account::Throttling& t : trial.throttled) steps.insert(t.steps.begin(), t.steps.end());
@@ -199,7 +199,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   const auto row = [&](std::string name, std::string value, std::string unit, std::string note) {
     table.rows.push_back({std::move(name), std::move(value), std::move(unit), std::move(note)});
   };
-  /// Of a declared figure: what it is called, and its unit.
+  /// Line of a declared figure: its name and unit.
   const auto figure = [&](const char* name, std::string value, std::string note, const char* mark = "") {
     const FieldFacts& field = figure_at(std::string("metrics.") + name);
     row(field.figure.label + mark, std::move(value), field.unit, std::move(note));

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::app {
 
-/// How far a prediction is from what was measured, in the words of all who predict: "of a step's ops 12 measured, 3
+/// Reach of a prediction beyond what was measured, in the words of all who predict: "of a step's ops 12 measured, 3
 /// interpolated".
 inline std::string reach_text(const clock::ReachCounts& ops) {
   std::vector<std::string> parts;
@@ -21,14 +21,14 @@ inline std::string reach_text(const clock::ReachCounts& ops) {
   return fmt::format("of a step's ops {}", fmt::join(parts, ", "));
 }
 
-/// What to call the model: the name of its file; of a model of another kind or width than the file's, as an imported
+/// Name of the model: the name of its file; of a model of another kind or width than the file's, as an imported
 /// one is, what it is.
 std::string model_text(const config::RunConfig& config);
 
 /// One line before a run: model, ranks, strategy, what is emulated.
 std::string run_headline(const engine::Setup& setup);
 
-/// What a person reads after a trial, ending with the paths of the files in `folder`.
+/// Table that is printed after a trial, ending with the paths of the files in `folder`.
 std::string run_table(const engine::Setup& setup, const Trial& trial, const std::filesystem::path& folder);
 
 }  // namespace fsdpbench::app

@@ -27,7 +27,7 @@ struct SteadyStep {
 };
 /// The steady step of a simulation whose ops take `times`.
 SteadyStep steady_step(const engine::Setup& setup, const clock::OpTimes& times);
-/// What `measured`, a run of `setup`, is off by `calibration`.
+/// Error of `calibration` on `measured`, a run of `setup`.
 config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
                                   const account::RunMetrics& measured);
 
@@ -44,7 +44,7 @@ class ModelSizes {
   mutable std::map<Key, std::vector<plan::ModuleSizes>> known_;
 };
 
-/// Of op times that come from published rates: computation is off by what trainings are, each collective by what those
+/// Uncertainty of times by published rates: computation is off by what trainings are, each collective by what those
 /// of its sort are. Nothing was measured on the machine itself, so the best that an op can be is interpolated: its
 /// cluster has rows, and its ranks and bytes lie within theirs. `times`: engine::simulated_times().
 clock::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
@@ -66,7 +66,7 @@ class SimulatedMachine final : public clock::Machine {
   /// nobody knows what an op takes.
   explicit SimulatedMachine(const config::RunConfig& config);
 
-  /// What the times rest on: "given rates", "published rates", "the calibration of …".
+  /// Basis of the times: "given rates", "published rates", "the calibration of …".
   const std::string& basis() const { return basis_; }
   /// Null if it is none.
   const config::Cluster* cluster() const { return cluster_ ? &*cluster_ : nullptr; }

@@ -34,7 +34,7 @@ std::vector<json> json_list(const std::vector<config::Value>& values) {
   return all;
 }
 
-/// What a cell's trials came to.
+/// Result of a cell's trials.
 struct SweptCell {
   std::string id;
   std::vector<std::pair<std::string, json>> axes;
@@ -108,7 +108,7 @@ SweptCell swept(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell
   return swept;
 }
 
-/// What sweep.json is made of.
+/// Parts of sweep.json.
 struct SweepFile {
   const SweepGrid* grid;
   std::vector<SweptCell> cells;

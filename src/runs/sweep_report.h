@@ -16,7 +16,7 @@ nlohmann::json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>&
 
 const ObjectFacts& sweep_file_facts();
 
-/// The same for people, from what sweep_json() gave: a line a cell.
+/// Table of what sweep_json() gave, one line per cell.
 std::string sweep_table(const nlohmann::json& sweep);
 
 }  // namespace fsdpbench::app

@@ -134,7 +134,7 @@ trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedu
   return label;
 }
 
-/// How every op of a setup's schedules is shown in traces. Made once: a writer asks for a label at every record. A
+/// Labels of every op of a setup's schedules in traces. Made once: a writer asks for a label at every record. A
 /// trace::LabelOf.
 class TraceLabels {
  public:
@@ -239,7 +239,7 @@ trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
   return trace;
 }
 
-/// What a second of watching a GPU gives: every level is another one than that before.
+/// Samples of a second of watching a GPU: every level is another one than that before.
 const std::vector<GpuSample>& made_up_gpu_samples() {
   static const std::vector<GpuSample> samples = [] {
     std::vector<GpuSample> all(kGuessedGpuSamples);
@@ -254,7 +254,7 @@ const std::vector<GpuSample>& made_up_gpu_samples() {
   return samples;
 }
 
-/// Of step `step` of made_up_trace().
+/// Explanation of step `step` of made_up_trace().
 trace::StepExplanation made_up_explanation(const engine::Setup& setup, const trace::RankTrace& trace,
                                            std::size_t step) {
   static const std::string kAdvice(kGuessedAdvice, 'a');

@@ -34,11 +34,11 @@ class TraceExplanation {
   trace::StepExplanation operator()(std::size_t rank, std::size_t step) const;
 
  private:
-  /// What of them is jitter; nothing where the trial has no typical step.
+  /// Part of them that is jitter; nothing where the trial has no typical step.
   std::vector<account::ToldStall> told_apart(const account::StepRecords& step, int place,
                                              const std::vector<account::Stall>& stalls) const;
 
-  /// Of the rank's GPU: the last one before the step begins, and those until the next one does.
+  /// Samples of the rank's GPU: the last one before the step begins, and those until the next one does.
   std::span<const GpuSample> gpu_samples(std::size_t rank, std::size_t step) const;
 
   const engine::Setup& setup_;
@@ -49,11 +49,11 @@ class TraceExplanation {
   std::array<std::string, account::kCauseCount> advice_;  // by cause
 };
 
-/// What to do about a cause that is too small for the trial's list of causes.
+/// Advice for a cause that is too small for the trial's list of causes.
 inline constexpr const char* kNothingToGain = "This cause takes less than 2 % of the step: there is little to gain.";
 /// About what a step took beyond the typical one.
 inline constexpr const char* kBeyondTypical = "Beyond the typical step: this does not repeat, and has no cause.";
-/// What to do about one for which the trial has no advice.
+/// Advice for one for which the trial has none.
 inline constexpr const char* kNothingCertain = "Of no change is it certain that it would make the step shorter.";
 
 /// Several files of one result. Each is tried: one that does not fit on the disk keeps no smaller one out, and each
@@ -103,10 +103,10 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
 /// step was measured. Throws OutputError.
 void write_worst_step(const std::filesystem::path& path, const engine::Setup& setup, const Trial& trial);
 
-/// How many ranks a run of `setup` records: all that train, but of a large simulation engine::ranks_recorded().
+/// Number of ranks that a run of `setup` records: all that train, but of a large simulation engine::ranks_recorded().
 int recorded_ranks(const engine::Setup& setup);
 
-/// What write_trace_files() will write, in bytes.
+/// Bytes that write_trace_files() will write.
 struct TraceBytes {
   std::int64_t timeline = 0;   ///< trace.json
   std::int64_t rank_file = 0;  ///< the largest of trace/

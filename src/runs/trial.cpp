@@ -37,7 +37,7 @@ double tokens_per_step(const config::RunConfig& c) {
          static_cast<double>(c.train.accumulate * sample);
 }
 
-/// What each rank sent a step, as counted.
+/// Bytes that each rank sent per step, as counted.
 std::vector<plan::CommunicationVolume> sent_a_step(const engine::Measurement& measurement) {
   const auto steps = static_cast<double>(measurement.traces.front().steps.size());
   std::vector<plan::CommunicationVolume> ranks;
@@ -157,7 +157,7 @@ void add_clocks(const engine::Measurement& measurement, TrialDetails& details) {
   }
 }
 
-/// How the communication library did such collectives, where its profiler told; empty: nobody knows.
+/// Algorithm of such collectives, where the communication library's profiler told it; empty: nobody knows.
 std::string told_by_profiler(const account::CollectiveTimes& c, const engine::Measurement& measurement) {
   if (measurement.devices.empty()) return {};
   const std::string name = backend::collective_fact(c.kind, c.message_bytes, c.group_size);
@@ -175,7 +175,7 @@ void add_collectives(std::vector<account::CollectiveTimes> collectives, const Tr
   }
 }
 
-/// Where the causes lie in one step of median length.
+/// Intervals of the causes in one step of median length.
 std::vector<CauseInterval> cause_intervals(const Trial& trial) {
   const account::CauseReport& report = *trial.causes;
   const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(report.example_place)];

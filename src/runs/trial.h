@@ -65,7 +65,7 @@ engine::Measurement train_on_threads(const Cell& cell, const engine::RunHooks& h
 /// and Error with ExitCode::check_failed if a measurement contradicts itself.
 Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, const Train& train = train_on_threads);
 
-/// How well a rank's clock is known: its times are on rank 0's.
+/// Accuracy of a rank's clock: its times are on rank 0's.
 struct ClockOfRank {
   int rank = 0;
   double offset_us = 0;
@@ -96,7 +96,7 @@ struct MemoryTimeline {
   std::array<std::vector<std::int64_t>, kMemoryCategoryCount> live;
 };
 
-/// What is alive at the peak that the schedule predicts.
+/// Memory alive at the peak that the schedule predicts.
 struct MemoryAtPeak {
   struct Block {
     std::string role;
@@ -115,7 +115,7 @@ struct StepsByRank {
   std::vector<int> ranks;                    ///< which these are, where only some were recorded; else empty
 };
 
-/// How a rank's GPU fared.
+/// State of a rank's GPU.
 struct GpuOfRank {
   struct Xid {
     std::uint64_t code = 0;
@@ -128,7 +128,7 @@ struct GpuOfRank {
   std::vector<account::Throttling> throttled;
 };
 
-/// What result.json has of a trial beyond its numbers: phases, units, collectives, every step, memory over time.
+/// Details of a trial in result.json beyond its numbers: phases, units, collectives, every step, memory over time.
 struct TrialDetails {
   bool one_clock = true;  ///< all ranks have one clock, or clocks of one host
   std::vector<ClockOfRank> clocks;

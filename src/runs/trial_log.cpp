@@ -96,7 +96,7 @@ LogOwner read_header(const JsonPart& header, const std::string& place) {
   }
 }
 
-/// What is measured wrongly by hand must not count.
+/// A measurement changed by hand must not count.
 void check_digest(const json& line, const std::string& place, int number) {
   if (!line.is_object()) return;
   const auto digest = line.find("digest");

@@ -37,7 +37,7 @@ const ObjectFacts& trial_line_facts();
 /// More trials of a cell than anybody may ask for.
 inline constexpr std::int64_t kMostTrials = 1'000'000;
 
-/// What the text of a trials file says.
+/// Contents of a trials file.
 struct ParsedTrials {
   LogOwner owner;                   ///< as the first line says, without cells; no hash: nothing was written yet
   std::vector<LoggedTrial> trials;  ///< one a line

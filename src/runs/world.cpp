@@ -65,7 +65,7 @@ bool same_program_and_machine(const World& a, const World& b) {
 }
 namespace {
 
-/// How much longer a step may take whose memory is nearly full: T123 of profiles/published, the only dense training
+/// Slow-down of a step whose memory is nearly full: T123 of profiles/published, the only dense training
 /// there of which that is predicted (96 % of the GPU), took 1.25 times what other sources predict. One row, and no
 /// quantile.
 constexpr double kNearMemoryLimit = 1.25;

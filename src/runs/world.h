@@ -16,9 +16,9 @@
 
 namespace fsdpbench::app {
 
-/// What a trial was measured with: program, machine, who started the ranks, what was emulated. "world" in result files.
+/// Circumstances of a trial: program, machine, who started the ranks, what was emulated. "world" in result files.
 struct World {
-  /// Where one rank ran, and how its device measured.
+  /// Place where one rank ran, and how its device measured.
   struct RankPlace {
     std::string host;
     backend::Facts device;
@@ -53,7 +53,7 @@ World current_world(const config::RunConfig& config, const launch::Session* sess
 /// sweep may change (ranks, launcher, backend, what is emulated) does not count.
 bool same_program_and_machine(const World& a, const World& b);
 
-/// How sure a simulation's step is.
+/// Uncertainty of a simulation's step.
 struct PredictionInterval {
   std::string from;                                  ///< OpTimesBasis::from
   clock::ReachCounts ops{};                          ///< of the steady step; all 0 where op times were given

@@ -12,7 +12,7 @@ namespace fsdpbench::schedule {
 using BufferId = int;
 inline constexpr BufferId kNoBuffer = -1;
 
-/// What a buffer holds.
+/// Contents of a buffer.
 enum class BufferRole : std::uint8_t {
   master_shard,  ///< fp32 parameters that this rank owns
   first_moment,  ///< AdamW state of the shard
@@ -56,7 +56,7 @@ enum class BufferRole : std::uint8_t {
 
 /// The enumerator's own name.
 std::string_view to_string(BufferRole role);
-/// What the memory of such a buffer counts as.
+/// Category in which such a buffer's memory counts.
 MemoryCategory category_of(BufferRole role);
 
 /// A piece of memory that a schedule uses.

@@ -28,7 +28,7 @@ class StepWalk {
   /// Writes the next step.
   void walk();
 
-  /// What one step leaves to the next. A step that ends as it began is repeated for ever.
+  /// State that one step leaves to the next. A step that ends as it began is repeated for ever.
   struct Carried {
     bool order_known = false;  ///< fsdp.learn_execution_order: the first step is over
     bool gathered = false;     ///< fsdp.persistence_threshold: what stays gathered was gathered
@@ -73,13 +73,13 @@ class StepWalk {
   bool hooks_on_views() const { return builder_.policy.fsdp.gradients_after_views; }
   int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
   bool checkpointed(int module) const;
-  /// Of what a checkpointed module saves: that which is not recomputed.
+  /// Bytes that a checkpointed module saves and does not recompute.
   std::int64_t not_recomputed_bytes(int module) const;
   /// All that it keeps from forward to backward beside its input.
   std::int64_t kept_bytes(int module) const;
   BufferId output_before(int module) const { return module > 0 ? boundary_[module - 1] : kNoBuffer; }
   BufferId new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module);
-  /// What all parts of a pass may read of the experts of a unit's blocks.
+  /// Buffer of the experts of a unit's blocks that all parts of a pass may read.
   BufferId experts_parameters(int u) const {
     const bool throughout = unit(u).experts >= 0 && !builder_.plan.nests_experts;
     return throughout ? gatherer_.parameters(unit(u).experts).sharded : kNoBuffer;
@@ -245,7 +245,7 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
   }
 }
 
-/// The same where keys and values go around a ring.
+/// Appends a pass whose keys and values go around a ring.
 template <class Work>
 void StepWalk::append_ring(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work,
                            Lifetimes lifetimes) {
@@ -338,7 +338,7 @@ void StepWalk::forward_module(int module) {
   const int u = unit_of(module);
   const plan::ModuleSizes& size = sizes(module);
   const DType dtype = builder_.plan.param_dtype;
-  // Where no gradient goes nothing is saved, and the input is not wanted again.
+  // If no gradient goes further, nothing is saved, and the input is not wanted again.
   const bool ends_here = module < first_trained_;
   const bool recomputes = checkpointed(module) || ends_here;
   const bool last = module + 1 == module_count();
@@ -537,7 +537,7 @@ void StepWalk::post_backward(int u, bool last_micro) {
   const bool before = builder_.policy.fsdp.reduce_bucket > 0 && builder_.policy.fsdp.reduce_lag == 0;
   if (before && !reduces_early(u)) hand_over(u);
   const bool later = u == kRoot && frees_root_last();
-  // What a prefetch brought below the first unit that trains nobody has waited for: it is dropped with the rest.
+  // A prefetch below the first unit that trains has not been waited for: it is dropped with the rest.
   const bool unused = freezes_ && !gatherer_.is_whole(u);
   if (!later && reshards_after_backward(builder_.policy, last_micro)) {
     unused ? gatherer_.reshard_group_shard(u) : gatherer_.reshard(u, false);

@@ -24,14 +24,14 @@ namespace fsdpbench::schedule {
 /// comes before, then two for each step, which computes and adds; the last one with the projections.
 class ContextRing {
  public:
-  /// Of one pass of a block. `builder` and `parts` must outlive it.
+  /// Ring of one pass of a block. `builder` and `parts` must outlive it.
   ContextRing(StepBuilder& builder, OpKind kind, int unit, int module, const std::vector<plan::ModulePart>& parts);
 
   /// To be allocated before the first part and freed after the last.
   const std::vector<BufferId>& buffers() const { return buffers_; }
   /// The keys and values that a part only reads; kNoBuffer if there are none.
   BufferId read_by(int part) const;
-  /// What a part writes, and reads if something came into it; kNoBuffer if there is nothing.
+  /// Buffer that a part writes, and reads if something came into it; kNoBuffer if there is nothing.
   BufferId written_by(int part) const;
   /// The compute lane's next op is this part: it waits for what it needs.
   void before(int part);
@@ -58,7 +58,7 @@ class ContextRing {
 /// recomputation and backward share a phase.
 int id_of_part(OpKind kind, int module, int index);
 
-/// What ranks that split a layer exchange between the parts of its passes (plan::ModulePart): on a lane of its own, so
+/// Exchanges of ranks that split a layer, between the parts of its passes (plan::ModulePart): on a lane of its own, so
 /// that computation which needs nothing of it, such as copying out the next unit's parameters, goes on beside it.
 ///
 /// [Note: rows of experts]
@@ -75,7 +75,7 @@ class TensorExchanges {
   /// The last appended op is part `index` of a pass, whose kind is `kind`: what is exchanged next waits for it. Returns
   /// its event.
   EventId computed(OpKind kind, int module, int index);
-  /// What happens to `buffer` after that part.
+  /// Appends what happens to `buffer` after that part.
   void append(OpKind kind, int unit, int module, int index, const plan::ModulePart& part, BufferId buffer);
   /// The host waits for the last appended op, part `index` of a pass: for numbers that it was told before.
   void await_numbers(OpKind kind, int unit, int module, int index);

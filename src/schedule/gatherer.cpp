@@ -105,7 +105,7 @@ BufferId Gatherer::copy_to_device(BufferRole role, int unit, bool prefetch) {
   if (const EventId copied = builder_.mark(Lane::copy); copied != kNoEvent) {
     builder_.wait(Lane::host_to_device, copied, WaitReason::limit);
   }
-  // What stays gathered is gathered once the host has updated it.
+  // A unit that stays gathered is gathered once the host has updated it.
   if (const EventId updated = builder_.mark(Lane::host_compute);
       builder_.phase == Phase::optimizer && updated != kNoEvent) {
     builder_.wait(Lane::host_to_device, updated, WaitReason::data);

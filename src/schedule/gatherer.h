@@ -58,7 +58,7 @@ class Gatherer {
   /// Issues the gather of `unit` unless it is already gathered. False if it does nothing: a prefetch that the limit
   /// refuses, a unit that was prefetched before, or one without parameters.
   bool unshard(int unit, bool prefetch);
-  /// The same for several units: what is missing of them comes in one collective.
+  /// Unshards several units: what is missing of them comes in one collective.
   void unshard_together(const std::vector<int>& units, bool prefetch);
   /// Gathers the units that stay gathered on the compute lane: in one collective, with experts (mesh.expert) in two.
   void gather_those_that_stay();
@@ -72,7 +72,7 @@ class Gatherer {
   void reshard(int unit, bool keep_group);
   /// Frees the part kept for the group gather, whether or not that gather was issued: nobody waits for it any more.
   void reshard_group_shard(int unit);
-  /// What was gathered of it has been waited for.
+  /// Whether its gathers have been waited for.
   bool is_whole(int unit) const { return states_[unit].waited; }
   /// Frees what was gathered and never waited for. The step's backward is over.
   void discard_unused();
@@ -80,7 +80,7 @@ class Gatherer {
   void release_held();
   /// Frees what fsdp.keep_group_shard has kept; on the compute lane, which has waited for every gather.
   void release_group_shards();
-  /// What forward and backward of a unit read; kNoBuffer where it has none of them.
+  /// Buffers that forward and backward of a unit read; kNoBuffer where it has none of them.
   struct Parameters {
     BufferId sharded = kNoBuffer;
     BufferId replicated = kNoBuffer;
@@ -118,7 +118,7 @@ class Gatherer {
     return resident() || !unit_of(unit).has_sharded() || unit_of(unit).stays_gathered;
   }
   BufferId new_parameters(BufferRole role, int unit, std::int64_t numel);  // in the compute dtype
-  /// What a gather reads of a unit. `temporary`: the same, to be freed when it was read; or kNoBuffer.
+  /// Buffers of a unit that a gather reads. `temporary`: the same, to be freed when it was read; or kNoBuffer.
   struct Shard {
     BufferId buffer = kNoBuffer;
     BufferId temporary = kNoBuffer;
@@ -127,21 +127,21 @@ class Gatherer {
   Shard shard_for(int unit, Lane reader, bool prefetch);
   /// Brings the host's master shard into a new buffer; the event is recorded.
   BufferId copy_to_device(BufferRole role, int unit, bool prefetch);
-  /// What a unit is copied out of is a shard that lives on.
+  /// Whether a unit is copied out of a shard that lives on.
   bool copies_from_resident(int unit) const {
     return unit_of(unit).copies_alone() && builder_.policy.fsdp.cpu_offload != config::CpuOffload::all;
   }
   BufferId cast_shard(BufferRole role, int unit, bool prefetch);
   void gather_views(int unit, bool prefetch);
   void gather_copied(int unit, bool prefetch);
-  /// What is gathered is not yet the parameters.
+  /// Whether gathered data are not yet the parameters.
   bool copies_out(int unit) const { return quantized_ || !unit_of(unit).layout.views(); }
-  /// Where a unit lies in each rank's part of a message, in elements; zeros: it is alone there.
+  /// Place of a unit in each rank's part of a message, in elements; zeros: it is alone there.
   struct Place {
     std::int64_t offset = 0;
     std::int64_t stride = 0;
   };
-  /// What brings this rank's shard into a message, or the part kept for the group …
+  /// Copies this rank's shard into a message, or the part kept for the group …
   void copy_in(int unit, const At& at, BufferId message, Place place, Lifetimes lifetimes);
   /// … and the message into parameters.
   void copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place, Lifetimes lifetimes);

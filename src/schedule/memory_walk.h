@@ -8,13 +8,13 @@
 
 namespace fsdpbench::schedule {
 
-/// What a device's pool will show (or that of a rank's pinned host memory: `space`), to the byte, after `steps` >= 0
+/// Statistics of a device's pool (or of a rank's pinned host memory: `space`), to the byte, after `steps` >= 0
 /// steps: the schedule's own allocations, frees, waits and the host's wait after each step, walked over
 /// base/lane_pool.h. `peak_occupied` covers the steps, persistent buffers included. Once a steady step leaves the pool
 /// as an earlier one did, the rest is counted, not walked. Throws ResourceError if that is more than 8 EiB.
 PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps, MemorySpace space = MemorySpace::device);
 
-/// What each category would take of a device in the same steps if it had an address range of its own. Throws as
+/// Bytes of a device that each category would take in the same steps if it had an address range of its own. Throws as
 /// memory_walk().
 CategoryBytes category_walk(const Schedules& schedules, std::int64_t steps);
 

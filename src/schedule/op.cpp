@@ -6,7 +6,7 @@
 namespace fsdpbench::schedule {
 namespace {
 
-/// What each kind of work reads and writes.
+/// Operands of each kind of work.
 struct OperandsOf {
   Operands operator()(const std::monostate&) const { return {{}, {}}; }
   Operands operator()(const LoadBatch& w) const { return {{}, {w.inputs, w.targets}}; }

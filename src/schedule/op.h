@@ -17,7 +17,7 @@ namespace fsdpbench::schedule {
 using EventId = int;
 inline constexpr EventId kNoEvent = -1;
 
-/// What an op is called, in traces and in order lists; its `work` says what is done to which buffers.
+/// Kind of an op, in traces and in order lists; its `work` says what is done to which buffers.
 enum class OpKind : std::uint8_t {
   load_batch,       ///< tokens to the device
   cast_replicated,  ///< replicated parameters to the compute dtype
@@ -66,7 +66,7 @@ enum class OpKind : std::uint8_t {
 /// The enumerator's own name.
 std::string_view to_string(OpKind kind);
 
-/// What the ranks of a collective's group do together. `kind` must be a collective's; else throws std::logic_error.
+/// Collective of such an op. `kind` must be a collective's; else throws std::logic_error.
 CollectiveKind collective_kind(OpKind kind);
 
 /// The part of a step in which the host issues an op.
@@ -92,7 +92,7 @@ struct Wait {
   bool operator==(const Wait&) const = default;
 };
 
-// What an op does, one struct for each family of ops. Operands are named; kNoBuffer where there is none. Counts are
+// Work of ops, one struct for each family. Operands are named; kNoBuffer where there is none. Counts are
 // elements. Dtypes are the buffers' own.
 
 /// The microbatch's samples into their buffers.
@@ -213,7 +213,7 @@ struct SumOfSquares {
   bool operator==(const SumOfSquares&) const = default;
 };
 
-/// What gradients are multiplied by, from `count` sums of squares.
+/// Factor on gradients, from `count` sums of squares.
 struct ClipFactor {
   BufferId sums = kNoBuffer;
   BufferId factor = kNoBuffer;
@@ -262,7 +262,7 @@ class BufferList {
   std::size_t size_ = 0;
 };
 
-/// What an op's work reads and writes; a buffer updated in place is in both.
+/// Buffers that an op's work reads and writes; a buffer updated in place is in both.
 struct Operands {
   BufferList reads;
   BufferList writes;
@@ -291,7 +291,7 @@ struct Op {
   /// Over PCIe.
   bool is_transfer() const { return std::holds_alternative<Transfer>(work); }
   bool is_collective() const { return std::holds_alternative<Collective>(work); }
-  /// What a collective sends, and to whom; null for other ops.
+  /// Message of a collective, and its group; null for other ops.
   const Collective* collective() const { return std::get_if<Collective>(&work); }
   /// The group of a collective; none for other ops.
   Group group() const { return is_collective() ? collective()->group : Group::none; }
@@ -309,7 +309,7 @@ struct Op {
     return !is_host() && kind != OpKind::release && kind != OpKind::unshard && kind != OpKind::reshard &&
            kind != OpKind::post_backward && kind != OpKind::end_backward && kind != OpKind::left_out;
   }
-  /// What `work` touches: the same buffers that an executor hands to its kernels.
+  /// Buffers that `work` touches: the same buffers that an executor hands to its kernels.
   Operands operands() const;
 };
 

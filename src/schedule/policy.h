@@ -8,7 +8,7 @@
 
 namespace fsdpbench::schedule {
 
-/// What decides the order of a step besides the plan; taken from the configuration.
+/// Choices that decide the order of a step besides the plan; taken from the configuration.
 struct Policy {
   config::Fsdp fsdp;
   int accumulate = 1;
@@ -22,7 +22,7 @@ struct Policy {
 /// The policy of a valid configuration.
 Policy make_policy(const config::RunConfig& config);
 
-/// What the strategy says of forward: units but the root are freed after it.
+/// Whether the strategy reshards after forward: units but the root are freed after it.
 bool strategy_reshards(config::Strategy strategy);
 /// Whether a unit's parameters are freed after its forward and gathered again for its backward: the strategy's rule,
 /// the root's rule, the override.

@@ -131,7 +131,7 @@ void add_after_recomputations(const Policy& policy, const plan::Plan& plan, std:
   const config::Fsdp& fsdp = policy.fsdp;
   if (!plan.nests_experts || !fsdp.activation_checkpointing || !fsdp.recompute_frees) return;
   const bool by_notes = prefetches_backward(fsdp);
-  // What a microbatch's backward leaves gathered, the next forward uses.
+  // The next forward uses what a microbatch's backward leaves gathered.
   const int dropped = reshards_after_backward(policy, false) && fsdp.wait_each_backward ? policy.accumulate : 1;
   bool first = true;
   for (int u = plan::Plan::kRoot + 1; u < plan.with_modules; ++u) {

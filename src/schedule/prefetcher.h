@@ -39,7 +39,7 @@ class FetchTrace {
   std::vector<int> taken_;  // by unit: its last use that was taken, -1 for none
 };
 
-/// How many gathers each unit needs in a microbatch of the steady state: 0 where it is never freed, 1 or 2.
+/// Number of gathers that each unit needs in a microbatch of the steady state: 0 where it is never freed, 1 or 2.
 std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& plan);
 
 /// Which units are gathered more than once in the steady state, as plan/communication.h wants it. For backward those
@@ -47,7 +47,7 @@ std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& pl
 /// prefetches_across_microbatches() gathers in the last microbatch.
 plan::Regathers regathers(const Policy& policy, const plan::Plan& plan);
 
-/// What the hook before a unit's computation gathers: the unit itself, and what fsdp.forward_prefetch or
+/// Gathers of the hook before a unit's computation: the unit itself, and what fsdp.forward_prefetch or
 /// fsdp.backward_prefetch asks for beside it. It also knows what follows from where in forward a gather was issued:
 /// whether the unit is kept until backward, and when its gradients are complete.
 class Prefetcher {
@@ -66,7 +66,7 @@ class Prefetcher {
   void leave_again(int unit);
   /// fsdp.expert_unit = module: the hook before the experts of a block compute, with the block's own parameters whole.
   void enter_experts(int experts, bool recomputes);
-  /// The same: the hook after a unit's forward has noted that it was used. FSDP2 goes back along these notes.
+  /// Notes a use: the hook after a unit's forward has noted that it was used. FSDP2 goes back along these notes.
   void note_use(int unit);
   /// The unit's backward is over and its parameters are freed: what fsdp.backward_prefetch = "post" gathers then.
   void leave_backward(int unit);

@@ -7,7 +7,7 @@
 
 namespace fsdpbench::schedule {
 
-/// What the host issues that the orders of other engines are told by: gathers and reductions as above, with a star on
+/// Launches by which the orders of other engines are told: gathers and reductions as above, with a star on
 /// every prefetch, "AG{0,1}" for a bucket; the beginning of a unit's forward and backward, "F0" and "B0"; "f0" where
 /// its parameters are freed; and after "step" what is gathered when the optimizer is done.
 std::string host_order(const plan::Plan& plan, const Schedule& schedule);

@@ -302,7 +302,7 @@ void Reducer::put_into_bucket(Flow flow) {
   const DType dtype = builder_.plan.reduce_dtype;
   const std::int64_t whole = layout(flow.unit).gathered_numel();
   Waiting waiting{.flow = flow, .copied = true, .offset = 0};
-  // What is larger than a bucket has it for itself, and is reduced where it lies if it can be.
+  // A unit larger than a bucket has it for itself, and is reduced in place if it can be.
   const bool as_it_lies = numel > limit && layout(flow.unit).views() && builder_.dtype_of(flow.buffer) == dtype;
   if (as_it_lies) {
     waiting.copied = false;

@@ -36,7 +36,7 @@ class Reducer {
 
   /// Forgets the step before.
   void begin_step();
-  /// What the next backward op of a unit writes gradients to; kNoBuffer where it has none.
+  /// Buffers that the next backward op of a unit writes gradients to; kNoBuffer where it has none.
   struct Gradients {
     BufferId sharded = kNoBuffer;
     BufferId replicated = kNoBuffer;
@@ -89,7 +89,7 @@ class Reducer {
     bool copied = false;
     std::int64_t offset = 0;  ///< reduce_by all_reduce: where it begins in the bucket
   };
-  /// What of a bucket is reduced together.
+  /// Part of a bucket that is reduced together.
   struct Bucket {
     Group group = Group::shard;
     std::vector<Waiting> waiting = {};  ///< in the order in which gradients came
@@ -143,7 +143,7 @@ class Reducer {
   void finish_gradient(Flow& flow);
   void leave(const Flow& flow);
 
-  // What they are made of.
+  // Buffer that they are made of.
   BufferId new_output(const Flow& flow);
   void move_to(Flow& flow, Lane lane);
   void convert(Flow& flow, BufferRole role, float factor, EventRole done);

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::schedule {
 
-/// What of a step is done, to see what each part takes alone.
+/// Parts of a step that are done, to see what each part takes alone.
 enum class StepPart : std::uint8_t {
   whole,
   computation,    ///< all but the collectives
@@ -25,7 +25,7 @@ enum class StepPart : std::uint8_t {
 /// step computes means nothing.
 Schedule only(const Schedule& schedule, StepPart part);
 
-/// What an event marks; with unit (or module), phase and microbatch it names the event for the whole run.
+/// Moment that an event marks; with unit (or module), phase and microbatch it names the event for the whole run.
 enum class EventRole : std::uint8_t {
   forward_done,
   part_done,
@@ -65,7 +65,7 @@ enum class EventRole : std::uint8_t {
 
 inline constexpr int kRoot = plan::Plan::kRoot;
 
-/// Where an op belongs; phase and microbatch are the builder's.
+/// Place of an op; phase and microbatch are the builder's.
 struct At {
   Lane lane = Lane::compute;
   int unit = -1;
@@ -91,7 +91,7 @@ class StepBuilder {
   const Policy& policy;
   const std::vector<plan::ModuleSizes>& sizes;
 
-  // Where the walk is; stamped on every op.
+  // Place of the walk; stamped on every op.
   Phase phase = Phase::forward;
   int micro = 0;
 

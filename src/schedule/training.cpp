@@ -68,7 +68,7 @@ std::uint64_t fingerprint(const Training& training) {
     for (const Op& op : step.ops) add_op(op, training.plan.groups, hash);
     for (const Buffer& buffer : step.buffers) hash.add_number(buffer.bytes);
   }
-  // What a module computes shows in what it takes, not in the schedule.
+  // A module's computation shows in its sizes, not in the schedule.
   for (const plan::ModuleSizes& module : training.sizes) hash.add(module.forward_flops);
   hash.add_number(static_cast<int>(training.plan.param_dtype));
   hash.add(training.config.fsdp.recompute_share);

@@ -20,11 +20,11 @@ struct Training {
   std::vector<plan::ModuleSizes> sizes;  ///< by module of the model, one microbatch
   Schedules schedules;
 
-  /// The same training as if each of its steps were the one that repeats.
+  /// This training as if each of its steps were the one that repeats.
   Training steady() const;
 };
 
-/// What the modules of a plan need and compute: only the model can say it (model/model.h).
+/// Sizes of the modules of a plan: only the model can say it (model/model.h).
 using SizesOf = std::function<std::vector<plan::ModuleSizes>(const plan::Plan&)>;
 
 /// The training of a valid configuration. Throws what plan, sizes and schedules throw: not every configuration is

@@ -141,7 +141,7 @@ std::optional<Value> number_of(std::string_view text) {
   return value;
 }
 
-/// Of a key, one bit: keys whose bits differ are different.
+/// One bit for a key: keys whose bits differ are different.
 constexpr std::uint64_t bit_of(std::string_view key) {
   if (key.empty()) return 1;
   const unsigned mixed = static_cast<unsigned>(key.size()) * 7 + static_cast<unsigned char>(key.front()) * 3 +
@@ -459,7 +459,7 @@ class EventsReader {
     return false;
   }
 
-  /// What is in the window is no whole value: the file has ended, or the value is too long. Always false.
+  /// Reports that the window holds no whole value: the file has ended, or the value is too long. Always false.
   bool unfinished(std::string_view before, std::string_view text) {
     const JsonDiagnosis diagnosis(fmt::format("{}{}", before, text));
     if (window_.ended()) {

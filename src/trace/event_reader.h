@@ -96,7 +96,7 @@ struct ParsedEvent {
   std::int64_t index = 0;
   Members members;  ///< without args
   Members args;     ///< top level of args
-  /// What nearly every reader asks of an event, found once; "" and nothing where it has none, or no text or time.
+  /// Values that nearly every reader needs, found once; "" and nothing where it has none, or no text or time.
   std::string_view ph, category, name;
   std::optional<std::int64_t> begin_ns, length_ns;  ///< ts and dur
 
@@ -116,7 +116,7 @@ struct GroupFacts {
   std::vector<std::int64_t> ranks;  ///< empty: not told, or shortened
 };
 
-/// What a file says outside its events.
+/// Facts of a file outside its events.
 struct FileFacts {
   bool whole = false;       ///< it was read to its end, and is valid JSON
   bool has_events = false;  ///< there is a traceEvents list, or the file is one
@@ -137,7 +137,7 @@ struct FileFacts {
   static constexpr std::size_t kMostGroups = 4096;
 };
 
-/// What is wrong with a file before anybody asks what its events mean.
+/// Faults of a file that show before anybody asks what its events mean.
 enum class ReadFault : std::uint8_t {
   json,       ///< it is no valid JSON, or ends too early
   structure,  ///< it has no list of events, an element that is none, or a key twice

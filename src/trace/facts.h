@@ -40,7 +40,7 @@ struct StepBound {
   std::int64_t lane_ns = 0;   ///< what it has of it
 };
 
-/// What is known about one rank's step beyond its records. Texts and samples must live as long as the writer.
+/// Facts about one rank's step beyond its records. Texts and samples must live as long as the writer.
 struct StepExplanation {
   std::vector<ExposedSpan> exposed;  ///< disjoint, in order, exactly the step without its computation
   std::vector<LiveBytes> memory;     ///< in order of time, on the lanes' time; empty: the host's samples are shown
@@ -75,7 +75,7 @@ struct TimeBase {
   std::int64_t origin_unix_ns = 0;  ///< the same moment on the wall clock; 0: not known
 };
 
-/// What an op's time counts as; the same classes as in account/.
+/// Category in which an op's time counts; the same classes as in account/.
 enum class OpCategory : std::uint8_t {
   computation,
   communication,
@@ -102,7 +102,7 @@ struct CollectiveLabel {
   DType dtype = DType::f32;
 };
 
-/// How one op is shown: what a writer cannot know from a record.
+/// Label of one op: facts that a writer cannot know from a record.
 struct OpLabel {
   std::string name;  ///< "all_gather 3*"
   OpCategory category = OpCategory::computation;

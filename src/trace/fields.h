@@ -11,7 +11,7 @@ namespace fsdpbench::trace {
 /// meaning or goes away, not when one is added.
 inline constexpr int kSchemaVersion = 1;
 
-/// Where in a file a field stands.
+/// Place of a field in a file.
 enum class Place : std::uint8_t { top, distributed, group, event, args };
 constexpr std::string_view to_string(Place place) {
   constexpr EnumNames<Place> kNames{"top", "distributedInfo", "pg_config", "event", "args"};

@@ -314,7 +314,7 @@ constexpr auto kPlain = [] {
   return plain;
 }();
 
-/// How many bytes at the beginning of `text` stand for themselves; eight at a time, since nearly all do.
+/// Number of bytes at the beginning of `text` stand for themselves; eight at a time, since nearly all do.
 std::size_t plain_length(std::string_view text) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
   // The top bit of each byte that is 0; of bytes above the lowest such one perhaps more, which does no harm.

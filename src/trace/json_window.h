@@ -25,13 +25,13 @@ class JsonWindow {
   /// `source` must outlive it.
   explicit JsonWindow(std::streambuf& source);
 
-  /// What is in the window and was not dropped; good until the next call that is not const.
+  /// Text in the window that was not dropped; good until the next call that is not const.
   std::string_view text() const { return {data_.data() + begin_, end_ - begin_}; }
   /// The byte at the beginning that is no white space, which is dropped; 0 at the end of the text.
   char next();
   void drop(std::size_t bytes);
 
-  /// How many bytes from the beginning on are whole values of a list, with the commas between them: all that end within
+  /// Bytes from the beginning that are whole values of a list, with the commas between them: all that end within
   /// a piece of what is read, but one at least. They end at the comma or bracket behind them; at the end of the text
   /// one with brackets of its own needs neither. 0 if not even one does.
   std::size_t whole_values();
@@ -48,13 +48,13 @@ class JsonWindow {
   std::size_t room_behind() const { return data_.size() - (begin_ - 1); }
   void restore();
 
-  /// Where the beginning lies in the whole text: bytes before it, lines before it, bytes before it in its own line.
+  /// Position of the beginning in the whole text: bytes before it, lines before it, bytes before it in its own line.
   std::uint64_t position() const { return position_; }
   std::uint64_t lines() const { return lines_; }
   std::uint64_t column() const { return column_; }
   /// Read so far.
   std::uint64_t bytes() const { return bytes_; }
-  /// What HTA's search for `"rank":\s+(\d+)` in each line finds in what was read.
+  /// Rank that HTA's search for `"rank":\s+(\d+)` in each line finds in what was read.
   std::optional<std::int64_t> searched_rank() const { return rank_; }
   /// The first two bytes that are no white space.
   const std::string& first_two() const { return first_two_; }
@@ -71,7 +71,7 @@ class JsonWindow {
   bool ended_ = false;
   std::uint64_t bytes_ = 0, position_ = 0, lines_ = 0, column_ = 0;
   std::string first_two_;
-  // What enclosed() replaced.
+  // Character that enclosed() replaced.
   std::size_t behind_ = 0;
   char was_before_ = 0, was_behind_ = 0;
   // The search for a rank.
@@ -81,7 +81,7 @@ class JsonWindow {
   std::optional<std::int64_t> rank_;
 };
 
-/// Where and why a text is no JSON. simdjson is fast and says neither, so what it refuses is read once more.
+/// Place and reason of a fault in JSON. simdjson is fast and says neither, so what it refuses is read once more.
 class JsonDiagnosis {
  public:
   explicit JsonDiagnosis(const std::string& text);

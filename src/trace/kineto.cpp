@@ -128,7 +128,7 @@ std::string_view name_activity_row(const OpLabel& op, std::int32_t index, Activi
   return "kernel";
 }
 
-/// Of longer lists an event names the first ones and the last, as PyTorch's profiler does.
+/// An event names only the first ones and the last of longer lists, as PyTorch's profiler does.
 constexpr std::size_t kMostListed = 30;
 
 CollectiveFields::CollectiveFields(const std::vector<ProcessGroup>& groups)

@@ -142,7 +142,7 @@ void MergedWriter::write_bound(const TracedStep& step, const StepBound& bound) {
 }
 
 void MergedWriter::write_activities(const TracedStep& step) {
-  // What half overlaps the kernel before it is cut at its begin: slices of one track must nest.
+  // A kernel that half overlaps the one before it is cut at its begin: slices of one track must nest.
   std::array<std::int64_t, kLaneCount> end{};
   for (const Activity& work : step.activities) {
     const auto record = std::ranges::lower_bound(step.records, work.op, {}, &Record::op);

@@ -7,7 +7,7 @@
 
 namespace fsdpbench::trace {
 
-/// What a range says beside its name; what FORMAT.md calls its payload.
+/// Payload of a range (FORMAT.md): what it says beside its name.
 struct NvtxPayload {
   std::int64_t unit = -1;  ///< -1: none
   std::int64_t step = 0;

@@ -37,7 +37,7 @@ struct StepWindow {
   std::int64_t issued_ns = 0;  ///< the host had issued the whole step; 0: not known
 };
 
-/// What one rank did, step by step.
+/// Records of one rank, step by step.
 struct RankTrace {
   int rank = 0;
   std::vector<StepWindow> steps;
@@ -47,7 +47,7 @@ struct RankTrace {
   std::vector<std::string> activity_names;
 };
 
-/// What an op's record knows beside its begin and end, where it does, as args of the event that is open.
+/// Writes facts of an op's record beside its begin and end as args of the event that is open.
 inline void write_record_args(EventStream& events, const Record& record) {
   if (record.peers_arrived_ns > 0) {
     events.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));

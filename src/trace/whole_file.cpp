@@ -21,7 +21,7 @@ namespace fsdpbench::trace {
 
 namespace {
 constexpr unsigned kFilePiece = 1 << 17;
-}
+}  // namespace
 
 InputFile::InputFile(const std::string& path, std::uint64_t most_bytes)
     : file_(nullptr), most_bytes_(most_bytes), bytes_left_(most_bytes), piece_(kFilePiece) {
@@ -72,7 +72,8 @@ mode_t mask_of_this_process() {
   return mask;
 }
 
-/// So that a new name in it is not forgotten. A file system that cannot do that for folders does it by itself.
+}  // namespace
+
 void sync_folder_of(const std::string& path) {
   const std::size_t end = path.rfind('/');
   const std::string folder = end == std::string::npos ? "." : path.substr(0, end + 1);
@@ -82,9 +83,7 @@ void sync_folder_of(const std::string& path) {
   ::close(file);
 }
 
-}  // namespace
-
-/// Where bytes go. Both calls return 0 or an errno.
+/// Destination of bytes. Both calls return 0 or an errno.
 class WholeFile::Sink {
  public:
   /// Without a file (-1) the bytes are only counted. `will_sync`: the disk gets to work on what is written meanwhile.

@@ -36,13 +36,16 @@ class InputFile final : public std::streambuf {
   std::string error_;
 };
 
+/// Waits until the disk has the names in the folder of `path`. A file system that cannot do that does it by itself.
+void sync_folder_of(const std::string& path);
+
 /// A file that is whole or not there: written beside its place under a hidden name that nobody else has (two processes
 /// may write the same file: one of the two is there in the end, whole, and no link that somebody planted is followed),
 /// renamed by commit(), removed otherwise. A path that ends in ".gz" is compressed on the way. Every failure (a missing
 /// folder, a full disk) throws OutputError naming the file.
 class WholeFile {
  public:
-  /// What becomes of what is written.
+  /// Fate of what is written.
   enum class Fate : std::uint8_t {
     kept,     ///< it is there after commit()
     synced,   ///< the same, also if the machine fails right after: it was waited for until the disk has it

@@ -35,7 +35,7 @@ struct Shifted {
   Settings settings{};   ///< of it
 };
 
-/// What a search found, for people.
+/// Result of a search, for people.
 struct Answer {
   std::vector<std::size_t> front;  ///< of SearchResult::tried: no other has less memory and a shorter step; by memory
   double gain = 0;                 ///< of the objective against the configuration in force, as a part of that

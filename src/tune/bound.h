@@ -11,7 +11,7 @@
 
 namespace fsdpbench::tune {
 
-/// What people mean by the memory of a rank.
+/// Kind of memory that is meant by the memory of a rank.
 enum class MemoryKind : std::uint8_t {
   live,      ///< blocks in use: what FSDP's own accounting shows
   reserved,  ///< what the allocator holds
@@ -20,17 +20,17 @@ enum class MemoryKind : std::uint8_t {
 /// The enumerator's own name.
 std::string_view to_string(MemoryKind kind);
 
-/// What a training needs: from schedule/memory_walk.h, or under PyTorch's allocator (clock/caching_allocator.h).
+/// Memory that a training needs: from schedule/memory_walk.h, or under PyTorch's allocator (clock/caching_allocator.h).
 struct MemoryNeed {
   std::int64_t live = 0;      ///< PoolStatistics::peak_occupied_total; allocated
   std::int64_t reserved = 0;  ///< PoolStatistics::reserved; reserved
 };
 
-/// What `training` needs on a machine that has `capacity` bytes for it; 0: no limit. Asked from several threads at
+/// Need of `training` on a machine that has `capacity` bytes for it; 0: no limit. Asked from several threads at
 /// once.
 using NeedOf = std::function<MemoryNeed(const schedule::Training& training, std::int64_t capacity)>;
 
-/// How much a rank may take, and how sure predictions of it are.
+/// Memory that a rank may take, and the uncertainty of its predictions.
 struct MemoryBudget {
   std::int64_t bytes = 0;  ///< 0: no limit
   MemoryKind kind = MemoryKind::live;
@@ -41,7 +41,7 @@ struct MemoryBudget {
   double overhead_error = 0;  ///< of what lies beside it, likewise
   NeedOf need_of = {};        ///< who knows the allocator; empty: it is this program's own pool
 
-  /// What `need` is in this budget's kind of memory. `plan`: of the same training, for its communicators.
+  /// Bytes of `need` in this budget's kind of memory. `plan`: of the same training, for its communicators.
   std::int64_t predicted(const MemoryNeed& need, const plan::Plan& plan) const;
   /// By how much that may be wrong: whatever is predicted within it of the budget is not proposed.
   std::int64_t margin(const MemoryNeed& need, const plan::Plan& plan) const;
@@ -65,7 +65,7 @@ struct MemoryBudget {
 /// each give or take half. A command line that knows better says so.
 MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t bytes, MemoryKind kind);
 
-/// What no order of the same ops can do with less.
+/// Time and memory with less of which no order of the same ops can do.
 struct Bound {
   double step_ns = 0;
   std::int64_t live_bytes = 0;

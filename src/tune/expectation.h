@@ -11,10 +11,10 @@
 #include "runs/trial.h"
 #include "tune/step_answer.h"
 
-/// What a training should reach on a machine, and what would explain that somebody's own job does not.
+/// Expectation for a training on a machine, and what would explain that somebody's own job misses it.
 namespace fsdpbench::app {
 
-/// What a user measured of their own job.
+/// Rate that a user measured of their own job.
 struct MeasuredRate {
   enum class Unit : std::uint8_t { tokens_per_s, step_ms, mfu_pct };
   Unit unit = Unit::tokens_per_s;  ///< tokens of one rank a second
@@ -34,7 +34,7 @@ struct PossibleReason {
     outside,      ///< so many ms a step pass in which no op of the schedule runs
   };
   What what = What::computation;
-  /// Of computation and links a part of 1, of the others ms a step. Bounds: by those of the expected step.
+  /// For computation and links a part of 1, for the others ms per step. Bounds: by those of the expected step.
   Estimate amount;
   std::string seen_as;  ///< what a measurement would show then, and what it shows else
   std::string measure;  ///< how to measure that
@@ -48,7 +48,7 @@ struct NearestPublished {
   std::vector<std::string> differs;  ///< in what it is not this training: "128 ranks", "mpt-7b"
 };
 
-/// What a user measured, beside what is expected.
+/// Step that a user measured, beside what is expected.
 struct MeasuredStep {
   double step_ms = 0, tokens_per_s_rank = 0;
   bool as_expected = false;  ///< in the interval; without one, within 1 % of what is expected

@@ -12,7 +12,7 @@
 
 namespace fsdpbench::tune {
 
-/// What "better" means.
+/// Meaning of "better".
 enum class Objective : std::uint8_t {
   step,          ///< the shorter step, then the less memory
   memory,        ///< the less memory, of steps no longer than the one in force
@@ -45,7 +45,7 @@ struct SearchOptions {
   std::function<bool()> stop;  ///< asked between policies, from any thread; true: end with what there is
 };
 
-/// How far a search is.
+/// Progress of a search.
 struct SearchProgress {
   const char* doing = "";
   double considered = 0, all = 0;
@@ -72,7 +72,7 @@ struct SearchResult {
 /// The objective of a policy: smaller is better, whether it fits or not.
 double objective_of(Objective objective, const Tried& tried);
 
-/// How much of the best's objective the optimum may lie below it at most; 0: it is the optimum.
+/// Most by which the optimum may lie below the best's objective, as a share; 0: it is the optimum.
 double optimality_gap(Objective objective, const SearchResult& result);
 
 /// The best policy of `space` on `machine`. Deterministic: what is found depends on the arguments but `threads` and

@@ -41,7 +41,7 @@ void parallel_for(std::size_t count, int threads, const Work& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
-/// What an axis decides.
+/// Part of a configuration that an axis decides.
 enum class Part : std::uint8_t {
   structure,  ///< which ops a step has, and of which bytes
   order,      ///< only when they are issued, and what they wait for
@@ -53,7 +53,7 @@ struct Setting {
   config::Value value;
 };
 
-/// What one turn of an axis sets. The first choice of every axis sets nothing: all stays as it is in force.
+/// Settings of one turn of an axis. The first choice of every axis sets nothing: all stays as it is in force.
 struct Choice {
   std::string text;  ///< "fsdp.wrap=blocks:2"; of several keys those that it changes, with a blank between them
   std::string was;   ///< the same keys in force
@@ -80,7 +80,7 @@ bool every_engine_has(const Axis& axis);
 /// A choice of every axis.
 using Point = std::vector<std::uint8_t>;
 
-/// What a search may do beside the keys that are fixed.
+/// Freedom of a search beside the keys that are fixed.
 struct SpaceOptions {
   std::vector<std::string> fixed = {};   ///< keys that stay as they are in force
   std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
@@ -113,12 +113,12 @@ class Space {
   /// A preset is another engine with all its knobs, so that from it only what every engine has is turned: wrapping and
   /// activation checkpointing.
   bool holds(const Point& point) const;
-  /// What a point of the space sets, validated; absent if that contradicts itself or a fixed key.
+  /// Configuration of a point of the space, validated; absent if that contradicts itself or a fixed key.
   std::optional<config::RunConfig> config_at(const Point& point) const;
   Settings settings_at(const Point& point) const;
   /// Whether `point` turns the preset.
   bool other_engine(const Point& point) const;
-  /// How many points there are, contradictory ones included; and how many that differ from `structure` in order only.
+  /// Number of points, contradictory ones included; and of those that differ from `structure` in order only.
   double size() const;
   double orders_of(const Point& structure) const;
   /// Every point of the space that differs from `point` in axes of `part` only, in order; calls `visit` until it

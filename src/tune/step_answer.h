@@ -19,10 +19,10 @@ struct Estimate {
   double value = 0;
   std::optional<clock::Bounds> bounds;  ///< absent: nothing is in doubt, or nobody knows how much is
 };
-/// Of a Summary its median and its interval; one value has none.
+/// Median and interval of a Summary; one value has no interval.
 Estimate estimate_of(const account::Summary& summary);
 
-/// What the clock answers about a step, whoever asks: what-if, expect, tune and explain show columns of it.
+/// Answer of the clock about a step: what-if, expect, tune and explain show columns of it.
 struct StepAnswer {
   std::optional<Estimate> tokens_per_s_rank, tokens_per_s;  ///< of one rank, of all ranks
   Estimate step_ms;
@@ -55,7 +55,7 @@ struct AnswerTable {
 /// A line for each figure that all columns have.
 Table answer_table(const AnswerTable& what);
 
-/// How all memory figures of an answer are shown: GiB, or MiB where the largest is below 1 GiB.
+/// Unit in which all memory figures of an answer are shown: GiB, or MiB where the largest is below 1 GiB.
 struct MemoryUnit {
   explicit MemoryUnit(std::int64_t largest) : small(largest < std::int64_t{1} << 30) {}
   bool small;

@@ -21,13 +21,13 @@ class Structures {
  public:
   explicit Structures(const Space& space);
 
-  /// How many lead.
+  /// Number of leaders.
   std::size_t size() const { return begins_.back(); }
   /// The one at `index` < size(), with orders as in force.
   Point at(std::size_t index) const;
-  /// How many structures the one at `index` leads, itself among them.
+  /// Number of structures that the one at `index` leads, itself among them.
   double led_by(std::size_t index) const { return kinds_[kind_of(index)].led; }
-  /// What leads the structure of `point`; absent: that contradicts itself or a fixed key.
+  /// Leader of the structure of `point`; absent: that contradicts itself or a fixed key.
   std::optional<Point> leader_of(Point point) const;
 
   double valid() const { return valid_; }                  ///< structures, whoever leads them

@@ -28,7 +28,7 @@ struct VerifiedPolicy {
   double median_ms() const;
 };
 
-/// What the best policies took on this machine, beside what was predicted.
+/// Measured times of the best policies on this machine, beside the predicted ones.
 struct Verification {
   VerifiedPolicy in_force;
   VerifiedPolicy control;                 ///< the same configuration once more (A/A): what luck does
@@ -54,7 +54,7 @@ struct Tuning {
   std::optional<Verification> verification = {};  ///< absent: nothing was run for real
 
   const tune::Tried& best() const { return result.tried[*result.best]; }
-  /// What is proposed: what was chosen by running it, else the best, or what is in force if that is as good.
+  /// Proposed policy: the one chosen by running it, else the best, or the current one if that is as good.
   const tune::Tried& proposed() const {
     if (verification) return result.tried[verification->chosen];
     return answer.keep ? result.start() : best();

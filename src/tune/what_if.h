@@ -16,7 +16,7 @@
 
 namespace fsdpbench::app {
 
-/// What is asked of a finished run.
+/// Question about a finished run.
 struct WhatIfQuestion {
   std::vector<std::string> overrides;  ///< `key=value`, as for run
   double link_scale = 1;

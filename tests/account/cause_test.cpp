@@ -20,7 +20,7 @@ TEST(Cause, EachHasANameOfItsOwnAndAllThatIsSaidAboutIt) {
 }
 
 TEST(Cause, DocumentationHasThisTable) {
-  std::ifstream in(FSDPBENCH_DOCS_DIR "/explain.md");
+  std::ifstream in(FSDPBENCH_DOCS_DIR "/causes.md");
   std::stringstream text;
   text << in.rdbuf();
   for (const CauseFacts& facts : kCauses) {

@@ -106,7 +106,7 @@ class TraceExplain(Program):
         self.assertGreater(worst["worst_ms"], 0)
 
     def test_overlap_as_hta_counts_it(self) -> None:
-        """`make hta` compares the number with HTA's own."""
+        """`make check-hta` compares the number with HTA's own."""
         self.simulate("run")
         answer = json.loads(self.call("trace", "explain", "run/trace", "--json").stdout)
         self.assertIn("overlap_hta_pct", answer["ranks"][0])

@@ -3,9 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +20,16 @@
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
+
+namespace {
+std::function<void(const std::filesystem::path&)> on_fsync;  // null: nobody listens
+}
+
+/// The C library's, and tells which path it is of.
+extern "C" int fsync(int file) {
+  if (on_fsync) on_fsync(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)));
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
 
 namespace fsdpbench::engine {
 namespace {
@@ -67,6 +81,26 @@ TEST(CheckpointFolder, TheOldestGoesOnceTheNewestIsComplete) {
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 7));
   remove_manifest(step_folder(folder.path(), 7));
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
+}
+
+TEST(CheckpointFolder, TheDiskHasTheNewStepBeforeTheOldOneGoes) {
+  const TemporaryFolder folder;
+  CheckpointFolder own(folder.path(), 1);
+  const auto complete = [&](std::int64_t steps) {
+    std::filesystem::create_directories(step_folder(folder.path(), steps));
+    Manifest manifest;
+    manifest.position.steps = steps;
+    own.complete(std::move(manifest));
+  };
+  complete(1);
+  std::vector<std::vector<std::string>> seen;  // steps that are there when the folder itself is synced
+  on_fsync = [&](const std::filesystem::path& path) {
+    if (path == std::filesystem::canonical(folder.path())) seen.push_back(names_in(folder.path()));
+  };
+  complete(2);
+  on_fsync = nullptr;
+  EXPECT_THAT(seen, ElementsAre(ElementsAre("step-000000001", "step-000000002")));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000002"));
 }
 
 /// What was saved last is the newest, however many steps an earlier training in this folder had done.

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Real faults that `accept` must find, once each; `make accept-faults` plants them at random.
+"""Real faults that `accept` must find, once each; `make check-accept-faults` plants them at random.
 
     accept_faults_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """

@@ -280,11 +280,11 @@ def own_network() -> str:
 
 
 def all_faults() -> bool:
-    """`make faults`, and not only what each `make test` can wait for."""
+    """`make check-faults`, and not only what each `make test` can wait for."""
     return os.environ.get("FSDPBENCH_FAULTS") == "all"
 
 
-long_fault = unittest.skipUnless(all_faults(), "one of the long ones: make faults")
+long_fault = unittest.skipUnless(all_faults(), "one of the long ones: make check-faults")
 
 
 class Faults(unittest.TestCase):

@@ -39,7 +39,7 @@ def theirs(rank, engine, address, path):
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=RANKS)
     torch.manual_seed(1)
     train.make_decoder.MODEL.update(MODEL)
-    parameters = {name: torch.randn(shape) * 0.02 for name, shape in train.make_decoder.parameter_shapes(False).items()}
+    parameters = {name: torch.randn(shape) * 0.02 for name, shape in train.make_decoder.parameter_shapes(MODEL, tied=False).items()}
     model = train.under(engine.removesuffix("-async"), train.Decoder(parameters))
     if engine.endswith("-async"):
         model._set_unshard_async_op(True)

@@ -1,7 +1,7 @@
 """Gives the stored exports of tests/golden/export to those who will read them: `python parsers.py [NAME …]`.
 
 Each system's own parser must take its file, and make of it what the file says. A system that is not installed is
-skipped, with the reason; `make peer-parsers` installs all that PyPI has.
+skipped, with the reason; `make check-peer-parsers` installs all that PyPI has.
 """
 
 import importlib.metadata
@@ -191,7 +191,7 @@ def main():
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            print(f"{name}: skipped, {package} is not installed (make peer-parsers)")
+            print(f"{name}: skipped, {package} is not installed (make check-peer-parsers)")
             continue
         for folder in folders:
             try:

@@ -296,7 +296,8 @@ std::string compare_script(const json& found, const Lines& lines) {
   const std::vector<std::string> ours = code_of(made.files.front().text), theirs = code_of(ran);
   if (ours == theirs) return "";
   const auto [here, there] = std::ranges::mismatch(ours, theirs);
-  return "the exported script is not the one that was run; `make peer` runs it. First difference:\n  exported " +
+  return "the exported script is not the one that was run; `make check-peer-all` runs it. First difference:\n  "
+         "exported " +
          (here == ours.end() ? "the end" : *here) + "\n  was run  " + (there == theirs.end() ? "the end" : *there);
 }
 

@@ -100,7 +100,7 @@ esac""")
 
     def test_shellcheck(self) -> None:
         if shutil.which("shellcheck") is None:
-            self.skipTest("shellcheck is not installed (make deps)")
+            self.skipTest("shellcheck is not installed (make build)")
         self.assertGreaterEqual(len(scripts()), 4)
         done = subprocess.run(["shellcheck", *scripts()], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -350,11 +350,11 @@ class Kubernetes(Program):
         self.assertEqual(int(gpus), job["spec"]["slotsPerWorker"])
 
     def test_schemas(self) -> None:
-        """Where somebody has installed them (make recipes): those of Kubernetes itself."""
+        """Where somebody has installed them (make check-recipes): those of Kubernetes itself."""
         try:
             import kubernetes_validate
         except ImportError:
-            self.skipTest("kubernetes-validate is not installed (make recipes)")
+            self.skipTest("kubernetes-validate is not installed (make check-recipes)")
         for name in ("node-acceptance.yaml", "mpijob.yaml"):
             for document in self.documents(name):
                 if document["apiVersion"].startswith("kubeflow.org"):
@@ -382,10 +382,10 @@ class ContinuousIntegration(Program):
                 self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_github_schema(self) -> None:
-        """Where somebody has installed it (make recipes): GitHub's schema of workflows."""
+        """Where somebody has installed it (make check-recipes): GitHub's schema of workflows."""
         tool = Path(sys.executable).parent / "check-jsonschema"
         if not tool.exists():
-            self.skipTest("check-jsonschema is not installed (make recipes)")
+            self.skipTest("check-jsonschema is not installed (make check-recipes)")
         done = subprocess.run([tool, "--builtin-schema", "vendor.github-workflows", recipes() / "ci/github-actions.yml"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -3,7 +3,7 @@
     hta_agreement.py FSDPBENCH GPU_TRACE CORPUS_FILES SOURCE_FOLDER VENV_FOLDER
 
 Makes a virtual environment in VENV_FOLDER with HTA from PyPI, under either of its names, if FSDPBENCH_HTA=1 allows to
-download it (`make hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within 0.1 point, computation and everything else that is busy within
+download it (`make check-hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within 0.1 point, computation and everything else that is busy within
 0.1 % of the step of what the result says, rank by rank. Likewise traces of GPUs (made by GPU_TRACE), where HTA sees
 kernels and our figures come from the ops; one of them has values known beforehand. And of traces of other programs (made
 by CORPUS_FILES, where it was built) `trace explain` says the overlap that HTA does, within 0.1 point: over the whole file,
@@ -48,7 +48,7 @@ def prepare(folder: Path) -> Path:
     if python.exists() and subprocess.run(imports, capture_output=True).returncode == 0:
         return python
     if os.environ.get("FSDPBENCH_HTA") != "1":
-        skip("HTA is not installed; `make hta` downloads it from PyPI and compares")
+        skip("HTA is not installed; `make check-hta` downloads it from PyPI and compares")
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], capture_output=True, text=True)
     if made.returncode != 0:
         skip(f"no virtual environment: {(made.stderr or made.stdout).strip()[-300:]}")

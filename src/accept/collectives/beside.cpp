@@ -38,7 +38,7 @@ using backend::Stamp;
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
 
-/// Of A, B and C of a product, in this order.
+/// Bytes of A, B and C of a product, in this order.
 std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
   return {checked_product(p.m, p.k, size_of(DType::f32)), checked_product(p.k, p.n, size_of(DType::f32)),
           checked_product(p.m, p.n, size_of(DType::f32))};
@@ -55,7 +55,7 @@ std::array<std::int64_t, 3> most_bytes(const std::vector<ProductShape>& shapes) 
 }
 
 /// A set of kinds that run at once.
-using Crowd = std::array<bool, kNeighbours>;
+using Running = std::array<bool, kNeighbours>;
 using Durations = std::array<std::vector<double>, kNeighbours>;
 
 class BesideRank {
@@ -125,21 +125,21 @@ class BesideRank {
   }
 
  private:
-  static Crowd only(std::size_t who) {
-    Crowd crowd{};
-    crowd[who] = true;
-    return crowd;
+  static Running only(std::size_t who) {
+    Running running{};
+    running[who] = true;
+    return running;
   }
-  static Crowd but(std::size_t who) {
-    Crowd crowd{true, true, true};
-    crowd[who] = false;
-    return crowd;
+  static Running but(std::size_t who) {
+    Running running{true, true, true};
+    running[who] = false;
+    return running;
   }
   static void append(Durations& to, const Durations& more) {
     for (std::size_t k = 0; k < kNeighbours; ++k) to[k].insert(to[k].end(), more[k].begin(), more[k].end());
   }
 
-  /// How many ops of each kind take about as long as -n of the slowest kind; the same on all ranks.
+  /// Numbers of ops of each kind that take about as long as -n of the slowest kind; the same on all ranks.
   std::array<std::size_t, kNeighbours> balanced(const std::array<Durations, kNeighbours>& alone) {
     std::vector<double> us;
     for (std::size_t who = 0; who < kNeighbours; ++who) us.push_back(of_slowest(alone[who][who]).value_or(0));
@@ -175,13 +175,13 @@ class BesideRank {
   }
 
   /// Runs them at once, and returns how long each op took that ran while all kinds were busy.
-  Durations run(const Crowd& crowd, const std::array<std::size_t, kNeighbours>& counts) {
+  Durations run(const Running& running, const std::array<std::size_t, kNeighbours>& counts) {
     std::array<std::vector<Stamp>, kNeighbours> stamps;
     std::array<std::size_t, kNeighbours> issued{};
-    for (std::size_t k = 0; k < kNeighbours; ++k) stamps[k].resize(crowd[k] ? counts[k] : 0);
+    for (std::size_t k = 0; k < kNeighbours; ++k) stamps[k].resize(running[k] ? counts[k] : 0);
     context_.world.barrier();
     const auto product = static_cast<std::size_t>(Neighbour::matrix_product);
-    if (crowd[product]) {  // the host needs less for a collective than for a product: these begin when those do
+    if (running[product]) {  // the host needs less for a collective than for a product: these begin when those do
       issue(product, nullptr);
       context_.device.record(0, Lane::compute);
       for (const Lane lane : {Lane::all_gather, Lane::reduce_scatter}) context_.device.wait(lane, 0);

@@ -18,7 +18,7 @@ namespace fsdpbench::app {
 
 class RankMeeting;
 
-/// What runs at once in FSDP's backward pass. The two collectives have communicators of their own.
+/// Kinds of work that run at once in FSDP's backward pass. The two collectives have communicators of their own.
 enum class Neighbour : std::uint8_t { all_gather, reduce_scatter, matrix_product };
 inline constexpr std::size_t kNeighbours = kEnumCount<Neighbour>;
 std::string_view to_string(Neighbour neighbour);
@@ -41,7 +41,7 @@ struct BesideRow {
   std::optional<double> slowdown_together(Neighbour who) const;
 };
 
-/// What products multiply: numbers of the messages' type, or fp32 where those are no bf16.
+/// Type of the numbers that products multiply: that of the messages' type, or fp32 where those are no bf16.
 DType product_dtype(const CollectivesArguments& arguments);
 
 /// Device memory of a rank beside the two buffers of each collective.

@@ -163,7 +163,7 @@ void CollectiveBuffers::fill(const Message& message, bool in_place, int root, co
       nullptr);
   context_.device.synchronize();
   if (message.op == Collective::broadcast && context_.rank != root) return;
-  // Of these a rank holds what goes to all others.
+  // In these collectives a rank holds what goes to all others.
   const bool all_parts = message.op == Collective::reduce_scatter || message.op == Collective::all_to_all;
   const std::int64_t count = all_parts ? message.count * message.ranks : message.count;
   upload(source(message, in_place), count, message.dtype, context_.rank, pattern);

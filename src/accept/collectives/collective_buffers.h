@@ -11,7 +11,7 @@
 
 namespace fsdpbench::app {
 
-/// What ranks put into their buffers, so that what comes out can be known exactly: small integers that depend on rank
+/// Contents that ranks put into their buffers, so that results can be known exactly: small integers that depend on rank
 /// and place. Bytes that came from another rank, another place or another round differ.
 class Pattern {
  public:
@@ -21,9 +21,9 @@ class Pattern {
 
   /// Elements first.. of what `rank` holds, in `out`: a whole number of elements.
   void fill(int rank, std::int64_t first, std::span<std::byte> out) const;
-  /// How many elements of `got` are not what `rank` holds there.
+  /// Number of elements of `got` are not what `rank` holds there.
   std::int64_t wrong(int rank, std::int64_t first, std::span<const std::byte> got) const;
-  /// How many are not the sum over all ranks of what they hold there, or the average. An average that is exact in the
+  /// Number that is not the sum over all ranks of what they hold there, or the average. An average that is exact in the
   /// dtype must be met exactly, others within the rounding of an inexact factor.
   std::int64_t wrong_sums(Reduction reduction, std::int64_t first, std::span<const std::byte> got) const;
 

@@ -27,13 +27,13 @@ struct Message {
   bool can_be_in_place() const { return op != backend::Collective::all_to_all && op != backend::Collective::send_recv; }
   bool reduces() const { return op == backend::Collective::reduce_scatter || op == backend::Collective::all_reduce; }
   std::int64_t part_bytes() const { return count * size_of(dtype); }
-  /// What algbw counts: gathered, or to be reduced, or all.
+  /// Bytes that algbw counts: gathered, or to be reduced, or all.
   std::int64_t bytes() const { return part_bytes() * (parted() ? ranks : 1); }
   /// busbw / algbw: (n-1)/n, 2(n-1)/n of all-reduce, 1 of broadcast and send-recv (nccl-tests, doc/PERFORMANCE).
   double bus_factor() const;
 };
 
-/// How single iterations scattered. Percentiles are nearest rank, the deviation is of the population, as nccl-tests'.
+/// Scatter of single iterations. Percentiles are nearest rank, the deviation is of the population, as nccl-tests'.
 struct Scatter {
   double min_us = 0, max_us = 0, mean_us = 0, p50_us = 0, p95_us = 0, p99_us = 0, deviation_us = 0;
   double cv_pct() const { return mean_us > 0 ? 100 * deviation_us / mean_us : 0; }
@@ -41,7 +41,7 @@ struct Scatter {
 /// `times_us` must not be empty.
 Scatter scatter_of(std::vector<double> times_us);
 
-/// What was measured of one message in one arrangement of its buffers.
+/// Measurement of one message in one arrangement of its buffers.
 struct Timing {
   double time_us = 0;  ///< of an iteration within a burst of them, or alone with --check-all; over ranks as -a says
   std::vector<double> iterations_us;          ///< each alone; over ranks as -a says

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::app {
 
-/// Where ranks bring together what they have measured, whether they are threads or processes: beside the data, whose
+/// Place where ranks combine what they measured, whether they are threads or processes: beside the data, whose
 /// correctness may be in question. One for all ranks of this process.
 class RankMeeting {
  public:
@@ -56,7 +56,7 @@ class CollectiveTimer {
   Pattern refill(const Message& message, bool in_place);
   std::int64_t check(const Message& message, Reduction reduction, bool in_place);
   void warm_up(const Message& message, Reduction reduction, bool in_place);
-  /// What one rank saw of the timed iterations.
+  /// Timed iterations as one rank saw them.
   struct Iterations {
     double mean_us = 0;  ///< of an iteration within the burst
     std::vector<double> each_us;

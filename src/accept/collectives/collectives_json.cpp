@@ -39,7 +39,7 @@ struct TimesByNeighbour {
   }
   static TypeFacts facts() { return {"map of number"}; }
 };
-/// The same beside each of the others.
+/// Times beside each of the others.
 struct TimesBeside {
   static Json write(const std::array<BesideRow::Times, kNeighbours>& beside) {
     Json j = Json::object();

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::app {
 
-/// What one operation was measured to be.
+/// Measured table of one operation.
 struct CollectivesTable {
   backend::Collective op = backend::Collective::all_gather;
   std::vector<CollectiveRow> rows;

@@ -13,10 +13,10 @@
 
 namespace fsdpbench::app {
 
-/// How the ranks' times of one sample become one: -a of nccl-tests.
+/// Rule that makes one time of the ranks' times of a sample: -a of nccl-tests.
 enum class OverRanks : std::uint8_t { rank_0, mean, least, most };
 
-/// What reductions do; for the others it means nothing.
+/// Operation of a reduction; other collectives ignore it.
 enum class Reduction : std::uint8_t { sum, average };
 
 /// A product of an m x k matrix and a k x n one.
@@ -78,7 +78,7 @@ struct CollectivesArguments {
   std::vector<std::string> command_line;                   ///< as typed, for the result file
 };
 
-/// What is left to say once all options are known: fills in most_bytes. Throws ConfigError if options contradict each
+/// Completes the arguments after all options: fills in most_bytes. Throws ConfigError if options contradict each
 /// other.
 void settle(CollectivesArguments& arguments);
 
@@ -100,7 +100,7 @@ std::span<const CollectivesOption> collectives_options();
 
 /// Reads one option, and notes it in arguments.given. Throws ConfigError that names option and value.
 void read_option(CollectivesArguments& arguments, const CollectivesOption& option, const std::string& value);
-/// The same by any of its names, as arguments.given has it. Throws ConfigError if there is no such option.
+/// Sets the option of this name, as arguments.given has it. Throws ConfigError if there is no such option.
 void read_option(CollectivesArguments& arguments, std::string_view name, const std::string& value);
 
 /// "all_gather", or as nccl-tests calls the program: "all_gather_perf". Throws ConfigError for one that is not

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::app {
 
-/// What rank 0 hears of a measurement while it goes on; called on its host thread.
+/// Callbacks by which rank 0 follows a measurement while it goes on; called on its host thread.
 struct CollectivesListener {
   /// Once, before anything is measured: where each rank runs.
   std::function<void(const std::vector<World::RankPlace>& places)> begin;
@@ -24,7 +24,7 @@ struct CollectivesListener {
   std::function<void(const BesideRow& row)> beside;
 };
 
-/// How many ranks `arguments` ask for. `session`: null, or of the job. Throws ConfigError if they contradict the job.
+/// Number of ranks asked for. `session`: null, or of the job. Throws ConfigError if they contradict the job.
 int ranks_asked_for(const CollectivesArguments& arguments, const launch::Session* session);
 
 /// Runs on all ranks: threads of this process, or this process's rank of `session`; rank 0's `listener` hears it all.

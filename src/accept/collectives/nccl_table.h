@@ -9,7 +9,7 @@
 
 namespace fsdpbench::app {
 
-/// What a table of rows came to: nccl-tests' last lines.
+/// Summary of a table of rows: the last lines of nccl-tests.
 struct TableEnd {
   std::int64_t wrong = 0;       ///< elements
   double bus_gb_per_s_sum = 0;  ///< of all timings

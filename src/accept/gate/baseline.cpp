@@ -33,7 +33,7 @@ std::vector<GatedResult> results_in(const fs::path& folder) {
   return all;
 }
 
-/// How far a result is from being of the same measurement and machine.
+/// Distance of a result from the same measurement and machine.
 std::tuple<bool, std::ptrdiff_t, std::ptrdiff_t> distance(const GatedResult& a, const GatedResult& b) {
   const auto all = differences(a.machine, b.machine);
   return {a.measured != b.measured, std::ranges::count(all, MachinePrint::Part::hardware, &MachineDifference::part),

@@ -16,7 +16,7 @@ struct Baseline {
   std::vector<accept::ResultFigures> figures() const;
 };
 
-/// What a person means by `given`: a result, whether it was accepted or not; or a folder of results (files, or folders
+/// Baseline meant by `given`: a result, whether it was accepted or not; or a folder of results (files, or folders
 /// of their own), of which those count that fit `now` best: of its kind, the same measurement, then the fewest other
 /// facts of the machine, and all of one machine, the program apart. A result that was not accepted is left out, unless
 /// `now` was not for the same reason; `now` itself, and a copy of a result, count not at all. Throws ConfigError that

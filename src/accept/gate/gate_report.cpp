@@ -95,7 +95,7 @@ bool none_was_judged(const std::vector<Change>& changes) {
 
 bool has_ratio(const Change& c) { return c.difference.evidence != account::RestsOn::nothing; }
 
-/// What a reader must see first: the worst, then what could not be told, then what is better.
+/// Changes as a reader must see them: the worst first, then those that could not be told, then the better ones.
 std::vector<const Change*> by_gravity(const GateReport& r) {
   std::vector<const Change*> all;
   for (const Change& c : r.changes) all.push_back(&c);

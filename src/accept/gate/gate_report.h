@@ -18,7 +18,7 @@ enum class OtherMachine : std::uint8_t {
   any,       ///< hardware, too
 };
 
-/// What a gate came to.
+/// Result of a gate.
 struct GateReport {
   Baseline before;
   std::vector<GatedResult> now;

@@ -36,7 +36,7 @@ std::size_t nodes(const World& world) {
   return hosts.size();
 }
 
-/// What a rank's device says of the software under it.
+/// Whether a fact of a rank's device is about the software under it.
 bool is_software(std::string_view fact) { return fact == "CUDA" || fact == "nccl" || fact.starts_with("nccl "); }
 /// These are counted and measured anew in every run.
 bool changes_by_itself(std::string_view fact) { return fact == "nccl launches" || fact == "nccl windows"; }

@@ -10,11 +10,11 @@
 
 namespace fsdpbench::app {
 
-/// What a machine was when something was measured on it, by name. Names of hosts do not count: the nodes of a fleet,
+/// Named facts of a machine at the time of a measurement. Names of hosts do not count: the nodes of a fleet,
 /// and the runners of a CI, are one machine.
 class MachinePrint {
  public:
-  /// What a difference in a fact means.
+  /// Meaning of a difference in a fact.
   enum class Part : std::uint8_t {
     hardware,  ///< another machine: processor, GPUs, memory, ranks, nodes, how they communicate
     software,  ///< the same machine with another kernel, driver, library or build

@@ -68,14 +68,14 @@ std::vector<std::string> names_of_nodes(Job& job) {
   return launch::gather(job.session().control(), "node", launch::node_name());
 }
 
-/// What rank 0 tells all others when a stage begins.
+/// Order of rank 0 to all others when a stage begins.
 struct StageOrder {
   std::string stage;   ///< its name in the table
   std::string config;  ///< of the run, as to_message() has it
   AcceptanceEffort effort;
 };
 
-/// What must be so for a stage.
+/// Condition for a stage.
 enum class Needs : std::uint8_t {
   nothing,
   rendezvous,  ///< it was not stopped there
@@ -166,7 +166,7 @@ class Acceptance {
         limit = std::jthread([&](const std::stop_token& stop) { end_after(limit_s, stop, lost_once); });
       measure();
     } catch (const BackendError& error) {
-      // What is lost shows in the data first, and in the channel a moment later.
+      // A lost rank shows in the data first, and in the channel a moment later.
       constexpr int kLost = static_cast<int>(ExitCode::rank_failed);
       if (job_ == nullptr) {
         lost_once(0, error.what(), false);

@@ -19,7 +19,7 @@ namespace fsdpbench::app {
 
 inline constexpr const char* kAcceptanceService = "accept";  ///< the command's name
 
-/// What the profile knows of switches. Throws ConfigError if its file cannot be read.
+/// Switches as the profile describes them. Throws ConfigError if its file cannot be read.
 Topology topology_of(const config::Acceptance& wanted);
 
 struct Patience {
@@ -46,7 +46,7 @@ Measured measure_stages(const config::Acceptance& wanted, const Topology& topolo
 /// The part of every other rank of a job in a stage that rank 0 orders.
 void serve_acceptance(Job& job, const JsonPart& order);
 
-/// What a gate compares: sizes of the profile, and the run's configuration.
+/// Settings that a gate compares: sizes of the profile, and the run's configuration.
 nlohmann::json settings_compared(const config::Acceptance& wanted, const config::RunConfig& config);
 
 /// Prints the judgement, and writes result.json and its checksum, junit.xml, summary.md, metrics.prom and lists of
@@ -54,7 +54,7 @@ nlohmann::json settings_compared(const config::Acceptance& wanted, const config:
 void write_acceptance(const std::filesystem::path& folder, const AcceptanceReport& report,
                       const AcceptanceMeasurements& measured, const World& world, const nlohmann::json& settings);
 
-/// The same of one that measured nothing, because ranks or devices are not there. Returns `code`.
+/// Reports an acceptance that measured nothing, because ranks or devices are not there. Returns `code`.
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code);
 

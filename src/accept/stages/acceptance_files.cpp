@@ -86,7 +86,7 @@ std::string acceptance_headline(const AcceptanceReport& r) {
                      blamed);
 }
 
-/// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
+/// Lines that a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
 std::vector<std::string> first_lines(const AcceptanceReport& r) {
   std::vector<std::string> lines;
   const auto add_failed = [&](bool data) {
@@ -206,7 +206,7 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
 
 namespace {
 
-/// What result.json of an acceptance is made of.
+/// Parts of an acceptance's result.json.
 struct AcceptanceFile {
   const AcceptanceReport* report;
   const AcceptanceMeasurements* measured;
@@ -221,7 +221,7 @@ std::string kind_of(const Finding& finding) {
   return std::string(kKinds[finding.kind]);
 }
 
-/// Of a collective in a group of ranks: in place where it can be.
+/// Timing of a collective in a group of ranks: in place where it can be.
 const Timing& timing_of(const CollectiveRow& row) { return row.in_place ? *row.in_place : *row.out_of_place; }
 
 std::string ends_of(const AcceptanceFile& file) {

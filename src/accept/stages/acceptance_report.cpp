@@ -23,7 +23,7 @@ using accept::Finding;
 using accept::Judgement;
 using accept::Verdict;
 
-/// How more time would change what a rule judges.
+/// Direction in which more time would change what a rule judges.
 enum class Sense : std::uint8_t {
   rises,     ///< the figure may have been higher: it is a rate, or a share of one
   falls,     ///< it may have been lower: it is a time
@@ -106,7 +106,7 @@ void add_findings(std::vector<Finding> findings, bool on_cores, AcceptanceReport
   std::ranges::move(findings, std::back_inserter(report.findings));
 }
 
-/// Of ranks that share fewer cores each waits for one now and then: a rank that was slow for a while is no finding
+/// Ranks that share fewer cores wait for one now and then: one that was slow for a while is no finding
 /// about it there. One that stays slow is.
 void add_device_findings(const AcceptanceMeasurements& m, const accept::DeviceRounds& rounds, std::string_view at,
                          AcceptanceReport& report) {

@@ -16,16 +16,16 @@ namespace fsdpbench::app {
 /// processors). 1 on GPUs, and where they took less than kQuietShare.
 double may_be_faster(const AcceptanceMeasurements& measured);
 
-/// The same of what processors do beside GPUs, as copies in their memory.
+/// host_may_be_faster() for work of processors beside GPUs, as copies in their memory.
 double host_may_be_faster(const AcceptanceMeasurements& measured);
 
-/// What other programs took is an uncertainty of all that CPU ranks measured: a rule that fails, and would not if they
+/// Counts time that other programs took as an uncertainty of CPU ranks: a rule that fails, and would not if they
 /// had been faster by that much (on_host: also of ranks on GPUs), is inconclusive, and a part that is slow by no more
 /// than that was slow for a while. Figures that were emulated keep their own time, so findings that rest on them stay.
 void soften(const AcceptanceMeasurements& measured, std::vector<accept::Judgement>& judgements,
             std::vector<accept::Finding>& findings);
 
-/// What an acceptance came to.
+/// Result of an acceptance.
 struct AcceptanceReport {
   std::string fabric;
   int ranks = 0;
@@ -46,7 +46,7 @@ struct AcceptanceReport {
 /// The figure of the judgement that says that more is slow than the parts to blame explain.
 inline constexpr const char* kRemainderFigure = "pairs beside the parts to blame";
 
-/// What a judgement of this collective is called: "all_gather of 4.0 MiB on 8 ranks, in place".
+/// Name of a judgement of this collective: "all_gather of 4.0 MiB on 8 ranks, in place".
 std::string ladder_figure(const Message& message, bool in_place);
 
 /// Says of each judgement that does not know it yet where it is of: the hosts, devices and NICs of its ranks, or of

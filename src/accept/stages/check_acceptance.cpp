@@ -43,7 +43,7 @@ void check_verdicts(const JsonPart& j, const std::vector<accept::Judgement>& jud
 }  // namespace
 
 void check_acceptance(const JsonPart& j) {
-  // Of these a value is a rate or a time.
+  // Fields whose value is a rate or a time.
   constexpr std::array<std::string_view, 4> kPositive{"floor", "ceiling", "tail", "slow-down"};
   (void)j.at("world").members();
   (void)j.at("fabric").text();

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::app {
 
-/// How one rank's GPU fared while it was accepted, in what few numbers judge it.
+/// State of one rank's GPU during an acceptance, in the few numbers that are judged.
 struct WatchedGpu {
   std::string unknown_because;          ///< a sentence; then there is nothing else; empty: it was watched
   ClockLimits limits = 0;               ///< that held its clocks down at any time
@@ -24,14 +24,14 @@ struct WatchedGpu {
 
 /// Absent of what is no GPU.
 std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health);
-/// What was seen of the same ranks' GPUs in another stage is added: the worse part of time throttled, with its clock,
+/// Adds what was seen of the same ranks' GPUs in another stage: the worse part of time throttled, with its clock,
 /// all that held clocks down, every complaint once. Of a rank that was not watched before it is what was seen now.
 void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vector<std::optional<GpuHealth>>& now);
 /// Between ranks.
 template <>
 Fields<WatchedGpu> declared();
 
-/// What must be the same of all GPUs: clocks and power that they are allowed, PCIe, ECC; what is not told is left out.
+/// Settings equal on all GPUs: clocks and power that they are allowed, PCIe, ECC; those not told are left out.
 std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& health);
 
 /// Judges all ranks. One that reported an error, has a narrow link or throttled for more than kShortly of the time

@@ -27,7 +27,7 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
 /// Judges a host on which no device was found for the ranks that the profile expects: it fails.
 AcceptanceReport judge_no_devices(const config::Acceptance& wanted, const std::string& host, int expected);
 
-/// How many processes of one rank each are to be started on this host, which has so many `devices`, at least one;
+/// Number of processes, of one rank each, to start on this host, which has so many `devices`, at least one;
 /// absent: as many as are asked for. `overrides`: `key=value` of the run that the profile names.
 int own_ranks(const config::Acceptance& wanted, const std::vector<std::string>& overrides,
               const config::RunConfig& config, std::optional<int> devices);
@@ -35,7 +35,7 @@ int own_ranks(const config::Acceptance& wanted, const std::vector<std::string>& 
 /// The lost ranks among the processes that this one started, with `limit_s` to come to an end.
 std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double limit_s);
 
-/// What rank 0 heard of the job when a rank was lost, if it came to write that down; nobody can be asked any more.
+/// Facts that rank 0 wrote about the job before a rank was lost, if it got that far; no rank can be asked any more.
 std::vector<std::string> told_by_rank_0(const std::filesystem::path& result);
 
 /// The hosts of an acceptance by what came of them, each once, in the order of their ranks.

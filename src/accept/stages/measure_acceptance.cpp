@@ -100,7 +100,7 @@ double median_us(std::vector<Stamp> stamps) {
   return account::median(std::move(times));
 }
 
-/// How many elements a rank holds of a unit, and how many units are so.
+/// Numbers of elements that a rank holds of a unit, and of the units like it.
 std::map<std::int64_t, int> shards_of(const engine::Setup& setup) {
   const int ranks = setup.plan.mesh.ranks();
   std::map<std::int64_t, int> shards;
@@ -123,13 +123,13 @@ ScaleEffort scale_effort(const engine::Setup& setup, const AcceptanceEffort& eff
           .iterations = effort.iterations};
 }
 
-/// What the device says of it; else how processes talk, or that there is one process.
+/// Transport as the device tells it; else how processes talk, or that there is one process.
 std::string transport_of(const backend::Facts& device, const std::string& otherwise) {
   const auto told = std::ranges::find(device, "collectives", &backend::Facts::value_type::first);
   return told == device.end() ? otherwise : told->second;
 }
 
-/// What carries bytes if the device does not say.
+/// Transport if the device does not tell it.
 std::string usual_transport(const engine::Setup& setup, const launch::Session* session) {
   if (setup.config.device.backend == config::BackendKind::cuda) return {};  // NCCL chooses, and does not tell
   return session == nullptr ? "shared memory of one process" : session->transport();
@@ -140,7 +140,7 @@ std::string variable(const char* name) {
   return text == nullptr ? "" : text;
 }
 
-/// Of "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS" the name before PIX or PXB; empty: there is none.
+/// Name before PIX or PXB in "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: there is none.
 std::string nearest_adapter(const std::string& paths) {
   for (const char* const near : {" PIX", " PXB"}) {
     const std::size_t end = paths.find(near);
@@ -151,7 +151,7 @@ std::string nearest_adapter(const std::string& paths) {
   return {};
 }
 
-/// What a rank says of itself before anything is measured. Of a GPU the model and the place on the bus, and the NIC
+/// Facts of a rank, told before anything is measured. For a GPU, the model and the place on the bus, and the NIC
 /// that the topology puts nearest, are what a vendor is told.
 struct RankFacts {
   std::string host;
@@ -175,7 +175,7 @@ RankFacts own_facts(const backend::Device& device) {
   return own;
 }
 
-/// What a rank says after everything else.
+/// Facts that a rank tells after everything else.
 struct RankStory {
   std::string transport;
   std::optional<WatchedGpu> gpu;
@@ -304,7 +304,7 @@ class AcceptanceRank {
     m.cores_move_bytes = !setup_.config.emulate.link();
   }
 
-  /// What single ranks and nodes carry beside the fabric. A stage is a row.
+  /// Measures the rates of single ranks and nodes beside the fabric. A stage is a row.
   void measure_in_rounds(AcceptanceMeasurements& m) {
     constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
     const std::int64_t bytes = effort_.memory_bytes, host_bytes = std::min(bytes, kMostHostBytes);
@@ -362,7 +362,7 @@ class AcceptanceRank {
         const std::int64_t first_ns = now_ns();
         measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
         const double all_s = static_cast<double>(now_ns() - first_ns) * 1e-9 * static_cast<double>(rounds.size());
-        // Of some pairs nobody is to blame: what they take is left to other stages.
+        // Some pairs blame nobody: their time is left to other stages.
         fits = lead_ == nullptr || lead_->clock.admits(name, all_s);
         if (fits) begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)), all_s);
       }
@@ -392,7 +392,7 @@ class AcceptanceRank {
     }
   }
 
-  /// Of a pair that is measured again the first measurement stays: all others are of then, too.
+  /// Keeps the first measurement of a pair that is measured again: those of all other pairs are of that time, too.
   static void note_pair(const accept::PairRate& rate, std::vector<std::vector<double>>& pairs) {
     const auto a = static_cast<std::size_t>(rate.pair.a), b = static_cast<std::size_t>(rate.pair.b);
     if (pairs[a][b] > 0) return;
@@ -452,7 +452,7 @@ class AcceptanceRank {
     return rates;
   }
 
-  /// How often each collective is measured, so that they take at most a third of what is left.
+  /// Decides how often each collective is measured, so that all take at most a third of what is left.
   void decide_iterations(const AcceptanceMeasurements& m, const std::vector<Message>& messages) {
     constexpr int kFewest = 6;  // of fewer there is no interval
     int iterations = effort_.iterations;
@@ -502,7 +502,7 @@ class AcceptanceRank {
     }
   }
 
-  /// What a long collective took tells how long those to come will take, better than pairs do: checks are in it, too.
+  /// A long collective tells better than pairs how long later ones will take: its time includes checks.
   void learn_rate(const Message& message, double took_s) {
     constexpr double kLong_s = 0.5;  // what is over sooner may be latency
     if (took_s < kLong_s) return;

@@ -22,7 +22,7 @@
 
 namespace fsdpbench::app {
 
-/// How much the ranks measure.
+/// Amount of work that the ranks measure.
 struct AcceptanceEffort {
   int matrix = 1024;  ///< rows and columns of the products
   int device_rounds = 15;
@@ -41,7 +41,7 @@ using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 /// Names of those that are environment variables begin so; a rank without one has it not set.
 inline constexpr const char* kVariableFact = "variable ";
 
-/// What all ranks brought home, raw.
+/// Raw measurements of all ranks.
 struct AcceptanceMeasurements {
   accept::Cluster cluster;
   std::vector<Fingerprint> fingerprints;    ///< by rank
@@ -78,7 +78,7 @@ struct AcceptanceMeasurements {
 /// that fits no alignment; gathered and reduced, each once.
 std::vector<Message> ladder_of(const engine::Setup& setup);
 
-/// What rank 0 decides for all.
+/// Decisions that rank 0 takes for all.
 struct AcceptanceLead {
   StageClock& clock;
   Topology topology;

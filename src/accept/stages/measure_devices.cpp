@@ -25,7 +25,7 @@ using backend::Stamp;
 
 constexpr int kOpsOfARound = 3;
 
-/// What `one` gives in each of the rounds; before the first of them `one` warms up.
+/// Results of `one` in each of the rounds; before the first of them `one` warms up.
 accept::DeviceRounds measure_rounds(const std::function<double()>& one, const Rounds& rounds) {
   const std::int64_t first_ns = now_ns();
   one();

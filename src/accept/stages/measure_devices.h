@@ -48,7 +48,7 @@ class Blocks {
   std::array<std::byte*, kCount> blocks_{};
 };
 
-/// How often something is measured in rounds that all ranks begin together. `begin` is called by all ranks after the
+/// Number of measurements, in rounds that all ranks begin together. `begin` is called by all ranks after the
 /// first op with about how many seconds a round takes and how many there are to be, `goes_on` after each round: if
 /// either says no, as it must to all of them, no other round is measured.
 struct Rounds {
@@ -59,7 +59,7 @@ struct Rounds {
   std::function<bool()> goes_on;
 };
 
-// What each rank computes or moves a second while all others do the same. All ranks of the world call it; what is
+// Rates at which each rank computes or moves data while all others do the same. All ranks of the world call it; what is
 // returned means something on rank 0 only.
 
 /// FLOP/s of fp32 products of two square matrices of `rows` rows. Takes 3 such matrices of device memory.
@@ -92,7 +92,7 @@ struct ScaleMeasurements {
   std::vector<double> reduce_beside_us;  ///< while the others' all-reduces run
 };
 
-/// What is asked of it.
+/// Sizes and counts of a measurement by scale.
 struct ScaleEffort {
   std::int64_t count = 0;  ///< elements of a rank
   DType gathered = DType::f32;

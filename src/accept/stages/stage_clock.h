@@ -16,7 +16,7 @@ struct Stage {
   bool skipped = false;  ///< it was not measured, for the reason in `note`
 };
 
-/// What an acceptance may take, what its stages took, and what that leaves for those to come. One thread at a time.
+/// Time that an acceptance may take, that its stages took, and that remains for later ones. One thread at a time.
 class StageClock {
  public:
   /// `now_s`: a clock; `say`: hears of each stage when it begins: its name, about how long it will take, and what of
@@ -26,13 +26,13 @@ class StageClock {
   /// Ends the stage before.
   void begin(std::string name, std::optional<double> estimate_s = std::nullopt);
   void end();
-  /// What was left out of the stage under way.
+  /// Notes what was left out of the stage under way.
   void note(std::string what);
   /// A stage that is not measured.
   void skip(std::string name, std::string why);
   /// Whether at least `least_s` are left for a stage of which less is of no use; else it is skipped, with that reason.
   bool admits(const std::string& name, double least_s);
-  /// How often what takes `each_s` is to be repeated in a stage that begins now and may take `share` of what is left:
+  /// Number of repetitions of work of `each_s` s in a stage that begins now and may take `share` of what is left:
   /// `wanted` times, or as often as it fits, but `least` times; 0 if not even those fit into all that is left. Less
   /// than wanted is noted with the stage that begins next.
   int fitting(int wanted, int least, double each_s, double share);

@@ -243,7 +243,7 @@ std::string nic_of(const XmlTag& tag) {
   return kind == kNetwork || kind == kOpenFabrics ? tag.value("name") : "";
 }
 
-/// Of what the adapters are called by their drivers: mlx5_0, not the network interface on it.
+/// Whether a name is nearer to the driver's: mlx5_0, not the network interface on it.
 bool is_better_name(const std::string& name, const std::string& than) {
   return than.empty() || (than.starts_with("e") && !name.starts_with("e")) || than.starts_with("ib");
 }
@@ -348,7 +348,7 @@ namespace {
 using accept::Judgement;
 using accept::Verdict;
 
-/// What is judged, and how.
+/// Figure that is judged, and its rule.
 struct Figure {
   const char* reference;  ///< its name in profiles
   const char* name;

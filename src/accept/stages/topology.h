@@ -11,7 +11,7 @@
 
 namespace fsdpbench::app {
 
-/// What somebody knows of the switches that connect nodes.
+/// Switches that connect nodes, as far as somebody knows them.
 struct Topology {
   int nodes_per_switch = 0;  ///< of nodes in the order of their ranks; 0: not told
   /// Slurm's topology.conf, what `scontrol show topology` prints, or `kubectl get nodes -o json`; empty: not told
@@ -32,7 +32,7 @@ void check_topology(const Topology& told);
 /// told its task. Says in a sentence who told of them, or why they are not known.
 std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster);
 
-/// What lies below what in a node, as NCCL (NCCL_TOPO_DUMP_FILE) or hwloc (`lstopo --of xml`) wrote it.
+/// Tree of the devices of a node, as NCCL (NCCL_TOPO_DUMP_FILE) or hwloc (`lstopo --of xml`) wrote it.
 struct NodeTopology {
   struct Device {
     std::string busid;                 ///< "0000:4e:00.0", in lower case
@@ -56,7 +56,7 @@ NodeTopology read_node_topology(const std::string& text, const std::string& sour
 /// of each. Says in a sentence what it told.
 std::string tell_node(const NodeTopology& topology, const std::string& source, accept::Cluster& cluster);
 
-/// What nodes carry beside the fabric, all ranks at once. Rounds are [round][rank].
+/// Rates of nodes beside the fabric, all ranks at once. Rounds are [round][rank].
 struct NodeRates {
   std::string unknown_because;       ///< why none of it was asked for, without a full stop; empty: it was
   bool has_gpus = false;             ///< else there are neither copies to and from devices nor launches

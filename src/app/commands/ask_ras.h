@@ -5,7 +5,7 @@
 
 namespace fsdpbench::app {
 
-/// Where NCCL's RAS answers over TCP.
+/// TCP address at which NCCL's RAS answers.
 struct Endpoint {
   std::string option;  ///< that named it: "--ras"
   std::string host;    ///< a name or numeric address
@@ -19,12 +19,12 @@ Endpoint read_endpoint(const std::string& option, const std::string& text, int d
 inline constexpr int kRasPort = 28028;        ///< NCCL's default
 inline constexpr double kRasPatience_s = 15;  ///< RAS itself gives up after 10 s
 
-/// What RAS says of a job that goes on no more, for people: which ranks have not come or are gone, in which
+/// Report of RAS on a job that has stopped, for people: which ranks have not come or are gone, in which
 /// communicator; where it accuses nobody, why. Waits `patience_s` seconds at most. Never throws: that it was not heard
 /// is a sentence, too.
 std::vector<std::string> ras_of_stopped_job(const Endpoint& endpoint, double patience_s);
 
-/// The same of one answer in JSON (src/ras/client_support.cc of NCCL), without its source; empty: it accuses nobody.
+/// Report from one answer in JSON (src/ras/client_support.cc of NCCL), without its source; empty: it accuses nobody.
 /// Throws ConfigError if it is none.
 std::vector<std::string> judge_ras_answer(const std::string& answer);
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-/// What a command is. Each is one file of this folder, which has all of it: name, options, help, examples and body.
+/// Commands. Each is one file of this folder, which has all of it: name, options, help, examples and body.
 /// all_commands.cpp lists them; app/command_line.cpp reads a command line by them, and help.cpp writes their help.
 namespace fsdpbench::app {
 
@@ -20,7 +20,7 @@ struct ObjectFacts;
 
 using ReadWord = std::function<void(const std::string&)>;
 using ReadWords = std::function<void(const std::vector<std::string>&)>;
-/// Where the value of an option goes, which says what it may be. A bool is a flag. A vector takes several words.
+/// Destination of an option's value, whose type says what it may be. A bool is a flag. A vector takes several words.
 /// Readers throw ConfigError.
 using Target = std::variant<bool*, std::string*, std::optional<std::string>*, std::vector<std::string>*, int*,
                             std::optional<int>*, std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
@@ -56,7 +56,7 @@ struct Option {
 /// The headings of `fsdpbench --help`.
 enum class CommandGroup : std::uint8_t { measure, predict, understand, operate, exchange };
 
-/// How a command was called.
+/// Call of a command.
 struct Call {
   Job* job = nullptr;                     ///< null, or the job whose rank 0 this is, for commands that run ranks
   std::vector<std::string> command_line;  ///< as typed
@@ -83,7 +83,7 @@ struct Command {
   Option& option(std::string names, Target target, std::string type, std::string meaning);
   Option& flag(std::string names, bool& target, std::string meaning);
 
-  // What several commands have. The arguments of a command live as long as its body.
+  // Options that several commands share. The arguments of a command live as long as its body.
   /// PROFILE and --set.
   Option& profile(std::string& profile, std::vector<std::string>& overrides);
   /// An option of the kind of --set, which may be given many times with one value each.

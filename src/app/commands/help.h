@@ -5,10 +5,10 @@
 
 namespace fsdpbench::app {
 
-/// What `fsdpbench --help` says: all commands, group by group.
+/// Text of `fsdpbench --help`: all commands, group by group.
 std::string program_help();
 
-/// What --help says of a command ("run", "trace diff") or of the commands of one first word ("trace"); of no name, or
+/// Help text of a command ("run", "trace diff") or of the commands of one first word ("trace"); of no name, or
 /// of one that is none: program_help().
 std::string help_of(const std::string& name);
 

@@ -36,7 +36,7 @@ void check_match(std::span<const CollectiveCall> calls, std::span<const int> wor
 /// memcpy, but nothing if there is nothing to do.
 void copy_bytes(const std::byte* source, std::byte* target, std::int64_t bytes);
 
-/// How a message is divided among ranks, in elements.
+/// Division of a message among ranks, in elements.
 class Slices {
  public:
   /// `count` elements for each of `size` ranks.

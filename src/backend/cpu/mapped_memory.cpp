@@ -138,7 +138,7 @@ Neighbours::Neighbours(Peers& all, const MappedMemory* memory, std::string why_n
     const Offer& offer = offers[peer];
     if (peer == rank_ || mine.kernel == 0 || offer.kernel != mine.kernel) continue;
     std::string reason = "it shares none";
-    Seen seen;
+    PeerMemory seen;
     if (offer.seats.bytes > 0) seen.their_seats = MappedMemory::open_shared(offer.seats, reason);
     if (seen.their_seats && memory_ != nullptr) seen.their_memory = MappedMemory::open_shared(offer.memory, reason);
     if (seen.their_seats && (seen.their_memory || memory_ == nullptr)) {

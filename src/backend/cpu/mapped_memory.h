@@ -12,7 +12,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// How another process of this host finds a shared range. Sent as bytes.
+/// Name by which another process of this host finds a shared range. Sent as bytes.
 struct SharedName {
   std::int64_t process = 0;  ///< as that process knows itself
   std::int64_t file = -1;    ///< its descriptor
@@ -64,7 +64,7 @@ class Neighbours {
 
   /// Whether device memory and seats of `world_rank` are seen here; always this process's own, unless it shares none.
   bool sees(int world_rank) const { return seen_.contains(world_rank); }
-  /// Where this process sees a byte of the device memory of `world_rank`, who must be seen.
+  /// Address at which this process sees a byte of the device memory of `world_rank`, who must be seen.
   std::byte* address(int world_rank, std::int64_t offset) const;
   /// The offset in device memory of an address of this rank. 0 for null, which nobody reads; -1: it is not there.
   std::int64_t offset_of(const std::byte* address) const;
@@ -78,7 +78,7 @@ class Neighbours {
   const std::string& why_not() const { return why_not_; }
 
  private:
-  struct Seen {
+  struct PeerMemory {
     std::byte* memory = nullptr;
     std::byte* seats = nullptr;
     std::unique_ptr<MappedMemory> their_memory, their_seats;
@@ -88,7 +88,7 @@ class Neighbours {
   const int rank_;
   std::string why_not_;
   std::unique_ptr<MappedMemory> seats_;  ///< null: this process shares nothing
-  std::map<int, Seen> seen_;             ///< by world rank
+  std::map<int, PeerMemory> seen_;       ///< by world rank
   std::mutex mutex_;
   int seats_taken_ = 0;
 };

@@ -17,7 +17,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// Where the members of a communicator meet and move bytes between their memories: threads of one process or
+/// Meeting place where the members of a communicator move bytes between their memories: threads of one process or
 /// processes.
 class Group {
  public:

@@ -79,7 +79,7 @@ std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Wo
 }
 namespace {
 
-/// Of each addend: what is kept beside the buffers is at most this much for each member, whatever the message's size.
+/// Bytes per addend: what is kept beside the buffers is at most this much for each member, whatever the message's size.
 /// Smaller blocks wait for each other too often, larger ones leave the cache (measured on two cores over Open MPI).
 constexpr std::int64_t kBlock_bytes = std::int64_t{1} << 20;
 
@@ -247,7 +247,7 @@ void ProcessGroup::exchange_slices(const CollectiveCall& call) {
   lanes_.exchange();
 }
 
-/// The same with parts of any length: the lengths first.
+/// Exchanges parts of any length: the lengths first.
 void ProcessGroup::exchange_parts(const CollectiveCall& call) {
   const auto& [pieces, sent, received, room] = call.parts;
   const auto lengths = static_cast<std::int64_t>(pieces * sizeof(std::int32_t));

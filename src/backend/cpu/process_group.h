@@ -15,7 +15,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// What a process says to the others of its group before they do something together. Sent as bytes: all processes are
+/// Message of a process to the others of its group before they do something together. Sent as bytes: all processes are
 /// the same program.
 struct Words {
   enum class Purpose : std::int32_t { collective, barrier, split, end, silence };  ///< silence: it has said nothing yet

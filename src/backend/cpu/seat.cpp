@@ -97,7 +97,7 @@ void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
   }
 }
 
-/// The same with parts of any length, which every rank reads off the others' calls.
+/// Pulls parts of any length, which every rank reads off the others' calls.
 void pull_parts(int rank, Calls calls) {
   const CollectiveCall& mine = call_of(calls, rank);
   const int size = static_cast<int>(calls.size()), pieces = mine.parts.pieces;

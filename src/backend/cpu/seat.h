@@ -12,7 +12,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// What one member of a group keeps in memory that all members see.
+/// State of one member of a group, in memory that all members see.
 struct Seat {
   static constexpr std::size_t kMostBytes = 448;
 
@@ -21,7 +21,7 @@ struct Seat {
   alignas(64) std::atomic<std::uint32_t> phase{0};
   std::atomic<std::int32_t> sleepers{0};
   alignas(64) std::atomic<std::int32_t> here{0};
-  // What the member has said, and how often. Whoever says the next but one has met all others since, so they have read
+  // The member's messages, counted. Whoever says the next but one has met all others since, so they have read
   // this one: two are enough.
   alignas(64) std::atomic<std::uint32_t> said{0};
   std::array<std::array<std::byte, kMostBytes>, 2> words{};

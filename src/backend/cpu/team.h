@@ -17,7 +17,7 @@ namespace fsdpbench::backend::cpu {
 
 class Group;
 
-/// What all ranks of one run share in this process. Outlives devices and communicators. Thread-safe.
+/// State that all ranks of one run share in this process. Outlives devices and communicators. Thread-safe.
 class Team : private launch::Abort::Listener {
  public:
   /// Throws BackendError if the options contradict themselves or the session. `kernels` makes each lane's kernels.

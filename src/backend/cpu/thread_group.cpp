@@ -57,7 +57,7 @@ void ThreadGroup::meet(const CollectiveCall& call) {
   });
 }
 
-/// Of unequal parts those of the rank that sends most: it is what the others wait for.
+/// Bytes of a message; with unequal parts, those of the rank that sends most, as the others wait for it.
 std::int64_t ThreadGroup::message_bytes(const CollectiveCall& call) const {
   if (call.parts.pieces == 0) return link_bytes(call, size());
   std::int64_t most = 0;

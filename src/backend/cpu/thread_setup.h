@@ -4,7 +4,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// How eagerly the operating system runs a lane's thread.
+/// Priority of a lane's thread in the operating system.
 enum class Urgency {
   normal,
   prompt,  ///< it mostly sleeps until deadlines: SCHED_FIFO where permitted, else short time slices

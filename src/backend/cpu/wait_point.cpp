@@ -38,7 +38,7 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t), "a fu
 
 constexpr std::int64_t kLongestLead_ns = 60'000;
 
-/// How early this thread must ask to be woken: about the 80th percentile of how late it used to be.
+/// Lead with which this thread must ask to be woken: about the 80th percentile of how late it used to be.
 thread_local std::int64_t wake_up_lead_ns = 30'000;
 
 void learn_wake_up_lead(std::int64_t late_ns) {

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// How long the thread that makes it has been ready to run while all cores that it may use ran others: what Linux keeps
+/// Time that its thread has been ready to run while all cores that it may use ran others: what Linux keeps
 /// of each thread (the second number of /proc/thread-self/schedstat, "run delay"). For that thread only.
 class CoreWait {
  public:
@@ -24,7 +24,7 @@ class CoreWait {
   int file_;  // -1: there is none
 };
 
-/// Where threads sleep until a condition on atomics holds; every blocking wait of this backend is one of these, so
+/// Place to sleep until a condition on atomics holds; every blocking wait of this backend is one of these, so
 /// an abort reaches them all. Whoever makes a condition true calls notify() after that. A notify without waiters
 /// costs a few nanoseconds. Thread-safe.
 class WaitPoint : private launch::Abort::Listener {

@@ -73,7 +73,7 @@ constexpr std::chrono::microseconds kNap{20};
 constexpr std::chrono::milliseconds kWatchEvery{1};
 /// A communicator's own watch has the same deadline and can say more.
 constexpr std::chrono::seconds kGrace{1};
-/// How long a device that is given up waits for its streams. NCCL's kernels end when their communicator is aborted.
+/// Longest wait of a device that is given up for its streams. NCCL's kernels end when their communicator is aborted.
 constexpr std::chrono::seconds kPatience{5};
 
 std::unique_ptr<OpTimer> make_timer(const CudaOptions& options, std::string& note) {

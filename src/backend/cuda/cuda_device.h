@@ -69,7 +69,7 @@ class OpsUnderWay {
 /// When a call throws, no task of this rank runs any more: those of other lanes than host_compute run in enqueue().
 class CudaDevice : public Device, public LaneAccess {
  public:
-  /// What the lane host_compute computes with.
+  /// Resources that the lane host_compute computes with.
   struct HostCompute {
     MakeHostKernels kernels;  ///< none: the device has no such lane
     int threads = 1;
@@ -107,7 +107,7 @@ class CudaDevice : public Device, public LaneAccess {
 
   /// More for facts() to tell, asked then.
   void add_facts(std::function<Facts()> more) { more_facts_ = std::move(more); }
-  /// What the GPU's memory went to since the last time is `what`; for facts().
+  /// Attributes GPU memory taken since the last call to `what`; for facts().
   void note_memory(const std::string& what) { memory_log_.note(what); }
 
  private:
@@ -122,14 +122,14 @@ class CudaDevice : public Device, public LaneAccess {
   void enqueue_on_host(const char* name, Task task, Stamp* stamp);
   /// Throws if an op on the host has failed or the run is aborted.
   void throw_if_failed();
-  /// The same, or if the watched communicator has failed.
+  /// Throws also if the watched communicator has failed.
   void look_around();
   /// Blocks until ready(), which asks the GPU, is true; what the host has asked to be copied to it is there then.
   template <class Ready>
   void block_until(const Ready& ready);
   std::string in_op(Lane lane, const char* name, const char* what) const;
   std::string oldest_op() const;
-  /// What a query of the GPU says; throws if it says that the GPU has failed.
+  /// Result of a query of the GPU; throws if it says that the GPU has failed.
   bool is_done(cudaError_t status) const;
   [[noreturn]] void throw_stuck() const;
   [[noreturn]] void throw_out_of_memory(std::int64_t bytes, MemoryCategory category) const;

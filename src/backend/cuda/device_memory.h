@@ -29,7 +29,7 @@ class PoisonedBlocks {
 
   /// Fills the block, of device memory or page-locked, once everything enqueued on `lane` so far is done.
   void fill(std::byte* memory, std::int64_t bytes, Lane lane);
-  /// What is enqueued on `lane` from now on comes after the fillings of these bytes.
+  /// Makes what is enqueued on `lane` from now on come after the fillings of these bytes.
   void wait(Lane lane, const std::byte* memory, std::int64_t bytes);
 
  private:
@@ -44,7 +44,7 @@ class PoisonedBlocks {
   std::vector<Filling> fillings_;
 };
 
-/// Where the blocks of a device's pool really lie. The pool's bookkeeping (base/lane_pool.h) is the device's own and
+/// Memory for the blocks of a device's pool. The pool's bookkeeping (base/lane_pool.h) is the device's own and
 /// the same for all; this only finds memory for its blocks, lane-ordered in the same sense.
 class DeviceMemory {
  public:
@@ -62,14 +62,14 @@ class DeviceMemory {
   virtual Facts facts() const = 0;
 };
 
-/// What the memory of the current device went to, by asking how much is free at stated moments. Other processes on the
+/// Log of the current device's memory use, by asking how much is free at stated moments. Other processes on the
 /// GPU are counted where they change in between, and CUDA tells no better.
 class MemoryLog {
  public:
   /// Makes the device's context, and notes what is then in use as the first entry.
   MemoryLog();
 
-  /// What has been taken since the last note was for `what`.
+  /// Attributes memory taken since the last note to `what`.
   void note(const std::string& what);
   /// One entry a note, and what is in use on the whole device now.
   Facts facts() const;

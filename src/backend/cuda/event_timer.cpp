@@ -46,7 +46,7 @@ void EventTimer::end(Lane /*lane*/, cudaStream_t stream) {
   check(cudaEventRecord(pending_.back().end, stream), "recording an event");
 }
 
-/// Of several tries the one whose time the host knows best.
+/// Anchor of several tries whose time the host knows best.
 EventTimer::Anchor EventTimer::drop_anchor() {
   Anchor best{events_.take(), 0, 0};
   Anchor next{events_.take(), 0, 0};

@@ -15,7 +15,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// What the ranks of one run in this process share: their end if one fails, and the news of it to other processes.
+/// State shared by the ranks of one run in this process: their end if one fails, and the news of it to other processes.
 class GpuTeam {
  public:
   /// A rank's thread can be stuck in CUDA where it sees no abort: a launch waits for room behind a collective whose

@@ -10,7 +10,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// How the ranks of one run find each other before NCCL does: NCCL's id travels here. Among threads of this process,
+/// Rendezvous of the ranks of one run before NCCL's own: NCCL's id travels here. Among threads of this process,
 /// or over the session's control channel.
 class IdExchange {
  public:

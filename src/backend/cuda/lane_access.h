@@ -12,7 +12,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// What a communicator needs of the device whose lanes it uses.
+/// Access that a communicator needs to the device whose lanes it uses.
 class LaneAccess {
  public:
   virtual ~LaneAccess() = default;

@@ -15,7 +15,7 @@ namespace fsdpbench::backend::cuda {
 class LaneStreams {
  public:
   LaneStreams();
-  /// What is queued still runs.
+  /// Queued work still runs.
   ~LaneStreams();
   LaneStreams(const LaneStreams&) = delete;
   LaneStreams& operator=(const LaneStreams&) = delete;

@@ -9,7 +9,7 @@ class Backend;
 
 namespace fsdpbench::backend::cuda {
 
-/// What the plugin exports under kPluginFile.symbol. Plain data, so that it can be read before it is known to fit.
+/// Exports of the plugin under kPluginFile.symbol. Plain data, so that it can be read before it is known to fit.
 struct Plugin {
   PluginInterfaces interfaces;  ///< first for ever
   /// A new backend, owned by the caller, with the program's kernels for its host_compute lane. Throws ConfigError with

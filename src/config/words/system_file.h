@@ -35,7 +35,7 @@ std::vector<std::pair<std::string_view, const toml::node*>> in_order(const toml:
 const std::string& text_of(const SystemFile& file, const toml::node& node);
 const toml::table& table_of(const SystemFile& file, const toml::node& node);
 
-/// What is done with an entry of that name; nothing: another reader's.
+/// Action for an entry of that name; none: it is another reader's.
 using Take = std::pair<std::string_view, std::function<void(const toml::node&)>>;
 /// Every entry of the table to its own. Throws ConfigError for a name that is not among them.
 void read_table(const SystemFile& file, const toml::node& table, std::initializer_list<Take> known);

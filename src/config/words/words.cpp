@@ -25,7 +25,7 @@ class Reader {
                 {"keys", [&](const auto& node) { read_keys(node, words.keys); }},
                 {"trace", [&](const auto& node) { read_trace(node, words.traces); }},
                 {"remedies", [&](const auto& node) { read_remedies(node, words.remedies.emplace()); }},
-                // Of what is written in the system's words: dialects/systems.cpp.
+                // Exports, written in the system's words: dialects/systems.cpp.
                 {"export", {}},
                 {"let", {}},
                 {"rules", {}},

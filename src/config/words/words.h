@@ -9,14 +9,14 @@
 #include <variant>
 #include <vector>
 
-/// What engines and frameworks call things: plain tables, one file a system in profiles/systems, that the reader of
+/// Vocabularies of engines and frameworks: plain tables, one file a system in profiles/systems, that the reader of
 /// profiles (config/) and the reader of traces (foreign/) look into. Nobody else knows another system's words.
 namespace fsdpbench::dialects {
 
 /// A key of a profile with the value that an engine has for it.
 using Setting = std::pair<std::string, std::variant<bool, std::int64_t, double, std::string>>;
 
-/// What fsdp.preset may be: an engine's defaults; docs/engines.md says where each line comes from.
+/// Value of fsdp.preset: an engine's defaults; docs/engines.md says where each line comes from.
 struct Preset {
   std::string name;               ///< "deepspeed-z3"
   std::string like;               ///< the preset that it differs from; empty for the one that all come from
@@ -36,12 +36,12 @@ struct Answer {
   std::string key, word, sentence;
 };
 
-/// What a system calls a key.
+/// Name that a system has for a key.
 struct KeyWord {
   std::string word, key;
 };
 
-/// What the engine is called where a trace shows what it does; empty where that says nothing of the engine.
+/// Names of the engine where a trace shows what it does; empty where that says nothing of it.
 struct ProgramNames {
   std::string sharded;            ///< "PyTorch FSDP2 (fully_shard)"
   std::string quantized;          ///< sharded, and quantised numbers are sent
@@ -49,7 +49,7 @@ struct ProgramNames {
   std::string data_parallel;      ///< gradients are all-reduced
 };
 
-/// What the rows of an engine's trace are called: parts of their names.
+/// Parts of names of rows in an engine's trace.
 struct TraceNames {
   std::int64_t place = 0;               ///< where names of several systems are found, the first counts; 0: none has any
   std::vector<std::string_view> parts;  ///< any of them tells that it is this engine's
@@ -80,7 +80,7 @@ struct TraceNames {
   std::optional<std::string> unit(std::string_view name) const;
 };
 
-/// How a person sets what takes a cause of exposure away; empty: there is no such setting.
+/// Settings by which a person removes a cause of exposure; empty: there is no such setting.
 struct Remedies {
   std::string prefetch_forward, prefetch_backward, no_limit, separate_reductions, accumulate;
   // Against wasted all-gathers.

@@ -3,7 +3,7 @@
 into an empty folder where the source tree and nvcc are not to be seen, and runs every section of every call to its end,
 with small models, and with what may come back from a machine with a GPU.
 
-    rehearse.py BUILD_FOLDER          (make gpu-rehearsal)
+    rehearse.py BUILD_FOLDER          (make check-gpu-rehearsal)
 """
 
 import json

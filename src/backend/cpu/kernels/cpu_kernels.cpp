@@ -17,7 +17,7 @@
 namespace fsdpbench::backend::cpu {
 namespace {
 
-/// What one core does in some 20 us: less is not worth waking another.
+/// Work of one core in some 20 us: less is not worth waking another.
 constexpr std::int64_t kLeastPart = 16 * Crew::kGrain;
 
 }  // namespace
@@ -175,7 +175,7 @@ class CpuKernels : public Kernels {
   std::vector<float> scratch_;
 };
 
-/// What treats each element by itself is shared by a crew. Sums of squares are not: their order is that of one thread.
+/// Kernels for single elements are shared by a crew. Sums of squares are not: their order is that of one thread.
 class SharedCpuKernels final : public CpuKernels {
  public:
   explicit SharedCpuKernels(int threads) : crew_(threads) {}

@@ -112,7 +112,7 @@ void with_element_type(DType dtype, Kernel&& kernel) {
   throw std::logic_error("a numeric kernel was called with a dtype other than fp32 and bf16");
 }
 
-/// The same for the gradient of a parameter of T, which may be fp32 instead.
+/// Calls `kernel` for the gradient of a parameter of T, which may be fp32 instead.
 template <class T, class Kernel>
 void with_gradient_type(DType dtype, Kernel&& kernel) {
   if (dtype == DType::f32) return kernel(float{});
@@ -128,7 +128,7 @@ class ColumnSums {
     memory_.assign(2 * width, 0.0F);
   }
 
-  /// Where to add the next row.
+  /// Place to add the next row.
   float* next_row() {
     if (rows_ == kBlockRows) fold();
     ++rows_;

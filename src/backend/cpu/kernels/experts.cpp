@@ -24,7 +24,7 @@ void softmax(const T* logits, std::int64_t experts, float* scores) {
   for (std::int64_t e = 0; e < experts; ++e) scores[e] /= sum;
 }
 
-/// What a token's logits say about each expert.
+/// Scores of experts from a token's logits.
 template <class T>
 void score(const Routing& routing, const T* logits, float* scores) {
   if (!routing.sigmoid) return softmax(logits, routing.experts, scores);

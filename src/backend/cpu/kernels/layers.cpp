@@ -259,7 +259,7 @@ void forward(const T* __restrict gate, const T* __restrict up, T* __restrict y, 
   }
 }
 
-/// Where backward puts the product: nowhere, apart, or in d_y's place.
+/// Place where backward puts the product: nowhere, apart, or in d_y's place.
 enum class Product : std::uint8_t { none, apart, in_place };
 
 template <Product kProduct, class T>

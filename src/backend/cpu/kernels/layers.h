@@ -7,7 +7,7 @@
 #include "backend/kernels.h"
 #include "base/dtype.h"
 
-/// What stands around the matrix products: bias, ReLU, residual.
+/// Layers around the matrix products: bias, ReLU, residual.
 namespace fsdpbench::backend::cpu {
 
 /// Each as the function of its name in backend::Kernels, on the calling thread.

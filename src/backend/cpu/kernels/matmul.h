@@ -48,7 +48,7 @@ inline MatmulShape matmul_shape(const Gemm& gemm) {
 class Matmul {
  public:
   enum class Bf16 { multiplied, widened };
-  /// What is faster on this processor, or as oneDNN is told to see it (ONEDNN_MAX_CPU_ISA).
+  /// Variant that is faster on this processor, or as oneDNN is told to see it (ONEDNN_MAX_CPU_ISA).
   static Bf16 faster();
 
   explicit Matmul(Bf16 bf16 = faster());

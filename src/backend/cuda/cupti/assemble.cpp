@@ -18,7 +18,7 @@ std::string readable(const std::string& name) {
   return text != nullptr ? text.get() : name;
 }
 
-/// What is known of one op.
+/// Times known of one op.
 struct Span {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;

@@ -23,7 +23,7 @@ struct IssuedOp {
   Stamp* stamp = nullptr;
 };
 
-/// What limits the figures of one timer.
+/// Counts that limit the figures of one timer.
 struct TimerCounts {
   std::int64_t ops = 0;
   std::int64_t without_times = 0;   ///< ops that did something and have no stamp, because a record of it is missing

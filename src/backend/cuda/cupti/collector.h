@@ -14,7 +14,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// How much memory CUPTI gets.
+/// Memory that CUPTI gets.
 struct BufferLimits {
   std::size_t large_bytes = std::size_t{4} << 20;  ///< NVIDIA advises 1 to 10 MB
   std::size_t large_count = 32;
@@ -42,7 +42,7 @@ class BufferPool {
   /// For the next to take. Zeroes it, so it takes its time: for the thread that reads, not for CUPTI's.
   void give_back(std::uint8_t* data);
 
-  /// How often the scratch buffer was handed out.
+  /// Number of times that the scratch buffer was handed out.
   std::int64_t shortages() const;
   std::size_t in_use() const;
 
@@ -112,7 +112,7 @@ class Collector {
   static void on_request(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records);
   static void on_complete(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid);
 
-  /// What CUPTI wants once a process and before it may call back; "" or why it cannot be.
+  /// Does what CUPTI wants once per process before it may call back; "" or why it cannot be.
   std::string prepare();
   std::string switch_on();
   void leave_out_unwanted_calls();

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// How long settle() waits at most.
+/// Longest wait of settle().
 struct TimerPatience {
   std::chrono::milliseconds whole{2000};  ///< for records that should come
   std::chrono::milliseconds grace{50};    ///< for those that perhaps do not exist: of copies without bytes

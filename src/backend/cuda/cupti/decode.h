@@ -38,7 +38,7 @@ struct Work {
   std::string name;  ///< of a kernel: as the compiler wrote it
 };
 
-/// What a buffer held, each kind in its order. The kinds come in any order.
+/// Records of a buffer, each kind in its order. The kinds come in any order.
 struct Decoded {
   std::vector<Call> calls;
   std::vector<Owner> owners;

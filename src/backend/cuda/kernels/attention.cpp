@@ -12,7 +12,7 @@ namespace {
 float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 std::byte* bytes(float* memory) { return reinterpret_cast<std::byte*>(memory); }
 
-/// Where the parts of a call's tensors lie: bytes from their start.
+/// Places of the parts of a call's tensors: bytes from their start.
 class Places {
  public:
   explicit Places(const AttentionShape& shape) : shape_(shape), size_(size_of(shape.dtype)) {}

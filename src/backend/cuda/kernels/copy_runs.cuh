@@ -17,7 +17,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// What one launch does; 4 KB, with the other parameters, is the most that every GPU takes.
+/// Work of one launch; 4 KB, with the other parameters, is the most that every GPU takes.
 struct CopyChunk {
   static constexpr int kMost = 60;
   CopyPiece pieces[kMost];

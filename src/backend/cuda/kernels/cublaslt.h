@@ -38,7 +38,7 @@ LtMatmul make_lt_matmul(cublasComputeType_t compute, bool transpose_a, bool tran
 /// A column-major matrix as it is stored.
 LtLayout make_lt_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t leading_dimension);
 
-/// What the algorithm may use, and what it may rely on: bytes of workspace, alignment of the matrices in bytes.
+/// Limits of what the algorithm may use and rely on: bytes of workspace, alignment of the matrices in bytes.
 struct LtLimits {
   std::size_t workspace_bytes = 0;
   std::uint32_t alignment_a = 0, alignment_b = 0, alignment_c = 0;

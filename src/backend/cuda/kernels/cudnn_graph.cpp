@@ -25,7 +25,7 @@ std::string cannot_compute(const AttentionShape& s, const char* pass) {
          std::to_string(s.kv_heads) + " key heads of size " + std::to_string(s.head_dim);
 }
 
-/// What is said of a tensor: heads, and the elements from those of one token to those of the next.
+/// Facts of a tensor: heads, and the elements from those of one token to those of the next.
 struct Heads {
   std::int64_t count = 0, stride = 0;
 };
@@ -189,7 +189,7 @@ struct DestroyHandle {
   void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
 };
 
-/// Of the current device, times 10.
+/// Compute capability of the current device, times 10.
 int compute_capability() {
   int device = 0;
   int major = 0;

@@ -35,12 +35,12 @@ class CudnnGraph {
   std::int64_t workspace_bytes() const;
   void execute(cudnnHandle_t handle, const std::vector<AttentionArgument>& arguments, std::byte* workspace) const;
 
-  /// What cuDNN was asked for, in the words of its front end.
+  /// Graph that cuDNN was asked for, in the words of its front end.
   std::string text() const;
   /// Needs no GPU and no build: throws unless cuDNN has kernels for this graph on a GPU with these properties, in the
   /// JSON form of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
   void check_support(const std::string& device_properties);
-  /// The same, and compiles them, so that workspace_bytes() is known. Needs a driver that takes code, and no GPU.
+  /// Builds and compiles plans, so that workspace_bytes() is known. Needs a driver that takes code, and no GPU.
   void build_for(const std::string& device_properties);
 
  private:

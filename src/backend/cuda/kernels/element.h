@@ -10,7 +10,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// How work is cut into blocks. Depends on sizes alone, never on the device or on alignments, where it decides in which
+/// Cut of work into blocks. Depends on sizes alone, never on the device or on alignments, where it decides in which
 /// order something is summed.
 
 constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // of a grid's first dimension
@@ -51,7 +51,7 @@ void with_element_type(DType dtype, Work&& work) {
   throw std::logic_error("a numeric kernel was called with a dtype other than fp32 and bf16");
 }
 
-/// The same for the gradient of a parameter of T, which may be fp32 instead.
+/// Calls `work` for the gradient of a parameter of T, which may be fp32 instead.
 template <class T, class Work>
 void with_gradient_type(DType dtype, Work&& work) {
   if (dtype == DType::f32) return work(float{});

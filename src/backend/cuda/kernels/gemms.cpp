@@ -138,7 +138,7 @@ class Gemms::Library {
     return plan;
   }
 
-  /// Of no elements there is only the addend.
+  /// Computes a product of no elements: only the addend.
   void of_nothing(const Gemm& gemm) const {
     const bool add = gemm.beta != 0.0F;
     if (add && gemm.addend == nullptr) return;

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// How products of f32 matrices are multiplied; sums are f32 in both.
+/// Arithmetic of products of f32 matrices; sums are f32 in both.
 enum class Fp32Products {
   exact,  ///< in f32
   tf32,   ///< factors rounded to TF32 (10 bits of mantissa) for the tensor cores

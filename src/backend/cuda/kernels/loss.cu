@@ -16,7 +16,7 @@ namespace {
 /// e^x. Rounding x * log2(e) costs a relative error of about |x| * 2^-24, which is nothing where e^x is small beside 1.
 __device__ float exponential(float x) { return exp2f(x * 1.44269504F); }
 
-/// Of some logits: the largest, and the sum of e^(logit - largest).
+/// Softmax of some logits: the largest, and the sum of e^(logit - largest).
 struct Softmax {
   float largest;
   float sum;
@@ -60,7 +60,7 @@ __device__ void for_packs(const T* x, std::int64_t count, bool vector, float mis
   for (; at < count; at += step) use(at, load_part<N>(x, at, count, vector, missing));
 }
 
-/// Of a row's `count` logits; all threads of the block call it and get it.
+/// Softmax of a row's `count` logits; all threads of the block call it and get it.
 template <class T>
 __device__ Softmax softmax_of(const T* x, std::int64_t count, bool vector) {
   constexpr int N = kPack<T>;

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-/// What both kernels of the backward read and write; tensors are [rows, width].
+/// Tensors that both kernels of the backward read and write: they are [rows, width].
 template <class T>
 struct Backward {
   const T* d_y;

@@ -96,7 +96,7 @@ __device__ void store_part(T* array, std::int64_t at, std::int64_t count, bool v
 
 /// Whether 16-byte accesses are allowed there.
 inline bool aligned(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0; }
-/// The same for every row of a matrix.
+/// Packs every row of a matrix.
 template <class T>
 bool rows_aligned(const T* matrix, std::int64_t width) {
   return aligned(matrix) && width % kPack<T> == 0;

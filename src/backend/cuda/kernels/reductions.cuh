@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kSumThreads) partial_sums_kernel(Term term, st
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/// How many parts partial_sums makes; at least 1, also of nothing.
+/// Number of parts that partial_sums makes; at least 1, also of nothing.
 inline std::int64_t sum_parts(std::int64_t count, int pack) {
   constexpr std::int64_t kMost = 1024;  // fill any GPU
   const std::int64_t packs_a_block = std::int64_t{kSumThreads} * pack;

@@ -17,7 +17,7 @@ constexpr int kDigits = 1 << kDigitBits;
 constexpr std::int64_t kTile = 512;
 constexpr int kScanThreads = 256;
 
-/// Of one pass. `from` null: the positions as they are.
+/// Arguments of one pass. `from` null: the positions as they are.
 struct Pass {
   const std::int32_t* tokens;
   const std::int32_t* from;

@@ -58,7 +58,7 @@ class OpsInFlight {
   std::int64_t issued_ = 0;
 };
 
-/// How long a call may take: at all, and after the run has failed.
+/// Deadlines of a call: at all, and after the run has failed.
 struct CallDeadlines {
   std::chrono::duration<double> call;
   std::chrono::duration<double> after_failure;

@@ -32,7 +32,7 @@ constexpr Function kFunctions[] = {
     {"Broadcast", to_string(Collective::broadcast), false},
 };
 
-/// Of an element, by NCCL's name of its type, which ends in its bits.
+/// Bytes of an element, by NCCL's name of its type, which ends in its bits.
 std::int64_t element_bytes(std::string_view dtype) {
   const std::size_t digits = dtype.find_first_of("0123456789");
   const int bits = digits == std::string_view::npos ? 0 : std::atoi(std::string(dtype.substr(digits)).c_str());

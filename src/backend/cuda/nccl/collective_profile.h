@@ -25,7 +25,7 @@ struct ProfiledCollective {
   std::int64_t peer_wait_ns = 0;  ///< of those transfers, for permission or data of the peer, summed up
 };
 
-/// What NCCL's profiler interface told of the collectives of this process. Memory is fixed, nothing is allocated or
+/// Collectives of this process as NCCL's profiler interface told them. Memory is fixed, nothing is allocated or
 /// locked for a collective of a kind that is known. Thread-safe: NCCL calls from the ranks' and its network's threads.
 class CollectiveProfile {
  public:
@@ -71,7 +71,7 @@ CollectiveProfile& collective_profile();
 /// If NCCL_PROFILER_PLUGIN is "fsdpbench", NCCL is told where that is: this plugin. Before the process's first
 /// communicator, and before threads read the environment, which it changes. True: NCCL was told, now or before.
 bool name_profiler();
-/// What NCCL told, by backend::collective_fact(), or why it told nothing; nothing at all if it was not asked.
+/// Facts that NCCL told, by backend::collective_fact(), or why it told nothing; nothing at all if it was not asked.
 Facts profile_facts();
 
 }  // namespace fsdpbench::backend::cuda

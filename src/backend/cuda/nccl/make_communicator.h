@@ -26,7 +26,7 @@ std::string nccl_environment();
 std::unique_ptr<Communicator> make_world_communicator(LaneAccess& lanes, IdExchange& ids, int rank, int ranks,
                                                       const NcclOptions& options);
 
-/// What is known of how `world` (from make_world_communicator) and its splits communicate: "nccl" (versions), what the
+/// Facts about how `world` (from make_world_communicator) and its splits communicate: "nccl" (versions), what the
 /// options and the environment asked for, what launches took, and what NCCL's profiler told if it was asked.
 Facts communicator_facts(const Communicator& world);
 

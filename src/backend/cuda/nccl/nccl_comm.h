@@ -42,14 +42,14 @@ class RegisteredArena {
 
 class NcclComm;
 
-/// How long a rank waits for NCCL before it ends the run.
+/// Deadlines for NCCL, after which a rank ends the run.
 struct NcclDeadlines {
   std::chrono::duration<double> op{60};                                       ///< one collective, or one call of NCCL
   std::chrono::milliseconds abort{5000};                                      ///< all of ncclCommAbort
   std::function<void(const std::string& last_words)> give_up = exit_at_once;  ///< when `abort` is over; on any thread
 };
 
-/// What launching collectives took of the host's time.
+/// Host time that launching collectives took.
 struct LaunchTimes {
   std::int64_t count = 0;
   std::chrono::nanoseconds all{0};
@@ -97,7 +97,7 @@ class NcclRank {
   /// Guards calls that return when they are done; null if communicators are not blocking.
   CallGuard* call_guard() const { return call_guard_.get(); }
 
-  /// How many communicators asked for a window of the lanes' memory, and how many got a handle.
+  /// Number of communicators that asked for a window of the lanes' memory, and how many got a handle.
   int windows_asked = 0;
   int windows_made = 0;
   LaunchTimes launches;  ///< of all communicators
@@ -136,7 +136,7 @@ class NcclComm {
   int rank() const { return rank_in_group_; }
   int size() const { return size_; }
 
-  /// What enqueues a collective on a stream.
+  /// Function that enqueues a collective on a stream.
   using Launch = std::function<ncclResult_t(ncclComm_t comm, cudaStream_t stream)>;
   /// One collective on a lane: `launch` is called at once.
   void run(Collective kind, Lane lane, const Launch& launch, Stamp* stamp);

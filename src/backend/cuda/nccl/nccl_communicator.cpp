@@ -94,7 +94,7 @@ ncclResult_t send_and_receive(const CollectiveCall& call, Exchange exchange, ncc
   return refused(result) ? result : ended;
 }
 
-/// What NCCL has no call for, or only newer ones have: ncclAlltoAll does the same.
+/// Exchanges that NCCL has no call for, or only newer ones have: ncclAlltoAll does the same.
 Exchange exchange_of(Collective kind, int rank, int size) {
   if (kind == Collective::all_to_all) return {.peers = size, .parts = true};
   return {.to = (rank + 1) % size, .from = (rank + size - 1) % size};

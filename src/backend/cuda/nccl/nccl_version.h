@@ -8,7 +8,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// What NCCL itself says of `result`: its kind and, if there is one, the last error's text. `comm` may be null.
+/// NCCL's own words for `result`: its kind and, if there is one, the last error's text. `comm` may be null.
 std::string nccl_words(ncclResult_t result, ncclComm_t comm);
 
 // Everything that depends on which NCCL this was built with and which one runs: the two may differ, because NCCL is

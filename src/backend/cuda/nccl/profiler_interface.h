@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What NCCL and a profiler in the same process agree on: versions 5 (NCCL 2.28) and 6 (2.30) of its profiler interface,
+// Interface of NCCL and a profiler in one process: versions 5 (NCCL 2.28) and 6 (2.30) of its profiler interface,
 // as far as it is used. NCCL looks for the symbols ncclProfiler_v6, then ncclProfiler_v5, in the library that
 // NCCL_PROFILER_PLUGIN names. Both have these calls; version 6 adds events of copy engines, which are not asked for, so
 // a description is never read beyond what both have.
@@ -19,7 +19,7 @@ enum : std::uint64_t {
   kProfileProxyStep = 1U << 4U,   ///< one transfer of it
 };
 
-/// What a network transfer waits for, in the order in which it does; the numbers are NCCL's.
+/// States of a network transfer, named by what it waits for, in their order; the numbers are NCCL's.
 enum class ProxyState : int {
   send_gpu_wait = 8,    ///< the GPU's data
   send_peer_wait = 20,  ///< the peer's permission
