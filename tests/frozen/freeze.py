@@ -54,7 +54,6 @@ def questions(source: Path) -> list[Question]:
         clock = ["--cluster", "dgx-h100"] if profile.startswith("gpu-") else [] if profile in RATED else CLOCK
         for form, options in EXPLAIN.items():
             asked.append(Question(f"explain/{profile}.{form}", ["explain", profile, *options]))
-        asked.append(Question(f"explain/{profile}.parallelism", ["explain", profile, "--compare-parallelism"]))
         asked.append(Question(f"export/{profile}", ["export", profile, "--to", "all", "--out", "out"]))
         asked.append(Question(f"simulate/{profile}", ["simulate", profile, *clock, "--out", "out"]))
         asked.append(Question(f"simulate/{profile}.explained", ["simulate", profile, *clock, "--out", "run"],

@@ -134,7 +134,6 @@ void check_words(const engine::Setup& setup, const fs::path& kept) {
   keep(kept, "explain.json", app::explain_json(setup, prediction, true).dump());
   keep(kept, "schedule.txt", app::schedule_text(setup));
   keep(kept, "parameters.txt", app::parameters_text(setup));
-  if (setup.plan.mesh.tensor == 1) keep(kept, "parallelism.txt", app::parallelism_text(setup));
   keep(kept, "order.txt",
        schedule::issue_order(setup.plan, setup.schedules.steady()) + "\n" +
            schedule::collective_order(setup.plan, setup.schedules.steady()));

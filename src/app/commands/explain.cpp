@@ -29,7 +29,6 @@ struct ExplainArguments {
   std::string format = "table";      ///< "table", "summary", "json", "collectives" or "issue"
   bool parameters = false;           ///< print who holds what of every parameter; json: add it
   std::string schedule;              ///< print the schedule: "all", a unit or a layer; empty: the table instead
-  bool compare_parallelism = false;  ///< print other ways to spread the training instead
   GivenRates rates;                  ///< for the predicted step
 };
 
@@ -39,26 +38,6 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   if (!views && (arguments.parameters || !arguments.schedule.empty())) {
     throw ConfigError(fmt::format("{} does not go with --format {}; leave one of them out",
                                   arguments.parameters ? "--parameters" : "--schedule", format));
-  }
-  if (arguments.compare_parallelism) {
-    if (!views || arguments.parameters || !arguments.schedule.empty()) {
-      throw ConfigError(fmt::format("--compare-parallelism is a table or JSON of its own; leave {} out",
-                                    arguments.parameters          ? "--parameters"
-                                    : !arguments.schedule.empty() ? "--schedule"
-                                                                  : "--format " + format));
-    }
-    if (p.plan.mesh.context > 1) {
-      throw ConfigError(fmt::format(
-          "--compare-parallelism compares ranks that have whole sequences; mesh.context = {} splits them. Expected 1.",
-          p.plan.mesh.context));
-    }
-    if (p.plan.mesh.tensor > 1) {
-      throw ConfigError(fmt::format(
-          "--compare-parallelism has a row for ranks that split layers beside the others; mesh.tensor = {} splits them "
-          "in every row. Expected 1.",
-          p.plan.mesh.tensor));
-    }
-    return format == "json" ? json_text(parallelism_json(p)) : parallelism_text(p);
   }
   const schedule::Schedule& steady = p.schedules.steady();
   if (format == "collectives") return schedule::collective_order(p.plan, steady) + "\n";
@@ -108,7 +87,6 @@ Examples
   fsdpbench explain llama3-8b-emulated --format summary
   fsdpbench explain --from runs/first
   fsdpbench explain quickstart --schedule=blocks.2
-  fsdpbench explain llama3-8b-emulated --set mesh.ranks=32 --compare-parallelism
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
 
@@ -128,8 +106,6 @@ Command explain_command() {
   command
       .option("--schedule", &explain_it->schedule, "[=LAYER]", "Every op of a step; or those of a layer or unit only")
       .alone = "all";
-  command.flag("--compare-parallelism", explain_it->compare_parallelism,
-               "Data parallel, ZeRO, hybrid, tensor, pipeline: memory, bytes and bubble, in closed form");
   GivenRates& rates = explain_it->rates;
   command.option("--tflops", &rates.tflops, "NUMBER",
                  "A rank's TFLOP/s, for the predicted step; default: emulate.compute_tflops");
