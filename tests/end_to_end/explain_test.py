@@ -77,15 +77,13 @@ class Explain(Program):
 
     def test_views(self) -> None:
         self.assertLess(len(self.line("summary").splitlines()), 24)
-        parameters = self.call("explain", self.profile, "--parameters").stdout
-        self.assertIn("blocks.0-3.wq", parameters)
         layer = self.call("explain", "--schedule=blocks.2", self.profile).stdout
         self.assertIn("forward blocks.2", layer)
         self.assertNotIn("forward blocks.1", layer)
         self.assertIn("optimizer 0", self.call("explain", "--schedule", self.profile).stdout)
         self.assertIn("nearest name is blocks.2", self.error("explain", self.profile, "--schedule=block.2"))
-        self.assertIn("--parameters does not go with --format issue",
-                      self.error("explain", self.profile, "--parameters", "--format", "issue"))
+        self.assertIn("--schedule does not go with --format issue",
+                      self.error("explain", self.profile, "--schedule", "--format", "issue"))
         with_rates = self.call("explain", self.profile, "--tflops", "0.001", "--link-gb-per-s", "1").stdout
         self.assertRegex(with_rates, r"step time +\d+\.\d+  ms")
 
