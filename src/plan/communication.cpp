@@ -210,24 +210,6 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
   return volume;
 }
 
-bool rows_follow_the_data(const config::RunConfig& config) {
-  return config.mesh.expert > 1 && config.device.backend == config::BackendKind::cpu;
-}
-
-double most_expert_bytes(const config::RunConfig& config) {
-  const config::Model& model = config.model;
-  const std::int64_t ranks = config.mesh.expert, layers = model.layers;
-  const RowExchange rows(model, config.train.batch_per_rank * config.train.seq_len, ranks, config.fsdp.param_dtype);
-  const std::int64_t recomputed =
-      config.fsdp.activation_checkpointing ? ceil_div(layers, config.fsdp.checkpoint_every) : 0;
-  const std::int64_t others = rows.own + rows.arrived / ranks * (ranks - 1);  // all leave; all but its own come
-  const bool tells = expert_split(config).told;
-  const std::int64_t told = tells ? rows.experts_of_a_rank() * (ranks - 1) * size_of(DType::i32) : 0;
-  const std::int64_t passes = 2 * layers + recomputed;
-  return static_cast<double>(config.train.accumulate *
-                             (passes * others * rows.width * size_of(rows.dtype) + (layers + recomputed) * told));
-}
-
 double data_parallel_volume(const Plan& plan, const config::RunConfig& config) {
   const double reductions = config.train.accumulate_mode == config::AccumulateMode::no_sync
                                 ? 1

@@ -65,14 +65,6 @@ struct Regathers {
 /// all_to_all.
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again);
 
-/// Whether ranks exchange rows of experts as the data say, in a training with mesh.expert above 1. A computed clock
-/// takes experts to be visited equally often, or as mesh.expert_imbalance says, and so does communication_volume().
-bool rows_follow_the_data(const config::RunConfig& config);
-
-/// Then, the most bytes that a rank may send in all-to-alls of a step: all its own rows leave it, and all that may come
-/// go back.
-double most_expert_bytes(const config::RunConfig& config);
-
 /// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.
 double data_parallel_volume(const Plan& plan, const config::RunConfig& config);

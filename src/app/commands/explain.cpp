@@ -24,10 +24,10 @@ namespace {
 struct ExplainArguments {
   std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
-  std::string from;                  ///< a result folder (or result.json) to explain instead of a profile; empty: none
-  std::string format = "table";      ///< "table", "summary", "json", "collectives" or "issue"
-  std::string schedule;              ///< print the schedule: "all", a unit or a layer; empty: the table instead
-  GivenRates rates;                  ///< for the predicted step
+  std::string from;              ///< a result folder (or result.json) to explain instead of a profile; empty: none
+  std::string format = "table";  ///< "table", "summary", "json", "collectives" or "issue"
+  std::string schedule;          ///< print the schedule: "all", a unit or a layer; empty: the table instead
+  GivenRates rates;              ///< for the predicted step
 };
 
 std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
