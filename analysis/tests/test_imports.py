@@ -73,14 +73,11 @@ class ModelTest(ImportTest):
             return read(json.dumps({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 32, "vocab_size": 99, **more}))
         qwen = model(model_type="qwen3_moe", moe_intermediate_size=16, num_experts=8, num_experts_per_tok=2, norm_topk_prob=False,
                      decoder_sparse_step=1, router_aux_loss_coef=0.5, output_router_logits=True)
-        self.check(qwen, model__experts=8, model__active_experts=2, model__router_normalize=False, model__router_aux_loss=0.5)
+        self.check(qwen, model__experts=8, model__active_experts=2)
         self.assertEqual([*qwen.unread, *qwen.missing.values()], ["the number of ranks: --ranks"])
-        # Without output_router_logits transformers adds no loss to balance them.
-        mixtral = model(model_type="mixtral", intermediate_size=16, num_local_experts=8, num_experts_per_tok=2, router_aux_loss_coef=0.5)
-        self.check(mixtral, model__router_normalize=True, model__router_score="softmax", model__router_aux_loss=None)
         deepseek = model(model_type="deepseek_v3", moe_intermediate_size=16, n_routed_experts=8, num_experts_per_tok=2, scoring_func="sigmoid",
                          n_shared_experts=1, first_k_dense_replace=1, kv_lora_rank=8, v_head_dim=4, num_key_value_heads=32)
-        self.check(deepseek, model__router_score="sigmoid", model__kv_heads=2, model__head_dim=4, model__shared_experts=1)
+        self.check(deepseek, model__kv_heads=2, model__head_dim=4, model__shared_experts=1)
         self.says(deepseek, "first_k_dense_replace = 1", "kv_lora_rank = 8: latent attention")
         qwen2 = model(model_type="qwen2_moe", moe_intermediate_size=1408, num_experts=60, num_experts_per_tok=4,
                       shared_expert_intermediate_size=5632)
@@ -111,7 +108,7 @@ class ModelTest(ImportTest):
         found = read(json.dumps({"model_type": "llama4", "vision_config": {"hidden_size": 7}, "text_config": {
             "model_type": "llama4_text", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4, "num_local_experts": 8,
             "num_experts_per_tok": 1, "interleave_moe_layer_step": 2}}))
-        self.check(found, model__layers=3, model__router_score="sigmoid", model__shared_experts=1)
+        self.check(found, model__layers=3, model__shared_experts=1)
         self.says(found, "interleave_moe_layer_step = 2", "text_config")
 
     def test_names_of_models_are_taken_only_where_their_sizes_are_known(self) -> None:
@@ -129,7 +126,7 @@ class MegatronTest(ImportTest):
         found = read(SMALL + "--num-experts 8 --moe-router-topk 2 --moe-router-score-function sigmoid --expert-model-parallel-size 4 "
                      "--moe-ffn-hidden-size 16 --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap "
                      "--moe-router-bias-update-rate 0.001")
-        self.check(found, mesh__expert=4, model__router_score="sigmoid", model__shared_experts=2, mesh__expert_overlap="both")
+        self.check(found, mesh__expert=4, model__shared_experts=2, mesh__expert_overlap="both")
         self.says(found, "moe-router-bias-update-rate = 0.001")
         experts = SMALL + "--num-experts 8 "
         limited = read(experts + "--moe-expert-capacity-factor 1.25 --moe-token-drop-policy position --moe-pad-expert-input-to-capacity")

@@ -100,7 +100,7 @@ inline constexpr EnumTable<Cause, CauseFacts> kCauses{
                "the same rows took longer to go because more of them went to one rank than to the others",
                "the rows that the busiest ranks of experts have beyond the mean,",
                "a router that spreads rows evenly{}, by a larger auxiliary loss or a bias per expert, takes it away",
-               "model.router_aux_loss", true},
+               "", true},
     CauseFacts{"cores_busy", "a lane had all it needed but a core: more threads wanted to run than there are cores",
                "waits for a core", "fewer ranks or threads on a machine, or more cores, let lanes begin at once", ""},
     CauseFacts{"slow_transfer", "the transfer took a quarter longer than others of its kind and size",

@@ -101,9 +101,6 @@ class Model {
     for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
       const schedule::Op& op = step.schedule().ops[i];
       if (!op.is_collective()) continue;
-      // Its op says what experts that are visited equally often would get.
-      const bool rows = op.exchanges_rows() && op.kind != schedule::OpKind::expert_counts;
-      if (rows && plan::rows_follow_the_data(config_)) continue;
       const clock::CollectiveMessage message = clock::message_of(op, groups_);
       for (int rank = 0; rank < step.ranks(); ++rank) {
         const plan::Members peers = groups_.members(op.group(), rank);

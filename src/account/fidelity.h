@@ -17,9 +17,8 @@ struct ModelledTime {
   double observed_ms = 0;
 };
 
-/// Fidelity of a machine to what it emulated in real time. `transfer` counts the transfers that had the links of
-/// their group to themselves: what a shared one should take follows from all others. Rows of experts are left out where
-/// the data say how many there are (plan::rows_follow_the_data).
+/// How well a machine kept up with what it emulated in real time. `transfer` counts the transfers that had the links of
+/// their group to themselves: what a shared one should take follows from all others.
 struct Fidelity {
   std::optional<ModelledTime> compute;   ///< absent if computation is real
   std::optional<ModelledTime> transfer;  ///< absent if the link is real, or no transfer was alone

@@ -67,8 +67,8 @@ StepBreakdown break_down(const StepIntervals& step, const IntervalSet& span);
 StepBreakdown break_down(const StepRecords& step, int rank);
 
 /// Bytes counted on the wire, by rank, equal the closed formula; both of one step. A ring of an uneven message rounds
-/// each all-reduce down, so of those up to 4 bytes a unit and microbatch may be missing. Where the data say which rows
-/// go to the experts of which rank, all-to-alls have at most plan::most_expert_bytes(). Throws a check_failed Error.
+/// each all-reduce down, so of those up to 4 bytes a unit and microbatch may be missing. Throws a
+/// check_failed Error.
 void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const plan::CommunicationVolume> counted,
                       const plan::Plan& plan, const config::RunConfig& config);
 

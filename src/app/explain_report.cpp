@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "account/step_bound.h"
-#include "app/parameters_report.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "config/fields.h"
@@ -318,7 +317,6 @@ class OpChoice {
 struct Explained {
   const engine::Setup* setup;
   const Prediction* prediction;
-  bool with_parameters;
   std::vector<schedule::WastedGather> wasted;
 };
 
@@ -563,7 +561,6 @@ Fields<Explained> declared() {
     }}},
     {"prediction", &E::prediction, "", "the step, predicted"},
     {"wasted_gathers", [](const E& e) { return each_of(*e.setup, e.wasted); }, "", "all-gathers that are wasted"},
-    {"parameters", [](const E& e) { return parameters_json(e.setup->plan); }, "", "who holds which part of every parameter; only with --parameters", when(&E::with_parameters)},
     {"schedule", {"Schedule", "The steady step.", "schedule/build_schedules.h", {
       {"collectives", [](const E& e) { return schedule::collective_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of collectives"},
       {"issue", [](const E& e) { return schedule::issue_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of issue"},
@@ -588,7 +585,7 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
   }
   text += check_line(p);
   text += wasted_lines(p);
-  return text + "More: --parameters, --schedule, --schedule=LAYER, --format json\n";
+  return text + "More: --schedule, --schedule=LAYER, --format json\n";
 }
 
 std::string explain_summary(const engine::Setup& p, const Prediction& prediction) {
@@ -632,11 +629,8 @@ std::string schedule_text(const engine::Setup& p, const std::string& which) {
   return text + "\n" + check_line(p);
 }
 
-std::string parameters_text(const engine::Setup& p) { return explained_headline(p) + "\n" + parameters_text(p.plan); }
-
-nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction, bool with_parameters) {
-  return fields<Explained>().write(
-      {&p, &prediction, with_parameters, schedule::wasted_gathers(p.plan, p.schedules.steady())});
+nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction) {
+  return fields<Explained>().write({&p, &prediction, schedule::wasted_gathers(p.plan, p.schedules.steady())});
 }
 
 const ObjectFacts& explain_file_facts() { return fields<Explained>().facts(); }

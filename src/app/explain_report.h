@@ -45,12 +45,8 @@ inline constexpr const char* kWholeSchedule = "all";
 /// and reductions of its unit). Throws ConfigError if there is no such unit or layer.
 std::string schedule_text(const engine::Setup& setup, const std::string& which = kWholeSchedule);
 
-/// Who holds which part of every parameter (parameters_report.h), below a headline.
-std::string parameters_text(const engine::Setup& setup);
-
-/// All for programs: {"schema_version", "config", "plan", "memory", "communication", "prediction", "schedule"}, and
-/// "parameters" if asked for.
-nlohmann::json explain_json(const engine::Setup& setup, const Prediction& prediction, bool with_parameters);
+/// All for programs: {"schema_version", "config", "plan", "memory", "communication", "prediction", "schedule"}.
+nlohmann::json explain_json(const engine::Setup& setup, const Prediction& prediction);
 
 const ObjectFacts& explain_file_facts();
 inline constexpr int kExplainSchemaVersion = 1;

@@ -12,11 +12,6 @@ void check_root(const CollectiveCall& call, int size) {
   throw BackendError(fmt::format("broadcast from rank {} of a group of {}", call.root, size));
 }
 
-void check_equal_parts(const CollectiveCall& call) {
-  if (call.parts.pieces == 0) return;
-  throw BackendError("an all_to_all of unequal parts: only the CPU backend has it");
-}
-
 std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size) {
   switch (kind) {
     case Collective::all_gather:

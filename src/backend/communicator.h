@@ -27,17 +27,6 @@ inline constexpr std::size_t kCollectiveCount = kEnumCount<Collective>;
 /// all-to-all (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message; send_recv all of it.
 using WireBytes = std::array<std::int64_t, kCollectiveCount>;
 
-/// Lengths of the parts of an all-to-all that need not be equal, and where the lengths of those that come are put.
-/// Each part is made of `pieces` pieces; lengths are in rows of CollectiveCall::count elements. They lie in device
-/// memory and are read when the collective runs, not when it is enqueued: a kernel before it on the lane may write
-/// them.
-struct UnequalParts {
-  int pieces = 0;                      ///< 0: all parts have `count` elements, and nothing else here counts
-  const std::int32_t* sent = nullptr;  ///< [N, pieces]: rows of each piece, of the part for rank 0 first
-  std::int32_t* received = nullptr;    ///< [N, pieces]: gets those of the parts that come, of that from rank 0 first
-  std::int64_t room = 0;               ///< rows that the output has room for; if more come, the collective fails
-};
-
 /// One collective as one member calls it. Counts are elements; N is the number of ranks of the group.
 ///
 /// | kind           | input   | output  | meaning |
@@ -48,8 +37,7 @@ struct UnequalParts {
 /// count   | output = scale * sum over ranks of input; `input` may be `output` | | broadcast      | count   | count   |
 /// output = input of `root`; `input` may be `output`, and is read by `root` only | | all_to_all     | N*count | N*count
 /// | output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s; the buffers share no byte
-/// | | all_to_all of unequal parts | rows * count | rows * count | parts back to back, of rank 0 first: to each rank in
-/// `input`, from each in `output` | | send_recv      | count   | count   | output = input of the rank before, of rank 0
+/// | | send_recv      | count   | count   | output = input of the rank before, of rank 0
 /// that of the last; the buffers share no byte |
 struct CollectiveCall {
   Collective kind = Collective::all_gather;
@@ -58,9 +46,8 @@ struct CollectiveCall {
   std::byte* output = nullptr;
   std::int64_t count = 0;
   DType dtype = DType::f32;
-  float scale = 1.0F;       ///< of reductions; others leave it at 1
-  int root = 0;             ///< of broadcast, a rank of the group; others leave it at 0
-  UnequalParts parts = {};  ///< of all_to_all, on the CPU backend; others leave it as it is
+  float scale = 1.0F;  ///< of reductions; others leave it at 1
+  int root = 0;        ///< of broadcast, a rank of the group; others leave it at 0
 };
 
 /// A group of ranks that communicate. Every member calls the same collectives in the same order; on one
@@ -105,8 +92,7 @@ class Communicator {
   /// Blocks the host.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  /// Bytes of all collectives enqueued since it was made, without those of groups split from it. Of an all-to-all of
-  /// unequal parts they are those that have gone to other ranks, once it has run.
+  /// Bytes of all collectives enqueued since it was made, without those of groups split from it.
   virtual const WireBytes& wire_bytes() const = 0;
   /// Names this group in messages, "shard"; the world's name is "world".
   virtual void set_name(std::string_view /*name*/) {}
@@ -114,8 +100,6 @@ class Communicator {
 
 /// Throws BackendError if the root of a broadcast is no rank of a group of `size`.
 void check_root(const CollectiveCall& call, int size);
-/// Throws BackendError if the parts need not be equal: what a backend that cannot do it says.
-void check_equal_parts(const CollectiveCall& call);
 /// Bytes that each of `size` ranks sends in a ring for one collective whose count is `bytes` long, rounded down where
 /// the message does not split evenly.
 std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size);

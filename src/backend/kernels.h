@@ -142,7 +142,6 @@ struct SwigluCall {
   const std::byte* gate = nullptr;
   const std::byte* up = nullptr;
   std::byte* y = nullptr;
-  const std::int32_t* used = nullptr;  ///< how many of the rows count, device memory: others may be left out; null: all
 
   /// The stride written out.
   std::int64_t row() const { return stride > 0 ? stride : shape.width; }
@@ -155,8 +154,7 @@ struct SwigluBackwardCall {
   const std::byte* up = nullptr;
   std::byte* d_gate = nullptr;  ///< overwritten, like d_up
   std::byte* d_up = nullptr;
-  std::byte* y = nullptr;              ///< gets what swiglu gives, as in RmsNormBackwardCall; may be d_y
-  const std::int32_t* used = nullptr;  ///< as SwigluCall's
+  std::byte* y = nullptr;  ///< gets what swiglu gives, as in RmsNormBackwardCall; may be d_y
 
   std::int64_t row() const { return stride > 0 ? stride : shape.width; }
 };
@@ -170,86 +168,6 @@ struct CopyRun {
   std::int64_t source_stride = 0;  ///< elements between row starts
   std::int64_t target_stride = 0;
   std::int64_t zero_fill = 0;  ///< elements set to 0 after the last run in the target (padding)
-};
-
-/// A product for each of several experts, whose matrices of weights lie back to back and whose rows of the other
-/// matrices do, too: those of expert e are [first[e], first[e + 1]).
-struct GroupedGemm {
-  Gemm all;  ///< its m, or with transpose_a its k, is the rows of all experts. Then `b` is the first expert's matrix,
-             ///< or with transpose_a `c`, and no row of it is apart from the next. No addend, alpha 1
-  std::int64_t experts = 0;
-  const std::int32_t* first = nullptr;  ///< [experts + 1], device memory
-};
-
-/// Which experts each of `rows` tokens visits, with what weight, and the order of the rows that experts work on: sorted
-/// by expert, those of one expert by token. Every token visits as many.
-struct Routing {
-  std::int64_t rows = 0;     ///< tokens
-  std::int64_t experts = 0;  ///< that there are
-  std::int64_t active = 0;   ///< that each token visits
-  bool sigmoid = false;      ///< how logits become scores: each by itself; false: by a softmax over all experts
-  bool normalized = true;    ///< weights are scores divided by their sum over the visited experts; false: scores
-  // Device memory that route() fills and the other kernels read.
-  std::int32_t* expert = nullptr;  ///< [rows, active], the highest score first, equal ones by index
-  std::int32_t* place = nullptr;   ///< [rows, active]: the row among those of all experts
-  float* weight = nullptr;         ///< [rows, active]
-  std::int32_t* first = nullptr;   ///< [experts + 1], as in GroupedGemm
-};
-/// Elements of `dtype` unless said.
-struct RouteCall {
-  Routing routing;
-  DType dtype = DType::f32;
-  const std::byte* logits = nullptr;  ///< [rows, experts]
-};
-struct RouteBackwardCall {
-  Routing routing;
-  DType dtype = DType::f32;
-  const std::byte* logits = nullptr;  ///< as route had it
-  const float* d_weight = nullptr;    ///< [rows, active]
-  float balance = 0;                  ///< factor of the loss that asks for balance, see Kernels::route_backward
-  std::byte* d_logits = nullptr;      ///< [rows, experts]; overwritten
-};
-/// Rows of tokens [rows, width] and rows of experts [first[experts], width].
-struct DispatchCall {
-  Routing routing;
-  std::int64_t width = 0;
-  DType dtype = DType::f32;
-  const std::byte* x = nullptr;    ///< of tokens
-  std::byte* y = nullptr;          ///< of experts
-  std::int32_t* visits = nullptr;  ///< [experts]: gets the rows of each; null: nobody asks
-};
-struct CombineCall {
-  Routing routing;
-  std::int64_t width = 0;
-  DType dtype = DType::f32;
-  bool weighted = true;                 ///< false: all weights are 1
-  const std::byte* x = nullptr;         ///< of experts
-  const std::byte* residual = nullptr;  ///< of tokens, added; null: nothing is
-  std::byte* y = nullptr;               ///< of tokens; may be the residual
-};
-struct CombineBackwardCall {
-  Routing routing;
-  std::int64_t width = 0;
-  DType dtype = DType::f32;
-  const std::byte* d_y = nullptr;  ///< of tokens
-  const std::byte* x = nullptr;    ///< as combine had it
-  std::byte* d_x = nullptr;        ///< of experts; overwritten
-  float* d_weight = nullptr;       ///< [rows, active]; overwritten
-  std::int32_t* visits = nullptr;  ///< as DispatchCall's
-};
-/// Rows that ranks have sent to this rank's experts: `visits` says how many each rank sends to each expert. In
-/// `by_rank` they lie as they came, by rank and those of a rank by expert; in `by_expert` by expert and those of an
-/// expert by rank.
-struct RegroupCall {
-  std::int64_t ranks = 0;
-  std::int64_t experts = 0;              ///< of this rank
-  const std::int32_t* visits = nullptr;  ///< [ranks, experts]
-  std::int32_t* first = nullptr;         ///< [experts + 1]: gets where each expert's rows begin, as in GroupedGemm
-  std::int64_t width = 0;
-  DType dtype = DType::f32;
-  std::byte* by_rank = nullptr;
-  std::byte* by_expert = nullptr;
-  bool back = false;  ///< from by_expert to by_rank; false: the other way
 };
 
 /// The rows that one rank has of a table, or the columns of logits, of `whole` tokens: [first, first + count).
@@ -355,24 +273,6 @@ class Kernels {
 
   virtual void swiglu(const SwigluCall& call) = 0;
   virtual void swiglu_backward(const SwigluBackwardCall& call) = 0;
-
-  // A mixture of experts. CUDA has no such kernels yet: there they throw BackendError.
-
-  virtual void grouped_gemm(const GroupedGemm& gemm) = 0;
-  /// Fills the routing. Of what is not a number the score counts as the lowest.
-  virtual void route(const RouteCall& call) = 0;
-  /// The gradient of the logits through the weights of the visited experts, plus that of `balance` times the loss of
-  /// Fedus et al. 2021 (arXiv:2101.03961, equation 4) as transformers' load_balancing_loss_func has it for one layer:
-  /// experts * sum over e of (visits of e / rows) * (mean over rows of the softmax of e), through the softmax alone.
-  virtual void route_backward(const RouteBackwardCall& call) = 0;
-  /// y[place] = x[token] for each expert that a token visits.
-  virtual void dispatch(const DispatchCall& call) = 0;
-  /// y[token] = residual[token] + sum over its experts, in their order, of weight * x[place], rounded once.
-  virtual void combine(const CombineCall& call) = 0;
-  /// d_x[place] = weight * d_y[token], d_weight = d_y[token] . x[place].
-  virtual void combine_backward(const CombineBackwardCall& call) = 0;
-  /// Brings rows into the order in which experts work on them, or back.
-  virtual void regroup(const RegroupCall& call) = 0;
 
   virtual void embedding(const EmbeddingCall& call) = 0;
   virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;

@@ -59,17 +59,10 @@ void check_nested(const RunConfig& config, std::vector<std::string>& notes) {
 
 }  // namespace
 
-void check_routing(const Model& model, std::vector<std::string>& notes) {
+void check_routing(const Model& model) {
   demand((model.experts > 0) == (model.active_experts > 0) && model.active_experts <= model.experts,
          "model.active_experts = {} does not fit model.experts = {}; expected {}.", model.active_experts, model.experts,
          model.experts > 0 ? fmt::format("1 to {}", model.experts) : "0, since there is nothing to choose");
-  demand(model.experts == 0 || model.router_aux_loss == 0 || model.router_score == RouterScore::softmax,
-         "model.router_aux_loss = {} does not go with model.router_score = \"sigmoid\": that loss is one of a softmax; "
-         "expected 0.",
-         model.router_aux_loss);
-  if (model.experts == 0 && model.router_aux_loss > 0) {
-    notes.push_back("model.router_aux_loss has no effect: model.experts is 0.");
-  }
   demand(model.experts > 0 || model.shared_experts == 0,
          "model.shared_experts = {} come beside routed experts: model.experts is 0.", model.shared_experts);
   // As many parameters as one matrix may have without experts: sums over a model then fit 64 bits.

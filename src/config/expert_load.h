@@ -12,7 +12,7 @@ struct ExpertLoad {
   enum class Kind : std::uint8_t {
     factor,  ///< `value`: rows of the busiest rank over the mean
     zipf,    ///< the k-th most popular expert of a block is chosen as 1 / k^`value`
-    rows,    ///< `rows` of each expert, as in the train.expert_rows of a result
+    rows,    ///< `rows` of each expert
   };
   Kind kind = Kind::factor;
   double value = 1;

@@ -159,12 +159,9 @@ std::vector<Field> make_fields() {
   model("attention_sinks", &Model::attention_sinks, boolean(), "decoder: a learned logit per head beside its scores (GPT-OSS), simulated only");
   model("attention_window", &Model::attention_window, integer(0, 1 << 24), "decoder: tokens that a token attends to, itself and those before it, simulated only; 0: all");
   model("full_attention_every", &Model::full_attention_every, integer(0, 4096), "decoder: every Nth block attends to all tokens in spite of attention_window; 0: none does");
-  model("experts", &Model::experts, integer(0, 4096), "decoder: experts per block, trained on the cpu backend, else simulated; 0: one feed-forward for all tokens");
+  model("experts", &Model::experts, integer(0, 4096), "decoder: experts per block, simulated only; 0: one feed-forward for all tokens");
   model("active_experts", &Model::active_experts, integer(0, 4096), "decoder: experts that each token visits");
   model("shared_experts", &Model::shared_experts, integer(0, 256), "model.experts: experts that every token visits besides, as one of so many times their width (DeepSeek-V3, Llama 4); 0: none");
-  model("router_score", &Model::router_score, one_of<RouterScore>(), "model.experts: how the router scores them: softmax over all (Mixtral, Qwen3), or sigmoid of each (DeepSeek-V3)");
-  model("router_normalize", &Model::router_normalize, boolean(), "model.experts: a token's weights are divided by their sum (norm_topk_prob of transformers)");
-  model("router_aux_loss", &Model::router_aux_loss, number(0, 1000), "model.experts: factor of the loss that asks for balanced experts (router_aux_loss_coef of transformers), of which only the gradient is computed");
 
   model("trainable", &Model::trainable, anything<Trainable>("\"all\", or \"blocks:FIRST-LAST\""), "whose parameters train: all; or those of these blocks (mlp: linear layers), counted from 0: then all others, embedding and head are frozen");
   model("lora_rank", &Model::lora_rank, integer(0, 1 << 16), "decoder: low-rank adapters of this rank (LoRA) beside every matrix product of the trainable blocks: only these train; 0: no adapters");
@@ -181,12 +178,12 @@ std::vector<Field> make_fields() {
   mesh("sequence_parallel", &Mesh::sequence_parallel, boolean(), "mesh.tensor above 1: each of these ranks has a part of the tokens in norms, residuals and kept activations (Megatron's sequence parallelism)");
   mesh("context", &Mesh::context, integer(1, 4096), "decoder: neighbours of a shard group that split the sequences of their samples (context parallelism), and exchange keys and values for attention; simulated only");
   mesh("context_method", &Mesh::context_method, one_of<ContextMethod>(), "mesh.context above 1: how these ranks come to each other's keys and values: all_gather: all before attention (--cp-comm-type all_gather of Megatron); ring: from neighbour to neighbour, while attention computes with those that came before (p2p)");
-  mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism), trained on the cpu backend, else simulated; each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
-  mesh("expert_imbalance", &Mesh::expert_imbalance, expert_load(), "mesh.expert above 1, simulated: rows that come to the busiest of these ranks, over the mean: a number; what follows if the k-th most popular expert is chosen as 1 / k^S; or if each expert gets so many rows, as in the train.expert_rows of a result; every rank is taken to be as busy as that one");
+  mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism); each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
+  mesh("expert_imbalance", &Mesh::expert_imbalance, expert_load(), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean: a number; what follows if the k-th most popular expert is chosen as 1 / k^S; or if each expert gets so many rows; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
   mesh("expert_separate_comm", &Mesh::expert_separate_comm, boolean(), "mesh.expert above 1: rows are exchanged on a communicator of their own; false, for mesh.expert = mesh.shard: on that of gathers, behind which they stand (one process group for both, pytorch/torchtitan 3369)");
   mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");
-  mesh("expert_rows", &Mesh::expert_rows, one_of<ExpertRows>(), "mesh.expert above 1: rows that are sent for a token: one to each expert that it visits (an all-to-all); one to each rank that has any of them, where one kernel puts them in order (DeepEP), by routers that choose experts independently; the same where all experts of a token are on one rank (balanced stand-ins for routers); simulated only unless each_expert");
+  mesh("expert_rows", &Mesh::expert_rows, one_of<ExpertRows>(), "mesh.expert above 1: rows that are sent for a token: one to each expert that it visits (an all-to-all); one to each rank that has any of them, where one kernel puts them in order (DeepEP), by routers that choose experts independently; the same where all experts of a token are on one rank (balanced stand-ins for routers)");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");

@@ -37,14 +37,7 @@ enum class Norm : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<Norm> kNames<Norm>{"rms", "layer"};
-/// Function that makes scores of experts from a router's logits.
-enum class RouterScore : std::uint8_t {
-  softmax,  ///< over all experts
-  sigmoid,  ///< each by itself
-};
-template <>
-inline constexpr EnumNames<RouterScore> kNames<RouterScore>{"softmax", "sigmoid"};
-/// Work that a block's shared expert is computed beside, where ranks split the routed ones.
+/// What a block's shared expert is computed beside, where ranks split the routed ones.
 enum class ExpertOverlap : std::uint8_t {
   none,     ///< nothing: it comes before rows leave
   combine,  ///< rows that come back; in backward nothing (torchtitan)
@@ -185,9 +178,6 @@ struct Model {
   std::int64_t experts = 0;         ///< decoder: feed-forwards a block, chosen token by token; 0: one, no choice
   std::int64_t active_experts = 0;  ///< decoder: experts that a token visits
   std::int64_t shared_experts = 0;  ///< decoder: experts that every token visits, as one of so many times the width
-  RouterScore router_score = RouterScore::softmax;
-  bool router_normalize = true;  ///< a token's weights are divided by their sum
-  double router_aux_loss = 0;    ///< factor of the loss that asks for balanced experts, the mean over blocks
   Trainable trainable;
   std::int64_t lora_rank = 0;  ///< decoder: inner size of the adapters beside a block's products; 0: none
   double lora_alpha = 16;      ///< what they add is times lora_alpha / lora_rank
@@ -241,7 +231,7 @@ struct Mesh {
   bool expert_sync = true;           ///< the host waits for the counts of rows before it exchanges them
   bool expert_separate_comm = true;  ///< rows have their own communicator; false: that of the shard group's gathers
   ExpertOverlap expert_overlap = ExpertOverlap::none;
-  ExpertRows expert_rows = ExpertRows::each_expert;  ///< simulated unless each_expert
+  ExpertRows expert_rows = ExpertRows::each_expert;
 
   /// Ranks that see different tokens, and among which parameters are sharded or replicated.
   std::int64_t data_ranks() const { return ranks / tensor; }

@@ -39,7 +39,7 @@ void check_model(const Model& model, Notes& notes) {
           model.kv_heads);
   require(model.vocab >= 256, "model.vocab = {} is too small: the data are bytes, so at least 256 are needed.",
           model.vocab);
-  check_routing(model, notes);
+  check_routing(model);
   if (model.attention_window == 0 && model.full_attention_every > 0) {
     notes.push_back("model.full_attention_every has no effect: model.attention_window is 0.");
   }

@@ -73,9 +73,6 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       trouble_(config.inject, config.train.seed, context.rank),
       losses_(config.train.accumulate) {
   slots_.resize(most_ops(schedules));
-  if (context.device.computes()) {
-    expert_rows_.resize(config.model.layers * config.model.experts);
-  }
   trace_.rank = context.rank;
 }
 
@@ -186,11 +183,6 @@ float Executor::run_step(std::int64_t step) {
       },
       nullptr);
   context_.device.synchronize();
-  if (!expert_rows_.empty()) {
-    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      runner_.add_visits(schedule.ops[i], slots_[i], expert_rows_);
-    }
-  }
   double sum = 0;
   for (float micro : losses_) sum += static_cast<double>(micro);
   return static_cast<float>(sum / static_cast<double>(losses_.size()));

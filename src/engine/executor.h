@@ -96,9 +96,6 @@ class Executor {
   std::int64_t early_ns() const { return early_ns_; }
   /// Since the executor was made.
   backend::WireBytes wire_bytes() const { return communicators_.wire_bytes(); }
-  /// Rows with which this rank's tokens have visited experts since the executor was made, [blocks, experts]; empty
-  /// without experts, or where nothing computes.
-  const std::vector<std::int64_t>& expert_rows() const { return expert_rows_; }
   /// As Device::memory().
   const PoolStatistics& memory() const { return context_.device.memory(); }
   const PoolStatistics& host_memory() const { return context_.device.host_memory(); }
@@ -134,7 +131,6 @@ class Executor {
   Trouble trouble_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
-  std::vector<std::int64_t> expert_rows_;
   bool recording_ = false;
   std::int64_t last_step_ns_ = 0;
   std::int64_t early_ns_ = 0;

@@ -23,10 +23,6 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     : config_(config), plan_(plan), model_(model), batches_(batches), rank_(rank) {
   places_.resize(plan.shapes.parameters.size());
   runs_.resize(plan.units.size());
-  if (plan.mesh.expert > 1) {
-    exchange_ = plan::RowExchange(config.model, config.train.batch_per_rank * config.train.seq_len, plan.mesh.expert,
-                                  plan.param_dtype);
-  }
   tensor_ = {plan.groups.index(Group::tensor, rank), plan.mesh.tensor};
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const plan::Unit& unit = plan.units[u];
@@ -83,9 +79,6 @@ class OpRunner::Resolve {
     call.part = work.part;
     call.exchange = work.exchange == schedule::kNoBuffer ? call.output : at(work.exchange).memory;
     call.tensor = runner_.tensor_;
-    if (!runner_.routes(op_)) return;
-    slot_.visits.assign(runner_.config_.model.experts + 1, 0);
-    call.visits = slot_.visits.data();
   }
 
   void operator()(const schedule::Backward& work) const {
@@ -160,9 +153,7 @@ class OpRunner::Resolve {
     const std::int64_t first = work.offset + runner_.plan_.groups.index(over, runner_.rank_) * work.stride;
     slot_.from = slot_.from.after(first);
   }
-  void operator()(const schedule::Collective& work) const {
-    op_.exchanges_rows() ? rows_of_experts(work) : from_to(work.input, work.output);
-  }
+  void operator()(const schedule::Collective& work) const { from_to(work.input, work.output); }
   void operator()(const schedule::SumOfSquares& work) const {
     from_to(work.gradient, work.sum);
     slot_.squares.clear();
@@ -230,25 +221,6 @@ class OpRunner::Resolve {
       slot_.parameters.push_back(place_in(buffer, place));
     });
   }
-  /// Sources and destinations of rows, or their numbers, in a pass's exchange.
-  void rows_of_experts(const schedule::Collective& work) const {
-    const plan::RowExchange& rows = runner_.exchange_;
-    const backend::Elements all = at(work.input);
-    const bool combines = op_.kind == OpKind::expert_combine;
-    std::byte* const own_visits = all.memory + rows.own_visits_at();
-    std::byte* const arrived_visits = all.memory + rows.arrived_visits_at();
-    if (op_.kind == OpKind::expert_counts) {
-      slot_.from = {own_visits, work.dtype};
-      slot_.to = {arrived_visits, work.dtype};
-      return;
-    }
-    slot_.from = {all.memory + (combines ? rows.arrived_at() : 0), work.dtype};
-    slot_.to = {all.memory + (combines ? 0 : rows.arrived_at()), work.dtype};
-    slot_.rows = {.pieces = static_cast<int>(rows.experts_of_a_rank()),
-                  .sent = reinterpret_cast<const std::int32_t*>(combines ? arrived_visits : own_visits),
-                  .received = reinterpret_cast<std::int32_t*>(combines ? own_visits : arrived_visits),
-                  .room = combines ? rows.own : rows.arrived};
-  }
 
   const OpRunner& runner_;
   const Op& op_;
@@ -282,18 +254,6 @@ void OpRunner::fill_batch(int micro, std::int64_t step, OpSlot& slot) const {
       std::memcpy(slot.host_targets.data() + row * targets.size() * 4, targets.data(), targets.size() * 4);
     }
   }
-}
-
-bool OpRunner::routes(const Op& op) const {
-  return config_.model.experts > 0 && op.kind == OpKind::forward && schedule::part_of(op) <= 0 &&
-         plan_.shapes.modules[op.module].kind == plan::ModuleKind::block;
-}
-
-void OpRunner::add_visits(const Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const {
-  if (!routes(op)) return;
-  const std::size_t experts = config_.model.experts;
-  const std::size_t block = plan_.shapes.modules[op.module].index;
-  for (std::size_t e = 0; e < experts; ++e) rows[block * experts + e] += slot.visits[e + 1] - slot.visits[e];
 }
 
 void OpRunner::resolve(const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const {
@@ -404,18 +364,6 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
       group.reduce_scatter(op.lane, from, output, work->count, work->dtype, work->scale, stamp);
       return;
     }
-    case OpKind::expert_dispatch:
-    case OpKind::expert_combine:
-      group.enqueue(op.lane,
-                    {.kind = backend::Collective::all_to_all,
-                     .input = from,
-                     .output = to,
-                     .count = exchange_.width,
-                     .dtype = work->dtype,
-                     .parts = slot.rows},
-                    stamp);
-      return;
-    case OpKind::expert_counts: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;
     default: throw std::logic_error("OpRunner::enqueue_collective: not a collective");

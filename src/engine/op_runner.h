@@ -31,11 +31,9 @@ struct OpSlot {
   std::int64_t step = 0;                                           // optimizer: steps done, this one included
   const std::vector<backend::CopyRun>* runs = nullptr;             // copies by layout, but for copy_in:
   std::vector<backend::CopyRun> bucket_runs;                       // the same into or out of a bucket
-  backend::UnequalParts rows;                                      // expert_dispatch, expert_combine
   std::int64_t count = 0;                                          // copy_in: elements
   std::vector<std::byte> host_inputs, host_targets;                // load_batch
   model::ModuleCall call;                                          // forward, recompute, backward
-  std::vector<std::int32_t> visits;                                // forward of a block with experts: call's array
   std::vector<const std::byte*> parameters;                        // call's arrays
   std::vector<std::byte*> gradients;
   struct Squares {
@@ -58,9 +56,6 @@ class OpRunner {
 
   /// Fills `slot` from the buffers as they are at issue. `step` counts from 0 in each run.
   void resolve(const schedule::Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const;
-  /// Adds to `rows` [blocks, experts] those with which this rank's tokens visit each expert, if `op` is what says so.
-  /// After its step; of a device that computes.
-  void add_visits(const schedule::Op& op, const OpSlot& slot, std::span<std::int64_t> rows) const;
   /// The work of every op that is not a collective. Throws std::logic_error for one that has none.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
   /// Enqueues a collective on its lane. Throws std::logic_error if it is none, or the plan lacks its group.
@@ -85,8 +80,6 @@ class OpRunner {
     std::vector<std::pair<std::int64_t, std::int64_t>> gaps, gaps_replicated;
   };
 
-  /// The op in which a block's tokens are routed: a forward, or its first part.
-  bool routes(const schedule::Op& op) const;
   void fill_batch(int micro, std::int64_t step, OpSlot& slot) const;
   std::int64_t update_number(std::int64_t step) const { return start_.steps + step + 1; }
 
@@ -96,7 +89,6 @@ class OpRunner {
   const BatchSource& batches_;
   int rank_;
   model::TensorPlace tensor_;
-  plan::RowExchange exchange_;  // mesh.expert
   TrainingPosition start_;
   std::vector<Place> places_;   // by parameter
   std::vector<UnitRuns> runs_;  // by unit

@@ -140,7 +140,6 @@ std::string to_bytes(const RankOutcome& o) {
   w.value(o.memory);
   w.value(o.host_memory);
   w.value(o.wire_bytes);
-  w.list(o.expert_rows);
   w.value(static_cast<std::uint64_t>(o.device.size()));
   for (const auto& [name, fact] : o.device) {
     w.text(name);
@@ -174,7 +173,6 @@ RankOutcome outcome_from_bytes(std::string_view bytes) {
   o.memory = r.value<PoolStatistics>();
   o.host_memory = r.value<PoolStatistics>();
   o.wire_bytes = r.value<backend::WireBytes>();
-  o.expert_rows = r.list<std::int64_t>();
   for (std::uint64_t n = r.count(2 * sizeof(std::uint64_t)); n > 0; --n) {
     std::string name = r.text();
     o.device.emplace_back(std::move(name), r.text());

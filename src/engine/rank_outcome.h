@@ -75,12 +75,11 @@ struct RankOutcome {
   trace::RankTrace trace;  ///< measured steps only
   PoolStatistics memory;
   PoolStatistics host_memory;
-  backend::WireBytes wire_bytes{};        ///< of the measured steps
-  std::vector<std::int64_t> expert_rows;  ///< as Executor::expert_rows(), of the measured steps
-  backend::Facts device;                  ///< Device::facts()
-  std::optional<GpuHealth> gpu;           ///< Device::health()
-  std::int64_t early_ns = 0;              ///< Executor::early_ns()
-  std::string host;                       ///< name of the machine
+  backend::WireBytes wire_bytes{};  ///< of the measured steps
+  backend::Facts device;            ///< Device::facts()
+  std::optional<GpuHealth> gpu;     ///< Device::health()
+  std::int64_t early_ns = 0;        ///< Executor::early_ns()
+  std::string host;                 ///< name of the machine
 };
 
 /// `outcome` as bytes, for a process of the same program on a machine of the same kind.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -85,26 +84,11 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
     const auto had = static_cast<std::int64_t>(outcome.trace.steps.size());
     cut_trace(outcome.trace, steps, warmup);
     const auto has = static_cast<std::int64_t>(outcome.trace.steps.size());
-    if (had != has) outcome.expert_rows.clear();  // those of a step differ from those of others
     for (std::int64_t& bytes : outcome.wire_bytes) bytes = had == 0 ? 0 : bytes / had * has;
   }
 }
 
-/// Sums of the ranks' counts, element by element. Empty if a rank did not count all of its steps.
-std::vector<std::int64_t> added_up(const std::vector<RankOutcome>& outcomes,
-                                   std::vector<std::int64_t> RankOutcome::*counts) {
-  std::vector<std::int64_t> sums;
-  if (outcomes.empty()) return sums;
-  sums.resize((outcomes.front().*counts).size());
-  for (const RankOutcome& outcome : outcomes) {
-    const std::vector<std::int64_t>& own = outcome.*counts;
-    if (own.size() != sums.size()) return {};
-    std::ranges::transform(sums, own, sums.begin(), std::plus());
-  }
-  return sums;
-}
-
-/// Moments of the resumed training; none without.
+/// Of the training that goes on; none without.
 Masters::Moments moments_of(const Checkpoint* resume) {
   if (resume == nullptr) return {};
   const auto from = [resume](State state) -> model::FillParameter {
@@ -127,7 +111,6 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
-  std::vector<std::int64_t> rows_before, rows_after;
   std::int64_t step = 0;
   std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
   try {
@@ -137,15 +120,11 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
       if (step == shared.warmup()) {
         executor.start_recording(p.config.train.steps);
         before = after = executor.wire_bytes();
-        rows_before = rows_after = executor.expert_rows();
         context.world.barrier();
       }
       if (shared.hooks.meet_before_steps) context.world.barrier();
       const float loss = executor.run_step(step);
-      if (step >= shared.warmup()) {
-        after = executor.wire_bytes();
-        rows_after = executor.expert_rows();
-      }
+      if (step >= shared.warmup()) after = executor.wire_bytes();
       publication.publish(executor.trace(), step + 1);
       if (saver) saver->after_step(step + 1);
       shared.board.report_loss(context.rank, step, loss);
@@ -170,8 +149,6 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   }
   RankOutcome outcome;
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
-  outcome.expert_rows = std::move(rows_after);
-  for (std::size_t i = 0; i < outcome.expert_rows.size(); ++i) outcome.expert_rows[i] -= rows_before[i];
   outcome.memory = memory ? *memory : executor.memory();
   outcome.host_memory = host_memory ? *host_memory : executor.host_memory();
   outcome.trace = executor.trace();
@@ -288,10 +265,6 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   }
   std::vector<RankOutcome> outcomes = board->outcomes();
   if (session == nullptr && result.interrupted) cut_outcomes(outcomes, result.steps_done, config.train.warmup);
-  const std::vector<std::int64_t> rows = added_up(outcomes, &RankOutcome::expert_rows);
-  for (auto of_block = rows.begin(); of_block != rows.end(); of_block += config.model.experts) {
-    result.expert_rows.emplace_back(of_block, of_block + config.model.experts);
-  }
   for (RankOutcome& outcome : outcomes) {
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);

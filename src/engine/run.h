@@ -72,9 +72,6 @@ struct Measurement {
   std::vector<PoolStatistics> memory;          ///< as traces
   std::vector<PoolStatistics> host_memory;     ///< pinned, as traces
   std::vector<backend::WireBytes> wire_bytes;  ///< as traces, of the measured steps
-  /// Rows that came to each expert in the measured steps, of all ranks' tokens: [block][expert]. Empty without experts,
-  /// where nothing computes, and of a run that was cut short in the middle of a step.
-  std::vector<std::vector<std::int64_t>> expert_rows;
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
   std::vector<std::optional<GpuHealth>> gpus;  ///< by rank: how its GPU fared; absent: it has none
   std::vector<std::int64_t> early_ns;          ///< by rank: Executor::early_ns()

@@ -5,12 +5,10 @@
 
 namespace fsdpbench::model {
 
-Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, const plan::ExpertSplit& experts_split,
-             std::int64_t layer)
+Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, std::int64_t layer)
     : model_(model),
       batch_(batch),
       split_(split),
-      experts_(experts_split),
       stream_(model, batch, split),
       trains_(model.trains_weights(layer)),
       input_frozen_(model.input_is_frozen(layer)) {
@@ -18,38 +16,17 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, co
   const std::int64_t head_dim = model.head_size(), queries = model.heads * head_dim, keys = model.kv_heads * head_dim;
   const DType dtype = batch.dtype, gradients = batch.gradient_dtype;
   qkv_ = {rows, model.width, {queries, keys, keys}, dtype, gradients, model.fused_projections};
-  const std::int64_t experts = model.experts;
-  std::int64_t visits = rows, here = experts;
-  if (experts > 0) {
-    exchange_ = plan::RowExchange(model, rows, experts_.ranks, dtype);
-    visits = experts_.ranks > 1 ? exchange_.arrived : exchange_.own, here = exchange_.experts_of_a_rank();
-  }
-  gate_up_ = {visits, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections, here};
+  gate_up_ = {rows, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections};
   output_ = {rows, queries, model.width, dtype, gradients};
-  contract_ = {visits, model.ffn_width, model.width, dtype, gradients, model.width, here};
-  if (shares()) {
-    const std::int64_t shared = model.shared_width();
-    shared_gate_up_ = {rows, model.width, {shared, shared}, dtype, gradients, model.fused_projections};
-    shared_contract_ = {rows, shared, model.width, dtype, gradients};
-  }
-  router_ = {rows, model.width, experts, dtype, gradients};
-  routing_ = {.rows = rows,
-              .experts = experts,
-              .active = model.active_experts,
-              .sigmoid = model.router_score == config::RouterScore::sigmoid,
-              .normalized = model.router_normalize};
-  balance_ = static_cast<float>(model.router_aux_loss / static_cast<double>(model.layers));
+  contract_ = {rows, model.ffn_width, model.width, dtype, gradients};
   attention_ = {batch.batch, batch.seq_len, model.heads,    model.kv_heads,
                 head_dim,    dtype,         qkv_.stride(0), qkv_.stride(1)};
   at_.qkv = at_.norm1 + 1;
   at_.output = at_.qkv + qkv_.weights();
   at_.norm2 = at_.output + 1;
-  at_.router = at_.norm2 + 1;
-  at_.gate_up = at_.router + (experts > 0 ? 1 : 0);
+  at_.gate_up = at_.norm2 + 1;
   at_.down = at_.gate_up + gate_up_.weights();
-  at_.shared_gate_up = at_.down + 1;
-  at_.shared_down = at_.shared_gate_up + shared_gate_up_.weights();
-  at_.adapters = at_.shared_down + (shares() ? 1 : 0);
+  at_.adapters = at_.down + 1;
   const std::int64_t rank = model.adapter_rank(layer);
   if (rank == 0) return;
   const auto factor = static_cast<float>(model.lora_alpha / static_cast<double>(rank));
@@ -72,17 +49,6 @@ Block::Saved Block::carve_saved(std::byte* memory) const {
   s.rstd1 = arena.take_array<float>(stream_.rows);
   s.rstd2 = arena.take_array<float>(stream_.rows);
   s.log_sum_exp = arena.take_array<float>(batch_.rows() * model_.heads);
-  if (model_.experts > 0) {
-    s.logits = arena.take(router_.output_bytes());
-    s.routing = routing_;
-    s.routing.expert = arena.take_array<std::int32_t>(own_visits());
-    s.routing.place = arena.take_array<std::int32_t>(own_visits());
-    s.routing.weight = arena.take_array<float>(own_visits());
-    s.routing.first = arena.take_array<std::int32_t>(model_.experts + 1);
-    s.routed = arena.take(checked_product(exchange_.own, model_.width, size_of(batch_.dtype)));
-    if (experts_.ranks > 1) s.arrived = arena.take(contract_.output_bytes());
-    if (shares()) s.shared = shared_gate_up_.take(arena);
-  }
   for (std::size_t i = 0; i < adapters_.size(); ++i) s.inner[i] = arena.take(adapters_[i].inner_bytes());
   s.bytes = arena.bytes();
   return s;
@@ -96,10 +62,6 @@ Block::ForwardWorkspace Block::carve_forward(std::byte* memory) const {
   w.scratch = arena.take(backend::attention_scratch_bytes(attention_));
   arena.rewind(shared);
   w.product = arena.take(contract_.input_bytes());
-  if (model_.experts > 0) w.routed = arena.take(contract_.output_bytes());
-  if (experts_.ranks > 1) w.first = arena.take_array<std::int32_t>(contract_.experts + 1);
-  arena.rewind(shared);
-  if (shares()) w.shared = arena.take(shared_contract_.input_bytes());
   w.bytes = arena.bytes();
   return w;
 }
@@ -111,21 +73,8 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   if (split_.ranks == 1) w.d_normed = arena.take(qkv_.input_bytes());
   for (std::size_t i = 0; i < adapter_.output; ++i) w.d_inner[i] = arena.take(adapters_[i].inner_bytes());
   const std::int64_t shared = arena.mark();
-  if (model_.experts > 0) w.d_weight = arena.take_array<float>(own_visits());
-  if (shares()) {
-    const std::int64_t behind_weights = arena.mark();
-    w.d_shared = shared_gate_up_.take(arena);
-    w.d_shared_product = arena.take(shared_contract_.input_bytes());
-    if (overlap() != config::ExpertOverlap::both) arena.rewind(behind_weights);
-  }
   w.d_gate_up = gate_up_.take(arena);
   w.d_product = arena.take(contract_.input_bytes());
-  if (model_.experts > 0) {
-    w.routed = arena.take(contract_.output_bytes());
-    w.d_routed = arena.take(contract_.output_bytes());
-    w.d_logits = arena.take(router_.output_bytes());
-    if (experts_.ranks > 1) w.first = arena.take_array<std::int32_t>(contract_.experts + 1);
-  }
   arena.rewind(shared);
   w.d_attended = arena.take(output_.input_bytes());
   w.d_qkv = qkv_.take(arena);
@@ -135,8 +84,7 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
 }
 
 plan::ModuleSizes Block::sizes() const {
-  const double products = qkv_.flops() + output_.flops() + router_.flops() + gate_up_.flops() + contract_.flops() +
-                          shared_gate_up_.flops() + shared_contract_.flops();
+  const double products = qkv_.flops() + output_.flops() + gate_up_.flops() + contract_.flops();
   // Half of the two products of [seq, seq] scores; the backward has five of them.
   const double attention = 2.0 * static_cast<double>(batch_.rows()) * static_cast<double>(batch_.seq_len) *
                            static_cast<double>(attention_.heads * attention_.head_dim);
@@ -148,15 +96,13 @@ plan::ModuleSizes Block::sizes() const {
   double adapters = 0;
   for (const Adapter& adapter : adapters_) adapters += adapter.flops();
   sizes.forward_flops = products + attention + adapters;
-  // The router's gradient wants what the routed experts gave.
-  sizes.recompute_flops = sizes.forward_flops - (model_.experts > 0 ? shared_contract_ : contract_).flops();
+  sizes.recompute_flops = sizes.forward_flops - contract_.flops();
   if (adapts()) sizes.recompute_flops -= adapters_.back().up.flops();
   sizes.backward_flops = (trains_ ? 2 : 1) * products + 2.5 * attention + 2 * adapters;
   if (input_frozen_) {
     sizes.backward_flops -= qkv_.flops();
     for (std::size_t i = 0; i < adapter_.output; ++i) sizes.backward_flops -= adapters_[i].down.flops();
   }
-  if (experts_.ranks > 1) set_parts_by_experts(sizes);
   if (split_.ranks > 1) {
     const double projections = qkv_.flops(), output = output_.flops(), expand = gate_up_.flops();
     set_block_parts(model_, batch_, split_, {projections, attention + output, expand, contract_.flops()},
@@ -183,7 +129,6 @@ void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
   const ForwardWorkspace work = carve_forward(call.workspace);
   if (split_.tokens) return forward_by_tokens(kernels, call, saved, work);
-  if (experts_.ranks > 1) return forward_by_experts(kernels, call, saved, work);
   const bool whole = split_.ranks == 1;  // the products add the residuals
   if (call.runs(0)) {
     norm(kernels, call.input, call.parameters[at_.norm1], work.normed, saved.rstd1);
@@ -192,7 +137,6 @@ void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
   if (call.runs(1)) {
     if (!whole) kernels.add(call.exchange, call.input, saved.h, stream_.count(), batch_.dtype);
     norm(kernels, saved.h, call.parameters[at_.norm2], work.normed, saved.rstd2);
-    if (model_.experts > 0) return experts(kernels, call, saved, work);
     feed_forward(kernels, call, saved, work, work.normed, call.output, whole ? saved.h : nullptr);
   }
   if (!whole && call.runs(2) && call.output != nullptr) {
@@ -266,7 +210,6 @@ void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
   const BackwardWorkspace work = carve_backward(call.workspace);
   if (split_.tokens) return backward_by_tokens(kernels, call, saved, work);
-  if (experts_.ranks > 1) return backward_by_experts(kernels, call, saved, work);
   if (split_.ranks == 1) return backward_whole(kernels, call, saved, work);
   std::byte* const d_normed = call.exchange;
   if (call.runs(0)) {
@@ -286,25 +229,16 @@ void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
 /// The gradients of norms come before those of the weights behind them: they give what those need, the norms' outputs.
 void Block::backward_whole(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                            const BackwardWorkspace& work) const {
-  if (model_.experts > 0) {
-    experts_backward(kernels, call, saved, work);
-  } else {
-    const std::size_t maps = of_input(work.d_gate_up.size());
-    contraction_backward(kernels, call, saved, work, call.d_stream);
-    gate_up_.input_gradient(kernels, work.d_gate_up, call.parameters.subspan(at_.gate_up), work.d_normed);
-    if (adapts()) {
-      adapters_backward(kernels, call, adapter_.gate_up, std::span(work.d_gate_up).first(maps), saved, work,
-                        work.d_normed);
-    }
-    norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
-    gate_up_.weight_gradient(kernels, work.d_gate_up, work.normed, call.gradients.subspan(at_.gate_up));
-    if (adapts()) adapters_backward_down(kernels, call, adapter_.gate_up, maps, work, work.normed);
+  const std::size_t maps = of_input(work.d_gate_up.size());
+  contraction_backward(kernels, call, saved, work, call.d_stream);
+  gate_up_.input_gradient(kernels, work.d_gate_up, call.parameters.subspan(at_.gate_up), work.d_normed);
+  if (adapts()) {
+    adapters_backward(kernels, call, adapter_.gate_up, std::span(work.d_gate_up).first(maps), saved, work,
+                      work.d_normed);
   }
-  attention_half_backward(kernels, call, saved, work);
-}
-
-void Block::attention_half_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                                    const BackwardWorkspace& work) const {
+  norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
+  gate_up_.weight_gradient(kernels, work.d_gate_up, work.normed, call.gradients.subspan(at_.gate_up));
+  if (adapts()) adapters_backward_down(kernels, call, adapter_.gate_up, maps, work, work.normed);
   attention_backward(kernels, call, saved, work, call.d_stream);
   if (!input_frozen_) qkv_.input_gradient(kernels, work.d_qkv, call.parameters.subspan(at_.qkv), work.d_normed);
   if (adapts()) {
@@ -398,8 +332,7 @@ void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& ca
 }
 
 /// From the gradient of the product, which it replaces by the product.
-void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work,
-                            const std::int32_t* used) const {
+void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work) const {
   kernels.swiglu_backward({.shape = {contract_.rows, model_.ffn_width, batch_.dtype},
                            .stride = gate_up_.stride(0),
                            .d_y = work.d_product,
@@ -407,8 +340,7 @@ void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const
                            .up = saved.gate_up[1],
                            .d_gate = work.d_gate_up[0],
                            .d_up = work.d_gate_up[1],
-                           .y = work.d_product,
-                           .used = used});
+                           .y = work.d_product});
 }
 
 /// From those to the gradient of the norm before, which may take its place.

@@ -18,18 +18,7 @@ namespace fsdpbench::model {
 /// and wv are one matrix, and w_gate and w_up: then one product each gives q, k and v, and gate and up, side by side in
 /// rows of one tensor, where the other kernels find them.
 ///
-/// With model.experts the feed-forward of a token is that of the experts it visits, each times its weight, summed:
-/// router n2 says which and with what weight, and the rows of all visits lie sorted by expert (backend::Routing), where
-/// each expert's products find theirs. There is room for them whoever is visited: all sizes are known beforehand.
-/// Saved are then also the router's logits, the routing, and what the experts gave, which the weights' gradients need.
-/// If ranks split the experts, rows come from other ranks, too: then there is room for as many as ever may
-/// (plan::RowExchange).
-///
-/// With model.shared_experts each token also visits one more feed-forward, of S times the width, and what that gives is
-/// added unweighted. Where ranks split the experts it is every rank's own tokens', and may be computed beside
-/// exchanges.
-///
-/// With model.lora_rank each product but those of experts has an adapter beside it (linear_map.h), whose parameters
+/// With model.lora_rank each product has an adapter beside it (linear_map.h), whose parameters
 /// come behind all others, in the order of the products. Saved is then also what lies between an adapter's two
 /// products. A frozen parameter's gradient is null, and is not computed. Below the block's own adapters nothing trains
 /// if it is the first one that does: the gradient of its input is then not computed either.
@@ -40,9 +29,7 @@ namespace fsdpbench::model {
 class Block {
  public:
   /// Block `layer`. `model`: of one of the ranks that split the block (plan::tensor_part).
-  /// `experts`: how ranks split its experts (see [Note: parts by experts] in model.h); not where they split layers.
-  Block(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {},
-        std::int64_t layer = 0);
+  Block(const config::Model& model, BatchShape batch, TensorSplit split = {}, std::int64_t layer = 0);
 
   /// As Model::sizes(), forward() and backward(), for one block.
   plan::ModuleSizes sizes() const;
@@ -59,18 +46,11 @@ class Block {
     std::byte *attended, *h;
     Maps2 gate_up;
     float *rstd1, *rstd2, *log_sum_exp;
-    std::byte *logits, *routed;  // experts: [rows, experts], what they gave of this rank's rows
-    std::byte* arrived;          // split experts: the rows that came to them, by expert
-    backend::Routing routing;
-    Maps2 shared;                     // the shared expert's gate and up
     std::array<std::byte*, 7> inner;  // by adapter
   };
   struct ForwardWorkspace {
     std::int64_t bytes;
     std::byte *normed, *scratch, *product;  // scratch and product share memory; split by tokens: no normed
-    std::byte* routed;                      // experts, beside the product: normed in their order, or what they give
-    std::int32_t* first;                    // split experts: which of the rows that came are whose
-    std::byte* shared;                      // the shared expert's product, in the memory of the others
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
@@ -78,25 +58,13 @@ class Block {
     std::array<std::byte*, 3> d_inner;  // of the adapters of one input
     std::byte* d_product;               // feed-forward half; the product takes its place
     Maps2 d_gate_up;
-    std::byte *routed, *d_routed, *d_logits;  // experts, beside these
-    float* d_weight;
-    Maps2 d_shared;  // the shared expert's gate and up; in the memory of those of the others, unless these come between
-    std::byte* d_shared_product;
-    std::int32_t* first;              // split experts, as in forward
     std::byte *d_attended, *scratch;  // attention half, in the same memory
     Maps3 d_qkv;
   };
   Saved carve_saved(std::byte* memory) const;
-  /// Visits of this rank's tokens to experts.
-  std::int64_t own_visits() const { return routing_.rows * routing_.active; }
   ForwardWorkspace carve_forward(std::byte* memory) const;
   BackwardWorkspace carve_backward(std::byte* memory) const;
 
-  /// Place where a pass tells the others how many of this rank's rows each expert gets.
-  std::int32_t* visits_in(const ModuleCall& call) const {
-    return reinterpret_cast<std::int32_t*>(call.exchange + exchange_.own_visits_at());
-  }
-  void set_parts_by_experts(plan::ModuleSizes& sizes) const;
   void forward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                          const ForwardWorkspace& work) const;
   void backward_whole(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
@@ -107,40 +75,9 @@ class Block {
                  const std::byte* normed, std::byte* out, const std::byte* residual) const;
   void feed_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work,
                     const std::byte* normed, std::byte* out, const std::byte* residual) const;
-  void experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-               const ForwardWorkspace& work) const;
-  void experts_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                        const BackwardWorkspace& work) const;
-  void forward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                          const ForwardWorkspace& work) const;
-  void backward_by_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                           const BackwardWorkspace& work) const;
-  /// Parts of a pass where ranks split the experts: before rows leave, when they came to the experts, when
-  /// they came back, and what of the shared expert is computed meanwhile.
-  enum class ExpertStep : std::uint8_t { send, beside_dispatch, experts, beside_combine, receive };
-  ExpertStep step_of(int part, bool backward) const;
-  void shared_expand(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                     const ForwardWorkspace& work) const;
-  void shared_contract(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                       const ForwardWorkspace& work) const;
-  void shared_contract_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                                const BackwardWorkspace& work) const;
-  void shared_expand_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                              const BackwardWorkspace& work) const;
-  void route(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work) const;
-  void apply_experts(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                     const ForwardWorkspace& work, const std::byte* x, std::byte* y, const std::int32_t* first) const;
-  void combine(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const std::byte* routed) const;
-  void router_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                       const BackwardWorkspace& work, const std::byte* d_routed) const;
-  void attention_half_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                               const BackwardWorkspace& work) const;
-  void regroup(backend::Kernels& kernels, const ModuleCall& call, std::int32_t* first, std::byte* by_expert,
-               bool back) const;
   void contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                             const BackwardWorkspace& work, const std::byte* d_y) const;
-  void swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work,
-                       const std::int32_t* used = nullptr) const;
+  void swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work) const;
   void expansion_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
                           const std::byte* normed, std::byte* d_normed) const;
   void attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
@@ -162,11 +99,6 @@ class Block {
   std::span<std::byte* const> gradients_of(const ModuleCall& call, std::size_t adapter) const {
     return call.gradients.subspan(at_.adapters + 2 * adapter, 2);
   }
-  bool shares() const { return model_.shared_experts > 0; }
-  /// Part of the shared expert that is computed beside exchanges.
-  config::ExpertOverlap overlap() const {
-    return shares() && experts_.ranks > 1 ? experts_.overlap : config::ExpertOverlap::none;
-  }
   bool adapts() const { return !adapters_.empty(); }
   /// Number of `maps` products of one input that have outputs of their own.
   std::size_t of_input(std::size_t maps) const { return model_.fused_projections ? 1 : maps; }
@@ -178,21 +110,13 @@ class Block {
   config::Model model_;
   BatchShape batch_;
   TensorSplit split_;
-  plan::ExpertSplit experts_;
-  plan::RowExchange exchange_;  // experts; if no ranks split them its own rows alone mean something
   Stream stream_;
   MapsOfOneInput<3> qkv_;
   MapsOfOneInput<2> gate_up_;
   LinearMap output_, contract_;
-  LinearMap router_;  // experts
-  MapsOfOneInput<2> shared_gate_up_;
-  LinearMap shared_contract_;
-  backend::Routing routing_;  // without memory
-  float balance_ = 0;         // of the loss that asks for balanced experts, this block's factor
   backend::AttentionShape attention_;
   struct Parameters {
-    std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, router = 0, gate_up = 0, down = 0;  // the first of each
-    std::size_t shared_gate_up = 0, shared_down = 0;
+    std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, gate_up = 0, down = 0;  // the first of each
     std::size_t adapters = 0;
   } at_;
   std::vector<Adapter> adapters_;  // in the order of the products; none if there are none

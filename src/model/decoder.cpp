@@ -19,7 +19,7 @@ backend::VocabularyPart Decoder::vocabulary_of(const ModuleCall& call) const {
   return {call.tensor.index * model_.vocab, model_.vocab, call.tensor.ranks * model_.vocab};
 }
 
-Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split, const plan::ExpertSplit& experts)
+Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split)
     : model_(model),
       batch_(batch),
       split_(split),
@@ -27,7 +27,7 @@ Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split
       logits_{batch.rows(), model.width,          model.vocab,
               batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)} {
   const std::int64_t different = model.freezes() ? model.layers : 1;
-  for (std::int64_t layer = 0; layer < different; ++layer) blocks_.emplace_back(model, batch, split, experts, layer);
+  for (std::int64_t layer = 0; layer < different; ++layer) blocks_.emplace_back(model, batch, split, layer);
 }
 
 std::vector<plan::ModuleSizes> Decoder::sizes() const {
@@ -227,11 +227,7 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
                                      plan::context_split(config));
   }
   if (config.mesh.expert > 1) {
-    if (!key_without_kernels(config).empty()) {
-      return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config), eager_loss);
-    }
-    // The data say who is busy.
-    return std::make_unique<Decoder>(config.model, batch, TensorSplit(), plan::even_expert_split(config));
+    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config), eager_loss);
   }
   // Only an outline says what a block saves for its feed-forward.
   const bool outlined =

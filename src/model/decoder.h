@@ -15,8 +15,7 @@ class Decoder final : public Model {
  public:
   /// `model`: of one of the ranks that split every layer (plan::tensor_part); its vocabulary is then a range of the
   /// tokens, by the rank's place.
-  /// `experts`: how ranks split the experts of each block.
-  Decoder(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {});
+  Decoder(const config::Model& model, BatchShape batch, TensorSplit split = {});
 
   std::vector<plan::ModuleSizes> sizes() const override;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;

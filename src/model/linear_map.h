@@ -21,14 +21,12 @@ inline std::int64_t logits_stride(std::int64_t vocab, DType dtype, int tensor) {
 }
 
 /// y = x * w^T without bias: x [rows, in], w [out, in], y [rows, out], all of one dtype but the weight's gradient. Rows
-/// of y, and of d_y, lie `out_stride` elements apart; those of the others back to back. With experts w is [experts,
-/// out, in], and `first` says which rows are whose (backend::Routing).
+/// of y, and of d_y, lie `out_stride` elements apart; those of the others back to back.
 struct LinearMap {
   std::int64_t rows = 0, in = 0, out = 0;
   DType dtype = DType::f32;
   DType gradient_dtype = dtype;
   std::int64_t out_stride = out;
-  std::int64_t experts = 0;
 
   /// FLOPs of the forward; the backward takes twice as many.
   double flops() const { return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); }
@@ -38,56 +36,47 @@ struct LinearMap {
 
   /// y [rows, out] = x [rows, in] times the transpose of w [out, in], plus `residual`, stored like y, if there is one.
   void forward(backend::Kernels& kernels, const std::byte* x, const std::byte* w, std::byte* y,
-               const std::byte* residual = nullptr, const std::int32_t* first = nullptr) const {
-    multiply(kernels, first,
-             {.a = x,
-              .b = w,
-              .c = y,
-              .addend = residual,
-              .m = rows,
-              .n = out,
-              .k = in,
-              .transpose_b = true,
-              .input_dtype = dtype,
-              .output_dtype = dtype,
-              .beta = residual != nullptr ? 1.0F : 0.0F,
-              .c_stride = out_stride});
+               const std::byte* residual = nullptr) const {
+    kernels.gemm({.a = x,
+                  .b = w,
+                  .c = y,
+                  .addend = residual,
+                  .m = rows,
+                  .n = out,
+                  .k = in,
+                  .transpose_b = true,
+                  .input_dtype = dtype,
+                  .output_dtype = dtype,
+                  .beta = residual != nullptr ? 1.0F : 0.0F,
+                  .c_stride = out_stride});
   }
   /// d_x = d_y * w, or += if `add`.
   void input_gradient(backend::Kernels& kernels, const std::byte* d_y, const std::byte* w, std::byte* d_x,
-                      bool add = false, const std::int32_t* first = nullptr) const {
-    multiply(kernels, first,
-             {.a = d_y,
-              .b = w,
-              .c = d_x,
-              .m = rows,
-              .n = in,
-              .k = out,
-              .input_dtype = dtype,
-              .output_dtype = dtype,
-              .beta = add ? 1.0F : 0.0F,
-              .a_stride = out_stride});
+                      bool add = false) const {
+    kernels.gemm({.a = d_y,
+                  .b = w,
+                  .c = d_x,
+                  .m = rows,
+                  .n = in,
+                  .k = out,
+                  .input_dtype = dtype,
+                  .output_dtype = dtype,
+                  .beta = add ? 1.0F : 0.0F,
+                  .a_stride = out_stride});
   }
   /// d_w = d_y^T * x; nothing if d_w is null: the weight is frozen.
-  void weight_gradient(backend::Kernels& kernels, const std::byte* d_y, const std::byte* x, std::byte* d_w,
-                       const std::int32_t* first = nullptr) const {
+  void weight_gradient(backend::Kernels& kernels, const std::byte* d_y, const std::byte* x, std::byte* d_w) const {
     if (d_w == nullptr) return;
-    multiply(kernels, first,
-             {.a = d_y,
-              .b = x,
-              .c = d_w,
-              .m = out,
-              .n = in,
-              .k = rows,
-              .transpose_a = true,
-              .input_dtype = dtype,
-              .output_dtype = gradient_dtype,
-              .a_stride = out_stride});
-  }
-
- private:
-  void multiply(backend::Kernels& kernels, const std::int32_t* first, const backend::Gemm& gemm) const {
-    experts > 0 ? kernels.grouped_gemm({gemm, experts, first}) : kernels.gemm(gemm);
+    kernels.gemm({.a = d_y,
+                  .b = x,
+                  .c = d_w,
+                  .m = out,
+                  .n = in,
+                  .k = rows,
+                  .transpose_a = true,
+                  .input_dtype = dtype,
+                  .output_dtype = gradient_dtype,
+                  .a_stride = out_stride});
   }
 };
 
@@ -100,12 +89,12 @@ class MapsOfOneInput {
 
   MapsOfOneInput() = default;
   MapsOfOneInput(std::int64_t rows, std::int64_t in, const std::array<std::int64_t, N>& outs, DType dtype,
-                 DType gradient_dtype, bool joined, std::int64_t experts = 0)
+                 DType gradient_dtype, bool joined)
       : outs_(outs), joined_(joined) {
     const std::int64_t all = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
-    if (joined) products_ = {{rows, in, all, dtype, gradient_dtype, all, experts}};
+    if (joined) products_ = {{rows, in, all, dtype, gradient_dtype, all}};
     if (joined) return;
-    for (const std::int64_t out : outs) products_.push_back({rows, in, out, dtype, gradient_dtype, out, experts});
+    for (const std::int64_t out : outs) products_.push_back({rows, in, out, dtype, gradient_dtype, out});
   }
 
   const std::vector<LinearMap>& products() const { return products_; }
@@ -140,23 +129,23 @@ class MapsOfOneInput {
     return tensors;
   }
 
-  /// `weights`: of a module's parameters or gradients the first of these, and those behind it. `first`: see LinearMap.
+  /// `weights`: of a module's parameters or gradients the first of these, and those behind it.
   void forward(backend::Kernels& kernels, const std::byte* x, std::span<const std::byte* const> weights,
-               const Tensors& y, const std::int32_t* first = nullptr) const {
+               const Tensors& y) const {
     for (std::size_t i = 0; i < products_.size(); ++i) {
-      products_[i].forward(kernels, x, weights[i], y[i], nullptr, first);
+      products_[i].forward(kernels, x, weights[i], y[i]);
     }
   }
   void weight_gradient(backend::Kernels& kernels, const Tensors& d_y, const std::byte* x,
-                       std::span<std::byte* const> d_weights, const std::int32_t* first = nullptr) const {
+                       std::span<std::byte* const> d_weights) const {
     for (std::size_t i = 0; i < products_.size(); ++i) {
-      products_[i].weight_gradient(kernels, d_y[i], x, d_weights[i], first);
+      products_[i].weight_gradient(kernels, d_y[i], x, d_weights[i]);
     }
   }
   void input_gradient(backend::Kernels& kernels, const Tensors& d_y, std::span<const std::byte* const> weights,
-                      std::byte* d_x, const std::int32_t* first = nullptr) const {
+                      std::byte* d_x) const {
     for (std::size_t i = 0; i < products_.size(); ++i) {
-      products_[i].input_gradient(kernels, d_y[i], weights[i], d_x, i > 0, first);
+      products_[i].input_gradient(kernels, d_y[i], weights[i], d_x, i > 0);
     }
   }
 

@@ -93,10 +93,6 @@ struct ModuleCall {
   float* loss = nullptr;          ///< loss modules: this microbatch's mean loss, device memory
   float loss_scale = 1.0F;        ///< loss modules: multiplies every gradient
 
-  /// Forward of a block with experts: host memory [experts + 1] that gets where each one's rows of this rank's tokens
-  /// begin (backend::Routing::first), once the lane was waited for; null: nobody asks.
-  std::int32_t* visits = nullptr;
-
   // For a module that is split over several ranks (see [Note: parts]):
   int part = kAllParts;           ///< which of the pass's parts runs
   std::byte* exchange = nullptr;  ///< what the ranks exchange after it; may be the output
@@ -132,16 +128,6 @@ struct ModuleCall {
 ///   gradients | which are put where they belong.
 ///   head, forward: norm, gather | logits, terms gathered | loss; backward: norm, gather | down to it, scatter | the
 ///   norm, sum of its gradient | which is put where it belongs.
-
-/// [Note: parts by experts]
-/// Ranks that split the experts of a block (mesh.expert) send rows to the experts that tokens visit, and get them back.
-/// `exchange` is a plan::RowExchange: a dispatch sends its own rows, and those that come lie behind them; a combine
-/// goes the other way.
-///   block, forward and recomputed: attention, router, own rows by expert, dispatch | rows by expert and rank, experts,
-///   rows as they came, combine | kept for backward, weighted sum.
-///   block, backward: gradients of what came back, dispatch | experts, combine | router, its norm, attention.
-/// A shared expert is computed before the dispatch, in backward too, or in parts of its own beside exchanges
-/// (config::ExpertOverlap).
 
 /// The arithmetic of a model, written once against the device's kernels. Stateless and thread-safe: everything a
 /// call touches is in its ModuleCall.

@@ -32,26 +32,13 @@ std::string_view key_without_kernels(const config::Model& model) {
   if (model.qk_norm) return "model.qk_norm";
   if (model.attention_sinks) return "model.attention_sinks";
   if (model.attention_window > 0) return "model.attention_window";
+  if (model.experts > 0) return "model.experts";
   return {};
-}
-
-std::string why_experts_are_not_split(const config::RunConfig& config) {
-  if (config.mesh.expert == 1) return {};
-  if (config.device.backend == config::BackendKind::cuda) return "only CPU ranks exchange rows of experts";
-  if (config.device.backend == config::BackendKind::virtual_) return "nothing runs on a computed clock";
-  if (config.emulate.compute_tflops) {
-    return "with emulate.compute_tflops nothing is computed that says where rows go";
-  }
-  if (config.mesh.shard <= config.model.experts) return {};
-  return fmt::format(
-      "mesh.shard = {} is more than model.experts = {}, and then parameters of experts are split along dimension 1",
-      config.mesh.shard, config.model.experts);
 }
 
 std::string_view key_without_kernels(const config::RunConfig& config) {
   if (const std::string_view key = key_without_kernels(config.model); !key.empty()) return key;
   if (config.mesh.context > 1) return "mesh.context";
-  if (!why_experts_are_not_split(config).empty()) return "mesh.expert";
   if (config.fsdp.activation_checkpointing && config.fsdp.recompute_share < 1) return "fsdp.recompute_share";
   if (config.fsdp.activation_checkpointing && config.fsdp.checkpoint_keeps != config::CheckpointKeeps::nothing) {
     return "fsdp.checkpoint_keeps";
@@ -59,11 +46,9 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
   if (config.fsdp.gather_quantization.on()) return "fsdp.gather_quantization";
   if (config.fsdp.reduce_quantization.on()) return "fsdp.reduce_quantization";
-  if (config.mesh.expert_rows != config::ExpertRows::each_expert) return "mesh.expert_rows";
   if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
     return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   }
-  if (config.model.experts > 0 && config.device.backend == config::BackendKind::cuda) return "model.experts";
   return {};
 }
 

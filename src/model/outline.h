@@ -16,8 +16,6 @@ namespace fsdpbench::model {
 std::string_view key_without_kernels(const config::RunConfig& config);
 /// Key of the model alone.
 std::string_view key_without_kernels(const config::Model& model);
-/// Why ranks that split experts (mesh.expert) are only simulated; empty if they train, or if no ranks do.
-std::string why_experts_are_not_split(const config::RunConfig& config);
 
 /// A decoder of any kind as far as its sizes go: what its modules would keep, need and compute, counted as Decoder
 /// counts them (of models that both know, to the byte). It cannot run: forward and backward throw ConfigError.

@@ -45,45 +45,7 @@ inline ContextSplit context_split(const config::RunConfig& config) {
   return {static_cast<int>(config.mesh.context), ring};
 }
 
-/// Rows exchanged in a training by ranks that split a block's experts, and where they are in the buffer of one pass:
-/// the rows with which this rank's tokens visit experts, as kernels::dispatch sorts them; room for those that come to
-/// this rank's experts, by rank and expert; and both their numbers, [ranks, experts of a rank] i32. Whomever tokens
-/// visit, it has room: a token visits no expert twice, so that each rank sends at most min(active, experts of a rank)
-/// rows a token to another.
-struct RowExchange {
-  std::int64_t ranks = 1;
-  std::int64_t experts = 0;  ///< of the block
-  std::int64_t own = 0;      ///< rows of this rank's tokens
-  std::int64_t arrived = 0;  ///< at most, rows for its experts
-  std::int64_t width = 0;    ///< elements of a row
-  DType dtype = DType::f32;
-
-  RowExchange() = default;
-  RowExchange(const config::Model& model, std::int64_t tokens, std::int64_t expert_ranks, DType type)
-      : ranks(expert_ranks),
-        experts(model.experts),
-        own(most_rows(model, tokens, experts)),
-        arrived(checked_product(expert_ranks, most_rows(model, tokens, experts_of_a_rank()))),
-        width(model.width),
-        dtype(type) {}
-
-  std::int64_t experts_of_a_rank() const { return experts / ranks; }
-  // Bytes from the buffer's begin; that of the own rows is 0.
-  std::int64_t arrived_at() const { return bytes_of(own); }
-  std::int64_t own_visits_at() const { return checked_sum(arrived_at(), bytes_of(arrived)); }
-  std::int64_t arrived_visits_at() const { return checked_sum(own_visits_at(), round_up(experts * 4, kAlignment)); }
-  std::int64_t bytes() const { return checked_sum(arrived_visits_at(), round_up(experts * 4, kAlignment)); }
-
- private:
-  static constexpr std::int64_t kAlignment = 64;
-  /// Rows of one rank's tokens, for so many experts, at most.
-  static std::int64_t most_rows(const config::Model& model, std::int64_t tokens, std::int64_t of_experts);
-  std::int64_t bytes_of(std::int64_t rows) const {
-    return round_up(checked_product(rows, width, size_of(dtype)), kAlignment);
-  }
-};
-
-/// Computation of a module between two exchanges with the ranks that split it, and the exchange after it.
+/// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,
@@ -103,8 +65,8 @@ struct ModulePart {
   std::int64_t told = 0;
   bool of_context = false;  ///< it is with the ranks that split the sequence (mesh.context): keys and values
   bool beside = false;      ///< needs nothing of the exchange before it, and is computed beside it
-  /// Bytes of the buffer, if it has more than what is exchanged: rows of experts in a training, which no routing
-  /// exceeds; keys and values beside their gradients (of a ring, of one rank). 0: `count`s.
+  /// Bytes of the buffer, if it has more than what is exchanged: keys and values beside their gradients (of a ring, of
+  /// one rank). 0: `count`s.
   std::int64_t room = 0;
 
   /// Rows go to experts, or come back from them.

@@ -518,8 +518,4 @@ std::int64_t ExpertSplit::sent_rows(const config::Model& model, std::int64_t vis
   return std::llround(std::ceil(static_cast<double>(visits) * share));
 }
 
-std::int64_t RowExchange::most_rows(const config::Model& model, std::int64_t tokens, std::int64_t of_experts) {
-  return checked_product(tokens, std::min(model.active_experts, of_experts));
-}
-
 }  // namespace fsdpbench::plan

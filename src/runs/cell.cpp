@@ -36,13 +36,6 @@ void check_kernels(const config::RunConfig& config) {
       config.device.backend == config::BackendKind::cpu || config.device.backend == config::BackendKind::cuda;
   const std::string_view key = real ? model::key_without_kernels(config) : std::string_view();
   if (key.empty()) return;
-  if (key == "mesh.expert") {
-    throw ConfigError(
-        fmt::format("mesh.expert = {} cannot be trained here: {}. `fsdpbench simulate` predicts its step, `fsdpbench "
-                    "explain` shows "
-                    "its schedule and memory",
-                    config.mesh.expert, model::why_experts_are_not_split(config)));
-  }
   throw ConfigError(fmt::format(
       "There are no kernels for {} = {}: it cannot be trained here. `fsdpbench simulate` predicts its step, `fsdpbench "
       "explain` shows its schedule and memory",
@@ -233,11 +226,6 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   if (config.device.backend == config::BackendKind::virtual_) {
     open_simulation(cell);
     return cell;
-  }
-  if (config.mesh.expert > 1 && !config.mesh.expert_imbalance.even()) {
-    cell.notes.push_back(
-        fmt::format("mesh.expert_imbalance = {} has no effect: rows go where the routers say; it is simulated only",
-                    config::to_toml(config::encode(config.mesh.expert_imbalance))));
   }
   if (config.emulate.compute_tflops || config.emulate.link_gb_per_s) {
     const clock::OpTimes times = engine::simulated_times(cell.setup, nullptr);

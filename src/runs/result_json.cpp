@@ -137,9 +137,6 @@ json clocks_json(const TrialDetails& details) {
 json topology_of(const RunFile& run) {
   return run_setup(run).config.device.backend == config::BackendKind::cuda ? topology_json() : json();
 }
-std::optional<double> imbalance_of(const RunFile& run) {
-  return account::expert_imbalance(measured(run).expert_rows, run_setup(run).config.mesh.expert);
-}
 std::string why_no_digest(const RunFile& run) {
   return account::why_no_digest(run_setup(run).config, measured(run).parameters_not_finite);
 }
@@ -424,8 +421,6 @@ const Fields<RunFile>& run_fields() {
       {"steps_done", via(measured, &M::steps_done), "", "steps done, warm-up included"},
       {"began_after_step", [](const R& r) { return measured(r).began_at.steps; }, "", "optimizer steps done before this run; only if a training was resumed ([checkpoint.md](checkpoint.md))", if_any},
       {"loss", via(measured, &M::losses), "", "loss of each step, warm-up included; null where it is not finite; absent if computation is emulated", if_any},
-      {"expert_rows", via(measured, &M::expert_rows), "", "rows that came to each expert in the measured steps, by block and expert: of all ranks' tokens, each as often as it visits one; absent without experts and where nothing is computed", if_any},
-      {"expert_imbalance", imbalance_of, "", "of these rows, those of the busiest of the `mesh.expert` ranks (if that is 1: of the busiest expert) over the mean, the mean over blocks: a value for `mesh.expert_imbalance` of a simulation", if_any},
       {"params_digest", via(measured, &M::parameters_digest), "", "a hash of all final parameters, which does not depend on the sharding; `no_digest_because` says why it is absent"},
       {"no_digest_because", why_no_digest, "", "why there is no digest although something was computed: `train.params_digest = false` leaves the parameters where they are, some of them are not finite, or a GPU may add in any order", if_any},
     }}},

@@ -242,11 +242,6 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       row("loss", "-", "",
           fmt::format("nothing was computed: {}", simulated ? "simulated" : "computation is emulated"));
     }
-    if (const auto imbalance = account::expert_imbalance(result.expert_rows, c.mesh.expert)) {
-      row("imbalance of experts", fmt::format("{:.3f}", *imbalance), "",
-          c.mesh.expert > 1 ? "rows of the busiest rank over the mean; simulate --set mesh.expert_imbalance"
-                            : "rows of the busiest expert over the mean");
-    }
     if (trial.fidelity) {
       row("emulation", fmt::format("{:+.1f}", trial.fidelity->over_pct()), "%",
           fmt::format("observed over modelled time, and lanes that began late; up to {:.0f} % is rated",
@@ -278,11 +273,8 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       figure("step_over_bound", fmt::format("{:.3f}", *m.bound_ratio),
              "bound: the schedule with the measured op times");
     }
-    const bool by_data = plan::rows_follow_the_data(c);
-    const plan::CommunicationVolume& v = by_data ? trial.wire : trial.expected_wire;
-    row("on the wire", fmt::format("{:.3f}", v.total() / 1e6), "MB",
-        by_data ? "rank 0 a step; counted: tokens say how many rows go to which rank's experts"
-                : "a rank and step; counted, equal to the formula");
+    row("on the wire", fmt::format("{:.3f}", trial.expected_wire.total() / 1e6), "MB",
+        "a rank and step; counted, equal to the formula");
   } else {
     row("step time", "-", "", "no measured step was completed");
   }

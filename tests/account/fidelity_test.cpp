@@ -72,19 +72,6 @@ TEST(Fidelity, BeyondTheLimitARunIsNotRatedAndSaysWhy) {
   EXPECT_FALSE(fidelity(run_of(kMs, 2 * kMs, kMs + 210'000), emulated()).value().rated());
 }
 
-TEST(Fidelity, OfRowsThatGoToExpertsAsTheDataSayNothingIsSaid) {
-  HandRun run(2);
-  run.step(0, 10 * kMs);
-  run.collective(OpKind::expert_dispatch, Lane::tensor, Times{0, 5 * kMs}, schedule::Group::shard, kMs / 4);
-  config::RunConfig config = emulated();
-  config.emulate.compute_tflops.reset();
-  EXPECT_FALSE(fidelity(run, config).value().rated());
-  config.mesh.expert = 2;
-  EXPECT_FALSE(fidelity(run, config).has_value());
-  config.device.backend = config::BackendKind::virtual_;  // whose rows are those of the op
-  EXPECT_FALSE(fidelity(run, config).value().rated());
-}
-
 TEST(Fidelity, OfARealPartNothingIsSaid) {
   config::RunConfig c = emulated();
   c.emulate.compute_tflops.reset();

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/parameters_report.h"
 #include "base/error.h"
 #include "config/validate.h"
 
@@ -145,133 +144,13 @@ TEST(Prediction, TakesGivenRatesBeforeThoseOfTheProfile) {
   EXPECT_EQ(fields<Prediction>().write(given)["tflops"], 2e-3);
 }
 
-TEST(ParametersText, SaysWhoHoldsWhichRowsOfEachParameter) {
-  config::RunConfig c = tiny();
-  c.mesh.ranks = 4;
-  c.model.ffn_width = 10;  // 3 + 3 + 3 + 1 rows
-  EXPECT_THAT(parameters_text(prepared(c).plan), HasSubstr(R"(
-unit 0-2  blocks.0-2 x 3, each: 448 parameters in shards of 480 B, padding 128 B in all
-parameter          shape    ranks         rows  bytes each  padding
------------------  -------  -----  -----------  ----------  -------
-blocks.0-2.norm1   [8]        0-3  0-7, 2 each         8 B      0 B
-blocks.0-2.wq      [8, 8]     0-3  0-7, 2 each        64 B      0 B
-blocks.0-2.wk      [4, 8]     0-3  0-3, 1 each        32 B      0 B
-blocks.0-2.wv      [4, 8]     0-3  0-3, 1 each        32 B      0 B
-blocks.0-2.wo      [8, 8]     0-3  0-7, 2 each        64 B      0 B
-blocks.0-2.norm2   [8]        0-3  0-7, 2 each         8 B      0 B
-blocks.0-2.w_gate  [10, 8]    0-2  0-8, 3 each        96 B     64 B
-                                3            9        32 B
-)"));
-}
-
-TEST(ParametersText, DrawsBoxesAsWideAsWhatTheyHold) {
-  config::RunConfig c = tiny();
-  c.mesh.ranks = 4;
-  c.mesh.shard = 2;
-  c.fsdp.strategy = config::Strategy::hybrid_shard;
-  c.model.ffn_width = 3;
-  const std::string text = parameters_text(prepared(c).plan);
-  EXPECT_THAT(text, HasSubstr("2 replicas: shard 0 is on ranks 0, 2, and so on\n"));
-  EXPECT_THAT(text, HasSubstr(R"(
-  blocks.0-2.w_gate [3, 8]
-  blocks.0-2.w_up [3, 8]
-  ┌──────────────────────────────────────────┬─────────────────────┐
-  │                   0,2                    │         1,3         │ ranks
-  │                   0-1                    │          2          │ rows
-  └──────────────────────────────────────────┴─────────────────────┘
-)"));
-}
-
-TEST(ParametersText, AFlatUnitIsCutWhereverTheCutFalls) {
-  config::RunConfig c = tiny();
-  c.fsdp.preset = "fsdp1";
-  c.fsdp.layout = config::Layout::flat;
-  // A block: 8 + 64 + 32 + 32 + 64 + 8 + 3 x 96 = 496 elements; the cut at 248 falls into w_gate, which begins at 208.
-  const std::string text = parameters_text(prepared(c).plan);
-  EXPECT_THAT(text, HasSubstr(R"(
-blocks.0-2.w_gate  [12, 8]      0      0-39       160 B
-                                1     40-95       224 B
-)"));
-  EXPECT_THAT(text, HasSubstr("elements\n  └"));
-}
-
-TEST(ParametersText, SmallParametersAreWholeOnEveryRank) {
-  config::RunConfig c = tiny();
-  c.fsdp.shard_threshold = 10;
-  EXPECT_THAT(parameters_text(prepared(c).plan), ::testing::ContainsRegex("norm1 +\\[8\\] +all +whole +32 B"));
-}
-
-TEST(ParametersText, OfManyShardsIsATableOnly) {
-  EXPECT_THAT(parameters_text(prepared(llama_405b()).plan), Not(HasSubstr("┌")));
-}
-
-TEST(ParametersJson, PiecesCoverEveryElementOnce) {
-  for (const config::Layout layout : {config::Layout::flat, config::Layout::per_param}) {
-    config::RunConfig c = tiny();
-    c.mesh.ranks = 3;
-    c.fsdp.layout = layout;
-    c.fsdp.shard_threshold = 10;
-    const engine::Setup p = prepared(c);
-    const nlohmann::json all = explain_json(p, predict(p, {}), true)["parameters"];
-    ASSERT_EQ(all.size(), p.plan.shapes.parameters.size());
-    std::int64_t bytes = 0;
-    for (const nlohmann::json& parameter : all) {
-      std::int64_t next = 0;
-      for (const nlohmann::json& piece : parameter["pieces"]) {
-        EXPECT_EQ(piece["offset"], next) << parameter;
-        next += piece["count"].get<std::int64_t>();
-        EXPECT_THAT(piece["ranks"], ElementsAre(piece["shard"]));
-      }
-      EXPECT_EQ(4 * next, parameter["replicated"] ? 0 : parameter["bytes"].get<std::int64_t>()) << parameter;
-      bytes += parameter["bytes"].get<std::int64_t>();
-    }
-    EXPECT_EQ(bytes, 4 * p.plan.shapes.parameter_count());
-  }
-}
-
-// Of experts over more ranks than there are experts each shard has some rows of every expert.
-TEST(ParametersJson, PiecesOfExpertsCoverEveryElementOnce) {
-  config::RunConfig c = tiny();
-  c.model.experts = 4;
-  c.model.active_experts = 2;
-  c.mesh.ranks = 8;
-  c.mesh.expert = 2;
-  c.fsdp.layout = config::Layout::per_param;
-  const engine::Setup p = prepared(c);
-  int split = 0;
-  const nlohmann::json all = explain_json(p, predict(p, {}), true)["parameters"];
-  for (const nlohmann::json& parameter : all) {
-    if (!parameter["unit"].get<std::string>().starts_with("E")) continue;
-    ++split;
-    const auto numel = parameter["bytes"].get<std::size_t>() / 4;
-    std::vector<int> times(numel);
-    std::map<int, std::int64_t> next;  // in each shard: runs of a parameter follow each other
-    const std::int64_t rows = parameter["shape"][1], columns = parameter["shape"][2], mine = rows / 4;
-    for (const nlohmann::json& piece : parameter["pieces"]) {
-      const std::int64_t offset = piece["offset"], count = piece["count"];
-      EXPECT_EQ(count, mine * columns);
-      for (std::int64_t i = offset; i < offset + count; ++i) ++times.at(static_cast<std::size_t>(i));
-      EXPECT_EQ(offset / columns % rows / mine, piece["shard"]) << "rows of the second dimension: " << piece;
-      EXPECT_THAT(piece["ranks"], ElementsAre(2 * piece["shard"].get<int>()));
-      const auto [at, first] = next.try_emplace(piece["shard"].get<int>(), piece["shard_offset"].get<std::int64_t>());
-      EXPECT_EQ(piece["shard_offset"], at->second);
-      at->second += count;
-    }
-    EXPECT_THAT(times, ::testing::Each(1)) << parameter;
-  }
-  EXPECT_EQ(split, 3 * 3);
-  const std::string text = parameters_text(p.plan);
-  EXPECT_THAT(text, HasSubstr("rows (dim 1)"));
-  EXPECT_THAT(text, HasSubstr("2 ranks split the experts: below are the first ones, in shards on ranks 0, 2, 4, 6"));
-}
-
 TEST(ExplainText, SaysWhichAllGathersAreWasted) {
   config::RunConfig c = tiny();
   c.fsdp.layout = config::Layout::per_param;
   c.model.trainable = {config::Trainable::Mode::blocks, 2, 2};
   const engine::Setup p = prepared(c);
   EXPECT_THAT(explain_text(p, predict(p, {})), HasSubstr("unit 1 is gathered, never used: backward prefetch goes by"));
-  const nlohmann::json wasted = explain_json(p, predict(p, {}), false)["wasted_gathers"];
+  const nlohmann::json wasted = explain_json(p, predict(p, {}))["wasted_gathers"];
   ASSERT_EQ(wasted.size(), 1U);
   EXPECT_EQ(wasted[0]["waste"], "never_used");
   EXPECT_EQ(wasted[0]["unit"], "1");
@@ -279,7 +158,7 @@ TEST(ExplainText, SaysWhichAllGathersAreWasted) {
   c.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
   const engine::Setup off = prepared(c);
   EXPECT_THAT(explain_text(off, predict(off, {})), Not(HasSubstr("never used")));
-  EXPECT_TRUE(explain_json(off, predict(off, {}), false)["wasted_gathers"].empty());
+  EXPECT_TRUE(explain_json(off, predict(off, {}))["wasted_gathers"].empty());
 }
 
 TEST(ExplainText, NamesTheRuleThatGathersExpertsTwice) {
@@ -300,11 +179,6 @@ TEST(ExplainText, NamesTheRuleThatGathersExpertsTwice) {
   const engine::Setup off = prepared(c);
   EXPECT_THAT(explain_text(off, predict(off, {})),
               ::testing::AllOf(Not(HasSubstr("never used")), Not(HasSubstr("twice"))));
-}
-
-TEST(ExplainJson, HasParametersOnlyIfAskedFor) {
-  const engine::Setup p = prepared(tiny());
-  EXPECT_FALSE(explain_json(p, predict(p, {}), false).contains("parameters"));
 }
 
 }  // namespace

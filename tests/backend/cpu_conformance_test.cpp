@@ -10,7 +10,6 @@ const auto kCpu = testing::Values(&make_copy_backend);
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, CommunicatorConformance, kCpu);
-INSTANTIATE_TEST_SUITE_P(Cpu, UnequalPartsConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, StrictCommunicatorConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, FailureConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, OffloadConformance, kCpu);

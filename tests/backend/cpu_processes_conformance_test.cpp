@@ -20,7 +20,6 @@ std::string way_and_sizes_name(const testing::TestParamInfo<CollectiveConformanc
 
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, DeviceConformance, kProcesses, way_name);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, CommunicatorConformance, kProcesses, way_name);
-INSTANTIATE_TEST_SUITE_P(CpuProcesses, UnequalPartsConformance, kProcesses, way_name);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, StrictCommunicatorConformance, kProcesses, way_name);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, FailureConformance, kProcesses, way_name);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, CollectiveConformance,

@@ -337,12 +337,6 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
               c.model.experts = 4096, c.model.active_experts = 1, c.model.width = 1 << 20, c.model.ffn_width = 1 << 20;
             }),
             "model.experts = 4096 of 1048576 x 1048576 weights are too many; expected at most 16 of that size.");
-  EXPECT_EQ(error([](RunConfig& c) {
-              c.model.experts = 4, c.model.active_experts = 2;
-              c.model.router_score = RouterScore::sigmoid, c.model.router_aux_loss = 0.5;
-            }),
-            "model.router_aux_loss = 0.5 does not go with model.router_score = \"sigmoid\": that loss is one of a "
-            "softmax; expected 0.");
   EXPECT_EQ(error([](RunConfig& c) { c.model.active_experts = 2; }),
             "model.active_experts = 2 does not fit model.experts = 0; expected 0, since there is nothing to choose.");
   EXPECT_THAT(check([](RunConfig& c) { c.model.full_attention_every = 2; }).notes,

@@ -53,17 +53,6 @@ class Explain(Program):
         self.assertIsInstance(json.loads(self.line("json")), dict)
         self.assertIn("memory", self.line("table").lower())
 
-    def test_other_ways_to_spread_the_training(self) -> None:
-        text = self.call("explain", self.profile, "--compare-parallelism").stdout
-        for words in ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3", "hybrid", "tensor", "tensor, tokens too",
-                      "pipeline (1F1B)", "bubble"):
-            self.assertIn(words, text)
-        rows = json.loads(self.call("explain", self.profile, "--compare-parallelism", "--format", "json").stdout)
-        wire = {row["name"]: row["wire_bytes"] for row in rows["parallelism"]}
-        whole = json.loads(self.call("explain", self.profile, "--format", "json").stdout)["communication"]
-        self.assertAlmostEqual(wire["data parallel"], whole["data_parallel"])
-        self.assertIn("--format issue", self.error("explain", self.profile, "--compare-parallelism", "-f", "issue"))
-
     def test_ranks_that_split_layers(self) -> None:
         split = sets("mesh.ranks=8", "mesh.tensor=2")
         text = self.call("explain", self.profile, *split).stdout
@@ -84,20 +73,17 @@ class Explain(Program):
         self.assertEqual(kinds, {"tensor_all_gather": 4 * 6 + 4, "tensor_reduce_scatter": 4 * 4 + 2,
                                  "tensor_all_reduce": 4 + 1})
         self.assertLess(less["memory"]["peak_bytes"]["activations"], told["memory"]["peak_bytes"]["activations"])
-        self.assertIn("mesh.tensor = 2", self.error("explain", self.profile, *split, "--compare-parallelism"))
         self.assertIn("mesh.tensor = 2", self.error("accept", "cpu", *split))
 
     def test_views(self) -> None:
         self.assertLess(len(self.line("summary").splitlines()), 24)
-        parameters = self.call("explain", self.profile, "--parameters").stdout
-        self.assertIn("blocks.0-3.wq", parameters)
         layer = self.call("explain", "--schedule=blocks.2", self.profile).stdout
         self.assertIn("forward blocks.2", layer)
         self.assertNotIn("forward blocks.1", layer)
         self.assertIn("optimizer 0", self.call("explain", "--schedule", self.profile).stdout)
         self.assertIn("nearest name is blocks.2", self.error("explain", self.profile, "--schedule=block.2"))
-        self.assertIn("--parameters does not go with --format issue",
-                      self.error("explain", self.profile, "--parameters", "--format", "issue"))
+        self.assertIn("--schedule does not go with --format issue",
+                      self.error("explain", self.profile, "--schedule", "--format", "issue"))
         with_rates = self.call("explain", self.profile, "--tflops", "0.001", "--link-gb-per-s", "1").stdout
         self.assertRegex(with_rates, r"step time +\d+\.\d+  ms")
 

@@ -28,7 +28,6 @@ RankOutcome full_outcome() {
   o.memory.peak_occupied_total = 12345;
   o.memory.live[1] = 6;
   o.wire_bytes = {1, 2, 3, 4};
-  o.expert_rows = {5, 0, 7};
   o.device = {{"timer", "events"}, {"nccl", ""}};
   o.host = "node7";
   o.early_ns = 9000;
@@ -63,7 +62,6 @@ TEST(OutcomeBytes, EverythingComesBack) {
   EXPECT_EQ(read.memory.peak_occupied_total, 12345);
   EXPECT_EQ(read.memory.live, sent.memory.live);
   EXPECT_EQ(read.wire_bytes, sent.wire_bytes);
-  EXPECT_EQ(read.expert_rows, sent.expert_rows);
   EXPECT_EQ(read.device, sent.device);
   EXPECT_EQ(read.host, "node7");
   ASSERT_TRUE(read.gpu.has_value());

@@ -30,9 +30,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # What says when, where and by which build an answer was given, in any JSON document.
 VOLATILE = {"world", "digest", "command_line", "seconds", "elapsed_s", "evaluations_per_s", "search_s"}
-EXPLAIN = {"table": [], "summary": ["--format", "summary"], "json": ["--format", "json", "--parameters"],
-           "collectives": ["--format", "collectives"], "issue": ["--format", "issue"], "schedule": ["--schedule=all"],
-           "parameters": ["--parameters"]}
+EXPLAIN = {"table": [], "summary": ["--format", "summary"], "json": ["--format", "json"],
+           "collectives": ["--format", "collectives"], "issue": ["--format", "issue"], "schedule": ["--schedule=all"]}
 CLOCK = ["--set", "emulate.compute_tflops=0.05", "--set", "emulate.link_gb_per_s=1"]
 RATED = {"llama3-8b-emulated", "offload-emulated", "scaling-base"}  # run profiles that say how fast ranks are
 STEPS = ["--set", "train.steps=3", "--set", "train.warmup=1"]
@@ -54,7 +53,6 @@ def questions(source: Path) -> list[Question]:
         clock = ["--cluster", "dgx-h100"] if profile.startswith("gpu-") else [] if profile in RATED else CLOCK
         for form, options in EXPLAIN.items():
             asked.append(Question(f"explain/{profile}.{form}", ["explain", profile, *options]))
-        asked.append(Question(f"explain/{profile}.parallelism", ["explain", profile, "--compare-parallelism"]))
         asked.append(Question(f"export/{profile}", ["export", profile, "--to", "all", "--out", "out"]))
         asked.append(Question(f"simulate/{profile}", ["simulate", profile, *clock, "--out", "out"]))
         asked.append(Question(f"simulate/{profile}.explained", ["simulate", profile, *clock, "--out", "run"],

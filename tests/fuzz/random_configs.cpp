@@ -29,7 +29,6 @@
 #include <vector>
 
 #include "app/explain_report.h"
-#include "app/parameters_report.h"
 #include "base/error.h"
 #include "clock/op_times.h"
 #include "config/load.h"
@@ -131,10 +130,8 @@ void check_words(const engine::Setup& setup, const fs::path& kept) {
   const std::string text = app::explain_text(setup, prediction);
   expect(!text.empty(), "explain says nothing");
   keep(kept, "explain.txt", text + app::explain_summary(setup, prediction));
-  keep(kept, "explain.json", app::explain_json(setup, prediction, true).dump());
+  keep(kept, "explain.json", app::explain_json(setup, prediction).dump());
   keep(kept, "schedule.txt", app::schedule_text(setup));
-  keep(kept, "parameters.txt", app::parameters_text(setup));
-  if (setup.plan.mesh.tensor == 1) keep(kept, "parallelism.txt", app::parallelism_text(setup));
   keep(kept, "order.txt",
        schedule::issue_order(setup.plan, setup.schedules.steady()) + "\n" +
            schedule::collective_order(setup.plan, setup.schedules.steady()));

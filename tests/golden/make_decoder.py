@@ -1,6 +1,6 @@
 """Exports a small Llama-style decoder trained for three AdamW steps in plain PyTorch, fp32 on CPU: initial parameters,
 tokens, the loss of each step, every gradient of step 1 and the parameters after the last step. Once with a tied head,
-once without, once with routed experts, once with those and a shared one, and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
+once without, and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
 
     python make_decoder.py [NAME ...]       (needs torch and numpy; see README.md); without names all
 """
@@ -15,11 +15,6 @@ import torch.nn.functional as F
 from golden_file import GoldenFile
 
 MODEL = dict(layers=3, width=32, heads=4, kv_heads=2, ffn_width=56, vocab=61, rope_theta=10000.0, norm_epsilon=1e-5)
-EXPERTS = MODEL | dict(
-    layers=2, ffn_width=24, experts=6, active_experts=2, router_score="softmax", router_normalize=True,
-    router_aux_loss=0.05,
-)
-SHARED = EXPERTS | dict(ffn_width=16, shared_experts=2, router_score="sigmoid", router_normalize=False, router_aux_loss=0.0)
 LORA = MODEL | dict(lora_rank=3, lora_alpha=6.0, trainable="blocks:1-2")
 BATCH, SEQ, STEPS, MORE_STEPS = 8, 17, 3, 8
 ADAMW = dict(learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.1)
@@ -42,16 +37,9 @@ def parameter_shapes(model, tied):
     d, f, v = model["width"], model["ffn_width"], model["vocab"]
     kv = d // model["heads"] * model["kv_heads"]
     shapes = {"embedding.weight": (v, d)}
-    e = (model["experts"],) if "experts" in model else ()
-    router = dict(router=(*e, d)) if e else {}
-    s = model.get("shared_experts", 0) * f
-    shared = dict(shared_gate=(s, d), shared_up=(s, d), shared_down=(d, s)) if s else {}
     for i in range(model["layers"]):
-        of_block = (
-            dict(norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,))
-            | router
-            | dict(w_gate=(*e, f, d), w_up=(*e, f, d), w_down=(*e, d, f))
-            | shared
+        of_block = dict(
+            norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,), w_gate=(f, d), w_up=(f, d), w_down=(d, f)
         )
         if i in adapted(model):
             rank = model["lora_rank"]
@@ -78,33 +66,8 @@ def rotary(x):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
-def experts_of(model, x, w):
-    """A Mixtral block's feed-forward of x [tokens, width], and its load balancing loss as transformers' mixtral has it
-    for one layer (load_balancing_loss_func), which does not look into how often a token chooses. With a shared expert
-    as in DeepSeek-V3: each token visits one more feed-forward, and scores are sigmoids."""
-    experts, active = model["experts"], model["active_experts"]
-    logits = x @ w("router").T
-    probabilities = torch.sigmoid(logits) if model["router_score"] == "sigmoid" else F.softmax(logits, dim=-1)
-    chosen = torch.topk(probabilities.detach(), active, dim=-1).indices
-    weights = probabilities.gather(-1, chosen)
-    if model["router_normalize"]:
-        weights = weights / weights.sum(-1, keepdim=True)
-    visits = F.one_hot(chosen, experts).to(x.dtype)
-    balance = (visits.mean(0) * probabilities.mean(0)).sum() * experts
-    y = torch.zeros_like(x)
-    if "shared_experts" in model:
-        y = (F.silu(x @ w("shared_gate").T) * (x @ w("shared_up").T)) @ w("shared_down").T
-    for e in range(experts):
-        token, choice = torch.where(chosen == e)
-        rows = x[token]
-        out = (F.silu(rows @ w("w_gate")[e].T) * (rows @ w("w_up")[e].T)) @ w("w_down")[e].T
-        y = y.index_add(0, token, out * weights[token, choice, None])
-    return y, balance
-
-
 def loss_of(model, p, tokens, targets):
-    """The cross-entropy, and what is trained: with the load balancing loss."""
-    balance = 0.0
+    """The cross-entropy."""
     heads, kv_heads = model["heads"], model["kv_heads"]
     batch, seq = tokens.shape
     split = lambda t, n: t.view(batch, seq, n, -1).transpose(1, 2)
@@ -126,15 +89,9 @@ def loss_of(model, p, tokens, targets):
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, seq, -1)
         h = x + product(a, "wo")
         n2 = rms_norm(h, w("norm2"))
-        if "experts" in model:
-            y, of_block = experts_of(model, n2.reshape(batch * seq, -1), w)
-            x = h + y.view_as(h)
-            balance = balance + of_block / model["layers"]
-        else:
-            x = h + product(F.silu(product(n2, "w_gate")) * product(n2, "w_up"), "w_down")
+        x = h + product(F.silu(product(n2, "w_gate")) * product(n2, "w_up"), "w_down")
     logits = rms_norm(x, p["head.norm"]) @ p.get("head.weight", p["embedding.weight"]).T
-    loss = F.cross_entropy(logits.reshape(batch * seq, -1), targets.reshape(-1))
-    return loss, loss + model.get("router_aux_loss", 0.0) * balance
+    return F.cross_entropy(logits.reshape(batch * seq, -1), targets.reshape(-1))
 
 
 def initial_parameters(model, tied):
@@ -155,8 +112,8 @@ def train(model, initial, tokens, dtype):
     losses, first_gradients = [], {}
     for step in range(len(tokens)):
         optimizer.zero_grad()
-        loss, trained = loss_of(model, p, tokens[step, :, :-1], tokens[step, :, 1:])
-        trained.backward()
+        loss = loss_of(model, p, tokens[step, :, :-1], tokens[step, :, 1:])
+        loss.backward()
         losses.append(loss.item())
         if step == 0:
             first_gradients = {name: value.grad.clone() for name, value in p.items() if value.requires_grad}
@@ -170,8 +127,6 @@ def main():
     for name, model, tied, steps in (
         ("decoder_tied", MODEL, True, STEPS),
         ("decoder_untied", MODEL, False, STEPS),
-        ("decoder_experts", EXPERTS, False, MORE_STEPS),
-        ("decoder_shared_expert", SHARED, False, MORE_STEPS),
         ("decoder_lora", LORA, False, MORE_STEPS),
     ):
         if len(sys.argv) > 1 and name not in sys.argv[1:]:

@@ -102,56 +102,5 @@ TEST(FusedProjections, BeginWithTheSameNumbersAndComputeTheSame) {
   }
 }
 
-/// Joined weights of experts: of each its gate's rows, then its up's.
-TEST(FusedProjections, OfExpertsAreTheTrainingOfSeparateOnes) {
-  const config::Model model = with_experts(small_decoder(1, false));
-  const model::BatchShape batch{2, 9, DType::f32};
-  const auto kernels = backend::cpu::make_cpu_kernels();
-  SingleRank separate(model, batch, *kernels), joined(fused(model), batch, *kernels);
-  randomize(joined, fused(model), batch);
-  randomize(separate, model, batch);
-  const std::int64_t d = model.width, f = model.ffn_width;
-  const auto at = [](const SingleRank& rank, const std::string& name) {
-    const auto& all = rank.shapes().parameters;
-    return static_cast<std::size_t>(std::ranges::find(all, name, &plan::ParameterShape::name) - all.begin());
-  };
-  /// The rows of each matrix, one matrix after another, for each of `experts`.
-  const auto join = [&](const std::vector<std::vector<float>>& matrices, std::int64_t experts) {
-    std::vector<float> all;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      for (const std::vector<float>& m : matrices) {
-        const auto size = static_cast<std::int64_t>(m.size()) / experts;
-        all.insert(all.end(), m.begin() + e * size, m.begin() + (e + 1) * size);
-      }
-    }
-    return all;
-  };
-  const std::vector<std::string> qkv{"wq", "wk", "wv"}, gate_up{"w_gate", "w_up"};
-  const auto of = [&](const std::vector<std::string>& names, const auto& get) {
-    std::vector<std::vector<float>> values;
-    for (const std::string& name : names) values.push_back(get(at(separate, "blocks.0." + name)));
-    return values;
-  };
-  for (std::size_t i = 0; i < joined.parameter_count(); ++i) {
-    const std::string& name = joined.shapes().parameters[i].name;
-    const auto get = [&](std::size_t j) { return separate.parameter(j); };
-    if (name.ends_with("wqkv")) {
-      joined.set_parameter(i, join(of(qkv, get), 1));
-    } else if (name.ends_with("w_gate_up")) {
-      joined.set_parameter(i, join(of(gate_up, get), model.experts));
-    } else {
-      joined.set_parameter(i, separate.parameter(at(separate, name)));
-    }
-  }
-  ASSERT_EQ(joined.parameter(at(joined, "blocks.0.w_gate_up")).size(),
-            static_cast<std::size_t>(model.experts * 2 * f * d));
-  for (SingleRank* rank : {&separate, &joined}) rank->forward(), rank->backward();
-  EXPECT_NEAR(joined.loss(), separate.loss(), 1e-6 * separate.loss());
-  const auto gradient = [&](std::size_t j) { return separate.gradient(j); };
-  const std::vector<float> got = joined.gradient(at(joined, "blocks.0.w_gate_up")),
-                           expected = join(of(gate_up, gradient), model.experts);
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5 * norm(expected)) << i;
-}
-
 }  // namespace
 }  // namespace fsdpbench::testing

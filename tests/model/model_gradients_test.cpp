@@ -22,13 +22,6 @@ struct Case {
   double step = 1e-2;
 };
 
-config::Model sigmoid_experts() {
-  config::Model model = with_experts(small_decoder(1, false));
-  model.router_score = config::RouterScore::sigmoid;
-  model.router_normalize = false;
-  return model;
-}
-
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class ModelGradients : public ::testing::TestWithParam<Case> {};
@@ -70,22 +63,18 @@ TEST_P(ModelGradients, AreTheLosssDifferences) {
   EXPECT_TRUE(rank.intact());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, ModelGradients,
-    ::testing::Values(Case{"tied_head", small_decoder(0, true), {2, 9, DType::f32}},
-                      Case{"untied_head", small_decoder(0, false), {2, 9, DType::f32}},
-                      Case{"one_block", small_decoder(1, false), {2, 9, DType::f32}},
-                      Case{"decoder", small_decoder(3, false), {2, 9, DType::f32}},
-                      Case{"fused_decoder", fused(small_decoder(2, false)), {2, 9, DType::f32}},
-                      // Short steps: few tokens change their experts.
-                      Case{"experts", with_experts(small_decoder(2, false)), {2, 9, DType::f32}, 1e-3},
-                      Case{"sigmoid_experts", sigmoid_experts(), {2, 9, DType::f32}, 1e-3},
-                      Case{"shared_expert", with_shared(sigmoid_experts()), {2, 9, DType::f32}, 1e-3},
-                      Case{"tied_decoder", small_decoder(2, true), {3, 6, DType::f32}},
-                      Case{"one_linear", small_mlp(1), {8, 1, DType::f32}},
-                      // A short step: few samples cross a kink of ReLU.
-                      Case{"mlp", small_mlp(3), {8, 1, DType::f32}, 1e-3}),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, ModelGradients,
+                         ::testing::Values(Case{"tied_head", small_decoder(0, true), {2, 9, DType::f32}},
+                                           Case{"untied_head", small_decoder(0, false), {2, 9, DType::f32}},
+                                           Case{"one_block", small_decoder(1, false), {2, 9, DType::f32}},
+                                           Case{"decoder", small_decoder(3, false), {2, 9, DType::f32}},
+                                           Case{"fused_decoder", fused(small_decoder(2, false)), {2, 9, DType::f32}},
+                                           // Short steps: few tokens change their experts.
+                                           Case{"tied_decoder", small_decoder(2, true), {3, 6, DType::f32}},
+                                           Case{"one_linear", small_mlp(1), {8, 1, DType::f32}},
+                                           // A short step: few samples cross a kink of ReLU.
+                                           Case{"mlp", small_mlp(3), {8, 1, DType::f32}, 1e-3}),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace fsdpbench::testing

@@ -87,15 +87,9 @@ TEST(Cell, AnImbalanceOfExpertsIsACauseThatCostsWhatABalancedStepSpares) {
   EXPECT_GT(imbalance.ms, 0);
   ASSERT_TRUE(imbalance.without);
   EXPECT_NEAR(imbalance.without->step_ms, even.metrics->step_ms.median, 1e-5);
-  EXPECT_THAT(imbalance.advice, HasSubstr("model.router_aux_loss"));
+  EXPECT_THAT(imbalance.advice, HasSubstr("a router that spreads rows evenly"));
   EXPECT_NEAR(share(uneven, Cause::expert_exchange).ms, share(even, Cause::expert_exchange).ms,
               0.05 * share(even, Cause::expert_exchange).ms);
-}
-
-TEST(Cell, ARunSaysThatItIgnoresAnImbalance) {
-  EXPECT_THAT(cell_of_experts("1.5").notes,
-              ::testing::Contains(HasSubstr("mesh.expert_imbalance = 1.5 has no effect")));
-  EXPECT_THAT(cell_of_experts("1").notes, ::testing::Not(::testing::Contains(HasSubstr("mesh.expert_imbalance"))));
 }
 
 /// Its pool, which knows no times, holds the inputs of all reductions to the end of the step.

@@ -18,7 +18,7 @@ namespace fsdpbench::testing {
 /// One pair NAME.json + NAME.bin: plain facts, and named tensors of f32 or i32, row-major.
 class GoldenFile {
  public:
-  /// `name`: "decoder_tied", "decoder_untied", "decoder_experts" or "fsdp_step". Throws std::runtime_error if a file is
+  /// `name`: "decoder_tied", "decoder_untied" or "fsdp_step". Throws std::runtime_error if a file is
   /// missing.
   explicit GoldenFile(const std::string& name)
       : name_(name), index_(nlohmann::json::parse(bytes_of(".json"))), data_(bytes_of(".bin")) {}
@@ -60,8 +60,8 @@ class GoldenFile {
   std::string data_;
 };
 
-/// decoder_tied, decoder_untied, decoder_experts, decoder_shared_expert and decoder_lora: three
-/// AdamW steps of PyTorch on the global batch, or eight with experts or adapters. Tensors:
+/// decoder_tied, decoder_untied and decoder_lora: three AdamW steps of PyTorch on the global batch, or eight with
+/// adapters. Tensors:
 ///   "inputs", "targets"        i32 [steps, batch, seq_len]; targets are the inputs moved on by one token
 ///   "losses"                   f32 [steps], mean over the batch, before each step's update
 ///   "initial/PARAMETER", "gradient/PARAMETER" (of the first step, unless it is frozen), "final/PARAMETER" (after the
@@ -91,13 +91,6 @@ class GoldenDecoder {
       model.lora_alpha = m.at("lora_alpha");
       model.trainable = {config::Trainable::Mode::blocks, 1, 2};
     }
-    if (!m.contains("experts")) return model;
-    model.experts = m.at("experts");
-    model.active_experts = m.at("active_experts");
-    model.router_normalize = m.at("router_normalize");
-    if (m.at("router_score") == "sigmoid") model.router_score = config::RouterScore::sigmoid;
-    model.shared_experts = m.value("shared_experts", 0);
-    model.router_aux_loss = m.at("router_aux_loss");
     return model;
   }
   /// Optimizer, steps, and the global batch as that of one rank.

@@ -57,7 +57,6 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
       {"model.experts", ints({0, 0, 4})},
       {"model.shared_experts", ints({0, 0, 1, 2})},
       {"model.active_experts", ints({0, 0, 1, 4})},
-      {"model.router_aux_loss", numbers({0, 0.01, 1000})},
       {"model.trainable", words({"all", "all", "blocks:0-0", "blocks:1-1", "blocks:0-2"})},
       {"model.lora_rank", ints({0, 0, 2})},
       {"model.lora_alpha", numbers({1e-3, 16})},

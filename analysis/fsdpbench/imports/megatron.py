@@ -33,13 +33,11 @@ def _read_model(s: Source, layers: int) -> None:
     experts = s.integer("num-experts")
     if not experts:
         return
-    one, shared, score = s.integer("moe-ffn-hidden-size"), s.integer("moe-shared-expert-intermediate-size"), s.text("moe-router-score-function", default="softmax")
+    one, shared = s.integer("moe-ffn-hidden-size"), s.integer("moe-shared-expert-intermediate-size")
     each, overlaps = one or inner or 0, s.flag("moe-shared-expert-overlap")
     fits = shared and each and shared % each == 0
-    balances = s.text("moe-router-load-balancing-type", default="aux_loss") == "aux_loss" and score == "softmax"
-    balance = s.number("moe-aux-loss-coeff")
-    s.puts("model", experts=experts, active_experts=s.integer("moe-router-topk") or 2, ffn_width=one, router_aux_loss=balance if balances else None,
-           shared_experts=shared // each if shared and fits else None, router_score=score if score in ("softmax", "sigmoid") else None)
+    s.puts("model", experts=experts, active_experts=s.integer("moe-router-topk") or 2, ffn_width=one,
+           shared_experts=shared // each if shared and fits else None)
     s.put("mesh.expert_overlap", "both" if fits and overlaps else None)
     s.lost(f"moe-shared-expert-intermediate-size = {shared}: no multiple of an expert's width", shared and not fits)
     capacity = s.number("moe-expert-capacity-factor") or 0  # a negative factor is none, and then no policy drops anything

@@ -48,16 +48,9 @@ def name_model(found: Import, name: str) -> None:
 def _read_experts(s: Source, kind: str, width: Optional[int]) -> None:
     """Routers, and what is beside the routed experts, which are `width` wide."""
     experts = s.integer("num_local_experts", "num_experts", "n_routed_experts")
-    normalize, score = s.boolean("norm_topk_prob"), s.text("scoring_func", default="sigmoid" if kind == "llama4_text" else "softmax")
-    balance, balances = s.number("router_aux_loss_coef"), s.flag("output_router_logits")  # else transformers adds no loss
     if not experts or experts <= 1:
         return
-    known = score in ("softmax", "sigmoid")
-    # Where it is not said, as the classes have it: Mixtral and gpt-oss always divide, Llama 4 weighs by the score alone.
-    divides = kind not in ("llama4_text", "qwen3_moe", "qwen2_moe", "olmoe") if normalize is None else normalize
-    s.puts("model", experts=experts, active_experts=s.integer("num_experts_per_tok", "experts_per_token"), router_score=score if known else None,
-           router_normalize=divides, router_aux_loss=balance if balances and balance and score == "softmax" else None)
-    s.lost(f"scoring_func = {score}: softmax stands for it", not known)
+    s.puts("model", experts=experts, active_experts=s.integer("num_experts_per_tok", "experts_per_token"))
     for each in ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step"):
         every = s.integer(each)
         s.lost(f"{each} = {every}: every block has experts here", every not in (None, 1))

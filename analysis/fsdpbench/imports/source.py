@@ -19,7 +19,7 @@ _MATTERS = re.compile(
 _OF_NO_STEP = re.compile(r"^(data_?set|eval|val|test|wandb|log|save|load|ckpt|checkpoint(s|er)?\.|tokenizer|profil|rollout|reward|ref\.)", re.I)
 _IGNORED = frozenset((Path(__file__).parent / "ignored.txt").read_text().split())
 ADAM = {"train.learning_rate": "lr", "train.beta1": "betas.0", "train.beta2": "betas.1", "train.epsilon": "eps", "train.weight_decay": "weight_decay"}
-_REAL = {*ADAM, "train.clip_norm", "model.rope_theta", "model.norm_epsilon", "model.lora_alpha", "model.router_aux_loss"}
+_REAL = {*ADAM, "train.clip_norm", "model.rope_theta", "model.norm_epsilon", "model.lora_alpha"}
 _PEFTS = "peft's choice for the model"
 _LOW = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16", "fp8": "bf16"}
 

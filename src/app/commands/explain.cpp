@@ -7,7 +7,6 @@
 
 #include "app/commands/command.h"
 #include "app/explain_report.h"
-#include "app/parameters_report.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
@@ -25,55 +24,28 @@ namespace {
 struct ExplainArguments {
   std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
-  std::string from;                  ///< a result folder (or result.json) to explain instead of a profile; empty: none
-  std::string format = "table";      ///< "table", "summary", "json", "collectives" or "issue"
-  bool parameters = false;           ///< print who holds what of every parameter; json: add it
-  std::string schedule;              ///< print the schedule: "all", a unit or a layer; empty: the table instead
-  bool compare_parallelism = false;  ///< print other ways to spread the training instead
-  GivenRates rates;                  ///< for the predicted step
+  std::string from;              ///< a result folder (or result.json) to explain instead of a profile; empty: none
+  std::string format = "table";  ///< "table", "summary", "json", "collectives" or "issue"
+  std::string schedule;          ///< print the schedule: "all", a unit or a layer; empty: the table instead
+  GivenRates rates;              ///< for the predicted step
 };
 
 std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   const std::string& format = arguments.format;
   const bool views = format == "table" || format == "json";
-  if (!views && (arguments.parameters || !arguments.schedule.empty())) {
-    throw ConfigError(fmt::format("{} does not go with --format {}; leave one of them out",
-                                  arguments.parameters ? "--parameters" : "--schedule", format));
-  }
-  if (arguments.compare_parallelism) {
-    if (!views || arguments.parameters || !arguments.schedule.empty()) {
-      throw ConfigError(fmt::format("--compare-parallelism is a table or JSON of its own; leave {} out",
-                                    arguments.parameters          ? "--parameters"
-                                    : !arguments.schedule.empty() ? "--schedule"
-                                                                  : "--format " + format));
-    }
-    if (p.plan.mesh.context > 1) {
-      throw ConfigError(fmt::format(
-          "--compare-parallelism compares ranks that have whole sequences; mesh.context = {} splits them. Expected 1.",
-          p.plan.mesh.context));
-    }
-    if (p.plan.mesh.tensor > 1) {
-      throw ConfigError(fmt::format(
-          "--compare-parallelism has a row for ranks that split layers beside the others; mesh.tensor = {} splits them "
-          "in every row. Expected 1.",
-          p.plan.mesh.tensor));
-    }
-    return format == "json" ? json_text(parallelism_json(p)) : parallelism_text(p);
+  if (!views && !arguments.schedule.empty()) {
+    throw ConfigError(fmt::format("--schedule does not go with --format {}; leave one of them out", format));
   }
   const schedule::Schedule& steady = p.schedules.steady();
   if (format == "collectives") return schedule::collective_order(p.plan, steady) + "\n";
   if (format == "issue") return schedule::issue_order(p.plan, steady) + "\n";
   const Prediction prediction = predict(p, arguments.rates);
-  if (format == "json") return json_text(explain_json(p, prediction, arguments.parameters));
+  if (format == "json") return json_text(explain_json(p, prediction));
   if (format == "summary") return explain_summary(p, prediction);
   if (format != "table") {
     throw ConfigError(fmt::format("--format {} is not known; valid: table, summary, json, collectives, issue", format));
   }
-  if (!arguments.parameters && arguments.schedule.empty()) return explain_text(p, prediction);
-  std::string text;
-  if (arguments.parameters) text += parameters_text(p);
-  if (!arguments.schedule.empty()) text += (text.empty() ? "" : "\n") + schedule_text(p, arguments.schedule);
-  return text;
+  return arguments.schedule.empty() ? explain_text(p, prediction) : schedule_text(p, arguments.schedule);
 }
 
 /// Prints plan, memory, communication and schedule on stdout; runs nothing. Returns the process exit code.
@@ -98,7 +70,7 @@ execute.
 Formats
   table        plan, memory with and without FSDP, communication against data parallel, predicted step
   summary      one screen of it
-  json         everything for programs, the schedule op by op; with --parameters also every part of every parameter
+  json         everything for programs, the schedule op by op
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
                AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward; ARnorm: of
                the gradient norm
@@ -108,7 +80,6 @@ Examples
   fsdpbench explain llama3-8b-emulated --format summary
   fsdpbench explain --from runs/first
   fsdpbench explain quickstart --schedule=blocks.2
-  fsdpbench explain llama3-8b-emulated --set mesh.ranks=32 --compare-parallelism
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
 
@@ -124,12 +95,9 @@ Command explain_command() {
   from.without({"PROFILE"}).goes_alone = true;
   command.option("-f,--format", &explain_it->format, "FORMAT", "table, summary, json, collectives or issue")
       .one_of({"table", "summary", "json", "collectives", "issue"});
-  command.flag("--parameters", explain_it->parameters, "Which rank holds which part of every parameter");
   command
       .option("--schedule", &explain_it->schedule, "[=LAYER]", "Every op of a step; or those of a layer or unit only")
       .alone = "all";
-  command.flag("--compare-parallelism", explain_it->compare_parallelism,
-               "Data parallel, ZeRO, hybrid, tensor, pipeline: memory, bytes and bubble, in closed form");
   GivenRates& rates = explain_it->rates;
   command.option("--tflops", &rates.tflops, "NUMBER",
                  "A rank's TFLOP/s, for the predicted step; default: emulate.compute_tflops");

@@ -20,13 +20,6 @@ std::int64_t wire_bytes(const CollectiveCall& call, int size);
 /// Bytes that pass the link of each of `size` ranks: as wire_bytes, but of a broadcast the whole message, which its
 /// root sends and everybody else receives.
 std::int64_t link_bytes(const CollectiveCall& call, int size);
-/// Bytes that rank `rank` of `size` sends to others in an all-to-all of unequal parts. Throws BackendError if a length
-/// is negative.
-std::int64_t bytes_to_others(const CollectiveCall& call, int rank, int size);
-/// Rows of the part for (or from) rank `rank`, of `lengths` [N, pieces].
-std::int64_t part_rows(const CollectiveCall& call, const std::int32_t* lengths, int rank);
-/// Throws BackendError if more rows come to rank `rank` of `size` than it has room for; the lengths have come.
-void check_room(const CollectiveCall& call, int rank, int size);
 /// Steps of the ring, each of which pays the latency once.
 int hops(Collective kind, int size);
 

@@ -30,8 +30,6 @@ class CpuCommunicator::Turnstile {
     moved_.notify();
   }
 
-  std::atomic<std::int64_t> sent_in_parts = 0;  ///< bytes; their lengths are known when they go
-
  private:
   std::atomic<std::int64_t> passed_{0};
   WaitPoint moved_;
@@ -45,20 +43,13 @@ void CpuCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stam
   auto work = [group = group_, turnstile = turnstile_, rank = rank_, number = issued_, call](Stamp& times) {
     turnstile->enter(number);
     times.begin_ns = now_ns();  // waiting for this rank's own earlier collective is no part of this one
-    if (call.parts.pieces > 0) turnstile->sent_in_parts += bytes_to_others(call, rank, group->size());
     group->run(rank, call, times);
     times.end_ns = now_ns();
     turnstile->leave();
   };
   device_.enqueue_collective(lane, to_string(call.kind).data(), std::move(work), stamp);
   ++issued_;
-  if (call.parts.pieces == 0) wire_bytes_[static_cast<std::size_t>(call.kind)] += cpu::wire_bytes(call, size());
-}
-
-const WireBytes& CpuCommunicator::wire_bytes() const {
-  told_ = wire_bytes_;
-  told_[static_cast<std::size_t>(Collective::all_to_all)] += turnstile_->sent_in_parts;
-  return told_;
+  wire_bytes_[static_cast<std::size_t>(call.kind)] += cpu::wire_bytes(call, size());
 }
 
 void CpuCommunicator::barrier() {

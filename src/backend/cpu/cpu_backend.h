@@ -24,7 +24,7 @@ class CpuCommunicator : public Communicator {
   void enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int color, int key) override;
-  const WireBytes& wire_bytes() const override;
+  const WireBytes& wire_bytes() const override { return wire_bytes_; }
 
  private:
   /// Lets one collective after the other pass, in the order of their numbers. Shared with the queued collectives.
@@ -35,8 +35,7 @@ class CpuCommunicator : public Communicator {
   int rank_;
   std::int64_t issued_ = 0;
   std::shared_ptr<Turnstile> turnstile_;
-  WireBytes wire_bytes_{};    // of all but unequal parts
-  mutable WireBytes told_{};  // what wire_bytes() has returned
+  WireBytes wire_bytes_{};
 };
 
 /// Lanes are threads. Ranks are threads of this process and communicate through its memory or, with a session, one a

@@ -23,10 +23,6 @@ void EmulatedKernels::gemm(const Gemm& gemm) {
   add_flops(2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k));
 }
 
-void EmulatedKernels::grouped_gemm(const GroupedGemm& gemm) {
-  add_flops(2.0 * static_cast<double>(gemm.all.m) * static_cast<double>(gemm.all.n) * static_cast<double>(gemm.all.k));
-}
-
 void EmulatedKernels::attention(const AttentionCall& call) { add_flops(causal_forward_flops(call.shape)); }
 
 void EmulatedKernels::attention_backward(const AttentionBackwardCall& call) {

@@ -33,8 +33,6 @@ class EmulatedKernels : public Kernels {
   /// Causal: half of the 4 * batch * heads * seq^2 * head_dim FLOPs of full attention; the backward 2.5 times that.
   void attention(const AttentionCall& call) override;
   void attention_backward(const AttentionBackwardCall& call) override;
-  /// As one product of all experts' rows: how they are shared changes no FLOP.
-  void grouped_gemm(const GroupedGemm& gemm) override;
   void delay(std::int64_t nanoseconds) override { nanoseconds_ += static_cast<double>(nanoseconds); }
 
   void rms_norm(const RmsNormCall&) override {}
@@ -42,12 +40,6 @@ class EmulatedKernels : public Kernels {
   void rotary(const AttentionShape&, std::byte*, std::byte*, float, bool) override {}
   void swiglu(const SwigluCall&) override {}
   void swiglu_backward(const SwigluBackwardCall&) override {}
-  void route(const RouteCall&) override {}
-  void route_backward(const RouteBackwardCall&) override {}
-  void dispatch(const DispatchCall&) override {}
-  void combine(const CombineCall&) override {}
-  void combine_backward(const CombineBackwardCall&) override {}
-  void regroup(const RegroupCall&) override {}
   void embedding(const EmbeddingCall&) override {}
   void embedding_backward(const EmbeddingBackwardCall&) override {}
   void cross_entropy(const CrossEntropyCall&) override {}

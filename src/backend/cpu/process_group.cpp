@@ -159,12 +159,8 @@ std::vector<Words> ProcessGroup::meet_lanes(const CollectiveCall& call, Stamp& s
   mine.purpose = Words::Purpose::collective;
   mine.call = call;
   mine.call.input = mine.call.output = nullptr;
-  mine.call.parts.sent = mine.call.parts.received = nullptr;
   mine.input_at = team_.neighbours().offset_of(call.input);
   mine.output_at = team_.neighbours().offset_of(call.output);
-  const bool unequal = call.parts.pieces > 0;
-  if (unequal) mine.lengths_at = team_.neighbours().offset_of(reinterpret_cast<const std::byte*>(call.parts.sent));
-  mine.link_bytes = unequal ? bytes_to_others(call, rank(), size()) : link_bytes(call, size());
   mine.now_ns = now_ns();
   if (Links* links = team_.links()) {
     const std::vector<FlowState> flows = links->flows_of(world_ranks_[rank()], mine.now_ns);
@@ -192,14 +188,13 @@ std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveCall& cal
     const Words& words = all[peer];
     links.learn(world_ranks_[peer], std::span(words.flows).first(words.flow_count), words.now_ns);
   }
-  std::int64_t most = 0;  // of unequal parts those of the rank that sends most: it is what the others wait for
-  for (const Words& words : all) most = std::max(most, words.link_bytes);
-  return links.begin(world_ranks_, most, hops(call.kind, size()), start_ns, joined(id_, ++transfers_));
+  return links.begin(world_ranks_, link_bytes(call, size()), hops(call.kind, size()), start_ns,
+                     joined(id_, ++transfers_));
 }
 
 void ProcessGroup::move(const CollectiveCall& call, const std::vector<Words>& all) {
   const bool all_seen = lanes_.at_table() && std::ranges::all_of(all, [](const Words& words) {
-                          return words.input_at >= 0 && words.output_at >= 0 && words.lengths_at >= 0;
+                          return words.input_at >= 0 && words.output_at >= 0;
                         });
   if (!all_seen) return move_by_messages(call);
   std::vector<CollectiveCall> calls(all.size(), call);
@@ -207,9 +202,6 @@ void ProcessGroup::move(const CollectiveCall& call, const std::vector<Words>& al
     if (static_cast<int>(member) == rank()) continue;
     calls[member].input = team_.neighbours().address(world_ranks_[member], all[member].input_at);
     calls[member].output = team_.neighbours().address(world_ranks_[member], all[member].output_at);
-    if (call.parts.pieces == 0) continue;
-    calls[member].parts.sent =
-        reinterpret_cast<const std::int32_t*>(team_.neighbours().address(world_ranks_[member], all[member].lengths_at));
   }
   move_directly(rank(), calls, [this] { lanes_.meet(); });
   lanes_.meet();  // nobody reads this rank's memory any more
@@ -229,7 +221,7 @@ void ProcessGroup::move_by_messages(const CollectiveCall& call) {
       return gather_slices(call.output, slices, element);
     }
     case Collective::broadcast: return broadcast(call);
-    case Collective::all_to_all: return call.parts.pieces > 0 ? exchange_parts(call) : exchange_slices(call);
+    case Collective::all_to_all: return exchange_slices(call);
     case Collective::send_recv: return pass_on(call);
   }
 }
@@ -245,40 +237,6 @@ void ProcessGroup::exchange_slices(const CollectiveCall& call) {
     lanes_.receive(from, call.output + from * bytes, bytes);
   }
   lanes_.exchange();
-}
-
-/// Exchanges parts of any length: the lengths first.
-void ProcessGroup::exchange_parts(const CollectiveCall& call) {
-  const auto& [pieces, sent, received, room] = call.parts;
-  const auto lengths = static_cast<std::int64_t>(pieces * sizeof(std::int32_t));
-  const auto part = [&](auto* all, int r) { return all + static_cast<std::ptrdiff_t>(r) * pieces; };
-  std::copy_n(part(sent, rank()), pieces, part(received, rank()));
-  const auto with_each = [&](auto exchange) {
-    for (int step = 1; step < size(); ++step) {
-      exchange((rank() + step) % size(), (rank() + size() - step) % size());
-    }
-    lanes_.exchange();
-  };
-  with_each([&](int to, int from) {
-    lanes_.send(to, reinterpret_cast<const std::byte*>(part(sent, to)), lengths);
-    lanes_.receive(from, reinterpret_cast<std::byte*>(part(received, from)), lengths);
-  });
-  check_room(call, rank(), size());
-  const std::int64_t row = call.count * size_of(call.dtype);
-  std::vector<std::int64_t> to_each{0}, from_each{0};  // where parts begin
-  for (int r = 0; r < size(); ++r) {
-    to_each.push_back(to_each.back() + part_rows(call, sent, r) * row);
-    from_each.push_back(from_each.back() + part_rows(call, received, r) * row);
-  }
-  const auto begin = [](const std::vector<std::int64_t>& parts, int r) { return parts[r]; };
-  const auto bytes = [&](const std::vector<std::int64_t>& parts, int r) {
-    return begin(parts, r + 1) - begin(parts, r);
-  };
-  copy_bytes(call.input + begin(to_each, rank()), call.output + begin(from_each, rank()), bytes(to_each, rank()));
-  with_each([&](int to, int from) {
-    lanes_.send(to, call.input + begin(to_each, to), bytes(to_each, to));
-    lanes_.receive(from, call.output + begin(from_each, from), bytes(from_each, from));
-  });
 }
 
 /// To the next rank, from the one before.

@@ -24,8 +24,6 @@ struct Words {
   CollectiveCall call;        ///< of a collective, without addresses
   std::int64_t input_at = 0;  ///< its buffers in the caller's device memory; -1: they lie elsewhere
   std::int64_t output_at = 0;
-  std::int64_t lengths_at = 0;              ///< of unequal parts, as the buffers
-  std::int64_t link_bytes = 0;              ///< that it puts on its link
   std::int64_t now_ns = 0;                  ///< when it came
   std::int32_t flow_count = 0;              ///< of `flows`
   std::array<FlowState, kLaneCount> flows;  ///< on its emulated link: each lane can have one transfer under way
@@ -74,7 +72,6 @@ class ProcessGroup : public Group {
   void pass_on(const CollectiveCall& call);
   void broadcast(const CollectiveCall& call);
   void exchange_slices(const CollectiveCall& call);
-  void exchange_parts(const CollectiveCall& call);
   void reduce_slices(const CollectiveCall& call, const Slices& slices, std::byte* output);
   void gather_slices(std::byte* buffer, const Slices& slices, std::int64_t element_bytes);
 

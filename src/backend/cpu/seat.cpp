@@ -97,27 +97,6 @@ void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
   }
 }
 
-/// Pulls parts of any length, which every rank reads off the others' calls.
-void pull_parts(int rank, Calls calls) {
-  const CollectiveCall& mine = call_of(calls, rank);
-  const int size = static_cast<int>(calls.size()), pieces = mine.parts.pieces;
-  const std::int64_t row = mine.count * size_of(mine.dtype);
-  for (int from = 0; from < size; ++from) {
-    std::copy_n(call_of(calls, from).parts.sent + static_cast<std::ptrdiff_t>(rank) * pieces, pieces,
-                mine.parts.received + static_cast<std::ptrdiff_t>(from) * pieces);
-  }
-  check_room(mine, rank, size);
-  std::int64_t at = 0;
-  for (int from = 0; from < size; ++from) {
-    const CollectiveCall& theirs = call_of(calls, from);
-    std::int64_t first = 0;
-    for (int to = 0; to < rank; ++to) first += part_rows(theirs, theirs.parts.sent, to);
-    const std::int64_t rows = part_rows(mine, mine.parts.received, from);
-    copy_bytes(theirs.input + first * row, mine.output + at * row, rows * row);
-    at += rows;
-  }
-}
-
 std::vector<const std::byte*> inputs_at(Calls calls, std::int64_t first_byte) {
   std::vector<const std::byte*> inputs;
   inputs.reserve(calls.size());
@@ -154,8 +133,7 @@ void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
       return reduce(inputs_at(calls, rank * bytes), mine.output, mine.count, mine.dtype, mine.scale);
     case Collective::all_reduce: return all_reduce(rank, calls, meet);
     case Collective::broadcast: return copy_bytes(call_of(calls, mine.root).input, mine.output, bytes);
-    case Collective::all_to_all:
-      return mine.parts.pieces > 0 ? pull_parts(rank, calls) : pull_slices(rank, calls, rank * bytes);
+    case Collective::all_to_all: return pull_slices(rank, calls, rank * bytes);
     case Collective::send_recv: return copy_bytes(call_of(calls, (rank + size - 1) % size).input, mine.output, bytes);
   }
 }

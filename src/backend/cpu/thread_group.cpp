@@ -52,19 +52,9 @@ void ThreadGroup::meet(const CollectiveCall& call) {
     all_arrived_ns_ = now_ns();
     check_match(calls_, world_ranks_);  // before anybody trusts the others' arguments
     if (Links* links = team_.links()) {
-      transfer_ = links->begin(world_ranks_, message_bytes(call), hops(call.kind, size()), all_arrived_ns_);
+      transfer_ = links->begin(world_ranks_, link_bytes(call, size()), hops(call.kind, size()), all_arrived_ns_);
     }
   });
-}
-
-/// Bytes of a message; with unequal parts, those of the rank that sends most, as the others wait for it.
-std::int64_t ThreadGroup::message_bytes(const CollectiveCall& call) const {
-  if (call.parts.pieces == 0) return link_bytes(call, size());
-  std::int64_t most = 0;
-  for (int r = 0; r < size(); ++r) {
-    most = std::max(most, bytes_to_others(calls_[r], r, size()));
-  }
-  return most;
 }
 
 std::shared_ptr<Group> ThreadGroup::split(int rank, int color, int key, int& new_rank) {

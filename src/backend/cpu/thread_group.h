@@ -74,7 +74,6 @@ class ThreadGroup : public Group {
 
   ThreadGroup(Team& team, std::vector<int> world_ranks);
   void meet(const CollectiveCall& call);
-  std::int64_t message_bytes(const CollectiveCall& call) const;
 
   Team& team_;
   const std::vector<int> world_ranks_;

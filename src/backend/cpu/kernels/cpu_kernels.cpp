@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "backend/cpu/kernels/attention.h"
-#include "backend/cpu/kernels/experts.h"
 #include "backend/cpu/kernels/layers.h"
 #include "backend/cpu/kernels/matmul.h"
 #include "backend/cpu/kernels/optimizer.h"
@@ -109,13 +108,6 @@ class CpuKernels : public Kernels {
   void attention_backward(const AttentionBackwardCall& call) override { cpu::attention_backward(matmul_, call); }
   void swiglu(const SwigluCall& call) override { cpu::swiglu(call); }
   void swiglu_backward(const SwigluBackwardCall& call) override { cpu::swiglu_backward(call); }
-  void grouped_gemm(const GroupedGemm& gemm) override { cpu::grouped_gemm(matmul_, gemm, scratch_); }
-  void route(const RouteCall& call) override { cpu::route(call); }
-  void route_backward(const RouteBackwardCall& call) override { cpu::route_backward(call); }
-  void dispatch(const DispatchCall& call) override { cpu::dispatch(call); }
-  void combine(const CombineCall& call) override { cpu::combine(call); }
-  void combine_backward(const CombineBackwardCall& call) override { cpu::combine_backward(call); }
-  void regroup(const RegroupCall& call) override { cpu::regroup(call); }
   void embedding(const EmbeddingCall& call) override { embedding_.forward(call); }
   void embedding_backward(const EmbeddingBackwardCall& call) override { embedding_.backward(call); }
   void cross_entropy(const CrossEntropyCall& call) override { cpu::cross_entropy(call, scratch_); }

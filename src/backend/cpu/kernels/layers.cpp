@@ -281,7 +281,6 @@ void backward(T* __restrict d_y, const T* __restrict gate, const T* __restrict u
 template <class Call>
 RowShape of_touching_rows(const Call& call) {
   RowShape s = call.shape;
-  if (call.used != nullptr) s.rows = std::min<std::int64_t>(s.rows, *call.used);
   return call.row() == s.width ? RowShape{1, s.rows * s.width, s.dtype} : s;
 }
 

@@ -41,13 +41,6 @@ class CudaKernels final : public StreamKernels {
   void attention_backward(const AttentionBackwardCall& call) override { attention_.backward(call); }
   void swiglu(const SwigluCall& call) override { cuda::swiglu(stream_, call); }
   void swiglu_backward(const SwigluBackwardCall& call) override { cuda::swiglu_backward(stream_, call); }
-  void grouped_gemm(const GroupedGemm&) override { no_experts(); }
-  void route(const RouteCall&) override { no_experts(); }
-  void route_backward(const RouteBackwardCall&) override { no_experts(); }
-  void dispatch(const DispatchCall&) override { no_experts(); }
-  void combine(const CombineCall&) override { no_experts(); }
-  void combine_backward(const CombineBackwardCall&) override { no_experts(); }
-  void regroup(const RegroupCall&) override { no_experts(); }
   void embedding(const EmbeddingCall& call) override { cuda::embedding(stream_, call); }
   void embedding_backward(const EmbeddingBackwardCall& call) override {
     cuda::embedding_backward(stream_, call, scratch_);
@@ -107,9 +100,6 @@ class CudaKernels final : public StreamKernels {
   void delay(std::int64_t nanoseconds) override { cuda::delay(stream_, nanoseconds); }
 
  private:
-  /// Trainings with experts are refused before they come here (model::key_without_kernels).
-  [[noreturn]] static void no_experts() { throw BackendError("CUDA has no kernels for a mixture of experts."); }
-
   cudaStream_t stream_;
   Scratch scratch_;
   Rotary rotary_;

@@ -49,7 +49,6 @@ ncclUniqueId exchange_nccl_id(IdExchange& ids, int rank) {
 
 void SoloCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
   check_root(call, 1);
-  check_equal_parts(call);
   if (call.scale != 1.0F && call.dtype != DType::f32 && call.dtype != DType::bf16) {
     throw std::logic_error("Communicator: only sums of fp32 and bf16 are scaled");
   }
@@ -112,7 +111,6 @@ NcclCommunicator::~NcclCommunicator() {
 
 void NcclCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
   check_root(call, size());
-  check_equal_parts(call);
   const std::size_t count = call.count;
   const ncclDataType_t type = nccl_type(call.dtype);
   NcclComm::Launch launch;
