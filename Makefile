@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test site report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-deepspeed peer-job peer-bench random-configs recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
+.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test site report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-deepspeed peer-job peer-bench random-configs check-mutants recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -38,6 +38,7 @@ help:
 	@echo "make checkpoint-faults  a training is killed at sixty random moments of saving and training: what is complete loads"
 	@echo "make fuzz    each parser gets damaged files for a minute (FUZZ_S seconds), under the address sanitizer"
 	@echo "make random-configs  random configurations of all keys through run, simulate, explain, traces and export (CASES, FIRST)"
+	@echo "make check-mutants  changes one line at a time and runs the tests: nine of ten changes must be noticed (hours)"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
 	@echo "make gpu-rehearsal  the four calls of tests/gpu/run on stand-ins: packed, and without this source tree"
@@ -216,6 +217,10 @@ random-configs: configure
 	@$(QUIETLY) build/build.log cmake --build build --target random_configs
 	build/bin/random_configs . $(CASES) $(FIRST)
 
+# 270 of them, with a floor for six rooms. `python3 tests/mutants/mutants.py --help`: another seed, lines that changed.
+check-mutants: deps
+	$(if $(LAUNCHER),CMAKE_CXX_COMPILER_LAUNCHER=ccache) /usr/bin/python3 -B tests/mutants/mutants.py
+
 # The long ones, too. `python3 tests/faults/campaign.py --help`: one case alone, another seed, another build.
 faults: configure
 	@$(QUIETLY) build/build.log cmake --build build --target fsdpbench
@@ -253,4 +258,4 @@ cuda-headers: deps
 	/usr/bin/python3 -B tests/cuda_headers.py build-cuda/headers
 
 clean:
-	rm -rf build build-asan build-tsan build-cuda build-wheel dist
+	rm -rf build build-asan build-tsan build-cuda build-mutants build-wheel dist
