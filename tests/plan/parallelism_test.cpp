@@ -164,5 +164,19 @@ TEST(Parallelism, WhatTheModelDoesNotGoWithIsSaid) {
   EXPECT_EQ(named(all, "hybrid").needs, "");
 }
 
+TEST(Parallelism, AHybridGroupIsTheMeshsOrOfEightRanksAtMost) {
+  const auto group_of = [](Strategy strategy, int shard, int replicate) {
+    const RunConfig c = example(strategy, shard, replicate);
+    const Plan plan = make_plan(c);
+    const std::vector<Parallelism> all = compare_parallelism(plan, c, 0);
+    return kept_states(named(all, "tensor")) * plan.mesh.ranks() / kept_states(named(all, "hybrid"));
+  };
+  EXPECT_DOUBLE_EQ(group_of(Strategy::hybrid_shard, 2, 4), 2);
+  EXPECT_DOUBLE_EQ(group_of(Strategy::no_shard, 1, 8), 8);
+  EXPECT_DOUBLE_EQ(group_of(Strategy::full_shard, 16, 1), 8);
+  EXPECT_DOUBLE_EQ(group_of(Strategy::full_shard, 18, 1), 6) << "9 are more than a node has";
+  EXPECT_DOUBLE_EQ(group_of(Strategy::full_shard, 4, 1), 4);
+}
+
 }  // namespace
 }  // namespace fsdpbench::plan
