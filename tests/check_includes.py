@@ -118,8 +118,8 @@ class Limit:
 # Of the whole project. Keys are the rows of "All keys" in profiles/README.md, which config_test keeps current.
 LIMITS = [
     Limit("src", 700, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
-    Limit("keys", 165, "keys", "profiles/README.md"),
-    Limit("tests", 78600, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("keys", 168, "keys", "profiles/README.md"),
+    Limit("tests", 80200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 11150, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4600, "lines", "profiles/**/*.toml"),

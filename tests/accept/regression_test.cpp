@@ -450,6 +450,7 @@ TEST(Changes, APartOfAnotherFigureIsShownAndNotJudged) {
   const Change c = only(all, part);
   EXPECT_EQ(c.judgement.verdict, Verdict::unrated);
   EXPECT_GT(c.difference.low, 1.5) << "the interval says so all the same";
+  EXPECT_THAT(c.judgement.sentence, ::testing::EndsWith("; it is a part of another figure, which is judged"));
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
+#include <vector>
+
+#include "account/late_ranks.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -22,19 +24,17 @@ TEST(RobustTest, TheIntervalIsThatOfTheBinomialDistribution) {
   EXPECT_EQ(median_interval({}).n, 0);
 }
 
-TEST(RobustTest, TheIntervalHoldsTheMedianAsOftenAsItSays) {
-  std::mt19937 random(7);
-  std::exponential_distribution<double> skewed(1);
-  const double truth = std::log(2.0);
-  for (const int n : {6, 9, 30, 101, 1500}) {
-    int held = 0;
-    for (int trial = 0; trial < 400; ++trial) {
-      std::vector<double> values;
-      for (int i = 0; i < n; ++i) values.push_back(skewed(random));
-      const Interval interval = median_interval(values);
-      held += interval.low <= truth && truth <= interval.high ? 1 : 0;
-    }
-    EXPECT_GE(held, 370) << n << " values";
+/// The k-th of n values from below and from above hold the median unless fewer than k are on one of its sides.
+TEST(RobustTest, TheIntervalIsTheNarrowestThatHoldsTheMedianWithNinetyFivePercent) {
+  const auto held = [](int n, int k) { return 1 - 2 * account::binomial_tail(n, n - k + 1, 0.5); };
+  for (const int n : {6, 8, 9, 30, 101, 999, 1000, 1001, 1500, 4000}) {
+    std::vector<double> values;
+    for (int i = n; i > 0; --i) values.push_back(i);
+    const Interval interval = median_interval(values);
+    const int k = static_cast<int>(interval.low);
+    EXPECT_EQ(interval.high, n + 1 - k) << n;
+    EXPECT_GE(held(n, k), 0.95) << n;
+    EXPECT_LT(held(n, n > 1000 ? k + 2 : k + 1), 0.95) << n << " values, beyond 1000 by the normal distribution";
   }
 }
 

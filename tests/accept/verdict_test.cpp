@@ -96,5 +96,50 @@ TEST(VerdictTest, TheWorstCountsAndNothingIsNoPass) {
   EXPECT_EQ(all({Verdict::pass, Verdict::inconclusive, Verdict::fail}), Verdict::fail);
 }
 
+/// What just reaches its limit keeps it; an interval that only touches it from the wrong side does not fail.
+TEST(VerdictTest, LimitsAreKeptByWhatReachesThem) {
+  const std::vector<double> below{9, 9, 9, 10, 10}, above{10, 10, 11, 11, 11};  // 95 %: 9 to 10, and 10 to 11
+  const auto exactly = [](double value) { return std::vector<double>(8, value); };
+  const Reference half{20, "table"};
+  EXPECT_EQ(judge_floor("x", "GB/s", exactly(10), half, 0.5).verdict, Verdict::pass);
+  EXPECT_EQ(judge_floor("x", "GB/s", above, half, 0.5).verdict, Verdict::pass);
+  EXPECT_EQ(judge_floor("x", "GB/s", below, half, 0.5).verdict, Verdict::inconclusive);
+  const Reference five{5, "table"};
+  EXPECT_EQ(judge_latency("x", "us", below, five, 0.5).verdict, Verdict::pass);
+  EXPECT_EQ(judge_latency("x", "us", above, five, 0.5).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_latency("x", "us", above, five, 0.5).bound, 10);
+  EXPECT_EQ(judge_ceiling("x", "GB/s", above, 10).verdict, Verdict::pass);
+  EXPECT_EQ(judge_ceiling("x", "GB/s", above, 9.9).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_ceiling("x", "GB/s", above, 9.9).bound, 9.9);
+  EXPECT_EQ(judge_exposed("x", below, 10).verdict, Verdict::pass);
+  EXPECT_EQ(judge_exposed("x", above, 10).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_exposed("x", above, 10).bound, 10);
+  EXPECT_EQ(judge_slowdown("x", below, 10).verdict, Verdict::pass);
+  EXPECT_EQ(judge_slowdown("x", above, 10).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_slowdown("x", above, 9.9).verdict, Verdict::fail);
+  EXPECT_EQ(judge_slowdown("x", above, 9.9).bound, 9.9);
+  EXPECT_EQ(judge_slowdown("x", above, std::nullopt).verdict, Verdict::unrated);
+  EXPECT_EQ(judge_slowdown("x", {}, 10).verdict, Verdict::inconclusive);
+}
+
+/// 100 times: the 99th is the 99th percentile. Those of 10 and so many of 15.
+TEST(VerdictTest, TheTailIsHalfAsMuchAgainOrScattersByMoreThanFivePercent) {
+  const auto tail = [](int late, double us) {
+    std::vector<double> times(100, 10.0);
+    for (int i = 0; i < late; ++i) times[static_cast<std::size_t>(i)] = us;
+    return judge_tail("x", times);
+  };
+  EXPECT_EQ(tail(1, 15).verdict, Verdict::pass) << "one of a hundred may be anything, within 5 % of deviation";
+  EXPECT_EQ(tail(1, 16).verdict, Verdict::fail) << "0.597 of 10.06";
+  EXPECT_EQ(tail(2, 13.4).verdict, Verdict::pass);
+  EXPECT_EQ(tail(2, 14).verdict, Verdict::fail) << "0.56 of 10.08";
+  EXPECT_EQ(tail(2, 14).bound, 15);
+  EXPECT_THAT(tail(1, 15).sentence,
+              HasSubstr("p99 is 1.00 times the median of 10 us, the deviation 5.0 % of the mean"));
+  EXPECT_THAT(tail(2, 14).sentence,
+              HasSubstr("p99 is 1.40 times the median of 10 us, the deviation 5.6 % of the mean"));
+  EXPECT_THAT(judge_tail("x", {10, 10, 12}).sentence, HasSubstr("the maximum is 1.20 times the median"));
+}
+
 }  // namespace
 }  // namespace fsdpbench::accept

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "account/step_breakdown.h"
+#include "base/error.h"
 #include "support/hand_run.h"
 
 namespace fsdpbench::account {
@@ -464,6 +465,24 @@ TEST(FindStalls, AfterTheLastComputationTheLastToEndIsExplained) {
   run.forward({0, 100}).record = 1;
   waits(collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 150}), 1, 0), 1);
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 50), Pair(Cause::unknown, 10)));
+}
+
+TEST(FindStalls, StallsThatOverlapOrLeaveSomethingOutAreRefused) {
+  const auto holds = [](const std::vector<Stall>& stalls, std::int64_t stalled_ns) {
+    try {
+      check_partition(stalls, stalled_ns, "rank 3, step 7");
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::check_failed);
+      EXPECT_THAT(error.what(), ::testing::StartsWith("rank 3, step 7: the causes do not partition"));
+      return false;
+    }
+  };
+  EXPECT_TRUE(holds({}, 0));
+  EXPECT_TRUE(holds({{{0, 10}}, {{10, 15}}}, 15)) << "one may begin where another ends";
+  EXPECT_FALSE(holds({{{0, 10}}, {{10, 15}}}, 16));
+  EXPECT_FALSE(holds({{{0, 10}}, {{9, 14}}}, 15));
+  EXPECT_FALSE(holds({{{10, 15}}, {{0, 10}}}, 15));
 }
 
 }  // namespace

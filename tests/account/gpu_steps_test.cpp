@@ -93,7 +93,10 @@ TEST(Throttling, InAllStepsThereAreNoOthersToCompareWith) {
 }
 
 TEST(Throttling, APowerCapIsToldOnlyWhereStepsAreLongerForIt) {
-  EXPECT_THAT(Watched({3, 4, 7}, bit(ClockLimit::power_cap), 1500).throttling(), SizeIs(1));
+  const std::vector<Throttling> found = Watched({3, 4, 7}, bit(ClockLimit::power_cap), 1500).throttling();
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(to_string(found[0]),
+              ::testing::StartsWith("the GPU of rank 0 was held down (power cap) in 3 of 10 steps"));
   EXPECT_THAT(Watched({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, bit(ClockLimit::power_cap), 1500).throttling(), IsEmpty());
   Watched equal({}, 0, 0);
   for (std::size_t i : {2U, 3U, 4U}) equal.health.samples[i].limits = bit(ClockLimit::power_cap);

@@ -333,5 +333,11 @@ TEST(Inliers, LeaveOutOneThatIsFarOff) {
   EXPECT_EQ(inliers({100, 100, 100, 104}), std::vector<bool>(4, true)) << "less than 5 %";
 }
 
+TEST(Scatter, IsTheVarianceOfLogarithms) {
+  EXPECT_NEAR(log_variance({1, std::exp(1.0), std::exp(2.0)}), 1, 1e-12);
+  EXPECT_NEAR(log_variance({7, 7 * std::exp(1.0), 7 * std::exp(2.0), 7 * std::exp(3.0)}), 5.0 / 3, 1e-12);
+  EXPECT_EQ(log_variance({3, 3, 3}), 0);
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

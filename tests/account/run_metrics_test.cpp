@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <tuple>
+#include <vector>
+
 #include "account/run_details.h"
 #include "base/error.h"
 #include "support/hand_run.h"
@@ -116,6 +120,33 @@ TEST(RunView, RefusesRanksThatDidNotRecordTheSame) {
   refused([](trace::RankTrace& t) { t.records.pop_back(); });
   refused([](trace::RankTrace& t) { std::swap(t.records[3], t.records[4]); });
   refused([](trace::RankTrace& t) { t.records[3].step = 0; });
+}
+
+TEST(RunMetrics, APhaseBeginsWithItsFirstComputation) {
+  HandRun run;
+  run.step(0, 100);
+  run.op(OpKind::forward, Lane::compute, Times{10, 30});
+  run.op(OpKind::copy_in, Lane::all_gather, Times{35, 45}).phase = schedule::Phase::backward;
+  run.op(OpKind::backward, Lane::compute, Times{50, 90}).phase = schedule::Phase::backward;
+  std::vector<std::tuple<schedule::Phase, double, double>> told;
+  for (const PhaseTimes& phase : run_details(run.view(), plan::Plan{}, {}).phases) {
+    if (phase.step_ms > 0)
+      told.emplace_back(phase.phase, std::round(1e6 * phase.step_ms), std::round(1e6 * phase.compute_ms));
+  }
+  EXPECT_THAT(told,
+              ElementsAre(std::tuple(schedule::Phase::forward, 50, 20), std::tuple(schedule::Phase::backward, 50, 40)));
+}
+
+/// Of seven steps one took a tenth of the time of the others, and one ten times as long.
+TEST(RunMetrics, TokensASecondAreThoseOfTheMedianStep) {
+  HandRun run;
+  std::int64_t at = 0;
+  for (const std::int64_t length : {100'000, 1'000'000, 1'000'000, 1'000'000, 1'000'000, 1'000'000, 10'000'000}) {
+    run.step(at, at + length);
+    run.op(OpKind::forward, Lane::compute, Times{at, at + length});
+    at += length;
+  }
+  EXPECT_DOUBLE_EQ(metrics_of(run).tokens_per_s, 1000 / 1e-3);
 }
 
 }  // namespace

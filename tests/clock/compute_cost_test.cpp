@@ -208,5 +208,168 @@ TEST(ComputeCost, CollectivesSlowWhatRunsBesideThem) {
   EXPECT_LE(blocks({24, 0}), 2 * blocks({}));
 }
 
+constexpr double kGap = 2.5e-6;  // after each kernel
+
+/// 1 PFLOP/s of products, memory that never holds up, and as many multiprocessors.
+GpuRates simple(int sms, double memory_bytes_per_s = 1e24) { return {1e15, 2e15, 1e15, memory_bytes_per_s, sms, 0}; }
+
+TEST(ComputeCost, EachTileIsTheBestForItsShape) {
+  const ComputeCost one(simple(1), kBest, DType::bf16), two(simple(2), kBest, DType::bf16);
+  const auto took = [](const ComputeCost& cost, std::int64_t m, std::int64_t n, const Beside& beside = {}) {
+    return cost.product_seconds({m, n, 616}, false, beside) - kGap;  // with 384 to fill it, 1000 deep
+  };
+  EXPECT_NEAR(took(one, 256, 128), 2 * 256 * 128 * 1000 / 1e15, 1e-15);
+  EXPECT_NEAR(took(one, 128, 256), 2 * 128 * 256 * 1000 / 1e15, 1e-15);
+  EXPECT_NEAR(took(one, 128, 128), 2 * 128 * 128 * 1000 / 0.92e15, 1e-15);
+  EXPECT_NEAR(took(one, 128, 64), 2 * 128 * 64 * 1000 / 0.75e15, 1e-15);
+  EXPECT_NEAR(took(one, 256, 129), 2 * took(one, 256, 128), 1e-15) << "a tile begun is a tile";
+  EXPECT_NEAR(took(two, 256, 256), 2 * took(one, 256, 128), 1e-15) << "two tiles at once, each on half of the GPU";
+  EXPECT_NEAR(took(two, 256, 256, {1, 0}), 4 * took(one, 256, 128), 1e-15) << "one after another";
+  EXPECT_NEAR(took(two, 256, 256, {2, 0}), 4 * took(one, 256, 128), 1e-15) << "one is always left";
+  const ComputeCost half(simple(1), {.efficiency = 0.5}, DType::bf16);
+  EXPECT_NEAR(took(half, 256, 128), 2 * took(one, 256, 128), 1e-15);
+  // Six in two launches: three share the waves of one.
+  EXPECT_NEAR(one.product_seconds({256, 128, 616, 6, 2}), 2 * (3 * took(one, 256, 128) + kGap), 1e-15);
+  EXPECT_NEAR(one.product_seconds({256, 128, 616}, true) - kGap, took(one, 256, 128) / 2, 1e-15) << "fp8";
+  const ComputeCost rowwise(simple(1), kBest, DType::bf16, true, config::Fp8Recipe::rowwise);
+  EXPECT_NEAR(rowwise.product_seconds({256, 128, 616}, true) - kGap, took(one, 256, 128) / 2 / 0.95, 1e-15);
+  EXPECT_NEAR(took(rowwise, 256, 128), took(one, 256, 128), 1e-15) << "without fp8 there are no rows to scale";
+  GpuRates none = simple(1);
+  none.fp8_product_flops = 0;
+  EXPECT_NEAR(ComputeCost(none, kBest, DType::bf16).product_seconds({256, 128, 616}, true) - kGap, took(one, 256, 128),
+              1e-15);
+}
+
+TEST(ComputeCost, AProductReadsItsOperandsAndWritesItsResult) {
+  const ComputeCost low(simple(1, 1e6), kBest, DType::bf16), full(simple(1, 1e6), kBest, DType::f32);
+  const double inputs = 10 * 30 + 30 * 20, outputs = 10 * 20;
+  EXPECT_NEAR(low.product_seconds({10, 20, 30}), 2 * (inputs + outputs) / 1e6 + kGap, 1e-12);
+  EXPECT_NEAR(full.product_seconds({10, 20, 30}), 4 * (inputs + outputs) / 1e6 + kGap, 1e-12);
+  EXPECT_NEAR(low.product_seconds({10, 20, 30}, true), (inputs + 2 * outputs) / 1e6 + kGap, 1e-12) << "operands of fp8";
+  EXPECT_NEAR(low.product_seconds({10, 20, 30, 6, 2}), 2 * (3 * 2 * (inputs + outputs) / 1e6 + kGap), 1e-12);
+  EXPECT_NEAR(low.product_seconds({10, 20, 30}, false, {0, 0.75e6}), 2 * (inputs + outputs) / 0.25e6 + kGap, 1e-12);
+  EXPECT_EQ(low.stream_seconds(0), 0);
+  EXPECT_NEAR(low.stream_seconds(100), 100 / 1e6 + kGap, 1e-12);
+  EXPECT_NEAR(low.stream_seconds(100, {0, 0.5e6}), 100 / 0.5e6 + kGap, 1e-12);
+  EXPECT_NEAR(low.stream_seconds(100, {0, 0.9e6}), 100 / 0.25e6 + kGap, 1e-12) << "a quarter is always left";
+  EXPECT_NEAR(low.update_seconds(100), 100 / 1e6 + kGap, 1e-12);
+  const ComputeCost separate(simple(1, 1e6), {.fused_optimizer = false}, DType::f32);
+  EXPECT_NEAR(separate.update_seconds(100), 250 / 1e6 + kGap, 1e-12);
+}
+
+/// The figures that compute_cost.cpp names the sources of.
+TEST(ComputeCost, AttentionReachesThePartsOfThePeakThatAreStated) {
+  struct Row {
+    Attention kernel;
+    double peak, fraction, half_length, of_64;
+  };
+  for (const Row& row :
+       {Row{Attention::flash1, 400e12, 0.34, 500, 0.84}, Row{Attention::flash1, 500e12, 0.20, 500, 0.84},
+        Row{Attention::flash2, 400e12, 0.63, 600, 0.90}, Row{Attention::flash2, 500e12, 0.25, 900, 0.90},
+        Row{Attention::current, 400e12, 0.63, 600, 0.90}, Row{Attention::current, 500e12, 0.56, 1200, 0.82}}) {
+    GpuRates gpu = simple(100);
+    gpu.peak_flops = row.peak;
+    const ComputeCost cost(gpu, {.attention = row.kernel, .efficiency = 0.5}, DType::bf16);
+    const double flops = 4.0 * 1000 * 500 * 2 * 128, rate = 0.5 * row.peak * row.fraction;
+    const plan::AttentionWork wide{1000, 1000, 2, 128, 0};
+    const double took = flops / (rate * 1000 / (1000 + row.half_length));
+    EXPECT_NEAR(cost.attention_seconds(wide, false), took + kGap, 1e-12);
+    EXPECT_NEAR(cost.attention_seconds(wide, true), 2.5 * took + kGap, 1e-12);
+    EXPECT_NEAR(cost.attention_seconds(wide, false, {20, 0}), took / 0.8 + kGap, 1e-12);
+    const plan::AttentionWork narrow{1000, 1000, 4, 64, 0};
+    EXPECT_NEAR(cost.attention_seconds(narrow, false), took / row.of_64 + kGap, 1e-12);
+    const plan::AttentionWork ring{1000, 1000, 2, 128, 0, false, 2};
+    EXPECT_NEAR(cost.attention_seconds(ring, false), flops / (rate * 500 / (500 + row.half_length)) + 2 * kGap, 1e-12);
+  }
+}
+
+/// Where the host needs a second for each kernel, a pass takes as many seconds as it has kernels.
+TEST(ComputeCost, KernelsOfAPassAreCounted) {
+  GpuRates gpu = simple(100);
+  gpu.issue_s = 1;
+  using config::Fp8Recipe;
+  const auto count = [&](const plan::ModuleWork& work, Pass pass, const Framework& framework = {}, bool fp8 = false,
+                         Fp8Recipe recipe = Fp8Recipe::delayed) {
+    return ComputeCost(gpu, framework, DType::bf16, fp8, recipe).module_seconds(work, pass);
+  };
+  config::Model m;
+  m.layers = 1;
+  const auto all = plan::module_work(m, 1, 64);
+  const plan::ModuleWork& block = all[1];
+  // Seven products, attention, and what moves bytes: 24, compiled 5, in backward twice.
+  EXPECT_EQ(count(block, Pass::forward), 7 + 1 + 24);
+  EXPECT_EQ(count(block, Pass::forward, {.compiled = true}), 7 + 1 + 5);
+  EXPECT_EQ(count(block, Pass::recompute), 6 + 1 + 24);
+  EXPECT_EQ(count(block, Pass::backward), 14 + 1 + 48);
+  EXPECT_EQ(count(block, Pass::backward, {.compiled = true, .fused_loss = true}), 14 + 1 + 10);
+  EXPECT_EQ(count(block, Pass::forward, {.fused_loss = true}), 7 + 1 + 24) << "blocks have no loss";
+  EXPECT_EQ(ComputeCost(gpu, {}, DType::bf16).module_seconds(block, Pass::recompute, {}, 0.5), (6 + 1 + 24) / 2.0);
+  EXPECT_EQ(ComputeCost(gpu, {}, DType::bf16).module_seconds(block, Pass::forward, {}, 0.5), 7 + 1 + 24);
+  const std::pair<Fp8Recipe, std::pair<int, int>> casts[] = {{Fp8Recipe::tensorwise, {4, 5}},
+                                                             {Fp8Recipe::rowwise, {2, 7}},
+                                                             {Fp8Recipe::mx, {2, 2}},
+                                                             {Fp8Recipe::delayed, {2, 2}}};
+  for (const auto& [recipe, more] : casts) {
+    EXPECT_EQ(count(block, Pass::forward, {}, true, recipe), (1 + more.first) * 7 + 1 + 24);
+    EXPECT_EQ(count(block, Pass::backward, {}, true, recipe), (2 + more.second) * 7 + 1 + 48);
+    EXPECT_EQ(count(all[2], Pass::forward, {}, true, recipe), 1 + 5) << "the head stays as it is";
+  }
+  EXPECT_EQ(count(all[2], Pass::forward, {.compiled = true}), 1 + 3);
+  EXPECT_EQ(count(all[2], Pass::forward, {.fused_loss = true}), 1 + 3);
+  EXPECT_EQ(count(all[2], Pass::forward, {.compiled = true, .fused_loss = true, .eager_loss = true}), 1 + 5);
+  EXPECT_EQ(count(all[0], Pass::backward), 3);
+  const auto kept = [&](config::CheckpointKeeps keeps) {
+    return count(plan::module_work(m, 1, 64, 1, {}, keeps)[1], Pass::recompute);
+  };
+  EXPECT_EQ(kept(config::CheckpointKeeps::attention), 6 + 24);
+  EXPECT_EQ(kept(config::CheckpointKeeps::products), 24);
+  m.lora_rank = 4;
+  const plan::ModuleWork adapted = plan::module_work(m, 1, 64)[1];
+  EXPECT_EQ(count(adapted, Pass::forward, {}, true), 3 * 7 + 2 * 7 + 1 + 24 + 14) << "adapters are not of fp8";
+  m.lora_rank = 0;
+  const plan::ModuleWork ring = plan::module_work(m, 1, 64, 1, {}, config::CheckpointKeeps::nothing, {2, true})[1];
+  EXPECT_EQ(count(ring, Pass::forward), 7 + 2 + 24 + 5);
+}
+
+/// Bytes of a table's gradient are filled with zeros, and added to.
+TEST(ComputeCost, APassMovesItsElements) {
+  const ComputeCost cost(simple(1, 1e6), kBest, DType::bf16), compiled(simple(1, 1e6), {.compiled = true}, DType::bf16);
+  plan::ModuleWork work;
+  work.kind = plan::ModuleKind::embedding;
+  work.forward = {1000, 600, 4, 2};
+  work.recompute = {500, 300, 3, 1};
+  work.backward = {3000, 2000, 6, 5};
+  work.table_elements = 70;
+  EXPECT_NEAR(cost.module_seconds(work, Pass::forward), 2 * 1000 / 1e6 + 5 * kGap, 1e-12);
+  EXPECT_NEAR(compiled.module_seconds(work, Pass::forward), 2 * 600 / 1e6 + 3 * kGap, 1e-12);
+  EXPECT_NEAR(cost.module_seconds(work, Pass::recompute), 2 * 500 / 1e6 + 4 * kGap, 1e-12);
+  EXPECT_NEAR(cost.module_seconds(work, Pass::backward), 2 * (3000 + 140) / 1e6 + 7 * kGap, 1e-12);
+}
+
+TEST(ComputeCost, RatesAreTheClustersOwn) {
+  config::Cluster cluster;
+  cluster.gpu.peak = {.fp32 = 20, .bf16 = 100, .fp8 = 300};
+  cluster.gpu.gemm_fraction = 0.5;
+  cluster.gpu.fp8_gemm_fraction = 0.25;
+  cluster.gpu.memory_copy_gb_per_s = 7;
+  cluster.gpu.sms = 11;
+  cluster.host.kernel_issue_us = 3;
+  cluster.intra.all_gather_gb_per_s = 100;
+  cluster.intra.collective_sms = 20;
+  const GpuRates low = gpu_rates(cluster, DType::bf16), full = gpu_rates(cluster, DType::f32);
+  EXPECT_DOUBLE_EQ(low.product_flops, 50e12);
+  EXPECT_DOUBLE_EQ(low.peak_flops, 100e12);
+  EXPECT_DOUBLE_EQ(low.fp8_product_flops, 75e12);
+  EXPECT_DOUBLE_EQ(low.memory_bytes_per_s, 7e9);
+  EXPECT_DOUBLE_EQ(low.issue_s, 3e-6);
+  EXPECT_EQ(low.sms, 11);
+  EXPECT_DOUBLE_EQ(full.product_flops, 10e12);
+  EXPECT_DOUBLE_EQ(full.peak_flops, 20e12);
+  EXPECT_EQ(beside_collective(cluster, 100e9).sms, 20);
+  EXPECT_EQ(beside_collective(cluster, 500e9).sms, 20);
+  EXPECT_EQ(beside_collective(cluster, 26e9).sms, 6);
+  EXPECT_DOUBLE_EQ(beside_collective(cluster, 26e9).memory_bytes_per_s, 52e9);
+}
+
 }  // namespace
 }  // namespace fsdpbench::clock

@@ -5,15 +5,15 @@
 
 A page's fenced blocks that are called `console` are run in order, in one folder. A line `$ fsdpbench …` is a command;
 the lines after it must be among what it prints, in this order. `…` stands for anything, and a line of it alone for any
-lines. In a block `console measured` the clock is the machine's, so any number will do. In a block `console` the clock is
-computed, and numbers are as printed. A PASS that is measured may be INCONCLUSIVE where
-other programs run, and where a machine never keeps up with a measured page, its test is skipped and says so. Blocks called `diff` must still apply to the source.
+lines. In a block `console measured` the clock is the machine's, so any number of the same sign will do, but for those
+that name a rank. In a block `console` the clock is computed, and numbers are as printed. A PASS that is measured may be
+INCONCLUSIVE where other programs run, and where a machine never keeps up with a measured page, its test is skipped and
+says so. Blocks called `diff` must still apply to the source.
 """
 
 import re
 import shlex
 import subprocess
-import unittest
 
 import program
 from program import Program
@@ -25,7 +25,10 @@ PAGES = ("README.md", "docs/watch.md", "docs/experts.md", "docs/expect.md", "doc
 ENDS = {"accept": (0, 10, 11), "gate": (0, 7, 11), "watch": (0, 5, 10, 11)}
 TRIES = 3  # of a page whose clock is the machine's: it may have been busy
 UNRATED = "the run is not rated"  # of one whose machine had too much else to do; its figures are explained by nobody
-NUMBER = re.compile(r"-?\d+(\.\d+)?")
+# A measured number may be another one of its sign; which rank, step or layer it is of must be as printed.
+MEASURED = re.compile(r"\b(?:rank|step|layer|block|device|node)s? \d+\b|(?P<number>(?P<sign>-?)\d+(?:\.\d+)?)|.",
+                      re.DOTALL)
+SIGNED = {"": r"(?<![-\d.])\d+(?:\.\d+)?", "-": r"-\d+(?:\.\d+)?"}
 
 
 def blocks(text: str, language: str) -> list[tuple[str, str]]:
@@ -50,8 +53,9 @@ def commands(content: str) -> list[tuple[str, list[str]]]:
 def pattern(line: str, measured: bool) -> re.Pattern[str]:
     """A printed line: spaces of tables may be other ones, as columns are as wide as their widest entry."""
     def plain(text: str) -> str:
-        words = NUMBER.split(text)[::2] if measured else [text]
-        return NUMBER.pattern.replace("(", "(?:").join(map(re.escape, words))
+        if not measured:
+            return re.escape(text)
+        return MEASURED.sub(lambda m: SIGNED[m["sign"]] if m["number"] else re.escape(m[0]), text)
     between = [r"[-\s]+".join(plain(word) for word in re.split(r"[-\s]{2,}", part)) for part in line.strip().split("…")]
     said = ".*".join(between)
     return re.compile(re.sub("^PASS:", "(?:PASS|INCONCLUSIVE):", said) if measured else said)

@@ -280,5 +280,39 @@ TEST(CheckpointFolder, IsLockedWhileATrainingSavesThereAndNotLeftEmpty) {
   EXPECT_THROW(OwnCheckpoints(folder / "kept"), OutputError);
 }
 
+/// Two ranks, two samples each, in each of three microbatches.
+TEST(CheckpointFolder, TheManifestCountsTheSamplesOfEveryMicrobatch) {
+  const TemporaryFolder folder;
+  RunConfig c = saved_after(2, folder);
+  c.train.batch_per_rank = 2;
+  c.train.accumulate = 3;
+  (void)testing::run_tiny(c);
+  EXPECT_EQ(read_manifest(newest_in(folder)).position.samples, 2 * 3 * 2 * 2);
+}
+
+TEST(CheckpointFolder, TheNewestIsTheOneThatWasSavedLast) {
+  const TemporaryFolder folder;
+  RunConfig c = saved_after(6, folder);
+  c.checkpoint.every = 3;
+  (void)testing::run_tiny(c);
+  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
+  Manifest last = read_manifest(step_folder(folder.path(), 3));
+  last.saved = read_manifest(step_folder(folder.path(), 6)).saved + 1;
+  write_manifest(step_folder(folder.path(), 3), last);
+  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 3));
+}
+
+/// A shard whose place is taken by a folder cannot be written.
+TEST(CheckpointFolder, WhatIsWrittenAnewIsNoCheckpointMeanwhile) {
+  const TemporaryFolder folder;
+  const RunConfig c = saved_after(2, folder);
+  (void)testing::run_tiny(c);
+  const std::filesystem::path again = newest_in(folder), shard = again / "shard-00000-of-00002.safetensors";
+  std::filesystem::remove(shard);
+  std::filesystem::create_directories(shard / "taken");
+  EXPECT_ANY_THROW((void)testing::run_tiny(c));
+  EXPECT_FALSE(has_manifest(again));
+}
+
 }  // namespace
 }  // namespace fsdpbench::engine

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "account/run_metrics.h"
 #include "account/step_breakdown.h"
@@ -278,24 +279,93 @@ TEST(Knob, GradientScalingRoundsDifferentlyOnThreeRanks) {
   EXPECT_NE(testing::run_tiny(c).parameters_digest, average);
 }
 
-TEST(Knob, LinksLatencyDelaysAndSlowRanksAreInjected) {
+/// Times of the steady step's ops of this kind on one rank.
+std::vector<trace::Record> records_of(const RunConfig& c, schedule::OpKind kind, std::size_t rank) {
+  const engine::Setup p = set_up(testing::settled(c));
+  const Measurement result = testing::simulate_tiny(c);
+  std::vector<trace::Record> found;
+  for (const trace::Record& record : result.traces[rank].records) {
+    const schedule::Op& op = p.schedules.of_step(record.step).ops[static_cast<std::size_t>(record.op)];
+    if (op.kind == kind) found.push_back(record);
+  }
+  return found;
+}
+
+std::vector<std::int64_t> lengths(const std::vector<trace::Record>& records) {
+  std::vector<std::int64_t> all;
+  for (const trace::Record& record : records) all.push_back(record.end_ns - record.begin_ns);
+  return all;
+}
+
+TEST(Knob, ASlowRankTakesItsFactorAndNoOtherDoes) {
   RunConfig c = balanced();
-  const double base = measure(c).step_ms.median;
-  RunConfig slow_rank = c;
-  slow_rank.inject.slow_rank = 2;
-  slow_rank.inject.slow_rank_factor = 2;
-  EXPECT_GT(measure(slow_rank).step_ms.median, 1.5 * base);
-  RunConfig slow_link = c;
+  const auto before = lengths(records_of(c, schedule::OpKind::backward, 2));
+  c.inject.slow_rank = 2;
+  c.inject.slow_rank_factor = 2.5;
+  for (const std::size_t rank : {1U, 2U}) {
+    const auto after = lengths(records_of(c, schedule::OpKind::backward, rank));
+    ASSERT_EQ(after.size(), before.size());
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(after[i]), (rank == 2 ? 2.5 : 1) * static_cast<double>(before[i]), 1) << rank;
+    }
+  }
+}
+
+TEST(Knob, ASlowLinkTakesItsFactorAndLatencyItsHops) {
+  const RunConfig c = balanced();
+  // Gathers of a run without prefetching meet at once.
+  RunConfig alone = c;
+  alone.fsdp.forward_prefetch.mode = Prefetch::Mode::none;
+  const auto transfers = [](const RunConfig& asked) {
+    std::vector<double> all;
+    for (const trace::Record& r : records_of(asked, schedule::OpKind::all_gather, 0)) {
+      all.push_back(static_cast<double>(r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns)));
+    }
+    return all;
+  };
+  const std::vector<double> before = transfers(alone);
+  RunConfig slow_link = alone;
   slow_link.inject.slow_link_rank = 1;
   slow_link.inject.slow_link_factor = 3;
-  EXPECT_GT(measure(slow_link).step_ms.median, 1.5 * base);
-  RunConfig latency = c;
+  const std::vector<double> slow = transfers(slow_link);
+  RunConfig latency = alone;
   latency.emulate.link_latency_us = 2000;
-  EXPECT_GT(measure(latency).step_ms.median, 1.5 * base);
-  RunConfig delayed = c;
-  delayed.inject.delay_lane = "compute";
-  delayed.inject.delay_us = 3000;
-  EXPECT_GT(measure(delayed).step_ms.median, base + 2 * kBlocks * kUnitMs * 0.8);
+  const std::vector<double> late = transfers(latency);
+  ASSERT_EQ(slow.size(), before.size());
+  ASSERT_FALSE(before.empty());
+  EXPECT_NEAR(slow[1], 3 * before[1], 2);
+  EXPECT_NEAR(late[1], before[1] + 3 * 2e6, 2) << "a ring of four has three hops";
+}
+
+TEST(Knob, ADelayComesBeforeEachOpOfItsLane) {
+  RunConfig c = balanced();
+  const double base = measure(c).step_ms.median;
+  c.inject.delay_lane = "compute";
+  c.inject.delay_us = 3000;
+  EXPECT_GT(measure(c).step_ms.median, base + 2 * kBlocks * kUnitMs * 0.8);
+}
+
+/// Seeded: a part of the jitter before each op, another before each.
+TEST(Knob, JitterIsDrawnFromItsSeed) {
+  RunConfig c = balanced();
+  const auto begins = [&] {
+    std::vector<std::int64_t> gaps;
+    const std::vector<trace::Record> all = records_of(c, schedule::OpKind::backward, 0);
+    for (std::size_t i = 1; i < all.size(); ++i) gaps.push_back(all[i].begin_ns - all[i - 1].end_ns);
+    return gaps;
+  };
+  const std::vector<std::int64_t> none = begins();
+  c.inject.jitter_us = 500;
+  const std::vector<std::int64_t> some = begins();
+  EXPECT_NE(some, none);
+  EXPECT_EQ(begins(), some);
+  EXPECT_GT(measure(c).step_ms.median, [&] {
+    RunConfig quiet = c;
+    quiet.inject.jitter_us = 0;
+    return measure(quiet).step_ms.median;
+  }());
+  c.train.seed += 1;
+  EXPECT_NE(begins(), some);
 }
 
 TEST(Knob, AHostSyncStopsTheHostFromRunningAhead) {

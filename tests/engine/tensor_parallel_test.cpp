@@ -151,5 +151,25 @@ TEST(TensorParallel, EachRankStartsWithItsPartOfTheSameModel) {
   }
 }
 
+/// With plain gradient descent a step is as long as the norm says. Norms' weights are whole on each rank.
+TEST(TensorParallel, ClippingCountsWhatEachRankHasWholeOnce) {
+  const auto losses = [](const Mesh& mesh) {
+    RunConfig c = split(mesh);
+    c.train.warmup = 0;
+    c.train.steps = 4;
+    c.train.batch_per_rank = 4 / mesh.data_ranks();
+    c.train.optimizer = Optimizer::sgd;
+    c.train.learning_rate = 20;  // far: counted once a rank, they would move the last loss by 7e-4
+    c.train.clip_norm = 0.5;
+    return testing::run_tiny(c).losses;
+  };
+  const auto one = losses({1});
+  for (const Mesh& mesh : {Mesh{2, 1, 1, 2}, Mesh{4, 2, 1, 2}, Mesh{4, 1, 1, 4, true}}) {
+    const auto parts = losses(mesh);
+    ASSERT_EQ(parts.size(), one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(parts[i], one[i], 1e-5) << i;
+  }
+}
+
 }  // namespace
 }  // namespace fsdpbench::engine

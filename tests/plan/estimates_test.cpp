@@ -191,5 +191,182 @@ TEST(CommunicationVolume, OfQuantisedNumbersIsTheirPayloadAndScales) {
   EXPECT_NEAR(exchanged(8), 7 * 8 + 7, 1e-3);
 }
 
+/// Three blocks of 640 elements in matrices and 16 in norms, a root of 512 and 8.
+RunConfig small(int shard) {
+  RunConfig c;
+  c.model.layers = 3;
+  c.model.width = 8;
+  c.model.heads = 2;
+  c.model.kv_heads = 2;
+  c.model.ffn_width = 16;
+  c.model.vocab = 32;
+  c.train.batch_per_rank = 2;
+  c.train.seq_len = 4;
+  c.train.accumulate = 3;
+  c.mesh = {shard, shard, 1};
+  return c;
+}
+
+CommunicationVolume volume_of(const RunConfig& c) {
+  const Plan plan = make_plan(c);
+  return communication_volume(plan, c, {std::vector<bool>(plan.units.size(), true)});
+}
+
+TEST(MemoryEstimate, WholeParametersAreEachRanksAndUnitsThatStayAreGatheredTogether) {
+  RunConfig c = small(4);
+  c.fsdp.shard_threshold = 9;  // the norms
+  const double owned = (3 * 640 + 512) / 4.0 + 3 * 16 + 8;
+  const MemoryEstimate whole = memory_with_fsdp(make_plan(c), c);
+  EXPECT_DOUBLE_EQ(whole.parameters, 4 * owned);
+  EXPECT_DOUBLE_EQ(whole.optimizer, 8 * owned);
+  EXPECT_DOUBLE_EQ(whole.gradients, 4 * owned);
+  EXPECT_DOUBLE_EQ(whole.gathered_units, 4 * 640);
+  EXPECT_DOUBLE_EQ(whole.gradient_units, 4 * 640);
+  c.fsdp.persistence_threshold = 600;
+  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).gathered_units, 4 * 640) << "the root stays, a block is more";
+  c.fsdp.persistence_threshold = 640;
+  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).gathered_units, 4 * 640) << "blocks are as large as that";
+  c.fsdp.persistence_threshold = 641;
+  c.fsdp.param_dtype = DType::bf16;
+  c.fsdp.cast_in_optimizer = true;
+  const MemoryEstimate staying = memory_with_fsdp(make_plan(c), c);
+  EXPECT_DOUBLE_EQ(staying.gathered_units, 2 * (3 * 640 + 512));
+  EXPECT_DOUBLE_EQ(staying.parameters, 4 * owned + 2 * (3 * 640 + 512) / 4.0);
+  c.fsdp.gather_quantization = {8, 64};
+  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).parameters, 4 * owned) << "what is gathered is quantised anew";
+}
+
+TEST(CommunicationVolume, WholeGradientsAreSummedAlongBothAxes) {
+  RunConfig c = small(8);
+  c.fsdp.strategy = Strategy::hybrid_shard;
+  c.mesh = {8, 4, 2};
+  c.fsdp.shard_threshold = 9;
+  c.train.accumulate = 2;
+  const double across = 2 * (3 * 640 + 512) / 4.0 * 4 / 2, norms = (3 * (16 + 8) + 8) * 4;  // each begins at 64 bytes
+  c.train.accumulate_mode = AccumulateMode::no_sync;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_reduce, across + 2 * (norms * 3 / 4 + norms / 2));
+  c.train.accumulate_mode = AccumulateMode::reduce_each;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_reduce, 2 * across + 2 * 2 * (norms * 3 / 4 + norms / 2));
+  c.train.accumulate_mode = AccumulateMode::reduce_scatter_only;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_reduce, across + 2 * 2 * (norms * 3 / 4 + norms / 2));
+  EXPECT_DOUBLE_EQ(data_parallel_volume(make_plan(c), c), 2 * 2 * 4 * (3 * 656 + 520) * 7.0 / 8);
+  c.train.accumulate_mode = AccumulateMode::no_sync;
+  EXPECT_DOUBLE_EQ(data_parallel_volume(make_plan(c), c), 2 * 4 * (3 * 656 + 520) * 7.0 / 8);
+}
+
+/// 8 tokens of 8 floats; two of three blocks are recomputed.
+TEST(CommunicationVolume, OfRanksThatSplitLayersByHand) {
+  RunConfig c = small(1);
+  c.mesh = {2, 1, 1, 2};
+  c.fsdp.strategy = Strategy::no_shard;
+  c.fsdp.activation_checkpointing = true;
+  c.fsdp.checkpoint_every = 2;
+  const double stream = 8 * 8 * 4 / 2, floats = 3 * 8 * 2 * 4 / 2;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_reduce, 3 * (2 + 4 * 3 + 2) * 2 * stream);
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, 3 * floats);
+  c.train.clip_norm = 1;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, 3 * floats + 8);
+  c.train.clip_norm = 0;
+  c.mesh.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(volume_of(c).reduce_scatter, 3 * (2 + 4 * 3 + 2) * stream);
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, 3 * (3 + 6 * 3 + 2 * 2) * stream + 3 * floats);
+  EXPECT_DOUBLE_EQ(volume_of(c).all_reduce, 3 * 2 * 7 * 8 * 4 / 2) << "seven norms";
+  c.model.norm = Norm::layer;
+  c.model.bias = true;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_reduce, 3 * 2 * (2 * 7 + 2 * 3) * 8 * 4 / 2) << "with biases, two a block";
+  c.fsdp.activation_checkpointing = false;
+  EXPECT_DOUBLE_EQ(volume_of(c).reduce_scatter, 3 * (2 + 4 * 3) * stream);
+  // The norm: a double of each rank that shards, and of each group that splits layers.
+  c = small(4);
+  const double without = volume_of(c).all_gather;
+  c.train.clip_norm = 1;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather - without, 8 * 3);
+}
+
+TEST(CommunicationVolume, OfRanksThatSplitSequencesByHand) {
+  RunConfig c = small(2);
+  c.fsdp.activation_checkpointing = true;
+  c.fsdp.checkpoint_every = 2;
+  const CommunicationVolume before = volume_of(c);
+  c.mesh.context = 2;
+  const double each = 3 * (2 * 2 * 4) * 8 * 4 / 2;  // keys and values of two heads of 4, in three microbatches
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather - before.all_gather, each * (2 * 3 + 2));
+  EXPECT_DOUBLE_EQ(volume_of(c).reduce_scatter - before.reduce_scatter, each * 3);
+  c.mesh.context_method = ContextMethod::ring;
+  EXPECT_DOUBLE_EQ(volume_of(c).send_recv, each * (3 * 3 + 2));
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, before.all_gather);
+  c.fsdp.activation_checkpointing = false;
+  EXPECT_DOUBLE_EQ(volume_of(c).send_recv, each * 3 * 3);
+}
+
+/// 16 visits of 8 tokens, of which 24 come to the busiest rank.
+TEST(CommunicationVolume, OfRanksThatSplitExpertsByHand) {
+  RunConfig c = small(2);
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.mesh.expert = 2;
+  c.mesh.expert_sync = true;
+  c.mesh.expert_imbalance.value = 1.5;
+  c.fsdp.activation_checkpointing = true;
+  c.fsdp.checkpoint_every = 2;
+  const double rows = 12 * 8 * 4, told = 2 * 4;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_to_all, 3 * (2 * (2 * 3 + 2) * rows + (3 + 2) * told));
+  EXPECT_DOUBLE_EQ(most_expert_bytes(c), 3 * ((2 * 3 + 2) * (16 + 16) * 8 * 4 + (3 + 2) * told));
+  c.fsdp.checkpoint_keeps = CheckpointKeeps::attention;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_to_all, 3 * (2 * 2 * 3 * rows + 3 * told)) << "what came is kept";
+  c.mesh.expert_sync = false;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_to_all, 3 * 2 * 2 * 3 * rows);
+  c.fsdp.activation_checkpointing = false;
+  EXPECT_DOUBLE_EQ(most_expert_bytes(c), 3 * 2 * 3 * (16 + 16) * 8 * 4);
+}
+
+TEST(CommunicationVolume, AUnitThatIsKeptIsGatheredOnce) {
+  RunConfig c = small(4);
+  const double all = 4 * (3 * 656 + 520) * 3 / 4.0;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, 2 * 3 * all);
+  c.fsdp.reshard_after_backward = false;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, (1 + 3) * all);
+  c.fsdp.reshard_after_backward = true;
+  c.fsdp.keep_unreduced = true;
+  c.train.accumulate_mode = AccumulateMode::no_sync;
+  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, 2 * 3 * all) << "which some units do not stand";
+  const Plan plan = make_plan(c);
+  const std::vector<bool> none(plan.units.size());
+  EXPECT_DOUBLE_EQ(communication_volume(plan, c, {none}).all_gather, all);
+  EXPECT_DOUBLE_EQ(communication_volume(plan, c, {none, std::vector<int>(plan.units.size(), 2)}).all_gather, 3 * all)
+      << "two gathers of each that nobody used";
+  c.train.accumulate_mode = AccumulateMode::reduce_each;
+  EXPECT_DOUBLE_EQ(communication_volume(plan, c, {none}).all_gather, 3 * all);
+}
+
+/// Of one rank, or of all, is no group of fewer.
+TEST(Plan, UnitsLieInASmallerGroupOnlyWhereThereIsOne) {
+  RunConfig c = small(4);
+  for (const int group : {1, 2, 4}) {
+    c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, group};
+    const Plan plan = make_plan(c);
+    EXPECT_EQ(plan.groups.size(Group::reshard), group == 2 ? 2 : 1);
+    ASSERT_EQ(plan.units[1].group_layout.size(), group == 2 ? 1U : 0U) << group;
+    if (group == 2) {
+      EXPECT_EQ(plan.units[1].group_layout.front().shard_numel, 2 * plan.units[1].layout.shard_numel);
+    }
+  }
+  c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::always, 2};
+  EXPECT_TRUE(make_plan(c).units[1].group_layout.empty());
+}
+
+TEST(MemoryEstimate, OneRankThatOffloadsKeepsItsLargestUnit) {
+  RunConfig c = small(1);
+  c.fsdp.strategy = Strategy::no_shard;
+  const double all = 3 * 656 + 520, largest = 656;
+  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).total(), 16 * all);
+  c.fsdp.cpu_offload = CpuOffload::all;
+  const MemoryEstimate e = memory_with_fsdp(make_plan(c), c);
+  EXPECT_DOUBLE_EQ(e.host, 16 * all);
+  EXPECT_DOUBLE_EQ(e.parameters, 4 * largest);
+  EXPECT_DOUBLE_EQ(e.gradients, 4 * largest);
+  EXPECT_DOUBLE_EQ(e.optimizer, 0);
+}
+
 }  // namespace
 }  // namespace fsdpbench::plan

@@ -233,5 +233,55 @@ TEST(ModelShapes, ASharedExpertIsAMatrixOfTheBlockBehindTheRoutedOnes) {
   EXPECT_EQ(model_shapes(model).parameter_count(), separate);
 }
 
+const ParameterShape& parameter_named(const ModelShapes& shapes, std::string_view name) {
+  return *std::ranges::find(shapes.parameters, name, &ParameterShape::name);
+}
+
+TEST(ModelShapes, MatricesStartAsWideAsTheirPlaceAsks) {
+  config::Model m;
+  m.layers = 2;
+  m.width = 8;
+  m.heads = 2;
+  m.kv_heads = 1;
+  m.ffn_width = 16;
+  const ModelShapes without = model_shapes(m);
+  EXPECT_FLOAT_EQ(parameter_named(without, "embedding.weight").deviation, 0.02F);
+  EXPECT_FLOAT_EQ(parameter_named(without, "blocks.1.wq").deviation, 0.02F);
+  for (const char* residual : {"blocks.0.wo", "blocks.1.w_down"}) {
+    EXPECT_FLOAT_EQ(parameter_named(without, residual).deviation, 0.01F) << "by the root of twice the blocks: GPT-2";
+  }
+  m.lora_rank = 2;
+  const ModelShapes adapted = model_shapes(m);
+  EXPECT_FLOAT_EQ(parameter_named(adapted, "blocks.0.wk.lora_down").deviation, 1 / std::sqrt(3 * 8.0F));
+  EXPECT_FLOAT_EQ(parameter_named(adapted, "blocks.0.w_down.lora_down").deviation, 1 / std::sqrt(3 * 16.0F));
+  EXPECT_THAT(parameter_named(adapted, "blocks.0.wk.lora_down").shape, ElementsAre(2, 8));
+  EXPECT_THAT(parameter_named(adapted, "blocks.0.wk.lora_up").shape, ElementsAre(4, 2));
+  EXPECT_EQ(parameter_named(adapted, "blocks.0.wk.lora_up").initialization, Initialization::zeros);
+  int number = 0, adapter = 1 << 24;
+  for (const ParameterShape& p : adapted.parameters) {
+    EXPECT_EQ(p.number, p.adapter ? adapter++ : number++) << p.name;
+    EXPECT_EQ(p.adapter, p.name.find("lora") != std::string::npos) << p.name;
+    EXPECT_EQ(p.frozen, !p.adapter) << p.name;
+  }
+  EXPECT_EQ(number, static_cast<int>(without.parameters.size()));
+  EXPECT_EQ(adapter - (1 << 24), 2 * 2 * 7);
+  EXPECT_EQ(adapted.first_trained(), 1);
+  config::Model mlp;
+  mlp.kind = config::ModelKind::mlp;
+  mlp.layers = 3;
+  mlp.in_features = 16;
+  mlp.width = 64;
+  mlp.out_features = 5;
+  const ModelShapes linear = model_shapes(mlp);
+  EXPECT_FLOAT_EQ(parameter_named(linear, "linear.0.weight").deviation, 0.25F);
+  EXPECT_FLOAT_EQ(parameter_named(linear, "linear.2.weight").deviation, 0.125F);
+  EXPECT_THAT(parameter_named(linear, "linear.1.weight").shape, ElementsAre(64, 64));
+  EXPECT_THAT(parameter_named(linear, "linear.2.weight").shape, ElementsAre(5, 64));
+  EXPECT_THAT(parameter_named(linear, "linear.2.bias").shape, ElementsAre(5));
+  mlp.trainable = {config::Trainable::Mode::blocks, 1, 1};
+  EXPECT_EQ(model_shapes(mlp).trained_count(), 64 * 64 + 64);
+  EXPECT_EQ(model_shapes(mlp).first_trained(), 1);
+}
+
 }  // namespace
 }  // namespace fsdpbench::plan

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 namespace fsdpbench::plan {
 namespace {
 
@@ -278,6 +281,316 @@ TEST(ModuleWork, RanksThatSplitTokensShareNorms) {
   EXPECT_DOUBLE_EQ(rows.forward.fused - tokens.forward.fused, 8 * stream);
   EXPECT_DOUBLE_EQ(rows.backward.fused - tokens.backward.fused, 10 * stream);
   EXPECT_DOUBLE_EQ(rows.forward_flops(), tokens.forward_flops());
+}
+
+/// Elements a row and kernels of a block of width 8 with 8 query, 4 key columns and feed-forwards of 16, added up by
+/// hand from what each kernel reads and writes. Eager: a norm 18 (backward 33) of RMS and 2 (4) of LayerNorm, a
+/// residual sum 3, a rotation 10 a column, a norm of heads 2, SwiGLU 5 (8), a plain activation 2 (3).
+struct PassesCase {
+  const char* name;
+  void (*change)(config::Model&);
+  ExpertSplit split;
+  Passes forward, backward;
+};
+
+const PassesCase kPasses[] = {
+    {"Llama", [](config::Model&) {}, {}, {536, 136, 24, 5}, {896, 220, 48, 10}},
+    {"GPT",
+     [](config::Model& m) {
+       m.norm = config::Norm::layer;
+       m.feed_forward = config::FeedForward::plain;
+       m.bias = true;
+       m.learned_positions = 16;
+     },
+     {},
+     {112, 96, 5, 3},
+     {256, 200, 16, 12}},
+    {"Llama with biases", [](config::Model& m) { m.bias = true; }, {}, {536, 136, 24, 5}, {960, 284, 54, 16}},
+    {"norms of heads", [](config::Model& m) { m.qk_norm = true; }, {}, {560, 160, 26, 7}, {944, 268, 52, 14}},
+    {"experts",
+     [](config::Model& m) { m.experts = 4, m.active_experts = 2; },
+     {},
+     {704, 272, 36, 13},
+     {1200, 476, 72, 26}},
+    {"a shared expert",
+     [](config::Model& m) { m.experts = 4, m.active_experts = 2, m.shared_experts = 1; },
+     {},
+     {808, 344, 39, 14},
+     {1424, 628, 78, 28}},
+    {"a plain shared expert",
+     [](config::Model& m) {
+       m.experts = 4, m.active_experts = 2, m.shared_experts = 1;
+       m.feed_forward = config::FeedForward::plain;
+     },
+     {},
+     {664, 296, 38, 14},
+     {1136, 508, 76, 28}},
+    {"joined projections",
+     [](config::Model& m) { m.fused_projections = true; },
+     {},
+     {536, 136, 24, 5},
+     {920, 184, 48, 10}},
+    {"joined projections and a shared expert",
+     [](config::Model& m) { m.experts = 4, m.active_experts = 2, m.shared_experts = 1, m.fused_projections = true; },
+     {},
+     {808, 344, 39, 14},
+     {1552, 580, 78, 28}},
+    {"experts of two ranks, of which one has half as many rows again",
+     [](config::Model& m) { m.experts = 4, m.active_experts = 2; },
+     {.ranks = 2, .imbalance = 1.5},
+     {880, 416, 36, 13},
+     {1520, 748, 72, 26}},
+    {"rows sent once for a rank",
+     [](config::Model& m) { m.experts = 4, m.active_experts = 2; },
+     {.ranks = 2, .imbalance = 1.5, .rows = config::ExpertRows::one_rank},
+     {768, 304, 36, 13},
+     {1224, 452, 72, 26}},
+    {"rows sent to 5/3 of two ranks",
+     [](config::Model& m) { m.experts = 4, m.active_experts = 2; },
+     {.ranks = 2, .imbalance = 1.5, .rows = config::ExpertRows::each_rank},
+     {784, 320, 36, 13},
+     {1240, 468, 72, 26}},
+    {"adapters", [](config::Model& m) { m.lora_rank = 2; }, {}, {856, 328, 38, 12}, {1144, 468, 62, 24}},
+};
+
+config::Model counted_by_hand() {
+  config::Model m;
+  m.layers = 1;
+  m.width = 8;
+  m.heads = 2;
+  m.kv_heads = 1;
+  m.ffn_width = 16;
+  m.vocab = 32;
+  return m;
+}
+
+void expect_passes(const Passes& said, const Passes& by_hand, double rows, const std::string& where) {
+  EXPECT_DOUBLE_EQ(said.eager, rows * by_hand.eager) << where;
+  EXPECT_DOUBLE_EQ(said.fused, rows * by_hand.fused) << where;
+  EXPECT_EQ(said.eager_kernels, by_hand.eager_kernels) << where;
+  EXPECT_EQ(said.fused_kernels, by_hand.fused_kernels) << where;
+}
+
+TEST(ModuleWork, PassesAreTheSumsOfTheirKernels) {
+  for (const PassesCase& one : kPasses) {
+    config::Model m = counted_by_hand();
+    one.change(m);
+    const ModuleWork block = module_work(m, 2, 4, 1, one.split)[1];
+    expect_passes(block.forward, one.forward, 8, std::string(one.name) + ", forward");
+    expect_passes(block.recompute, one.forward, 8, std::string(one.name) + ", recomputation");
+    expect_passes(block.backward, one.backward, 8, std::string(one.name) + ", backward");
+    EXPECT_EQ(block.by_experts, one.split.ranks > 1) << one.name;
+  }
+}
+
+TEST(ModuleWork, ARecomputedFeedForwardBeginsAtItsNorm) {
+  const auto recompute = [](const config::Model& m) {
+    return module_work(m, 1, 4, 1, {}, config::CheckpointKeeps::all_but_feed_forward)[1].recompute;
+  };
+  config::Model m = counted_by_hand();
+  expect_passes(recompute(m), {18 * 8 + 5 * 16, 2 * 8 + 3 * 16, 9, 2}, 4, "Llama");
+  m.qk_norm = true;
+  expect_passes(recompute(m), {18 * 8 + 5 * 16, 2 * 8 + 3 * 16, 9, 2}, 4, "norms of heads");
+  m.experts = 4, m.active_experts = 2;
+  expect_passes(recompute(m), {18 * 8 + 5 * 32 + 88, 2 * 8 + 3 * 32 + 88, 21, 10}, 4, "experts");
+  config::Model gpt = counted_by_hand();
+  gpt.norm = config::Norm::layer;
+  gpt.feed_forward = config::FeedForward::plain;
+  gpt.learned_positions = 16;
+  expect_passes(recompute(gpt), {2 * 8 + 2 * 16, 2 * 8 + 2 * 16, 2, 2}, 4, "GPT");
+}
+
+TEST(ModuleWork, EmbeddingsAndHeadsAreTheSumsOfTheirKernels) {
+  config::Model m = counted_by_hand();
+  const auto work = module_work(m, 1, 4);
+  expect_passes(work.front().forward, {2 * 8, 2 * 8, 2, 1}, 4, "embedding");
+  expect_passes(work.front().backward, {2 * 8, 2 * 8, 3, 3}, 4, "embedding");
+  EXPECT_DOUBLE_EQ(work.front().table_elements, 32 * 8);
+  expect_passes(work.back().forward, {2 * 8 + 7 * 32, 2 * 8 + 3 * 32, 5, 3}, 4, "head");
+  expect_passes(work.back().backward, {4 * 8 + 11 * 32, 4 * 8 + 3 * 32, 6, 3}, 4, "head");
+  EXPECT_TRUE(work.front().has_backward);
+  EXPECT_TRUE(work.back().products.front().trains);
+  m.learned_positions = 16;
+  const ModuleWork learned = module_work(m, 1, 4).front();
+  expect_passes(learned.forward, {5 * 8, 3 * 8, 2, 1}, 4, "positions");
+  expect_passes(learned.backward, {3 * 8, 3 * 8, 3, 3}, 4, "positions");
+  EXPECT_DOUBLE_EQ(learned.table_elements, (32 + 16) * 8);
+  m.lora_rank = 2;
+  EXPECT_FALSE(module_work(m, 1, 4).front().has_backward);
+  EXPECT_FALSE(module_work(m, 1, 4).back().products.front().trains);
+  // ReLU reads and writes its input, half as much again in backward; the bias its output.
+  config::Model mlp;
+  mlp.kind = config::ModelKind::mlp;
+  mlp.layers = 2;
+  mlp.in_features = 6;
+  mlp.width = 10;
+  mlp.out_features = 4;
+  const auto linear = module_work(mlp, 3, 1);
+  ASSERT_EQ(linear.size(), 3);
+  expect_passes(linear[0].forward, {2 * 6 + 2 * 10, 2 * 6, 2, 1}, 3, "first");
+  expect_passes(linear[0].backward, {3 * 6 + 2 * 10, 3 * 6 + 2 * 10, 2, 2}, 3, "first");
+  expect_passes(linear[1].forward, {2 * 10 + 2 * 4, 2 * 10, 2, 1}, 3, "last");
+  expect_passes(linear[2].forward, {3 * 4, 3 * 4, 1, 1}, 3, "loss");
+  expect_passes(linear[2].backward, {2 * 4, 2 * 4, 1, 1}, 3, "loss");
+  EXPECT_DOUBLE_EQ(linear[0].forward_flops(), 2 * 3 * 6 * 10);
+  EXPECT_DOUBLE_EQ(linear[1].forward_flops(), 2 * 3 * 10 * 4);
+  EXPECT_DOUBLE_EQ(linear[0].backward_flops(), 2 * 3 * 6 * 10) << "nobody wants the gradient of the batch";
+  EXPECT_DOUBLE_EQ(linear[1].backward_flops(), 2 * 2 * 3 * 10 * 4);
+  EXPECT_DOUBLE_EQ(linear[0].recompute_flops(), 0);
+}
+
+/// [m, n, k] times so many, in so many launches.
+TEST(ModuleWork, ProductsByHand) {
+  const auto text = [](const std::vector<Product>& all) {
+    std::string said;
+    for (const Product& p : all) {
+      for (const std::int64_t number : {p.m, p.n, p.k, p.count, p.launches}) said += std::to_string(number) + ' ';
+      said += p.grouped ? "grouped, " : ", ";
+    }
+    return said;
+  };
+  config::Model m = counted_by_hand();
+  EXPECT_EQ(text(module_work(m, 1, 4)[1].products), "4 8 8 1 1 , 4 4 8 2 2 , 4 8 8 1 1 , 4 16 8 2 2 , 4 8 16 1 1 , ");
+  m.fused_projections = true;
+  EXPECT_EQ(text(module_work(m, 1, 4)[1].products), "4 16 8 1 1 , 4 8 8 1 1 , 4 32 8 1 1 , 4 8 16 1 1 , ");
+  m.fused_projections = false;
+  m.experts = 4, m.active_experts = 2;
+  EXPECT_EQ(text(module_work(m, 1, 4)[1].products),
+            "4 8 8 1 1 , 4 4 8 2 2 , 4 8 8 1 1 , 4 4 8 1 1 , 2 16 8 8 2 grouped, 2 8 16 4 1 grouped, ");
+  EXPECT_EQ(text(module_work(m, 1, 1)[1].products),
+            "1 8 8 1 1 , 1 4 8 2 2 , 1 8 8 1 1 , 1 4 8 1 1 , 1 16 8 4 2 grouped, 1 8 16 2 1 grouped, ")
+      << "one token, which visits two";
+  EXPECT_EQ(text(module_work(m, 1, 4, 1, {.ranks = 2, .imbalance = 1.2})[1].products),
+            "4 8 8 1 1 , 4 4 8 2 2 , 4 8 8 1 1 , 4 4 8 1 1 , 5 16 8 4 2 grouped, 5 8 16 2 1 grouped, ")
+      << "ten rows for two experts";
+  EXPECT_EQ(module_work(m, 1, 4)[1].kept_products, 0);
+  m.shared_experts = 3;
+  const ModuleWork shared = module_work(m, 1, 4)[1];
+  EXPECT_EQ(text(shared.products),
+            "4 8 8 1 1 , 4 4 8 2 2 , 4 8 8 1 1 , 4 4 8 1 1 , 2 16 8 8 2 grouped, 2 8 16 4 1 grouped, "
+            "4 48 8 2 2 , 4 8 48 1 1 , ");
+  EXPECT_EQ(shared.kept_products, 1);
+  EXPECT_EQ(shared.shared_products, 2);
+  config::Model adapted = counted_by_hand();
+  adapted.lora_rank = 2;
+  const ModuleWork lora = module_work(adapted, 1, 4)[1];
+  EXPECT_EQ(text(lora.adapters),
+            "4 2 8 1 1 , 4 8 2 1 1 , 4 2 8 2 2 , 4 4 2 2 2 , 4 2 8 1 1 , 4 8 2 1 1 , 4 2 8 2 2 , "
+            "4 16 2 2 2 , 4 2 16 1 1 , 4 8 2 1 1 , ");
+}
+
+/// A ring of two: keys and values (4 columns each) go round, and two steps' outputs (8 columns) are added up.
+TEST(ModuleWork, ARingAddsUpTheStepsOfAttention) {
+  using Pass = ModuleWork::Pass;
+  const config::Model m = counted_by_hand();
+  const ContextSplit ring{.ranks = 2, .ring = true};
+  const ModuleWork work = module_work(m, 1, 8, 1, {}, config::CheckpointKeeps::nothing, ring)[1];
+  EXPECT_EQ(work.attention.steps, 2);
+  EXPECT_EQ(work.attention.rows, 4);
+  expect_passes(work.forward, {536 + 56, 136 + 56, 24 + 5, 5 + 5}, 4, "forward");
+  expect_passes(work.recompute, {536 + 56, 136 + 56, 24 + 5, 5 + 5}, 4, "recomputation");
+  expect_passes(work.backward, {896 + 96, 220 + 96, 48 + 7, 10 + 7}, 4, "backward");
+  const double step = 4 * 4 * 4 * 8 / 2.0, projections = 2 * 4 * 8 * (8 + 2 * 4), others = 2 * 4 * 8 * (8 + 3 * 16);
+  const auto expect = [](const std::vector<double>& said, const std::vector<double>& by_hand) {
+    ASSERT_EQ(said.size(), by_hand.size());
+    for (std::size_t i = 0; i < said.size(); ++i) EXPECT_DOUBLE_EQ(said[i], by_hand[i]) << i;
+  };
+  expect(work.context_parts(Pass::forward), {projections, step, step + others});
+  expect(work.context_parts(Pass::backward), {2 * others, 2.5 * step, 0, 2.5 * step, 2 * projections});
+  const ModuleWork gathered = module_work(m, 1, 8, 1, {}, config::CheckpointKeeps::nothing, {.ranks = 2})[1];
+  const double attention = 2 * step + 2 * 4 * 8 * 8, feed_forward = others - 2 * 4 * 8 * 8;
+  expect(gathered.context_parts(Pass::forward), {projections, attention + feed_forward});
+  expect(gathered.context_parts(Pass::backward), {2 * feed_forward, 5 * step + 2 * 2 * 4 * 8 * 8, 2 * projections});
+  EXPECT_TRUE(gathered.by_context);
+}
+
+TEST(ModuleWork, PartsOfABlockByHand) {
+  using config::ExpertOverlap;
+  using Parts = std::vector<double>;
+  const BlockFlops flops{1, 2, 4, 8, 16, 32, 64};
+  EXPECT_EQ(flops.total(), 127);
+  EXPECT_EQ(flops.expert_parts(false, ExpertOverlap::none), (Parts{19 + 96, 12, 0}));
+  EXPECT_EQ(flops.expert_parts(true, ExpertOverlap::none), (Parts{96, 12, 19}));
+  EXPECT_EQ(flops.expert_parts(false, ExpertOverlap::combine), (Parts{19, 12, 96, 0}));
+  EXPECT_EQ(flops.expert_parts(true, ExpertOverlap::combine), (Parts{96, 12, 19}));
+  EXPECT_EQ(flops.expert_parts(false, ExpertOverlap::both), (Parts{19, 32, 12, 64, 0}));
+  EXPECT_EQ(flops.expert_parts(true, ExpertOverlap::both), (Parts{0, 64, 12, 32, 19}));
+  EXPECT_EQ(flops.gathered_parts(false), (Parts{1, 126}));
+  EXPECT_EQ(flops.gathered_parts(true), (Parts{124, 2, 1}));
+  EXPECT_EQ(flops.forward_parts(false), (Parts{3, 12, 0}));
+  EXPECT_EQ(flops.forward_parts(true), (Parts{0, 3, 0, 12, 0}));
+  EXPECT_EQ(flops.backward_parts(false), (Parts{12, 3, 0}));
+  EXPECT_EQ(flops.backward_parts(true), (Parts{0, 8, 4, 0, 2, 1, 0, 0}));
+}
+
+/// Four of 8 ranks' experts: 2 each, of which a token's two miss a rank with a chance of 6/8 * 5/7.
+TEST(ModuleWork, RowsOfATokenGoToTheRanksOfItsExperts) {
+  config::RunConfig c;
+  c.model = counted_by_hand();
+  c.model.experts = 8, c.model.active_experts = 2;
+  c.mesh.expert = 4;
+  c.mesh.expert_rows = config::ExpertRows::each_rank;
+  const ExpertSplit split = expert_split(c);
+  EXPECT_EQ(split.ranks, 4);
+  EXPECT_DOUBLE_EQ(split.ranks_of_token(c.model), 4 * (1 - 30.0 / 56));
+  EXPECT_EQ(split.sent_rows(c.model, 28), 26);
+  EXPECT_EQ(split.sent_rows(c.model, 29), 27) << "what is begun counts";
+  c.mesh.expert_rows = config::ExpertRows::one_rank;
+  EXPECT_EQ(expert_split(c).sent_rows(c.model, 28), 14);
+  c.mesh.expert_rows = config::ExpertRows::each_expert;
+  EXPECT_EQ(expert_split(c).sent_rows(c.model, 28), 28);
+  c.mesh.expert_imbalance.kind = config::ExpertLoad::Kind::factor;
+  c.mesh.expert_imbalance.value = 1.3;
+  EXPECT_EQ(expert_split(c).arrived_rows(9), 12);
+  EXPECT_EQ(even_expert_split(c).arrived_rows(9), 9);
+  // What came in exchanges is kept beside attention's output and its sums of exponentials: 8 + 2 floats a token.
+  c.train.batch_per_rank = 1, c.train.seq_len = 4;
+  c.fsdp.activation_checkpointing = true;
+  c.fsdp.checkpoint_keeps = config::CheckpointKeeps::attention;
+  EXPECT_FALSE(expert_split(c).repeats);
+  std::vector<ModuleSizes> sizes(3);
+  set_kept_outputs(c, sizes);
+  EXPECT_EQ(sizes[1].kept_output_bytes, 4 * (4 * (8 + 2) + (11 + 8) * 8)) << "11 rows came of 8, all 8 returned";
+  EXPECT_EQ(sizes[1].kept_saved_bytes, 4 * (4 * (8 + 2) + 8 * 8));
+}
+
+/// FLOPs of 4 tokens: a router to 4 experts of 8 columns, and shared ones beside those that are chosen.
+TEST(ModuleWork, ABlockOfSplitExpertsHasItsRouterBeforeTheExchange) {
+  using Pass = ModuleWork::Pass;
+  config::Model m = counted_by_hand();
+  m.experts = 4, m.active_experts = 2, m.shared_experts = 3;
+  const double router = 2 * 4 * 4 * 8, expert = 2 * 8 * 8 * 16, shared = 2 * 4 * 8 * 48;
+  for (const bool split : {false, true}) {
+    const ModuleWork work = module_work(m, 1, 4, 1, split ? ExpertSplit{.ranks = 2} : ExpertSplit{})[1];
+    for (const auto& [pass, times] : {std::pair{Pass::forward, 1.0}, {Pass::backward, 2.0}}) {
+      const BlockFlops flops = work.block_flops(pass);
+      EXPECT_DOUBLE_EQ(flops.routing, split ? times * router : 0);
+      EXPECT_DOUBLE_EQ(flops.expanding, times * (2 * expert + (split ? 0 : router)));
+      EXPECT_DOUBLE_EQ(flops.contracting, times * expert);
+      EXPECT_DOUBLE_EQ(flops.shared_expanding, times * 2 * shared);
+      EXPECT_DOUBLE_EQ(flops.shared_contracting, times * shared);
+      EXPECT_DOUBLE_EQ(flops.projections, times * 2 * 4 * 8 * (8 + 2 * 4));
+      EXPECT_DOUBLE_EQ(flops.attention,
+                       (pass == Pass::backward ? 2.5 : 1) * work.attention.flops() + times * 2 * 4 * 8 * 8);
+    }
+    const BlockFlops again = work.block_flops(Pass::recompute);
+    EXPECT_DOUBLE_EQ(again.contracting, expert);
+    EXPECT_DOUBLE_EQ(again.shared_contracting, 0) << "nobody needs its output again";
+  }
+}
+
+/// Of three linear layers the middle one trains: below it there is no backward, above it only the input's gradient.
+TEST(ModuleWork, FrozenLayersOfAnMlpHaveNoWeightGradients) {
+  config::Model mlp;
+  mlp.kind = config::ModelKind::mlp;
+  mlp.layers = 3;
+  mlp.in_features = mlp.width = mlp.out_features = 10;
+  mlp.trainable = {config::Trainable::Mode::blocks, 1, 1};
+  const auto work = module_work(mlp, 3, 1);
+  const double product = 2 * 3 * 10 * 10;
+  EXPECT_DOUBLE_EQ(work[0].backward_flops(), 0);
+  EXPECT_DOUBLE_EQ(work[1].backward_flops(), product) << "its weight's";
+  EXPECT_DOUBLE_EQ(work[2].backward_flops(), product) << "its input's";
 }
 
 }  // namespace

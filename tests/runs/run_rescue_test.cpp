@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::app {
@@ -15,19 +16,13 @@ using nlohmann::json;
 
 class RunRescueTest : public ::testing::Test {
  protected:
-  RunRescueTest() : setup_(engine::set_up(fsdpbench::testing::settled(fsdpbench::testing::tiny_decoder()))) {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) / (std::string("run_rescue_") + test->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  ~RunRescueTest() override { fs::remove_all(folder_); }
+  RunRescueTest() : setup_(engine::set_up(fsdpbench::testing::settled(fsdpbench::testing::tiny_decoder()))) {}
 
   RunRescue rescue(int rank) {
-    return RunRescue(folder_, json{{"schema_version", 1}, {"train", {{"warmup", 1}}}}, setup_, rank);
+    return RunRescue(folder_.path(), json{{"schema_version", 1}, {"train", {{"warmup", 1}}}}, setup_, rank);
   }
-  json result() const { return json::parse(std::ifstream(folder_ / "result.json")); }
-  bool has(const char* name) const { return fs::exists(folder_ / name); }
+  json result() const { return json::parse(std::ifstream(folder_.path() / "result.json")); }
+  bool has(const char* name) const { return fs::exists(folder_.path() / name); }
 
   /// Two steps, the second measured: 3 ms long.
   trace::RankTrace trace_of_a_step() const {
@@ -43,7 +38,7 @@ class RunRescueTest : public ::testing::Test {
   }
 
   engine::Setup setup_;
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 const launch::JobFailure kRank2Died{2, true, "rank 2 was killed"};

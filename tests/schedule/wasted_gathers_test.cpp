@@ -141,5 +141,31 @@ TEST(WastedGathers, OfAnyPolicyAreNoMoreThanAllGathers) {
   }
 }
 
+// A root without parameters does not end a microbatch's backward: the last unit is prefetched for a backward that is
+// over.
+TEST(WastedGathers, TheClosedFormHasEachGatherOfTheSchedule) {
+  for (const int layers : {1, 2, 4}) {
+    for (const std::int64_t accumulate : {1, 3}) {
+      for (const bool waits : {false, true}) {
+        config::RunConfig config = testing::decoder_config(layers, 4);
+        config.model.kind = config::ModelKind::mlp;
+        config.train.accumulate = accumulate;
+        config.fsdp.wait_each_backward = waits;
+        const testing::ScheduleCase made = testing::make_case(config);
+        const plan::Regathers again = regathers(made.policy, made.plan);
+        for (int u = 1; u < made.plan.with_modules; ++u) {
+          const auto gathers = std::ranges::count_if(
+              made.schedules.steady().ops, [u](const Op& op) { return op.kind == OpKind::all_gather && op.unit == u; });
+          const auto unit = static_cast<std::size_t>(u);
+          EXPECT_EQ(gathers, accumulate * (again.for_backward[unit] ? 2 : 1) + again.unused[unit])
+              << layers << " layers, " << accumulate << " microbatches, unit " << u;
+          const bool across = !waits && accumulate > 1 && u == layers && layers > 1;
+          EXPECT_EQ(again.unused[unit], across ? 1 : 0);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fsdpbench::schedule

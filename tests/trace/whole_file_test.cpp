@@ -2,14 +2,38 @@
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "trace/support.h"
+
+namespace {
+
+std::vector<std::string> synced;  // what fsync was asked for
+
+}  // namespace
+
+/// Takes the place of the C library's.
+extern "C" int fsync(int file) {
+  struct stat now {};
+  ::fstat(file, &now);
+  if (S_ISDIR(now.st_mode)) {
+    const auto folder = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file));
+    synced.push_back(std::filesystem::exists(folder / "a.json") ? "a folder with a.json" : "a folder without it");
+  } else {
+    synced.push_back("a file of " + std::to_string(now.st_size) + " bytes");
+  }
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
 
 namespace fsdpbench::trace {
 namespace {
@@ -96,6 +120,23 @@ TEST(WholeFile, AFullDiskNamesTheFileAndLeavesNothing) {
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(WholeFile, IsSyncedBeforeItHasItsNameAndItsFolderAfterwards) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.json";
+  for (const auto fate : {WholeFile::Fate::kept, WholeFile::Fate::synced}) {
+    synced.clear();
+    WholeFile file(path, fate);
+    file.write("whole");
+    file.commit();
+    if (fate == WholeFile::Fate::kept) {
+      EXPECT_TRUE(synced.empty());
+    } else {
+      EXPECT_THAT(synced, ::testing::ElementsAre("a file of 5 bytes", "a folder with a.json"));
+    }
+    std::filesystem::remove(path);
+  }
 }
 
 }  // namespace
