@@ -39,11 +39,11 @@ std::vector<Parallelism> rows_of(const engine::Setup& setup) {
 std::string parallelism_text(const engine::Setup& setup) {
   const std::vector<Parallelism> rows = rows_of(setup);
   Table table;
-  table.title = fmt::format("{} ranks, one global batch; MB (1e6 bytes) a device, sent a device and step",
+  table.title = fmt::format("{} ranks, one global batch; a device, sent a device and step; 1 GB is 1e9 bytes",
                             setup.plan.mesh.ranks());
   table.header = {"", "parameters", "gradients", "optimizer", "in flight", "activations", "memory", "sent", "bubble %"};
   std::string notes;
-  const auto mb = [](double bytes) { return fmt::format("{:.1f}", bytes / 1e6); };
+  const auto mb = [](double bytes) { return shown(bytes / 1e3, "KB"); };
   for (const Parallelism& p : rows) {
     table.rows.push_back({p.name, mb(p.parameters), mb(p.gradients), mb(p.optimizer), mb(p.in_flight),
                           mb(p.activations), mb(p.memory()), mb(p.wire), fmt::format("{:.1f}", 100 * p.bubble)});
@@ -137,7 +137,7 @@ std::vector<int> ranks_of(const Plan& plan, plan::Group holders, int shard) {
 }
 
 const ParameterShape& shape_of(const Plan& plan, const ParameterPlacement& p) {
-  return plan.shapes.parameters[static_cast<std::size_t>(p.parameter)];
+  return plan.shapes.parameters[p.parameter];
 }
 
 /// Which dimension of a parameter its shards split: of experts over more ranks than there are experts the second one
@@ -333,7 +333,7 @@ json piece_json(const Plan& plan, const plan::Unit& unit, const ParameterPlaceme
 std::string parameters_text(const Plan& plan) {
   std::string text = parameters_headline(plan);
   for (const plan::AlikeUnits& units : plan::alike_units(plan)) {
-    const plan::Unit& unit = plan.units[static_cast<std::size_t>(units.first)];
+    const plan::Unit& unit = plan.units[units.first];
     const ShardLayout& layout = unit.layout;
     text += "\n" + units_headline(plan, units, unit);
     if (layout.sharded.empty() && layout.replicated.empty()) continue;
