@@ -119,6 +119,7 @@ Judgement judge_gain(const std::vector<ArmRound>& rounds) {
       "hidden",
       median(&ArmRound::computation_ms), median(&ArmRound::communication_ms), median(&ArmRound::whole_ms),
       percent(j.value, j.value.n));
+  if (j.value.median < 0) j.sentence += "; less than none, as both at once take longer than one after the other";
   return j;
 }
 
