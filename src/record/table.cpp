@@ -168,7 +168,7 @@ std::string format_table(const Table& raw, std::size_t width) {
   table.title = clean_text(table.title, kMostOfAMessage);
   for (std::string& cell : table.header) cell = clean_text(cell, kMostOfACell);
   for (auto& row : table.rows) {
-    for (std::string& cell : row) cell = clean_text(cell, kMostOfAMessage);
+    for (std::string& cell : row) cell = clean_text(cell, 2 * kMostOfACell);  // on several lines
   }
   std::vector<Column> columns = columns_of(table);
   narrow(columns, width == 0 ? kWidthOfFiles : width);
