@@ -256,6 +256,23 @@ class Words(UndrawnTest):
         self.assertIn("failed: rank 1 failed", text)
         self.assertIn("The red line parts", text)
 
+    def test_of_what_is_as_fast_the_cheapest_is_named(self) -> None:
+        def alike(value):
+            return [c for c in value["cells"] if c.get("metrics") and c["axes"]["emulate.link_gb_per_s"] == 0.05]
+        def change(value):
+            for i, cell in enumerate(alike(value)):
+                step = cell["metrics"]["step_ms"]
+                step["median"] = step["ci_low"] = step["ci_high"] = 100 + i * 1e-4 if i < 3 else 200
+                cell["memory"]["peak_bytes"]["total"] = (3 << 20, 1 << 20, 2 << 20)[i] if i < 3 else 1 << 19
+        folder = self.copy("sweep", change)
+        cells = alike(json.loads((folder / "sweep.json").read_text()))
+        text = "".join(Tags(self.page(folder)).text)
+        said = re.search(r"fastest with ([^()]*) a step \(as fast: ([^;]+); ([^)]+)\); slowest", text)
+        self.assertIsNotNone(said, re.findall("[^.]*fastest with[^.]*", text))
+        limits = [str(cell["axes"]["fsdp.all_gather_limit"]) for cell in (cells[1], cells[0], cells[2])]
+        for limit, words in zip(limits, said.groups()):
+            self.assertIn(limit, words)
+
     def test_a_sweep_whose_fastest_cell_does_not_fit_its_gpu(self) -> None:
         def median(cell):
             return cell["metrics"]["step_ms"]["median"]

@@ -8,6 +8,7 @@
 #include "account/late_ranks.h"
 #include "account/statistics.h"
 #include "account/step_breakdown.h"
+#include "record/table.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -87,6 +88,8 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
     report.sentence = "no step was measured";
     return report;
   }
+  const std::string waits = app::shown(report.waiting_us.median, "us");
+  const std::string moves = app::shown(report.transfer_us.median, "us");
   const auto most = std::ranges::max_element(report.last_share);
   const std::size_t rank = most - report.last_share.begin();
   const double whole = account::median(wholes);
@@ -100,26 +103,23 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
     finding.relative = late;
     finding.check = next_check(finding.element, cluster);
     finding.evidence = fmt::format(
-        "{} comes last in {:.0f} % of {} steps; the others wait {:.4g} us a step for it, and the transfers take {:.4g} "
-        "us",
-        name_of(finding.element, cluster), 100 * *most, samples.size(), late.median, report.transfer_us.median);
+        "{} comes last in {:.0f} % of {} steps; the others wait {} a step for it, and the transfers take {}",
+        name_of(finding.element, cluster), 100 * *most, samples.size(), app::shown(late.median, "us"), moves);
     report.sentence = finding.evidence;
     return report;
   }
   report.in_turn = report.waiting_us.low > least * whole;
   if (report.in_turn) {
     report.sentence = fmt::format(
-        "no rank is last most of the time, and yet the collectives of a step wait {:.4g} us for their last rank, "
-        "{:.0f} % "
-        "of the time until they end, and move bytes for {:.4g} us: all ranks are late in turn, as from other work on "
+        "no rank is last most of the time, and yet the collectives of a step wait {} for their last rank, "
+        "{:.0f} % of the time until they end, and move bytes for {}: all ranks are late in turn, as from other work on "
         "their cores, data that comes late, or clocks that change",
-        report.waiting_us.median, 100 * report.waiting_us.median / whole, report.transfer_us.median);
+        waits, 100 * report.waiting_us.median / whole, moves);
     return report;
   }
   report.sentence = fmt::format(
-      "nobody in particular is late: the collectives of a step wait {:.4g} us for their last rank and move bytes for "
-      "{:.4g} us",
-      report.waiting_us.median, report.transfer_us.median);
+      "nobody in particular is late: the collectives of a step wait {} for their last rank and move bytes for {}",
+      waits, moves);
   return report;
 }
 

@@ -29,7 +29,7 @@ constexpr std::size_t kRoundsWithinGroups = 4;
 void lay_beside(std::vector<Round>& rounds, const std::vector<Round>& more, const std::vector<int>& members) {
   for (std::size_t i = 0; i < std::min(rounds.size(), more.size()); ++i) {
     for (const Pairing& p : more[i]) {
-      rounds[i].push_back({members[static_cast<std::size_t>(p.a)], members[static_cast<std::size_t>(p.b)]});
+      rounds[i].push_back({members[p.a], members[p.b]});
     }
   }
 }
@@ -39,7 +39,7 @@ void lay_beside(std::vector<Round>& rounds, const std::vector<Round>& more, cons
 std::vector<Round> round_robin(int ends) {
   if (ends < 2) return {};
   const int seats = ends + ends % 2;  // the last seat of an odd number is empty: who meets it rests
-  std::vector<Round> rounds(static_cast<std::size_t>(seats - 1));
+  std::vector<Round> rounds(seats - 1);
   for (int r = 0; r < seats - 1; ++r) {
     // One sits still, the others move on by a seat a round.
     const auto seat = [&](int i) { return i == 0 ? seats - 1 : (r + i) % (seats - 1); };
@@ -47,7 +47,7 @@ std::vector<Round> round_robin(int ends) {
     for (int i = 0; i < seats / 2; ++i) {
       const int a = i == 0 ? seats - 1 : seat(i);
       const int b = i == 0 ? r : opposite(i);
-      if (a < ends && b < ends) rounds[static_cast<std::size_t>(r)].push_back({std::min(a, b), std::max(a, b)});
+      if (a < ends && b < ends) rounds[r].push_back({std::min(a, b), std::max(a, b)});
     }
   }
   return rounds;
@@ -66,8 +66,8 @@ std::vector<Round> first_rounds(const Cluster& cluster) {
     Round& round = rounds.emplace_back();
     ++shift;  // so that not always the same members of two groups have the same number
     for (const Pairing& g : groups_that_meet) {
-      const std::vector<int>& a = groups.members[static_cast<std::size_t>(g.a)];
-      const std::vector<int>& b = groups.members[static_cast<std::size_t>(g.b)];
+      const std::vector<int>& a = groups.members[g.a];
+      const std::vector<int>& b = groups.members[g.b];
       const std::size_t both = std::min(a.size(), b.size());
       for (std::size_t i = 0; i < both; ++i) {
         const auto [low, high] = std::minmax(a[i], b[(i + shift) % both]);

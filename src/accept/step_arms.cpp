@@ -53,9 +53,7 @@ Judgement judge_scale(std::string figure, const std::vector<Rung>& rungs, double
     for (const double one : rung.gb_per_s) efficiency.push_back(full > 0 ? one / full : 0);
     const Interval interval = median_interval(std::move(efficiency));
     told += fmt::format(" ({:.0f} %)", 100 * interval.median);
-    const Verdict verdict = interval.high < least   ? Verdict::fail
-                            : interval.low >= least ? Verdict::pass
-                                                    : Verdict::inconclusive;
+    const Verdict verdict = held(interval, least, Good::above);
     // The first that fails is the one to name; else the first that leaves doubt; else the worst.
     const bool worse = !compared || verdict > j.verdict ||
                        (verdict == j.verdict && verdict == Verdict::pass && interval.median < j.value.median);
@@ -121,6 +119,7 @@ Judgement judge_gain(const std::vector<ArmRound>& rounds) {
       "hidden",
       median(&ArmRound::computation_ms), median(&ArmRound::communication_ms), median(&ArmRound::whole_ms),
       percent(j.value, j.value.n));
+  if (j.value.median < 0) j.sentence += "; less than none, as both at once take longer than one after the other";
   return j;
 }
 
@@ -174,11 +173,8 @@ std::vector<Judgement> judge_drift(const std::vector<ArmRound>& rounds, double m
     }
     j.sentence = fmt::format("over {} rounds the last third took {} of the first's time", rounds.size(),
                              percent(j.value, j.value.n));
-    if (j.value.low > *j.bound) {
-      j.verdict = Verdict::fail;
-    } else if (j.value.high <= *j.bound) {
-      j.verdict = Verdict::pass;
-    } else {
+    j.verdict = held(j.value, *j.bound, Good::below);
+    if (j.verdict == Verdict::inconclusive) {
       j.sentence += fmt::format(", on both sides of the {:.0f} % that are allowed", 100 * *j.bound);
     }
   }
@@ -200,16 +196,13 @@ Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<dou
   j.sentence = fmt::format("links as measured explain {} of the step: computed {:.4g} ms", percent(j.value, j.value.n),
                            *predicted_ms);
   if (!bounds.explained) return j;
-  if (j.value.high < *bounds.explained) {
-    j.verdict = Verdict::fail;
+  j.verdict = held(j.value, *bounds.explained, Good::above);
+  if (j.verdict == Verdict::fail) {
     j.sentence += fmt::format(
         "; the profile asks for {:.0f} % at least: something slows the step down that neither collectives alone nor "
         "computation alone shows",
         100 * *bounds.explained);
-  } else if (j.value.low >= *bounds.explained) {
-    j.verdict = Verdict::pass;
-  } else {
-    j.verdict = Verdict::inconclusive;
+  } else if (j.verdict == Verdict::inconclusive) {
     j.sentence += fmt::format("; that is on both sides of {:.0f} %", 100 * *bounds.explained);
   }
   return j;

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/enum_table.h"
+#include "record/table.h"
+
 namespace fsdpbench::accept {
 namespace {
 
@@ -20,16 +23,65 @@ std::string measured(const Judgement& j) {
                      j.value.high, j.value.n);
 }
 
+/// Holds the whole interval against j.bound. `what` "is on both sides of" the `limit`, or what these words say.
+struct Words {
+  const char *passes, *fails, *unsure;
+};
+void hold(Judgement& j, Good good, const std::string& what, const Words& words, const std::string& limit) {
+  j.verdict = held(j.value, *j.bound, good);
+  j.sentence = fmt::format("{} {} {}", what,
+                           j.verdict == Verdict::fail   ? words.fails
+                           : j.verdict == Verdict::pass ? words.passes
+                                                        : words.unsure,
+                           limit);
+}
+
+/// A rate or a time against a reference.
+Judgement against(Judgement j, Good good, const Words& words, const std::optional<Reference>& reference,
+                  double tolerance) {
+  if (reference) j.bound = good == Good::above ? tolerance * reference->value : reference->value / tolerance;
+  if (j.value.n == 0) return j;
+  if (!reference) {
+    j.verdict = Verdict::unrated;
+    j.sentence = fmt::format("{}; no reference of this fabric says what it should be", measured(j));
+    return j;
+  }
+  hold(j, good, measured(j), words,
+       good == Good::above
+           ? fmt::format("the floor of {:.4g} {}, {:.0f} % of {}", *j.bound, j.unit, 100 * tolerance, reference->source)
+           : fmt::format("the {:.4g} {} that are allowed: {} by {:.0f} %", *j.bound, j.unit, reference->source,
+                         100 * tolerance));
+  if (j.verdict == Verdict::inconclusive) j.sentence += ": more samples are needed";
+  return j;
+}
+
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
+  constexpr EnumNames<Verdict> kNames{"pass", "unrated", "inconclusive", "fail"};
+  return kNames[verdict];
+}
+
+Verdict held(const Interval& value, double bound, Good good) {
+  const bool fails = good == Good::above ? value.high < bound : value.low > bound;
+  const bool passes = good == Good::above ? value.low >= bound : value.high <= bound;
+  return fails ? Verdict::fail : passes ? Verdict::pass : Verdict::inconclusive;
+}
+
+int place_in_tables(Verdict verdict) {
   switch (verdict) {
-    case Verdict::pass: return "pass";
-    case Verdict::unrated: return "unrated";
-    case Verdict::inconclusive: return "inconclusive";
-    case Verdict::fail: return "fail";
+    case Verdict::fail: return 0;
+    case Verdict::inconclusive: return 1;
+    case Verdict::pass: return 2;
+    case Verdict::unrated: break;
   }
-  return {};
+  return 3;
+}
+
+int exit_code(Verdict verdict, ExitCode failed) {
+  return static_cast<int>(verdict == Verdict::pass   ? ExitCode::ok
+                          : verdict == Verdict::fail ? failed
+                                                     : ExitCode::inconclusive);
 }
 
 Judgement of_samples(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
@@ -52,50 +104,14 @@ Judgement judged(std::string rule, std::string figure, Verdict verdict, std::str
 
 Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
                       const std::optional<Reference>& reference, double tolerance) {
-  Judgement j = begun("floor", std::move(figure), std::move(unit), std::move(samples));
-  if (reference) j.bound = tolerance * reference->value;
-  if (j.value.n == 0) return j;
-  if (!reference) {
-    j.verdict = Verdict::unrated;
-    j.sentence = fmt::format("{}; no reference of this fabric says what it should be", measured(j));
-    return j;
-  }
-  const std::string floor =
-      fmt::format("the floor of {:.4g} {}, {:.0f} % of {}", *j.bound, j.unit, 100 * tolerance, reference->source);
-  if (j.value.high < *j.bound) {
-    j.verdict = Verdict::fail;
-    j.sentence = fmt::format("{} is below {}", measured(j), floor);
-  } else if (j.value.low >= *j.bound) {
-    j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{} reaches {}", measured(j), floor);
-  } else {
-    j.sentence = fmt::format("{} is on both sides of {}: more samples are needed", measured(j), floor);
-  }
-  return j;
+  return against(begun("floor", std::move(figure), std::move(unit), std::move(samples)), Good::above,
+                 {"reaches", "is below", "is on both sides of"}, reference, tolerance);
 }
 
 Judgement judge_latency(std::string figure, std::string unit, std::vector<double> samples,
                         const std::optional<Reference>& reference, double tolerance) {
-  Judgement j = begun("latency", std::move(figure), std::move(unit), std::move(samples));
-  if (reference) j.bound = reference->value / tolerance;
-  if (j.value.n == 0) return j;
-  if (!reference) {
-    j.verdict = Verdict::unrated;
-    j.sentence = fmt::format("{}; no reference of this fabric says what it should be", measured(j));
-    return j;
-  }
-  const std::string most = fmt::format("the {:.4g} {} that are allowed: {} by {:.0f} %", *j.bound, j.unit,
-                                       reference->source, 100 * tolerance);
-  if (j.value.low > *j.bound) {
-    j.verdict = Verdict::fail;
-    j.sentence = fmt::format("{} is more than {}", measured(j), most);
-  } else if (j.value.high <= *j.bound) {
-    j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{} is within {}", measured(j), most);
-  } else {
-    j.sentence = fmt::format("{} is on both sides of {}: more samples are needed", measured(j), most);
-  }
-  return j;
+  return against(begun("latency", std::move(figure), std::move(unit), std::move(samples)), Good::below,
+                 {"is within", "is more than", "is on both sides of"}, reference, tolerance);
 }
 
 Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
@@ -127,15 +143,15 @@ Judgement judge_tail(std::string figure, std::vector<double> times_us) {
   std::ranges::sort(sorted);
   const auto n = static_cast<double>(sorted.size());
   const bool enough = sorted.size() >= kFewest;
-  const double late = enough ? sorted[static_cast<std::size_t>(std::ceil(0.99 * n)) - 1] : sorted.back();
+  const double late = enough ? sorted[static_cast<std::int64_t>(std::ceil(0.99 * n)) - 1] : sorted.back();
   const double mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / n;
   double squares = 0;
   for (const double t : sorted) squares += (t - mean) * (t - mean);
   const double cv = mean > 0 ? std::sqrt(squares / n) / mean : 0;
   const double ratio = j.value.median > 0 ? late / j.value.median : 0;
   j.sentence =
-      fmt::format("{} is {:.2f} times the median of {:.4g} us, the deviation {:.1f} % of the mean ({} samples)",
-                  enough ? "p99" : "the maximum", ratio, j.value.median, 100 * cv, sorted.size());
+      fmt::format("{} is {:.2f} times the median of {}, the deviation {:.1f} % of the mean ({} samples)",
+                  enough ? "p99" : "the maximum", ratio, app::shown(j.value.median, "us"), 100 * cv, sorted.size());
   if (!enough) {
     j.sentence += "; a p99 needs 100 samples";
     j.verdict = Verdict::inconclusive;
@@ -177,18 +193,10 @@ Judgement judge_exposed(std::string figure, std::vector<double> shares, double b
   Judgement j = begun("exposed communication", std::move(figure), "of a step", std::move(shares));
   j.bound = budget;
   if (j.value.n == 0) return j;
-  const std::string limit = fmt::format("the budget of {:.0f} %", 100 * budget);
-  const std::string share = fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} steps)", 100 * j.value.median,
+  const std::string share = fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} steps) of a step", 100 * j.value.median,
                                         100 * j.value.low, 100 * j.value.high, j.value.n);
-  if (j.value.low > budget) {
-    j.verdict = Verdict::fail;
-    j.sentence = fmt::format("{} of a step exceeds {}", share, limit);
-  } else if (j.value.high <= budget) {
-    j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{} of a step keeps {}", share, limit);
-  } else {
-    j.sentence = fmt::format("{} of a step is on both sides of {}", share, limit);
-  }
+  hold(j, Good::below, share, {"keeps", "exceeds", "is on both sides of"},
+       fmt::format("the budget of {:.0f} %", 100 * budget));
   return j;
 }
 
@@ -199,14 +207,9 @@ Judgement judge_slowdown(std::string figure, std::vector<double> ratios, std::op
   if (!limit) {
     j.verdict = Verdict::unrated;
     j.sentence = fmt::format("{}; the profile has no limit", measured(j));
-  } else if (j.value.low > *limit) {
-    j.verdict = Verdict::fail;
-    j.sentence = fmt::format("{} are more than the profile's {:.3g}", measured(j), *limit);
-  } else if (j.value.high <= *limit) {
-    j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{} are within the profile's {:.3g}", measured(j), *limit);
   } else {
-    j.sentence = fmt::format("{} are on both sides of the profile's {:.3g}", measured(j), *limit);
+    hold(j, Good::below, measured(j), {"are within", "are more than", "are on both sides of"},
+         fmt::format("the profile's {:.3g}", *limit));
   }
   return j;
 }

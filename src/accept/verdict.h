@@ -5,11 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "accept/element.h"
 #include "accept/robust.h"
+#include "base/error.h"
 
 namespace fsdpbench::accept {
 
@@ -21,6 +21,10 @@ enum class Verdict : std::uint8_t {
   fail,
 };
 std::string_view to_string(Verdict verdict);
+/// Where tables have it: what failed comes first, then what could not be judged, what passed, what was not rated.
+int place_in_tables(Verdict verdict);
+/// One of base/error.h: ok, `failed`, or inconclusive.
+int exit_code(Verdict verdict, ExitCode failed);
 
 /// One rule applied to one figure.
 struct Judgement {
@@ -40,6 +44,11 @@ struct Judgement {
 Judgement judged(std::string rule, std::string figure, Verdict verdict, std::string sentence);
 /// One about the median of `samples` (in `unit`; may be empty), with nothing yet said: inconclusive, no sentence.
 Judgement of_samples(std::string rule, std::string figure, std::string unit, std::vector<double> samples);
+
+/// Which side of a bound is the good one, the bound itself included.
+enum class Good : std::uint8_t { above, below };
+/// What the whole interval says: inconclusive if it is on both sides.
+Verdict held(const Interval& value, double bound, Good good);
 
 /// A published or measured figure of healthy machines of the same fabric.
 struct Reference {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -21,7 +20,6 @@
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
 #include "schedule/check_schedules.h"
-#include "schedule/policy.h"
 #include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
@@ -47,7 +45,7 @@ std::string units_table(const plan::Plan& plan) {
   table.title = "Units: gathered, freed and reduced together; sizes of one";
   table.header = {"unit", "modules", "parameters", "shard", "padding", "gathered", "replicated"};
   for (const plan::AlikeUnits& units : plan::alike_units(plan)) {
-    const plan::ShardLayout& l = plan.units[static_cast<std::size_t>(units.first)].layout;
+    const plan::ShardLayout& l = plan.units[units.first].layout;
     const bool sharded = !l.sharded.empty();
     table.rows.push_back({plan::unit_names(plan, units), plan::module_names(plan, units),
                           format_count(l.parameter_numel() + replicated_parameters(l)),
@@ -61,12 +59,7 @@ std::string units_table(const plan::Plan& plan) {
 }
 
 /// Decimal units, as papers use them; format_bytes() is for what was counted.
-std::string decimal_bytes(double bytes) {
-  constexpr std::array<const char*, 5> kUnits{"B", "KB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  for (; bytes >= 9999.5 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
-  return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
-}
+std::string decimal_bytes(double bytes) { return shown(bytes / 1e3, "KB"); }
 
 double states(const plan::MemoryEstimate& e) { return e.parameters + e.optimizer + e.gradients; }
 
@@ -91,15 +84,13 @@ std::string memory_table(const engine::Setup& p) {
   const PoolStatistics& exact = p.memory;
   Table walk;
   walk.title = "Peak of the pool, exact: this schedule's allocations, activations included";
-  walk.rows.push_back({"total", format_bytes(exact.peak_occupied_total), fmt::format("{}", exact.peak_occupied_total)});
-  for (MemoryCategory c : kMemoryCategories) {
-    walk.rows.push_back({std::string(to_string(c)), format_bytes(exact.peak_occupied[index_of(c)]),
-                         fmt::format("{}", exact.peak_occupied[index_of(c)])});
-  }
-  walk.rows.push_back({"reserved", format_bytes(exact.reserved), fmt::format("{}", exact.reserved)});
-  if (const std::int64_t pinned = p.host_memory.peak_occupied_total; pinned > 0) {
-    walk.rows.push_back({"pinned host memory", format_bytes(pinned), fmt::format("{}", pinned)});
-  }
+  const auto counted = [&](std::string_view name, std::int64_t bytes) {
+    walk.rows.push_back({std::string(name), format_bytes(bytes), fmt::format("{}", bytes)});
+  };
+  counted("total", exact.peak_occupied_total);
+  for (MemoryCategory c : kMemoryCategories) counted(to_string(c), exact.peak_occupied[index_of(c)]);
+  counted("reserved", exact.reserved);
+  if (p.host_memory.peak_occupied_total > 0) counted("pinned host memory", p.host_memory.peak_occupied_total);
   return text + "\n" + format_table(walk) +
          "each category's own peak; they come at different times, so their sum may exceed the total\n";
 }
@@ -113,15 +104,14 @@ std::string communication_table(const engine::Setup& p) {
   const double parallel = plan::data_parallel_volume(p.plan, p.config);
   Table table;
   table.title = "Communication a rank and step (ring algorithms, bytes sent)";
-  table.rows = {{"all-gather", fmt::format("{:.4f}", v.all_gather / 1e6), "MB"},
-                {"reduce-scatter", fmt::format("{:.4f}", v.reduce_scatter / 1e6), "MB"},
-                {"all-reduce", fmt::format("{:.4f}", v.all_reduce / 1e6), "MB"},
-                {"all-to-all", fmt::format("{:.4f}", v.all_to_all / 1e6), "MB"},
-                {"sum", fmt::format("{:.4f}", v.total() / 1e6), "MB"},
-                {"data parallel", fmt::format("{:.4f}", parallel / 1e6), "MB"}};
-  if (v.send_recv > 0) {
-    table.rows.insert(table.rows.end() - 2, {"send/receive", fmt::format("{:.4f}", v.send_recv / 1e6), "MB"});
-  }
+  const auto row = [&](const char* name, double bytes) { table.rows.push_back({name, decimal_bytes(bytes)}); };
+  row("all-gather", v.all_gather);
+  row("reduce-scatter", v.reduce_scatter);
+  row("all-reduce", v.all_reduce);
+  row("all-to-all", v.all_to_all);
+  if (v.send_recv > 0) row("send/receive", v.send_recv);
+  row("sum", v.total());
+  row("data parallel", parallel);
   std::string text = format_table(table);
   if (parallel > 0) {
     text += fmt::format(
@@ -188,8 +178,8 @@ struct WastedAlike {
 };
 
 WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& wasted) {
-  const schedule::Op& op = p.schedules.steady().ops[static_cast<std::size_t>(wasted.op)];
-  const plan::Unit& unit = p.plan.units[static_cast<std::size_t>(wasted.unit)];
+  const schedule::Op& op = p.schedules.steady().ops[wasted.op];
+  const plan::Unit& unit = p.plan.units[wasted.unit];
   WastedAlike words;
   words.units = {wasted.unit};
   words.gathers = 1;
@@ -270,7 +260,7 @@ std::string wasted_lines(const engine::Setup& p) {
     for (std::size_t first = 0; first < wasted.units.size();) {
       std::size_t last = first;
       while (last + 1 < wasted.units.size() && wasted.units[last + 1] == wasted.units[last] + 1) ++last;
-      const auto label = [&](std::size_t i) { return p.plan.units[static_cast<std::size_t>(wasted.units[i])].label(); };
+      const auto label = [&](std::size_t i) { return p.plan.units[wasted.units[i]].label(); };
       names += (names.empty() ? "" : ", ") + label(first) + (last > first ? "-" + label(last) : "");
       first = last + 1;
     }
@@ -293,7 +283,7 @@ class OpChoice {
     if (name == kWholeSchedule) return;
     unit_ = named(name, plan.units, &plan::Unit::label);
     module_ = named(name, plan.shapes.modules, &plan::ModuleShape::name);
-    if (module_ >= 0) unit_ = plan.unit_of_module[static_cast<std::size_t>(module_)];
+    if (module_ >= 0) unit_ = plan.unit_of_module[module_];
     if (unit_ >= 0) return;
     std::vector<std::string> names;
     for (const plan::ModuleShape& module : plan.shapes.modules) names.push_back(module.name);
@@ -331,7 +321,7 @@ std::vector<PlannedParameter> parameters_of(const PlannedUnit& u) {
   std::vector<PlannedParameter> all;
   for (const bool replicated : {false, true}) {
     for (const plan::ParameterPlacement& q : replicated ? u.second->layout.replicated : u.second->layout.sharded) {
-      all.emplace_back(&u.first->shapes.parameters[static_cast<std::size_t>(q.parameter)], replicated);
+      all.emplace_back(&u.first->shapes.parameters[q.parameter], replicated);
     }
   }
   return all;
@@ -343,17 +333,13 @@ auto buffers(std::vector<schedule::BufferId> schedule::Op::*list) {
     return all;
   };
 }
-const schedule::Buffer& buffer_of(const ScheduledBuffer& b) {
-  return b.first->schedules.steady().buffers[static_cast<std::size_t>(b.second)];
-}
+const schedule::Buffer& buffer_of(const ScheduledBuffer& b) { return b.first->schedules.steady().buffers[b.second]; }
 std::vector<int> waits_of(const schedule::Op& op) {
   std::vector<int> events;
   for (const schedule::Wait& wait : op.waits) events.push_back(wait.event);
   return events;
 }
-std::string label_of(const engine::Setup& p, int unit) {
-  return unit < 0 ? "" : p.plan.units[static_cast<std::size_t>(unit)].label();
-}
+std::string label_of(const engine::Setup& p, int unit) { return unit < 0 ? "" : p.plan.units[unit].label(); }
 auto words(std::string WastedAlike::*what) {
   return [what](const ExplainedWaste& w) { return wasted_words(*w.first, *w.second).*what; };
 }

@@ -68,7 +68,7 @@ double measure_gemm(backend::Backend& backend, int ranks, DType dtype, std::int6
 
 double measure_memcpy(int threads, std::int64_t bytes, double seconds) {
   std::barrier<> together(threads);
-  std::vector<double> rates(static_cast<std::size_t>(threads));
+  std::vector<double> rates(threads);
   {
     std::vector<std::jthread> workers;
     for (double& rate : rates) {

@@ -9,9 +9,6 @@
 
 namespace fsdpbench::app {
 
-/// Columns of the terminal that `stream` goes to; 0: it goes to none, or they are unknown.
-std::size_t terminal_columns(std::FILE* stream);
-
 /// The one place through which the program talks to its user. Results go to standard output; everything else
 /// (information, warnings, errors, progress) goes to standard error, so that results can be piped. Names, values and
 /// messages from outside are in all of it, so all of it passes through clean_text(): a message is one line of at most
@@ -22,13 +19,17 @@ class Console {
     std::FILE* results = stdout;
     std::FILE* messages = stderr;
     bool terminal = false;  ///< messages go to a terminal: progress is one line that is rewritten
-    bool colour = false;
-    bool quiet = false;  ///< no information, no progress
+    bool colour = false;    ///< of messages
+    bool verdicts = false;  ///< results go to a terminal: verdicts are coloured there
+    bool quiet = false;     ///< no information, no progress
+    bool verbose = false;   ///< rows, too, that say nothing
   };
   explicit Console(Options options) : options_(options) {}
 
   void set_quiet(bool quiet) { options_.quiet = quiet; }
   bool quiet() const { return options_.quiet; }
+  void set_verbose(bool verbose) { options_.verbose = verbose; }
+  bool verbose() const { return options_.verbose; }
   bool terminal() const { return options_.terminal; }
 
   /// A result: lines, of any length. Where it cannot be written (a full disk, a pipe that nobody reads), unwritten()
@@ -62,7 +63,7 @@ class Console {
 /// opened would take their place, and what is printed would go into it. Printing to a closed one fails instead.
 void occupy_closed_streams();
 
-/// The process's own, made at first use from what standard error is connected to and NO_COLOR (no-color.org).
+/// The process's own, made at first use from what its streams are connected to and NO_COLOR (no-color.org).
 Console& console();
 
 }  // namespace fsdpbench::app

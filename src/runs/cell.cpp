@@ -20,7 +20,6 @@
 #include "config/spelling.h"
 #include "config/validate.h"
 #include "engine/simulate.h"
-#include "hardware/machine_facts.h"
 #include "hardware/other_work.h"
 #include "model/outline.h"
 #include "record/console.h"

@@ -189,20 +189,23 @@ std::string compare_table(const Comparison& c) {
   const bool stored = c.evidence != Evidence::interleaved;  // one run a side
   Table table;
   table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
-  table.rows.push_back({"step time", fmt::format("{:.2f}", a.median_ms()), fmt::format("{:.2f}", b.median_ms()),
-                        fmt::format("{:.3f}", c.difference.ratio),
-                        stored ? "ms" : "ms; ratio: of neighbouring trials"});
+  const Shown time("ms", std::max(a.median_ms(), b.median_ms()));  // parts of a step have its unit
+  const auto row = [&](const std::string& name, std::string_view unit, std::optional<double> left,
+                       std::optional<double> right, std::optional<double> ratio, const char* note) {
+    const double most = std::max(left.value_or(0), right.value_or(0));
+    const Shown value = unit == "ms" ? time : Shown(unit, most);
+    const auto text = [&](std::optional<double> v) { return v ? value.number(*v) : std::string("-"); };
+    table.rows.push_back(
+        {name, text(left), text(right), ratio ? fmt::format("{:.3f}", *ratio) : "-", value.unit() + note});
+  };
+  row("step time", "ms", a.median_ms(), b.median_ms(), c.difference.ratio,
+      stored ? "" : "; ratio: of neighbouring trials");
   for (const char* path : {"metrics.compute_ms", "metrics.comm_ms", "metrics.exposed_comm_ms", "metrics.idle_ms",
                            "metrics.overlap_pct", "metrics.tokens_per_s", "memory.peak_bytes"}) {
     const FieldFacts& field = figure_at(path);
-    const bool bytes = field.unit == "B";
     const std::optional<double> left = median_of(a, path), right = median_of(b, path);
-    const auto text = [&](std::optional<double> v) {
-      return v ? fmt::format("{:.2f}", bytes ? *v / (1 << 20) : *v) : std::string("-");
-    };
-    table.rows.push_back({field.figure.label, text(left), text(right),
-                          left && right && *left > 0 ? fmt::format("{:.3f}", *right / *left) : "-",
-                          bytes ? "MiB" : field.unit});
+    const bool compares = left && right && *left > 0;
+    row(field.figure.label, field.unit, left, right, compares ? std::optional(*right / *left) : std::nullopt, "");
   }
   std::string text = text_line("A  " + a.name) + text_line("B  " + b.name) + '\n' + format_table(table);
   text += differing_table(a, b);

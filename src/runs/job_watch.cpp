@@ -32,11 +32,11 @@ RunRescue::RunRescue(fs::path folder, json frame, const engine::Setup& setup, in
       setup_(setup),
       rank_(rank),
       ranks_here_(ranks_here),
-      done_(std::make_unique<engine::DoneSteps[]>(static_cast<std::size_t>(ranks_here))) {}
+      done_(std::make_unique<engine::DoneSteps[]>(ranks_here)) {}
 
 int RunRescue::failed_rank() const {
   for (int i = 0; i < ranks_here_; ++i) {
-    if (done_[static_cast<std::size_t>(i)].failed()) return rank_ + i;
+    if (done_[i].failed()) return rank_ + i;
   }
   return -1;
 }
@@ -84,7 +84,7 @@ std::string RunRescue::save(const launch::JobFailure* failure) {
   if (rank_ == 0 && failure != nullptr && failure->rank == 0 && verdict_is_there()) writes = false;
   if (writes) write_result(failure, done);  // before the trace, which takes longer
   for (int i = 0; i < ranks_here_; ++i) {
-    trace::RankTrace trace = done_[static_cast<std::size_t>(i)].snapshot().trace;
+    trace::RankTrace trace = done_[i].snapshot().trace;
     trace.rank = rank_ + i;
     if (!trace.steps.empty()) write_rank_file(folder_, setup_, trace);
   }

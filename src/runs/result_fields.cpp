@@ -6,10 +6,8 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "account/caveats.h"

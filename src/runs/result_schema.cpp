@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "base/read_input.h"
 #include "record/json_part.h"
@@ -87,13 +88,8 @@ void check_collectives(const JsonPart& j) {
 }  // namespace
 
 std::string_view to_string(ResultKind kind) {
-  switch (kind) {
-    case ResultKind::run: return "run";
-    case ResultKind::acceptance: return "acceptance";
-    case ResultKind::sweep: return "sweep";
-    case ResultKind::collectives: return "collectives";
-  }
-  return {};
+  constexpr EnumNames<ResultKind> kNames{"run", "acceptance", "sweep", "collectives"};
+  return kNames[kind];
 }
 
 std::string result_text(json result) {

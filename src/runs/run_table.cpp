@@ -26,8 +26,6 @@ namespace {
 constexpr const char* kPartsNote =
     "* means over all ranks in the middle third of the steps by length, scaled to the step time: they add up to it.";
 
-std::string ms(double value) { return fmt::format("{:.2f}", value); }
-
 std::string emulation(const config::RunConfig& c) {
   if (c.device.backend == config::BackendKind::cuda) return "on GPUs";
   if (!c.simulate.calibration.empty()) return fmt::format("simulated as calibrated in {}", c.simulate.calibration);
@@ -99,8 +97,8 @@ std::string late_ranks_text(const std::vector<account::LateRank>& late_ranks, co
   for (const account::LateRank& late : late_ranks) {
     const auto add = [&](const std::optional<account::Lateness>& at, const char* what) {
       if (!at) return;
-      text += fmt::format("rank {} is late: {} {:.2f} ms longer a step than the others' (slower in {} of {} trials)\n",
-                          late.rank, what, at->excess_ms.median, at->late, at->trials);
+      text += fmt::format("rank {} is late: {} {} longer a step than the others' (slower in {} of {} trials)\n",
+                          late.rank, what, shown(at->excess_ms.median, "ms"), at->late, at->trials);
     };
     add(late.work, "its own ops take");
     for (const account::Throttling& t : trial.throttled) {
@@ -116,11 +114,12 @@ std::string late_ranks_text(const std::vector<account::LateRank>& late_ranks, co
 std::string causes_table(const account::CauseReport& report, const Trial& trial) {
   std::string text = "without computation, by cause:";
   for (const account::CauseShare& c : report.causes) {
-    text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", account::to_string(c.cause), c.ms);
+    text += fmt::format("{} {} {}", &c == &report.causes.front() ? "" : ",", account::to_string(c.cause),
+                        shown(c.ms, "ms"));
   }
-  text += fmt::format("{} small {:.2f} ms", report.causes.empty() ? "" : ",", report.small_ms);
+  text += fmt::format("{} small {}", report.causes.empty() ? "" : ",", shown(report.small_ms, "ms"));
   const double jitter_ms = report.jitter ? report.jitter->stalled_ms : 0;
-  if (std::abs(jitter_ms) >= 0.005) text += fmt::format(", jitter {:.2f} ms", jitter_ms);  // else it prints as 0.00
+  if (std::abs(jitter_ms) >= 0.005) text += ", jitter " + shown(jitter_ms, "ms");
   text += "\n";
   if (!report.no_typical_because.empty()) {
     text += fmt::format("of the measured steps, jitter and all, for there is no typical step: {}\n",
@@ -133,7 +132,7 @@ std::string causes_table(const account::CauseReport& report, const Trial& trial)
 std::string of_unrated(const account::CauseReport& report) {
   std::string busy;
   for (const account::CauseShare& c : report.causes) {
-    if (c.cause == account::Cause::cores_busy) busy = fmt::format("cores_busy {} ms, and ", ms(c.ms));
+    if (c.cause == account::Cause::cores_busy) busy = fmt::format("cores_busy {}, and ", shown(c.ms, "ms"));
   }
   return fmt::format("{}no {}causes and no advice: the run is not rated\n", busy, busy.empty() ? "" : "other ");
 }
@@ -199,34 +198,41 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   const auto row = [&](std::string name, std::string value, std::string unit, std::string note) {
     table.rows.push_back({std::move(name), std::move(value), std::move(unit), std::move(note)});
   };
-  /// Line of a declared figure: its name and unit.
-  const auto figure = [&](const char* name, std::string value, std::string note, const char* mark = "") {
+  const auto amount = [&](std::string name, double value, std::string_view unit, std::string note) {
+    const Shown as(unit, value);
+    row(std::move(name), as.number(value), as.unit(), std::move(note));
+  };
+  const Shown ms("ms", trial.metrics ? trial.metrics->step_ms.median : 0);  // parts of a step have its unit
+  const auto number = [&](double value) { return ms.number(value); };
+  /// Of a declared figure: what it is called, and its unit.
+  const auto figure = [&](const char* name, double value, std::string note, const char* mark = "") {
     const FieldFacts& field = figure_at(std::string("metrics.") + name);
-    row(field.figure.label + mark, std::move(value), field.unit, std::move(note));
+    const Shown as = field.unit == "ms" ? ms : Shown(field.unit, value);
+    row(field.figure.label + mark, as.number(value), as.unit(), std::move(note));
   };
   if (trial.metrics) {
     const account::RunMetrics& m = *trial.metrics;
     const auto share = [&](double part) { return fmt::format("{:.1f} % of the step", 100 * part / m.step_ms.median); };
-    figure("step_ms", ms(m.step_ms.median),
+    figure("step_ms", m.step_ms.median,
            m.step_ms.interval == account::IntervalKind::one_value ? "one step, slowest rank"
            : m.step_ms.ci_low == m.step_ms.ci_high
                ? fmt::format("{} steps, all alike, slowest rank", m.step_ms.n)
                : fmt::format("median of {} steps, slowest rank; {} {} to {}", m.step_ms.n,
-                             to_string(m.step_ms.interval), ms(m.step_ms.ci_low), ms(m.step_ms.ci_high)));
+                             to_string(m.step_ms.interval), number(m.step_ms.ci_low), number(m.step_ms.ci_high)));
     if (trial.sureness && trial.sureness->step_ms) {
       const PredictionInterval& p = *trial.sureness;
-      const auto between = [](const clock::Bounds& b) { return fmt::format("{} to {}", ms(b.low), ms(b.high)); };
-      row("  95 % interval", between(*p.step_ms), "ms",
+      const auto between = [&](const clock::Bounds& b) { return ms.range(b.low, b.high); };
+      row("  95 % interval", between(*p.step_ms), ms.unit(),
           fmt::format("{}: {}; from {}{}", to_string(clock::least_sure(p.ops)), reach_text(p.ops), p.from,
                       p.leaves_ranks_out ? "; what so many ranks change is not in it" : ""));
-      row("  its exposed part", between(*p.exposed_ms), "ms", "the same of exposed communication");
+      row("  its exposed part", between(*p.exposed_ms), ms.unit(), "the same of exposed communication");
     }
     if (m.aa_noise_pct && !trial.world.simulated()) {  // the same seed gives the same steps
-      figure("aa_noise_pct", fmt::format("{:.1f}", *m.aa_noise_pct),
+      figure("aa_noise_pct", *m.aa_noise_pct,
              "the medians of two random halves of these steps differ by less, 95 times out of 100");
     }
     if (m.settling && m.settling->unsettled > 0)
-      figure("unsettled_steps", fmt::format("{}", m.settling->unsettled), unsettled(m, c.train.warmup));
+      figure("unsettled_steps", m.settling->unsettled, unsettled(m, c.train.warmup));
     row(c.model.kind == config::ModelKind::decoder ? "tokens/s" : "samples/s", fmt::format("{:.0f}", m.tokens_per_s),
         "1/s", "all ranks" + throughput_note(trial, static_cast<double>(c.mesh.ranks)));
     if (trial.flops && trial.flops->mfu_pct) {
@@ -248,33 +254,37 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
                       account::kFidelityLimitPct));
     }
     if (trial.spread) {
-      row("steps p95, p99", fmt::format("{}, {}", ms(trial.spread->p95_ms), ms(trial.spread->p99_ms)), "ms",
+      row("steps p95, p99", fmt::format("{}, {}", number(trial.spread->p95_ms), number(trial.spread->p99_ms)),
+          ms.unit(),
           fmt::format("{:.1f} % of the median is lost to jitter: {} without", trial.spread->lost_to_jitter_pct(),
-                      ms(trial.spread->without_jitter_ms)));
+                      number(trial.spread->without_jitter_ms)));
     }
     if (trial.causes && trial.causes->jitter) {
       const account::StepJitter& jitter = *trial.causes->jitter;
-      row("typical step", ms(trial.causes->typical_ms), "ms", "every op takes its median; causes are found in it");
-      row("jitter", ms(jitter.ms), "ms",
+      row("typical step", number(trial.causes->typical_ms), ms.unit(),
+          "every op takes its median; causes are found in it");
+      row("jitter", number(jitter.ms), ms.unit(),
           share(jitter.ms) + ": time beyond the typical step that does not repeat, so no cause is assigned" +
               throttled_steps(trial));
     }
-    figure("compute_ms", ms(m.compute_ms), share(m.compute_ms), " *");
-    figure("comm_ms", ms(m.comm_ms), share(m.comm_ms));
-    figure("exposed_comm_ms", ms(m.exposed_comm_ms), share(m.exposed_comm_ms), " *");
-    figure("exposed_copy_ms", ms(m.exposed_copy_ms), share(m.exposed_copy_ms), " *");
-    figure("idle_ms", ms(m.idle_ms), share(m.idle_ms), " *");
+    figure("compute_ms", m.compute_ms, share(m.compute_ms), " *");
+    figure("comm_ms", m.comm_ms, share(m.comm_ms));
+    figure("exposed_comm_ms", m.exposed_comm_ms, share(m.exposed_comm_ms), " *");
+    figure("exposed_copy_ms", m.exposed_copy_ms, share(m.exposed_copy_ms), " *");
+    figure("idle_ms", m.idle_ms, share(m.idle_ms), " *");
     if (m.overlap_pct) {
-      figure("overlap_pct", fmt::format("{:.1f}", *m.overlap_pct), "of communication hidden behind computation");
+      figure("overlap_pct", *m.overlap_pct, "of communication hidden behind computation");
     } else {
       row("overlap", "-", "", "there was no communication");
     }
     if (m.bound_ratio) {
-      figure("step_over_bound", fmt::format("{:.3f}", *m.bound_ratio),
-             "bound: the schedule with the measured op times");
+      figure("step_over_bound", *m.bound_ratio, "bound: the schedule with the measured op times");
     }
-    row("on the wire", fmt::format("{:.3f}", trial.expected_wire.total() / 1e6), "MB",
-        "a rank and step; counted, equal to the formula");
+    const bool by_data = plan::rows_follow_the_data(c);
+    const plan::CommunicationVolume& v = by_data ? trial.wire : trial.expected_wire;
+    amount("on the wire", v.total() / 1e6, "MB",
+           by_data ? "rank 0 a step; counted: tokens say how many rows go to which rank's experts"
+                   : "a rank and step; counted, equal to the formula");
   } else {
     row("step time", "-", "", "no measured step was completed");
   }
@@ -284,20 +294,22 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   }
   row("", "", "", "");
   const PoolStatistics& worst = trial.memory;
-  const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
-  row("peak memory", mib(worst.peak_occupied_total), "MiB", "the rank that needed most");
+  const auto memory = [&](std::string name, std::int64_t bytes, std::string note) {
+    amount(std::move(name), static_cast<double>(bytes), "B", std::move(note));
+  };
+  memory("peak memory", worst.peak_occupied_total, "the rank that needed most");
   for (MemoryCategory category : kMemoryCategories) {
     std::string name(to_string(category));
     std::replace(name.begin(), name.end(), '_', ' ');
-    row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
+    memory("  " + name, worst.peak_occupied[index_of(category)], "its own peak");
   }
   if (trial.caching_allocator) {
     const clock::CachingAllocator::Statistics& a = *trial.caching_allocator;
-    row("under PyTorch's allocator", mib(a.peak_allocated), "MiB",
-        fmt::format("allocated; {} MiB reserved", mib(a.peak_reserved)));
+    memory("under PyTorch's allocator", a.peak_allocated,
+           fmt::format("allocated; {} reserved", shown(static_cast<double>(a.peak_reserved), "B")));
   }
   if (trial.host_memory.reserved > 0) {
-    row("pinned host memory", mib(trial.host_memory.peak_occupied_total), "MiB", "fsdp.cpu_offload");
+    memory("pinned host memory", trial.host_memory.peak_occupied_total, "fsdp.cpu_offload");
   }
   std::string text;
   for (const std::string& caveat : trial.caveats) text += caveat + ".\n";

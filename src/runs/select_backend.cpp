@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "backend/cpu/backend.h"
 #include "backend/cuda/backend.h"
 #include "backend/device.h"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
@@ -13,7 +12,6 @@
 #include "base/error.h"
 #include "clock/collective_cost.h"
 #include "clock/collective_kinds.h"
-#include "clock/compute_cost.h"
 #include "clock/forecast.h"
 #include "clock/op_times.h"
 #include "engine/setup.h"

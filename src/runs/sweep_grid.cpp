@@ -50,9 +50,8 @@ class Rule {
     }
   }
   bool matches(const std::vector<config::Value>& values) const {
-    return std::ranges::all_of(conditions_, [&](const auto& condition) {
-      return condition.second.contains(values[static_cast<std::size_t>(condition.first)]);
-    });
+    return std::ranges::all_of(
+        conditions_, [&](const auto& condition) { return condition.second.contains(values[condition.first]); });
   }
   const config::Settings& set() const { return *set_; }
 

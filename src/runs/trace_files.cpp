@@ -119,7 +119,7 @@ trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedu
   label.phase = op.phase == schedule::Phase::forward    ? trace::OpPhase::forward
                 : op.phase == schedule::Phase::backward ? trace::OpPhase::backward
                                                         : trace::OpPhase::optimizer;
-  if (op.unit >= 0) label.unit = p.plan.units[static_cast<std::size_t>(op.unit)].label();
+  if (op.unit >= 0) label.unit = p.plan.units[op.unit].label();
   label.lane = op.lane;
   label.parameters = op.kind == schedule::OpKind::all_gather;
   if (op.is_collective()) {
@@ -128,8 +128,7 @@ trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedu
     label.collective = {schedule::collective_kind(op.kind), static_cast<std::size_t>(work.group), work.count,
                         work.dtype};
   } else if (label.category == trace::OpCategory::copy) {
-    for (schedule::BufferId id : op.operands().writes)
-      label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
+    for (schedule::BufferId id : op.operands().writes) label.bytes += schedule.buffers[id].bytes;
   }
   return label;
 }
@@ -160,7 +159,7 @@ TraceLabels::TraceLabels(const engine::Setup& setup) {
 
 const trace::OpLabel& TraceLabels::operator()(std::int32_t step, std::int32_t op) const {
   const std::size_t last = by_step_.size() - 1;
-  return by_step_[std::min(static_cast<std::size_t>(step), last)][static_cast<std::size_t>(op)];
+  return by_step_[std::min(static_cast<std::size_t>(step), last)][op];
 }
 
 /// Who a rank is, for its file.
@@ -209,10 +208,10 @@ trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
   const auto last = static_cast<std::int32_t>(setup.config.train.warmup + setup.config.train.steps) - 1;
   std::int64_t now = kBegin_ns;
   for (std::int32_t step = last - steps + 1; step <= last; ++step) {
-    const schedule::Schedule& schedule = setup.schedules.of_step(static_cast<std::size_t>(std::max(step, 0)));
+    const schedule::Schedule& schedule = setup.schedules.of_step(std::max(step, 0));
     trace.steps.push_back({now, 0, 0});
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(schedule.ops.size()); ++i) {
-      const schedule::Op& op = schedule.ops[static_cast<std::size_t>(i)];
+      const schedule::Op& op = schedule.ops[i];
       trace::Record record{step, i, now, 0, now + some_ns(), 0};
       if (op.has_work()) record.begin_ns = now + some_ns() / 2;
       if (op.has_work()) record.end_ns = record.begin_ns + some_ns();
@@ -268,8 +267,7 @@ trace::StepExplanation made_up_explanation(const engine::Setup& setup, const tra
   std::int64_t now = window.begin_ns;
   const auto last = setup.config.train.warmup + setup.config.train.steps - 1;
   const std::int64_t number = last - static_cast<std::int64_t>(trace.steps.size() - 1 - step);
-  const schedule::Schedule& schedule =
-      setup.schedules.of_step(static_cast<std::size_t>(std::max<std::int64_t>(number, 0)));
+  const schedule::Schedule& schedule = setup.schedules.of_step(std::max<std::int64_t>(number, 0));
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const schedule::Op& op = schedule.ops[i];
     for (int k = 0; op.has_work() && k < spans; ++k) {
@@ -337,10 +335,10 @@ void write_worst_step(const std::filesystem::path& path, const engine::Setup& se
   const account::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
   if (run.steps().empty()) return;
   const auto worst = std::ranges::max_element(run.steps(), {}, &account::StepRecords::slowest_ns) - run.steps().begin();
-  const account::StepRecords& step = run.steps()[static_cast<std::size_t>(worst)];
+  const account::StepRecords& step = run.steps()[worst];
   std::vector<trace::RankTrace> traces;
   for (int place = 0; place < step.ranks(); ++place) {
-    const trace::RankTrace& whole = trial.measurement.traces[static_cast<std::size_t>(place)];
+    const trace::RankTrace& whole = trial.measurement.traces[place];
     const trace::StepWindow& window = step.window(place);
     trace::RankTrace& alone = traces.emplace_back();
     alone.rank = whole.rank;
@@ -355,9 +353,9 @@ void write_worst_step(const std::filesystem::path& path, const engine::Setup& se
   }
   const TraceLabels labels(setup);
   const TraceExplanation explanation(setup, trial);
-  trace::write_merged_trace(
-      path.string(), traces, time_base(setup, traces), std::cref(labels), shown_ranks(trial, setup.config.trace.ranks),
-      [&](std::size_t rank, std::size_t) { return explanation(rank, static_cast<std::size_t>(worst)); });
+  trace::write_merged_trace(path.string(), traces, time_base(setup, traces), std::cref(labels),
+                            shown_ranks(trial, setup.config.trace.ranks),
+                            [&](std::size_t rank, std::size_t) { return explanation(rank, worst); });
 }
 
 TraceBytes predict_trace_bytes(const engine::Setup& setup) {

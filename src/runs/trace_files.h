@@ -14,7 +14,6 @@
 #include "account/run_view.h"
 #include "account/typical_step.h"
 #include "base/error.h"
-#include "base/link_model.h"
 #include "engine/setup.h"
 #include "hardware/gpu_health.h"
 #include "runs/trial.h"

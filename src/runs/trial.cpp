@@ -168,7 +168,7 @@ std::string told_by_profiler(const account::CollectiveTimes& c, const engine::Me
 void add_collectives(std::vector<account::CollectiveTimes> collectives, const Trial& trial, TrialDetails& details) {
   for (account::CollectiveTimes& c : collectives) {
     DetailedCollective one;
-    if (c.op >= 0 && !trial.choices.empty()) one.done_by = trial.choices[static_cast<std::size_t>(c.op)];
+    if (c.op >= 0 && !trial.choices.empty()) one.done_by = trial.choices[c.op];
     if (std::string told = told_by_profiler(c, trial.measurement); !told.empty()) one.done_by = std::move(told);
     one.times = std::move(c);
     details.collectives.push_back(std::move(one));
@@ -178,9 +178,9 @@ void add_collectives(std::vector<account::CollectiveTimes> collectives, const Tr
 /// Intervals of the causes in one step of median length.
 std::vector<CauseInterval> cause_intervals(const Trial& trial) {
   const account::CauseReport& report = *trial.causes;
-  const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(report.example_place)];
+  const trace::RankTrace& trace = trial.measurement.traces[report.example_place];
   const std::int32_t first = trace.records.front().step;
-  const trace::StepWindow& window = trace.steps[static_cast<std::size_t>(report.example_step - first)];
+  const trace::StepWindow& window = trace.steps[report.example_step - first];
   std::vector<CauseInterval> all;
   for (const account::ToldStall& told : report.example) {
     const Interval& time = told.stall.time;
@@ -214,12 +214,11 @@ StepsByRank steps_of_ranks(const account::RunView& run, int ranks) {
 MemoryAtPeak memory_at_peak(const engine::Setup& p) {
   const schedule::Schedule& steady = p.schedules.steady();
   const schedule::MemoryPeak peak = schedule::memory_peak(steady);
-  MemoryAtPeak at{
-      peak.op < 0 ? "" : schedule::op_name(p.plan, steady.ops[static_cast<std::size_t>(peak.op)]), peak.live_bytes, {}};
+  MemoryAtPeak at{peak.op < 0 ? "" : schedule::op_name(p.plan, steady.ops[peak.op]), peak.live_bytes, {}};
   for (const schedule::BufferId id : peak.live) {
-    const schedule::Buffer& b = steady.buffers[static_cast<std::size_t>(id)];
+    const schedule::Buffer& b = steady.buffers[id];
     at.live.push_back({std::string(schedule::to_string(b.role)), std::string(to_string(b.category)), b.bytes,
-                       b.unit >= 0 ? p.plan.units[static_cast<std::size_t>(b.unit)].label() : ""});
+                       b.unit >= 0 ? p.plan.units[b.unit].label() : ""});
   }
   return at;
 }

@@ -71,7 +71,7 @@ std::string read_all(int file, const std::filesystem::path& path) {
     const ssize_t got = ::read(file, buffer, sizeof buffer);
     if (got == 0) return text;
     if (got > 0) {
-      text.append(buffer, static_cast<std::size_t>(got));
+      text.append(buffer, got);
     } else if (errno != EINTR) {
       throw OutputError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
     }
@@ -238,7 +238,7 @@ void TrialLog::write_line(const json& line) {
     const ssize_t written = ::write(file_, text.data() + done, text.size() - done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) throw OutputError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
-    done += static_cast<std::size_t>(written);
+    done += written;
   }
   if (::fsync(file_) != 0) throw OutputError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
   check_is_there();

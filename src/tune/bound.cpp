@@ -102,7 +102,7 @@ double longest_of_lanes_and_fabrics(const schedule::Schedule& step, const clock:
 }
 
 double longest_chain(const schedule::Schedule& step, int event_count, const clock::StepCosts& least) {
-  std::vector<double> events(static_cast<std::size_t>(event_count), 0.0);
+  std::vector<double> events(event_count, 0.0);
   double computed = 0, longest = 0;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
     const schedule::Op& op = step.ops[i];
@@ -110,19 +110,19 @@ double longest_chain(const schedule::Schedule& step, int event_count, const cloc
     double begin = in_fixed_order(op.kind) ? computed : 0;
     for (const schedule::Wait& wait : op.waits) {
       if (wait.reason == schedule::WaitReason::data) {
-        begin = std::max(begin, events[static_cast<std::size_t>(wait.event)]);
+        begin = std::max(begin, events[wait.event]);
       }
     }
     const double end = begin + least[i].run_ns + least[i].link_ns;
     if (in_fixed_order(op.kind)) computed = end;
-    if (op.record != schedule::kNoEvent) events[static_cast<std::size_t>(op.record)] = end;
+    if (op.record != schedule::kNoEvent) events[op.record] = end;
     longest = std::max(longest, end);
   }
   return longest;
 }
 
 std::int64_t least_live(const schedule::Schedule& step) {
-  const auto bytes = [&](BufferId id) { return on_device(step.buffers[static_cast<std::size_t>(id)]); };
+  const auto bytes = [&](BufferId id) { return on_device(step.buffers[id]); };
   std::int64_t always = 0, most = 0;
   for (const schedule::Buffer& buffer : step.buffers) {
     if (buffer.persistent) always += on_device(buffer);
@@ -130,15 +130,15 @@ std::int64_t least_live(const schedule::Schedule& step) {
   std::vector<bool> counted(step.buffers.size(), false);
   for (const schedule::Op& op : step.ops) {
     for (const BufferId id : op.allocates) {
-      if (in_fixed_lifetime(step.buffers[static_cast<std::size_t>(id)].role)) {
-        counted[static_cast<std::size_t>(id)] = true;
+      if (in_fixed_lifetime(step.buffers[id].role)) {
+        counted[id] = true;
         always += bytes(id);
       }
     }
     std::int64_t own = 0;
     const auto add_own = [&](BufferId id) {
-      const schedule::Buffer& buffer = step.buffers[static_cast<std::size_t>(id)];
-      if (!buffer.persistent && !counted[static_cast<std::size_t>(id)]) own += bytes(id);
+      const schedule::Buffer& buffer = step.buffers[id];
+      if (!buffer.persistent && !counted[id]) own += bytes(id);
     };
     if (op.kind == OpKind::forward || op.kind == OpKind::backward) {
       const schedule::Operands operands = op.operands();
@@ -149,8 +149,8 @@ std::int64_t least_live(const schedule::Schedule& step) {
     }
     most = std::max(most, always + own);
     for (const BufferId id : op.frees) {
-      if (!counted[static_cast<std::size_t>(id)]) continue;
-      counted[static_cast<std::size_t>(id)] = false;
+      if (!counted[id]) continue;
+      counted[id] = false;
       always -= bytes(id);
     }
   }
@@ -160,7 +160,7 @@ std::int64_t least_live(const schedule::Schedule& step) {
 }  // namespace
 
 std::int64_t live_in_order(const schedule::Schedule& step) {
-  const auto bytes = [&](BufferId id) { return on_device(step.buffers[static_cast<std::size_t>(id)]); };
+  const auto bytes = [&](BufferId id) { return on_device(step.buffers[id]); };
   std::int64_t now = 0;
   for (const schedule::Buffer& buffer : step.buffers) {
     if (buffer.persistent) now += on_device(buffer);

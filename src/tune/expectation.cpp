@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -19,7 +18,6 @@
 #include "config/cluster.h"
 #include "config/published.h"
 #include "config/spelling.h"
-#include "config/validate.h"
 #include "config/write.h"
 #include "engine/setup.h"
 #include "record/json_fields.h"
@@ -338,7 +336,7 @@ MeasuredRate read_measured_rate(std::string_view text) {
   MeasuredRate rate;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), rate.value);
   if (status != std::errc() || !std::isfinite(rate.value) || rate.value <= 0) throw invalid();
-  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  std::string_view unit(end, text.data() + text.size() - end);
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   if (unit.empty() || unit == "tok/s" || unit == "tokens/s") return rate;
   if (unit == "%") return rate.unit = MeasuredRate::Unit::mfu_pct, rate;

@@ -97,16 +97,17 @@ Table answer_table(const AnswerTable& what) {
   table.header.emplace_back("");
   if (what.change) table.header.emplace_back("change");
   if (!what.interval.empty()) table.header.push_back(what.interval);
-  const auto add = [&](const std::string& label, const char* unit, const std::vector<double>& values, const auto& text,
-                       const std::string& note) {
+  const auto add = [&](const std::string& label, const char* unit, const std::vector<double>& values,
+                       const auto& note) {
+    const Shown shown(unit, std::ranges::max(values));
     std::vector<std::string>& row = table.rows.emplace_back(std::vector{label});
-    for (const double value : values) row.push_back(text(value));
-    row.emplace_back(unit);
+    for (const double value : values) row.push_back(shown.number(value));
+    row.push_back(shown.unit());
     if (what.change) {
       const double from = values[values.size() - 2];
       row.push_back(from > 0 ? fmt::format("{:+.1f} %", 100 * (values.back() / from - 1)) : "-");
     }
-    if (!what.interval.empty()) row.push_back(note);
+    if (!what.interval.empty()) row.push_back(note(shown));
   };
   for (const AnswerFigure& figure : kFigures) {
     std::vector<double> values;
@@ -114,22 +115,14 @@ Table answer_table(const AnswerTable& what) {
       if (const auto found = figure.of(column.answer)) values.push_back(found->value);
     }
     if (values.size() != what.columns.size()) continue;
-    const std::string_view unit = figure.unit;
-    const int digits = unit == "ms" ? 3 : unit == "%" ? 1 : values.front() < 100 ? 2 : 0;
-    const auto text = [digits](double value) { return fmt::format("{:.{}f}", value, digits); };
     const std::optional<clock::Bounds> bounds = figure.of(what.columns.back().answer)->bounds;
-    add(figure.label, figure.unit, values, text, bounds ? text(bounds->low) + " to " + text(bounds->high) : "");
+    add(figure.label, figure.unit, values,
+        [&](const Shown& shown) { return bounds ? shown.range(bounds->low, bounds->high) : ""; });
   }
   std::vector<double> bytes;
   for (const auto& column : what.columns) bytes.push_back(static_cast<double>(column.answer.peak_bytes));
-  const MemoryUnit unit(static_cast<std::int64_t>(std::ranges::max(bytes)));
-  const auto text = [&](double amount) { return unit.text(static_cast<std::int64_t>(amount)); };
-  if (bytes.front() > 0) add(what.memory, unit.name(), bytes, text, what.memory_note);
+  if (bytes.front() > 0) add(what.memory, "B", bytes, [&](const Shown&) { return what.memory_note; });
   return table;
-}
-
-std::string MemoryUnit::text(std::int64_t bytes) const {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / (small ? 1 << 20 : 1 << 30));
 }
 
 }  // namespace fsdpbench::app

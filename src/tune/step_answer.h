@@ -3,11 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "account/run_metrics.h"
-#include "account/step_bound.h"
 #include "clock/forecast.h"
 #include "record/json_fields.h"
 #include "record/table.h"
@@ -54,13 +52,5 @@ struct AnswerTable {
 };
 /// A line for each figure that all columns have.
 Table answer_table(const AnswerTable& what);
-
-/// Unit in which all memory figures of an answer are shown: GiB, or MiB where the largest is below 1 GiB.
-struct MemoryUnit {
-  explicit MemoryUnit(std::int64_t largest) : small(largest < std::int64_t{1} << 30) {}
-  bool small;
-  const char* name() const { return small ? "MiB" : "GiB"; }
-  std::string text(std::int64_t bytes) const;
-};
 
 }  // namespace fsdpbench::app

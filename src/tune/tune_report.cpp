@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "account/statistics.h"
@@ -22,10 +21,12 @@ namespace {
 using tune::Objective;
 using tune::settings_text;
 
-MemoryUnit memory_unit(const Tuning& t) {
-  return MemoryUnit(std::max(t.result.start().predicted_bytes, t.best().predicted_bytes));
+Shown memory_shown(const Tuning& t) {
+  return {"B", static_cast<double>(std::max(t.result.start().predicted_bytes, t.best().predicted_bytes))};
 }
-std::string in_memory(const Tuning& t, std::int64_t bytes) { return memory_unit(t).text(bytes); }
+std::string in_memory(const Tuning& t, std::int64_t bytes) {
+  return memory_shown(t).number(static_cast<double>(bytes));
+}
 std::string in_full(double number) { return fmt::format("{:.0f}", number); }
 
 StepAnswer answer_for(const tune::Tried& tried) {
@@ -36,27 +37,13 @@ StepAnswer answer_for(const tune::Tried& tried) {
   return answer;
 }
 
-/// Adds `row` with `settings` in its last column, on as many lines as they need.
-void add_with_settings(Table& table, std::vector<std::string> row, const std::string& settings) {
-  constexpr std::size_t kMostOfALine = 100;
-  std::string_view left = settings;
-  while (left.size() > kMostOfALine && left.rfind(' ', kMostOfALine) != std::string_view::npos) {
-    const std::size_t end = left.rfind(' ', kMostOfALine);
-    row.emplace_back(left.substr(0, end));
-    left.remove_prefix(end + 1);
-    const std::size_t columns = row.size();
-    table.rows.push_back(std::move(row));
-    row.assign(columns - 1, "");
-  }
-  row.emplace_back(left);
-  table.rows.push_back(std::move(row));
-}
-
 Table front_table(const Tuning& t) {
   Table table;
   table.title = "least memory for each step time (Pareto front)";
-  table.header = {"", "step, ms", fmt::format("{} memory, {}", to_string(t.options.budget.kind), memory_unit(t).name()),
-                  "", "settings"};
+  const Shown step("ms", t.result.start().step_ns / 1e6);
+  table.header = {"", fmt::format("step, {}", step.unit()),
+                  fmt::format("{} memory, {}", to_string(t.options.budget.kind), memory_shown(t).unit()), "",
+                  "settings"};
   std::vector<std::size_t> front = t.answer.front;
   constexpr std::size_t kMostRows = 12;
   std::vector<std::size_t> shown;  // evenly spread, the ends among them
@@ -67,13 +54,11 @@ Table front_table(const Tuning& t) {
   }
   for (const std::size_t i : shown) {
     const tune::Tried& tried = t.result.tried[i];
-    add_with_settings(table,
-                      {i == *t.result.best ? "best"
-                       : i == 0            ? "current"
-                                           : "",
-                       fmt::format("{:.3f}", tried.step_ns / 1e6), in_memory(t, tried.predicted_bytes),
-                       tried.fits ? "fits" : "too much"},
-                      settings_text(t.space.settings_at(tried.point)));
+    table.rows.push_back({i == *t.result.best ? "best"
+                          : i == 0            ? "current"
+                                              : "",
+                          step.number(tried.step_ns / 1e6), in_memory(t, tried.predicted_bytes),
+                          tried.fits ? "fits" : "too much", settings_text(t.space.settings_at(tried.point))});
   }
   return table;
 }
@@ -85,7 +70,7 @@ std::string gain_or_dash(const std::optional<double>& gain) {
 Table turned_table(const Tuning& t) {
   Table table;
   table.title = "what each change gains: on its own, and when added last";
-  table.header = {"from", "to", "alone", "last in", fmt::format("memory, {}", memory_unit(t).name())};
+  table.header = {"from", "to", "alone", "last in", fmt::format("memory, {}", memory_shown(t).unit())};
   for (const tune::TurnedKnob& knob : t.answer.turned) {
     table.rows.push_back(
         {knob.was, knob.is, gain_or_dash(knob.alone), gain_or_dash(knob.last_in),
@@ -148,7 +133,7 @@ std::string verdict(const Tuning& t) {
   if (!t.result.start().fits) {
     return fmt::format("The current configuration does not fit: it needs {} {}.\n",
                        in_memory(t, t.result.start().predicted_bytes + t.result.start().margin_bytes),
-                       memory_unit(t).name());
+                       memory_shown(t).unit());
   }
   return fmt::format("{:.1f} % less {} than the current configuration{}.\n{}", 100 * t.answer.gain, of, interval,
                      t.answer.unknown ? fmt::format("{}, or measure the gain with --verify\n", kNoInterval) : "");
@@ -161,11 +146,11 @@ std::string tune_text(const Tuning& t) {
                               .columns = {{"current", answer_for(t.result.start())}, {"best", answer_for(t.best())}},
                               .change = true,
                               .memory = fmt::format("{} memory", to_string(t.options.budget.kind))});
-  const MemoryUnit unit = memory_unit(t);
+  const std::string unit = memory_shown(t).unit();
   table.rows.push_back(
-      {"its margin", unit.text(t.result.start().margin_bytes), unit.text(t.best().margin_bytes), unit.name(), ""});
+      {"its margin", in_memory(t, t.result.start().margin_bytes), in_memory(t, t.best().margin_bytes), unit, ""});
   if (const std::int64_t budget = t.options.budget.bytes; budget > 0) {
-    table.rows.push_back({"budget", unit.text(budget), unit.text(budget), unit.name(), ""});
+    table.rows.push_back({"budget", in_memory(t, budget), in_memory(t, budget), unit, ""});
   }
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
   if (!t.disturbed_because.empty()) text += t.disturbed_because + "\n\n";
@@ -217,21 +202,20 @@ std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& bud
 namespace {
 
 std::vector<std::string> row_of(const VerifiedPolicy& policy, const char* name) {
-  const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
   const double measured = policy.median_ms();
-  std::vector<std::string> row{
-      name, fmt::format("{:.3f}", policy.predicted_ms), "-", "-", "-", "-", mib(policy.predicted_live_bytes),
-      "-",  std::to_string(policy.trials_ms.size())};
-  if (measured > 0) {
-    row[2] = fmt::format("{:.3f}", measured);
-    row[3] = fmt::format("{:+.1f} %", 100 * (policy.predicted_ms / measured - 1));
-    row[7] = mib(policy.live_bytes);
-  }
-  if (const auto& against = policy.against) {
-    row[4] = fmt::format("{:.3f}", against->ratio);
-    row[5] = fmt::format("{:.3f} to {:.3f}", against->low, against->high);
-  }
-  return row;
+  const auto& against = policy.against;
+  const auto memory = [](std::int64_t bytes) { return shown(static_cast<double>(bytes), "B"); };
+  const bool ran = measured > 0;
+  return {name,
+          shown(policy.predicted_ms, "ms"),
+          ran ? shown(measured, "ms") : "-",
+          ran ? fmt::format("{:+.1f} %", 100 * (policy.predicted_ms / measured - 1)) : "-",
+          against ? fmt::format("{:.3f}", against->ratio) : "-",
+          against ? fmt::format("{:.3f} to {:.3f}", against->low, against->high) : "-",
+          memory(policy.predicted_live_bytes),
+          ran ? memory(policy.live_bytes) : "-",
+          std::to_string(policy.trials_ms.size()),
+          policy.failed.empty() ? settings_text(policy.settings) : policy.failed};
 }
 
 }  // namespace
@@ -255,16 +239,12 @@ std::optional<double> Verification::kendall_tau() const {
 std::string verification_text(const Verification& verification) {
   Table table;
   table.title = "run for real, in turns";
-  table.header = {"",     "predicted, ms",        "measured, ms", "off",    "of current",
-                  "99 %", "live, predicted, MiB", "measured",     "trials", "settings"};
-  const auto add_row = [&](const char* name, const VerifiedPolicy& policy) {
-    add_with_settings(table, row_of(policy, name),
-                      policy.failed.empty() ? settings_text(policy.settings) : policy.failed);
-  };
-  add_row("current", verification.in_force);
-  add_row("once more (A/A)", verification.control);
+  table.header = {"",     "predicted", "measured",        "off",    "of current",
+                  "99 %", "live",      "measured memory", "trials", "settings"};
+  table.rows.push_back(row_of(verification.in_force, "current"));
+  table.rows.push_back(row_of(verification.control, "once more (A/A)"));
   for (const VerifiedPolicy& proposal : verification.proposals) {
-    add_row(proposal.tried == verification.chosen ? "chosen" : "", proposal);
+    table.rows.push_back(row_of(proposal, proposal.tried == verification.chosen ? "chosen" : ""));
   }
   std::string text = format_table(table);
   if (const std::optional<double> tau = verification.kendall_tau()) {

@@ -8,6 +8,7 @@
 namespace fsdpbench::accept {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// 60 ms of computation and 40 ms of communication, of which 30 ms are hidden; each round a little different.
@@ -40,6 +41,11 @@ TEST(StepArms, WhatAStepTakesBeyondItsComputationIsExposed) {
   EXPECT_EQ(of(judge_arms(rounds(), {.exposed = 0.1}, {}), "exposed communication", "a step").verdict, Verdict::fail);
   EXPECT_NEAR(of(all, "overlap", "shorter").value.median, 30.0 / 40, 1e-12);
   EXPECT_EQ(of(all, "overlap", "shorter").verdict, Verdict::unrated);
+}
+
+TEST(StepArms, AShareBelowZeroSaysWhy) {
+  EXPECT_THAT(of(judge_arms(rounds(110), {}, {}), "overlap", "shorter").sentence,
+              AllOf(HasSubstr("-25.0 %"), HasSubstr("longer than one after the other")));
 }
 
 TEST(StepArms, WhoSlowsWhomIsToldBothWays) {

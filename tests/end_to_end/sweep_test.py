@@ -40,7 +40,7 @@ class Case(Program):
 class Sweep(Case):
     def test_runs_every_cell_and_says_what_it_gave(self) -> None:
         done = self.sweep()
-        self.assertIn("step ms", done.stdout)
+        self.assertIn("step, ", done.stdout)
         sweep = self.summary()
         self.assertTrue(sweep["complete"])
         self.assertEqual([axis["key"] for axis in sweep["axes"]], ["mesh.ranks", "fsdp.layout"])

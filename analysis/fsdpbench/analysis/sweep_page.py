@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
@@ -24,6 +25,7 @@ from .world import emulation_badges, world_rows
 
 _MAX_COLUMNS = 4
 _MAX_CURVES = 3  # figures of curves, one for each axis
+_SAME = 0.005  # steps that differ by less are as fast
 _HOW = ("A cell's step time is the median over trials of the slowest rank's median step; trials of all cells took "
         "turns. ")
 
@@ -93,7 +95,7 @@ def _verdict(sweep: Record, measured: Sequence[Record], budget: Optional[float])
             words += [f"The largest exposed share: {label(worst, varying(sweep))}. {made_of(step_of(worst), worst.metrics) or ''}"]
             words += would_help(worst.causes, 1)
     else:
-        best = min([c for c in measured if _fits(c)] or measured, key=step_of)
+        best = _cheapest_of_fastest([c for c in measured if _fits(c)] or measured)[0]
         words += [w for w in [hidden(best.metrics.overlap_pct, best.metrics.comm_ms)] if w and len(group(measured, work)) == 1]
         words += [f"In the fastest cell ({label(best, varying(sweep))}): {w}" for w in would_help(best.causes, 1)]
     return words
@@ -104,39 +106,36 @@ def _best_of(name: str, cells: Sequence[Record], settings: Sequence[Record], bud
     tried, cells = cells, [c for c in cells if _fits(c)]
     if not cells:
         return f"{prefix}nothing that was tried fits its GPU, which has {size(tried[0].inner('memory').device_bytes or 0)}."
-    best, worst = min(cells, key=step_of), max(cells, key=step_of)
+    best, equal = _cheapest_of_fastest(cells)
+    worst = max(cells, key=step_of)
     if len(cells) < len(tried):
         prefix += f"of those that fit ({len(cells)} of {len(tried)}), "
     if len(cells) == 1:
         return f"{prefix}only {label(best, settings)} was tried, {milliseconds(step_of(best))} a step."
-    text = (f"{prefix}fastest with {label(best, settings)}, {milliseconds(step_of(best))} a step; slowest with "
-            f"{label(worst, settings)}, {milliseconds(step_of(worst))}.")
-    text += _as_fast_but_leaner(best, cells, settings)
+    text = f"{prefix}fastest with {label(best, settings)}, {milliseconds(step_of(best))} a step"
+    if equal:
+        text += f" (as fast: {_named(equal, settings)})"
+    text += f"; slowest with {label(worst, settings)}, {milliseconds(step_of(worst))}."
     if budget is not None:
         fitting = [c for c in cells if peak_of(c) is not None and peak_of(c) <= budget]
         if not fitting:
             return f"{text} Nothing fits into {size(budget)}."
-        inside = min(fitting, key=step_of)
-        if inside is not best:
+        inside = _cheapest_of_fastest(fitting)[0]
+        if inside is not best and step_of(inside) > step_of(best):
             text += f" Fastest within {size(budget)}: {label(inside, settings)}, {milliseconds(step_of(inside))}."
     return text
 
 
-def _as_fast_but_leaner(best: Record, cells: Sequence[Record], settings: Sequence[Record]) -> str:
-    """Cells whose interval overlaps that of the fastest are not slower for all that is known."""
-    bound, needs = best.metrics.step_ms.ci_high, peak_of(best)
-    if bound is None or needs is None:
-        return ""
+def _cheapest_of_fastest(cells: Sequence[Record]) -> Tuple[Record, List[Record]]:
+    """What needs the least memory of those as fast as the fastest, and the others: within 0.5 % of it, or its noise."""
+    fastest = min(cells, key=step_of)
+    bound = max(step_of(fastest) * (1 + _SAME), fastest.metrics.step_ms.ci_high or 0)
+
     def low(cell: Record) -> float:
         return step_of(cell) if cell.metrics.step_ms.ci_low is None else cell.metrics.step_ms.ci_low
-    equal = [c for c in cells if c is not best and low(c) <= bound and peak_of(c) is not None]
-    if not equal:
-        return ""
-    leanest = min(equal, key=peak_of)
-    text = f" Within the noise, {len(equal)} more {'is' if len(equal) == 1 else 'are'} as fast"
-    if peak_of(leanest) < needs:
-        text += f"; {label(leanest, settings)} needs {size(peak_of(leanest))} instead of {size(needs)}"
-    return text + "."
+    equal = [c for c in cells if low(c) <= bound]
+    best = min(equal, key=lambda c: (math.inf if peak_of(c) is None else peak_of(c), step_of(c)))
+    return best, [c for c in equal if c is not best]
 
 
 def _heatmap(sweep: Record, budget: Optional[float]) -> Picture:

@@ -102,7 +102,7 @@ class BesideRank {
     row.matrix = shape;
     row.dtype = product_dtype(a_);
     std::array<std::size_t, kNeighbours> counts;
-    counts.fill(static_cast<std::size_t>(a_.iterations));
+    counts.fill(a_.iterations);
     run({true, true, true}, {1, 1, 1});  // warms everything up
     std::array<Durations, kNeighbours> alone;
     for (std::size_t who = 0; who < kNeighbours; ++who) alone[who] = run(only(who), counts);

@@ -116,7 +116,7 @@ CollectiveBuffers::CollectiveBuffers(backend::RankContext& context, std::int64_t
       first_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
       second_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
       offset_(unaligned ? kOffBy : 0),
-      staging_(static_cast<std::size_t>(std::min(most_bytes + kOffBy, kStaging_bytes))) {}
+      staging_(std::min(most_bytes + kOffBy, kStaging_bytes)) {}
 
 CollectiveBuffers::~CollectiveBuffers() {
   try {
@@ -144,7 +144,7 @@ void CollectiveBuffers::upload(std::byte* to, std::int64_t count, DType dtype, i
   for (std::int64_t first = 0; first < count; first += most) {
     const std::int64_t some = std::min(most, count - first);
     const std::int64_t bytes = some * element;
-    pattern.fill(rank, first, std::span(staging_).first(static_cast<std::size_t>(bytes)));
+    pattern.fill(rank, first, std::span(staging_).first(bytes));
     context_.device.enqueue(
         lane_, "fill", [&](Kernels& kernels) { kernels.upload(staging_.data(), to + first * element, bytes); },
         nullptr);
@@ -194,7 +194,7 @@ std::int64_t CollectiveBuffers::checked(const std::byte* from, std::int64_t coun
         lane_, "check", [&](Kernels& kernels) { kernels.download(from + first * element, staging_.data(), bytes); },
         nullptr);
     context_.device.synchronize();
-    wrong += check(first, std::span<const std::byte>(staging_).first(static_cast<std::size_t>(bytes)));
+    wrong += check(first, std::span<const std::byte>(staging_).first(bytes));
   }
   return wrong;
 }

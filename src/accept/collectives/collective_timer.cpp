@@ -134,7 +134,7 @@ void CollectiveTimer::warm_up(const Message& message, Reduction reduction, bool 
 CollectiveTimer::Iterations CollectiveTimer::burst(const Message& message, Reduction reduction, bool in_place) {
   warm_up(message, reduction, in_place);
   const std::size_t m = a_.aggregate;
-  std::vector<Stamp> stamps(static_cast<std::size_t>(a_.iterations) * m);
+  std::vector<Stamp> stamps(a_.iterations * m);
   context_.world.barrier();
   const std::int64_t begin = now_ns();
   for (std::size_t i = 0; i < stamps.size(); ++i) {

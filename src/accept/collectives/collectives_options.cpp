@@ -5,8 +5,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <cmath>
-#include <limits>
 
 #include "base/bytes.h"
 #include "base/error.h"

@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include "accept/collectives/collective_buffers.h"
 #include "accept/collectives/collective_timer.h"
@@ -129,8 +127,8 @@ backend::BackendOptions backend_options_for(const CollectivesArguments& a, int r
   auto& cpu = options.set<backend::CpuOptions>();
   if (a.link_gb_per_s) cpu.link = LinkModel{*a.link_gb_per_s * 1e9, a.link_latency_us * 1e-6};
   if (a.slow_link_rank >= 0) {
-    cpu.link_slowdown.assign(static_cast<std::size_t>(ranks), 1.0);
-    cpu.link_slowdown[static_cast<std::size_t>(a.slow_link_rank)] = a.slow_link_factor;
+    cpu.link_slowdown.assign(ranks, 1.0);
+    cpu.link_slowdown[a.slow_link_rank] = a.slow_link_factor;
   }
   if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
   cpu.share_memory = engine::share_memory(launch::process_environment());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "base/enum_table.h"
 #include "record/table.h"
 #include "runs/build_info.h"
 
@@ -44,13 +45,10 @@ std::string half_text(const CollectivesArguments& a, const Message& message, con
 }
 
 std::string_view average_words(OverRanks how) {
-  switch (how) {
-    case OverRanks::rank_0: return "rank 0's (-a 0)";
-    case OverRanks::mean: return "the mean over ranks (-a 1), which hides a slow one";
-    case OverRanks::least: return "the fastest rank's (-a 2), which hides a slow one";
-    case OverRanks::most: return "the slowest rank's (-a 3); that of nccl-tests is the mean over ranks (-a 1)";
-  }
-  return {};
+  constexpr EnumNames<OverRanks> kWords{"rank 0's (-a 0)", "the mean over ranks (-a 1), which hides a slow one",
+                                        "the fastest rank's (-a 2), which hides a slow one",
+                                        "the slowest rank's (-a 3); that of nccl-tests is the mean over ranks (-a 1)"};
+  return kWords[how];
 }
 
 /// Three lines, right above the columns. As nccl-tests 2.19.6 has them: the names of all columns are in the second

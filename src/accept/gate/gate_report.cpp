@@ -31,8 +31,8 @@ std::string why_not_comparable(const GateReport& r, OtherMachine allowed) {
                        r.now.front().kind);
   }
   if (!r.measured.empty()) {
-    return fmt::format("they did not measure the same: {} key{} the first", r.measured.size(),
-                       r.measured.size() == 1 ? " differs," : "s differ,", r.measured.front().key);
+    return fmt::format("they did not measure the same: {} {}", r.measured.front().key,
+                       r.measured.size() == 1 ? "differs" : fmt::format("and {} more differ", r.measured.size() - 1));
   }
   const auto first = std::ranges::find_if(r.machine, [&](const MachineDifference& d) {
     if (d.part == MachinePrint::Part::hardware) return allowed != OtherMachine::any;
@@ -99,16 +99,8 @@ bool has_ratio(const Change& c) { return c.difference.evidence != account::Rests
 std::vector<const Change*> by_gravity(const GateReport& r) {
   std::vector<const Change*> all;
   for (const Change& c : r.changes) all.push_back(&c);
-  const auto rank = [](const Change* c) {
-    switch (c->judgement.verdict) {
-      case Verdict::fail: return 0;
-      case Verdict::inconclusive: return 1;
-      case Verdict::pass: return c->better() ? 2 : 3;
-      case Verdict::unrated: break;
-    }
-    return 4;
-  };
-  std::ranges::stable_sort(all, {}, rank);
+  std::ranges::stable_sort(
+      all, {}, [](const Change* c) { return std::pair(accept::place_in_tables(c->judgement.verdict), !c->better()); });
   return all;
 }
 
@@ -204,13 +196,7 @@ Fields<GateReport> declared() {
 
 int GateReport::exit_code() const {
   if (!not_comparable_because.empty()) return static_cast<int>(ExitCode::other_machine);
-  switch (verdict) {
-    case Verdict::pass: return static_cast<int>(ExitCode::ok);
-    case Verdict::fail: return static_cast<int>(ExitCode::slower);
-    case Verdict::unrated:
-    case Verdict::inconclusive: break;
-  }
-  return static_cast<int>(ExitCode::inconclusive);
+  return accept::exit_code(verdict, ExitCode::slower);
 }
 
 std::string GateReport::headline() const {
@@ -272,19 +258,26 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
   return r;
 }
 
-std::string gate_table(const GateReport& r) {
-  Table table;
-  table.title = r.headline();
-  table.header = {"figure", "before", "now", "now / before", "interval", "verdict", "unit"};
+std::string gate_table(const GateReport& r, bool verbose) {
+  Table table{.title = r.headline(),
+              .header = {"verdict", "figure", "before", "now", "unit", "now / before", "interval"},
+              .rows = {}};
+  std::int64_t hidden = 0;
   for (const Change* c : by_gravity(r)) {
-    table.rows.push_back({c->judgement.figure, number_text(c->before), number_text(c->judgement.value),
-                          has_ratio(*c) ? fmt::format("{:.3f}", c->difference.ratio) : "–",
-                          has_ratio(*c) && c->difference.low < c->difference.high
-                              ? fmt::format("{:.3f} to {:.3f}", c->difference.low, c->difference.high)
-                              : "–",
-                          verdict_text(*c), c->judgement.unit});
+    if (c->judgement.verdict == Verdict::unrated && !verbose) {
+      ++hidden;
+      continue;
+    }
+    const accept::Interval &before = c->before, &now = c->judgement.value;
+    const Shown value(c->judgement.unit, std::max(before.median, now.median));
+    const auto number = [&](const accept::Interval& i) { return i.n == 0 ? "–" : value.number(i.median); };
+    const account::Difference& d = c->difference;
+    table.rows.push_back({verdict_text(*c), c->judgement.figure, number(before), number(now), value.unit(),
+                          has_ratio(*c) ? fmt::format("{:.3f}", d.ratio) : "–",
+                          has_ratio(*c) && d.low < d.high ? fmt::format("{:.3f} to {:.3f}", d.low, d.high) : "–"});
   }
-  std::string text = r.changes.empty() ? text_line(r.headline()) : format_table(table);
+  std::string text = table.rows.empty() ? text_line(r.headline()) : format_table(table);
+  if (hidden > 0) text += fmt::format("{} figures were not rated: --verbose shows them\n", hidden);
   std::string more;
   for (const Judgement& j : r.judgements) {
     if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
@@ -312,24 +305,20 @@ std::string gate_table(const GateReport& r) {
 
 std::string gate_markdown(const GateReport& r) {
   std::string text = fmt::format("# {}\n\n", markdown_cell(r.headline()));
-  if (!r.machine.empty()) {
-    text += "| differs | before | now |\n|---|---|---|\n";
-    for (const MachineDifference& d : r.machine) {
-      text += fmt::format("| {} ({}) | {} | {} |\n", markdown_cell(d.name), to_string(d.part), markdown_cell(d.before),
-                          markdown_cell(d.now));
-    }
-    text += '\n';
+  Table differs{.title = "", .header = {"differs", "before", "now"}, .rows = {}};
+  for (const MachineDifference& d : r.machine) {
+    differs.rows.push_back({fmt::format("{} ({})", d.name, to_string(d.part)), d.before, d.now});
   }
+  if (!differs.rows.empty()) text += markdown_table(differs) + '\n';
   for (const Judgement& j : r.judgements) {
     if (j.rule == "accepted" && j.verdict != Verdict::pass) text += fmt::format("- {}\n", markdown_cell(j.sentence));
   }
-  if (r.changes.empty()) return text;
-  text += "| figure | before | now | verdict | why |\n|---|---|---|---|---|\n";
+  Table changes{.title = "", .header = {"figure", "before", "now", "verdict", "why"}, .rows = {}};
   for (const Change* c : by_gravity(r)) {
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", markdown_cell(c->judgement.figure), number_text(c->before),
-                        number_text(c->judgement.value), verdict_text(*c), markdown_cell(c->judgement.sentence));
+    changes.rows.push_back({c->judgement.figure, number_text(c->before), number_text(c->judgement.value),
+                            verdict_text(*c), c->judgement.sentence});
   }
-  return text;
+  return changes.rows.empty() ? text : text + markdown_table(changes);
 }
 
 json gate_json(const GateReport& r) { return fields<GateReport>().write(r); }

@@ -41,7 +41,7 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
 
 inline constexpr int kGateSchemaVersion = 2;
 /// For people; for a CI's summary; for programs (docs/result-format.md). JUnit is junit_xml() of the judgements.
-std::string gate_table(const GateReport& report);
+std::string gate_table(const GateReport& report, bool verbose = false);
 std::string gate_markdown(const GateReport& report);
 nlohmann::json gate_json(const GateReport& report);
 const ObjectFacts& gate_file_facts();

@@ -13,7 +13,6 @@
 #include "accept/judged_fields.h"
 #include "accept/stages/check_acceptance.h"
 #include "account/statistics.h"
-#include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/read_input.h"

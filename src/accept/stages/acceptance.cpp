@@ -22,7 +22,6 @@
 #include "accept/stages/step_arms.h"
 #include "account/statistics.h"
 #include "base/clock.h"
-#include "base/digest.h"
 #include "base/error.h"
 #include "config/write.h"
 #include "launch/addresses.h"
@@ -416,7 +415,7 @@ nlohmann::json settings_compared(const config::Acceptance& wanted, const config:
 
 void write_acceptance(const std::filesystem::path& folder, const AcceptanceReport& report,
                       const AcceptanceMeasurements& measured, const World& world, const nlohmann::json& settings) {
-  console().print(acceptance_table(report));
+  console().print(acceptance_table(report, console().verbose()));
   const std::string result = result_text(acceptance_json(report, measured, world, settings));
   write_file(folder / "result.json", result);
   write_file(folder / "SHA256SUMS", fmt::format("{}  result.json\n", sha256(result)));

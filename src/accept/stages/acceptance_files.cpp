@@ -8,11 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "accept/collectives/collectives_json.h"
 #include "accept/judged_fields.h"
 #include "accept/stages/judgement_files.h"
 #include "base/enum_table.h"
-#include "base/read_input.h"
 #include "record/json_fields.h"
 #include "record/json_part.h"
 #include "record/table.h"
@@ -113,28 +111,38 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
 
 }  // namespace
 
-std::string acceptance_table(const AcceptanceReport& r) {
-  Table table;
-  table.title = acceptance_headline(r);
-  table.header = {"rule", "figure", "verdict", "median", "95 %", "compared with", "unit"};
-  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
-  std::string reasons;
-  for (const Judgement& j : r.judgements) {
-    const bool has = j.value.n > 0;
-    table.rows.push_back({j.rule, j.figure, std::string(to_string(j.verdict)), has ? number(j.value.median) : "–",
-                          has ? fmt::format("{} to {}", number(j.value.low), number(j.value.high)) : "–",
-                          j.bound ? number(*j.bound) : "–", j.unit});
-    const bool said = j.rule == "peers";  // with its finding, below
-    if ((j.verdict == Verdict::fail && !said) || j.verdict == Verdict::inconclusive) {
-      reasons += text_line(fmt::format("{}: {}, {}: {}", to_string(j.verdict), j.rule, j.figure, j.sentence));
+std::string acceptance_table(const AcceptanceReport& r, bool verbose) {
+  std::vector<const Judgement*> order;
+  for (const Judgement& j : r.judgements) order.push_back(&j);
+  std::ranges::stable_sort(order, {}, [](const Judgement* j) { return accept::place_in_tables(j->verdict); });
+  Table table{.title = "", .header = {"verdict", "rule", "figure", "median", "95 %", "limit"}, .rows = {}};
+  std::string failed, open;
+  std::int64_t hidden = 0;
+  for (const Judgement* j : order) {
+    const bool fails = j->verdict == Verdict::fail;
+    if ((fails && j->rule != "peers") || j->verdict == Verdict::inconclusive) {  // peers: by its finding
+      (fails ? failed : open) +=
+          text_line(fmt::format("{}: {}, {}: {}", to_string(j->verdict), j->rule, j->figure, j->sentence));
     }
+    if (j->verdict == Verdict::unrated && !verbose) {
+      ++hidden;
+      continue;
+    }
+    const Shown value(j->unit, j->value.median);
+    const bool has = j->value.n > 0;
+    table.rows.push_back({std::string(to_string(j->verdict)), j->rule, j->figure,
+                          has ? value.text(j->value.median) : "–", has ? value.range(j->value.low, j->value.high) : "–",
+                          j->bound ? shown(*j->bound, j->unit) : "–"});
   }
-  std::string text = format_table(table) + '\n' + reasons;
+  std::string text = text_line(acceptance_headline(r)) + failed;
   for (const std::string& line : finding_lines(r)) text += text_line(line);
+  text += open;
   for (const Judgement& j : r.judgements) {
     if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
   }
   if (r.lateness && r.lateness->in_turn) text += text_line(r.lateness->sentence);
+  if (!table.rows.empty()) text += '\n' + format_table(table);
+  if (hidden > 0) text += fmt::format("{} rules were not rated: --verbose shows them\n", hidden);
   return text;
 }
 
@@ -143,11 +151,11 @@ std::string acceptance_markdown(const AcceptanceReport& r, const std::string& ev
   const std::vector<std::string> lines = first_lines(r);
   for (const std::string& line : lines) text += fmt::format("- {}\n", markdown_cell(line));
   if (!lines.empty()) text += '\n';
-  text += "| rule | figure | verdict | why |\n|---|---|---|---|\n";
+  Table table{.title = "", .header = {"rule", "figure", "verdict", "why"}, .rows = {}};
   for (const Judgement& j : r.judgements) {
-    text += fmt::format("| {} | {} | {} | {} |\n", markdown_cell(j.rule), markdown_cell(j.figure), to_string(j.verdict),
-                        markdown_cell(j.sentence));
+    table.rows.push_back({j.rule, j.figure, std::string(to_string(j.verdict)), j.sentence});
   }
+  text += markdown_table(table);
   if (const std::string place = place_text(accept::place_of_all(r.cluster)); !place.empty()) {
     text += fmt::format("\nMeasured on {}.\n", markdown_cell(place));
   }
@@ -163,43 +171,37 @@ std::string acceptance_junit(const AcceptanceReport& r) {
 
 std::string acceptance_metrics(const AcceptanceReport& r) {
   const std::string everywhere = labelled(accept::place_of_all(r.cluster));
-  std::string text =
-      "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
-      "# TYPE fsdpbench_accept_verdict gauge\n";
-  text += fmt::format("fsdpbench_accept_verdict{{fabric=\"{}\"{}}} {}\n", prometheus_label(r.fabric), everywhere,
-                      static_cast<int>(r.verdict));
-  text += fmt::format(
-      "# HELP fsdpbench_accept_rules Rules that were applied, by whether there was something to rate them by\n"
-      "# TYPE fsdpbench_accept_rules gauge\n"
-      "fsdpbench_accept_rules{{rated=\"true\"{0}}} {1}\nfsdpbench_accept_rules{{rated=\"false\"{0}}} {2}\n"
-      "# HELP fsdpbench_accept_emulated 1 if computation or links were emulated, so that times are modelled\n"
-      "# TYPE fsdpbench_accept_emulated gauge\n"
-      "fsdpbench_accept_emulated{{fabric=\"{3}\"{0}}} {4}\n",
-      everywhere, rated(r), static_cast<std::int64_t>(r.judgements.size()) - rated(r), prometheus_label(r.fabric),
-      r.emulated ? 1 : 0);
-  text +=
-      "# HELP fsdpbench_accept_rule The same of each rule and figure\n"
-      "# TYPE fsdpbench_accept_rule gauge\n";
-  for (const Judgement& j : r.judgements) {
-    text += fmt::format("fsdpbench_accept_rule{{rule=\"{}\",figure=\"{}\"{}}} {}\n", prometheus_label(j.rule),
-                        prometheus_label(j.figure), labelled(j.place), static_cast<int>(j.verdict));
-  }
-  text +=
-      "# HELP fsdpbench_accept_value Median of each figure, in its unit\n"
-      "# TYPE fsdpbench_accept_value gauge\n";
+  const auto gauge = [](const char* name, const char* help) {
+    return fmt::format("# HELP fsdpbench_accept_{0} {1}\n# TYPE fsdpbench_accept_{0} gauge\n", name, help);
+  };
+  const auto sample = [](const char* name, const std::string& labels, const auto& value) {
+    return fmt::format("fsdpbench_accept_{}{{{}}} {}\n", name, labels, value);
+  };
+  const std::string fabric = fmt::format("fabric=\"{}\"{}", prometheus_label(r.fabric), everywhere);
+  const auto of = [](const Judgement& j, const std::string& unit) {
+    return fmt::format("rule=\"{}\",figure=\"{}\"{}{}", prometheus_label(j.rule), prometheus_label(j.figure), unit,
+                       labelled(j.place));
+  };
+  std::string text = gauge("verdict", "0 pass, 1 unrated, 2 inconclusive, 3 fail") +
+                     sample("verdict", fabric, static_cast<int>(r.verdict)) +
+                     gauge("rules", "Rules that were applied, by whether there was something to rate them by") +
+                     sample("rules", "rated=\"true\"" + everywhere, rated(r)) +
+                     sample("rules", "rated=\"false\"" + everywhere, std::ssize(r.judgements) - rated(r)) +
+                     gauge("emulated", "1 if computation or links were emulated, so that times are modelled") +
+                     sample("emulated", fabric, r.emulated ? 1 : 0) + gauge("rule", "The same of each rule and figure");
+  for (const Judgement& j : r.judgements) text += sample("rule", of(j, ""), static_cast<int>(j.verdict));
+  text += gauge("value", "Median of each figure, in its unit");
   for (const Judgement& j : r.judgements) {
     if (j.value.n == 0) continue;
-    text +=
-        fmt::format("fsdpbench_accept_value{{rule=\"{}\",figure=\"{}\",unit=\"{}\"{}}} {}\n", prometheus_label(j.rule),
-                    prometheus_label(j.figure), prometheus_label(j.unit), labelled(j.place), j.value.median);
+    text += sample("value", of(j, fmt::format(",unit=\"{}\"", prometheus_label(j.unit))), j.value.median);
   }
-  text +=
-      "# HELP fsdpbench_accept_accused 1 for each part that is to blame\n"
-      "# TYPE fsdpbench_accept_accused gauge\n";
+  text += gauge("accused", "1 for each part that is to blame");
   for (const Finding& f : r.findings) {
     if (!f.accuses()) continue;
-    text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"{}}} 1\n",
-                        prometheus_label(accept::name_of(f.element, r.cluster)), labelled(accused_place(f, r.cluster)));
+    text += sample("accused",
+                   fmt::format("part=\"{}\"{}", prometheus_label(accept::name_of(f.element, r.cluster)),
+                               labelled(accused_place(f, r.cluster))),
+                   1);
   }
   return text;
 }

@@ -9,10 +9,11 @@
 
 namespace fsdpbench::app {
 
-/// A report in the forms that people and programs read: one screen; a page (Markdown); for continuous integration
+/// A report in the forms that people and programs read: one screen, what failed first, and what was
+/// not rated only if `verbose`; a page (Markdown); for continuous integration
 /// (JUnit XML: fail is a failure, inconclusive an error, unrated skipped); for Prometheus' textfile collector; for
 /// programs, which also get what was set (an object).
-std::string acceptance_table(const AcceptanceReport& report);
+std::string acceptance_table(const AcceptanceReport& report, bool verbose = false);
 /// `evidence`: the SHA-256 of result.json; empty: there is none.
 std::string acceptance_markdown(const AcceptanceReport& report, const std::string& evidence = {});
 std::string acceptance_junit(const AcceptanceReport& report);

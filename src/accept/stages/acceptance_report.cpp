@@ -371,13 +371,7 @@ std::string ladder_figure(const Message& message, bool in_place) {
 
 int AcceptanceReport::exit_code() const {
   if (wrong_data) return static_cast<int>(ExitCode::wrong_data);
-  switch (verdict) {
-    case Verdict::pass: return static_cast<int>(ExitCode::ok);
-    case Verdict::fail: return static_cast<int>(ExitCode::below_floor);
-    case Verdict::unrated:
-    case Verdict::inconclusive: break;
-  }
-  return static_cast<int>(ExitCode::inconclusive);
+  return accept::exit_code(verdict, ExitCode::below_floor);
 }
 
 void tell_places(AcceptanceReport& report) {

@@ -182,10 +182,8 @@ std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const Accep
   tell_other_work(measured, all);
   return all;
 }
-namespace {
 
-using accept::Judgement;
-using accept::Verdict;
+namespace {
 
 /// Text between tags and in attributes; what XML 1.0 does not allow is left out.
 std::string xml(std::string_view text) {
@@ -202,10 +200,6 @@ std::string xml(std::string_view text) {
   }
   return out;
 }
-
-/// Markdown's markup for cells, code, HTML, links, emphasis, entities, mentions and issues: a backslash takes its
-/// meaning away. Without `_`, which names of figures contain, and which has no meaning within a word.
-constexpr std::string_view kMarkup = "\\|`<>[]*~&#@";
 
 /// The first 19 characters of a date with its offset are XML's dateTime, as Ant writes it; anything else is none.
 std::string timestamp(std::string_view date) {
@@ -256,15 +250,6 @@ std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgem
     text += "</testcase>\n";
   }
   return text + "  </testsuite>\n</testsuites>\n";
-}
-
-std::string markdown_cell(std::string_view text) {
-  std::string out;
-  for (const char c : clean_text(text, kMostOfAMessage)) {
-    if (kMarkup.find(c) != kMarkup.npos) out += '\\';
-    out += c;
-  }
-  return out;
 }
 
 }  // namespace fsdpbench::app

@@ -34,7 +34,4 @@ std::string place_text(const accept::Place& place);
 
 std::string junit_xml(const JunitSuite& suite, std::span<const accept::Judgement> judgements);
 
-/// Text that may come from outside, as one cell or one line of Markdown: its markup is shown and has no effect.
-std::string markdown_cell(std::string_view text);
-
 }  // namespace fsdpbench::app

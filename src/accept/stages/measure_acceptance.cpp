@@ -20,7 +20,6 @@
 #include "backend/kernels.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/lane_pool.h"
 #include "base/read_input.h"
 #include "config/spelling.h"

@@ -116,7 +116,7 @@ void check_topology(const Topology& told) {
 }
 
 std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster) {
-  const auto first_rank = [&](int node) { return static_cast<std::size_t>(node * cluster.gpus_per_node); };
+  const auto first_rank = [&](int node) { return node * cluster.gpus_per_node; };
   if (told.nodes_per_switch > 0) {
     cluster.nodes_per_switch = told.nodes_per_switch;
     return fmt::format("the profile: {} nodes on each, in the order of their ranks", told.nodes_per_switch);

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "config/accuracy.h"
 #include "config/find_file.h"
-#include "config/load.h"
 #include "config/spelling.h"
 #include "launch/addresses.h"
 #include "launch/interrupt.h"
@@ -35,6 +34,7 @@ struct AcceptArguments {
   std::vector<std::string> overrides;  ///< `key=value` of the run that the profile names
   std::string out;                     ///< folder; empty: runs/accept-<profile>-<date-time>
   bool overwrite = false;
+  bool verbose = false;
   bool full = false;   ///< more iterations, so that tails can be rated, and a soak
   std::string budget;  ///< of time, as duration_s() reads it; empty: 5 minutes, full 30
   std::string ras;     ///< HOST:PORT of NCCL's RAS, or "off"; empty: where NCCL puts it, of GPUs only
@@ -74,6 +74,7 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   if (!arguments.ras.empty()) words.insert(words.end(), {"--ras", arguments.ras});
   if (arguments.overwrite) words.emplace_back("--overwrite");
   if (console().quiet()) words.emplace_back("--quiet");
+  if (console().verbose()) words.emplace_back("--verbose");
   keep_what_is_done(true);
   const double limit_s = arguments.limit_s() + kBackstop_s;
   const auto ends = launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
@@ -92,6 +93,7 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
 /// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom, lists of nodes and worst_step.json.
 /// `job`: null, or the job whose rank 0 this is. Returns the process exit code; throws base/error.h errors.
 int accept_machine(const AcceptArguments& arguments, const Call& call) {
+  console().set_verbose(arguments.verbose);
   Job* const job = call.job;
   const std::string path = config::find_acceptance(arguments.profile);
   const config::Acceptance wanted = config::read_acceptance(path);
@@ -190,6 +192,7 @@ Command accept_command() {
                  "When ranks that still run are ended, as a failure; default: 1.5 budgets and 2m");
   command.option("--ras", &accept_it->ras, "HOST:PORT",
                  "NCCL's RAS, asked about lost ranks; default: localhost:28028 on GPUs; off: nobody");
+  command.flag("--verbose", accept_it->verbose, "Print rules, too, that were not rated");
   command.check = [accept_it] { (void)ras_of(accept_it->ras, true); };
   command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
   command.runs_ranks = true;

@@ -70,11 +70,11 @@ std::string calibration_table(const config::Calibration& c) {
   Table table;
   table.header = {"kind of op", "ranks", "by", "fixed", "each", "from", "to", "samples", "half within"};
   for (const config::CalibrationLine& line : c.lines) {
+    const auto amount = [&](double value) { return format_count(static_cast<std::int64_t>(value)); };
     table.rows.push_back({line.kind, line.ranks > 0 ? fmt::format("{}", line.ranks) : "", line.unit,
-                          fmt::format("{:.2f} us{}", line.fixed_ns / 1e3, line.ranks > 0 ? " a hop" : ""),
-                          fmt::format("{:.4g} ns", line.ns_per_amount), fmt::format("{:.3g}", line.least),
-                          fmt::format("{:.3g}", line.most), fmt::format("{}", line.samples),
-                          fmt::format("{:.1f} %", line.spread_pct)});
+                          shown(line.fixed_ns, "ns") + (line.ranks > 0 ? " a hop" : ""),
+                          shown(line.ns_per_amount, "ns"), amount(line.least), amount(line.most),
+                          fmt::format("{}", line.samples), shown(line.spread_pct, "%")});
   }
   return format_table(table) + "each, from, to: in the unit of column \"by\"\n";
 }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "accept/collectives/collectives_json.h"
 #include "accept/collectives/collectives_options.h"
@@ -12,7 +11,6 @@
 #include "app/commands/command.h"
 #include "base/error.h"
 #include "config/run_config.h"
-#include "launch/placement.h"
 #include "record/console.h"
 #include "record/json_part.h"
 #include "runs/job_run.h"

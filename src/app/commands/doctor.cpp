@@ -158,9 +158,10 @@ Table rates_table(const std::vector<Rate>& rates) {
   table.header = {"what", "threads", "rate", "unit"};
   for (const Rate& rate : rates) {
     const bool seconds = rate.unit == "s";
+    const Shown value(seconds ? "s" : "", rate.value);
     table.rows.push_back({rate.name, std::to_string(rate.threads),
-                          fmt::format("{:.1f}", rate.value * (seconds ? 1e6 : 1e-9)),
-                          seconds              ? "us after a sleep of 1 ms"
+                          seconds ? value.number(rate.value) : three_digits(rate.value * 1e-9),
+                          seconds              ? value.unit() + " after a sleep of 1 ms"
                           : rate.unit == "B/s" ? "GB/s copied"
                                                : "GFLOP/s"});
   }

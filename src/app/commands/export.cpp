@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "app/commands/command.h"
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
@@ -20,14 +21,8 @@ namespace fsdpbench::app {
 namespace {
 
 std::string_view word(dialects::Fate fate) {
-  switch (fate) {
-    case dialects::Fate::same: return "same";
-    case dialects::Fate::written: return "written";
-    case dialects::Fate::roughly: return "roughly";
-    case dialects::Fate::lost: return "no word";
-    case dialects::Fate::yours: break;
-  }
-  return "yours";
+  constexpr EnumNames<dialects::Fate> kWords{"same", "written", "roughly", "no word", "yours"};
+  return kWords[fate];
 }
 
 /// One row a system: how much of this configuration it has words for.

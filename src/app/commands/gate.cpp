@@ -26,6 +26,7 @@ struct GateArguments {
   bool other_machine = false;        ///< two machines, on purpose
   std::string out;                   ///< folder for gate.json, junit.xml and summary.md; empty: none
   bool overwrite = false;
+  bool verbose = false;
 };
 
 /// Says what is worse than it was. Returns ExitCode::ok, slower, inconclusive or other_machine; throws base/error.h
@@ -46,7 +47,7 @@ int gate_results(const GateArguments& arguments) {
                                : arguments.other_software ? OtherMachine::software
                                                           : OtherMachine::no;
   const GateReport report = judge_gate(baseline, std::move(now), allowed, arguments.threshold / 100);
-  console().print(gate_table(report));
+  console().print(gate_table(report, arguments.verbose));
   if (folder) {
     const std::string& date = report.now.front().date;
     write_file(folder->path() / "gate.json", json_text(gate_json(report)));
@@ -87,6 +88,7 @@ Command gate_command() {
   command.option("--threshold", &gate->threshold, "PERCENT", "Smaller differences do not count as worse; default: 5");
   command.flag("--other-software", gate->other_software, "Compare two kernels, drivers, libraries or builds");
   command.flag("--other-machine", gate->other_machine, "Compare two machines");
+  command.flag("--verbose", gate->verbose, "Print figures, too, that were not rated");
   command.out(gate->out, gate->overwrite,
               "Folder for gate.json, junit.xml and summary.md; default: nothing is written");
   command.body = [gate](const Call&) { return gate_results(*gate); };

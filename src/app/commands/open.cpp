@@ -4,7 +4,6 @@
 
 #include "app/commands/command.h"
 #include "app/report_page.h"
-#include "base/error.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -18,7 +18,6 @@
 #include "base/file_lock.h"
 #include "base/read_input.h"
 #include "config/find_file.h"
-#include "config/load.h"
 #include "config/sweep_file.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
@@ -67,7 +66,7 @@ class SweepProgress {
     const std::int64_t now = now_ns();
     if (now < next_ns_) return;
     next_ns_ = now + (console().terminal() ? 100'000'000 : 2'000'000'000);
-    const std::size_t all = grid_.cells.size() * static_cast<std::size_t>(grid_.file.trials);
+    const std::size_t all = grid_.cells.size() * grid_.file.trials;
     const std::size_t ready = all - missing_;
     const std::size_t filled = 20 * ready / all;
     std::string line =

@@ -65,7 +65,7 @@ std::string part_name(const foreign::PartChange& change) {
 /// The rank that has become late, or is no longer; empty: neither.
 std::string late_rank_change(const DiffedJob& a, const DiffedJob& b) {
   const auto number = [](const DiffedJob& side) {
-    return side.explained.late ? side.job.ranks[static_cast<std::size_t>(side.explained.late->place)].rank : -1;
+    return side.explained.late ? side.job.ranks[side.explained.late->place].rank : -1;
   };
   if (number(a) == number(b)) return {};
   if (number(b) >= 0) return "In B: " + foreign::late_rank_sentence(*b.explained.late, b.job, b.explained);
@@ -99,7 +99,10 @@ std::string changes_table(const char* title, const std::vector<foreign::PartChan
   constexpr std::size_t kMostName = 70;
   Table table;
   table.title = title;
-  table.header = {"part", "A ms", "B ms", "change ms", "95 % interval", "of the change", ""};
+  double most = 0;
+  for (const foreign::PartChange& change : changes) most = std::max({most, change.a_ms, change.b_ms});
+  const Shown time("ms", most);
+  table.header = {"part", "A, " + time.unit(), "B", "change", "95 % interval", "of the change", ""};
   double rest = 0;
   std::size_t left = 0;
   for (const foreign::PartChange& change : changes) {
@@ -110,9 +113,8 @@ std::string changes_table(const char* title, const std::vector<foreign::PartChan
     }
     std::string name = part_name(change);
     if (name.size() > kMostName) name = name.substr(0, kMostName) + "…";
-    table.rows.push_back({name, fmt::format("{:.3f}", change.a_ms), fmt::format("{:.3f}", change.b_ms),
-                          fmt::format("{:+.3f}", change_ms(change)),
-                          change.low_ms ? fmt::format("{:+.3f} to {:+.3f}", *change.low_ms, *change.high_ms) : "-",
+    table.rows.push_back({name, time.number(change.a_ms), time.number(change.b_ms), time.change(change_ms(change)),
+                          change.low_ms ? time.change(*change.low_ms) + " to " + time.change(*change.high_ms) : "-",
                           whole.found && whole.change_ns != 0
                               ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(change.change_ns) /
                                                             static_cast<double>(whole.change_ns))
@@ -120,7 +122,7 @@ std::string changes_table(const char* title, const std::vector<foreign::PartChan
                           change.found ? "found" : ""});
   }
   std::string text = "\n" + format_table(table);
-  if (left > 0) text += fmt::format("and {} parts more, together {:+.3f} ms\n", left, rest);
+  if (left > 0) text += fmt::format("and {} parts more, together {} {}\n", left, time.change(rest), time.unit());
   return text;
 }
 

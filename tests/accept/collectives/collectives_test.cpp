@@ -400,7 +400,7 @@ TEST(MeasureCollectivesTest, BesideEachOther) {
     EXPECT_GT(*row.alone_us[who], 0);
     EXPECT_FALSE(row.beside_us[who][who]);
   }
-  EXPECT_THAT(beside_table(row), HasSubstr("beside reduce_scatter"));
+  EXPECT_THAT(beside_table(row), HasSubstr("beside all_gather"));
 }
 
 TEST(MeasureCollectivesTest, BesideProductsOfSeveralShapes) {

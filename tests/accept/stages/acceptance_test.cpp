@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "accept/stages/acceptance_files.h"
 #include "accept/stages/acceptance_report.h"
 #include "accept/stages/lost_ranks.h"
 #include "acceptance_cases.h"
 #include "base/error.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -17,6 +19,7 @@ namespace {
 using accept::Element;
 using accept::Judgement;
 using accept::Verdict;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -37,6 +40,20 @@ TEST(AcceptanceTest, WhoIsToBlameFailsTheMachine) {
   ASSERT_TRUE(peers);
   EXPECT_EQ(peers->figure, "rank 3 (device 3 of node 0)");
   EXPECT_THAT(acceptance_table(report), HasSubstr("check its clocks"));
+}
+
+TEST(AcceptanceTest, TheTableSaysWhatFailedFirstAndWhatWasNotRatedOnlyIfAsked) {
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceReport report =
+      judge_acceptance(wanted(), measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}}), &trial);
+  const std::string brief = acceptance_table(report), all = acceptance_table(report, true);
+  EXPECT_LT(brief.find("check its clocks"), brief.find("verdict"));
+  const std::size_t rule = brief.find("\n---");
+  EXPECT_EQ(brief.find("\nfail  ", rule), brief.find('\n', rule + 1)) << brief;
+  EXPECT_THAT(brief, AllOf(Not(HasSubstr("\nunrated ")), HasSubstr("--verbose shows them")));
+  EXPECT_THAT(all, AllOf(HasSubstr("\nunrated "), Not(HasSubstr("--verbose"))));
+  std::istringstream lines(all.substr(all.find("verdict")));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(width_of(line), 100U) << line;
 }
 
 TEST(AcceptanceTest, WhoDidNotRunForAWhileIsNamedAndNothingPasses) {
