@@ -25,8 +25,6 @@ namespace {
 struct ExpectArguments {
   std::string profile;
   std::vector<std::string> overrides;
-  std::string cluster;
-  std::optional<std::int64_t> ranks;
   std::optional<std::string> measured;
   std::string out;  ///< folder for expect.json; empty: none is written
   bool overwrite = false;
@@ -39,8 +37,6 @@ int say_what_to_expect(const ExpectArguments& arguments) {
   if (arguments.measured) measured = read_measured_rate(*arguments.measured);
   std::vector<std::string> overrides = arguments.overrides;
   overrides.insert(overrides.begin(), "device.backend=virtual");
-  if (!arguments.cluster.empty()) overrides.push_back("simulate.cluster=" + arguments.cluster);
-  if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
   std::vector<std::string> notes;
   config::RunConfig config = load_config(config::find_profile(arguments.profile), overrides, nullptr, &notes);
   const Cell cell = open_cell(std::move(config));
@@ -80,9 +76,9 @@ Command expect_command() {
   Command command("expect", CommandGroup::predict, "What a job should reach on a cluster; why yours does not",
                   kExpectHelp);
   command.profile(expect_it->profile, expect_it->overrides);
-  command.option("-c,--cluster", &expect_it->cluster, "NAME", "The same as --set simulate.cluster=NAME");
-  command.option("-r,--ranks", &expect_it->ranks, "N", "The same as --set mesh.ranks=N").within(1, 1 << 20);
-  command.option("-m,--measured", &expect_it->measured, "RATE",
+  command.cluster(expect_it->overrides);
+  command.ranks(expect_it->overrides);
+  command.option("--measured", &expect_it->measured, "RATE",
                  "Of your job: tokens/s of a rank (6150), a step (\"2.31 s\", \"2310 ms\"), or MFU (\"41 %\")");
   command.out(expect_it->out, expect_it->overwrite, "Folder for expect.json; default: none is written");
   command.body = [expect_it](const Call&) { return say_what_to_expect(*expect_it); };

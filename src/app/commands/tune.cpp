@@ -87,7 +87,8 @@ Enum named(const char* option, const std::string& text, std::initializer_list<En
 
 std::int64_t size_of_option(const char* option, const std::string& text) {
   const std::optional<std::int64_t> bytes = parse_bytes(text);
-  if (bytes && *bytes > 0) return *bytes;
+  const bool has_unit = text.find_first_not_of("0123456789. ") != std::string::npos;
+  if (bytes && *bytes > 0 && has_unit) return *bytes;
   throw ConfigError(fmt::format("{} {} is no size; expected bytes with a unit, as in 70GiB or 640MB.", option, text));
 }
 
@@ -512,6 +513,7 @@ Command tune_command() {
                  "More runs of the same configuration as --from, which show by how much runs differ");
   command.option("-c,--cluster", &tune_it->cluster, "NAME",
                  "Simulate this machine, as --set simulate.cluster=NAME does");
+  command.ranks(tune_it->overrides);
   command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
   command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: process");
   command.option("--memory-error", &tune_it->memory_error, "PERCENT", "Assumed error of the predicted memory");
