@@ -96,8 +96,8 @@ TEST(CommandLineTest, Run) {
 }
 
 TEST(CommandLineTest, Ranks) {
-  EXPECT_EQ(value(parse({"run", "p.toml"}), "--ranks"), "none");
-  EXPECT_EQ(value(parse({"run", "p.toml", "--ranks", "8"}), "--ranks"), "8");
+  EXPECT_EQ(value(parse({"run", "p.toml"}), "--set"), "");
+  EXPECT_EQ(value(parse({"run", "p.toml", "--ranks", "8"}), "--set"), "mesh.ranks=8");
   EXPECT_THAT(config_error([] { parse({"run", "p.toml", "--ranks", "0"}); }), HasSubstr("--ranks"));
 }
 
