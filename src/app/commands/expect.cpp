@@ -14,6 +14,7 @@
 #include "config/find_file.h"
 #include "record/console.h"
 #include "record/json_part.h"
+#include "runs/assumptions.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
 #include "tune/expectation.h"
@@ -38,7 +39,14 @@ int say_what_to_expect(const ExpectArguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   overrides.insert(overrides.begin(), "device.backend=virtual");
   std::vector<std::string> notes;
-  config::RunConfig config = load_config(config::find_profile(arguments.profile), overrides, nullptr, &notes);
+  const std::string profile = config::find_profile(arguments.profile);
+  config::RunConfig config = load_config(profile, overrides, nullptr, &notes);
+  if (config.simulate.cluster.empty() && config.simulate.calibration.empty()) {
+    throw ConfigError(
+        "expect does not know the machine: name it with --cluster, a file or a name in profiles/clusters, or give op "
+        "times of one with --set simulate.calibration=FILE.");
+  }
+  const std::vector<Assumption> assumptions = assumptions_of(config, profile, overrides);
   const Cell cell = open_cell(std::move(config));
   for (const std::string& note : notes) console().info(note);
   for (const std::string& note : cell.notes) console().info(note);
@@ -47,7 +55,8 @@ int say_what_to_expect(const ExpectArguments& arguments) {
     folder.emplace("expect", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   }
   const Trial trial = measure(cell, {}, nullptr, {}, {});
-  const Expectation expectation = expect(cell, trial, measured);
+  Expectation expectation = expect(cell, trial, measured);
+  expectation.assumptions = assumptions;
   console().print(expectation_text(expectation));
   if (folder) {
     const std::filesystem::path path = folder->path() / "expect.json";

@@ -18,6 +18,7 @@
 #include "engine/checkpoint_folder.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
+#include "runs/assumptions.h"
 #include "runs/measure.h"
 #include "runs/progress.h"
 #include "runs/result_folder.h"
@@ -120,6 +121,9 @@ int run_profile(const RunArguments& arguments, const Call& call) {
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   check_disk(folder.path(), cell.setup);
   console().info(run_headline(cell.setup));
+  if (!config.simulate.cluster.empty()) {
+    console().info(assumptions_text(assumptions_of(config, profile, arguments.overrides)));
+  }
 
   keep_what_is_done(console().quiet());
   Trial trial;

@@ -34,6 +34,7 @@
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_part.h"
+#include "runs/assumptions.h"
 #include "runs/cell.h"
 #include "runs/finished_run.h"
 #include "runs/measure.h"
@@ -469,6 +470,9 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   Tuning tuning{space, options, result, answer, name, on.basis, least_gain, progress.seconds()};
   if (on.run) tuning.disturbed_because = why_disturbed(*on.run);
   console().print(tune_text(tuning));
+  if (!config.simulate.cluster.empty() && arguments.from.empty()) {
+    console().print(assumptions_text(assumptions_of(config, config::find_profile(arguments.profile), overrides)));
+  }
   if (traced) console().print(changes_text(*traced, tuning));
   write_answer(folder, tuning, traced);  // what runs below may fail, or be ended
   if (arguments.verify > 0 && !result.stopped) {
