@@ -83,8 +83,11 @@ class Rows(FolderTest):
                 load_rows(path)
         with self.assertRaisesRegex(ReportError, "there is no such file"):
             make_server([self.folder / "none.json"])
-        with self.assertRaisesRegex(ReportError, "neither trace.json nor trace.json.gz"):
+        with self.assertRaisesRegex(ReportError, "fsdpbench trace explain .* --out explained"):
             make_server([self.folder])
+        (self.folder / "empty").mkdir()
+        with self.assertRaisesRegex(ReportError, "neither trace.json nor trace.json.gz"):
+            make_server([self.folder / "empty"])
 
     def test_names_of_a_trace_cannot_act(self) -> None:
         folder = self.copy("run")

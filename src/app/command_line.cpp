@@ -151,6 +151,9 @@ std::string not_taken(const CLI::App& command, const std::string& path, const st
     for (const std::string& text : other->get_lnames()) known.push_back("--" + text);
   }
   const std::string near = config::nearest(name, known);
+  if (near == name) {
+    return fmt::format("{0} of {1} stands before the command; write fsdpbench {1} … {0}", name, path);
+  }
   return fmt::format("{} has no option {}{}", path, name, near.empty() ? "" : "; the nearest is " + near);
 }
 

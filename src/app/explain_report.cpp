@@ -17,6 +17,8 @@
 #include "plan/communication.h"
 #include "record/json_fields.h"
 #include "record/table.h"
+#include "runs/cell.h"
+#include "runs/measure.h"
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
 #include "schedule/check_schedules.h"
@@ -348,6 +350,15 @@ auto words(std::string WastedAlike::*what) {
 
 Prediction predict(const engine::Setup& p, const GivenRates& given) {
   config::RunConfig config = p.config;
+  if (!config.simulate.cluster.empty()) {
+    if (given.tflops || given.link_gb_per_s || given.link_latency_us) {
+      throw ConfigError(fmt::format(
+          "--tflops and --link-… do not go with a cluster, whose file has them; leave them out, or --cluster {}.",
+          config.simulate.cluster));
+    }
+    const Trial trial = measure(open_cell(config), {}, nullptr, {}, {});
+    return {.step = answer_of(*trial.metrics, 0), .cluster = config.simulate.cluster, .rates = {}, .why_none = {}};
+  }
   const auto give = [&](const char* option, const char* key, const std::optional<double>& value) {
     const config::Field& field = *config::find_field(key);
     if (!value || field.read(config, *value)) return;
@@ -389,6 +400,9 @@ std::string prediction_text(const Prediction& prediction) {
   const clock::Rates& r = prediction.rates;
   Table table = answer_table({.title = "Predicted step", .columns = {{"", *prediction.step}}});
   table.header.clear();  // of one column
+  if (!prediction.cluster.empty()) {
+    return format_table(table) + fmt::format("by the measured rates of {}\n", prediction.cluster);
+  }
   std::string text = format_table(table) +
                      fmt::format("modelled op times: matrix products at {:.4g} TFLOP/s", r.flops_per_second / 1e12);
   if (prediction.step->comm_ms->value > 0) {
@@ -408,12 +422,14 @@ template <>
 Fields<Prediction> declared<Prediction>() {
   using P = Prediction;
   // clang-format off
-  const auto links = when([](const P& p) { return p.step && p.step->comm_ms->value > 0; });
+  const auto rates = when([](const P& p) { return p.step && p.cluster.empty(); });
+  const auto links = when([](const P& p) { return p.step && p.cluster.empty() && p.step->comm_ms->value > 0; });
   const auto copies = when([](const P& p) { return p.rates.pcie.bytes_per_second > 0 && p.step; });
   return {"StepPrediction", "The step of a configuration that nobody has run.", "app/explain_report.h", {
       {"reason", &P::why_none, "", "why there is none", if_any},
       spread(&P::step),
-      {"tflops", [](const P& p) { return p.rates.flops_per_second / 1e12; }, "TFLOP/s", "of a rank", when(&P::step)},
+      {"cluster", &P::cluster, "", "whose measured rates the ops have", if_any},
+      {"tflops", [](const P& p) { return p.rates.flops_per_second / 1e12; }, "TFLOP/s", "of a rank", rates},
       {"link_gb_per_s", [](const P& p) { return p.rates.link.bytes_per_second / 1e9; }, "GB/s", "of a rank's link", links},
       {"link_latency_us", [](const P& p) { return p.rates.link.latency_seconds * 1e6; }, "us", "of a hop", links},
       {"pcie_gb_per_s", [](const P& p) { return p.rates.pcie.bytes_per_second / 1e9; }, "GB/s", "each direction", copies},

@@ -21,13 +21,15 @@ struct GivenRates {
 /// The step of a configuration that nobody has run: by the steady schedule with modelled op times.
 struct Prediction {
   std::optional<StepAnswer> step;
+  std::string cluster;  ///< whose measured rates the ops have; empty: they have `rates`
   clock::Rates rates;
   std::string why_none;  ///< a sentence, where there is no step
 };
 template <>
 Fields<Prediction> declared<Prediction>();
 
-/// Throws ConfigError if a given rate is none that its key of [emulate] may have.
+/// On simulate.cluster, if the configuration names one, as `simulate` has it. Throws ConfigError if a given rate is
+/// none that its key of [emulate] may have, or a cluster has its own.
 Prediction predict(const engine::Setup& setup, const GivenRates& given);
 
 /// A few lines: the step and what it is made of, or why there is none.

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -37,10 +40,12 @@ bool is_answer(int code) {
 
 /// An answer that nobody could read is none.
 int checked_output(int code) {
-  const std::string why = console().unwritten();
-  if (why.empty() || !is_answer(code)) return code;
+  const int error = console().unwritten();
+  if (error == 0 || !is_answer(code)) return code;
+  // The reader has seen enough, as `head` has: the exit code is what the signal gives where nobody ignores it.
+  if (error == EPIPE) return 128 + SIGPIPE;
   const char* const files = trace::WholeFile::any_kept() ? "; files were written as usual" : "";
-  console().error(fmt::format("standard output could not be written: {}{}", why, files));
+  console().error(fmt::format("standard output could not be written: {}{}", std::strerror(error), files));
   return static_cast<int>(ExitCode::cannot_write);
 }
 

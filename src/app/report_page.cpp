@@ -80,9 +80,8 @@ std::string find_page_python() {
   }
   throw Error(fmt::format(
       "{} does not have the package fsdpbench, which draws reports, watches jobs and reads other systems' settings: "
-      "`pip install fsdpbench` there, or `make analysis` in the source tree, or let FSDPBENCH_PYTHON name a Python "
-      "that "
-      "has it. PYTHONPATH, the current folder and packages "
+      "`pip install dist/fsdpbench-*.whl` there, or `make analysis` in the source tree, or let FSDPBENCH_PYTHON name "
+      "a Python that has it. PYTHONPATH, the current folder and packages "
       "of one user are not looked at.",
       python));
 }

@@ -240,4 +240,13 @@ RunConfig load_profile(const std::string& path, const std::vector<std::string>& 
   return config;
 }
 
+std::set<std::string, std::less<>> said_keys(const std::string& path, const std::vector<std::string>& overrides) {
+  std::vector<Entry> entries = read_file(path, FileKind::run);
+  if (is_model_file(entries)) entries.clear();
+  for (const std::string& text : overrides) entries.push_back(read_override(text));
+  std::set<std::string, std::less<>> said;
+  for (const Entry& entry : entries) said.insert(entry.name);
+  return said;
+}
+
 }  // namespace fsdpbench::config

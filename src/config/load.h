@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,10 @@ inline constexpr const char* kTypicalProfile = "llama3-8b-emulated";
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},
                        std::vector<std::string>* notes = nullptr);
 
-/// Keys of `config` as if only its presets (model.preset, fsdp.preset) and the built-in defaults spoke.
+/// The keys that the file of a profile or an override names, by their names here; a model's file names none.
+std::set<std::string, std::less<>> said_keys(const std::string& path, const std::vector<std::string>& overrides);
+
+/// What the keys of `config` would be if only its presets (model.preset, fsdp.preset) and the built-in defaults spoke.
 /// Reads the model file; where it is not found any more, built-in defaults stand for it.
 RunConfig presets_of(const RunConfig& config);
 

@@ -100,9 +100,9 @@ void Console::print(std::string_view raw) {
   if ((std::fflush(options_.results) != 0 || !all) && write_error_ == 0) write_error_ = errno != 0 ? errno : EIO;
 }
 
-std::string Console::unwritten() const {
+int Console::unwritten() const {
   const std::scoped_lock lock(mutex_);
-  return write_error_ == 0 ? "" : std::strerror(write_error_);
+  return write_error_;
 }
 
 void Console::info(std::string_view text) {

@@ -33,7 +33,7 @@ class Console {
   bool terminal() const { return options_.terminal; }
 
   /// A result: lines, of any length. Where it cannot be written (a full disk, a pipe that nobody reads), unwritten()
-  /// says why.
+  /// says so.
   void print(std::string_view text);
   void print(const Table& table) { print(format_table(table)); }
 
@@ -46,8 +46,8 @@ class Console {
   void progress(std::string_view line);
   /// Takes the progress line off the terminal.
   void clear_progress();
-  /// Why some result could not be written; empty: all were.
-  std::string unwritten() const;
+  /// errno of the first result that could not be written; 0: all were.
+  int unwritten() const;
 
  private:
   void message(std::string_view label, std::string_view colour, std::string_view text);

@@ -382,7 +382,7 @@ std::string expectation_text(const Expectation& e) {
     table.memory_note =
         fmt::format("{} the {} of its GPU", e.fits ? "fits in" : "does NOT fit in", format_bytes(*e.device_bytes));
   }
-  std::string text = format_table(answer_table(table));
+  std::string text = format_table(answer_table(table)) + assumptions_text(e.assumptions);
   if (e.published) text += "\n" + published_text(*e.published);
   if (!e.measured) return text;
   text += "\n" + measured_text(e);
@@ -437,6 +437,7 @@ Fields<Expectation> declared<Expectation>() {
       {"kind", [](const E&) { return std::string_view("expect"); }, "", "`expect`"},
       {"schema_version", [](const E&) { return 1; }, "", "version of this format"},
       {"config", &E::config, "", "all keys"},
+      {"assumptions", &E::assumptions, "", "on what the answer depends, and whether anybody said so"},
       spread([](const E& e) -> const StepAnswer& { return e; }, bounded_fields()),
       {"memory", {"ExpectedMemory", "Memory of a rank.", "tune/expectation.h", {
           {"peak_bytes", &E::peak_bytes, "B", "reserved by PyTorch's allocator; without a GPU, exact blocks"},

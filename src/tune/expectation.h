@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runs/assumptions.h"
 #include "runs/cell.h"
 #include "runs/trial.h"
 #include "tune/step_answer.h"
@@ -58,6 +59,7 @@ struct MeasuredStep {
 struct Expectation : StepAnswer {
   std::string headline;  ///< what is expected of it
   nlohmann::json config;
+  std::vector<Assumption> assumptions;
   bool fits = true;                           ///< in its GPU; memory is what PyTorch's allocator reserves, else blocks
   std::optional<std::int64_t> device_bytes;   ///< what its GPU has
   std::optional<NearestPublished> published;  ///< absent where no cluster is named, and so no GPU

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <variant>
 
+#include "app/commands/command.h"
 #include "app/commands/help.h"
 #include "config/fields.h"
 #include "config/find_file.h"
@@ -94,8 +96,8 @@ TEST(CommandLineTest, Run) {
 }
 
 TEST(CommandLineTest, Ranks) {
-  EXPECT_EQ(value(parse({"run", "p.toml"}), "--ranks"), "none");
-  EXPECT_EQ(value(parse({"run", "p.toml", "--ranks", "8"}), "--ranks"), "8");
+  EXPECT_EQ(value(parse({"run", "p.toml"}), "--set"), "");
+  EXPECT_EQ(value(parse({"run", "p.toml", "--ranks", "8"}), "--set"), "mesh.ranks=8");
   EXPECT_THAT(config_error([] { parse({"run", "p.toml", "--ranks", "0"}); }), HasSubstr("--ranks"));
 }
 
@@ -117,6 +119,38 @@ TEST(CommandLineTest, Explain) {
   EXPECT_EQ(schedule({"explain", "p.toml"}), "p.toml ");
 }
 
+TEST(CommandLineTest, RanksAndClusterAreOverridesThatWin) {
+  for (const char* command : {"simulate", "expect", "explain"}) {
+    const CommandLine line = parse({command, "quickstart", "-c", "dgx-h100", "--ranks", "64", "-s", "mesh.ranks=2"});
+    EXPECT_EQ(value(line, "--set"), "mesh.ranks=2 simulate.cluster=dgx-h100 mesh.ranks=64") << command;
+  }
+  EXPECT_EQ(value(parse({"tune", "quickstart", "--ranks", "64"}), "--set"), "mesh.ranks=64");
+  EXPECT_THAT(config_error([] { parse({"explain", "quickstart", "--ranks", "0"}); }), HasSubstr("from 1 to 1048576"));
+}
+
+TEST(CommandLineTest, ALetterMeansOneThing) {
+  std::map<std::string, std::string> meanings;
+  for (const Command& command : all_commands()) {
+    if (command.name == "collectives") continue;  // it has the letters of nccl-tests
+    for (const Option& option : command.options) {
+      const auto comma = option.names.find(',');
+      if (comma == std::string::npos) continue;
+      const std::string name = option.names.substr(comma + 1);
+      EXPECT_EQ(meanings.try_emplace(option.names.substr(0, comma), name).first->second, name) << command.name;
+    }
+  }
+}
+
+TEST(CommandLineTest, CompletionHasAllCommands) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = text({"completion", shell});
+    for (const Command& command : all_commands()) {
+      EXPECT_THAT(script, HasSubstr(command.name.substr(command.name.find(' ') + 1))) << shell;
+    }
+    EXPECT_THAT(script, HasSubstr("overwrite")) << shell;
+  }
+}
+
 TEST(CommandLineTest, Doctor) { EXPECT_EQ(value(parse({"doctor", "--json"}), "--json"), "1"); }
 
 TEST(CommandLineTest, CommandsOfTwoWords) {
@@ -124,7 +158,7 @@ TEST(CommandLineTest, CommandsOfTwoWords) {
   EXPECT_EQ(explain.command.name, "trace explain");
   EXPECT_EQ(value(explain, "TRACE"), "a.json b");
   EXPECT_EQ(value(explain, "--out"), "d");
-  const CommandLine profile = parse({"trace", "to-profile", "b", "-c", "c.toml"});
+  const CommandLine profile = parse({"trace", "to-profile", "b", "--calibration", "c.toml"});
   EXPECT_EQ(value(profile, "TRACE"), "b");
   EXPECT_EQ(value(profile, "--calibration"), "c.toml");
   EXPECT_THAT(text({"trace", "explain", "--help"}),
@@ -155,6 +189,10 @@ TEST(CommandLineTest, UnknownOptionsGetTheNearest) {
               }),
               HasSubstr("run has no option --rank; the nearest is --ranks"))
       << "the more helpful complaint than that there is no PROFILE";
+  EXPECT_THAT(config_error([] {
+                parse({"--cluster", "dgx-h100", "simulate", "quickstart"});
+              }),
+              HasSubstr("--cluster of simulate stands before the command; write fsdpbench simulate … --cluster"));
   EXPECT_THAT(config_error([] { parse({"compare", "a", "--trails", "20"}); }), HasSubstr("the nearest is --trials"));
   EXPECT_THAT(config_error([] {
                 parse({"trace", "explain", "--quite", "a.json"});

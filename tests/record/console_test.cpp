@@ -159,11 +159,11 @@ TEST(Console, AResultThatCannotBeWrittenIsNotForgotten) {
   Console::Options options;
   options.results = full;
   Console console(options);
-  EXPECT_EQ(console.unwritten(), "");
+  EXPECT_EQ(console.unwritten(), 0);
   console.print("a result\n");
-  EXPECT_EQ(console.unwritten(), "No space left on device");
+  EXPECT_EQ(console.unwritten(), ENOSPC);
   console.print("another\n");
-  EXPECT_EQ(console.unwritten(), "No space left on device");
+  EXPECT_EQ(console.unwritten(), ENOSPC);
   std::fclose(full);
 }
 

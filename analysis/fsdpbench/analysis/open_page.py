@@ -27,6 +27,9 @@ def trace_of(path: Path) -> Path:
     """The merged trace that a result folder has, or that the path is. Raises ReportError if it is neither."""
     if path.is_dir():
         trace = find_trace(path)
+        if trace is None and any(path.glob("*.json*")):
+            raise ReportError(f"{path} has traces of another program; explain them first: fsdpbench trace explain {path} "
+                              "--out explained, then fsdpbench open explained")
         if trace is None:
             raise ReportError(f"{path} has neither trace.json nor trace.json.gz, so there is no timeline; a folder of "
                               "fsdpbench run, simulate or trace explain is expected")

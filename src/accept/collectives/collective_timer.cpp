@@ -139,7 +139,9 @@ CollectiveTimer::Iterations CollectiveTimer::burst(const Message& message, Reduc
   const std::int64_t begin = now_ns();
   for (std::size_t i = 0; i < stamps.size(); ++i) {
     buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamps[i]);
-    if (a_.wait_each && (i + 1) % m == 0) context_.device.synchronize();
+    if (a_.blocking == 0 || (i + 1) % m != 0) continue;
+    context_.device.synchronize();
+    if (a_.blocking == 1) context_.world.barrier();
   }
   const std::int64_t issued = now_ns();
   context_.device.synchronize();

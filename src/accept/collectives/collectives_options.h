@@ -49,7 +49,7 @@ struct CollectivesArguments {
   int cycles = 1;          ///< times the whole is done; 0: until it is interrupted
   int checks = 1;          ///< iterations after timing whose every element is checked, and one before; 0: none
   bool check_all = false;  ///< every element of every timed iteration is checked, too, and each begins alone
-  bool wait_each = false;  ///< the host waits for each iteration
+  int blocking = 0;        ///< the host waits for each iteration: 1 in a barrier, too, 2 without
   bool host_time = false;  ///< the time column is what issuing took
   bool unaligned = false;  ///< buffers begin one element beyond their alignment
   double timeout_s = 0;    ///< 0: none of its own

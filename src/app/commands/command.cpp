@@ -31,6 +31,18 @@ Option& Command::set(std::string names, std::vector<std::string>& overrides, std
   return option(std::move(names), &overrides, "KEY=VALUE", std::move(meaning)).repeated();
 }
 
+Option& Command::ranks(std::vector<std::string>& overrides, std::string meaning) {
+  const ReadWord append = [&overrides](const std::string& count) { overrides.push_back("mesh.ranks=" + count); };
+  return option("-r,--ranks", append, "N", std::move(meaning)).within(1, 1 << 20);
+}
+
+Option& Command::cluster(std::vector<std::string>& overrides, std::string meaning) {
+  const ReadWord append = [&overrides](const std::string& cluster) {
+    overrides.push_back("simulate.cluster=" + cluster);
+  };
+  return option("-c,--cluster", append, "NAME", std::move(meaning));
+}
+
 void Command::out(std::string& out, bool& overwrite_it, std::string meaning) {
   option("-o,--out", &out, "DIR", std::move(meaning));
   overwrite(overwrite_it);

@@ -14,6 +14,7 @@
 #include "config/find_file.h"
 #include "record/console.h"
 #include "record/json_part.h"
+#include "runs/assumptions.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
 #include "tune/expectation.h"
@@ -25,8 +26,6 @@ namespace {
 struct ExpectArguments {
   std::string profile;
   std::vector<std::string> overrides;
-  std::string cluster;
-  std::optional<std::int64_t> ranks;
   std::optional<std::string> measured;
   std::string out;  ///< folder for expect.json; empty: none is written
   bool overwrite = false;
@@ -39,10 +38,15 @@ int say_what_to_expect(const ExpectArguments& arguments) {
   if (arguments.measured) measured = read_measured_rate(*arguments.measured);
   std::vector<std::string> overrides = arguments.overrides;
   overrides.insert(overrides.begin(), "device.backend=virtual");
-  if (!arguments.cluster.empty()) overrides.push_back("simulate.cluster=" + arguments.cluster);
-  if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
   std::vector<std::string> notes;
-  config::RunConfig config = load_config(config::find_profile(arguments.profile), overrides, nullptr, &notes);
+  const std::string profile = config::find_profile(arguments.profile);
+  config::RunConfig config = load_config(profile, overrides, nullptr, &notes);
+  if (config.simulate.cluster.empty() && config.simulate.calibration.empty()) {
+    throw ConfigError(
+        "expect does not know the machine: name it with --cluster, a file or a name in profiles/clusters, or give op "
+        "times of one with --set simulate.calibration=FILE.");
+  }
+  const std::vector<Assumption> assumptions = assumptions_of(config, profile, overrides);
   const Cell cell = open_cell(std::move(config));
   for (const std::string& note : notes) console().info(note);
   for (const std::string& note : cell.notes) console().info(note);
@@ -51,7 +55,8 @@ int say_what_to_expect(const ExpectArguments& arguments) {
     folder.emplace("expect", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   }
   const Trial trial = measure(cell, {}, nullptr, {}, {});
-  const Expectation expectation = expect(cell, trial, measured);
+  Expectation expectation = expect(cell, trial, measured);
+  expectation.assumptions = assumptions;
   console().print(expectation_text(expectation));
   if (folder) {
     const std::filesystem::path path = folder->path() / "expect.json";
@@ -80,9 +85,9 @@ Command expect_command() {
   Command command("expect", CommandGroup::predict, "What a job should reach on a cluster; why yours does not",
                   kExpectHelp);
   command.profile(expect_it->profile, expect_it->overrides);
-  command.option("-c,--cluster", &expect_it->cluster, "NAME", "The same as --set simulate.cluster=NAME");
-  command.option("-r,--ranks", &expect_it->ranks, "N", "The same as --set mesh.ranks=N").within(1, 1 << 20);
-  command.option("-m,--measured", &expect_it->measured, "RATE",
+  command.cluster(expect_it->overrides);
+  command.ranks(expect_it->overrides);
+  command.option("--measured", &expect_it->measured, "RATE",
                  "Of your job: tokens/s of a rank (6150), a step (\"2.31 s\", \"2310 ms\"), or MFU (\"41 %\")");
   command.out(expect_it->out, expect_it->overwrite, "Folder for expect.json; default: none is written");
   command.body = [expect_it](const Call&) { return say_what_to_expect(*expect_it); };

@@ -56,6 +56,7 @@ int explain_profile(const ExplainArguments& arguments) {
   }
   std::vector<std::string> notes;
   config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
+  if (!config.simulate.cluster.empty()) config.device.backend = config::BackendKind::virtual_;
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(note);
   const engine::Setup setup = engine::set_up(config);
@@ -79,6 +80,7 @@ Formats
 Examples
   fsdpbench explain llama3-8b-emulated --format summary
   fsdpbench explain --from runs/first
+  fsdpbench explain llama3-8b --cluster dgx-h100 --ranks 64
   fsdpbench explain quickstart --schedule=blocks.2
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
@@ -90,6 +92,8 @@ Command explain_command() {
   Command command("explain", CommandGroup::understand, "Print plan, memory and schedule; or why a run was slow",
                   kExplainHelp);
   command.profile(explain_it->profile, explain_it->overrides).is_required = false;
+  command.cluster(explain_it->overrides, "Predict the step on this machine, as --set simulate.cluster=NAME does");
+  command.ranks(explain_it->overrides);
   Option& from = command.option("--from", &explain_it->from, "RESULT",
                                 "A result folder instead: why nothing was computed, the largest cause first");
   from.without({"PROFILE"}).goes_alone = true;

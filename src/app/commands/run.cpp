@@ -18,6 +18,7 @@
 #include "engine/checkpoint_folder.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
+#include "runs/assumptions.h"
 #include "runs/measure.h"
 #include "runs/progress.h"
 #include "runs/result_folder.h"
@@ -30,7 +31,6 @@ namespace {
 struct RunArguments {
   std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
-  std::optional<std::int64_t> ranks;   ///< absent: as the profile, the overrides and the launcher say
   std::string out;                     ///< result folder; empty: runs/<profile stem>-<date-time>
   std::optional<std::string> resume;   ///< the same as checkpoint.resume, but not empty
   bool overwrite = false;              ///< replace a result that `out` holds
@@ -88,11 +88,9 @@ bool go_on(config::RunConfig& config) {
 /// Trains, measures and writes the result folder.
 int run_profile(const RunArguments& arguments, const Call& call) {
   Job* const job = call.job;
-  std::vector<std::string> overrides = arguments.overrides;
-  if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
   const std::string profile = config::find_profile(arguments.profile);
   std::vector<std::string> notes;
-  config::RunConfig wanted = load_config(profile, overrides, placement_of(job), &notes);
+  config::RunConfig wanted = load_config(profile, arguments.overrides, placement_of(job), &notes);
   if (arguments.resume) {
     if (arguments.resume->empty()) {
       throw ConfigError("--resume is empty; expected a checkpoint, or a folder in which `run` saves some.");
@@ -123,6 +121,9 @@ int run_profile(const RunArguments& arguments, const Call& call) {
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   check_disk(folder.path(), cell.setup);
   console().info(run_headline(cell.setup));
+  if (!config.simulate.cluster.empty()) {
+    console().info(assumptions_text(assumptions_of(config, profile, arguments.overrides)));
+  }
 
   keep_what_is_done(console().quiet());
   Trial trial;
@@ -189,8 +190,7 @@ Examples
 /// What run and simulate share beside the profile.
 void take_run_options(Command& command, RunArguments& run) {
   command.out(run.out, run.overwrite, "Result folder; default: runs/<profile>-<date-time>");
-  command.option("-r,--ranks", &run.ranks, "N", "The same as --set mesh.ranks=N; must agree with a launcher's count")
-      .within(1, 1 << 20);
+  command.ranks(run.overrides, "The same as --set mesh.ranks=N; must agree with a launcher's count");
 }
 
 }  // namespace
@@ -207,20 +207,16 @@ Command run_command() {
 }
 
 Command simulate_command() {
-  struct SimulateArguments : RunArguments {
-    std::string cluster;
-  };
-  const auto simulate = std::make_shared<SimulateArguments>();
+  const auto simulate = std::make_shared<RunArguments>();
   Command command("simulate", CommandGroup::predict, "Predict what run would measure, for up to 1,048,576 ranks",
                   kSimulateHelp);
   command.profile(simulate->profile, simulate->overrides);
-  command.option("-c,--cluster", &simulate->cluster, "NAME", "The same as --set simulate.cluster=NAME");
+  command.cluster(simulate->overrides);
   take_run_options(command, *simulate);
   command.runs_ranks = true;
   command.body = [simulate](const Call& call) {
     RunArguments run = *simulate;
     run.overrides.insert(run.overrides.begin(), "device.backend=virtual");
-    if (!simulate->cluster.empty()) run.overrides.push_back("simulate.cluster=" + simulate->cluster);
     return run_profile(run, call);
   };
   return command;

@@ -31,6 +31,7 @@
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_part.h"
+#include "runs/assumptions.h"
 #include "runs/cell.h"
 #include "runs/finished_run.h"
 #include "runs/measure.h"
@@ -84,7 +85,8 @@ Enum named(const char* option, const std::string& text, std::initializer_list<En
 
 std::int64_t size_of_option(const char* option, const std::string& text) {
   const std::optional<std::int64_t> bytes = parse_bytes(text);
-  if (bytes && *bytes > 0) return *bytes;
+  const bool has_unit = text.find_first_not_of("0123456789. ") != std::string::npos;
+  if (bytes && *bytes > 0 && has_unit) return *bytes;
   throw ConfigError(fmt::format("{} {} is no size; expected bytes with a unit, as in 70GiB or 640MB.", option, text));
 }
 
@@ -465,6 +467,9 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   Tuning tuning{space, options, result, answer, name, on.basis, least_gain, progress.seconds()};
   if (on.run) tuning.disturbed_because = why_disturbed(*on.run);
   console().print(tune_text(tuning));
+  if (!config.simulate.cluster.empty() && arguments.from.empty()) {
+    console().print(assumptions_text(assumptions_of(config, config::find_profile(arguments.profile), overrides)));
+  }
   if (traced) console().print(changes_text(*traced, tuning));
   write_answer(folder, tuning, traced);  // what runs below may fail, or be ended
   if (arguments.verify > 0 && !result.stopped) {
@@ -509,6 +514,7 @@ Command tune_command() {
                  "More runs of the same configuration as --from, which show by how much runs differ");
   command.option("-c,--cluster", &tune_it->cluster, "NAME",
                  "Simulate this machine, as --set simulate.cluster=NAME does");
+  command.ranks(tune_it->overrides);
   command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
   command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: process");
   command.option("--memory-error", &tune_it->memory_error, "PERCENT", "Assumed error of the predicted memory");

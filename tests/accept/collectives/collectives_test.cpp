@@ -67,6 +67,47 @@ TEST(CollectivesOptionsTest, WhatCannotBeDoneIsRefusedInASentence) {
   EXPECT_THAT(refusal({{"--what", "1"}}), HasSubstr("no option --what"));
 }
 
+// The table of 2.19.6, src/common.cu.
+TEST(CollectivesOptionsTest, NamesAreThoseOfNcclTests) {
+  for (const char* names : {"-t,--nthreads",
+                            "-g,--ngpus",
+                            "-b,--minbytes",
+                            "-e,--maxbytes",
+                            "-i,--stepbytes",
+                            "-f,--stepfactor",
+                            "-n,--iters",
+                            "-m,--agg_iters",
+                            "-w,--warmup_iters",
+                            "-N,--run_cycles",
+                            "-p,--parallel_init",
+                            "-c,--check",
+                            "-o,--op",
+                            "-d,--datatype",
+                            "-r,--root",
+                            "-z,--blocking",
+                            "-y,--stream_null",
+                            "-T,--timeout",
+                            "-G,--cudagraph",
+                            "-C,--report_cputime",
+                            "-J,--output_file",
+                            "-S,--report_timestamps",
+                            "-a,--average",
+                            "-R,--local_register",
+                            "-x,--cta_policy",
+                            "-V,--device_cta_count",
+                            "-M,--memory",
+                            "-u,--unalign",
+                            "-I,--per_iter_timing",
+                            "-K,--per_iter_skip",
+                            "-D,--device_implementation"}) {
+    EXPECT_TRUE(std::ranges::any_of(collectives_options(), [&](const auto& o) { return o.names == names; })) << names;
+  }
+  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{
+           {"-z", "3"}, {"-u", "2"}, {"-G", "1"}, {"-D", "1"}, {"-V", "16"}, {"-M", "1"}, {"-y", "1"}}) {
+    EXPECT_NE(refusal({{name, value}}), "") << name;
+  }
+}
+
 TEST(CollectivesOptionsTest, WhatWasGivenMakesTheSameArgumentsElsewhere) {
   const CollectivesArguments first =
       arguments_of({{"--op-list", "all_reduce_perf,broadcast"}, {"-b", "4K"}, {"-I", ""}, {"-a", "1"}});
