@@ -99,8 +99,9 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
                         decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
                         plan::expert_split(config), config.fsdp.checkpoint_keeps, plan::context_split(config));
   const DType dtype = config.fsdp.param_dtype;
-  const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products,
-                            config.fsdp.fp8_recipe);
+  GpuRates rates = gpu_rates(cluster, dtype);
+  if (use.measured) rates.measured = cluster.measured;
+  const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
   const bool contention = use.contention && plan.groups.ranks() > 1;
   Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));

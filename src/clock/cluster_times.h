@@ -11,6 +11,7 @@ namespace fsdpbench::clock {
 /// What a training on a cluster is beside its configuration.
 struct ClusterUse {
   Framework framework;
+  bool measured = false;  ///< products and attention take what Cluster::measured says
   Algorithm algorithm = Algorithm::automatic;
   Placement placement = Placement::packed;
   bool contention = true;  ///< computation is slower while collectives run, as slowdown_beside_collective() says

@@ -48,12 +48,12 @@ namespace fsdpbench::clock {
 
 /// How fast one GPU is.
 struct GpuRates {
-  double product_flops = 0;       ///< FLOP/s that the best large matrix products reach in the compute dtype
-  double fp8_product_flops = 0;   ///< the same of fp8; 0: it has none
-  double peak_flops = 0;          ///< peak in the compute dtype: attention kernels are stated as parts of it
-  double memory_bytes_per_s = 0;  ///< read and written together, as a copy achieves it
-  int sms = 0;                    ///< multiprocessors, or compute units
-  double issue_s = 0;             ///< the host needs to launch a kernel
+  double product_flops = 0;        ///< FLOP/s that the best large matrix products reach in the compute dtype
+  double fp8_product_flops = 0;    ///< the same of fp8; 0: it has none
+  double peak_flops = 0;           ///< peak in the compute dtype: attention kernels are stated as parts of it
+  double memory_bytes_per_s = 0;   ///< read and written together, as a copy achieves it
+  int sms = 0;                     ///< multiprocessors, or compute units
+  config::MeasuredGpu measured{};  ///< stands for the first and third, if it was
 };
 
 /// Rates of a cluster's GPU, computing in `dtype`; fp32 is multiplied as fp32, not tf32.

@@ -487,7 +487,7 @@ struct Nccl {
 /// What a training reaches of the rates that the model of computation gives: a number, or whose.
 struct Efficiency {
   double value = 0.8;
-  std::string of;  ///< "auto", or a framework of profiles/published, whose trainings say it; empty: `value`
+  std::string of;  ///< "auto", "measured", or a framework of profiles/published, whose trainings say it; empty: `value`
   bool operator==(const Efficiency&) const = default;
 };
 
