@@ -13,6 +13,7 @@
 #include "clock/collective_kinds.h"
 #include "clock/compute_cost.h"
 #include "clock/contention.h"
+#include "clock/host_issue.h"
 #include "clock/nccl_tuning.h"
 #include "plan/module_work.h"
 
@@ -128,6 +129,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
           fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));
     }
   }
+  times.own_issue = host_issue(training, cluster, work, compute, times);
   if (contention) {
     add_contention(
         training,

@@ -177,8 +177,7 @@ GpuRates gpu_rates(const config::Cluster& cluster, DType dtype) {
           .fp8_product_flops = gpu.peak.fp8 * gpu.fp8_gemm_fraction * 1e12,
           .peak_flops = peak,
           .memory_bytes_per_s = gpu.memory_copy_gb_per_s * 1e9,
-          .sms = gpu.sms,
-          .issue_s = cluster.host.kernel_issue_us * 1e-6};
+          .sms = gpu.sms};
 }
 
 Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s) {
@@ -224,6 +223,7 @@ double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool back
   if (work.heads == 0) return 0;
   const AttentionRate rate = attention_rate(framework_.attention, gpu_.peak_flops);
   const double span = 2 * work.mean_span() / work.steps;  // a step's keys are those of one rank
+  const double head = std::min(1.0, std::pow(static_cast<double>(work.head_dim) / 128, -std::log2(rate.of_64)));
   if (gpu_.measured.attention_64_tflops > 0) {
     const config::MeasuredGpu& measured = gpu_.measured;
     const double wide = std::clamp(std::log2(static_cast<double>(work.head_dim) / 64), 0.0, 1.0);
@@ -232,7 +232,6 @@ double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool back
     const double sms = std::max(gpu_.sms - beside.sms, 1);
     return (backward ? 2.5 : 1) * work.flops() / (tflops * 1e12) * gpu_.sms / sms + work.steps * kKernelGap;
   }
-  const double head = std::min(1.0, std::pow(static_cast<double>(work.head_dim) / 128, -std::log2(rate.of_64)));
   const double flops_per_s = gpu_.peak_flops * rate.fraction * framework_.efficiency * head * span /
                              (span + rate.half_length) * std::max(gpu_.sms - beside.sms, 1) / gpu_.sms;
   return (backward ? 2.5 : 1) * work.flops() / flops_per_s + work.steps * kKernelGap;
@@ -288,10 +287,11 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
 }
 
 double ComputeCost::module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside, double share) const {
-  const Kernels kernels = kernels_of(work, pass, beside);
-  const double seconds = std::max(kernels.seconds, kernels.count * gpu_.issue_s);
+  const double seconds = kernels_of(work, pass, beside).seconds;
   return pass == Pass::recompute ? share * seconds : seconds;
 }
+
+int ComputeCost::launches(const plan::ModuleWork& work, Pass pass) const { return kernels_of(work, pass, {}).count; }
 
 std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
                                     const ComputeCost& cost, const Beside& beside, double share) {

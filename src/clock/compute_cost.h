@@ -110,9 +110,11 @@ class ComputeCost {
   double update_seconds(double bytes, const Beside& beside = {}) const;
   /// Seconds of a kernel that only moves bytes, read and written.
   double stream_seconds(double bytes, const Beside& beside = {}) const;
-  /// Seconds of one pass of a module: its kernels one after another, or as fast as the host issues them.
+  /// Seconds of one pass of a module: its kernels one after another.
   /// `share` of a recomputation is done (fsdp.recompute_share).
   double module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside = {}, double share = 1) const;
+  /// Kernels of such a pass.
+  int launches(const plan::ModuleWork& work, Pass pass) const;
 
  private:
   struct Kernels;

@@ -141,7 +141,7 @@ std::vector<ClusterField> make_cluster_fields() {
       count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
       number_field("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1, 1e6, false),
       latency("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us)),
-      latency("host.collective_issue_us", at(&Cluster::host, &ClusterHost::collective_issue_us)),
+      number_field("host.framework_factor", at(&Cluster::host, &ClusterHost::framework_factor), 0, 100, false),
       rate_or_none("host.pcie_gb_per_s", at(&Cluster::host, &ClusterHost::pcie_gb_per_s)),
       rate_or_none("measured.product_tflops", at(&Cluster::measured, &MeasuredGpu::product_tflops)),
       rate_or_none("measured.product_fill", at(&Cluster::measured, &MeasuredGpu::product_fill)),

@@ -78,10 +78,10 @@ struct InterFabric {
 /// What the host spends on issuing; and, for state that lies in its memory (fsdp.cpu_offload), rates a GPU in 1e9
 /// bytes/s, 0: not known.
 struct ClusterHost {
-  double kernel_issue_us = 0;      ///< of one kernel
-  double collective_issue_us = 0;  ///< of one collective, through the framework
-  double pcie_gb_per_s = 0;        ///< of copies from and to pinned memory, each direction, as they achieve it
-  double memory_gb_per_s = 0;      ///< read and written together by the processors in an update
+  double kernel_issue_us = 0;     ///< of one kernel
+  double framework_factor = 1.2;  ///< what a framework's host takes over what profiles/systems says of it
+  double pcie_gb_per_s = 0;       ///< of copies from and to pinned memory, each direction, as they achieve it
+  double memory_gb_per_s = 0;     ///< read and written together by the processors in an update
 };
 
 /// A machine that can be simulated: profiles/clusters/NAME.toml, where each figure has its source beside it.

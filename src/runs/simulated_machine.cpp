@@ -16,6 +16,7 @@
 #include "clock/compute_cost.h"
 #include "clock/forecast.h"
 #include "clock/op_times.h"
+#include "config/presets.h"
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "model/model.h"
@@ -79,7 +80,6 @@ bool symmetric(const schedule::Training& training, const config::Cluster& cluste
 /// Beyond what rows were measured of, errors count double: that they grow is known, how fast is not.
 constexpr double kBeyondRows = 2;
 
-/// The quantiles of the rows' errors, in an order that is another one for each kind: kinds err for themselves.
 void shuffle(std::vector<double>& draws, clock::Sequence& random) {
   for (std::size_t left = draws.size(); left > 1; --left) std::swap(draws[left - 1], draws[random.below(left)]);
 }
@@ -95,6 +95,7 @@ std::vector<double> lognormal_draws(double sigma, clock::Sequence& random) {
   return draws;
 }
 
+/// The quantiles of the rows' errors, in an order that is another one for each kind: kinds err for themselves.
 /// `power`: of each ratio.
 std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, double power) {
   const int sources = rows.distinct_sources();
@@ -104,7 +105,7 @@ std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, d
     draws.push_back(std::pow(clock::quantile_of_next(rows.time_ratios, sources, p), power));
   }
   clock::Sequence random(static_cast<std::uint64_t>(kind) + 1);
-  for (std::size_t left = draws.size(); left > 1; --left) std::swap(draws[left - 1], draws[random.below(left)]);
+  shuffle(draws, random);
   return draws;
 }
 

@@ -12,8 +12,8 @@ namespace {
 using ::fsdpbench::testing::make_case;
 
 /// An A100 and an H100 as their clusters have them.
-GpuRates a100() { return {312e12 * 0.87, 0, 312e12, 1.61e12, 108, 3e-6}; }
-GpuRates h100() { return {989e12 * 0.80, 1979e12 * 0.71, 989e12, 2.9e12, 132, 3e-6}; }
+GpuRates a100() { return {312e12 * 0.87, 0, 312e12, 1.61e12, 108}; }
+GpuRates h100() { return {989e12 * 0.80, 1979e12 * 0.71, 989e12, 2.9e12, 132}; }
 
 constexpr Framework kBest{.efficiency = 1};
 
