@@ -13,6 +13,7 @@
 #include "clock/collective_kinds.h"
 #include "clock/compute_cost.h"
 #include "clock/contention.h"
+#include "clock/host_issue.h"
 #include "clock/nccl_tuning.h"
 #include "plan/module_work.h"
 
@@ -99,8 +100,9 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
                         decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
                         plan::expert_split(config), config.fsdp.checkpoint_keeps, plan::context_split(config));
   const DType dtype = config.fsdp.param_dtype;
-  const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products,
-                            config.fsdp.fp8_recipe);
+  GpuRates rates = gpu_rates(cluster, dtype);
+  if (use.measured) rates.measured = cluster.measured;
+  const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
   const bool contention = use.contention && plan.groups.ranks() > 1;
   Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));
@@ -127,6 +129,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
           fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));
     }
   }
+  times.own_issue = host_issue(training, cluster, work, compute, times);
   if (contention) {
     add_contention(
         training,

@@ -119,6 +119,9 @@ Casts casts_of_backward(config::Fp8Recipe recipe, double element) {
 /// % of on an H100 (pytorch/pytorch, issue 147971): the middle of that.
 constexpr double kRowwiseRate = 0.95;
 
+/// Whether rows of so many numbers of two bytes begin where kernels of 16 bytes a load cannot.
+bool odd_row(std::int64_t numbers) { return numbers % 8 != 0; }
+
 double ceil_div(std::int64_t a, std::int64_t b) { return static_cast<double>((a + b - 1) / b); }
 
 /// Elements moved by a copy between two buffers, one of which may be larger than what is copied.
@@ -174,8 +177,7 @@ GpuRates gpu_rates(const config::Cluster& cluster, DType dtype) {
           .fp8_product_flops = gpu.peak.fp8 * gpu.fp8_gemm_fraction * 1e12,
           .peak_flops = peak,
           .memory_bytes_per_s = gpu.memory_copy_gb_per_s * 1e9,
-          .sms = gpu.sms,
-          .issue_s = cluster.host.kernel_issue_us * 1e-6};
+          .sms = gpu.sms};
 }
 
 Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s) {
@@ -197,11 +199,19 @@ double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Besi
   const auto launches = static_cast<double>(p.launches);
   const double together = static_cast<double>(p.count) / launches;  // of one launch
   double best = HUGE_VAL;
-  for (const Tile& tile : kTiles) {
-    const double tiles = ceil_div(p.m, tile.m) * ceil_div(p.n, tile.n) * together;
-    const double flops = 2.0 * static_cast<double>(tile.m * tile.n) * (static_cast<double>(p.k) + kFillDepth);
-    best = std::min(best, std::ceil(tiles / sms) * flops * gpu_.sms / (rate * tile.rate));
-  }
+  if (gpu_.measured.product_tflops > 0 && !fp8) {
+    const config::MeasuredGpu& measured = gpu_.measured;
+    const double deep = measured.product_tflops / (1 + measured.product_fill / static_cast<double>(p.k));
+    const double tflops = odd_row(p.n)                   ? measured.odd_output_tflops
+                          : odd_row(p.m) || odd_row(p.k) ? measured.odd_input_tflops
+                                                         : deep;
+    best = p.flops() / launches / (tflops * 1e12) * gpu_.sms / sms;
+  } else
+    for (const Tile& tile : kTiles) {
+      const double tiles = ceil_div(p.m, tile.m) * ceil_div(p.n, tile.n) * together;
+      const double flops = 2.0 * static_cast<double>(tile.m * tile.n) * (static_cast<double>(p.k) + kFillDepth);
+      best = std::min(best, std::ceil(tiles / sms) * flops * gpu_.sms / (rate * tile.rate));
+    }
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double inputs = m * k + k * n, outputs = m * n;
   const double bytes = together * (inputs * (fp8 ? 1 : element_) + outputs * element_);
@@ -214,6 +224,14 @@ double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool back
   const AttentionRate rate = attention_rate(framework_.attention, gpu_.peak_flops);
   const double span = 2 * work.mean_span() / work.steps;  // a step's keys are those of one rank
   const double head = std::min(1.0, std::pow(static_cast<double>(work.head_dim) / 128, -std::log2(rate.of_64)));
+  if (gpu_.measured.attention_64_tflops > 0) {
+    const config::MeasuredGpu& measured = gpu_.measured;
+    const double wide = std::clamp(std::log2(static_cast<double>(work.head_dim) / 64), 0.0, 1.0);
+    const double tflops = std::lerp(measured.attention_64_tflops, measured.attention_128_tflops, wide) * span /
+                          (span + measured.attention_half_length);
+    const double sms = std::max(gpu_.sms - beside.sms, 1);
+    return (backward ? 2.5 : 1) * work.flops() / (tflops * 1e12) * gpu_.sms / sms + work.steps * kKernelGap;
+  }
   const double flops_per_s = gpu_.peak_flops * rate.fraction * framework_.efficiency * head * span /
                              (span + rate.half_length) * std::max(gpu_.sms - beside.sms, 1) / gpu_.sms;
   return (backward ? 2.5 : 1) * work.flops() / flops_per_s + work.steps * kKernelGap;
@@ -257,8 +275,11 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   const plan::Passes& passes = backward ? work.backward : pass == Pass::recompute ? work.recompute : work.forward;
   const bool head = work.kind == plan::ModuleKind::head;
   const bool fused = head && framework_.eager_loss ? false : framework_.compiled || (head && framework_.fused_loss);
-  const double elements = (fused ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0);
-  kernels.seconds += stream_seconds(elements * element_, beside);
+  // A fused loss leaves the gradient where the logits were.
+  const bool done = head && backward && framework_.fused_loss;
+  const double elements = done ? 0 : (fused ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0);
+  const double of_copy = gpu_.measured.pass_fraction > 0 ? gpu_.measured.pass_fraction : 1;
+  kernels.seconds += stream_seconds(elements * element_ / of_copy, beside);
   const int more = fused ? passes.fused_kernels : passes.eager_kernels;
   kernels.seconds += more * kKernelGap;
   kernels.count += more;
@@ -266,10 +287,11 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
 }
 
 double ComputeCost::module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside, double share) const {
-  const Kernels kernels = kernels_of(work, pass, beside);
-  const double seconds = std::max(kernels.seconds, kernels.count * gpu_.issue_s);
+  const double seconds = kernels_of(work, pass, beside).seconds;
   return pass == Pass::recompute ? share * seconds : seconds;
 }
+
+int ComputeCost::launches(const plan::ModuleWork& work, Pass pass) const { return kernels_of(work, pass, {}).count; }
 
 std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
                                     const ComputeCost& cost, const Beside& beside, double share) {

@@ -48,12 +48,12 @@ namespace fsdpbench::clock {
 
 /// Rates of one GPU.
 struct GpuRates {
-  double product_flops = 0;       ///< FLOP/s that the best large matrix products reach in the compute dtype
-  double fp8_product_flops = 0;   ///< the same of fp8; 0: it has none
-  double peak_flops = 0;          ///< peak in the compute dtype: attention kernels are stated as parts of it
-  double memory_bytes_per_s = 0;  ///< read and written together, as a copy achieves it
-  int sms = 0;                    ///< multiprocessors, or compute units
-  double issue_s = 0;             ///< the host needs to launch a kernel
+  double product_flops = 0;        ///< FLOP/s that the best large matrix products reach in the compute dtype
+  double fp8_product_flops = 0;    ///< the same of fp8; 0: it has none
+  double peak_flops = 0;           ///< peak in the compute dtype: attention kernels are stated as parts of it
+  double memory_bytes_per_s = 0;   ///< read and written together, as a copy achieves it
+  int sms = 0;                     ///< multiprocessors, or compute units
+  config::MeasuredGpu measured{};  ///< stands for the first and third, if it was
 };
 
 /// Rates of a cluster's GPU, computing in `dtype`; fp32 is multiplied as fp32, not tf32.
@@ -110,9 +110,11 @@ class ComputeCost {
   double update_seconds(double bytes, const Beside& beside = {}) const;
   /// Seconds of a kernel that only moves bytes, read and written.
   double stream_seconds(double bytes, const Beside& beside = {}) const;
-  /// Seconds of one pass of a module: its kernels one after another, or as fast as the host issues them.
+  /// Seconds of one pass of a module: its kernels one after another.
   /// `share` of a recomputation is done (fsdp.recompute_share).
   double module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside = {}, double share = 1) const;
+  /// Kernels of such a pass.
+  int launches(const plan::ModuleWork& work, Pass pass) const;
 
  private:
   struct Kernels;

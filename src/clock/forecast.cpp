@@ -64,6 +64,11 @@ OpTimes drawn(OpTimes times, const Uncertainty& uncertainty, int draw) {
       cost.link_ns = std::nearbyint(cost.link_ns * ratio);
     }
   }
+  if (!uncertainty.own_issue.empty()) {
+    for (std::vector<double>& of_step : times.own_issue) {
+      for (double& ns : of_step) ns = std::nearbyint(ns * uncertainty.own_issue[number]);
+    }
+  }
   if (uncertainty.host.empty()) return times;
   for (double HostCosts::*cost :
        {&HostCosts::issue_ns, &HostCosts::launch_ns, &HostCosts::gap_ns, &HostCosts::wake_ns}) {
@@ -76,7 +81,8 @@ Forecast forecast(const schedule::Training& training, const OpTimes& times, Stea
   constexpr std::size_t kMostRepeats = 8;
   // A step begins with idle lanes, so where ranks are alike the first of a kind is as long as all others of it.
   const bool one_more = which == SteadyStep::first && times.ranks_differ();
-  const std::size_t first = training.schedules.steps.size() - (one_more ? 0 : 1);
+  const std::size_t steady = std::max(training.schedules.steps.size(), times.own_issue.size());
+  const std::size_t first = steady - (one_more ? 0 : 1);
   const std::size_t most = first + (which == SteadyStep::repeated ? kMostRepeats : 1);
   Forecast forecast;
   for (int rank = 0; rank < recorded; ++rank) forecast.traces.emplace_back().rank = rank;

@@ -39,6 +39,7 @@ struct Uncertainty {
   std::vector<std::vector<int>> source;     ///< by step (as OpTimes::steps) and op: into `ratios`; -1: as given
   std::vector<std::vector<double>> ratios;  ///< by source and draw: what its ops take over what is predicted
   std::vector<HostCosts> host;              ///< by draw: what it adds to the host's costs; empty: nothing
+  std::vector<double> own_issue;            ///< by draw: what OpTimes::own_issue is over what is predicted; empty: 1
   /// 95 of 100 steps lie within so much of what was walked, as a share of it, if all op times are right: what no op's
   /// time is to blame for. Of exposed communication as a share of the step, too.
   double step_miss = 0, exposed_miss = 0;

@@ -67,7 +67,7 @@ class IssueOrderWalk final : public Walk {
     }
     if (schedule().ops[op].is_host()) return;
     if (times_.issue == OpTimes::Issue::by_cost) {
-      issued_ += times_.host.issue_ns;
+      issued_ += times_.host.issue_ns + (times_.own_issue.empty() ? 0 : times_.own_issue_of(step_)[op]);
     } else {
       const OpTimes::ByRank& given = times_.issue_of(step_);
       for (std::size_t rank = 0; rank < host_.size(); ++rank) host_[rank] += static_cast<double>(given[rank][op]);

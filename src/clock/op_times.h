@@ -123,7 +123,7 @@ struct OpTimes {
   };
   /// Host time to issue an op.
   enum class Issue : std::uint8_t {
-    by_cost,  ///< host.issue_ns
+    by_cost,  ///< host.issue_ns, and what `own_issue` says
     given,    ///< what `given_issue` says
   };
   Ops ops = Ops::by_cost;
@@ -143,6 +143,9 @@ struct OpTimes {
   /// they do so after run_ns of `steps`, on the fabric there.
   std::vector<ByRank> given;
   std::vector<ByRank> given_issue;
+  /// By step, the last one repeats, and op: what the host takes on top to issue it, on every rank alike. Empty:
+  /// nothing.
+  std::vector<std::vector<double>> own_issue;
 
   /// Algorithm of each collective of the steady schedule, by op: "ring, simple, inter". Empty where nothing was chosen.
   std::vector<std::string> choices;
@@ -152,6 +155,9 @@ struct OpTimes {
   const ByRank& given_of(std::size_t step) const { return given[step < given.size() ? step : given.size() - 1]; }
   const ByRank& issue_of(std::size_t step) const {
     return given_issue[step < given_issue.size() ? step : given_issue.size() - 1];
+  }
+  const std::vector<double>& own_issue_of(std::size_t step) const {
+    return own_issue[step < own_issue.size() ? step : own_issue.size() - 1];
   }
   /// Whether two ranks may take different times.
   bool ranks_differ() const {

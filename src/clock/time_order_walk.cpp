@@ -166,7 +166,9 @@ class TimeOrderWalk final : public Walk {
 
   /// What the host takes to issue op i.
   double issue_ns(std::size_t rank, std::size_t i) const {
-    if (times_.issue == OpTimes::Issue::by_cost) return times_.host.issue_ns;
+    if (times_.issue == OpTimes::Issue::by_cost) {
+      return times_.host.issue_ns + (times_.own_issue.empty() ? 0 : times_.own_issue_of(step_)[i]);
+    }
     return static_cast<double>(times_.issue_of(step_)[rank][i]);
   }
   const std::vector<double>& issued_before(std::size_t rank) const {

@@ -100,6 +100,11 @@ EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, 
     if (asked != typical && found != here.end()) return {asked.value, ErrorKind::framework, words(**found)};
     return {asked.value, ErrorKind::typical, asked == typical ? "the typical one" : "given"};
   }
+  if (asked.of == "measured") {
+    const bool measured = cluster.measured.product_tflops > 0 && numbers == "bf16";
+    return {measured ? 1 : typical.value, ErrorKind::typical,
+            measured ? "what this GPU was measured at" : "the typical one: this GPU was not measured", measured};
+  }
   if (asked.of == "auto") {
     if (here.empty()) return {typical.value, ErrorKind::typical, "the typical one: none is published of this GPU"};
     std::vector<double> values;
@@ -113,7 +118,7 @@ EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, 
   }
   const auto found = std::ranges::find(here, asked.of, &KnownEfficiency::framework);
   if (found != here.end()) return {(*found)->value, ErrorKind::framework, words(**found)};
-  std::vector<std::string> valid{"a number", "\"auto\""};
+  std::vector<std::string> valid{"a number", "\"auto\"", "\"measured\""};
   for (const KnownEfficiency* known : here) valid.push_back('"' + known->framework + '"');
   throw ConfigError(
       fmt::format("simulate.efficiency = \"{}\": no training of it with {} on {} is published; expected {}.", asked.of,

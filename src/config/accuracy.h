@@ -57,13 +57,15 @@ double median_efficiency(const std::vector<double>& efficiencies);
 struct EfficiencyUsed {
   double value = 0;
   ErrorKind kind = ErrorKind::typical;
-  std::string from;  ///< for people: "torchtitan with bf16 on H100 SXM 80 GB (T025, T099)"
+  std::string from;       ///< for people: "torchtitan with bf16 on H100 SXM 80 GB (T025, T099)"
+  bool measured = false;  ///< it is Cluster::measured: no training has its errors
 };
 
-/// Meaning of `simulate.efficiency` on this cluster. "auto": the median of all frameworks on its GPU with these
-/// numbers, else the typical one. A number that a framework is known to reach there has that framework's errors; any
-/// other number those of the typical one, as nothing says that it is right. No group has models with experts, so these
-/// have the typical one's errors, too. Throws ConfigError for a framework that is not known there.
+/// Meaning of `simulate.efficiency` on this cluster. "measured": what Cluster::measured says, else the typical one.
+/// "auto": the median of all frameworks on its GPU with these numbers, else the typical one. A number that a framework
+/// is known to reach there has that framework's errors; any other number those of the typical one, as nothing says that
+/// it is right. No group has models with experts, so these have the typical one's errors, too. Throws ConfigError for a
+/// framework that is not known there.
 EfficiencyUsed efficiency_used(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy);
 
 /// The file's text, TOML.

@@ -141,8 +141,16 @@ std::vector<ClusterField> make_cluster_fields() {
       count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
       number_field("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1, 1e6, false),
       latency("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us)),
-      latency("host.collective_issue_us", at(&Cluster::host, &ClusterHost::collective_issue_us)),
+      number_field("host.framework_factor", at(&Cluster::host, &ClusterHost::framework_factor), 0, 100, false),
       rate_or_none("host.pcie_gb_per_s", at(&Cluster::host, &ClusterHost::pcie_gb_per_s)),
+      rate_or_none("measured.product_tflops", at(&Cluster::measured, &MeasuredGpu::product_tflops)),
+      rate_or_none("measured.product_fill", at(&Cluster::measured, &MeasuredGpu::product_fill)),
+      rate_or_none("measured.odd_output_tflops", at(&Cluster::measured, &MeasuredGpu::odd_output_tflops)),
+      rate_or_none("measured.odd_input_tflops", at(&Cluster::measured, &MeasuredGpu::odd_input_tflops)),
+      rate_or_none("measured.pass_fraction", at(&Cluster::measured, &MeasuredGpu::pass_fraction)),
+      rate_or_none("measured.attention_64_tflops", at(&Cluster::measured, &MeasuredGpu::attention_64_tflops)),
+      rate_or_none("measured.attention_128_tflops", at(&Cluster::measured, &MeasuredGpu::attention_128_tflops)),
+      rate_or_none("measured.attention_half_length", at(&Cluster::measured, &MeasuredGpu::attention_half_length)),
       rate_or_none("host.memory_gb_per_s", at(&Cluster::host, &ClusterHost::memory_gb_per_s)),
   };
 }

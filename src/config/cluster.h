@@ -26,6 +26,19 @@ struct ClusterGpu {
   double memory_copy_gb_per_s = 0;  ///< achieved by a copy, read + written, 1e9 bytes/s
 };
 
+/// What kernels of this GPU were measured at with bf16, 1e12 FLOP/s where nothing else is said, under the power that it
+/// has: simulate.efficiency = "measured". All 0: it was not.
+struct MeasuredGpu {
+  double product_tflops = 0;       ///< products of a large k
+  double product_fill = 0;         ///< depth of k that a product's beginning and end are worth
+  double odd_output_tflops = 0;    ///< products whose rows of the output are no multiples of 16 bytes
+  double odd_input_tflops = 0;     ///< those of which an input's rows are none
+  double pass_fraction = 0;        ///< of the rate of a copy, what norms, rotations and activations reach
+  double attention_64_tflops = 0;  ///< forward and backward together, long sequences, heads of 64
+  double attention_128_tflops = 0;
+  double attention_half_length = 0;  ///< the length at which half of it is reached
+};
+
 enum class IntraKind : std::uint8_t { nvswitch, nvlink, xgmi, pcie, memory };
 
 /// Links between the GPUs of one node. All rates are 1e9 bytes/s a GPU and direction; "achieved" ones are the bus
@@ -65,10 +78,10 @@ struct InterFabric {
 /// Host time per issued op; and, for state that lies in its memory (fsdp.cpu_offload), rates a GPU in 1e9
 /// bytes/s, 0: not known.
 struct ClusterHost {
-  double kernel_issue_us = 0;      ///< of one kernel
-  double collective_issue_us = 0;  ///< of one collective, through the framework
-  double pcie_gb_per_s = 0;        ///< of copies from and to pinned memory, each direction, as they achieve it
-  double memory_gb_per_s = 0;      ///< read and written together by the processors in an update
+  double kernel_issue_us = 0;     ///< of one kernel
+  double framework_factor = 1.2;  ///< what a framework's host takes over what profiles/systems says of it
+  double pcie_gb_per_s = 0;       ///< of copies from and to pinned memory, each direction, as they achieve it
+  double memory_gb_per_s = 0;     ///< read and written together by the processors in an update
 };
 
 /// A machine that can be simulated: profiles/clusters/NAME.toml, where each figure has its source beside it.
@@ -82,6 +95,7 @@ struct Cluster {
   IntraFabric intra;
   InterFabric inter;
   ClusterHost host;
+  MeasuredGpu measured;
 
   std::int64_t most_ranks() const { return std::int64_t{nodes} * gpus_per_node; }
 };

@@ -84,7 +84,8 @@ Valid<Quantization> quantization() {
 /// Which frameworks are known is a matter of the cluster: efficiency_used() (config/accuracy.h) checks it.
 Valid<Efficiency> efficiency() {
   const Valid<double> given = number(1e-3, 2);
-  return {given.text + R"(, "auto", or a framework of docs/published.md, as "torchtitan")", [=](const Efficiency& v) {
+  return {given.text + R"(, "auto", "measured", or a framework of docs/published.md, as "torchtitan")",
+          [=](const Efficiency& v) {
             const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
             return v.of.empty() ? given.accepts(v.value) : std::ranges::all_of(v.of, in_name);
           }};
@@ -291,8 +292,9 @@ std::vector<Field> make_fields() {
   simulate("eager_loss", &Simulate::eager_loss, boolean(), "the loss is PyTorch's F.cross_entropy on fp32 logits without torch.compile, also if simulate.compiled: its kernels, and the memory of its copies of the logits");
   simulate("fused_optimizer", &Simulate::fused_optimizer, boolean(), "one kernel per update; false: one per operation, with 2.5 times the bytes");
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
+  simulate("host", &Simulate::host, one_of<Simulate::Host>(), "whose host issues the ops: framework: of PyTorch, DeepSpeed or JAX, as fsdp.preset says (profiles/systems); own: this program's");
   simulate("expandable_segments", &Simulate::expandable_segments, boolean(), "memory under PyTorch's allocator is as with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-  simulate("efficiency", &Simulate::efficiency, efficiency(), "efficiency of matrix products and attention beyond the model of shapes and kernels: a number, what published trainings of a framework reach on this GPU, or auto: of any framework; 0.8 is the median of all (docs/published.md)");
+  simulate("efficiency", &Simulate::efficiency, efficiency(), "efficiency of matrix products and attention beyond the model of shapes and kernels: a number, what published trainings of a framework reach on this GPU, auto: of any framework, or measured: what its kernels were measured at, where the cluster's file says it; 0.8 is the median of all (docs/published.md)");
   simulate("host_issue_us", &Simulate::host_issue_us, number(0, kMost_us), "time of the host to issue an op");
   simulate("launch_us", &Simulate::launch_us, number(0, kMost_us), "time from the issue of an op until an idle lane begins it");
   simulate("wake_us", &Simulate::wake_us, number(0, kMost_us), "time from an event until an op on another lane that waited for it begins");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/words/words.h"
 
@@ -32,6 +33,18 @@ std::vector<std::pair<std::string, Value>> fsdp_preset(std::string_view name) {
     }
   }
   return settings;
+}
+
+dialects::HostTimes host_times(const RunConfig& config) {
+  if (config.simulate.host == Simulate::Host::own) return dialects::host_times(std::vector<std::string_view>{"own"});
+  std::vector<std::string_view> engines;
+  const bool replicates = config.fsdp.strategy == Strategy::no_shard && config.mesh.ranks > 1;
+  if (replicates) engines.emplace_back("ddp");
+  const dialects::Preset* preset = replicates ? nullptr : dialects::find_preset(config.fsdp.preset);
+  for (; preset != nullptr; preset = dialects::find_preset(preset->like)) engines.emplace_back(preset->name);
+  engines.emplace_back("eager");
+  std::ranges::reverse(engines);
+  return dialects::host_times(engines);
 }
 
 }  // namespace fsdpbench::config

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "config/run_config.h"
 #include "config/spelling.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::config {
 
@@ -15,5 +17,9 @@ const std::vector<std::string>& fsdp_preset_names();
 /// The keys that make up an engine's defaults, with their values; first those of fsdp2, which are the defaults of
 /// Fsdp, so that a later preset changes all that an earlier one did. Empty for a name that is no preset.
 std::vector<std::pair<std::string, Value>> fsdp_preset(std::string_view name);
+
+/// Of the engine that issues what a simulated training does: that of its preset, PyTorch's DDP where several ranks
+/// shard nothing, or, as simulate.host says, this program's own.
+dialects::HostTimes host_times(const RunConfig& config);
 
 }  // namespace fsdpbench::config

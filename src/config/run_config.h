@@ -477,7 +477,7 @@ struct Nccl {
 /// Share that a training reaches of the rates of the compute model: a number, or whose.
 struct Efficiency {
   double value = 0.8;
-  std::string of;  ///< "auto", or a framework of profiles/published, whose trainings say it; empty: `value`
+  std::string of;  ///< "auto", "measured", or a framework of profiles/published, whose trainings say it; empty: `value`
   bool operator==(const Efficiency&) const = default;
 };
 
@@ -489,6 +489,8 @@ struct Simulate {
   enum class Collectives : std::uint8_t { ring, tree, hierarchical, pat, nvls, nvls_tree, direct, automatic };
   /// Generation of the fused attention kernel.
   enum class Attention : std::uint8_t { flash1, flash2, current };
+  /// Whose host issues the ops: that of the framework whose preset it is, or this program's.
+  enum class Host : std::uint8_t { framework, own };
 
   std::string cluster;      ///< a file stem under profiles/clusters, or a path; empty: link and compute of [emulate]
   std::string calibration;  ///< a file of `calibrate`; empty: none
@@ -499,6 +501,7 @@ struct Simulate {
   bool eager_loss = false;      ///< the loss is PyTorch's without torch.compile, on fp32 logits: its time and memory
   bool fused_optimizer = true;  ///< one kernel an update; else one an operation, with 2.5 times the bytes
   Attention attention = Attention::flash2;
+  Host host = Host::framework;
   bool expandable_segments = false;  ///< of PyTorch's allocator: a segment grows by pages
   Efficiency efficiency;     ///< of products and attention, beside what shapes and kernels say: docs/published.md
   double host_issue_us = 0;  ///< the host takes to issue an op

@@ -43,6 +43,8 @@ inline constexpr EnumNames<Simulate::Collectives> kNames<Simulate::Collectives>{
     "ring", "tree", "hierarchical", "pat", "nvls", "nvls_tree", "direct", "auto"};
 template <>
 inline constexpr EnumNames<Simulate::Attention> kNames<Simulate::Attention>{"flash1", "flash2", "current"};
+template <>
+inline constexpr EnumNames<Simulate::Host> kNames<Simulate::Host>{"framework", "own"};
 /// Only what a model computes in; i32 is no choice here.
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<DType>{"fp32", "bf16"};

@@ -96,7 +96,9 @@ clock::ClusterUse use_of(const config::RunConfig& config, const config::Cluster*
   use.framework.attention = static_cast<clock::Attention>(simulate.attention);
   use.framework.efficiency = simulate.efficiency.value;
   if (cluster != nullptr && !simulate.efficiency.of.empty()) {
-    use.framework.efficiency = config::efficiency_used(config, *cluster, config::published_accuracy()).value;
+    const config::EfficiencyUsed used = config::efficiency_used(config, *cluster, config::published_accuracy());
+    use.framework.efficiency = used.value;
+    use.measured = used.measured;
   }
   use.algorithm = static_cast<clock::Algorithm>(simulate.collectives);
   // NCCL takes them whatever its model says of the others; what is asked for by name is taken.

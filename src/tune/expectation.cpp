@@ -127,10 +127,19 @@ class Explainer {
       }
       found.push_back(std::move(outside));
     }
+    if (waits_for_host()) {
+      std::ranges::stable_partition(found, [](const PossibleReason& reason) { return reason.what == What::host; });
+    }
     return found;
   }
 
  private:
+  /// Whether the step is expected to be a tenth longer for its host: then that is the first to ask.
+  bool waits_for_host() const {
+    clock::OpTimes times = machine_.times(setup_, false).times;
+    times.own_issue.clear();
+    return plain_ns_ > 1.1 * clock::forecast(setup_, times).slowest_ns();
+  }
   bool slower() const { return expectation_.measured->step_ms > expectation_.step_ms.value; }
   /// How many times as long the measured step is as one of `step_ms`.
   double times(double step_ms) const { return expectation_.measured->step_ms / step_ms; }

@@ -41,7 +41,7 @@ std::string cluster_text(const std::string& key = "", const std::string& line = 
                                        "collective_sms = 2",
                                        "[host]",
                                        "kernel_issue_us = 3",
-                                       "collective_issue_us = 100"};
+                                       "framework_factor = 1"};
   std::string text;
   for (const std::string& l : lines) text += (!key.empty() && l.starts_with(key + " =") ? line : l) + "\n";
   return text + add;

@@ -36,6 +36,13 @@ def fsdp1():
                 continue
             yield case("fsdp1", layers, fsdp__strategy=strategy, fsdp__backward_prefetch=backward,
                        fsdp__forward_prefetch=forward, fsdp__all_gather_limit=limit, **meshes(strategy))
+    # The fewest blocks: whose frees the limit waits for changes from step to step.
+    for layers, strategy, backward, forward in itertools.product(
+            (1, 2), ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_grad_op"),
+            ("pre", "post", "none"), ("implicit", 1)):
+        if layers == 1 or (layers == 2 and strategy.startswith("hybrid")):
+            yield case("fsdp1", layers, fsdp__strategy=strategy, fsdp__backward_prefetch=backward,
+                       fsdp__forward_prefetch=forward, fsdp__all_gather_limit="fsdp1_queue:2", **meshes(strategy))
     for count, forward, strategy in itertools.product((1, 3, 4, 7), ("implicit", 1), FULL_FSDP1):
         yield case("fsdp1", 5, fsdp__all_gather_limit=f"fsdp1_queue:{count}", fsdp__forward_prefetch=forward,
                    fsdp__strategy=strategy)

@@ -25,6 +25,7 @@ class Reader {
                 {"keys", [&](const auto& node) { read_keys(node, words.keys); }},
                 {"trace", [&](const auto& node) { read_trace(node, words.traces); }},
                 {"remedies", [&](const auto& node) { read_remedies(node, words.remedies.emplace()); }},
+                {"host", {}},  // host_times()
                 // Exports, written in the system's words: dialects/systems.cpp.
                 {"export", {}},
                 {"let", {}},
@@ -167,6 +168,28 @@ class Reader {
   const SystemFile& file_;
 };
 
+constexpr std::pair<std::string_view, double HostTimes::*> kHostTimes[] = {
+    {"step", &HostTimes::step},
+    {"forward", &HostTimes::forward},
+    {"backward", &HostTimes::backward},
+    {"compiled", &HostTimes::compiled},
+    {"checkpoint", &HostTimes::checkpoint},
+    {"reentrant_checkpoint", &HostTimes::reentrant_checkpoint},
+    {"launch", &HostTimes::launch},
+    {"gather", &HostTimes::gather},
+    {"free", &HostTimes::free},
+    {"reduce", &HostTimes::reduce},
+    {"alone", &HostTimes::alone},
+    {"tensor", &HostTimes::tensor},
+    {"visit", &HostTimes::visit},
+    {"second_step", &HostTimes::second_step},
+    {"update", &HostTimes::update},
+    {"update_unit", &HostTimes::update_unit},
+    {"update_tensor", &HostTimes::update_tensor},
+    {"fused_update", &HostTimes::fused_update},
+    {"spread", &HostTimes::spread},
+};
+
 /// Those that have such a place, in that order.
 template <class Place>
 std::vector<const Words*> by_place(const std::vector<Words>& all, Place place) {
@@ -213,6 +236,24 @@ std::span<const Words* const> words_in_traces() {
   static const std::vector<const Words*> kTraced =
       by_place(words_of_files(), [](const Words& w) { return w.traces.place; });
   return kTraced;
+}
+
+HostTimes host_times(std::span<const std::string_view> engines) {
+  HostTimes times;
+  for (const std::string_view engine : engines) {
+    for (const SystemFile& file : system_files()) {
+      const toml::table* table = file.table["host"][engine].as_table();
+      if (table == nullptr) continue;
+      for (const auto& [key, node] : *table) {
+        const auto field = std::ranges::find(kHostTimes, key.str(), [](const auto& named) { return named.first; });
+        if (field == std::end(kHostTimes)) refuse(file, node, "there is no such time of a host");
+        const std::optional<double> value = node.value<double>();
+        if (!value || *value < 0) refuse(file, node, "expected a number of at least 0");
+        times.*field->second = *value;
+      }
+    }
+  }
+  return times;
 }
 
 const Preset* find_preset(std::string_view name) {

@@ -87,6 +87,25 @@ struct Remedies {
   std::string keep_after_forward, keep_after_backward, prefetch_less, no_reentrant;
 };
 
+/// What a host takes to issue what a training does: microseconds on the machine that they were measured on.
+struct HostTimes {
+  double step = 0;                            ///< loop, embedding, head and loss
+  double forward = 0, backward = 0;           ///< a block, beside the launches of its kernels
+  double compiled = 0;                        ///< a pass of a block that is compiled, in their place
+  double checkpoint = 1;                      ///< times as long if the block is recomputed
+  double reentrant_checkpoint = 1;            ///< the same with fsdp.checkpoint_reentrant
+  double launch = 0;                          ///< a kernel, beyond what the cluster's file says
+  double gather = 0, free = 0, reduce = 0;    ///< a unit
+  double alone = 1;                           ///< of these, where there is one rank
+  double tensor = 0;                          ///< a parameter, in backward
+  double visit = 0;                           ///< a call of a module, in any pass
+  double second_step = 0;                     ///< two calls of modules, once
+  double update = 0;                          ///< the optimizer's step
+  double update_unit = 0, update_tensor = 0;  ///< a unit and a parameter of it
+  double fused_update = 1;                    ///< of the last three, where an update is one kernel
+  double spread = 0;                          ///< standard deviation of the logarithm of what was measured over this
+};
+
 struct Words {
   std::string name;        ///< "deepspeed", as its file
   std::int64_t place = 0;  ///< in which its presets are listed
@@ -107,6 +126,10 @@ Words read_words(const SystemFile& file);
 std::span<const Words* const> all_words();
 /// Those that traces are searched for; where names of several are found, the first of these counts.
 std::span<const Words* const> words_in_traces();
+
+/// `engines`: names of tables host.NAME of profiles/systems; a later one's figures replace those of the ones before it.
+/// Those that there are not are left out.
+HostTimes host_times(std::span<const std::string_view> engines);
 
 /// Null: no system has this preset.
 const Preset* find_preset(std::string_view name);

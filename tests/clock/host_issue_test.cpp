@@ -1,0 +1,105 @@
+#include "clock/host_issue.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "clock/cluster_times.h"
+#include "clock/forecast.h"
+#include "config/cluster.h"
+#include "config/find_file.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "support/schedule_cases.h"
+
+namespace fsdpbench::clock {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+/// 27 million parameters on 8 ranks: any GPU is quicker than any host.
+config::RunConfig small(Overrides set) {
+  for (const char* key :
+       {"model.kind=decoder", "model.layers=6", "model.width=512", "model.heads=8", "model.kv_heads=8",
+        "model.ffn_width=2048", "model.vocab=8192", "model.feed_forward=plain", "model.norm=layer", "model.bias=true",
+        "mesh.ranks=8", "train.seq_len=256", "train.batch_per_rank=2", "fsdp.param_dtype=bf16"}) {
+    set.insert(set.begin(), key);
+  }
+  config::RunConfig config =
+      config::load_profile((config::home_folder() / "profiles/runs/quickstart.toml").string(), set);
+  config::validate(config);
+  return config;
+}
+
+schedule::Training training(const Overrides& set) { return testing::make_case(small(set)); }
+
+OpTimes times_of(const schedule::Training& training) {
+  return cluster_times(training, config::load_cluster("roce-a100-40gb"));
+}
+
+double step_ms(const Overrides& set) {
+  const schedule::Training one = training(set);
+  return forecast(one, times_of(one)).slowest_ns() * 1e-6;
+}
+
+TEST(HostIssue, EnginesRankAsMeasured) {
+  const double ddp = step_ms({"fsdp.preset=fsdp1", "fsdp.strategy=no_shard"}), fsdp1 = step_ms({"fsdp.preset=fsdp1"}),
+               zero2 = step_ms({"fsdp.preset=deepspeed-z2"}), zero3 = step_ms({"fsdp.preset=deepspeed-z3"});
+  EXPECT_LT(ddp, fsdp1);
+  EXPECT_LT(ddp, zero2);
+  EXPECT_LT(zero2, fsdp1);
+  EXPECT_LT(fsdp1, zero3);
+}
+
+TEST(HostIssue, WhatIsRecomputedCostsItsHooks) {
+  const Overrides ddp{"fsdp.preset=fsdp2", "fsdp.strategy=no_shard"};
+  const auto with = [&](const char* key) {
+    return step_ms({ddp[0], ddp[1], "fsdp.activation_checkpointing=true", key}) - step_ms(ddp);
+  };
+  const double apart = with("fsdp.checkpoint_reentrant=false");
+  EXPECT_GT(apart, 6 * 1.2 * 1.2);
+  EXPECT_LT(with("fsdp.checkpoint_reentrant=true"), apart);
+}
+
+TEST(HostIssue, OwnHostOnlyLaunches) {
+  EXPECT_LT(4 * step_ms({"simulate.host=own"}), step_ms({"fsdp.preset=fsdp2"}));
+  EXPECT_LT(step_ms({"simulate.compiled=true"}), step_ms({}));
+}
+
+/// Once; and the step that stands for all others comes after it.
+TEST(HostIssue, ZeRO3sSecondStepGrowsWithTheSquareOfTheLayers) {
+  const auto extra_ms = [](const char* layers) {
+    const schedule::Training zero3 = training({"fsdp.preset=deepspeed-z3", layers});
+    const OpTimes times = times_of(zero3);
+    std::vector<double> steps_ms;
+    forecast_run(zero3, times, 4, 4, {}, [&](std::size_t, const std::vector<double>& ns) {
+      steps_ms.push_back(ns.front() * 1e-6);
+      return true;
+    });
+    EXPECT_NEAR(forecast(zero3, times).slowest_ns() * 1e-6, steps_ms[3], 1e-3);
+    return steps_ms[1] - steps_ms[3];
+  };
+  const double six = extra_ms("model.layers=6"), twelve = extra_ms("model.layers=12");
+  EXPECT_GT(six, 50);
+  EXPECT_GT(twelve, 3 * six);
+  EXPECT_LT(twelve, 5 * six);
+}
+
+/// What the GPU takes longer for hides the host, and the host is ahead.
+TEST(HostIssue, LargeStepsAreTheGpus) {
+  const Overrides large{"model.width=8192", "model.ffn_width=32768", "model.heads=64", "model.kv_heads=64",
+                        "train.seq_len=4096"};
+  Overrides own = large;
+  own.emplace_back("simulate.host=own");
+  EXPECT_NEAR(step_ms(large), step_ms(own), 0.02 * step_ms(own));
+}
+
+TEST(HostIssue, NoFrameworkRunsOnProcessorsAlone) {
+  const schedule::Training one = training({});
+  const std::vector<double> issue = cluster_times(one, config::load_cluster("cpu-2core")).own_issue.back();
+  for (const double ns : issue) EXPECT_LT(ns, 100e3);
+}
+
+}  // namespace
+}  // namespace fsdpbench::clock
