@@ -191,6 +191,13 @@ std::string run_headline(const engine::Setup& p) {
       config::to_string(c.fsdp.strategy), config::to_string(c.fsdp.layout), emulation(c));
 }
 
+std::string memory_basis(const config::RunConfig& config) {
+  return fmt::format(
+      "memory: states {} (fsdp.state_dtype), loss {} (simulate.loss), activations of {} (simulate.framework)",
+      to_string(config.fsdp.state_dtype), config::to_string(config.loss()),
+      config.framework() == config::Simulate::Framework::own ? "this engine" : config::to_string(config.framework()));
+}
+
 std::string run_table(const engine::Setup& setup, const Trial& trial, const std::filesystem::path& folder) {
   const config::RunConfig& c = setup.config;
   const engine::Measurement& result = trial.measurement;
@@ -291,18 +298,20 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
         fmt::format("{} each", format_bytes(result.checkpoints.back().bytes)));
   }
   row("", "", "", "");
-  const PoolStatistics& worst = trial.memory;
+  const clock::CachingAllocator::Statistics* const torch =
+      trial.caching_allocator ? &*trial.caching_allocator : nullptr;
+  const CategoryBytes& by_category = torch != nullptr ? torch->at_peak : trial.memory.peak_occupied;
   const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
-  row("peak memory", mib(worst.peak_occupied_total), "MiB", "the rank that needed most");
+  if (torch != nullptr) {
+    row("peak memory", mib(torch->peak_reserved), "MiB", "reserved by PyTorch's allocator");
+    row("allocated", mib(torch->peak_allocated), "MiB", "at most, of that");
+  } else {
+    row("peak memory", mib(trial.memory.peak_occupied_total), "MiB", "the rank that needed most");
+  }
   for (MemoryCategory category : kMemoryCategories) {
     std::string name(to_string(category));
     std::replace(name.begin(), name.end(), '_', ' ');
-    row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
-  }
-  if (trial.caching_allocator) {
-    const clock::CachingAllocator::Statistics& a = *trial.caching_allocator;
-    row("under PyTorch's allocator", mib(a.peak_allocated), "MiB",
-        fmt::format("allocated; {} MiB reserved", mib(a.peak_reserved)));
+    row("  " + name, mib(by_category[index_of(category)]), "MiB", torch != nullptr ? "then" : "its own peak");
   }
   if (trial.host_memory.reserved > 0) {
     row("pinned host memory", mib(trial.host_memory.peak_occupied_total), "MiB", "fsdp.cpu_offload");
@@ -324,6 +333,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     text +=
         fmt::format("\ncheckpoint  {}  (go on: --resume {})\n", result.checkpoints.back().folder, c.checkpoint.folder);
   }
+  if (torch != nullptr) text += "\n" + memory_basis(c) + "\n";
   text += device_lines(result);
   text += choices_line(setup, trial);
   text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),

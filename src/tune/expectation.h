@@ -56,7 +56,8 @@ struct MeasuredStep {
 
 /// The content of expect.json (docs/expect.md).
 struct Expectation : StepAnswer {
-  std::string headline;  ///< what is expected of it
+  std::string memory_basis;  ///< what the memory counts
+  std::string headline;      ///< what is expected of it
   nlohmann::json config;
   bool fits = true;                           ///< in its GPU; memory is what PyTorch's allocator reserves, else blocks
   std::optional<std::int64_t> device_bytes;   ///< what its GPU has
