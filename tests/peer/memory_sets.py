@@ -42,8 +42,8 @@ def settings(row: dict) -> tuple[dict, str, float] | None:
         keys |= {"fsdp.preset": "fsdp1", "simulate.fused_optimizer": False, "simulate.framework": "transformers"}
         # Newer versions of Accelerate upcast the shards.
         keys |= {"fsdp.reduce_dtype": "bf16", "fsdp.state_dtype": "fp32" if "liger" in row["file"] else "bf16"}
-        if "liger" in row["framework_config"]:
-            keys |= {"simulate.loss": "chunked"}
+        if "fast-kernels" in row["framework_config"]:
+            keys |= {"simulate.loss": "chunked" if "liger" in row["framework_config"] else "fused"}
         return keys, "dgx-a100", float(row["peak_torch_bytes"])
     keys = bf16 | {"model.preset": "mpt-" + row["Model"], "mesh.ranks": row["# GPUs"], "train.seq_len": row["SeqLen (T)"]}
     keys |= {"train.batch_per_rank": row["MicroBatchSize"], "train.accumulate": row["GradAccum"], "simulate.loss": "fused", "fsdp.preset": "fsdp1"}
