@@ -50,7 +50,7 @@ FOLDERS = [
            "records of ops, and the two Chrome files made of them and read again"),
     Folder("plan", 2200, "plan.h", "config/run_config.h",
            "who owns which bytes: units, mesh, shard layouts; closed forms of memory and communication"),
-    Folder("schedule", 5250, "training.h, op.h, policy.h, build_schedules.cpp", "plan config/run_config.h",
+    Folder("schedule", 5300, "training.h, op.h, policy.h, build_schedules.cpp", "plan config/run_config.h",
            "in which order a step is issued: ops, lanes, allocations, policies; a training is a configuration with all that follows from it"),
     Folder("dialects", 1400, "dialect.h, vocabulary.h", "plan config config/words",
            "a configuration in another system's words"),
@@ -72,7 +72,7 @@ FOLDERS = [
            "lanes as streams: a plugin beside the program, which needs no CUDA itself"),
     Folder("model", 2000, "model.h", "plan backend config/run_config.h",
            "layers with explicit forward and backward, written once against the kernels"),
-    Folder("clock", 5700, "forecast.h, op_times.h", "trace schedule plan config",
+    Folder("clock", 5650, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
     Folder("account", 5250, "run_view.h, cause.h, find_stalls.h, judge.h",
            "record/table.h hardware/gpu_health.h hardware/gpu_health.h trace schedule plan clock config/run_config.h",
@@ -82,7 +82,7 @@ FOLDERS = [
     Folder("runs", 6650, "cell.h, trial.h, measure.h, result_fields.h",
            "record config launch hardware trace plan schedule backend model clock account engine",
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
-    Folder("tune", 3850, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
+    Folder("tune", 3950, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
     Folder("foreign", 10150, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
@@ -119,11 +119,11 @@ class Limit:
 LIMITS = [
     Limit("src", 700, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 169, "keys", "profiles/README.md"),
-    Limit("tests", 78750, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 79150, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 11150, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
-    Limit("profiles", 4700, "lines", "profiles/**/*.toml"),
-    Limit("docs", 38800, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("profiles", 4600, "lines", "profiles/**/*.toml"),
+    Limit("docs", 38900, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

@@ -295,15 +295,15 @@ class TorchtitanTest(ImportTest):
         def titan(lines: str) -> Import:
             return read(f"[training]\nlocal_batch_size = 2\nseq_len = 8192\n{lines}[activation_checkpoint]\nmode = \"full\"\n", ranks=8)
         blocks = titan('[compile]\nenable = true\ncomponents = ["model"]\n')
-        self.check(blocks, simulate__compiled=True, simulate__eager_loss=True)
+        self.check(blocks, simulate__compiled=True, simulate__loss="eager")
         self.assertEqual(blocks.unread, [])
         for components in ("", 'components = ["model", "loss"]\n', 'components = "model,loss"\n'):
-            self.check(titan("[compile]\nenable = true\n" + components), simulate__compiled=True, simulate__eager_loss=None)
-        self.check(titan('[compile]\nenable = true\ncomponents = ["loss"]\n'), simulate__compiled=None, simulate__fused_loss=True)
-        self.check(titan("[compile]\nenable = false\n"), simulate__eager_loss=True)
-        self.check(titan(""), simulate__eager_loss=None)
+            self.check(titan("[compile]\nenable = true\n" + components), simulate__compiled=True, simulate__loss=None)
+        self.check(titan('[compile]\nenable = true\ncomponents = ["loss"]\n'), simulate__compiled=None, simulate__loss="fused")
+        self.check(titan("[compile]\nenable = false\n"), simulate__loss="eager")
+        self.check(titan(""), simulate__loss=None)
         # Its loss is over parts of the logits.
-        self.check(titan("[parallelism]\ntensor_parallel_degree = 2\n[compile]\nenable = false\n"), simulate__eager_loss=None)
+        self.check(titan("[parallelism]\ntensor_parallel_degree = 2\n[compile]\nenable = false\n"), simulate__loss=None)
         old = titan("compile = true\n")
         self.check(old, simulate__compiled=True)
         self.assertRegex(" ".join(old.unread), "from 2024-12-18 to 2025-04-02")
@@ -394,7 +394,7 @@ class TrainerTest(ImportTest):
                      "gradient_accumulation_steps: 8\ndeepspeed: examples/deepspeed/ds_z3_offload_config.json\n", ranks=8)
         self.check(found, model__preset="llama3-8b", model__lora_rank=16, model__lora_alpha=32.0, train__seq_len=4096, train__batch_per_rank=2,
                    fsdp__preset="deepspeed-z3", fsdp__cpu_offload="all", fsdp__activation_checkpointing=True, fsdp__param_dtype="bf16")
-        self.says(read(common.replace("bf16", "pure_bf16")), "weights and moments in bf16")
+        self.check(read(common.replace("bf16", "pure_bf16")), fsdp__state_dtype="bf16")
         self.assertIn("trains nothing", self.refusal("model_name_or_path: a\ntemplate: llama3\n"))
 
     def test_llm_foundry(self) -> None:

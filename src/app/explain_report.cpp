@@ -43,6 +43,7 @@ std::int64_t replicated_parameters(const plan::ShardLayout& layout) {
 }
 
 std::string units_table(const plan::Plan& plan) {
+  const std::int64_t state = size_of(plan.state_dtype);
   Table table;
   table.title = "Units: gathered, freed and reduced together; sizes of one";
   table.header = {"unit", "modules", "parameters", "shard", "padding", "gathered", "replicated"};
@@ -51,13 +52,14 @@ std::string units_table(const plan::Plan& plan) {
     const bool sharded = !l.sharded.empty();
     table.rows.push_back({plan::unit_names(plan, units), plan::module_names(plan, units),
                           format_count(l.parameter_numel() + replicated_parameters(l)),
-                          sharded ? format_bytes(l.shard_numel * 4) : "-",
-                          sharded ? format_bytes(l.padding_numel() * 4) : "-",
+                          sharded ? format_bytes(l.shard_numel * state) : "-",
+                          sharded ? format_bytes(l.padding_numel() * state) : "-",
                           sharded ? format_bytes(l.gathered_numel() * size_of(plan.param_dtype)) : "-",
-                          l.replicated.empty() ? "-" : format_bytes(l.replicated_numel * 4)});
+                          l.replicated.empty() ? "-" : format_bytes(l.replicated_numel * state)});
   }
-  return format_table(table) +
-         fmt::format("shard and replicated in fp32 (masters), gathered in {}\n", to_string(plan.param_dtype));
+  return format_table(table) + fmt::format("shard and replicated in {} (masters), gathered in {}\n",
+                                           plan.state_dtype == DType::f32 ? "fp32" : to_string(plan.state_dtype),
+                                           to_string(plan.param_dtype));
 }
 
 /// Decimal units, as papers use them; format_bytes() is for what was counted.
@@ -71,12 +73,13 @@ std::string memory_table(const engine::Setup& p) {
   Table table;
   table.title = "Memory a device, closed form (1 GB = 1e9 bytes): states, one unit in flight, no activations";
   table.header = {"", "with FSDP", "without"};
-  const auto row = [&](const char* name, double a, double b) {
+  const auto row = [&](const std::string& name, double a, double b) {
     table.rows.push_back({name, decimal_bytes(a), decimal_bytes(b)});
   };
-  row("parameters (fp32)", with.parameters, without.parameters);
+  const std::string in = fmt::format("({})", to_string(p.plan.state_dtype));
+  row("parameters " + in, with.parameters, without.parameters);
   row("optimizer", with.optimizer, without.optimizer);
-  row("gradients (fp32)", with.gradients, without.gradients);
+  row("gradients " + in, with.gradients, without.gradients);
   row("  states together", states(with), states(without));
   row("gathered parameters", with.gathered_units, without.gathered_units);
   row("unsharded gradients", with.gradient_units, without.gradient_units);
@@ -479,9 +482,9 @@ template <>
 Fields<plan::MemoryEstimate> declared() {
   using E = plan::MemoryEstimate;
   return {"MemoryEstimate", "Memory of a device in closed form, without activations.", "plan/communication.h", {
-    {"parameters", &E::parameters, "B", "fp32 masters"},
+    {"parameters", &E::parameters, "B", "masters, in fsdp.state_dtype"},
     {"optimizer", &E::optimizer, "B", "moments"},
-    {"gradients", &E::gradients, "B", "fp32 gradients of what the device owns"},
+    {"gradients", &E::gradients, "B", "gradients of what the device owns, in fsdp.state_dtype"},
     {"gathered_units", &E::gathered_units, "B", "unsharded parameters in flight"},
     {"gradient_units", &E::gradient_units, "B", "unsharded gradients in flight"},
     {"total", &E::total, "B", "all of it"},

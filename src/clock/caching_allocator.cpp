@@ -6,10 +6,14 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <queue>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "clock/forecast.h"
+#include "schedule/memory_walk.h"
 
 namespace fsdpbench::clock {
 namespace {
@@ -301,14 +305,16 @@ using schedule::Schedule;
 
 class AllocatorWalk {
  public:
-  AllocatorWalk(int event_count, std::int64_t capacity, bool expandable)
-      : allocator_(capacity, expandable), events_ns_(event_count, 0) {}
+  AllocatorWalk(int event_count, std::int64_t capacity, bool expandable, const FrameworkBlocks& framework)
+      : allocator_(capacity, expandable), framework_(framework), events_ns_(event_count, 0) {}
 
   void allocate_persistent(const Schedule& schedule) {
+    allocate(framework_.libraries, MemoryCategory::activations, Lane::compute, 0);
+    allocate(framework_.buckets, MemoryCategory::communication_buffers, Lane::compute, 0);
     for (std::size_t id = 0; id < schedule.buffers.size() && schedule.buffers[id].persistent; ++id) {
       held_.push_back({});
       if (schedule.buffers[id].space != MemorySpace::device) continue;
-      held_.back() = {allocator_.allocate(schedule.buffers[id].bytes, Lane::compute, 0), Lane::compute};
+      held_.back() = allocate(schedule.buffers[id].bytes, schedule.buffers[id].category, Lane::compute, 0);
     }
   }
 
@@ -317,20 +323,93 @@ class AllocatorWalk {
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) issue(schedule, schedule.ops[i], records[i]);
   }
 
-  const CachingAllocator::Statistics& statistics() const { return allocator_.statistics(); }
+  CachingAllocator::Statistics statistics() const {
+    CachingAllocator::Statistics result = allocator_.statistics();
+    result.at_peak = at_peak_;
+    return result;
+  }
 
  private:
   struct Held {
-    CachingAllocator::BlockId block = -1;
+    std::vector<CachingAllocator::BlockId> blocks;
     Lane stream = Lane::compute;
   };
 
+  /// Blocks of `piece` bytes, and one of the rest.
+  Held allocate(std::int64_t bytes, MemoryCategory category, Lane stream, double now_ns, std::int64_t piece = 0) {
+    const std::int64_t before = allocator_.statistics().peak_allocated;
+    Held held{{}, stream};
+    live_[index_of(category)] += bytes;
+    for (; piece > 0 && bytes > piece; bytes -= piece)
+      held.blocks.push_back(allocator_.allocate(piece, stream, now_ns));
+    held.blocks.push_back(allocator_.allocate(bytes, stream, now_ns));
+    if (allocator_.statistics().peak_allocated > before) at_peak_ = live_;
+    return held;
+  }
+
+  void allocate(const Schedule& schedule, BufferId id, Lane stream, double now_ns) {
+    const schedule::Buffer& buffer = schedule.buffers[id];
+    if (buffer.space != MemorySpace::device) return;
+    const std::int64_t piece = buffer.role == schedule::BufferRole::workspace ? framework_.piece : 0;
+    held_[id] = allocate(buffer.bytes, buffer.category, stream, now_ns, piece);
+  }
+  void free(Held& held, MemoryCategory category, std::int64_t bytes, Lane lane, double lane_ns) {
+    live_[index_of(category)] -= bytes;
+    for (const CachingAllocator::BlockId block : std::exchange(held.blocks, {})) {
+      held.stream == lane ? allocator_.free(block) : allocator_.free_after(block, lane_ns);
+    }
+  }
+  /// An eager loss's backward, with two gradients, is over before the hooks that gather for the head's.
+  /// AdamW by foreach has the root of all second moments at once.
+  void pass_phase(const Op& op, double now_ns) {
+    const schedule::Phase before = std::exchange(phase_, op.phase);
+    if (before == schedule::Phase::forward && op.phase == schedule::Phase::backward) {
+      pass(2 * framework_.piece, MemoryCategory::activations, now_ns);
+    } else if (before == schedule::Phase::backward && op.phase == schedule::Phase::optimizer) {
+      pass(framework_.update, MemoryCategory::optimizer, now_ns);
+    }
+  }
+  void pass(std::int64_t bytes, MemoryCategory category, double now_ns) {
+    Held passing = allocate(bytes, category, Lane::compute, now_ns, framework_.piece);
+    free(passing, category, bytes, Lane::compute, now_ns);
+  }
+  /// Of a unit that has the embedding, too, autograd has the head's gradients long before the embedding's.
+  void allocate_later(const Schedule& schedule, const Op& op, BufferId id, double now_ns) {
+    const schedule::Buffer& buffer = schedule.buffers[id];
+    if (op.module != framework_.head || buffer.role != schedule::BufferRole::gradients || framework_.embedding == 0) {
+      return allocate(schedule, id, op.lane, now_ns);
+    }
+    held_[id] = allocate(buffer.bytes - framework_.embedding, buffer.category, op.lane, now_ns);
+    without_embedding_ = id;
+  }
+  bool is_of_loss(const Schedule& schedule, const Op& op, BufferId id) const {
+    return framework_.piece > 0 && op.kind == schedule::OpKind::backward && op.module == framework_.head &&
+           schedule.buffers[id].role == schedule::BufferRole::workspace;
+  }
+
+  bool comes_later(const Schedule& schedule, const Op& op, BufferId id) const {
+    return framework_.autograd && schedule::may_come_later(schedule, op, id);
+  }
+
+  /// When the host gets to an op: the driver holds 1,024 launches, and a block's pass is some 40 kernels.
+  double issued_ns(const Op& op, const trace::Record& record) {
+    constexpr std::size_t kPassesAhead = 24;
+    const bool passes = op.kind == schedule::OpKind::forward || op.kind == schedule::OpKind::recompute ||
+                        op.kind == schedule::OpKind::backward;
+    if (passes) begun_ns_.push(static_cast<double>(record.begin_ns));
+    if (begun_ns_.size() > kPassesAhead) {
+      host_ns_ = std::max(host_ns_, begun_ns_.front());
+      begun_ns_.pop();
+    }
+    return host_ns_ = std::max(host_ns_, static_cast<double>(record.issued_ns));
+  }
+
   void issue(const Schedule& schedule, const Op& op, const trace::Record& record) {
     if (op.is_host()) return;
+    const double now_ns = issued_ns(op, record);
+    pass_phase(op, now_ns);
     for (const BufferId id : op.allocates) {
-      const schedule::Buffer& buffer = schedule.buffers[id];
-      if (buffer.space != MemorySpace::device) continue;
-      held_[id] = {allocator_.allocate(buffer.bytes, op.lane, static_cast<double>(record.issued_ns)), op.lane};
+      if (!comes_later(schedule, op, id) && !is_of_loss(schedule, op, id)) allocate(schedule, id, op.lane, now_ns);
     }
     // An op without work has no times of its own: it is over when its lane comes past it.
     double& lane_ns = lanes_ns_[index_of(op.lane)];
@@ -340,28 +419,53 @@ class AllocatorWalk {
     if (op.has_work()) lane_ns = std::max(lane_ns, static_cast<double>(record.end_ns));
     if (op.record != schedule::kNoEvent) events_ns_[op.record] = lane_ns;
     for (const BufferId id : op.frees) {
-      if (schedule.buffers[id].space != MemorySpace::device) continue;
-      const Held& held = held_[id];
-      if (held.stream == op.lane) {
-        allocator_.free(held.block);
-      } else {
-        allocator_.free_after(held.block, lane_ns);
-      }
+      const schedule::Buffer& buffer = schedule.buffers[id];
+      if (buffer.space != MemorySpace::device || is_of_loss(schedule, op, id)) continue;
+      free(held_[id], buffer.category, buffer.bytes, op.lane, lane_ns);
+    }
+    for (const BufferId id : op.allocates) {
+      if (comes_later(schedule, op, id)) allocate_later(schedule, op, id, now_ns);
+    }
+    if (op.kind == schedule::OpKind::backward && op.module == 0 && without_embedding_ != schedule::kNoBuffer) {
+      Held rest = allocate(framework_.embedding, MemoryCategory::gradients, op.lane, now_ns);
+      held_[std::exchange(without_embedding_, schedule::kNoBuffer)].blocks.push_back(rest.blocks.front());
     }
   }
 
   CachingAllocator allocator_;
+  FrameworkBlocks framework_;
   std::array<double, kLaneCount> lanes_ns_{};
   std::vector<double> events_ns_;
   std::vector<Held> held_;  // by buffer
+  CategoryBytes live_{}, at_peak_{};
+  std::queue<double> begun_ns_;  // of the last passes
+  BufferId without_embedding_ = schedule::kNoBuffer;
+  schedule::Phase phase_ = schedule::Phase::optimizer;  // of the last op
+  double host_ns_ = 0;
 };
+
+/// [Note: blocks that frameworks hold]
+/// cuBLAS has a workspace for the forward thread and one for autograd's, taken from the allocator (2.11's
+/// CUDABlas.cpp). DDP copies gradients into buckets that live as long as the model (gradient_as_bucket_view = False).
+/// DeepSpeed allocates reduce_bucket_size elements however small the model is: two buckets where reductions overlap.
+std::int64_t bucket_bytes(const schedule::Training& training) {
+  const config::Fsdp& fsdp = training.config.fsdp;
+  const std::int64_t element = size_of(training.plan.reduce_dtype);
+  if (fsdp.reduce_bucket > 0 && training.plan.mesh.shard > 1) {
+    const bool two = fsdp.reduce_by == config::ReduceBy::all_reduce && fsdp.reduce_lane != config::ReduceLane::compute;
+    return checked_product(two ? 2 : 1, fsdp.reduce_bucket, element);
+  }
+  const bool ddp =
+      fsdp.layout == config::Layout::per_param && training.plan.mesh.shard == 1 && training.plan.mesh.replicate > 1;
+  return ddp ? checked_product(training.plan.shapes.trained_count(), element) : 0;
+}
 
 }  // namespace
 
 CachingAllocator::Statistics allocator_walk(const schedule::Schedules& schedules,
                                             std::span<const trace::Record> records, std::size_t first,
-                                            std::int64_t capacity, bool expandable) {
-  AllocatorWalk walk(schedules.event_count, capacity, expandable);
+                                            std::int64_t capacity, bool expandable, const FrameworkBlocks& framework) {
+  AllocatorWalk walk(schedules.event_count, capacity, expandable, framework);
   walk.allocate_persistent(schedules.steps.front());
   for (std::size_t step = first; !records.empty(); ++step) {
     const Schedule& schedule = schedules.of_step(step);
@@ -375,8 +479,32 @@ CachingAllocator::Statistics allocator_forecast(const schedule::Training& traini
                                                 std::int64_t capacity) {
   std::vector<trace::RankTrace> traces(1);
   forecast_run(training, times, training.schedules.steps.size() + 1, 0, traces);
-  return allocator_walk(training.schedules, traces.front().records, 0, capacity,
-                        training.config.simulate.expandable_segments);
+  const config::RunConfig& config = training.config;
+  const plan::Plan& plan = training.plan;
+  FrameworkBlocks framework;
+  if (config.framework() != config::Simulate::Framework::own) {
+    using Loss = config::Simulate::Loss;
+    const bool eager = config.loss() != Loss::fused && config.loss() != Loss::chunked;
+    const std::int64_t tokens = checked_product(config.train.batch_per_rank, config.train.seq_len);
+    const std::int64_t logits = checked_product(tokens, config.model.vocab, size_of(DType::f32));
+    framework = {.libraries = times.workspace_bytes,
+                 .buckets = bucket_bytes(training),
+                 .autograd = true,
+                 .piece = eager ? logits / config.mesh.tensor / config.mesh.context : 0,
+                 .head = static_cast<int>(plan.shapes.modules.size()) - 1};
+    const bool together = plan.unit_of_module.front() == plan.unit_of_module.back() && !config.model.tied_head &&
+                          plan.units.size() > 1 && !config.model.freezes() && config.fsdp.shard_threshold == 0;
+    const std::int64_t part = checked_product(config.model.vocab / config.mesh.tensor, config.model.width);
+    for (const schedule::Buffer& buffer : training.schedules.steady().buffers) {
+      const bool moment = buffer.role == schedule::BufferRole::second_moment ||
+                          buffer.role == schedule::BufferRole::second_moment_replicated;
+      const bool here = moment && buffer.space == MemorySpace::device && !config.simulate.fused_optimizer;
+      if (here) framework.update = checked_sum(framework.update, buffer.bytes);
+    }
+    if (together) framework.embedding = checked_product(part, size_of(plan.gradient_dtype));
+  }
+  return allocator_walk(training.schedules, traces.front().records, 0, capacity, config.simulate.expandable_segments,
+                        framework);
 }
 
 }  // namespace fsdpbench::clock

@@ -50,6 +50,7 @@ class CachingAllocator {
     std::int64_t peak_reserved = 0;   ///< torch.cuda.max_memory_reserved()
     std::int64_t retries = 0;         ///< requests for which cached memory went back to the driver
     std::int64_t failures = 0;        ///< requests that found no memory even then; they are served all the same
+    CategoryBytes at_peak{};          ///< of allocator_walk: what was allocated at peak_allocated
     bool operator==(const Statistics&) const = default;
   };
 
@@ -120,14 +121,26 @@ class CachingAllocator {
   std::int64_t next_address_ = 0;
 };
 
-/// PyTorch's caching allocator's statistics for a rank that issues these schedules' allocations and frees at the
+/// What a framework asks for beside a schedule's buffers, and otherwise than they are.
+struct FrameworkBlocks {
+  std::int64_t libraries = 0;  ///< workspaces, from the beginning
+  std::int64_t buckets = 0;    ///< of reductions, likewise
+  bool autograd = false;       ///< gradients come when what they are computed of has been freed
+  std::int64_t piece = 0;      ///< an eager loss: fp32 logits; workspaces that are larger are several tensors; else 0
+  int head = -1;               ///< the module that has the loss
+  std::int64_t embedding = 0;  ///< bytes of its gradients, if one unit has it and the head; else 0
+  std::int64_t update = 0;     ///< temporaries of an optimizer that is not one kernel
+};
+
+/// What PyTorch's caching allocator would show of a rank that issues these schedules' allocations and frees at the
 /// recorded times. A buffer belongs to the stream of the op that allocates it. Where an op of another lane frees it, as
 /// FSDP1 does with `record_stream`, it may be reused once the lane has come past that op, if the host asks after that.
 /// `records`: of whole consecutive steps, the first of which is step `first`. `capacity`, `expandable`: as
-/// CachingAllocator's.
+/// CachingAllocator's. `framework`: none for this engine.
 CachingAllocator::Statistics allocator_walk(const schedule::Schedules& schedules,
                                             std::span<const trace::Record> records, std::size_t first,
-                                            std::int64_t capacity = 0, bool expandable = false);
+                                            std::int64_t capacity = 0, bool expandable = false,
+                                            const FrameworkBlocks& framework = {});
 
 /// Statistics for rank 0 of a training whose ops take `times`: its first steps and two of the steady state, with
 /// simulate.expandable_segments or without.

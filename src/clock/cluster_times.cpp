@@ -104,6 +104,8 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   if (use.measured) rates.measured = cluster.measured;
   const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
+  // 32 MiB a thread since Hopper, before that 2 x 4 MiB and 8 x 16 KiB (at::cuda's parseChosenWorkspaceSize).
+  times.workspace_bytes = 2 * (cluster.gpu.fp8_gemm_fraction > 0 ? 33554432 : 8519680);
   const bool contention = use.contention && plan.groups.ranks() > 1;
   Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));
   for (const schedule::Schedule& schedule : schedules.steps) {

@@ -149,6 +149,7 @@ struct OpTimes {
 
   /// Algorithm of each collective of the steady schedule, by op: "ring, simple, inter". Empty where nothing was chosen.
   std::vector<std::string> choices;
+  std::int64_t workspace_bytes = 0;  ///< what libraries of kernels hold of PyTorch's allocator
 
   bool are_given() const { return ops != Ops::by_cost; }
   const StepCosts& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }

@@ -220,8 +220,9 @@ std::vector<Field> make_fields() {
   fsdp("reduce_scatter_buffers", &Fsdp::reduce_scatter_buffers, integer<int>(0, 1 << 16), "reduce-scatter inputs alive at a time; 0: no limit");
   fsdp("separate_reduce_scatter_comm", &Fsdp::separate_reduce_scatter_comm, boolean(), "own communicator for reduce-scatter, so that it need not queue behind all-gathers");
   fsdp("wrap", &Fsdp::wrap, {"\"block\", \"blocks:K\" (K up to 65536), \"size:PARAMETERS\" (up to 2^60), or \"model\"", [](const Wrap& v) { return v.blocks <= kMostUnits && v.parameters <= kMostElements; }}, "which modules make a unit");
-  fsdp("param_dtype", &Fsdp::param_dtype, one_of<DType>(), "dtype of gathers and computation; master parameters are fp32");
-  fsdp("reduce_dtype", &Fsdp::reduce_dtype, one_of<DType>(), "dtype of gradient reductions on the wire; sums are fp32");
+  fsdp("param_dtype", &Fsdp::param_dtype, one_of<DType>(), "dtype of gathers and computation");
+  fsdp("reduce_dtype", &Fsdp::reduce_dtype, one_of<DType>(), "dtype of gradient reductions on the wire; sums are in state_dtype");
+  fsdp("state_dtype", &Fsdp::state_dtype, one_of<DType>(), "dtype of master parameters, optimizer moments and reduced gradients; simulated only unless fp32 (bf16: pure bf16 training)");
   fsdp("gradient_scaling", &Fsdp::gradient_scaling, one_of<GradientScaling>(), "how a sum over ranks becomes the mean");
   fsdp("activation_checkpointing", &Fsdp::activation_checkpointing, boolean(), "keep only each block's input, recompute the rest in backward");
   fsdp("checkpoint_every", &Fsdp::checkpoint_every, integer(1, 4096), "activation_checkpointing: only of every Nth block, from the first");
@@ -288,8 +289,8 @@ std::vector<Field> make_fields() {
   simulate("placement", &Simulate::placement, one_of<Simulate::Placement>(), "packed: neighbouring ranks share a node; spread: they never do");
   simulate("collectives", &Simulate::collectives, one_of<Simulate::Collectives>(), "the algorithm of collectives; auto: as NCCL would choose");
   simulate("compiled", &Simulate::compiled, boolean(), "neighbouring memory-bound kernels are one (torch.compile)");
-  simulate("fused_loss", &Simulate::fused_loss, boolean(), "the loss of the logits is one kernel, also if nothing is compiled");
-  simulate("eager_loss", &Simulate::eager_loss, boolean(), "the loss is PyTorch's F.cross_entropy on fp32 logits without torch.compile, also if simulate.compiled: its kernels, and the memory of its copies of the logits");
+  simulate("framework", &Simulate::framework, one_of<Simulate::Framework>(), "whose modules compute, which decides what they keep for backward: own: this engine's; pytorch: autograd with fused norms; transformers: with norms written out; auto: on a cluster PyTorch's, otherwise this engine's");
+  simulate("loss", &Simulate::loss, one_of<Simulate::Loss>(), "what the loss holds of the logits: eager: PyTorch's F.cross_entropy on fp32 logits without torch.compile (12 bytes a logit at the peak); referenced: the same while the training loop still holds the model's output (14); referenced_fp32: that output is in fp32 (16); chunked: head and loss by eighths of the tokens; fused: one kernel in place; auto: fused if simulate.compiled or this engine's, otherwise eager");
   simulate("fused_optimizer", &Simulate::fused_optimizer, boolean(), "one kernel per update; false: one per operation, with 2.5 times the bytes");
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
   simulate("host", &Simulate::host, one_of<Simulate::Host>(), "whose host issues the ops: framework: of PyTorch, DeepSpeed or JAX, as fsdp.preset says (profiles/systems); own: this program's");

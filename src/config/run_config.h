@@ -347,8 +347,9 @@ struct Fsdp {
   int reduce_scatter_buffers = 1;             ///< reduce-scatter inputs alive; 0: no limit
   bool separate_reduce_scatter_comm = false;  ///< own communicator for reduce-scatter
   Wrap wrap;
-  DType param_dtype = DType::f32;   ///< of gathers and computation; masters are always fp32
+  DType param_dtype = DType::f32;   ///< of gathers and computation
   DType reduce_dtype = DType::f32;  ///< of gradient reductions
+  DType state_dtype = DType::f32;   ///< simulated unless f32: of masters, moments and reduced gradients
   GradientScaling gradient_scaling = GradientScaling::average;
   bool activation_checkpointing = false;  ///< keep only each block's input, recompute in backward
   std::int64_t checkpoint_every = 1;      ///< with it: only every so many-th block
@@ -491,14 +492,30 @@ struct Simulate {
   enum class Attention : std::uint8_t { flash1, flash2, current };
   /// Whose host issues the ops: that of the framework whose preset it is, or this program's.
   enum class Host : std::uint8_t { framework, own };
+  /// Whose modules compute: what they keep from forward to backward.
+  enum class Framework : std::uint8_t {
+    automatic,     ///< on a cluster pytorch, else own
+    own,           ///< this engine's
+    pytorch,       ///< autograd, with fused norms
+    transformers,  ///< autograd, with norms written out
+  };
+  /// What the loss holds of the logits.
+  enum class Loss : std::uint8_t {
+    automatic,        ///< fused if compiled or this engine's, else eager
+    eager,            ///< F.cross_entropy on an fp32 copy
+    referenced,       ///< the same, and the training loop still holds the model's output
+    referenced_fp32,  ///< the same, and that output is fp32
+    chunked,          ///< head and loss by eighths of the tokens, forward and backward at once
+    fused,            ///< one kernel that leaves the gradient where the logits were
+  };
 
   std::string cluster;      ///< a file stem under profiles/clusters, or a path; empty: link and compute of [emulate]
   std::string calibration;  ///< a file of `calibrate`; empty: none
   Placement placement = Placement::packed;
   Collectives collectives = Collectives::automatic;
-  bool compiled = false;        ///< neighbouring memory-bound kernels are one (torch.compile)
-  bool fused_loss = false;      ///< the loss of the logits is one kernel, also if nothing is compiled
-  bool eager_loss = false;      ///< the loss is PyTorch's without torch.compile, on fp32 logits: its time and memory
+  bool compiled = false;  ///< neighbouring memory-bound kernels are one (torch.compile)
+  Framework framework = Framework::automatic;
+  Loss loss = Loss::automatic;
   bool fused_optimizer = true;  ///< one kernel an update; else one an operation, with 2.5 times the bytes
   Attention attention = Attention::flash2;
   Host host = Host::framework;
@@ -560,6 +577,20 @@ struct RunConfig {
   Inject inject;
   Trace trace;
   Checkpointing checkpoint;
+
+  /// Whose modules compute, and what its loss holds: simulate's keys with their defaults filled in.
+  Simulate::Framework framework() const {
+    using Framework = Simulate::Framework;
+    if (device.backend != BackendKind::virtual_ || model.kind != ModelKind::decoder) return Framework::own;
+    if (simulate.framework != Framework::automatic) return simulate.framework;
+    return simulate.cluster.empty() || !simulate.calibration.empty() ? Framework::own : Framework::pytorch;
+  }
+  Simulate::Loss loss() const {
+    using Loss = Simulate::Loss;
+    if (device.backend != BackendKind::virtual_ || model.kind != ModelKind::decoder) return Loss::fused;
+    if (simulate.loss != Loss::automatic) return simulate.loss;
+    return simulate.compiled || framework() == Simulate::Framework::own ? Loss::fused : Loss::eager;
+  }
   bool operator==(const RunConfig&) const = default;
 };
 

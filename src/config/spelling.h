@@ -45,6 +45,11 @@ template <>
 inline constexpr EnumNames<Simulate::Attention> kNames<Simulate::Attention>{"flash1", "flash2", "current"};
 template <>
 inline constexpr EnumNames<Simulate::Host> kNames<Simulate::Host>{"framework", "own"};
+template <>
+inline constexpr EnumNames<Simulate::Framework> kNames<Simulate::Framework>{"auto", "own", "pytorch", "transformers"};
+template <>
+inline constexpr EnumNames<Simulate::Loss> kNames<Simulate::Loss>{"auto",    "eager", "referenced", "referenced_fp32",
+                                                                  "chunked", "fused"};
 /// Only what a model computes in; i32 is no choice here.
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<DType>{"fp32", "bf16"};

@@ -448,6 +448,9 @@ void check_offload(const RunConfig& config, Notes& notes) {
   const Emulate& emulate = config.emulate;
   const std::string_view offload = to_string(config.fsdp.cpu_offload);
   const bool offloads = config.fsdp.cpu_offload != CpuOffload::none;
+  require(config.fsdp.state_dtype == DType::f32 || !offloads,
+          "fsdp.state_dtype = \"{}\" needs fsdp.cpu_offload = \"none\": the host updates in fp32.",
+          to_string(config.fsdp.state_dtype));
   require(!offloads || !config.fsdp.cast_in_optimizer,
           "fsdp.cast_in_optimizer = true needs fsdp.cpu_offload = \"none\", and it is \"{}\": there the host updates.",
           offload);
@@ -519,22 +522,16 @@ void check_simulate(const RunConfig& config, Notes& notes) {
     if (config.device.backend == BackendKind::cuda) {
       const Simulate defaults;
       idle.compiled = defaults.compiled;
-      idle.fused_loss = defaults.fused_loss;
+      idle.framework = defaults.framework;
+      idle.loss = defaults.loss;
       idle.attention = defaults.attention;
       idle.efficiency = defaults.efficiency;
     }
     if (idle != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
     return;
   }
-  require(!simulate.eager_loss || !simulate.fused_loss,
-          "simulate.eager_loss = true and simulate.fused_loss = true say different things of one loss; leave one out.");
-  require(
-      !simulate.eager_loss || config.mesh.tensor == 1,
-      "simulate.eager_loss = true does not go with mesh.tensor = {}: ranks that split the logits have another loss; "
-      "expected 1.",
-      config.mesh.tensor);
-  if (simulate.eager_loss && config.model.kind == ModelKind::mlp) {
-    notes.push_back("simulate.eager_loss has no effect: the loss of model.kind = \"mlp\" has no logits.");
+  if (simulate.loss != Simulate::Loss::automatic && config.model.kind == ModelKind::mlp) {
+    notes.push_back("simulate.loss has no effect: the loss of model.kind = \"mlp\" has no logits.");
   }
   require(simulate.pause_chance == 0 || simulate.pause_us > 0,
           "simulate.pause_chance = {} needs simulate.pause_us: how long a pause lasts.", simulate.pause_chance);

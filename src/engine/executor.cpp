@@ -117,6 +117,8 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     return;
   }
   for (const schedule::Wait& wait : op.waits) device.wait(op.lane, wait.event);
+  const schedule::EventId before = in_line_.before(op);
+  if (before != schedule::kNoEvent) device.wait(op.lane, before);
   for (schedule::BufferId id : op.allocates) buffers_.allocate(id, op.lane);
   if (op.has_work()) {
     trouble_.before_op(device, op.lane);

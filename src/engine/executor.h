@@ -18,6 +18,7 @@
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "schedule/communicator_order.h"
 #include "schedule/op.h"
 #include "trace/nvtx_range.h"
 #include "trace/record.h"
@@ -128,6 +129,7 @@ class Executor {
   Masters masters_;
   OpRunner runner_;
   OpRanges ranges_;
+  schedule::CommunicatorOrder in_line_;
   Trouble trouble_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch

@@ -90,8 +90,10 @@ clock::ClusterUse use_of(const config::RunConfig& config, const config::Cluster*
   const config::Simulate& simulate = config.simulate;
   clock::ClusterUse use;
   use.framework.compiled = simulate.compiled;
-  use.framework.fused_loss = simulate.fused_loss;
-  use.framework.eager_loss = simulate.eager_loss;
+  using Loss = config::Simulate::Loss;
+  use.framework.fused_loss = simulate.loss == Loss::fused || simulate.loss == Loss::chunked;
+  use.framework.eager_loss =
+      simulate.loss == Loss::eager || simulate.loss == Loss::referenced || simulate.loss == Loss::referenced_fp32;
   use.framework.fused_optimizer = simulate.fused_optimizer;
   use.framework.attention = static_cast<clock::Attention>(simulate.attention);
   use.framework.efficiency = simulate.efficiency.value;

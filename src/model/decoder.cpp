@@ -219,23 +219,23 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   const BatchShape batch{config.train.batch_per_rank, decoder ? config.train.seq_len / config.mesh.context : 1,
                          config.fsdp.param_dtype, config.fsdp.gradient_dtype()};
-  // Not in a real run: [simulate] has no effect there.
-  const bool eager_loss =
-      decoder && config.simulate.eager_loss && config.device.backend == config::BackendKind::virtual_;
+  const Keeps keeps{config.framework(), config.loss(), config.simulate.compiled};
   if (config.mesh.context > 1) {
-    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), eager_loss,
+    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), keeps,
                                      plan::context_split(config));
   }
   if (config.mesh.expert > 1) {
-    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config), eager_loss);
+    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config), keeps);
   }
+  const TensorSplit split{static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel};
   // Only an outline says what a block saves for its feed-forward.
   const bool outlined =
       config.fsdp.activation_checkpointing && config::checkpoints_a_module(config.fsdp.checkpoint_keeps);
-  if (decoder && (eager_loss || outlined)) {
-    return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), eager_loss);
+  if (decoder && (keeps.autograd() || keeps.loss != config::Simulate::Loss::fused || outlined)) {
+    return std::make_unique<Outline>(plan::tensor_part(config.model, split.ranks), batch, split, plan::ExpertSplit(),
+                                     keeps);
   }
-  return make_model(config.model, shapes, batch, {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
+  return make_model(config.model, shapes, batch, split);
 }
 
 }  // namespace fsdpbench::model

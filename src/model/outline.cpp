@@ -44,6 +44,7 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
     return "fsdp.checkpoint_keeps";
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
+  if (config.fsdp.state_dtype != DType::f32) return "fsdp.state_dtype";
   if (config.fsdp.gather_quantization.on()) return "fsdp.gather_quantization";
   if (config.fsdp.reduce_quantization.on()) return "fsdp.reduce_quantization";
   if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
@@ -55,7 +56,7 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
 std::vector<plan::ModuleSizes> Outline::sizes() const {
   std::vector<plan::ModuleSizes> all{embedding()};
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) all.push_back(block(layer));
-  all.push_back(eager_loss_ ? head_with_eager_loss() : head());
+  all.push_back(head());
   const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len * context_.ranks, 1,
                                                                experts_, config::CheckpointKeeps::nothing, context_);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -134,6 +135,15 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
     for (int i = 0; i < count && rank > 0; ++i) saved.take(tensor(rank));
   };
   take_adapters((joined ? 1 : 3) + 1);
+  if (keeps_.autograd()) {  // see [Note: what autograd keeps]
+    const bool written_out = keeps_.framework == config::Simulate::Framework::transformers && !keeps_.compiled &&
+                             model_.norm == config::Norm::rms;
+    for (int norm = 0; norm < 2; ++norm) {
+      saved.take(tensor(model_.width));
+      for (int i = 0; i < 2 && written_out; ++i) saved.take(stream_.bytes());
+    }
+    for (int i = 0; i < 3 && written_out && model_.qk_norm; ++i) saved.take(tensor(queries + keys));
+  }
   const std::int64_t attended = saved.mark();
   take_expanded(saved);
   take_adapters((gated && !joined ? 2 : 1) + 1);
@@ -151,8 +161,23 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
     for (int i = 0; i < (gated ? 2 : 1); ++i) arena.take(tensor(shared_width));
   };
   if (shared_width > 0) take_shared(saved);
+  if (keeps_.autograd()) {
+    const bool eager = !keeps_.compiled;
+    // The products' inputs: silu(gate), its product with up or the activation, and the tokens in the experts' order.
+    for (int i = 0; i < (gated && eager ? 2 : 1); ++i) {
+      saved.take(inner);
+      if (shared_width > 0) saved.take(tensor(shared_width));
+    }
+    if (routed) saved.take(routed_rows);
+  }
   sizes.saved_bytes = saved.bytes();
   sizes.feed_forward_saved_bytes = saved.bytes() - attended;
+
+  // [Note: what autograd keeps]
+  // This engine recomputes in backward what is cheap: norms from their statistics, the activation from gate and up.
+  // Autograd keeps each operand of a product: a fused norm's output (written out, its fp32 copy too, twice the bytes),
+  // the gate's activation, and its product with up. torch.compile's partitioner leaves out the gate's activation.
+  // tests/peer/memory.py records it.
 
   // [Note: outputs of a ring's steps]
   // TransformerEngine keeps each step's output and sums of exponentials (out_per_step, softmax_lse_per_step) until the
@@ -205,40 +230,41 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   return sizes;
 }
 
-plan::ModuleSizes Outline::head() const {
-  plan::ModuleSizes sizes;
-  Arena saved, work;
-  saved.take(tensor(logits_stride(model_.vocab, batch_.dtype, split_.ranks)));
-  saved.take(norm_statistics());
-  if (!split_.tokens) work.take(tensor(model_.width));
-  sizes.saved_bytes = saved.bytes();
-  sizes.forward_workspace_bytes = work.bytes();
-  if (split_.ranks == 1) work.take(tensor(model_.width));
-  sizes.backward_workspace_bytes = work.bytes();
-  return sizes;
-}
-
 // [Note: eager loss]
 // F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(0, 1)) of PyTorch, without torch.compile, is log_softmax
 // and nll_loss. In forward the logits, their fp32 copy and the log_softmax are there at once; the last is saved for
 // both backwards, the others are freed when the loss is returned (the training loop holds no logits: `del pred` of
-// torchtitan). In backward nll_loss fills a gradient of the log_softmax with zeros, and log_softmax makes the fp32
-// gradient of the logits of it: three fp32 tensors of all logits. Both others are freed before the gradient is cast to
-// the compute dtype and the product's backward runs. fp32 logits are not copied. tests/peer/eager_loss.py records it.
-plan::ModuleSizes Outline::head_with_eager_loss() const {
-  plan::ModuleSizes sizes = head();
-  const std::int64_t in_fp32 = checked_product(batch_.rows(), model_.vocab, size_of(DType::f32)),
-                     logits = tensor(model_.vocab);
-  Arena saved, forward;
-  saved.take(in_fp32);
+// torchtitan; one that does holds its model's output until the step is over). In backward nll_loss fills a gradient of
+// the log_softmax with zeros, and log_softmax makes the fp32 gradient of the logits of it: three fp32 tensors of all
+// logits. Both others are freed before the gradient is cast to the compute dtype and the product's backward runs. fp32
+// logits are not copied. A loss by chunks runs the head's and its own backward in forward and keeps the fp32 gradient
+// of the hidden states. tests/peer/eager_loss.py records it.
+plan::ModuleSizes Outline::head() const {
+  using Loss = config::Simulate::Loss;
+  plan::ModuleSizes sizes;
+  Arena saved, forward, backward;
+  const bool fp32_output = keeps_.loss == Loss::referenced_fp32;
+  const bool eager = keeps_.loss == Loss::eager || keeps_.loss == Loss::referenced || fp32_output;
+  const std::int64_t logits = tensor(ceil_div(model_.vocab, split_.ranks)),
+                     in_fp32 = logits / size_of(batch_.dtype) * size_of(DType::f32);
+  if (keeps_.loss == Loss::fused) saved.take(tensor(logits_stride(model_.vocab, batch_.dtype, split_.ranks)));
+  if (eager) saved.take(in_fp32);
+  if (keeps_.loss == Loss::referenced) saved.take(logits);
+  if (fp32_output) saved.take(in_fp32);
+  if (keeps_.loss == Loss::chunked) saved.take(checked_product(batch_.rows(), model_.width, size_of(DType::f32)));
   saved.take(norm_statistics());
+  if (keeps_.autograd()) saved.take(tensor(model_.width));  // the norm's output
   sizes.saved_bytes = saved.bytes();
-  forward.take(sizes.forward_workspace_bytes);
-  forward.take(logits);
-  if (batch_.dtype != DType::f32) forward.take(in_fp32);
+  if (!split_.tokens) forward.take(tensor(model_.width));
+  if (split_.ranks == 1) backward.take(checked_sum(forward.bytes(), tensor(model_.width)));
+  if (eager && keeps_.loss != Loss::referenced) forward.take(logits);
+  if (eager && batch_.dtype != DType::f32 && !fp32_output) forward.take(in_fp32);
+  constexpr int kChunks = 8;
+  if (keeps_.loss == Loss::chunked) forward.take(ceil_div(3 * in_fp32, kChunks));
   sizes.forward_workspace_bytes = forward.bytes();
   // Beside what is saved: two gradients. Later the saved room and theirs have the cast gradient and the norm's input.
-  sizes.backward_workspace_bytes = std::max(2 * in_fp32, sizes.backward_workspace_bytes);
+  sizes.backward_workspace_bytes =
+      std::max({split_.ranks == 1 ? backward.bytes() : forward.bytes(), eager ? 2 * in_fp32 : 0});
   return sizes;
 }
 

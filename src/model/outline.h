@@ -17,6 +17,14 @@ std::string_view key_without_kernels(const config::RunConfig& config);
 /// Key of the model alone.
 std::string_view key_without_kernels(const config::Model& model);
 
+/// Whose modules these are, and what their loss holds of the logits.
+struct Keeps {
+  config::Simulate::Framework framework = config::Simulate::Framework::own;
+  config::Simulate::Loss loss = config::Simulate::Loss::fused;
+  bool compiled = false;
+  bool autograd() const { return framework != config::Simulate::Framework::own; }
+};
+
 /// A decoder of any kind as far as its sizes go: what its modules would keep, need and compute, counted as Decoder
 /// counts them (of models that both know, to the byte). It cannot run: forward and backward throw ConfigError.
 class Outline final : public Model {
@@ -24,14 +32,14 @@ class Outline final : public Model {
   /// `model`: of one of the ranks that split every layer (plan::tensor_part).
   /// `experts`: how ranks split them, of whom this one is the busiest; if they do not, it says nothing.
   /// `context`: how ranks split each sequence; `batch` is what one of them has. Of a ring this one is the last.
-  /// `eager_loss`: the head keeps and needs what simulate.eager_loss says, and no rank splits it.
+  /// `keeps`: what its modules keep, and its loss; by default as this engine's do.
   Outline(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {},
-          bool eager_loss = false, const plan::ContextSplit& context = {})
+          Keeps keeps = {}, const plan::ContextSplit& context = {})
       : model_(model),
         batch_(batch),
         split_(split),
         experts_(experts),
-        eager_loss_(eager_loss),
+        keeps_(keeps),
         context_(context),
         stream_(model, batch, split) {}
 
@@ -43,7 +51,6 @@ class Outline final : public Model {
   plan::ModuleSizes embedding() const;
   plan::ModuleSizes block(std::int64_t layer) const;
   plan::ModuleSizes head() const;
-  plan::ModuleSizes head_with_eager_loss() const;
   /// Bytes of a tensor of `features` a token, of a statistic, and of one of a norm. Throw ResourceError if that is more
   /// than 8 EiB.
   std::int64_t tensor(std::int64_t features) const {
@@ -65,7 +72,7 @@ class Outline final : public Model {
   BatchShape batch_;
   TensorSplit split_;
   plan::ExpertSplit experts_;
-  bool eager_loss_;
+  Keeps keeps_;
   plan::ContextSplit context_;
   Stream stream_;
 };

@@ -9,10 +9,10 @@
 namespace fsdpbench::plan {
 namespace {
 
-constexpr double kMaster = 4;  // fp32 bytes
+double master(const config::RunConfig& config) { return static_cast<double>(size_of(config.fsdp.state_dtype)); }
 
 double moments(const config::RunConfig& config) {
-  return config.train.optimizer == config::Optimizer::adamw ? 2 * kMaster : 0;
+  return config.train.optimizer == config::Optimizer::adamw ? 2 * master(config) : 0;
 }
 
 /// Takes what the host has of the shards from the device. Of gradients one unit's is on its way.
@@ -28,11 +28,12 @@ void offload(const Plan& plan, const config::RunConfig& config, MemoryEstimate& 
     largest_trained = std::max(largest_trained, gradients);
   }
   const bool keeps = config.fsdp.cpu_offload == config::CpuOffload::optimizer;
-  const double masters = kMaster * shards;
-  e.host = masters + moments(config) * trained + kMaster * trained;
-  e.parameters -= masters - (keeps ? static_cast<double>(size_of(plan.param_dtype)) * shards : kMaster * largest);
+  const double masters = master(config) * shards;
+  e.host = masters + moments(config) * trained + master(config) * trained;
+  e.parameters -=
+      masters - (keeps ? static_cast<double>(size_of(plan.param_dtype)) * shards : master(config) * largest);
   e.optimizer -= moments(config) * trained;
-  e.gradients = std::max(0.0, e.gradients - kMaster * (trained - largest_trained));
+  e.gradients = std::max(0.0, e.gradients - master(config) * (trained - largest_trained));
 }
 
 }  // namespace
@@ -40,12 +41,13 @@ void offload(const Plan& plan, const config::RunConfig& config, MemoryEstimate& 
 MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& config) {
   MemoryEstimate e;
   const auto parameters = static_cast<double>(plan.shapes.part_count());
-  e.parameters = kMaster * parameters;
+  e.parameters = master(config) * parameters;
   const auto trained = static_cast<double>(plan.shapes.trained_count());
   e.optimizer = moments(config) * trained;
   // fp32 masters, and weights and gradients in lower dtypes beside them: 16 bytes a parameter with AdamW and bf16
-  if (plan.param_dtype != DType::f32) e.gathered_units = static_cast<double>(size_of(plan.param_dtype)) * parameters;
-  (plan.gradient_dtype == DType::f32 ? e.gradients : e.gradient_units) =
+  if (plan.param_dtype != plan.state_dtype)
+    e.gathered_units = static_cast<double>(size_of(plan.param_dtype)) * parameters;
+  (plan.gradient_dtype == plan.state_dtype ? e.gradients : e.gradient_units) =
       static_cast<double>(size_of(plan.gradient_dtype)) * trained;
   return e;
 }
@@ -73,12 +75,12 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
     largest_trained = std::max(largest_trained, gradients);
   }
   const auto low = static_cast<double>(size_of(plan.param_dtype));
-  e.parameters = kMaster * owned;
+  e.parameters = master(config) * owned;
   e.optimizer = moments(config) * trained;
-  e.gradients = kMaster * trained;
+  e.gradients = master(config) * trained;
   e.gathered_units = low * (staying > 0 ? std::max(staying, largest) : largest);
   e.gradient_units = static_cast<double>(size_of(plan.gradient_dtype)) * largest_trained;
-  const bool keeps_low = config.fsdp.cast_in_optimizer && plan.param_dtype != DType::f32;
+  const bool keeps_low = config.fsdp.cast_in_optimizer && plan.param_dtype != plan.state_dtype;
   if (keeps_low && !config.fsdp.gather_quantization.on()) e.parameters += low * shards;
   offload(plan, config, e);
   return e;

@@ -83,6 +83,7 @@ Plan make_plan(const config::RunConfig& config) {
   plan.param_dtype = config.fsdp.param_dtype;
   plan.gradient_dtype = config.fsdp.gradient_dtype();
   plan.reduce_dtype = config.fsdp.reduce_dtype;
+  plan.state_dtype = config.fsdp.state_dtype;
   plan.unit_of_module.resize(plan.shapes.modules.size());
   const config::ReshardAfterForward& reshard = config.fsdp.reshard_after_forward;
   const bool fewer =

@@ -132,6 +132,7 @@ struct Plan {
   DType param_dtype = DType::f32;
   DType gradient_dtype = DType::f32;  ///< of unsharded gradients, before they are reduced
   DType reduce_dtype = DType::f32;
+  DType state_dtype = DType::f32;  ///< of masters, moments and reduced gradients
 
   static constexpr int kRoot = 0;
   // fsdp.expert_unit

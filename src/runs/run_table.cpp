@@ -190,6 +190,13 @@ std::string run_headline(const engine::Setup& p) {
       config::to_string(c.fsdp.strategy), config::to_string(c.fsdp.layout), emulation(c));
 }
 
+std::string memory_basis(const config::RunConfig& config) {
+  return fmt::format(
+      "memory: states {} (fsdp.state_dtype), loss {} (simulate.loss), activations of {} (simulate.framework)",
+      to_string(config.fsdp.state_dtype), config::to_string(config.loss()),
+      config.framework() == config::Simulate::Framework::own ? "this engine" : config::to_string(config.framework()));
+}
+
 std::string run_table(const engine::Setup& setup, const Trial& trial, const std::filesystem::path& folder) {
   const config::RunConfig& c = setup.config;
   const engine::Measurement& result = trial.measurement;
@@ -293,20 +300,22 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
         fmt::format("{} each", format_bytes(result.checkpoints.back().bytes)));
   }
   row("", "", "", "");
-  const PoolStatistics& worst = trial.memory;
+  const clock::CachingAllocator::Statistics* const torch =
+      trial.caching_allocator ? &*trial.caching_allocator : nullptr;
+  const CategoryBytes& by_category = torch != nullptr ? torch->at_peak : trial.memory.peak_occupied;
   const auto memory = [&](std::string name, std::int64_t bytes, std::string note) {
     amount(std::move(name), static_cast<double>(bytes), "B", std::move(note));
   };
-  memory("peak memory", worst.peak_occupied_total, "the rank that needed most");
+  if (torch != nullptr) {
+    memory("peak memory", torch->peak_reserved, "reserved by PyTorch's allocator");
+    memory("allocated", torch->peak_allocated, "at most, of that");
+  } else {
+    memory("peak memory", trial.memory.peak_occupied_total, "the rank that needed most");
+  }
   for (MemoryCategory category : kMemoryCategories) {
     std::string name(to_string(category));
     std::replace(name.begin(), name.end(), '_', ' ');
-    memory("  " + name, worst.peak_occupied[index_of(category)], "its own peak");
-  }
-  if (trial.caching_allocator) {
-    const clock::CachingAllocator::Statistics& a = *trial.caching_allocator;
-    memory("under PyTorch's allocator", a.peak_allocated,
-           fmt::format("allocated; {} reserved", shown(static_cast<double>(a.peak_reserved), "B")));
+    memory("  " + name, by_category[index_of(category)], torch != nullptr ? "then" : "its own peak");
   }
   if (trial.host_memory.reserved > 0) {
     memory("pinned host memory", trial.host_memory.peak_occupied_total, "fsdp.cpu_offload");
@@ -328,6 +337,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     text +=
         fmt::format("\ncheckpoint  {}  (go on: --resume {})\n", result.checkpoints.back().folder, c.checkpoint.folder);
   }
+  if (torch != nullptr) text += "\n" + memory_basis(c) + "\n";
   text += device_lines(result);
   text += choices_line(setup, trial);
   text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),

@@ -296,7 +296,7 @@ void StepWalk::forward() {
   targets_ = new_activation(BufferRole::batch_targets, DType::i32, batch.batch_target_bytes, -1);
   builder_.append(OpKind::load_batch, {}, LoadBatch{.inputs = inputs_, .targets = targets_},
                   {.allocates = {inputs_, targets_}});
-  if (builder_.micro == 0 && builder_.plan.param_dtype != DType::f32) {
+  if (builder_.micro == 0 && builder_.plan.param_dtype != builder_.plan.state_dtype) {
     for (int u = 0; u < static_cast<int>(builder_.plan.units.size()); ++u) {
       if (!unit(u).has_replicated()) continue;
       builder_.append(OpKind::cast_replicated, {.unit = u},

@@ -240,7 +240,7 @@ BufferId Gatherer::cast_shard(BufferRole role, int unit, bool prefetch) {
 void Gatherer::gather_views(int unit, bool prefetch) {
   const plan::Unit& u = unit_of(unit);
   State& s = state(unit);
-  const bool low = builder_.plan.param_dtype != DType::f32;
+  const bool low = builder_.plan.param_dtype != builder_.plan.state_dtype;
   if (u.layout.shards == 1) {  // a lower dtype, or from the host, but nobody to gather from
     s.gathered =
         low ? cast_shard(BufferRole::gathered, unit, prefetch) : copy_to_device(BufferRole::gathered, unit, prefetch);
@@ -415,7 +415,7 @@ Gatherer::Parameters Gatherer::parameters(int unit) const {
                                                 : s.gathered;
   }
   if (u.has_replicated()) {
-    const bool low = builder_.plan.param_dtype != DType::f32;
+    const bool low = builder_.plan.param_dtype != builder_.plan.state_dtype;
     result.replicated =
         builder_.persistent(low ? BufferRole::replicated_parameters : BufferRole::master_replicated, unit);
   }

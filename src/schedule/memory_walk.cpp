@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "schedule/communicator_order.h"
+
 namespace fsdpbench::schedule {
 namespace {
 
@@ -44,6 +46,7 @@ class Walk {
     }
     if (op.kind == OpKind::host_sync) wait_for_all();
     if (op.is_host()) return;
+    if (const EventId before = in_line_.before(op); before != kNoEvent) order_.wait(op.lane, events_[before]);
     for (BufferId id : op.allocates) {
       const Buffer& buffer = schedule.buffers[id];
       if (buffer.space != space_) continue;
@@ -59,6 +62,7 @@ class Walk {
 
   MemorySpace space_;
   LaneOrder order_;
+  CommunicatorOrder in_line_;
   LanePool pool_;
   std::vector<LaneClock> events_;
   std::vector<std::int64_t> offsets_;
@@ -135,6 +139,13 @@ MemoryPeak memory_peak(const Schedule& schedule) {
   }
   std::stable_sort(peak.live.begin(), peak.live.end(), [&](BufferId a, BufferId b) { return bytes(a) > bytes(b); });
   return peak;
+}
+
+bool may_come_later(const Schedule& schedule, const Op& op, BufferId id) {
+  if (op.kind != OpKind::backward) return false;
+  const BufferRole role = schedule.buffers[id].role;
+  return (role == BufferRole::gradients || role == BufferRole::d_stream) &&
+         std::ranges::find(op.frees, id) == op.frees.end();
 }
 
 }  // namespace fsdpbench::schedule

@@ -73,7 +73,9 @@ void Reducer::convert(Flow& flow, BufferRole role, float factor, EventRole done)
 
 void Reducer::add_to(BufferId& sum, Flow& flow, OpKind kind, BufferRole role, float factor, EventRole done) {
   const bool first = sum == kNoBuffer;
-  if (first) sum = builder_.new_buffer(role, DType::f32, flow.numel * 4, flow.unit);
+  if (first)
+    sum = builder_.new_buffer(role, builder_.plan.state_dtype, flow.numel * size_of(builder_.plan.state_dtype),
+                              flow.unit);
   builder_.append(
       kind, {.lane = flow.lane, .unit = flow.unit},
       Accumulate{.from = flow.buffer, .sum = sum, .count = flow.numel, .factor = factor, .overwrite = first},
@@ -134,7 +136,7 @@ void Reducer::leave(const Flow& flow) {
 bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
   if (builder_.policy.accumulate_mode != AccumulateMode::no_sync || builder_.policy.accumulate == 1) return true;
   State& s = state(flow.unit, flow.replicated);
-  if (s.accumulated == kNoBuffer && builder_.dtype_of(flow.buffer) == DType::f32) {
+  if (s.accumulated == kNoBuffer && builder_.dtype_of(flow.buffer) == builder_.plan.state_dtype) {
     s.accumulated = flow.buffer;  // the first gradient is the sum so far
   } else {
     add_to(s.accumulated, flow, OpKind::accumulate_gradients,
@@ -209,7 +211,8 @@ void Reducer::reduce_scatter(Flow& flow) {
 /// For the reduced gradient of a shard, which is the result if nothing more is to be done with it.
 BufferId Reducer::new_output(const Flow& flow) {
   const DType dtype = builder_.plan.reduce_dtype;
-  const bool result = state(flow.unit, false).result == kNoBuffer && factors_.after == 1.0F && dtype == DType::f32;
+  const bool result =
+      state(flow.unit, false).result == kNoBuffer && factors_.after == 1.0F && dtype == builder_.plan.state_dtype;
   return builder_.new_buffer(result && !adds_partials() ? BufferRole::gradient_shard : BufferRole::reduce_output, dtype,
                              layout(flow.unit).shard_numel * size_of(dtype), flow.unit);
 }
@@ -235,7 +238,7 @@ bool Reducer::accumulate_partial(Flow& flow, bool last_micro) {
   add_to(state(flow.unit, false).partial, flow, OpKind::finish_gradient, BufferRole::partial_shard, 1.0F,
          EventRole::partial);
   if (!last_micro) return false;
-  if (builder_.plan.reduce_dtype != DType::f32) {
+  if (builder_.plan.reduce_dtype != builder_.plan.state_dtype) {
     move_to(flow, Lane::all_reduce);
     convert(flow, BufferRole::reduce_output, 1.0F, EventRole::gradients_cast);
   }
@@ -458,7 +461,9 @@ void Reducer::finish_bucket(const Bucket& bucket, const Flow& flow) {
     BufferId& sum = offload_.on() ? to_host : s.result;
     const bool first = sum == kNoBuffer;
     const std::int64_t numel = layout(unit).shard_numel;
-    if (first) sum = builder_.new_buffer(BufferRole::gradient_shard, DType::f32, numel * 4, unit);
+    if (first)
+      sum = builder_.new_buffer(BufferRole::gradient_shard, builder_.plan.state_dtype,
+                                numel * size_of(builder_.plan.state_dtype), unit);
     builder_.append(
         OpKind::finish_gradient, {.lane = flow.lane, .unit = unit},
         Accumulate{.from = flow.buffer,

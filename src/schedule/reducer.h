@@ -117,7 +117,7 @@ class Reducer {
   bool adds_partials() const;
   /// fp32, and divided.
   bool is_finished(const Flow& flow) const {
-    return factors_.after == 1.0F && builder_.dtype_of(flow.buffer) == DType::f32;
+    return factors_.after == 1.0F && builder_.dtype_of(flow.buffer) == builder_.plan.state_dtype;
   }
 
   /// Nobody else has a part of it and the optimizer reads it as it is, since bf16 is exact in fp32: no cast, no sum.
@@ -126,7 +126,8 @@ class Reducer {
     const bool alone = !builder_.plan.shares_units() && builder_.plan.mesh.replicate == 1;
     if (flow.replicated || !alone || offload_.on()) return false;
     const DType reduced = builder_.plan.reduce_dtype;
-    return (reduced == DType::f32 || reduced == builder_.dtype_of(flow.buffer)) && factors_.before == 1.0F;
+    return (reduced == builder_.plan.state_dtype || reduced == builder_.dtype_of(flow.buffer)) &&
+           factors_.before == 1.0F;
   }
   bool is_ready_as_it_is(const Flow& flow) const {
     return needs_no_cast(flow) && factors_.after == 1.0F && builder_.policy.accumulate == 1;

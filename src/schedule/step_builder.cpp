@@ -35,26 +35,27 @@ void StepBuilder::add_persistent_buffers() {
     persistent_[{role, unit}] = id;
   };
   const bool adamw = policy.optimizer == config::Optimizer::adamw;
+  const std::int64_t state = size_of(plan.state_dtype);
   const MemorySpace space = offloads() ? MemorySpace::host : MemorySpace::device;
   for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
     const plan::ShardLayout& layout = plan.units[u].layout;
-    const std::int64_t shard = layout.shard_numel * 4;
-    const std::int64_t replicated = layout.replicated_numel * 4;
-    add(BufferRole::master_shard, DType::f32, shard, u, space);
+    const std::int64_t shard = layout.shard_numel * state;
+    const std::int64_t replicated = layout.replicated_numel * state;
+    add(BufferRole::master_shard, plan.state_dtype, shard, u, space);
     if (keeps_device_shards()) {
       add(BufferRole::device_shard, plan.param_dtype, layout.shard_numel * size_of(plan.param_dtype), u);
     }
-    add(BufferRole::master_replicated, DType::f32, replicated, u);
-    if (plan.param_dtype != DType::f32) {
+    add(BufferRole::master_replicated, plan.state_dtype, replicated, u);
+    if (plan.param_dtype != plan.state_dtype) {
       add(BufferRole::replicated_parameters, plan.param_dtype, layout.replicated_numel * size_of(plan.param_dtype), u);
     }
     if (adamw) {
       const plan::ShardLayout& trained = plan.units[u].gradient_layout;
       for (const BufferRole moment : {BufferRole::first_moment, BufferRole::second_moment}) {
-        add(moment, DType::f32, trained.shard_numel * 4, u, space);
+        add(moment, plan.state_dtype, trained.shard_numel * state, u, space);
       }
       for (const BufferRole moment : {BufferRole::first_moment_replicated, BufferRole::second_moment_replicated}) {
-        add(moment, DType::f32, trained.replicated_numel * 4, u);
+        add(moment, plan.state_dtype, trained.replicated_numel * state, u);
       }
     }
     if (plan.units[u].stays_gathered) {

@@ -113,7 +113,8 @@ class StepBuilder {
     if (policy.fsdp.cpu_offload != config::CpuOffload::none) {
       return policy.fsdp.cpu_offload == config::CpuOffload::optimizer;
     }
-    return policy.fsdp.cast_in_optimizer && plan.param_dtype != DType::f32 && !policy.fsdp.gather_quantization.on();
+    return policy.fsdp.cast_in_optimizer && plan.param_dtype != plan.state_dtype &&
+           !policy.fsdp.gather_quantization.on();
   }
   /// True once an op of this step has recorded it.
   bool recorded(EventId event) const;

@@ -7,6 +7,7 @@
 
 #include "base/enum_table.h"
 #include "base/lane_pool.h"
+#include "schedule/memory_walk.h"
 
 namespace fsdpbench::tune {
 
@@ -121,6 +122,12 @@ double longest_chain(const schedule::Schedule& step, int event_count, const cloc
   return longest;
 }
 
+/// A loss's workspace, too, whose backward is over before units are gathered for the head's.
+bool comes_later(const schedule::Schedule& step, const schedule::Op& op, BufferId id) {
+  const bool workspace = step.buffers[id].role == BufferRole::workspace;
+  return schedule::may_come_later(step, op, id) || (op.kind == OpKind::backward && workspace);
+}
+
 std::int64_t least_live(const schedule::Schedule& step) {
   const auto bytes = [&](BufferId id) { return on_device(step.buffers[id]); };
   std::int64_t always = 0, most = 0;
@@ -129,7 +136,9 @@ std::int64_t least_live(const schedule::Schedule& step) {
   }
   std::vector<bool> counted(step.buffers.size(), false);
   for (const schedule::Op& op : step.ops) {
+    std::int64_t later = 0;
     for (const BufferId id : op.allocates) {
+      if (comes_later(step, op, id)) later += bytes(id);
       if (in_fixed_lifetime(step.buffers[id].role)) {
         counted[id] = true;
         always += bytes(id);
@@ -147,7 +156,7 @@ std::int64_t least_live(const schedule::Schedule& step) {
         if (std::ranges::find(operands.reads, id) == operands.reads.end()) add_own(id);
       }
     }
-    most = std::max(most, always + own);
+    most = std::max(most, always + own - later);
     for (const BufferId id : op.frees) {
       if (!counted[id]) continue;
       counted[id] = false;
@@ -167,11 +176,13 @@ std::int64_t live_in_order(const schedule::Schedule& step) {
   }
   std::int64_t most = now;
   for (const schedule::Op& op : step.ops) {
-    for (const BufferId id : op.allocates) now += bytes(id);
+    std::int64_t later = 0;
+    for (const BufferId id : op.allocates) (comes_later(step, op, id) ? later : now) += bytes(id);
     most = std::max(most, now);
     for (const BufferId id : op.frees) now -= bytes(id);
+    now += later;
   }
-  return most;
+  return std::max(most, now);
 }
 
 Bound lower_bound(const schedule::Training& training, const clock::StepCosts& least) {

@@ -370,6 +370,7 @@ Expectation expect(const Cell& cell, const Trial& trial, const std::optional<Mea
   if (trial.flops && trial.flops->mfu_pct) e.mfu_pct = over_step(e.step_ms, *trial.flops->mfu_pct * e.step_ms.value);
   e.peak_bytes = trial.caching_allocator ? trial.caching_allocator->peak_reserved : trial.memory.peak_occupied_total;
   e.fits = trial.fits.value_or(true);
+  e.memory_basis = memory_basis(cell.setup.config);
   e.device_bytes = trial.device_bytes;
   if (!cell.setup.config.simulate.cluster.empty()) {
     e.published = nearest_published(cell.setup, config::load_cluster(cell.setup.config.simulate.cluster));
@@ -392,6 +393,7 @@ std::string expectation_text(const Expectation& e) {
         fmt::format("{} the {} of its GPU", e.fits ? "fits in" : "does NOT fit in", format_bytes(*e.device_bytes));
   }
   std::string text = format_table(answer_table(table)) + assumptions_text(e.assumptions);
+  if (e.device_bytes) text += e.memory_basis + "\n";
   if (e.published) text += "\n" + published_text(*e.published);
   if (!e.measured) return text;
   text += "\n" + measured_text(e);
@@ -450,7 +452,8 @@ Fields<Expectation> declared<Expectation>() {
       spread([](const E& e) -> const StepAnswer& { return e; }, bounded_fields()),
       {"memory", {"ExpectedMemory", "Memory of a rank.", "tune/expectation.h", {
           {"peak_bytes", &E::peak_bytes, "B", "reserved by PyTorch's allocator; without a GPU, exact blocks"},
-          {"device_bytes", &E::device_bytes, "B", "what its GPU has", or_null}}}},
+          {"device_bytes", &E::device_bytes, "B", "what its GPU has", or_null},
+          {"basis", &E::memory_basis, "", "states, loss and activations that are counted"}}}},
       {"published", &E::published, "", "null where no cluster is named", or_null},
       {"measured", &E::measured, "", "null without --measured", or_null},
       {"reasons", &E::reasons, "", "empty if nothing was measured, or the same as expected"}}};

@@ -57,7 +57,8 @@ struct MeasuredStep {
 
 /// The content of expect.json (docs/expect.md).
 struct Expectation : StepAnswer {
-  std::string headline;  ///< what is expected of it
+  std::string memory_basis;  ///< what the memory counts
+  std::string headline;      ///< what is expected of it
   nlohmann::json config;
   std::vector<Assumption> assumptions;
   bool fits = true;                           ///< in its GPU; memory is what PyTorch's allocator reserves, else blocks

@@ -352,22 +352,21 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
               ElementsAre("fsdp.checkpoint_keeps has no effect: fsdp.activation_checkpointing is false."));
 }
 
-TEST(Validate, AnEagerLossIsOneLossOfWholeLogits) {
+TEST(Validate, ALossNeedsLogits) {
   const auto eager = [](RunConfig& c) {
     c.device.backend = BackendKind::virtual_;
     c.emulate.compute_tflops = 1;
     c.emulate.link_gb_per_s = 1;
-    c.simulate.eager_loss = true;
+    c.simulate.loss = Simulate::Loss::eager;
   };
   EXPECT_THAT(check(eager).notes, ElementsAre());
-  EXPECT_EQ(error([&](RunConfig& c) { eager(c), c.simulate.fused_loss = true; }),
-            "simulate.eager_loss = true and simulate.fused_loss = true say different things of one loss; leave one "
-            "out.");
-  EXPECT_EQ(error([&](RunConfig& c) { eager(c), c.mesh.ranks = 4, c.mesh.tensor = 2; }),
-            "simulate.eager_loss = true does not go with mesh.tensor = 2: ranks that split the logits have another "
-            "loss; expected 1.");
   EXPECT_THAT(check([&](RunConfig& c) { eager(c), c.model.kind = ModelKind::mlp; }).notes,
-              ElementsAre("simulate.eager_loss has no effect: the loss of model.kind = \"mlp\" has no logits."));
+              ElementsAre("simulate.loss has no effect: the loss of model.kind = \"mlp\" has no logits."));
+}
+
+TEST(Validate, TheHostUpdatesInFp32) {
+  EXPECT_EQ(error([](RunConfig& c) { c.fsdp.state_dtype = DType::bf16, c.fsdp.cpu_offload = CpuOffload::all; }),
+            "fsdp.state_dtype = \"bf16\" needs fsdp.cpu_offload = \"none\": the host updates in fp32.");
 }
 
 TEST(Validate, RegisteredMemoryIsSimulatedOnClusters) {

@@ -147,7 +147,7 @@ class Published(unittest.TestCase):
         """A training with a tensor group, one with offloading, and one whose preset learns in its first step."""
         with (SOURCE / "profiles/published/training.csv").open(encoding="utf-8", newline="") as file:
             row = next(csv.DictReader(file)) | {"cluster": "dgx-h100", "checkpointing": "all"}
-        for column in ("expert", "expert_rows", "fp8_recipe", "eager_loss", "shard"):
+        for column in ("expert", "expert_rows", "fp8_recipe", "loss", "shard"):
             del row[column]
         kinds = ({}, {"tensor": "2"}, {"offload": "all"}, {"system": "deepspeed-z3"})
         told = []

@@ -61,6 +61,7 @@ const std::map<std::string, Change>& changes() {
       {"wrap", {{}, text("blocks:2")}},
       {"param_dtype", {{}, text("bf16")}},
       {"reduce_dtype", {{}, text("bf16")}},
+      {"state_dtype", {{}, text("bf16")}},
       {"gradient_scaling", {{}, text("pre_post_divide")}},
       {"activation_checkpointing", {{}, yes}},
       {"checkpoint_every", {{{"fsdp.activation_checkpointing", yes}}, number(2)}},

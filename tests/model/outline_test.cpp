@@ -85,8 +85,9 @@ TEST(Outline, AnEagerLossHoldsFp32CopiesOfTheLogits) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const model::BatchShape batch{4, 16, dtype};
     const std::int64_t logits = batch.rows() * model.vocab;
-    const plan::ModuleSizes own = model::Outline(model, batch).sizes().back(),
-                            eager = model::Outline(model, batch, {}, {}, true).sizes().back();
+    const plan::ModuleSizes
+        own = model::Outline(model, batch).sizes().back(),
+        eager = model::Outline(model, batch, {}, {}, {.loss = config::Simulate::Loss::eager}).sizes().back();
     const std::int64_t element = size_of(dtype), statistics = own.saved_bytes - logits * element;
     EXPECT_EQ(eager.saved_bytes, 4 * logits + statistics);
     EXPECT_EQ(eager.forward_workspace_bytes - own.forward_workspace_bytes, (dtype == DType::bf16 ? 6 : 4) * logits);
@@ -96,14 +97,17 @@ TEST(Outline, AnEagerLossHoldsFp32CopiesOfTheLogits) {
   const model::BatchShape few{1, 1, DType::bf16};
   config::Model narrow_vocabulary = model;
   narrow_vocabulary.vocab = 8;
-  EXPECT_EQ(model::Outline(narrow_vocabulary, few, {}, {}, true).sizes().back().backward_workspace_bytes,
+  EXPECT_EQ(model::Outline(narrow_vocabulary, few, {}, {}, {.loss = config::Simulate::Loss::eager})
+                .sizes()
+                .back()
+                .backward_workspace_bytes,
             model::Outline(narrow_vocabulary, few).sizes().back().backward_workspace_bytes)
       << "the product's backward needs more";
 }
 
 TEST(Outline, AnEagerLossIsOfSimulationsOnly) {
   config::RunConfig config;
-  config.simulate.eager_loss = true;
+  config.simulate.loss = config::Simulate::Loss::eager;
   const auto saved = [&] {
     return model::make_model(config, plan::model_shapes(config.model))->sizes().back().saved_bytes;
   };
@@ -111,10 +115,47 @@ TEST(Outline, AnEagerLossIsOfSimulationsOnly) {
   const std::int64_t of_a_run = saved();
   config.device.backend = config::BackendKind::virtual_;
   EXPECT_GT(saved(), of_a_run);
-  config.simulate.eager_loss = false;
+  config.simulate.loss = config::Simulate::Loss::automatic;
   EXPECT_EQ(saved(), of_a_run);
-  config.simulate.eager_loss = true;
+  config.simulate.loss = config::Simulate::Loss::eager;
   EXPECT_EQ(model::key_without_kernels(config), "") << "[simulate] has no effect on a run";
+}
+
+// Bf16 tensors of the width per token, the block's input among them, as tests/peer/memory.py --blocks counts them.
+TEST(Outline, BlocksKeepWhatAutogradKeepsWhereItComputes) {
+  using Framework = config::Simulate::Framework;
+  const auto kept = [](Framework framework, std::int64_t kv_heads, bool compiled, bool plain) {
+    config::Model model = small_decoder(2, false);
+    model.width = 512;
+    model.heads = 8;
+    model.kv_heads = kv_heads;
+    model.ffn_width = plain ? 2048 : 1792;
+    if (plain) model.feed_forward = config::FeedForward::plain, model.norm = config::Norm::layer;
+    const model::BatchShape batch{4, 512, DType::bf16};
+    const plan::ModuleSizes block =
+        model::Outline(model, batch, {}, {}, {.framework = framework, .compiled = compiled}).sizes().at(1);
+    return static_cast<double>(block.saved_bytes + block.output_bytes) / static_cast<double>(block.output_bytes);
+  };
+  EXPECT_NEAR(kept(Framework::own, 8, false, false), 13.04, 0.01);
+  EXPECT_NEAR(kept(Framework::pytorch, 8, false, false), 22.04, 0.01);
+  EXPECT_NEAR(kept(Framework::pytorch, 2, false, false), 20.54, 0.01);
+  EXPECT_NEAR(kept(Framework::pytorch, 8, true, false), 18.54, 0.01);
+  EXPECT_NEAR(kept(Framework::transformers, 8, false, false), 26.04, 0.01);
+  EXPECT_NEAR(kept(Framework::pytorch, 8, false, true), 16.04, 0.01);
+}
+
+// On a cluster the question is about PyTorch; a calibration, or a run, is of this engine.
+TEST(Outline, AClustersModulesArePyTorchs) {
+  config::RunConfig config;
+  config.simulate.cluster = "dgx-h100";
+  EXPECT_EQ(config.framework(), config::Simulate::Framework::own) << "it runs";
+  config.device.backend = config::BackendKind::virtual_;
+  EXPECT_EQ(config.framework(), config::Simulate::Framework::pytorch);
+  EXPECT_EQ(config.loss(), config::Simulate::Loss::eager);
+  config.simulate.compiled = true;
+  EXPECT_EQ(config.loss(), config::Simulate::Loss::fused);
+  config.simulate.calibration = "host.toml";
+  EXPECT_EQ(config.framework(), config::Simulate::Framework::own);
 }
 
 TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {

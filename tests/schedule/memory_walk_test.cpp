@@ -22,6 +22,24 @@ TEST(MemoryWalk, CountsOnWhatItNeedNotWalk) {
   }
 }
 
+// A gather queues behind the reductions before it on their communicator, so that the backward it is for comes after
+// them.
+TEST(MemoryWalk, ReductionsBeforeAGatherBoundWaitingGradients) {
+  config::RunConfig c = testing::decoder_config(16, 2);
+  c.fsdp.layout = config::Layout::flat;
+  c.fsdp.reduce_scatter_buffers = 0;
+  const auto gradients = [&](bool separate) {
+    c.fsdp.separate_reduce_scatter_comm = separate;
+    const testing::ScheduleCase made = testing::make_case(c);
+    const std::int64_t unit = made.plan.units[1].layout.unsharded_numel * size_of(made.plan.gradient_dtype);
+    const std::int64_t shards = 16 * made.plan.units[1].layout.shard_numel * 4;
+    const auto peak = memory_walk(made.schedules, 3).peak_occupied[index_of(MemoryCategory::gradients)];
+    return static_cast<double>(peak - shards) / static_cast<double>(unit);
+  };
+  EXPECT_LT(gradients(false), 8);
+  EXPECT_GT(gradients(true), 14) << "nothing orders them";
+}
+
 TEST(MemoryWalk, SelectiveCheckpointingKeepsItsShare) {
   config::RunConfig c = testing::decoder_config(8, 2);
   const auto activations = [&](bool checkpointing, double share, std::int64_t every) {

@@ -40,6 +40,7 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
   const V rates = with(numbers({0.001, 1, 10}), {"none", "none"});  // at more a step of so small a model takes no time
   static const std::map<std::string, V> values{
       {"model.preset", words({"quickstart"})},
+      {"fsdp.state_dtype", words({"fp32", "fp32", "fp32", "fp32", "bf16"})},
       {"model.layers", ints({1, 2, 3, 5})},
       {"model.width", ints({8, 24, 32})},
       {"model.heads", ints({1, 2, 4})},

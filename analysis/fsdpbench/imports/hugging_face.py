@@ -148,7 +148,7 @@ def _read_trainer(s: Source) -> None:
     norm = s.number("max_grad_norm")
     s.puts("train", accumulate_mode="no_sync", clip_norm=1.0 if norm is None else norm)
     s.put_optimizer(s.text("optimizer", "optim"), "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
-    s.lost("weights and moments in bf16: here masters and moments are fp32", s.values.get("pure_bf16") is True or s.values.get("bf16") == "full")
+    s.put("fsdp.state_dtype", "bf16" if s.values.get("pure_bf16") is True or s.values.get("bf16") == "full" else None)
     low, half = s.text("bf16", "pure_bf16", "bfloat16").lower(), s.text("fp16", "float16").lower()
     if low in ("true", "auto", "full", "1") or half in ("true", "1"):
         s.put_dtypes("bf16" if low in ("true", "auto", "full", "1") else "fp16", "bf16")
@@ -159,9 +159,9 @@ def _read_trainer(s: Source) -> None:
         s.ask_dtype("neither bf16 nor fp16 is in the file")
     s.on("simulate.compiled", True, "torch_compile")
     for name in ("liger_fused_linear_cross_entropy", "liger_cross_entropy", "enable_liger_kernel", "use_liger_kernel", "cut_cross_entropy"):
-        s.on("simulate.fused_loss", True, name)
+        s.on("simulate.loss", "chunked" if "linear" in name or "enable" in name or "use_liger" in name or "cut" in name else "fused", name)
     if any("CutCrossEntropy" in str(value) for value in s.values.values()):
-        s.put("simulate.fused_loss", True)
+        s.put("simulate.loss", "fused")
     for name in ("load_in_4bit", "load_in_8bit", "quantization_bit"):
         s.lost(f"{name}: frozen weights are quantized there, and bf16 here", s.text(name, default="false").lower() not in ("false", "none", "0"))
     file, others = s.text("deepspeed"), s.known.systems

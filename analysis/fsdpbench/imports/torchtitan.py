@@ -76,11 +76,11 @@ def _put_compiled(s: Source, tensor: int) -> None:
     model, loss = (bool(enabled) and (not components or what in components) for what in ("model", "loss"))
     s.put("simulate.compiled", True if both or model else None)
     if both:
-        s.lost("training.compile: versions from 2024-12-18 to 2025-04-02 do not compile the loss; of those say simulate.eager_loss = true")
+        s.lost("training.compile: versions from 2024-12-18 to 2025-04-02 do not compile the loss; of those say simulate.loss = \"eager\"")
     elif loss:
-        s.put("simulate.fused_loss", None if model else True)
+        s.put("simulate.loss", None if model else "fused")
     elif enabled is not None and tensor == 1:
-        s.put("simulate.eager_loss", True)
+        s.put("simulate.loss", "eager")
 
 
 def _put_recomputation(s: Source) -> None:
