@@ -44,9 +44,12 @@ BesideReduction beside_reduction(const RankRows& rank, const JobSteps& cut, std:
     layer = layer || is_of_a_layer(rank, device(*at));
   }
   if (!layer || !another) return BesideReduction::unknown;
-  // What was launched last on its stream ends last there.
-  const auto before = std::find_if(std::reverse_iterator(launch), order.rend(), computes);
-  const bool still_ran = before != order.rend() && device(*before).end_ns > own.begin_ns + kTogether;
+  bool still_ran = false;  // rows of one stream end as they are launched
+  for (auto at = std::reverse_iterator(launch); at != order.rend() && !still_ran; ++at) {
+    if (!computes(*at)) continue;
+    if (device(*at).end_ns <= own.begin_ns + kTogether) break;
+    still_ran = device(*at).begin_ns < own.end_ns;
+  }
   if (still_ran || device(*next).begin_ns < own.end_ns - kTogether) return BesideReduction::ran;
   return device(*next).begin_ns <= own.end_ns + kTogether ? BesideReduction::waited : BesideReduction::unknown;
 }
