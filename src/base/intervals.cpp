@@ -58,13 +58,15 @@ std::int64_t length(const IntervalSet& set) {
   return sum;
 }
 
-std::int64_t length_within(const Interval& span, const IntervalSet& set) {
-  std::int64_t sum = 0;
-  for (auto i = std::ranges::lower_bound(set, span.begin, {}, &Interval::end); i != set.end() && i->begin < span.end;
+IntervalSet clip(const IntervalSet& set, const Interval& span) {
+  IntervalSet result;
+  for (auto i = std::ranges::upper_bound(set, span.begin, {}, &Interval::end); i != set.end() && i->begin < span.end;
        ++i) {
-    sum += std::max<std::int64_t>(0, std::min(span.end, i->end) - std::max(span.begin, i->begin));
+    result.push_back({std::max(span.begin, i->begin), std::min(span.end, i->end)});
   }
-  return sum;
+  return result;
 }
+
+std::int64_t length_within(const Interval& span, const IntervalSet& set) { return length(clip(set, span)); }
 
 }  // namespace fsdpbench

@@ -88,6 +88,17 @@ class StepAdopter {
   }
   const std::vector<std::int32_t>& rows(std::size_t op) const { return rows_[op]; }
 
+  /// When the host's last wait before its next launch was over: no time of what it does itself. The begin of the step
+  /// where it did not wait.
+  std::int64_t waited_until(std::size_t op) const {
+    while (op < rows_.size() && rows_[op].empty()) ++op;
+    if (op == rows_.size()) return step_.window.begin;
+    const auto end_of = [&](std::int32_t wait) { return rank_.host[static_cast<std::size_t>(wait)].end_ns; };
+    const std::vector<std::int32_t>& waits = found_.cut.waits;
+    const auto after = std::ranges::upper_bound(waits, launched_ns(rank_, rows_[op].front()), {}, end_of);
+    return after == waits.begin() ? step_.window.begin : std::max(step_.window.begin, end_of(after[-1]));
+  }
+
  private:
   const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
 
@@ -208,6 +219,29 @@ class StepAdopter {
   std::optional<LaunchToken> spare_;
 };
 
+/// ", the first of them ncclDevKernel_AllGather_RING_LL, 1.234 ms into step 3"
+std::string first_elsewhere(const JobTrace& job, const Recognition& found) {
+  if (found.schedule->first_off < 0) return {};
+  const RankRows& rank = job.ranks.front();
+  const JobStep& step = found.ranks.front().cut.steps[found.reference_step];
+  const std::int32_t at = step.device[static_cast<std::size_t>(found.schedule->first_off)];
+  const DeviceRow& row = rank.device[static_cast<std::size_t>(at)];
+  const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+  return fmt::format(", the first of them {}, {:.3f} ms into step {}", name.substr(0, name.find('(')),
+                     static_cast<double>(row.begin_ns - step.window.begin) / 1e6, step.number);
+}
+
+/// The recording that would tell the schedule, a sentence.
+std::string_view what_would_settle(const Recognition& found) {
+  for (const CollectiveUse& use : found.ranks.front().uses[found.reference_step]) {
+    if (use.purpose == Purpose::pipeline) return "Stages of a pipeline order their microbatches: record it without.";
+    if (use.elements < 0) return "Record sizes: ProfilerActivity.CPU, or `nsys export --include-blobs=true`.";
+  }
+  return found.table.source == UnitSource::order
+             ? "Record names of units: ProfilerActivity.CPU has FSDP2's, Nsight under emit_nvtx(), too."
+             : "All is recorded that would tell: the program has an order of its own.";
+}
+
 }  // namespace
 
 AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
@@ -247,13 +281,14 @@ AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCol
         record.op = static_cast<std::int32_t>(i);
         record.step = number;
         std::int64_t& last = lane[index_of(op.lane)];
-        if (!parts[r].rows(i).empty()) {
+        if (const std::vector<std::int32_t>& rows = parts[r].rows(i); !rows.empty()) {
+          if (op.is_collective()) record.end_ns = matched.last_end_ns(static_cast<int>(r), rows.front()) + offset;
           issued = std::clamp(record.issued_ns, issued, window.end);
           record.begin_ns = std::clamp(record.begin_ns, last, window.end);
           record.end_ns = std::clamp(record.end_ns, record.begin_ns, window.end);
           last = record.end_ns;
           if (op.is_collective()) {
-            const auto arrival = matched.last_arrival(static_cast<int>(r), parts[r].rows(i).front());
+            const auto arrival = matched.last_arrival(static_cast<int>(r), rows.front());
             record.peers_arrived_ns = std::clamp(arrival.at_ns + offset, record.begin_ns, record.end_ns);
           }
         } else if (op.has_work()) {
@@ -261,10 +296,12 @@ AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCol
           last = std::clamp(std::max(last, issued), window.begin, window.end);
           record.begin_ns = record.end_ns = last;
           if (op.is_collective()) record.peers_arrived_ns = last;
-        } else if (op.is_host()) {
-          record.end_ns = issued;
         }
         record.issued_ns = std::min(issued, op.has_work() ? record.begin_ns : issued);
+        if (op.is_host()) {
+          issued = std::clamp(parts[r].waited_until(i) + offset, issued, std::max(issued, window.end));
+          record.end_ns = issued;
+        }
         run.traces[r].records.push_back(record);
       }
       run.traces[r].steps.push_back({window.begin, window.end, issued});
@@ -284,11 +321,12 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
         fmt::format("This is {}: only sharded training follows a schedule that is known here.", found.name));
   }
   if (!found.schedule || !found.schedule->exact()) {
-    throw ConfigError(fmt::format("The order of collectives is not one of the schedules that are known here: {}.",
-                                  found.schedule
-                                      ? fmt::format("{} of them are elsewhere than {} has them",
-                                                    found.schedule->collectives_off, found.schedule->config.fsdp.preset)
-                                      : "none is possible with these units"));
+    throw ConfigError(fmt::format(
+        "The order of collectives is not one of the schedules that are known here: {}. {}",
+        found.schedule ? fmt::format("{} of them are elsewhere than {} has them{}", found.schedule->collectives_off,
+                                     found.schedule->config.fsdp.preset, foreign::first_elsewhere(job, found))
+                       : "none is possible with these units",
+        foreign::what_would_settle(found)));
   }
   config::RunConfig config = found.schedule->config;
   if (static_cast<std::int64_t>(job.ranks.size()) != config.mesh.ranks) {

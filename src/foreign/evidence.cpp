@@ -58,6 +58,10 @@ std::optional<std::string> seen_of(const account::CauseShare& share, const Recog
       if (share.late_rank < 0) return std::nullopt;
       return fmt::format(" (rank {} comes last to most of what others wait for)", share.late_rank);
     case Cause::host_bound:
+      if (explained.garbage_ms > 0) {
+        return fmt::format(" (for {:.3f} ms Python collected garbage: gc.freeze(), gc.disable())",
+                           explained.garbage_ms);
+      }
       return fmt::format(" ({:.0f} % of computation begins right after its launch)", explained.late_launches_pct);
     case Cause::host_sync: return found.syncs.empty() ? "" : fmt::format(" (first in {})", found.syncs.front().where);
     case Cause::slow_transfer:
@@ -105,6 +109,7 @@ std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const 
   static constexpr EnumNames<OwnPart> kLookAt{
       "The same kernels take longer there, or it has more of them: look at its GPU's clocks and at what it is given.",
       "Its device has nothing to do meanwhile: look at what its process does there, and at what else its host runs.",
+      "Its process stands still meanwhile: gc.freeze(), or gc.collect() in the same steps on all ranks.",
       "It waits for its data: look at its loader and its storage.",
       "Its transfers take longer once all have come: look at its link."};
   const double percent = explained.mean_step_ms > 0 ? 100 * late.late_ms.median / explained.mean_step_ms : 0;

@@ -161,7 +161,8 @@ std::vector<OwnTime> own_times(const ExplainedRank& rank) {
   for (const ExplainedStep& step : rank.steps) {
     const std::int64_t exchanges = step.parts.exposed_communication + step.parts.exposed_copy;
     const std::int64_t waits = step.causes[Cause::straggler], loads = step.causes[Cause::data_loading];
-    own.push_back({step.parts.computation, std::max<std::int64_t>(0, step.parts.idle - loads), loads,
+    const std::int64_t host = step.parts.idle - loads - step.garbage;
+    own.push_back({step.parts.computation, std::max<std::int64_t>(0, host), step.garbage, loads,
                    std::max<std::int64_t>(0, exchanges - waits)});
   }
   return own;
@@ -200,6 +201,10 @@ std::optional<LateRank> late_rank_of(const JobTrace& job, const Explanation& e, 
     }
   }
   auto late = find_late_rank(own, e.mean_step_ms, blamed);
+  // Who took long to transfer is told by clocks that agree to much less than that.
+  const bool agree =
+      job.shared_clock && static_cast<double>(e.clock_residual_ns) * kMs * 10 <= (late ? late->late_ms.median : 0);
+  if (late && late->where == OwnPart::communication && !agree) return std::nullopt;
   if (late) late->work = work_of(job, static_cast<std::size_t>(late->place));
   return late;
 }
@@ -263,7 +268,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
   e.clock_residual_ns = matched.residual_ns();
   std::map<CollectiveKey, CollectiveSums> sums;
   std::map<int, std::int64_t> late;
-  std::int64_t waited = 0;
+  std::int64_t waited = 0, garbage = 0;
   std::size_t steps = 0, launches = 0, late_launches = 0;
   std::vector<std::int64_t> ahead_ns;
   std::vector<bool> arrived(matched.all().size(), false);
@@ -297,6 +302,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
       for (const account::Stall& stall : step.stalls) {
         const std::int64_t ns = stall.time.end - stall.time.begin;
         step.causes[stall.cause] += ns;
+        if (stall.cause == Cause::host_bound) step.garbage += length_within(stall.time, recognised.cut.garbage);
         if (stall.cause == Cause::straggler) {
           late[stall.late_rank] += ns;
           waited += ns;
@@ -339,6 +345,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
       }
       total += step.parts;
       add(step.causes, causes);
+      garbage += step.garbage;
       ++steps;
       out.steps.push_back(std::move(step));
     }
@@ -352,6 +359,7 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
   e.exposed_communication_ms = static_cast<double>(total.exposed_communication) * per_step;
   e.exposed_copy_ms = static_cast<double>(total.exposed_copy) * per_step;
   e.idle_ms = static_cast<double>(total.idle) * per_step;
+  e.garbage_ms = static_cast<double>(garbage) * per_step;
   for (const Cause cause : kEnumerators<Cause>) e.causes_ms[cause] = static_cast<double>(causes[cause]) * per_step;
   for (auto& [key, sum] : sums) {
     ExplainedCollective row = sum.row;

@@ -29,6 +29,7 @@ struct ExplainedStep {
   account::StepBreakdown parts;
   CauseTimes causes;  ///< of parts.stalled(): they partition it
   std::vector<account::Stall> stalls;
+  std::int64_t garbage = 0;  ///< nanoseconds of Cause::host_bound in which Python collected garbage
 };
 
 struct ExplainedRank {
@@ -93,6 +94,7 @@ struct Explanation {
   std::size_t rank_steps = 0;                    ///< steps of all ranks together: over which means are
   std::vector<Contention> contention;            ///< the most time first; of more than 5 % and 8 launches either way
   double late_launches_pct = 0;                  ///< of computation that began right after its launch
+  double garbage_ms = 0;                         ///< of what is host_bound, while Python collected garbage
   bool launches_known = false;
   /// Lead of the host over the device: from launches to the begin of what they launched, milliseconds.
   double host_ahead_ms = 0, host_most_ahead_ms = 0;  ///< the median of all, and the most; if launches are known

@@ -135,9 +135,8 @@ class RowStep : public account::StepFacts {
 
   std::vector<Stall> find() {
     const account::StepView view = this->view();
-    const IntervalSet window{{step_.window.begin, step_.window.end}};
-    const std::pair<Cause, IntervalSet> of_host[] = {{Cause::data_loading, intersect(window, found_.cut.loads)},
-                                                     {Cause::host_update, intersect(window, found_.cut.updates)}};
+    const std::pair<Cause, IntervalSet> of_host[] = {{Cause::data_loading, clip(found_.cut.loads, step_.window)},
+                                                     {Cause::host_update, clip(found_.cut.updates, step_.window)}};
     std::vector<Stall> stalls;
     std::map<int, std::int64_t> of_rows;  // by op, what of the wait for a late rank is for its rows
     for (Stall stall : account::find_stalls(view, *this)) {

@@ -429,7 +429,7 @@ const Fields<ExplainedJob>& job_fields() {
     {"late_rank", [](const E& e) { return number_of(e, *e.explanation.late_rank); }, "", "rank that came last in most of the waiting", when(via(&E::explanation, &X::late_rank))},
     {"late", {"JobLateRank", "The rank that the others wait for in each step.", "foreign/link_rows.h", {
       {"rank", [](const E& e) { return number_of(e, late_of(e).place); }, "", "its number"},
-      {"where", via(late_of, &foreign::LateRank::where), "", "what makes it late: `its kernels`, `its host`, `its input` or `its communication`"},
+      {"where", via(late_of, &foreign::LateRank::where), "", "what makes it late: `its kernels`, `its host`, `its garbage collection`, `its input` or `its communication`"},
       {"where_ms", via(late_of, &foreign::LateRank::where_ms), "ms", "what that takes beyond the median of the others, a step"},
       spread(via(late_of, &foreign::LateRank::late_ms)),
     }}, when(via(&E::explanation, &X::late))},

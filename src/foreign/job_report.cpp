@@ -229,6 +229,7 @@ std::string why_stalled(const ExplainedJob& e) {
   report.step_ms = e.explanation.mean_step_ms;
   if (e.replay) report.typical_ms = e.replay->step_ms;
   for (const account::CauseShare& share : e.explanation.causes) {
+    if (share.ms < 5e-4) continue;  // printed as nothing
     if (share.share_pct < account::kSmallSharePct && share.advice.empty()) {
       report.small_ms += share.ms;
     } else {

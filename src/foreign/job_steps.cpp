@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/enum_table.h"
+#include "foreign/kineto_names.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -140,6 +141,35 @@ void find_running(const RankRows& rank, JobSteps& cut) {
   }
 }
 
+/// A recording that ends while the device works has not all of its last step: fewer collectives than any step before
+/// it, and more launches without a row.
+void leave_out_cut_step(const RankRows& rank, JobSteps& cut) {
+  if (cut.steps.size() < 3 || rank.computes_on_host()) return;
+  std::vector<bool> answered(rank.host.size());
+  for (const DeviceRow& row : rank.device) {
+    if (row.launch >= 0) answered[static_cast<std::size_t>(row.launch)] = true;
+  }
+  std::vector<std::int64_t> lost;
+  for (std::size_t i = 0; i < rank.host.size(); ++i) {
+    if (rank.host[i].kind == HostWork::launch && !answered[i]) lost.push_back(rank.host[i].begin_ns);
+  }
+  const auto lost_in = [&](const JobStep& step) {  // its window is the host's, until all steps are cut
+    return std::ranges::lower_bound(lost, step.window.end) - std::ranges::lower_bound(lost, step.window.begin);
+  };
+  const auto collectives_of = [&](const JobStep& step) {
+    return std::ranges::count_if(step.device, [&](std::int32_t row) {
+      return rank.device[static_cast<std::size_t>(row)].kind == Activity::collective;
+    });
+  };
+  const JobStep last = std::move(cut.steps.back());
+  cut.steps.pop_back();
+  const bool is_cut = std::ranges::all_of(cut.steps, [&](const JobStep& step) {
+    return lost_in(step) < lost_in(last) && collectives_of(step) > collectives_of(last);
+  });
+  cut.left_out += is_cut ? last.device.size() : 0;
+  if (!is_cut) cut.steps.push_back(last);
+}
+
 void find_host_work(const RankRows& rank, JobSteps& cut) {
   std::vector<std::int64_t> launches;  // of what computes
   for (const DeviceRow& row : rank.device) {
@@ -153,12 +183,14 @@ void find_host_work(const RankRows& rank, JobSteps& cut) {
     const HostRow& row = rank.host[i];
     if (row.kind == HostWork::synchronise) cut.waits.push_back(static_cast<std::int32_t>(i));
     if (loads[static_cast<std::size_t>(row.name)]) cut.loads.push_back({row.begin_ns, row.end_ns});
+    if (rank.names[static_cast<std::size_t>(row.name)] == kGarbage) cut.garbage.push_back({row.begin_ns, row.end_ns});
     if (launches.empty() || !rank.names[static_cast<std::size_t>(row.name)].starts_with("Optimizer.step#")) continue;
     const auto next = std::ranges::lower_bound(launches, row.begin_ns);
     if (next == launches.end() || *next > row.end_ns) cut.updates.push_back({row.begin_ns, row.end_ns});
   }
   cut.updates = unite(std::move(cut.updates));
   cut.loads = unite(std::move(cut.loads));
+  cut.garbage = unite(std::move(cut.garbage));
   std::ranges::sort(cut.waits, {}, [&](std::int32_t i) { return rank.host[static_cast<std::size_t>(i)].end_ns; });
 }
 
@@ -178,6 +210,8 @@ std::int64_t launched_ns(const RankRows& rank, std::int32_t row) {
 JobSteps cut_steps(const RankRows& rank) {
   JobSteps result;
   const std::vector<std::optional<Launch>> launches = find_launches(rank);
+  const auto is_launched = [](const DeviceRow& row) { return row.launch >= 0; };
+  result.launches_known = rank.computes_on_host() || std::ranges::any_of(rank.device, is_launched);
   std::vector<std::int32_t> by_launch;
   std::int64_t earlier_end = std::numeric_limits<std::int64_t>::min();
   for (std::size_t i = 0; i < launches.size(); ++i) {
@@ -221,6 +255,7 @@ JobSteps cut_steps(const RankRows& rank) {
     if (!step.device.empty()) result.steps.push_back(std::move(step));
   }
   result.left_out += by_launch.size() - at;
+  leave_out_cut_step(rank, result);
 
   const auto first_begin = [&](const JobStep& step) {
     std::int64_t begin = std::numeric_limits<std::int64_t>::max();

@@ -31,12 +31,14 @@ struct JobStep {
 
 struct JobSteps {
   StepSource source = StepSource::whole;
+  bool launches_known = true;          ///< of a device: else the host's marks need not be those of its rows
   std::vector<JobStep> steps;          ///< in order of time; none without device rows
   std::size_t left_out = 0;            ///< device rows before the first step or after the last
   std::size_t before_recording = 0;    ///< device rows that were launched before the file has the host: in no step
   std::vector<std::int64_t> launched;  ///< by device row: when the host launched it, as far as the file tells
   std::vector<std::int32_t> waits;     ///< of the host: rows in which it waited for the device, as they end
   IntervalSet loads;                   ///< when the host loaded data
+  IntervalSet garbage;                 ///< when Python collected garbage
   IntervalSet updates;                 ///< when it was in the optimizer and launched nothing that computes: offloading
   std::size_t looked_at = 0;  ///< how often a row was looked at to find what runs in which step: the work of it
 };

@@ -156,7 +156,8 @@ std::optional<Communication> communication_of_kernel(std::string_view name) {
 }
 
 bool is_range_of_collective(std::string_view name) {
-  constexpr auto kBackends = std::to_array<std::string_view>({"gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "xccl:"});
+  constexpr auto kBackends =
+      std::to_array<std::string_view>({"gloo:", "nccl:", "nccl2:", "rccl:", "mpi:", "ucc:", "xccl:"});
   return std::ranges::any_of(kBackends, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 

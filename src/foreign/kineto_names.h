@@ -27,6 +27,9 @@ enum class RowKind : std::uint8_t {
 };
 RowKind row_kind(std::string_view category);
 
+/// The range in which Python collects garbage: torch.profiler's, with stacks and record_python_gc_info; of others NVTX.
+inline constexpr std::string_view kGarbage = "Python GC";
+
 /// launch, synchronise or runtime, by the name of a call: "cudaLaunchKernel", "hipMemcpyWithStream".
 HostWork work_of_call(std::string_view name);
 

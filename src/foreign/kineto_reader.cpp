@@ -67,7 +67,8 @@ bool by_number(const File& a, const File& b) {
   return x.size() - i < y.size() - j;
 }
 
-void add_folder(const std::string& path, std::vector<File>& files) {
+/// `within`: in the folder that was named.
+void add_folder(const std::string& path, std::vector<File>& files, bool within = false) {
   std::vector<File> found;
   std::error_code error;
   fs::directory_iterator entry(path, error);
@@ -81,11 +82,15 @@ void add_folder(const std::string& path, std::vector<File>& files) {
       fs::is_directory(ours, error)) {
     return add_folder(ours, files);
   }
-  if (found.empty()) {
+  if (found.empty() && !within) {  // a folder a rank
+    for (const fs::directory_entry& one : fs::directory_iterator(path, error)) {
+      if (one.is_directory(error)) add_folder(one.path().string(), found, true);
+    }
+  }
+  if (found.empty() && !within) {
     throw ConfigError(
         fmt::format("{}: has no trace; expected files *.json or *.json.gz, as torch.profiler writes one a rank, or "
-                    "*.sqlite of Nsight "
-                    "Systems.",
+                    "*.sqlite of Nsight Systems, in it or in a folder a rank.",
                     path));
   }
   std::ranges::sort(found, by_number);
@@ -111,7 +116,8 @@ std::vector<File> files_of(const std::vector<std::string>& paths) {
 
 /// Why a file is not for this reader, by its first bytes and name; "" if it may be.
 std::string other_program(const std::string& path, std::string_view beginning) {
-  if (path.ends_with(".nsys-rep") || path.ends_with(".qdrep")) {
+  const std::string_view name = std::string_view(path).substr(0, path.size() - (path.ends_with(".gz") ? 3 : 0));
+  if (name.ends_with(".nsys-rep") || name.ends_with(".qdrep")) {
     return "is a report of Nsight Systems, which only its own programs read; `nsys export --type sqlite` makes a "
            "database "
            "of it that is read here.";
@@ -121,14 +127,26 @@ std::string other_program(const std::string& path, std::string_view beginning) {
            "shows, or "
            "a dump of its flight recorder, which `fsdpbench watch` reads.";
   }
+  const auto has = [&](std::string_view word) { return beginning.find(word) != std::string_view::npos; };
+  if (has("<html") || has("<!DOCTYPE")) {
+    return has("emory") ? "is a page that shows a snapshot of PyTorch's memory, no trace." : "is a page, no trace.";
+  }
+  if (!has("\"traceEvents\"") && (has("\"segments\"") || has("\"device_traces\""))) {
+    return "is a snapshot of PyTorch's memory, no trace: pytorch.org/memory_viz shows it.";
+  }
   if (beginning.starts_with("PK")) return "is a zip archive; unpack it, and give the .json files in it.";
   return "";
 }
 
-/// The number behind the last "rank" of a file's name: "rank_3.json.gz", "rank3_trace.json", "trace-rank-3.json".
-std::optional<int> rank_of_name(const std::string& path) {
-  const std::string name = fs::path(path).filename().string();
-  const std::size_t word = name.rfind("rank");
+/// The number behind the last "rank" of a file's name: "rank_3.json.gz", "rank3_trace.json", "trace-rank-3.json"; else
+/// of its folder's.
+std::optional<int> rank_of_name(const fs::path& path) {
+  std::string name = path.filename().string();
+  std::size_t word = name.rfind("rank");
+  if (word == std::string::npos) {
+    name = path.parent_path().filename().string();
+    word = name.rfind("rank");
+  }
   if (word == std::string::npos) return std::nullopt;
   std::size_t at = word + 4;
   while (at < name.size() && (name[at] == '_' || name[at] == '-' || name[at] == '.' || name[at] == '=')) ++at;
@@ -145,7 +163,7 @@ struct OneFile {
 
 std::string beginning_of(const std::string& path) {
   trace::InputFile file(path);
-  std::array<char, 16> bytes{};
+  std::array<char, 4096> bytes{};
   const std::streamsize count = file.sgetn(bytes.data(), bytes.size());
   return {bytes.data(), static_cast<std::size_t>(std::max<std::streamsize>(count, 0))};
 }

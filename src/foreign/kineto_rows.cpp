@@ -6,6 +6,7 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -280,7 +281,7 @@ void KinetoRows::event(const ParsedEvent& event) {
   const std::string_view name = event.name;
   switch (kind) {
     case RowKind::function:
-      if (!functions_) return;
+      if (!functions_ && name != kGarbage) return;
       [[fallthrough]];
     case RowKind::op:
     case RowKind::annotation:
@@ -321,6 +322,8 @@ void KinetoRows::host_row(const ParsedEvent& event, RowKind kind, std::string_vi
     case RowKind::function: host.row.kind = HostWork::function; break;
     case RowKind::annotation: {
       host.row.kind = HostWork::annotation;
+      host.row.collective = collective(event);
+      in_bytes_ = in_bytes_ || host.row.collective >= 0;
       if (is_range_of_collective(name)) host.row.collective = collective_by_dims(event, communication_of_call(name));
       if (!name.starts_with(kStepPrefix)) break;
       std::int64_t number = 0;
@@ -573,6 +576,44 @@ void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) 
   }
 }
 
+/// Ranges of NCCL tell bytes. What reduces has its type in its kernel's name; what is gathered is of a type in which it
+/// has as many elements as something that is reduced. Where nothing tells the type, the size is not known.
+void KinetoRows::find_types(const std::vector<std::string>& names) {
+  constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
+      {"_bf16_", "BFloat16"}, {"_f16_", "Half"}, {"_f32_", "Float"}, {"_f64_", "Double"}};
+  const auto take = [](CollectiveFacts& facts, std::string_view type) {
+    facts.dtype = type;
+    for (std::int64_t* n : {&facts.elements_in, &facts.elements_out}) *n = *n > 0 ? *n / bytes_of_dtype(type) : *n;
+  };
+  std::set<std::int64_t> reduced;
+  std::set<std::int32_t> untold;
+  for (const LinkedDevice& d : device_) {
+    if (d.row.collective < 0) continue;
+    CollectiveFacts& facts = rows_.collectives[static_cast<std::size_t>(d.row.collective)];
+    if (facts.dtype != "Byte") continue;
+    const std::string& name = names[static_cast<std::size_t>(d.row.name)];
+    const auto type = std::ranges::find_if(kTypes, [&](const auto& one) { return name.find(one.first) != name.npos; });
+    if (type == std::end(kTypes)) {
+      untold.insert(d.row.collective);
+    } else {
+      take(facts, type->second);
+      reduced.insert(std::max(facts.elements_in, facts.elements_out));
+    }
+  }
+  const auto fits = [&](std::string_view type) {
+    return std::ranges::all_of(untold, [&](std::int32_t one) {
+      const std::int64_t bytes = rows_.collectives[static_cast<std::size_t>(one)].elements_out;
+      return bytes % bytes_of_dtype(type) == 0 && reduced.contains(bytes / bytes_of_dtype(type));
+    });
+  };
+  const std::string_view type = fits("BFloat16") ? "BFloat16" : fits("Float") ? "Float" : fits("Byte") ? "Byte" : "";
+  for (const std::int32_t one : untold) {
+    CollectiveFacts& facts = rows_.collectives[static_cast<std::size_t>(one)];
+    if (type.empty()) facts.elements_in = facts.elements_out = -1;
+    if (!type.empty()) take(facts, type);
+  }
+}
+
 /// DeepEP's host polls memory until a kernel has written how many tokens come, which no row tells. Right after such a
 /// launch nothing else is on its thread until about the kernel's end: that was a wait for the device. Whether there was
 /// one.
@@ -628,6 +669,7 @@ RankRows KinetoRows::take(const trace::FileFacts& facts) {
   }
   link_collectives(host_, device_);
   add_collectives_by_name(names);
+  if (in_bytes_) find_types(names);
   rows_.names = names;
   rows_.device.reserve(device_.size());
   for (const LinkedDevice& d : device_) rows_.device.push_back(d.row);

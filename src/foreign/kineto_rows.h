@@ -74,6 +74,7 @@ class KinetoRows {
   void leave_out_far_rows();
   void add_collectives_by_name(const std::vector<std::string>& names);
   bool add_waits_for_counts(const std::vector<std::string>& names, std::int32_t wait_name);
+  void find_types(const std::vector<std::string>& names);
   void add_notes();
 
   bool functions_;
@@ -84,7 +85,7 @@ class KinetoRows {
   Arrows arrows_;  // while no call has a correlation
   std::map<std::pair<std::int64_t, std::int64_t>, std::int32_t> streams_, threads_;
   std::unordered_map<std::string, std::int32_t> groups_;
-  bool calls_correlate_ = false;
+  bool calls_correlate_ = false, in_bytes_ = false;
   std::int64_t without_times_ = 0, begins_and_ends_ = 0, far_rows_ = 0;
 };
 

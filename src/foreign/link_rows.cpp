@@ -128,7 +128,8 @@ std::vector<double> excess_ms(const std::vector<std::vector<OwnTime>>& own, std:
 }  // namespace
 
 std::string_view to_string(OwnPart part) {
-  static constexpr EnumNames<OwnPart> kParts{"its kernels", "its host", "its input", "its communication"};
+  static constexpr EnumNames<OwnPart> kParts{"its kernels", "its host", "its garbage collection", "its input",
+                                             "its communication"};
   return kParts[part];
 }
 
@@ -152,7 +153,8 @@ std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& 
     return account::median(excess_ms(own, static_cast<std::size_t>(latest->place), steps,
                                      [member](const OwnTime& time) { return time.*member; }));
   };
-  const EnumTable<OwnPart, double> parts{part_ms(&OwnTime::kernels), part_ms(&OwnTime::host), part_ms(&OwnTime::input),
+  const EnumTable<OwnPart, double> parts{part_ms(&OwnTime::kernels), part_ms(&OwnTime::host),
+                                         part_ms(&OwnTime::garbage), part_ms(&OwnTime::input),
                                          part_ms(&OwnTime::communication)};
   for (const OwnPart part : kEnumerators<OwnPart>) {
     if (parts[part] <= latest->where_ms) continue;

@@ -44,18 +44,19 @@ void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, st
 /// their launch, or of the op with their external id.
 void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device);
 
-/// Parts of a rank's time in which it waits for no other rank.
-enum class OwnPart : std::uint8_t { kernels, host, input, communication };
-/// "its kernels", "its host", "its input", "its communication"
+/// What a rank's time is spent on when it waits for no other rank.
+enum class OwnPart : std::uint8_t { kernels, host, garbage, input, communication };
+/// "its kernels", "its host", "its garbage collection", "its input", "its communication"
 std::string_view to_string(OwnPart part);
 
 /// One rank's step without its waiting for peers, in nanoseconds.
 struct OwnTime {
   std::int64_t kernels = 0;        ///< computation
-  std::int64_t host = 0;           ///< nothing ran on the device, and no loader was waited for
+  std::int64_t host = 0;           ///< nothing ran on the device, for none of the reasons below
+  std::int64_t garbage = 0;        ///< Python collected garbage meanwhile
   std::int64_t input = 0;          ///< a loader was waited for
   std::int64_t communication = 0;  ///< exposed transfers and copies
-  std::int64_t all() const { return kernels + host + input + communication; }
+  std::int64_t all() const { return kernels + host + garbage + input + communication; }
 };
 
 /// A rank for which the others wait in each step.

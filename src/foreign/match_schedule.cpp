@@ -383,6 +383,10 @@ ScheduleMatch match_schedule(const TrainingFacts& facts, const std::vector<Launc
   match.distance = best->difference.distance;
   match.order = best->with_units;
   match.collectives_off = collectives_off(order, *best);
+  for (std::size_t i = 0; i < order.size() && match.first_off < 0; ++i) {
+    const bool off = best->difference.to_other[i] < 0 && order[i].what != LaunchToken::What::computation;
+    if (off) match.first_off = order[i].begin;
+  }
   match.deviations = deviations_of(order, *best, facts.units + 1);
   for (const auto& [preset, other] : tried) {
     if (preset != best->config.fsdp.preset && other.difference.distance == match.distance)

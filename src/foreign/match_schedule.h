@@ -45,6 +45,7 @@ struct ScheduleMatch {
   double distance = 0;                  ///< as compare_orders() has it; 0: op by op
   std::vector<LaunchToken> order;       ///< the schedule's own, with units
   int collectives_off = 0;              ///< collectives that one has and the other has not in its place
+  int first_off = -1;                   ///< the first such one of the trace, a place in its step's rows; -1: none
   std::vector<std::string> same_order;  ///< other presets with the same order: it does not tell them apart
   std::vector<std::string> deviations;  ///< a sentence each; at most kMostDeviations
   bool exact() const { return collectives_off == 0; }

@@ -83,6 +83,17 @@ int MatchedCollectives::of_row(int rank, std::int32_t row) const {
   return of_row_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(row)];
 }
 
+std::int64_t MatchedCollectives::last_end_ns(int rank, std::int32_t row) const {
+  std::int64_t end = job_.ranks[static_cast<std::size_t>(rank)].device[static_cast<std::size_t>(row)].end_ns;
+  const int place = of_row(rank, row);
+  if (place < 0 || !job_.shared_clock) return end;
+  for (const MatchedCollective::Part& part : all_[static_cast<std::size_t>(place)].parts) {
+    const RankRows& other = job_.ranks[static_cast<std::size_t>(part.rank)];
+    end = std::max(end, other.device[static_cast<std::size_t>(part.row)].end_ns);
+  }
+  return end;
+}
+
 MatchedCollectives::Arrival MatchedCollectives::last_arrival(int rank, std::int32_t row) const {
   const DeviceRow& own = job_.ranks[static_cast<std::size_t>(rank)].device[static_cast<std::size_t>(row)];
   Arrival arrival{own.begin_ns, -1};

@@ -40,6 +40,9 @@ class MatchedCollectives {
     int late_rank = -1;  ///< place
   };
   Arrival last_arrival(int rank, std::int32_t row) const;
+  /// When the last of its ranks ended it, on the clock of `rank`: ranks that take turns on one device end it apart. Its
+  /// own end where the files do not share a clock.
+  std::int64_t last_end_ns(int rank, std::int32_t row) const;
   /// The index in all() of device row `row`; -1: it is no collective, or nothing tells its group.
   int of_row(int rank, std::int32_t row) const;
 

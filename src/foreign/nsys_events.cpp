@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "foreign/kineto_names.h"
 #include "trace/fields.h"
 #include "trace/whole_file.h"
 
@@ -53,11 +54,13 @@ class Database {
     (void)sqlite3_db_config(opened, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   }
 
-  bool has(std::string_view table) {
+  bool any(const std::string& query) {
     bool found = false;
-    rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '" + std::string(table) + "'",
-         [&](sqlite3_stmt*) { return found = true, false; });
+    rows(query, [&](sqlite3_stmt*) { return found = true, false; });
     return found;
+  }
+  bool has(std::string_view table) {
+    return any(fmt::format("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{}'", table));
   }
 
   /// Calls `row` for each row of a query until it returns false.
@@ -126,6 +129,22 @@ std::string_view without_numbers(std::string_view name) {
   return name.substr(0, std::min(name.find(", seq = "), name.find(", op_id = ")));
 }
 
+/// Where in its blob (`nsys export --include-blobs=true`) a range of NCCL's own has a number; -1: it has none.
+struct NcclPayload {
+  std::int64_t communicator = -1, bytes = -1, ranks = -1;
+};
+/// Domain, schema, size and a word more stand before a payload, eight bytes each.
+constexpr std::int64_t kPayloadBegin = 32;
+
+std::int64_t number_at(std::string_view blob, std::int64_t begin, std::size_t bytes) {
+  const auto at = static_cast<std::size_t>(begin);
+  std::uint64_t number = 0;
+  for (std::size_t i = bytes; i-- > 0 && at + bytes <= blob.size();) {
+    number = number << 8 | static_cast<unsigned char>(blob[at + i]);
+  }
+  return static_cast<std::int64_t>(number);
+}
+
 /// All of a gzipped file; empty if it is none.
 std::string unpack(const std::string& path, std::uint64_t most_bytes) {
   std::ifstream raw(path, std::ios::binary);
@@ -161,6 +180,7 @@ class NsysReader {
       }
       return true;
     });
+    read_payloads();
     for (const SqlTable& table : kTables) {
       if (database_.has(table.name)) read_table(table);
     }
@@ -190,8 +210,57 @@ class NsysReader {
                             : std::string(bytes, bytes + sqlite3_column_bytes(row, column));  // NUL may be in it
   }
 
+  const NcclPayload* payload_of(std::string_view blob) const {
+    const auto known = payloads_.find({number_at(blob, 0, 4), number_at(blob, 8, 4)});
+    return known == payloads_.end() || known->second.communicator < 0 ? nullptr : &known->second;
+  }
+
+  /// Where ranges of NCCL hold what they say, and how many ranks its communicators have.
+  void read_payloads() {
+    constexpr std::size_t kMostSchemas = 4096, kMostCommunicators = 65536;
+    const bool blobs = database_.any("SELECT 1 FROM pragma_table_info('NVTX_EVENTS') WHERE name = 'binaryData'");
+    if (!blobs || !database_.has("NVTX_PAYLOAD_SCHEMA_ENTRIES")) return;
+    database_.rows("SELECT domainId, schemaId, name, offset FROM NVTX_PAYLOAD_SCHEMA_ENTRIES", [&](sqlite3_stmt* row) {
+      NcclPayload& one = payloads_[{sqlite3_column_int64(row, 0), sqlite3_column_int64(row, 1)}];
+      const std::string name = text(row, 2);
+      const auto offset = kPayloadBegin + std::clamp<std::int64_t>(sqlite3_column_int64(row, 3), 0, kMostOfAValue);
+      if (name == "NCCL communicator ID") one.communicator = offset;
+      if (name == "Message size [bytes]") one.bytes = offset;
+      if (name == "No. of ranks") one.ranks = offset;
+      return payloads_.size() < kMostSchemas;
+    });
+    database_.rows("SELECT binaryData FROM NVTX_EVENTS WHERE binaryData IS NOT NULL", [&](sqlite3_stmt* row) {
+      const std::string blob = text(row, 0);
+      const NcclPayload* at = payload_of(blob);
+      if (at != nullptr && at->ranks >= 0) ranks_[number_at(blob, at->communicator, 8)] = number_at(blob, at->ranks, 4);
+      return ranks_.size() < kMostCommunicators;
+    });
+  }
+
+  /// The collective of a range that NCCL made, as a row of kineto's has it; in bytes, for the type is not told.
+  void add_collective(const std::string& blob, ParsedEvent& event) {
+    const auto kind = communication_of_kernel(event.name);
+    const NcclPayload* at = kind ? payload_of(blob) : nullptr;
+    if (at == nullptr || at->bytes < 0 || *kind == Communication::other) return;
+    const std::int64_t communicator = number_at(blob, at->communicator, 8), bytes = number_at(blob, at->bytes, 8);
+    const auto known = ranks_.find(communicator);
+    const std::int64_t ranks = known == ranks_.end() || known->second > 1 << 20 ? -1 : known->second;
+    if (bytes < 0 || bytes >= std::int64_t{1} << 40) return;
+    const std::int64_t all = ranks > 0 ? bytes * ranks : -1;
+    group_ = fmt::format("{:x}", static_cast<std::uint64_t>(communicator));
+    const bool gathers = *kind == Communication::all_gather, scatters = *kind == Communication::reduce_scatter;
+    event.args.emplace_back(field::kCollectiveName.name, Value{Value::Type::text, 0, to_string(*kind)});
+    event.args.emplace_back(field::kInElements.name, number_value(scatters ? all : bytes));
+    event.args.emplace_back(field::kOutElements.name, number_value(gathers ? all : bytes));
+    event.args.emplace_back(field::kDtype.name, Value{Value::Type::text, 0, "Byte"});
+    event.args.emplace_back(field::kGroupName.name, Value{Value::Type::text, 0, group_});
+    event.args.emplace_back(field::kGroupSize.name, number_value(ranks));
+  }
+
   void read_table(const SqlTable& table) {
-    const std::string query = fmt::format("SELECT {} FROM {}{}", table.columns, table.name, table.where);
+    const bool payloads = !payloads_.empty() && table.name == "NVTX_EVENTS";
+    const std::string query =
+        fmt::format("SELECT {}{} FROM {}{}", table.columns, payloads ? ", binaryData" : "", table.name, table.where);
     const bool of_device = table.category != "cuda_runtime" && table.category != "user_annotation";
     database_.rows(query, [&](sqlite3_stmt* row) {
       if (facts_.file.events == most_events_) {
@@ -221,6 +290,7 @@ class NsysReader {
         if (sqlite3_column_type(row, 4 + i) == SQLITE_NULL) continue;
         event.args.emplace_back(names.at(static_cast<std::size_t>(i)), number_value(sqlite3_column_int64(row, 4 + i)));
       }
+      if (payloads) add_collective(text(row, 8), event);
       event_(process_of(global), event);
       return true;
     });
@@ -230,8 +300,10 @@ class NsysReader {
   const OnEvent& event_;
   Database database_;
   std::unordered_map<std::int64_t, std::string> texts_;
-  std::map<std::int64_t, std::int64_t> devices_;  // of processes with work on one: the first
-  std::string name_;                              // of the event at hand
+  std::map<std::int64_t, std::int64_t> devices_;                           // of processes with work on one: the first
+  std::map<std::pair<std::int64_t, std::int64_t>, NcclPayload> payloads_;  // by domain and schema
+  std::map<std::int64_t, std::int64_t> ranks_;                             // by communicator
+  std::string name_, group_;                                               // of the event at hand
   NsysFacts facts_;
 };
 

@@ -624,13 +624,14 @@ Recognition recognise(const JobTrace& job) {
   }
   r.findings.push_back({"steps", std::to_string(first.cut.steps.size()),
                         fmt::format("told by {}", to_string(first.cut.source)),
-                        first.cut.source == StepSource::profiler ? 0.99
-                        : first.cut.source == StepSource::whole  ? 0.3
-                                                                 : 0.9});
-  if (!words.amd.empty()) {
-    r.findings.push_back({"device", "AMD", fmt::format("\"{}\"", words.amd), 0.95});
-  } else if (!job.ranks.front().device_model.empty()) {
+                        !first.cut.launches_known                  ? 0.5
+                        : first.cut.source == StepSource::profiler ? 0.99
+                        : first.cut.source == StepSource::whole    ? 0.3
+                                                                   : 0.9});
+  if (!job.ranks.front().device_model.empty()) {
     r.findings.push_back({"device", job.ranks.front().device_model, "deviceProperties", 0.99});
+  } else if (!words.amd.empty()) {
+    r.findings.push_back({"device", "AMD", fmt::format("\"{}\"", words.amd), 0.95});
   }
   const JobStep& reference = first.cut.steps[r.reference_step];
   const auto find_checkpoints = [&](int passes) {
@@ -644,14 +645,19 @@ Recognition recognise(const JobTrace& job) {
     }
     find_checkpoints(2 * micro);
   }
+  if (r.kind == JobKind::sharded || r.kind == JobKind::experts) {
+    r.syncs = find_syncs(job.ranks.front(), host_words.front(), reference);
+  }
   if (r.kind == JobKind::sharded || (r.kind == JobKind::experts && r.shards)) {
     find_training_facts(job, host_words.front(), r);
     const TrainingFacts& facts = r.facts;
     const bool known = find_expert_mesh(job.ranks.front(), uses, r);
+    const double by_order = first.cut.launches_known ? 0.8 : 0.5;
     static constexpr EnumNames<UnitSource> kSources{"names that fsdpbench gave them", "annotations of FSDP",
                                                     "order and sizes of collectives"};
     r.findings.push_back({"units", fmt::format("{}{}", facts.units, facts.root ? " and the root" : ""),
-                          std::string(kSources[r.table.source]), r.table.source == UnitSource::order ? 0.8 : 0.99});
+                          std::string(kSources[r.table.source]),
+                          r.table.source != UnitSource::order ? 0.99 : by_order});
     r.findings.push_back({"mesh", fmt::format("{} shards x {} replicas", facts.shard, facts.replicate),
                           r.mesh_told ? "sizes of the groups that gather, and that all-reduce what was reduced"
                                       : "ranks of the job: the trace names no groups of collectives",
@@ -669,7 +675,6 @@ Recognition recognise(const JobTrace& job) {
     if (known) find_schedule(job, words, host_words.front(), r);
     take_serialised(job, r);
     find_checkpoints(facts.units * facts.accumulate);
-    r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
     if (r.schedule) {
       for (const HostSync& sync : r.syncs) {
         if (r.schedule->deviations.size() >= kMostDeviations) break;
@@ -683,12 +688,9 @@ Recognition recognise(const JobTrace& job) {
       r.unknown.push_back("Nothing names the units: collectives were assigned to units by order and size.");
     }
   }
-  if (r.kind == JobKind::experts && !r.shards) {
-    r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
-  }
-  bool sized = true;
-  for (const CollectiveUse& use : uses) sized = sized && use.elements >= 0;
-  if (!sized) r.unknown.push_back("Sizes of collectives are not in the trace: record_param_comms has them.");
+  const auto unsized = [](const CollectiveUse& use) { return use.elements < 0; };
+  if (std::ranges::any_of(uses, unsized))
+    r.unknown.push_back("Sizes of collectives are not in the trace: record_param_comms has them.");
   if (job.ranks.size() == 1 && collectives > 0) {
     r.unknown.push_back("One rank's file only: whether a collective waited for another rank cannot be told.");
   }

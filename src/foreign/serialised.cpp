@@ -1,6 +1,7 @@
 #include "foreign/serialised.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "foreign/kineto_names.h"
 
@@ -25,27 +26,30 @@ enum class BesideReduction : std::uint8_t { unknown, ran, waited };
 /// may need this one's buffer. It waited without need if its stream had been free since the reduction began, and it
 /// began just when that was over.
 BesideReduction beside_reduction(const RankRows& rank, const JobSteps& cut, std::size_t step,
-                                 const std::vector<CollectiveUse>& uses, int compute_stream, std::int32_t row) {
+                                 const std::vector<bool>& reduces, int compute_stream, std::size_t place) {
   const auto device = [&](std::int32_t other) -> const DeviceRow& {
     return rank.device[static_cast<std::size_t>(other)];
   };
-  const DeviceRow& own = device(row);
   const std::vector<std::int32_t>& order = cut.steps[step].device;
+  const std::int32_t row = order[place];
+  const DeviceRow& own = device(row);
   const auto computes = [&](std::int32_t other) { return other != row && device(other).stream == compute_stream; };
-  const auto launch = std::ranges::find(order, row);
+  const auto launch = order.begin() + static_cast<std::ptrdiff_t>(place);
   const auto next = std::find_if(launch, order.end(), computes);
   if (next == order.end() || device(*next).launch < 0) return BesideReduction::unknown;
   if (cut.launched[static_cast<std::size_t>(*next)] + kTogether >= own.begin_ns) return BesideReduction::unknown;
-  bool layer = false, reduces = false;
-  for (auto at = next; at != order.end() && !reduces; ++at) {
-    const auto use = std::ranges::find(uses, *at, &CollectiveUse::row);
-    reduces = use != uses.end() && use->purpose == Purpose::gradients;
+  bool layer = false, another = false;
+  for (auto at = next; at != order.end() && !another; ++at) {
+    another = reduces[static_cast<std::size_t>(*at)];
     layer = layer || is_of_a_layer(rank, device(*at));
   }
-  if (!layer || !reduces) return BesideReduction::unknown;
-  const bool still_ran = std::any_of(order.begin(), launch, [&](std::int32_t other) {
-    return computes(other) && device(other).begin_ns < own.end_ns && device(other).end_ns > own.begin_ns + kTogether;
-  });
+  if (!layer || !another) return BesideReduction::unknown;
+  bool still_ran = false;  // rows of one stream end as they are launched
+  for (auto at = std::reverse_iterator(launch); at != order.rend() && !still_ran; ++at) {
+    if (!computes(*at)) continue;
+    if (device(*at).end_ns <= own.begin_ns + kTogether) break;
+    still_ran = device(*at).begin_ns < own.end_ns;
+  }
   if (still_ran || device(*next).begin_ns < own.end_ns - kTogether) return BesideReduction::ran;
   return device(*next).begin_ns <= own.end_ns + kTogether ? BesideReduction::waited : BesideReduction::unknown;
 }
@@ -58,13 +62,18 @@ std::set<std::int32_t> find_serialised(const RankRows& rank, const JobSteps& cut
   std::set<std::int32_t> waited;
   std::size_t told = 0;
   if (rank.computes_on_host()) return waited;
+  std::vector<bool> reduces(rank.device.size());
   for (std::size_t step = 0; step < uses.size(); ++step) {
     for (const CollectiveUse& use : uses[step]) {
-      const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
-      if (use.purpose != Purpose::gradients || row.end_ns - row.begin_ns <= 4 * kTogether) continue;
-      const BesideReduction beside = beside_reduction(rank, cut, step, uses[step], compute_stream, use.row);
+      reduces[static_cast<std::size_t>(use.row)] = use.purpose == Purpose::gradients;
+    }
+    const std::vector<std::int32_t>& order = cut.steps[step].device;
+    for (std::size_t place = 0; place < order.size(); ++place) {
+      const DeviceRow& row = rank.device[static_cast<std::size_t>(order[place])];
+      if (!reduces[static_cast<std::size_t>(order[place])] || row.end_ns - row.begin_ns <= 4 * kTogether) continue;
+      const BesideReduction beside = beside_reduction(rank, cut, step, reduces, compute_stream, place);
       told += beside != BesideReduction::unknown;
-      if (beside == BesideReduction::waited) waited.insert(use.row);
+      if (beside == BesideReduction::waited) waited.insert(order[place]);
     }
   }
   const bool rule = waited.size() >= kFewest && waited.size() * 10 >= told * 9;

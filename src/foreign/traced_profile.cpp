@@ -183,6 +183,14 @@ TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob
     traced.computed_ms = std::max(traced.computed_ms, computed * ms_per_step);
     traced.least_ms = std::max(traced.least_ms, (computed + own) * ms_per_step);
   }
+  const double shorter_ms = traced.step_ms - traced.replayed_all_ms();
+  if (shorter_ms <= std::max(traced.scatter_ms, traced.step_ms / 100)) return traced;
+  for (const account::CauseShare& share : explanation.causes) {
+    const bool is_in_no_op = share.cause == Cause::straggler || share.cause == Cause::unknown || is_own(share.cause);
+    if (!is_in_no_op || share.cause == Cause::host_update || share.ms * 10 < shorter_ms) continue;
+    traced.left_out +=
+        fmt::format("{}{} {:.3f} ms", traced.left_out.empty() ? "" : ", ", to_string(share.cause), share.ms);
+  }
   return traced;
 }
 
@@ -236,12 +244,13 @@ std::string held_up_because(const foreign::JobTrace& job, const foreign::Explana
 std::string replay_error_sentence(const TracedStep& step) {
   const double miss = step.replayed_all_ms() / step.step_ms - 1;
   return fmt::format(
-      "A replay of the job's op times{} takes {:.3f} ms, {:.1f} % {} than the traced step ({:.3f} ms, median). That "
+      "A replay of the job's op times{} takes {:.3f} ms, {:.1f} % {} than the traced step ({:.3f} ms, median){}. That "
       "error is part of each interval below, and no setting makes the step shorter than {:.3f} ms, which one rank "
       "needs "
       "for its own kernels and its host.",
       step.updated_ms > 0 ? fmt::format(" and {:.3f} ms of the host's update", step.updated_ms) : "",
-      step.replayed_all_ms(), std::abs(100 * miss), miss < 0 ? "less" : "more", step.step_ms, step.least_ms);
+      step.replayed_all_ms(), std::abs(100 * miss), miss < 0 ? "less" : "more", step.step_ms,
+      step.left_out.empty() ? "" : ": no op has what the step waits for beside them, " + step.left_out, step.least_ms);
 }
 
 }  // namespace fsdpbench::app

@@ -70,6 +70,7 @@ struct TracedStep {
   double scatter_ms = 0;   ///< half of the median's interval
   double computed_ms = 0;  ///< kernels of the rank that has most of them
   double least_ms = 0;     ///< what some rank does on its own
+  std::string left_out;    ///< what the replay is shorter by, "straggler 12.345 ms"; empty: it is not, or nothing tells
   double replayed_all_ms() const { return replayed_ms + updated_ms; }
   double miss_ms() const { return std::abs(step_ms - replayed_all_ms()); }
 };

@@ -19,6 +19,15 @@ TEST(Intervals, IntersectAndSubtract) {
   EXPECT_EQ(length(a), 20);
 }
 
+TEST(Intervals, ClipIsAnIntersectionWithOneSpan) {
+  const IntervalSet set{{0, 10}, {20, 30}, {40, 50}};
+  for (std::int64_t begin = -1; begin < 52; ++begin) {
+    for (std::int64_t end = begin + 1; end < 53; ++end) {
+      EXPECT_EQ(clip(set, {begin, end}), intersect(set, {{begin, end}})) << begin << " to " << end;
+    }
+  }
+}
+
 TEST(Intervals, AgreeWithABitmap) {
   constexpr int kSpan = 200;
   std::mt19937 random(11);

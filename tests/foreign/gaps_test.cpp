@@ -87,6 +87,15 @@ TEST(Gaps, AnOptimizerThatLaunchesNothingIsTheHostsUpdate) {
   EXPECT_EQ(ms_of(Cause::host_update, on_device), 0);  // its kernel was launched within
 }
 
+// A process stands still while Python collects garbage: of the host, but no launch that took long.
+TEST(Gaps, GarbageCollectionIsToldFromOtherWorkOfTheHost) {
+  const Explanation e =
+      explained(two_kernels(10'000 + kGap_us) + ",\n" + row("python_function", "Python GC", 11, 20'000, 300'000));
+  EXPECT_NEAR(ms_of(Cause::host_bound, e), kGap_us / 1e3, 0.001);
+  EXPECT_NEAR(e.garbage_ms, 300, 0.001);
+  EXPECT_EQ(explained(two_kernels(10'000 + kGap_us)).garbage_ms, 0);
+}
+
 /// The gap at the end of a step ends with the first kernel of the next one.
 std::string two_steps(double second_mark_us, double launched_us) {
   return row("user_annotation", "ProfilerStep#1", 11, 0, second_mark_us) + ",\n" +

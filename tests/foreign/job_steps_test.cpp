@@ -44,6 +44,34 @@ TEST(JobSteps, TheWorkGrowsWithRowsAndStepsAndNotWithTheirProduct) {
   }
 }
 
+/// Three launches a step, of which the last is a collective's; `lost` of the last step's have no row.
+RankRows launched_rows(std::int64_t steps, std::int64_t lost) {
+  RankRows rank = rows_of(0);
+  for (std::int64_t launch = 0; launch < 3 * steps; ++launch) {
+    const std::int64_t begin = launch * kStep_ns / 3;
+    HostRow& call = rank.host.emplace_back();
+    call = {.begin_ns = begin, .end_ns = begin + 2, .kind = HostWork::launch};
+    if (launch % 3 == 0) rank.steps.push_back({launch / 3, begin, begin + kStep_ns});
+    if (launch >= 3 * steps - lost) continue;
+    DeviceRow& row = rank.device.emplace_back();
+    row = {.begin_ns = begin + 500, .end_ns = begin + 520, .launch = static_cast<std::int32_t>(launch)};
+    if (launch % 3 == 2) row.kind = Activity::collective;
+  }
+  return rank;
+}
+
+TEST(JobSteps, ALastStepThatTheRecordingCutsOffIsLeftOut) {
+  const JobSteps whole = cut_steps(launched_rows(4, 0)), cut = cut_steps(launched_rows(4, 2));
+  EXPECT_EQ(whole.steps.size(), 4U);
+  EXPECT_EQ(whole.left_out, 0U);
+  EXPECT_EQ(cut.steps.size(), 3U);
+  EXPECT_EQ(cut.left_out, 1U);
+  EXPECT_EQ(cut_steps(launched_rows(2, 2)).steps.size(), 2U);  // nothing to compare with
+  RankRows kernels_alone = launched_rows(4, 2);
+  for (DeviceRow& row : kernels_alone.device) row.kind = Activity::computation;
+  EXPECT_EQ(cut_steps(kernels_alone).steps.size(), 4U);
+}
+
 /// Marks that reach into each other: each step would be all that comes after it, and all of it would be looked at in
 /// every step.
 TEST(JobSteps, MarksInEachOtherAreNoWindows) {

@@ -58,6 +58,7 @@ TEST(KinetoNames, CallsOfCommunicatorsSayWhatTheyCommunicateAndWaitsDoNot) {
       {"barrier", barrier},
       {"gloo:all_gather", all_gather},
       {"nccl:_reduce_scatter_base", reduce_scatter},
+      {"nccl2:_reduce_scatter_base", reduce_scatter},
   };
   for (const auto& [name, kind] : calls) EXPECT_THAT(communication_of_call(name), Optional(kind)) << name;
   EXPECT_THAT(communication_of_call("wait"), Eq(std::nullopt));

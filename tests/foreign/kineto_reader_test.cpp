@@ -295,12 +295,32 @@ TEST_F(KinetoReader, FilesOfOtherKindsAreRefusedWithAReason) {
   EXPECT_THAT(refusal({write("a.sqlite", std::string("SQLite format 3\0 and more", 25))}), HasSubstr("Nsight Systems"));
   EXPECT_THAT(refusal({write("a.zip", "PK\x03\x04")}), HasSubstr("zip archive"));
   EXPECT_THAT(refusal({write("memory.pickle", "\x80\x04\x95 and more")}), HasSubstr("a snapshot of PyTorch's memory"));
+  EXPECT_THAT(refusal({write("memory.json", R"({"segments": [], "device_traces": []})")}),
+              HasSubstr("is a snapshot of PyTorch's memory"));
+  EXPECT_THAT(refusal({write("memory.html", "\n<!DOCTYPE html><script src=MemoryViz.js>")}),
+              HasSubstr("shows a snapshot of PyTorch's memory"));
+  EXPECT_THAT(refusal({write("page.html", "<html>")}), HasSubstr("is a page, no trace"));
+  EXPECT_THAT(refusal({write("report.nsys-rep.gz", "any")}), HasSubstr("a report of Nsight Systems"));
   EXPECT_THAT(refusal({write("b.json", R"({"a": 1})")}), HasSubstr("no traceEvents list"));
   EXPECT_THAT(refusal({write("c.json", "what?")}), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal({write("d.json", R"({"traceEvents": []})")}), HasSubstr("no rows of a profiler"));
   EXPECT_THAT(refusal({write("e.json", "")}), HasSubstr("e.json"));
   EXPECT_THAT(refusal({folder_ / "missing.json"}), HasSubstr("there is no such file"));
   EXPECT_THAT(refusal({}), HasSubstr("no trace is given"));
+}
+
+TEST_F(KinetoReader, AFolderMayHaveAFolderForEachRank) {
+  const std::string bare = R"({"traceEvents": [)" + small_step() + "]}";
+  for (const char* name : {"rank_10", "rank_2"}) {
+    std::filesystem::create_directory(folder_.path() / name);
+    write(std::string(name) + "/trace.json", bare);
+  }
+  const JobTrace job = read_job({folder_.path().string()});
+  ASSERT_THAT(job.ranks, SizeIs(2));
+  EXPECT_EQ(job.ranks[0].rank, 2);
+  EXPECT_EQ(job.ranks[1].rank, 10);
+  write("rank_2/other.json", bare);
+  EXPECT_THAT(read_job({folder_.path().string()}).notes, Contains(HasSubstr("Rank 2 has two files")));
 }
 
 TEST_F(KinetoReader, AnEmptyFolderIsRefused) {

@@ -19,13 +19,14 @@ namespace {
 constexpr std::int64_t kMs = 1'000'000;
 
 std::vector<std::vector<OwnTime>> alike(std::size_t ranks, std::size_t steps) {
-  return {ranks, std::vector<OwnTime>(steps, OwnTime{80 * kMs, 10 * kMs, 0, 10 * kMs})};
+  return {ranks, std::vector<OwnTime>(steps, OwnTime{80 * kMs, 10 * kMs, 0, 0, 10 * kMs})};
 }
 
 TEST(LateRank, IsNamedWithWhatMakesItLate) {
   const std::vector<std::pair<std::int64_t OwnTime::*, OwnPart>> kParts{
       {&OwnTime::kernels, OwnPart::kernels},
       {&OwnTime::host, OwnPart::host},
+      {&OwnTime::garbage, OwnPart::garbage},
       {&OwnTime::input, OwnPart::input},
       {&OwnTime::communication, OwnPart::communication}};
   for (const auto& [part, named] : kParts) {

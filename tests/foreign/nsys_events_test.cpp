@@ -1,12 +1,16 @@
 // What `nsys export --type sqlite` writes, made here table by table, is read as a trace of torch.profiler is.
 #include "foreign/nsys_events.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sqlite3.h>
 
+#include <cstdint>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "foreign/kineto_reader.h"
@@ -164,6 +168,73 @@ TEST_F(Nsys, NumbersOfAutogradAreNoPartOfAName) {
           "INSERT INTO NVTX_EVENTS VALUES (91, 99, 59, 'FSDP::pre_forward (layers.1), seq = 7, op_id = 12', NULL, "
           "(77 << 24) + 78);")});
   EXPECT_THAT(job.ranks.front().names, ::testing::Contains("FSDP::pre_forward (layers.1)"));
+}
+
+/// The payload of a range of NCCL's: domain 3, a schema, its size, where it begins; then numbers of 8 or 4 bytes.
+std::string blob(int schema, std::initializer_list<std::pair<std::uint64_t, int>> numbers) {
+  std::string hex;
+  const auto add = [&](std::uint64_t number, int bytes) {
+    for (int i = 0; i < bytes; ++i) hex += fmt::format("{:02x}", (number >> (8 * i)) & 0xFF);
+  };
+  for (const std::uint64_t number : {3, schema, 16, 32}) add(number, 8);
+  for (const auto& [number, bytes] : numbers) add(number, bytes);
+  return "x'" + hex + "'";
+}
+
+std::string payload_tables() {
+  return std::string(kTables) +
+         "ALTER TABLE NVTX_EVENTS ADD COLUMN binaryData TEXT;"
+         "CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES(domainId INT, schemaId INT, idx INT, type INT, name TEXT, offset "
+         "INT);"
+         "INSERT INTO NVTX_PAYLOAD_SCHEMA_ENTRIES VALUES (3, 1, 0, 18, 'NCCL communicator ID', 0),"
+         "(3, 1, 1, 5, 'No. of ranks', 8), (3, 1, 2, 5, 'Rank', 12), (3, 4, 0, 18, 'NCCL communicator ID', 0),"
+         "(3, 4, 1, 22, 'Message size [bytes]', 8);"
+         "INSERT INTO StringIds VALUES (7, 'ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgs)');"
+         "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (100, 110, 78, 1, 4), (200, 210, 78, 2, 4);"
+         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (300, 400, 0, 24, 1, 0, 1), (400, 500, 0, 25, 2, 0, 7);";
+}
+std::string ranges_of_nccl(std::uint64_t gathered, std::uint64_t reduced) {
+  const std::string event = "INSERT INTO NVTX_EVENTS(start, end, eventType, text, globalTid, binaryData) VALUES ";
+  return event + "(195, 215, 59, 'ncclReduceScatter', 78, " + blob(4, {{0xABC, 8}, {reduced, 8}}) + "), " +
+         "(95, 115, 59, 'ncclAllGather', 78, " + blob(4, {{0xABC, 8}, {gathered, 8}}) + "), " +
+         "(10, 20, 59, 'ncclCommInitRankConfig', 78, " + blob(1, {{0xABC, 8}, {4, 4}, {1, 4}}) + ");";
+}
+
+TEST_F(Nsys, PayloadsOfNcclTellSizesAndGroups) {
+  const JobTrace job = read_job({make("rank_0.sqlite", payload_tables() + ranges_of_nccl(2000, 4000))});
+  const RankRows& rank = job.ranks.front();
+  const auto facts = [&](std::size_t row) {
+    return rank.collectives.at(static_cast<std::size_t>(rank.device.at(row).collective));
+  };
+  EXPECT_EQ(facts(0).kind, Communication::all_gather);
+  EXPECT_EQ(facts(0).elements_in, 1000);  // what is reduced as 1000 elements of 4 bytes is gathered as so many of 2
+  EXPECT_EQ(facts(0).elements_out, 4000);
+  EXPECT_EQ(facts(0).dtype, "BFloat16");
+  EXPECT_EQ(facts(1).kind, Communication::reduce_scatter);
+  EXPECT_EQ(facts(1).elements_in, 4000);
+  EXPECT_EQ(facts(1).elements_out, 1000);
+  EXPECT_EQ(facts(1).dtype, "Float");
+  ASSERT_EQ(rank.groups.size(), 1U);
+  EXPECT_EQ(rank.groups.front().size, 4);
+  EXPECT_EQ(rank.groups.front().name, "abc");
+}
+
+TEST_F(Nsys, WhereNoReductionTellsTheTypeOfAGatherItsSizeIsNotKnown) {
+  const JobTrace job = read_job({make("rank_0.sqlite", payload_tables() + ranges_of_nccl(2002, 4000))});
+  const RankRows& rank = job.ranks.front();
+  EXPECT_EQ(rank.collectives.at(static_cast<std::size_t>(rank.device[0].collective)).elements_out, -1);
+  EXPECT_EQ(rank.collectives.at(static_cast<std::size_t>(rank.device[1].collective)).elements_in, 4000);
+}
+
+TEST_F(Nsys, DamagedPayloadsTellNothing) {
+  const std::string event = "INSERT INTO NVTX_EVENTS(start, end, eventType, text, globalTid, binaryData) VALUES ";
+  for (const std::string& payload : {std::string("x'00'"), blob(4, {}), blob(9, {{1, 8}}), std::string("'text'")}) {
+    const JobTrace job =
+        read_job({make("rank_" + std::to_string(payload.size()) + ".sqlite",
+                       payload_tables() + event + "(95, 115, 59, 'ncclAllGather', 78, " + payload + ");")});
+    const RankRows& rank = job.ranks.front();
+    EXPECT_LE(rank.collectives.at(static_cast<std::size_t>(rank.device[0].collective)).elements_out, 0) << payload;
+  }
 }
 
 TEST_F(Nsys, WhatIsNoSuchDatabaseIsRefusedByName) {
