@@ -91,7 +91,8 @@ std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const H
   std::optional<Phase> now;
   for (std::int32_t row : step.device) {
     const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
-    std::optional<Phase> phase = words.phase(device.launch);
+    std::optional<Phase> phase =
+        device.phase >= 0 ? std::optional(static_cast<Phase>(device.phase)) : words.phase(device.launch);
     const auto use = use_of.find(row);
     if (use != use_of.end()) {
       told[use->second] = phase;
@@ -552,6 +553,7 @@ std::string_view to_string(Purpose purpose) {
 
 std::optional<Phase> phase_of_row(const RankRows& rank, const HostWords& words, std::int32_t row) {
   const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+  if (device.phase >= 0) return static_cast<Phase>(device.phase);
   const auto told = words.phase(device.launch);
   return told ? told : phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
 }
