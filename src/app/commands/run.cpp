@@ -16,6 +16,7 @@
 #include "config/validate.h"
 #include "engine/checkpoint.h"
 #include "engine/checkpoint_folder.h"
+#include "foreign/xla_program.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "runs/measure.h"
@@ -184,6 +185,7 @@ Examples
   fsdpbench simulate llama3-8b-emulated --ranks 1024
   fsdpbench simulate llama3-8b-emulated --ranks 64 --cluster dgx-h100
   fsdpbench simulate quickstart --ranks 8 --set simulate.jitter_pct=3
+  fsdpbench simulate --hlo train.hlo.txt --cluster dgx-h100
 )";
 
 /// What run and simulate share beside the profile.
@@ -209,15 +211,33 @@ Command run_command() {
 Command simulate_command() {
   struct SimulateArguments : RunArguments {
     std::string cluster;
+    std::string hlo;  ///< a compiled program of XLA instead of a profile
   };
   const auto simulate = std::make_shared<SimulateArguments>();
   Command command("simulate", CommandGroup::predict, "Predict what run would measure, for up to 1,048,576 ranks",
                   kSimulateHelp);
-  command.profile(simulate->profile, simulate->overrides);
+  command.profile(simulate->profile, simulate->overrides).is_required = false;
+  command
+      .option(
+          "--hlo", &simulate->hlo, "FILE",
+          "A program compiled by XLA instead (compiled.as_text(), a dump, an xplane.pb): what is hidden on --cluster")
+      .without({"PROFILE", "--set", "--out", "--ranks"});
   command.option("-c,--cluster", &simulate->cluster, "NAME", "The same as --set simulate.cluster=NAME");
   take_run_options(command, *simulate);
   command.runs_ranks = true;
+  command.check = [simulate] {
+    if (simulate->profile.empty() == simulate->hlo.empty()) {
+      throw ConfigError("simulate needs a PROFILE, or --hlo FILE; see fsdpbench simulate --help.");
+    }
+    if (!simulate->hlo.empty() && simulate->cluster.empty()) {
+      throw ConfigError("--hlo needs --cluster NAME: a machine in profiles/clusters.");
+    }
+  };
   command.body = [simulate](const Call& call) {
+    if (!simulate->hlo.empty()) {
+      console().print(foreign::hlo_answer(simulate->hlo, simulate->cluster, false));
+      return static_cast<int>(ExitCode::ok);
+    }
     RunArguments run = *simulate;
     run.overrides.insert(run.overrides.begin(), "device.backend=virtual");
     if (!simulate->cluster.empty()) run.overrides.push_back("simulate.cluster=" + simulate->cluster);
