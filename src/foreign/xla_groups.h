@@ -4,9 +4,13 @@
 #include <string_view>
 #include <vector>
 
-#include "foreign/xla_module.h"
-
 namespace fsdpbench::foreign {
+
+/// Who takes part in a collective: sets of devices, by their place in the program's mesh.
+struct ReplicaGroups {
+  std::int64_t size = -1;               ///< of each
+  std::vector<std::vector<int>> lists;  ///< empty: more devices than are listed here, or not told
+};
 
 /// Numbers from 0 laid out in rows of `dims`, read with the axes in the order `order` (empty: as they are).
 struct IotaOrder {

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "foreign/wire_format.h"
-#include "foreign/xla_groups.h"
 
 namespace fsdpbench::foreign {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "foreign/job_trace.h"
+#include "foreign/xla_groups.h"
 #include "schedule/op.h"
 
 namespace fsdpbench::foreign {
@@ -40,12 +41,6 @@ struct HloComputation {
   std::string name;
   std::vector<HloInstruction> instructions;
   std::int32_t root = -1;
-};
-
-/// Who takes part in a collective: sets of devices, by their place in the program's mesh.
-struct ReplicaGroups {
-  std::int64_t size = -1;               ///< of each
-  std::vector<std::vector<int>> lists;  ///< empty: more devices than are listed here, or not told
 };
 
 struct HloModule {

@@ -20,17 +20,17 @@
 namespace fsdpbench::foreign {
 namespace {
 
-constexpr std::int64_t kFewElements = 64;  // a loss, a norm
+constexpr std::int64_t kScalarElements = 64;  // a loss, a norm
 constexpr std::size_t kMostVisits = std::size_t{8} << 20;
-constexpr double kMs = 1e3;
+constexpr double kMilli = 1e3;
 
 bool is_free(const HloInstruction& one) {
   static const std::set<std::string_view> kFree{"parameter", "constant",  "bitcast",      "get-tuple-element",
                                                 "tuple",     "after-all", "partition-id", "replica-id"};
-  return kFree.contains(one.opcode) || one.opcode.ends_with("-done");
+  return kFree.mentions(one.opcode) || one.opcode.ends_with("-done");
 }
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+bool mentions(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 class Placer {
  public:
@@ -84,8 +84,8 @@ class Placer {
       return flop < 9e18 ? static_cast<std::int64_t>(flop) : 0;
     }
     constexpr int kDeepest = 3;
-    const bool product = one.opcode == "dot" || one.opcode == "convolution" || has(one.name, "gemm") ||
-                         has(one.name, "cublas") || has(one.name, "_dot");
+    const bool product = one.opcode == "dot" || one.opcode == "convolution" || mentions(one.name, "gemm") ||
+                         mentions(one.name, "cublas") || mentions(one.name, "_dot");
     std::int64_t sum = product ? 0 : -1;
     if (one.opcode != "fusion" || depth > kDeepest) return sum;
     for (const std::int32_t inner : one.called) {
@@ -123,7 +123,7 @@ class Placer {
     // What computes with a weight is not one: values only become smaller on the way, and no product is passed through.
     static const std::set<std::string_view> kCarries{"fusion",        "bitcast", "copy",      "convert",
                                                      "dynamic-slice", "reshape", "transpose", "slice"};
-    if (!kCarries.contains(one.opcode) || one.arrays.empty() || flops(c, one) >= 0) return {};
+    if (!kCarries.mentions(one.opcode) || one.arrays.empty() || flops(c, one) >= 0) return {};
     for (const std::int32_t operand : one.operands) {
       const std::vector<HloArray>& from = row(c, operand).arrays;
       if (from.empty() || from.front().elements < one.arrays.front().elements) continue;
@@ -156,7 +156,7 @@ class Placer {
     for (const std::int32_t operand : one.operands) {
       if (facts.kind != Communication::all_gather) break;
       const std::string found = parameter(facts.computation, operand, looks);
-      if (found.empty() || has(placed.parameter, found)) continue;
+      if (found.empty() || mentions(placed.parameter, found)) continue;
       placed.parameter += (placed.parameter.empty() ? "" : ", ") + clean_text(found, kMostOfACell);
     }
     const auto& rows = computation(facts.computation).instructions;
@@ -180,9 +180,9 @@ class Placer {
           continue;
         }
         ++users;
-        slices += has(rows[i].name, "dynamic-slice") || has(rows[i].name, "dynamic_slice");
+        slices += mentions(rows[i].name, "dynamic-slice") || mentions(rows[i].name, "dynamic_slice");
       }
-      placed.sliced = users > 0 && slices == users && facts.elements_in > kFewElements;
+      placed.sliced = users > 0 && slices == users && facts.elements_in > kScalarElements;
     }
     index_[{facts.computation, facts.row}] = program_.collectives.size();
     program_.collectives.push_back(std::move(placed));
@@ -221,7 +221,7 @@ class Placer {
         const std::string inner =
             fmt::format("loop {} x{}", program_.loops.size(), one.trips >= 0 ? std::to_string(trips) : "?");
         program_.loops.push_back(
-            {one.name, depth, one.trips, has(one.name, "double_buffer") || has(one.name, "unrolled")});
+            {one.name, depth, one.trips, mentions(one.name, "double_buffer") || mentions(one.name, "unrolled")});
         for (const std::int32_t body : one.called) visit(body, times * trips, depth + 1, inner);
       } else if (one.opcode == "call" || one.opcode == "conditional") {
         for (const std::int32_t inner : one.called) visit(inner, times, depth, title);
@@ -275,7 +275,7 @@ class Placer {
       for (const HloArray& array : row(c, operand).arrays) bytes += static_cast<double>(array.bytes);
     }
     // What is sliced or updated in place is not read as a whole.
-    if (has(one.name, "dynamic") || one.opcode == "dynamic-slice") {
+    if (mentions(one.name, "dynamic") || one.opcode == "dynamic-slice") {
       bytes = 0;
       for (const HloArray& array : one.arrays) bytes = std::max(bytes, static_cast<double>(array.bytes));
       for (const std::int32_t operand : one.operands) {
@@ -341,7 +341,7 @@ class Placer {
 };
 
 bool is_small(const PlacedCollective& one) {
-  return std::max(one.facts.elements_in, one.facts.elements_out) <= kFewElements;
+  return std::max(one.facts.elements_in, one.facts.elements_out) <= kScalarElements;
 }
 
 /// Why nothing hides a collective; "": products do.
@@ -515,8 +515,8 @@ std::string hlo_report(const HloProgram& program) {
         std::to_string(sum.times)};
     row.insert(row.end(), cells.begin() + 1, cells.begin() + 5);
     if (timed) {
-      row.push_back(fmt::format("{:.3f}", sum.seconds * kMs));
-      row.push_back(fmt::format("{:.3f}", sum.exposed_seconds * kMs));
+      row.push_back(fmt::format("{:.3f}", sum.seconds * kMilli));
+      row.push_back(fmt::format("{:.3f}", sum.exposed_seconds * kMilli));
     }
     row.insert(row.end(), cells.begin() + 5, cells.end());
     table.rows.push_back(std::move(row));
@@ -524,7 +524,7 @@ std::string hlo_report(const HloProgram& program) {
   text += app::format_table(table);
   if (timed) {
     text += fmt::format("\n{:.2f} ms a step: {:.2f} ms of kernels, {:.2f} ms of exposed communication.\n",
-                        program.seconds * kMs, program.compute_seconds * kMs, exposed * kMs);
+                        program.seconds * kMilli, program.compute_seconds * kMilli, exposed * kMilli);
   }
   for (const std::string& sentence : program.advice) text += "\n" + sentence + "\n";
   return text;

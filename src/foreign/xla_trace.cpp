@@ -22,7 +22,7 @@ using trace::Value;
 
 constexpr std::int64_t kDevicesOfAProcess = 2048;  // on CPUs, device ids count on from there in the next process
 constexpr std::size_t kMostOfAGroup = 4096;
-constexpr std::int64_t kMostDevices = 1024;  // of one process
+constexpr std::int64_t kMostLocalDevices = 1024;  // of one process
 
 Value number(std::int64_t value) { return {Value::Type::integer, value, {}}; }
 Value text(std::string_view value) { return {Value::Type::text, 0, value}; }
@@ -69,7 +69,7 @@ XlaRows::Track XlaRows::track_of(std::string_view plane, std::string_view line) 
   if (plane.starts_with(kDevice)) {
     if (!line.starts_with(kStream)) return track;  // what xprof derives of the streams
     track = {Track::Of::device, number_in(plane.substr(kDevice.size())), number_in(line.substr(kStream.size()))};
-    if (track.device < 0 || track.device >= kMostDevices) track.of = Track::Of::nothing;
+    if (track.device < 0 || track.device >= kMostLocalDevices) track.of = Track::Of::nothing;
   } else if (plane == "/host:CPU") {
     track.of = line.starts_with("python")                                             ? Track::Of::python
                : line.starts_with("Host Threads/") && line.find("/NVTX") == line.npos ? Track::Of::calls
