@@ -27,7 +27,7 @@ constexpr double kMilli = 1e3;
 bool is_free(const HloInstruction& one) {
   static const std::set<std::string_view> kFree{"parameter", "constant",  "bitcast",      "get-tuple-element",
                                                 "tuple",     "after-all", "partition-id", "replica-id"};
-  return kFree.mentions(one.opcode) || one.opcode.ends_with("-done");
+  return kFree.contains(one.opcode) || one.opcode.ends_with("-done");
 }
 
 bool mentions(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
@@ -123,7 +123,7 @@ class Placer {
     // What computes with a weight is not one: values only become smaller on the way, and no product is passed through.
     static const std::set<std::string_view> kCarries{"fusion",        "bitcast", "copy",      "convert",
                                                      "dynamic-slice", "reshape", "transpose", "slice"};
-    if (!kCarries.mentions(one.opcode) || one.arrays.empty() || flops(c, one) >= 0) return {};
+    if (!kCarries.contains(one.opcode) || one.arrays.empty() || flops(c, one) >= 0) return {};
     for (const std::int32_t operand : one.operands) {
       const std::vector<HloArray>& from = row(c, operand).arrays;
       if (from.empty() || from.front().elements < one.arrays.front().elements) continue;
