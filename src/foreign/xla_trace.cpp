@@ -351,6 +351,15 @@ void XlaRows::mark_steps(std::vector<Row>& rows, std::vector<Row>& steps, Kineto
     event.members = {{field::kPid.name, number(-1)}, {field::kTid.name, number(-1)}};
     to.event(event);
   }
+  const std::string whole = fmt::format("XlaModule {}", names_[module]);
+  ParsedEvent event;
+  event.ph = "X";
+  event.category = "user_annotation";
+  event.name = whole;
+  event.begin_ns = begins.front();
+  event.length_ns = end - begins.front();
+  event.members = {{field::kPid.name, number(-1)}, {field::kTid.name, number(-2)}};
+  to.event(event);
   told = fmt::format("executions of the module {}{}", names_[module],
                      annotated ? ", with the numbers of StepTraceAnnotation" : "");
 }
