@@ -56,6 +56,24 @@ std::int64_t copied_bytes(std::string_view details) {
   return bytes;
 }
 
+/// XLA launches a collective that is not asynchronous where it computes, so that nothing can run beside it.
+void note_compute_stream(RankRows& rank) {
+  int compute = -1;
+  stream_roles(rank, compute);
+  std::size_t count = 0;
+  std::int64_t ns = 0;
+  for (const DeviceRow& row : rank.device) {
+    if (row.kind != Activity::collective || row.stream != compute) continue;
+    ++count;
+    ns += row.end_ns - row.begin_ns;
+  }
+  if (count == 0) return;
+  rank.notes.push_back(fmt::format(
+      "{} collectives, {:.3f} ms, ran on the stream that computes: XLA made them synchronous. `explain --hlo` on the "
+      "xplane.pb says which, and why.",
+      count, static_cast<double>(ns) * 1e-6));
+}
+
 }  // namespace
 
 XlaRows::Track XlaRows::track_of(std::string_view plane, std::string_view line) {
@@ -478,6 +496,7 @@ XlaRanks XlaRows::take() {
     if (world > 0) facts.world_size = world;
     RankRows& rank = made.ranks.emplace_back(to.take(facts));
     rank.steps_told_by = told;
+    if (!on_host_) note_compute_stream(rank);
     if (devices > 1) rank.notes.push_back(fmt::format("It is device {} of the {} of its process.", local, devices));
   }
   return made;

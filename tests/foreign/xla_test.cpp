@@ -242,6 +242,7 @@ TEST_F(JaxTrace, CollectivesOnTheComputeStreamAreCollectives) {
   const auto roles = stream_roles(job.ranks.front(), compute);
   ASSERT_EQ(roles.size(), 1U);
   EXPECT_EQ(roles[0].role, "compute and communication");
+  EXPECT_THAT(job.ranks.front().notes, ::testing::Contains(HasSubstr("6 collectives, 0.002 ms, ran on the stream")));
   const Explanation explained = explain(job, recognise(job));
   EXPECT_NEAR(explained.exposed_communication_ms, 0.0005, 1e-9);
 }
