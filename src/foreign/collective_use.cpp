@@ -39,10 +39,6 @@ std::optional<Phase> phase_of_kernel(std::string_view name) {
   return std::nullopt;
 }
 
-/// A compiler puts instructions of forward among those of backward, where memory and overlap want them: their order
-/// says nothing of microbatches.
-bool is_compiled(const RankRows& rank) { return !rank.steps_told_by.empty(); }
-
 bool is_large(const CollectiveUse& use) { return use.purpose != Purpose::scalars; }
 
 /// Where neither annotations nor kernels tell: reductions are backward's; of the gathers as many are forward's as units
@@ -601,17 +597,14 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
   find_others_uses(rank, words, uses);
   std::vector<int> passes;
   count_passes(rank, step, words, uses, &passes);
-  if (!is_compiled(rank)) count_microbatches(uses, follows_backward, passes);
+  if (!rank.is_compiled()) count_microbatches(uses, follows_backward, passes);
   find_purposes(rank, words, uses);
   return uses;
 }
 
 int count_passes(const RankRows& rank, const JobStep& step, const HostWords& words,
                  const std::vector<CollectiveUse>& uses, std::vector<int>* before) {
-  if (is_compiled(rank)) {
-    if (before != nullptr) before->assign(uses.size(), 0);
-    return 0;
-  }
+  if (rank.is_compiled()) return 0;
   std::vector<std::int8_t> products(rank.names.size(), -1);  // by name: there are fewer names than rows
   const auto is_product = [&](std::int32_t name) {
     std::int8_t& known = products[static_cast<std::size_t>(name)];

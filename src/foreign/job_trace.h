@@ -136,6 +136,9 @@ struct RankRows {
   /// There is no device: rows of one are what the host did itself (kineto_rows.h), and it waited for collectives.
   bool computes_on_host() const { return !streams.empty() && streams.front().device == kHostDevice; }
   static constexpr std::int64_t kHostDevice = -1;
+  /// A compiler puts instructions of forward among those of backward, where memory and overlap want it: their order
+  /// says nothing of microbatches.
+  bool is_compiled() const { return !steps_told_by.empty(); }
 };
 
 /// What a stream of a rank's device does, from what runs on it.
