@@ -84,7 +84,7 @@ FOLDERS = [
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
     Folder("tune", 3950, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
-    Folder("foreign", 10400, "job_trace.h, explain.h, match_schedule.h",
+    Folder("foreign", 12450, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
            "other programs' traces up to a step that the walk of causes understands, and what is said of them"),
     Folder("accept/collectives", 2300, "measure_collectives.h",
@@ -117,13 +117,13 @@ class Limit:
 
 # Of the whole project. Keys are the rows of "All keys" in profiles/README.md, which config_test keeps current.
 LIMITS = [
-    Limit("src", 700, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
+    Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 168, "keys", "profiles/README.md"),
-    Limit("tests", 79100, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 11150, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("tests", 79550, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("analysis/fsdpbench", 11350, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4600, "lines", "profiles/**/*.toml"),
-    Limit("docs", 38900, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("docs", 39900, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

@@ -91,7 +91,8 @@ std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const H
   std::optional<Phase> now;
   for (std::int32_t row : step.device) {
     const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
-    std::optional<Phase> phase = words.phase(device.launch);
+    std::optional<Phase> phase =
+        device.phase >= 0 ? std::optional(static_cast<Phase>(device.phase)) : words.phase(device.launch);
     const auto use = use_of.find(row);
     if (use != use_of.end()) {
       told[use->second] = phase;
@@ -552,6 +553,7 @@ std::string_view to_string(Purpose purpose) {
 
 std::optional<Phase> phase_of_row(const RankRows& rank, const HostWords& words, std::int32_t row) {
   const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+  if (device.phase >= 0) return static_cast<Phase>(device.phase);
   const auto told = words.phase(device.launch);
   return told ? told : phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
 }
@@ -595,13 +597,14 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
   find_others_uses(rank, words, uses);
   std::vector<int> passes;
   count_passes(rank, step, words, uses, &passes);
-  count_microbatches(uses, follows_backward, passes);
+  if (!rank.is_compiled()) count_microbatches(uses, follows_backward, passes);
   find_purposes(rank, words, uses);
   return uses;
 }
 
 int count_passes(const RankRows& rank, const JobStep& step, const HostWords& words,
                  const std::vector<CollectiveUse>& uses, std::vector<int>* before) {
+  if (rank.is_compiled()) return 0;
   std::vector<std::int8_t> products(rank.names.size(), -1);  // by name: there are fewer names than rows
   const auto is_product = [&](std::int32_t name) {
     std::int8_t& known = products[static_cast<std::size_t>(name)];

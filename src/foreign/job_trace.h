@@ -53,6 +53,7 @@ struct DeviceRow {
   std::int32_t launch = -1;      ///< into RankRows::host: the call that launched it
   std::int32_t collective = -1;  ///< into RankRows::collectives
   Activity kind = Activity::computation;
+  std::int8_t phase = -1;   ///< a schedule::Phase that the row itself tells; -1: it tells none
   std::int64_t bytes = -1;  ///< of copies and fills
 };
 
@@ -129,11 +130,15 @@ struct RankRows {
   std::vector<StreamWait> waits;
   std::vector<MemoryRow> memory;
   std::vector<StepMark> steps;
+  std::string steps_told_by;       ///< what told `steps`; "": the profiler's annotations
   std::vector<std::string> notes;  ///< what was missing, cut off or mended, a sentence each
 
   /// There is no device: rows of one are what the host did itself (kineto_rows.h), and it waited for collectives.
   bool computes_on_host() const { return !streams.empty() && streams.front().device == kHostDevice; }
   static constexpr std::int64_t kHostDevice = -1;
+  /// A compiler puts instructions of forward among those of backward, where memory and overlap want it: their order
+  /// says nothing of microbatches.
+  bool is_compiled() const { return !steps_told_by.empty(); }
 };
 
 /// Role of a stream of a rank's device, from what runs on it.

@@ -19,6 +19,7 @@
 #include "base/read_input.h"
 #include "foreign/kineto_rows.h"
 #include "foreign/nsys_events.h"
+#include "foreign/xla_trace.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::foreign {
@@ -34,9 +35,11 @@ struct File {
   bool of_folder = false;  ///< nobody named it: it is left out if it holds no trace
 };
 
+bool is_xspace_name(const std::string& name) { return name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz"); }
+
 bool is_trace_name(const std::string& name) {
   return !name.starts_with('.') && (name.ends_with(".json") || name.ends_with(".json.gz") ||
-                                    name.ends_with(".sqlite") || name.ends_with(".sqlite.gz"));
+                                    name.ends_with(".sqlite") || name.ends_with(".sqlite.gz") || is_xspace_name(name));
 }
 
 /// In the order of the numbers in them: "rank_2" before "rank_10".
@@ -77,6 +80,19 @@ void add_folder(const std::string& path, std::vector<File>& files, bool within =
     const bool plain = entry->is_regular_file(error);
     if (plain && is_trace_name(entry->path().filename().string())) found.push_back({entry->path().string(), true});
   }
+  // What jax.profiler.trace(path) wrote: a folder for each recording, of which the last counts.
+  if (const std::string recordings = path + "/plugins/profile"; fs::is_directory(recordings, error)) {
+    std::string last;
+    for (fs::directory_iterator one(recordings, error); !error && one != fs::directory_iterator();
+         one.increment(error)) {
+      if (one->is_directory(error)) last = std::max(last, one->path().string());
+    }
+    if (!last.empty()) return add_folder(last, files);
+  }
+  // An xplane.pb has all that the JSON beside it has, which ends at a million rows.
+  if (std::ranges::any_of(found, [](const File& f) { return is_xspace_name(f.path); })) {
+    std::erase_if(found, [](const File& f) { return !is_xspace_name(f.path); });
+  }
   const std::string ours = path + "/trace";  // of a result folder
   if (std::ranges::any_of(found, [](const File& f) { return f.path.ends_with("/result.json"); }) &&
       fs::is_directory(ours, error)) {
@@ -89,8 +105,8 @@ void add_folder(const std::string& path, std::vector<File>& files, bool within =
   }
   if (found.empty() && !within) {
     throw ConfigError(
-        fmt::format("{}: has no trace; expected files *.json or *.json.gz, as torch.profiler writes one a rank, or "
-                    "*.sqlite of Nsight Systems, in it or in a folder a rank.",
+        fmt::format("{}: has no trace; expected files *.json or *.json.gz, as torch.profiler writes one a rank, "
+                    "*.sqlite of Nsight Systems, or what jax.profiler.trace writes, in it or in a folder a rank.",
                     path));
   }
   std::ranges::sort(found, by_number);
@@ -206,6 +222,19 @@ std::vector<OneFile> read_database(const std::string& path, const ReadOptions& o
   return ranks;
 }
 
+/// What jax.profiler wrote of a process, each device a rank.
+std::vector<OneFile> take_devices(XlaRows& rows, const std::string& path) {
+  XlaRanks made = rows.take();
+  std::vector<OneFile> ranks;
+  for (RankRows& one : made.ranks) {
+    if (!made.trouble.empty()) one.notes.insert(one.notes.begin(), made.trouble);
+    ranks.push_back({std::move(one), made.base_ns, ""});
+    ranks.back().rows.file = path;
+    if (made.ranks.size() == 1) name_rank(ranks.back().rows);
+  }
+  return ranks;
+}
+
 /// The ranks of a file; none if it holds nothing, and why in `why`.
 std::vector<OneFile> read_file(const std::string& path, const ReadOptions& options, std::string& why) {
   const std::string beginning = beginning_of(path);
@@ -220,6 +249,18 @@ std::vector<OneFile> read_file(const std::string& path, const ReadOptions& optio
     }
   }
   trace::InputFile file(path, options.most_bytes);
+  XlaRows compiled(options.functions);
+  if (is_xspace_name(path)) {
+    const std::string bytes(std::istreambuf_iterator<char>(&file), {});
+    try {
+      compiled.xspace(bytes, options.most_events);
+    } catch (const ConfigError& error) {
+      why = error.what();
+      return {};
+    }
+    why = compiled.empty() ? "no rows of a GPU, and no thunks of XLA on processors" : "";
+    return compiled.empty() ? std::vector<OneFile>() : take_devices(compiled, path);
+  }
   std::istream in(&file);
   constexpr std::size_t kMostOfAMessage = 400;
   std::string trouble;
@@ -228,7 +269,10 @@ std::vector<OneFile> read_file(const std::string& path, const ReadOptions& optio
   };
   KinetoRows rows(options.functions);
   const trace::FileFacts facts =
-      trace::read_events(in, options.most_events, fault, [&](const trace::ParsedEvent& event) { rows.event(event); });
+      trace::read_events(in, options.most_events, fault, [&](const trace::ParsedEvent& event) {
+        if (!compiled.json_event(event)) rows.event(event);
+      });
+  if (!compiled.empty() && rows.empty()) return take_devices(compiled, path);
   if (!file.error().empty()) trouble = fmt::format("The file cannot be read to its end: {}.", file.error());
   if (rows.empty()) {
     why = !trouble.empty() ? trouble

@@ -13,6 +13,7 @@
 #include "base/read_input.h"
 #include "foreign/collective_use.h"
 #include "foreign/kineto_names.h"
+#include "foreign/xla_module.h"
 #include "trace/fields.h"
 
 namespace fsdpbench::foreign {
@@ -360,6 +361,9 @@ void KinetoRows::device_row(const ParsedEvent& event, RowKind kind, std::string_
                     : kind == RowKind::copy               ? Activity::copy
                     : kind == RowKind::fill               ? Activity::fill
                                                           : Activity::computation;
+  if (const Value* const path = event.arg(kSourcePath); path != nullptr && path->is_text()) {
+    if (const auto phase = phase_of_path(path->text)) device.row.phase = static_cast<std::int8_t>(*phase);
+  }
   if (kind != RowKind::kernel) device.row.bytes = integer_or(event.arg(field::kBytes.name), -1);
   device_.push_back(device);
 }

@@ -17,6 +17,9 @@
 
 namespace fsdpbench::foreign {
 
+/// Of a row of the device: where in the program's source it comes from, as XLA's metadata has it (op_name).
+inline constexpr std::string_view kSourcePath = "op_name";
+
 /// For a program without a device: adds rows of a device, made of what the host did. The innermost ops that compute or
 /// copy become rows of a stream of their thread, and each range of a collective ("gloo:all_reduce") one of the
 /// communicator's stream, with the facts of the record_param_comms around its issue. `rows.host` is nested, and there

@@ -622,8 +622,9 @@ Recognition recognise(const JobTrace& job) {
   if (auto found = find_sequence_exchanges(job.ranks.front(), first.cut.steps[r.reference_step], uses)) {
     r.findings.push_back(std::move(*found));
   }
+  const std::string_view rank_steps = job.ranks.front().steps_told_by;
   r.findings.push_back({"steps", std::to_string(first.cut.steps.size()),
-                        fmt::format("told by {}", to_string(first.cut.source)),
+                        fmt::format("told by {}", !rank_steps.empty() ? rank_steps : to_string(first.cut.source)),
                         !first.cut.launches_known                  ? 0.5
                         : first.cut.source == StepSource::profiler ? 0.99
                         : first.cut.source == StepSource::whole    ? 0.3

@@ -38,11 +38,12 @@ class Profile:
     unread: List[str] = field(default_factory=list)
     units: List[Tuple[str, int]] = field(default_factory=list)
     path: Optional[Path] = None
+    origin: str = "a PyTorch model by fsdpbench.torch.profile_of"
 
     @property
     def text(self) -> str:
         """The profile as TOML."""
-        lines = ["# Read from a PyTorch model by fsdpbench.torch.profile_of."]
+        lines = [f"# Read from {self.origin}."]
         lines += [f"# Not in here: {sentence}" for sentence in self.unread]
         table = ""
         for key, value in sorted(self.keys.items(), key=lambda item: _TABLES.index(item[0].split(".")[0])):

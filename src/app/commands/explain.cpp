@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "engine/setup.h"
+#include "foreign/xla_program.h"
 #include "record/console.h"
 #include "record/json_part.h"
 #include "runs/result_json.h"
@@ -27,6 +28,7 @@ struct ExplainArguments {
   std::string from;              ///< a result folder (or result.json) to explain instead of a profile; empty: none
   std::string format = "table";  ///< "table", "summary", "json", "collectives" or "issue"
   std::string schedule;          ///< print the schedule: "all", a unit or a layer; empty: the table instead
+  std::string hlo;               ///< a compiled program of XLA instead of a profile
   GivenRates rates;              ///< for the predicted step
 };
 
@@ -50,6 +52,13 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
 
 /// Prints plan, memory, communication and schedule on stdout; runs nothing. Returns the process exit code.
 int explain_profile(const ExplainArguments& arguments) {
+  if (!arguments.hlo.empty()) {
+    if (arguments.format != "table" && arguments.format != "json") {
+      throw ConfigError(fmt::format("--format {} does not go with --hlo; valid: table, json", arguments.format));
+    }
+    console().print(foreign::hlo_answer(arguments.hlo, "", arguments.format == "json"));
+    return static_cast<int>(ExitCode::ok);
+  }
   if (!arguments.from.empty()) {
     console().print(explain_result(arguments.from));
     return static_cast<int>(ExitCode::ok);
@@ -81,6 +90,7 @@ Examples
   fsdpbench explain llama3-8b-emulated --format summary
   fsdpbench explain --from runs/first
   fsdpbench explain llama3-8b --cluster dgx-h100 --ranks 64
+  fsdpbench explain --hlo train.hlo.txt
   fsdpbench explain quickstart --schedule=blocks.2
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
@@ -100,6 +110,10 @@ Command explain_command() {
   command.option("-f,--format", &explain_it->format, "FORMAT", "table, summary, json, collectives or issue")
       .one_of({"table", "summary", "json", "collectives", "issue"});
   command
+      .option("--hlo", &explain_it->hlo, "FILE",
+              "A program compiled by XLA instead (compiled.as_text(), a dump, an xplane.pb): its collectives")
+      .without({"PROFILE", "--from"});
+  command
       .option("--schedule", &explain_it->schedule, "[=LAYER]", "Every op of a step; or those of a layer or unit only")
       .alone = "all";
   GivenRates& rates = explain_it->rates;
@@ -110,8 +124,8 @@ Command explain_command() {
   command.option("--link-latency-us", &rates.link_latency_us, "NUMBER",
                  "Latency per hop; default: emulate.link_latency_us");
   command.check = [explain_it] {
-    if (!explain_it->profile.empty() || !explain_it->from.empty()) return;
-    throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");
+    if (!explain_it->profile.empty() || !explain_it->from.empty() || !explain_it->hlo.empty()) return;
+    throw ConfigError("explain needs a PROFILE, --from RESULT or --hlo FILE; see fsdpbench explain --help.");
   };
   command.body = [explain_it](const Call&) { return explain_profile(*explain_it); };
   return command;

@@ -16,6 +16,7 @@
 #include "config/validate.h"
 #include "engine/checkpoint.h"
 #include "engine/checkpoint_folder.h"
+#include "foreign/xla_program.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "runs/assumptions.h"
@@ -185,12 +186,18 @@ Examples
   fsdpbench simulate llama3-8b-emulated --ranks 1024
   fsdpbench simulate llama3-8b-emulated --ranks 64 --cluster dgx-h100
   fsdpbench simulate quickstart --ranks 8 --set simulate.jitter_pct=3
+  fsdpbench simulate --hlo train.hlo.txt --cluster dgx-h100
 )";
 
 /// What run and simulate share beside the profile.
 void take_run_options(Command& command, RunArguments& run) {
   command.out(run.out, run.overwrite, "Result folder; default: runs/<profile>-<date-time>");
   command.ranks(run.overrides, "The same as --set mesh.ranks=N; must agree with a launcher's count");
+}
+
+/// NAME of --cluster NAME, which alone goes with --hlo.
+std::string named_cluster(const std::vector<std::string>& overrides) {
+  return overrides.back().substr(overrides.back().find('=') + 1);
 }
 
 }  // namespace
@@ -207,14 +214,34 @@ Command run_command() {
 }
 
 Command simulate_command() {
-  const auto simulate = std::make_shared<RunArguments>();
+  struct SimulateArguments : RunArguments {
+    std::string hlo;  ///< a compiled program of XLA instead of a profile
+  };
+  const auto simulate = std::make_shared<SimulateArguments>();
   Command command("simulate", CommandGroup::predict, "Predict what run would measure, for up to 1,048,576 ranks",
                   kSimulateHelp);
-  command.profile(simulate->profile, simulate->overrides);
+  command.profile(simulate->profile, simulate->overrides).is_required = false;
+  command
+      .option(
+          "--hlo", &simulate->hlo, "FILE",
+          "A program compiled by XLA instead (compiled.as_text(), a dump, an xplane.pb): what is hidden on --cluster")
+      .without({"PROFILE", "--set", "--out", "--ranks"});
   command.cluster(simulate->overrides);
   take_run_options(command, *simulate);
   command.runs_ranks = true;
+  command.check = [simulate] {
+    if (simulate->profile.empty() == simulate->hlo.empty()) {
+      throw ConfigError("simulate needs a PROFILE, or --hlo FILE; see fsdpbench simulate --help.");
+    }
+    if (!simulate->hlo.empty() && simulate->overrides.empty()) {
+      throw ConfigError("--hlo needs --cluster NAME: a machine in profiles/clusters.");
+    }
+  };
   command.body = [simulate](const Call& call) {
+    if (!simulate->hlo.empty()) {
+      console().print(foreign::hlo_answer(simulate->hlo, named_cluster(simulate->overrides), false));
+      return static_cast<int>(ExitCode::ok);
+    }
     RunArguments run = *simulate;
     run.overrides.insert(run.overrides.begin(), "device.backend=virtual");
     return run_profile(run, call);

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "foreign/job_trace.h"
+#include "foreign/xla_groups.h"
+#include "schedule/op.h"
+
+namespace fsdpbench::foreign {
+
+// A program as XLA compiled it: computations, each a sequence of instructions in the order in which they are launched,
+// as far as collectives, loops and what lies between them ask. Indices are into the vectors of the module; -1 is none.
+
+/// One array of an instruction's result; a tuple has several.
+struct HloArray {
+  std::string dtype;  ///< as XLA names it: "bf16"
+  std::vector<std::int64_t> dims;
+  std::int64_t elements = 0, bytes = 0;
+};
+
+struct HloInstruction {
+  std::string name;     ///< "all-gather-start.4"
+  std::string opcode;   ///< "all-gather-start"
+  std::string op_name;  ///< of its metadata: "jit(train)/jvp()/while/body/dot_general"; "" if it has none
+  std::vector<HloArray> arrays;
+  std::vector<std::int32_t> operands;    ///< into its computation's instructions
+  std::vector<std::int32_t> called;      ///< into HloModule::computations
+  std::int32_t groups = -1;              ///< into HloModule::groups
+  std::int64_t index = -1;               ///< of a parameter: its number; of get-tuple-element: which
+  std::int64_t trips = -1;               ///< of a while: known_trip_count
+  std::vector<std::int64_t> contracts;   ///< of a dot: the dimensions of its first operand that it sums over
+  bool sync = false, pipelined = false;  ///< of its backend_config
+};
+
+struct HloComputation {
+  std::string name;
+  std::vector<HloInstruction> instructions;
+  std::int32_t root = -1;
+};
+
+struct HloModule {
+  std::string name;  ///< "jit_train"
+  bool scheduled = false;
+  std::int64_t partitions = 1, replicas = 1;
+  std::vector<HloComputation> computations;
+  std::vector<ReplicaGroups> groups;
+  std::int32_t entry = -1;
+};
+
+/// Reads the text of a module: what `compiled.as_text()` gives, or XLA's dump after optimizations. Throws ConfigError:
+/// no module, or longer than a reader takes.
+HloModule parse_hlo_text(std::string_view text);
+/// Reads an HloModuleProto; likewise.
+HloModule parse_hlo_proto(std::string_view bytes);
+
+/// "all-gather-start" is an all_gather; nothing of what is no collective, or the end of one.
+std::optional<Communication> communication_of_hlo(std::string_view opcode);
+/// The part of a training step that a source path is of: what is transposed or computed again is backward.
+std::optional<schedule::Phase> phase_of_path(std::string_view op_name);
+/// Bytes of an element of XLA's type, and its name as c10 has it; 0, "" of a type that moves nothing (token).
+std::pair<int, std::string_view> hlo_type(std::string_view dtype);
+
+/// One collective as it stands in a computation.
+struct HloCollective {
+  std::int32_t computation = -1, row = -1;
+  std::int32_t done = -1;  ///< the instruction that waits for it; -1: it is itself where it ends
+  Communication kind = Communication::other;
+  std::int64_t elements_in = 0, elements_out = 0, bytes_in = 0, bytes_out = 0;
+  std::string dtype;  ///< of its first operand
+  int operands = 0;   ///< how many are combined in it
+  std::int32_t groups = -1;
+  bool asynchronous = false, pipelined = false;
+};
+
+/// The collective of an instruction, if it is one or starts one.
+std::optional<HloCollective> collective_of(const HloModule& module, std::int32_t computation, std::int32_t row);
+
+}  // namespace fsdpbench::foreign

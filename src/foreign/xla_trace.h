@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "foreign/job_trace.h"
+#include "foreign/kineto_rows.h"
+#include "foreign/xla_module.h"
+#include "trace/event_reader.h"
+
+namespace fsdpbench::foreign {
+
+/// The ranks of a process, and the Unix time at its time 0, if that is told.
+struct XlaRanks {
+  std::vector<RankRows> ranks;
+  std::optional<std::int64_t> base_ns;
+  std::string trouble;  ///< why not all of it was read; "": all was
+};
+
+/// What a file of jax.profiler says: the rows of all devices of one process, and of its host. Each device becomes a
+/// rank. Kernels know the instruction that they are of; the module, which an xplane.pb brings along, knows what that
+/// instruction communicates, and with whom.
+///
+/// [Note: steps of a compiled program]
+/// StepTraceAnnotation is around the dispatch of a step, which may end before its first kernel begins. So steps are
+/// executions of the module that takes most of the time: each begins where an instruction is launched that every
+/// execution has once, the first of those. The annotation's numbers are theirs where there is one for each execution,
+/// or for each two, three …
+class XlaRows {
+ public:
+  explicit XlaRows(bool functions) : functions_(functions) {}
+
+  /// A row of HOST.trace.json.gz or perfetto_trace.json.gz; false: it is none, and no name of a track.
+  bool json_event(const trace::ParsedEvent& event);
+  /// The bytes of an xplane.pb; at most `most_events` rows of them. Throws ConfigError: they are none.
+  void xspace(std::string_view bytes, std::int64_t most_events);
+
+  bool empty() const { return device_.empty(); }
+  /// After the last row.
+  XlaRanks take();
+
+ private:
+  /// A track of the file.
+  struct Track {
+    enum class Of : std::uint8_t { nothing, device, python, calls, thunks } of = Of::nothing;
+    std::int64_t device = 0, id = 0;
+  };
+  struct Row {
+    std::int64_t begin_ns = 0, length_ns = 0, device = 0, track = 0;
+    std::int64_t correlation = -1, bytes = -1, run = -1, step = -1;
+    std::int32_t name = 0, op = -1, module = -1, path = -1;  // of names_
+    Activity kind = Activity::computation;
+  };
+  struct OpFacts {
+    std::optional<HloCollective> collective;
+    const HloModule* module = nullptr;
+    std::string path;
+  };
+  using Stat = std::pair<std::string_view, trace::Value>;
+
+  static Track track_of(std::string_view plane, std::string_view line);
+  void add(const Track& track, std::string_view name, std::int64_t begin_ns, std::int64_t length_ns,
+           const std::vector<Stat>& stats);
+  void plane(std::string_view bytes, std::int64_t most_events);
+  void add_module(std::string_view bytes);
+  const OpFacts* facts_of(const Row& row) const;
+  void mark_steps(std::vector<Row>& rows, std::vector<Row>& steps, KinetoRows& to, std::string& told);
+  std::vector<std::int64_t> executions(const std::vector<Row>& rows, std::int32_t& module) const;
+
+  bool functions_, on_host_ = false;
+  NameTable names_;
+  std::vector<std::string> kept_names_;
+  std::vector<Row> device_, host_;
+  std::map<std::int64_t, std::string> planes_;                     // of JSON, by pid
+  std::map<std::pair<std::int64_t, std::int64_t>, Track> tracks_;  // of JSON, by pid and tid
+  std::map<std::string, HloModule, std::less<>> modules_;
+  std::map<std::string, std::unordered_map<std::string, OpFacts>, std::less<>> ops_;  // by module and instruction
+  std::unordered_map<std::int64_t, std::int64_t> launches_;                           // by correlation
+  std::optional<std::int64_t> base_ns_;
+  std::string device_model_, trouble_;
+  std::int64_t rows_ = 0;
+};
+
+}  // namespace fsdpbench::foreign
