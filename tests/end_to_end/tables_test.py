@@ -6,10 +6,9 @@
 
 import re
 import subprocess
-import unittest
 
 import program
-from program import Program, sets
+from program import Program
 
 WIDTH = 100  # where there is no terminal
 RULE = re.compile(r"-+(  -+)+$")
