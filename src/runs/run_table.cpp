@@ -287,11 +287,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     if (m.bound_ratio) {
       figure("step_over_bound", *m.bound_ratio, "bound: the schedule with the measured op times");
     }
-    const bool by_data = plan::rows_follow_the_data(c);
-    const plan::CommunicationVolume& v = by_data ? trial.wire : trial.expected_wire;
-    amount("on the wire", v.total() / 1e6, "MB",
-           by_data ? "rank 0 a step; counted: tokens say how many rows go to which rank's experts"
-                   : "a rank and step; counted, equal to the formula");
+    amount("on the wire", trial.expected_wire.total() / 1e6, "MB", "a rank and step; counted, equal to the formula");
   } else {
     row("step time", "-", "", "no measured step was completed");
   }

@@ -211,7 +211,7 @@ TEST(ComputeCost, CollectivesSlowWhatRunsBesideThem) {
 constexpr double kGap = 2.5e-6;  // after each kernel
 
 /// 1 PFLOP/s of products, memory that never holds up, and as many multiprocessors.
-GpuRates simple(int sms, double memory_bytes_per_s = 1e24) { return {1e15, 2e15, 1e15, memory_bytes_per_s, sms, 0}; }
+GpuRates simple(int sms, double memory_bytes_per_s = 1e24) { return {1e15, 2e15, 1e15, memory_bytes_per_s, sms}; }
 
 TEST(ComputeCost, EachTileIsTheBestForItsShape) {
   const ComputeCost one(simple(1), kBest, DType::bf16), two(simple(2), kBest, DType::bf16);
@@ -283,14 +283,12 @@ TEST(ComputeCost, AttentionReachesThePartsOfThePeakThatAreStated) {
   }
 }
 
-/// Where the host needs a second for each kernel, a pass takes as many seconds as it has kernels.
 TEST(ComputeCost, KernelsOfAPassAreCounted) {
-  GpuRates gpu = simple(100);
-  gpu.issue_s = 1;
+  const GpuRates gpu = simple(100);
   using config::Fp8Recipe;
   const auto count = [&](const plan::ModuleWork& work, Pass pass, const Framework& framework = {}, bool fp8 = false,
                          Fp8Recipe recipe = Fp8Recipe::delayed) {
-    return ComputeCost(gpu, framework, DType::bf16, fp8, recipe).module_seconds(work, pass);
+    return ComputeCost(gpu, framework, DType::bf16, fp8, recipe).launches(work, pass);
   };
   config::Model m;
   m.layers = 1;
@@ -303,8 +301,9 @@ TEST(ComputeCost, KernelsOfAPassAreCounted) {
   EXPECT_EQ(count(block, Pass::backward), 14 + 1 + 48);
   EXPECT_EQ(count(block, Pass::backward, {.compiled = true, .fused_loss = true}), 14 + 1 + 10);
   EXPECT_EQ(count(block, Pass::forward, {.fused_loss = true}), 7 + 1 + 24) << "blocks have no loss";
-  EXPECT_EQ(ComputeCost(gpu, {}, DType::bf16).module_seconds(block, Pass::recompute, {}, 0.5), (6 + 1 + 24) / 2.0);
-  EXPECT_EQ(ComputeCost(gpu, {}, DType::bf16).module_seconds(block, Pass::forward, {}, 0.5), 7 + 1 + 24);
+  const ComputeCost cost(gpu, {}, DType::bf16);
+  EXPECT_EQ(cost.module_seconds(block, Pass::recompute, {}, 0.5), cost.module_seconds(block, Pass::recompute) / 2);
+  EXPECT_EQ(cost.module_seconds(block, Pass::forward, {}, 0.5), cost.module_seconds(block, Pass::forward));
   const std::pair<Fp8Recipe, std::pair<int, int>> casts[] = {{Fp8Recipe::tensorwise, {4, 5}},
                                                              {Fp8Recipe::rowwise, {2, 7}},
                                                              {Fp8Recipe::mx, {2, 2}},
@@ -353,7 +352,6 @@ TEST(ComputeCost, RatesAreTheClustersOwn) {
   cluster.gpu.fp8_gemm_fraction = 0.25;
   cluster.gpu.memory_copy_gb_per_s = 7;
   cluster.gpu.sms = 11;
-  cluster.host.kernel_issue_us = 3;
   cluster.intra.all_gather_gb_per_s = 100;
   cluster.intra.collective_sms = 20;
   const GpuRates low = gpu_rates(cluster, DType::bf16), full = gpu_rates(cluster, DType::f32);
@@ -361,7 +359,6 @@ TEST(ComputeCost, RatesAreTheClustersOwn) {
   EXPECT_DOUBLE_EQ(low.peak_flops, 100e12);
   EXPECT_DOUBLE_EQ(low.fp8_product_flops, 75e12);
   EXPECT_DOUBLE_EQ(low.memory_bytes_per_s, 7e9);
-  EXPECT_DOUBLE_EQ(low.issue_s, 3e-6);
   EXPECT_EQ(low.sms, 11);
   EXPECT_DOUBLE_EQ(full.product_flops, 10e12);
   EXPECT_DOUBLE_EQ(full.peak_flops, 20e12);
