@@ -60,6 +60,7 @@ std::int64_t length(const IntervalSet& set) {
 
 IntervalSet clip(const IntervalSet& set, const Interval& span) {
   IntervalSet result;
+  if (span.begin >= span.end) return result;
   for (auto i = std::ranges::upper_bound(set, span.begin, {}, &Interval::end); i != set.end() && i->begin < span.end;
        ++i) {
     result.push_back({std::max(span.begin, i->begin), std::min(span.end, i->end)});

@@ -664,8 +664,8 @@ Recognition recognise(const JobTrace& job) {
                                       : "ranks of the job: the trace names no groups of collectives",
                           r.mesh_told ? 0.95 : 0.6});
     if (facts.accumulate > 1) {
-      r.findings.push_back(
-          {"accumulation", std::to_string(facts.accumulate), "forward and backward alternate so often", 0.9});
+      r.findings.push_back({"accumulation", std::to_string(facts.accumulate), "forward and backward alternate so often",
+                            by_order + 0.1});
     }
     if (facts.expert > 1) {
       const auto one = std::ranges::find_if(r.table.units, [](const FoundUnit& unit) { return unit.experts_of >= 0; });

@@ -161,7 +161,8 @@ def score(case: dict, answer: dict) -> dict[str, str]:
             row[column] = f"{WRONG if said['confidence'] >= CONFIDENT else UNKNOWN}: {said['value']}"
     if case["engine"] != "pipeline":
         count = int(findings["accumulation"]["value"]) if "accumulation" in findings else 1
-        row["accumulation"] = RIGHT if count == case.get("accumulate", 1) else f"{WRONG}: {count}"
+        sure = findings.get("accumulation", {"confidence": 1})["confidence"] >= CONFIDENT
+        row["accumulation"] = RIGHT if count == case.get("accumulate", 1) else f"{WRONG if sure else UNKNOWN}: {count}"
     row["late"] = late_of(case, answer)
     row["step"] = step_of(case, answer)
     return row
