@@ -366,27 +366,26 @@ TEST(ComputeCost, RatesAreTheClustersOwn) {
   EXPECT_EQ(beside_collective(cluster, 500e9).sms, 20);
   EXPECT_EQ(beside_collective(cluster, 26e9).sms, 6);
   EXPECT_DOUBLE_EQ(beside_collective(cluster, 26e9).memory_bytes_per_s, 52e9);
-  /// Products of the section of kernels on an H100, microseconds, and what the cluster's file says of them.
-  TEST(ComputeCost, AMeasuredGpuHasTheRatesOfItsShapes) {
-    const config::Cluster cluster = config::load_cluster("dgx-h100");
-    GpuRates rates = gpu_rates(cluster, DType::bf16);
-    rates.measured = cluster.measured;
-    const ComputeCost cost(rates, {.efficiency = 1}, DType::bf16);
-    const auto us = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-      return cost.product_seconds({m, n, k}) * 1e6;
-    };
-    EXPECT_NEAR(us(8192, 8192, 2048), 396.4, 0.08 * 396.4);
-    EXPECT_NEAR(us(4096, 128256, 3072), 4840.5, 0.08 * 4840.5);
-    EXPECT_NEAR(us(16384, 768, 3072), 108.8, 0.08 * 108.8);
-    EXPECT_GT(us(16384, 50257, 768), 5 * us(16384, 50304, 768)) << "rows of the output are not aligned";
-    EXPECT_GT(us(16384, 768, 50257), 3 * us(16384, 768, 50304)) << "rows of an input are not";
-    const auto attention = [&](std::int64_t heads, std::int64_t size) {
-      const plan::AttentionWork work{.rows = 8192, .seq_len = 2048, .heads = heads, .head_dim = size};
-      return cost.attention_seconds(work, false) + cost.attention_seconds(work, true);
-    };
-    EXPECT_NEAR(attention(32, 64) * 1e3, 14.9 / 16, 0.05);
-    EXPECT_LT(attention(16, 128), attention(32, 64));
-  }
+}
 
+/// Products of the section of kernels on an H100, microseconds, and what the cluster's file says of them.
+TEST(ComputeCost, AMeasuredGpuHasTheRatesOfItsShapes) {
+  const config::Cluster cluster = config::load_cluster("dgx-h100");
+  GpuRates rates = gpu_rates(cluster, DType::bf16);
+  rates.measured = cluster.measured;
+  const ComputeCost cost(rates, {.efficiency = 1}, DType::bf16);
+  const auto us = [&](std::int64_t m, std::int64_t n, std::int64_t k) { return cost.product_seconds({m, n, k}) * 1e6; };
+  EXPECT_NEAR(us(8192, 8192, 2048), 396.4, 0.08 * 396.4);
+  EXPECT_NEAR(us(4096, 128256, 3072), 4840.5, 0.08 * 4840.5);
+  EXPECT_NEAR(us(16384, 768, 3072), 108.8, 0.08 * 108.8);
+  EXPECT_GT(us(16384, 50257, 768), 5 * us(16384, 50304, 768)) << "rows of the output are not aligned";
+  EXPECT_GT(us(16384, 768, 50257), 3 * us(16384, 768, 50304)) << "rows of an input are not";
+  const auto attention = [&](std::int64_t heads, std::int64_t size) {
+    const plan::AttentionWork work{.rows = 8192, .seq_len = 2048, .heads = heads, .head_dim = size};
+    return cost.attention_seconds(work, false) + cost.attention_seconds(work, true);
+  };
+  EXPECT_NEAR(attention(32, 64) * 1e3, 14.9 / 16, 0.05);
+  EXPECT_LT(attention(16, 128), attention(32, 64));
+}
 }  // namespace
 }  // namespace fsdpbench::clock

@@ -299,7 +299,7 @@ TEST(CommunicationVolume, OfRanksThatSplitSequencesByHand) {
   EXPECT_DOUBLE_EQ(volume_of(c).send_recv, each * 3 * 3);
 }
 
-/// 16 visits of 8 tokens, of which 24 come to the busiest rank.
+/// 16 visits of 8 tokens.
 TEST(CommunicationVolume, OfRanksThatSplitExpertsByHand) {
   RunConfig c = small(2);
   c.model.experts = 4;
@@ -311,13 +311,10 @@ TEST(CommunicationVolume, OfRanksThatSplitExpertsByHand) {
   c.fsdp.checkpoint_every = 2;
   const double rows = 12 * 8 * 4, told = 2 * 4;
   EXPECT_DOUBLE_EQ(volume_of(c).all_to_all, 3 * (2 * (2 * 3 + 2) * rows + (3 + 2) * told));
-  EXPECT_DOUBLE_EQ(most_expert_bytes(c), 3 * ((2 * 3 + 2) * (16 + 16) * 8 * 4 + (3 + 2) * told));
   c.fsdp.checkpoint_keeps = CheckpointKeeps::attention;
   EXPECT_DOUBLE_EQ(volume_of(c).all_to_all, 3 * (2 * 2 * 3 * rows + 3 * told)) << "what came is kept";
   c.mesh.expert_sync = false;
   EXPECT_DOUBLE_EQ(volume_of(c).all_to_all, 3 * 2 * 2 * 3 * rows);
-  c.fsdp.activation_checkpointing = false;
-  EXPECT_DOUBLE_EQ(most_expert_bytes(c), 3 * 2 * 3 * (16 + 16) * 8 * 4);
 }
 
 TEST(CommunicationVolume, AUnitThatIsKeptIsGatheredOnce) {

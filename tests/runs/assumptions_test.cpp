@@ -5,7 +5,6 @@
 
 #include "config/find_file.h"
 #include "config/load.h"
-#include "support/scratch.h"
 
 namespace fsdpbench::app {
 namespace {
