@@ -123,7 +123,7 @@ LIMITS = [
     Limit("analysis/fsdpbench", 11300, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4700, "lines", "profiles/**/*.toml"),
-    Limit("docs", 38500, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("docs", 38400, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

@@ -365,14 +365,18 @@ std::string vocabulary_line(const config::RunConfig& config) {
 
 Prediction predict(const engine::Setup& p, const GivenRates& given) {
   config::RunConfig config = p.config;
-  if (!config.simulate.cluster.empty()) {
+  if (config.device.backend == config::BackendKind::virtual_ && !config.simulate.cluster.empty()) {
     if (given.tflops || given.link_gb_per_s || given.link_latency_us) {
       throw ConfigError(fmt::format(
           "--tflops and --link-… do not go with a cluster, whose file has them; leave them out, or --cluster {}.",
           config.simulate.cluster));
     }
-    const Trial trial = measure(open_cell(config), {}, nullptr, {}, {});
-    return {.step = answer_of(*trial.metrics, 0), .cluster = config.simulate.cluster, .rates = {}, .why_none = {}};
+    try {
+      const Trial trial = measure(open_cell(config), {}, nullptr, {}, {});
+      return {.step = answer_of(*trial.metrics, 0), .cluster = config.simulate.cluster, .rates = {}, .why_none = {}};
+    } catch (const ConfigError& error) {
+      return {.step = {}, .cluster = {}, .rates = {}, .why_none = error.what()};
+    }
   }
   const auto give = [&](const char* option, const char* key, const std::optional<double>& value) {
     const config::Field& field = *config::find_field(key);

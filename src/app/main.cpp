@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -42,10 +41,11 @@ bool is_answer(int code) {
 int checked_output(int code) {
   const int error = console().unwritten();
   if (error == 0 || !is_answer(code)) return code;
-  // The reader has seen enough, as `head` has: the exit code is what the signal gives where nobody ignores it.
-  if (error == EPIPE) return 128 + SIGPIPE;
   const char* const files = trace::WholeFile::any_kept() ? "; files were written as usual" : "";
-  console().error(fmt::format("standard output could not be written: {}{}", std::strerror(error), files));
+  // A reader that has seen enough, as `head` has, knows why it has no more.
+  if (error != EPIPE) {
+    console().error(fmt::format("standard output could not be written: {}{}", std::strerror(error), files));
+  }
   return static_cast<int>(ExitCode::cannot_write);
 }
 

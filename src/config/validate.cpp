@@ -524,6 +524,7 @@ void check_simulate(const RunConfig& config, Notes& notes) {
       idle.compiled = defaults.compiled;
       idle.framework = defaults.framework;
       idle.loss = defaults.loss;
+      idle.host = defaults.host;
       idle.attention = defaults.attention;
       idle.efficiency = defaults.efficiency;
     }

@@ -196,6 +196,12 @@ void find_host_work(const RankRows& rank, JobSteps& cut) {
 
 }  // namespace
 
+double JobSteps::sureness() const {
+  if (!launches_known) return 0.5;
+  if (source == StepSource::profiler) return 0.99;
+  return source == StepSource::whole ? 0.3 : 0.9;
+}
+
 std::string_view to_string(StepSource source) {
   static constexpr EnumNames<StepSource> kNames{"ProfilerStep annotations", "ends of Optimizer.step",
                                                 "collectives that repeat", "nothing"};

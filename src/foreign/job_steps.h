@@ -30,6 +30,9 @@ struct JobStep {
 };
 
 struct JobSteps {
+  /// Probability that the steps are cut where the job's begin and end.
+  double sureness() const;
+
   StepSource source = StepSource::whole;
   bool launches_known = true;          ///< of a device: else the host's marks need not be those of its rows
   std::vector<JobStep> steps;          ///< in order of time; none without device rows

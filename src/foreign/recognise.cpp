@@ -622,13 +622,10 @@ Recognition recognise(const JobTrace& job) {
   if (auto found = find_sequence_exchanges(job.ranks.front(), first.cut.steps[r.reference_step], uses)) {
     r.findings.push_back(std::move(*found));
   }
-  const std::string_view rank_steps = job.ranks.front().steps_told_by;
+  const std::string_view told_by = job.ranks.front().steps_told_by;
   r.findings.push_back({"steps", std::to_string(first.cut.steps.size()),
-                        fmt::format("told by {}", !rank_steps.empty() ? rank_steps : to_string(first.cut.source)),
-                        !first.cut.launches_known                  ? 0.5
-                        : first.cut.source == StepSource::profiler ? 0.99
-                        : first.cut.source == StepSource::whole    ? 0.3
-                                                                   : 0.9});
+                        fmt::format("told by {}", told_by.empty() ? to_string(first.cut.source) : told_by),
+                        first.cut.sureness()});
   if (!job.ranks.front().device_model.empty()) {
     r.findings.push_back({"device", job.ranks.front().device_model, "deviceProperties", 0.99});
   } else if (!words.amd.empty()) {

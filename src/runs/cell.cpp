@@ -231,8 +231,8 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
     check_modelled_time(config, times);
     note_modelled_time(config, times, cell);
   }
-  check_open_files(cell.setup, local_ranks > 0 ? 1 : cell.setup.plan.mesh.ranks());
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
+  check_open_files(cell.setup, local_ranks > 0 ? 1 : cell.setup.plan.mesh.ranks());
   check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   if (!config.checkpoint.resume.empty()) {
     cell.resume =

@@ -237,7 +237,7 @@ const std::vector<NotTurned>& not_turned() {
         "fsdp.reduce_within"}},
       {"it changes numerics",
        {"fsdp.fp8_products", "fsdp.fp8_recipe", "fsdp.gradient_divide_factor", "fsdp.gather_quantization",
-        "fsdp.reduce_quantization", "fsdp.fp32_gradients"}},
+        "fsdp.reduce_quantization", "fsdp.fp32_gradients", "fsdp.state_dtype"}},
       {"the op times of a machine are those of kernels with or without it", {"fsdp.cast_in_optimizer"}},
       {"it says what the model's own recomputation keeps", {"fsdp.recompute_share"}},
       {"it is simulated only: --cluster", {"fsdp.checkpoint_keeps"}},

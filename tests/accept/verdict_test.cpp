@@ -135,9 +135,9 @@ TEST(VerdictTest, TheTailIsHalfAsMuchAgainOrScattersByMoreThanFivePercent) {
   EXPECT_EQ(tail(2, 14).verdict, Verdict::fail) << "0.56 of 10.08";
   EXPECT_EQ(tail(2, 14).bound, 15);
   EXPECT_THAT(tail(1, 15).sentence,
-              HasSubstr("p99 is 1.00 times the median of 10 us, the deviation 5.0 % of the mean"));
+              HasSubstr("p99 is 1.00 times the median of 10.0 us, the deviation 5.0 % of the mean"));
   EXPECT_THAT(tail(2, 14).sentence,
-              HasSubstr("p99 is 1.40 times the median of 10 us, the deviation 5.6 % of the mean"));
+              HasSubstr("p99 is 1.40 times the median of 10.0 us, the deviation 5.6 % of the mean"));
   EXPECT_THAT(judge_tail("x", {10, 10, 12}).sentence, HasSubstr("the maximum is 1.20 times the median"));
 }
 

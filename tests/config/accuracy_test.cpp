@@ -93,7 +93,7 @@ TEST(Accuracy, AnEfficiencyIsThatOfAFrameworkOnAGpu) {
                 used({0.8, "three"});
               }),
               HasSubstr("simulate.efficiency = \"three\": no training of it with bf16 on H100 SXM 80 GB is published; "
-                        "expected a number, \"auto\", \"one\", \"two\"."));
+                        "expected a number, \"auto\", \"measured\", \"one\", \"two\"."));
   config.fsdp.fp8_products = true;
   EXPECT_EQ(used({0.8, "one"}).value, 0.5);
   EXPECT_EQ(used({0.8, "one"}).kind, ErrorKind::framework);

@@ -118,6 +118,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.wrap", {{"fsdp.wrap", text("blocks:2")}}},
       {"fsdp.param_dtype", {{"fsdp.param_dtype", text("bf16")}}},
       {"fsdp.reduce_dtype", {{"fsdp.reduce_dtype", text("bf16")}}},
+      {"fsdp.state_dtype", {{"fsdp.state_dtype", text("bf16")}}},
       {"fsdp.gradient_scaling", {{"fsdp.gradient_scaling", text("sum")}}},
       {"fsdp.activation_checkpointing", {{"fsdp.activation_checkpointing", false}}},
       {"fsdp.checkpoint_every", {{"fsdp.checkpoint_every", number(2)}}},

@@ -53,17 +53,6 @@ class Explain(Program):
         self.assertIsInstance(json.loads(self.line("json")), dict)
         self.assertIn("memory", self.line("table").lower())
 
-    def test_other_ways_to_spread_the_training(self) -> None:
-        text = self.call("explain", self.profile, "--compare-parallelism").stdout
-        for words in ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3", "hybrid", "tensor", "tensor, tokens",
-                      "pipeline", "bubble"):
-            self.assertIn(words, text)
-        rows = json.loads(self.call("explain", self.profile, "--compare-parallelism", "--format", "json").stdout)
-        wire = {row["name"]: row["wire_bytes"] for row in rows["parallelism"]}
-        whole = json.loads(self.call("explain", self.profile, "--format", "json").stdout)["communication"]
-        self.assertAlmostEqual(wire["data parallel"], whole["data_parallel"])
-        self.assertIn("--format issue", self.error("explain", self.profile, "--compare-parallelism", "-f", "issue"))
-
     def test_ranks_that_split_layers(self) -> None:
         split = sets("mesh.ranks=8", "mesh.tensor=2")
         text = self.call("explain", self.profile, *split).stdout

@@ -56,7 +56,7 @@ def pattern(line: str, measured: bool) -> re.Pattern[str]:
         if not measured:
             return re.escape(text)
         return MEASURED.sub(lambda m: SIGNED[m["sign"]] if m["number"] else re.escape(m[0]), text)
-    between = [r"[-\s]+".join(plain(word) for word in re.split(r"[-\s]{2,}", part)) for part in line.strip().split("…")]
+    between = [r"[-\s]+".join(plain(word) for word in re.split(r"\s*-{2,}\s*|\s{2,}", part)) for part in line.strip().split("…")]
     said = ".*".join(between)
     return re.compile(re.sub("^PASS:", "(?:PASS|INCONCLUSIVE):", said) if measured else said)
 

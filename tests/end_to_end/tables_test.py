@@ -28,8 +28,7 @@ trials = 1
 "fsdp.all_gather_limit" = ["unlimited", "strict:1", "strict:2"]
 "mesh.ranks" = [2, 4]
 """
-FAST_AND_SLOW = ["explain llama3-8b", "explain llama3-8b --format summary", "explain llama3-8b --compare-parallelism",
-                 "explain hybrid --parameters", "explain --from run", "compare run other", "gate again --against run",
+FAST_AND_SLOW = ["explain llama3-8b", "explain llama3-8b --format summary", "explain --from run", "compare run other", "gate again --against run",
                  "gate again --against run --verbose", "what-if run --link-scale 2", "doctor",
                  "expect llama3-8b --cluster dgx-h100 --set mesh.ranks=8", "export llama3-8b --to torchtitan --keys",
                  "export llama3-8b", "tune llama3-8b --set mesh.ranks=8 --cluster dgx-h100 --evaluations 60 --out tuned",

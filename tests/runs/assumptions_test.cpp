@@ -21,7 +21,7 @@ TEST(Assumptions, WhatNobodySaidHasAStar) {
   EXPECT_THAT(text, HasSubstr("train.seq_len 8192,"));
   EXPECT_THAT(text, HasSubstr("fsdp.param_dtype bf16,"));
   EXPECT_THAT(text, HasSubstr("fsdp.reduce_dtype fp32*,"));
-  EXPECT_THAT(text, HasSubstr("simulate.efficiency auto*"));
+  EXPECT_THAT(text, HasSubstr("simulate.efficiency 0.8*"));
   EXPECT_THAT(text, HasSubstr("* nobody said so"));
 }
 

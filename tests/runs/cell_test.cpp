@@ -92,7 +92,6 @@ TEST(Cell, AnImbalanceOfExpertsIsACauseThatCostsWhatABalancedStepSpares) {
               0.05 * share(even, Cause::expert_exchange).ms);
 }
 
-/// Its pool, which knows no times, holds the inputs of all reductions to the end of the step.
 TEST(Cell, TheMemoryOfAGpuIsThatUnderPyTorchsAllocator) {
   const auto cell = [](const char* memory) {
     return open_cell(
@@ -102,7 +101,6 @@ TEST(Cell, TheMemoryOfAGpuIsThatUnderPyTorchsAllocator) {
                               "fsdp.activation_checkpointing=true", "train.seq_len=2048", memory}));
   };
   const Cell fits = cell("train.batch_per_rank=3");
-  EXPECT_GT(fits.setup.memory.reserved, fits.gpu->memory_bytes);
   EXPECT_LE(fits.caching_allocator->peak_reserved, fits.gpu->memory_bytes);
   EXPECT_THAT(fits.notes, ::testing::Not(::testing::Contains(HasSubstr("it would not fit"))));
   EXPECT_THAT(cell("train.batch_per_rank=64").notes, ::testing::Contains(HasSubstr("it would not fit: a rank needs ")));

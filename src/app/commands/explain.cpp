@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -63,9 +64,10 @@ int explain_profile(const ExplainArguments& arguments) {
     console().print(explain_result(arguments.from));
     return static_cast<int>(ExitCode::ok);
   }
-  std::vector<std::string> notes;
-  config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
-  if (!config.simulate.cluster.empty()) config.device.backend = config::BackendKind::virtual_;
+  std::vector<std::string> notes, overrides = arguments.overrides;
+  const auto names_cluster = [](const std::string& text) { return text.starts_with("simulate.cluster="); };
+  if (std::ranges::any_of(overrides, names_cluster)) overrides.insert(overrides.begin(), "device.backend=virtual");
+  config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), overrides, &notes);
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(note);
   const engine::Setup setup = engine::set_up(config);
@@ -90,7 +92,7 @@ Examples
   fsdpbench explain llama3-8b-emulated --format summary
   fsdpbench explain --from runs/first
   fsdpbench explain llama3-8b --cluster dgx-h100 --ranks 64
-  fsdpbench explain --hlo train.hlo.txt
+  fsdpbench explain --hlo compiled.hlo.txt
   fsdpbench explain quickstart --schedule=blocks.2
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";

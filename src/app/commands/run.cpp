@@ -186,7 +186,7 @@ Examples
   fsdpbench simulate llama3-8b-emulated --ranks 1024
   fsdpbench simulate llama3-8b-emulated --ranks 64 --cluster dgx-h100
   fsdpbench simulate quickstart --ranks 8 --set simulate.jitter_pct=3
-  fsdpbench simulate --hlo train.hlo.txt --cluster dgx-h100
+  fsdpbench simulate --hlo compiled.hlo.txt --cluster dgx-h100
 )";
 
 /// What run and simulate share beside the profile.

@@ -21,6 +21,12 @@
 # For your training script, launcher or environment:
 #   mesh.ranks = 64: for your launcher
 #   train.seq_len = 4096: in your data loader
+#   train.learning_rate = 0.001: as arguments of TrainingArguments
+#   train.beta1 = 0.9: as arguments of TrainingArguments
+#   train.beta2 = 0.999: as arguments of TrainingArguments
+#   train.epsilon = 1e-08: as arguments of TrainingArguments
+#   train.weight_decay = 0.01: as arguments of TrainingArguments
+#   train.clip_norm = 1.0: as arguments of TrainingArguments
 #   nccl.cta_policy = "zero": NCCL_CTA_POLICY=2 in the environment
 
 from accelerate import ParallelismConfig
@@ -46,12 +52,7 @@ def training_arguments(output_dir, **others):
         gradient_accumulation_steps=4,
         accelerator_config={"gradient_accumulation_kwargs": {"sync_each_batch": True}},
         optim="adamw_torch_fused",
-        learning_rate=0.001,
-        adam_beta1=0.9,
-        adam_beta2=0.999,
-        adam_epsilon=1e-08,
-        weight_decay=0.01,
-        max_grad_norm=1,
-        lr_scheduler_type="constant",
+        # What decides about learning is yours, in `others`. Measured with learning_rate=0.001, weight_decay=0.01,
+        # max_grad_norm=1, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-08.
         **others,
     )

@@ -26,6 +26,12 @@
 #
 # For your training script, launcher or environment:
 #   mesh.ranks = 64: for your launcher
+#   train.learning_rate = 0.001: in the YAML
+#   train.beta1 = 0.9: in the YAML
+#   train.beta2 = 0.999: in the YAML
+#   train.epsilon = 1e-08: in the YAML
+#   train.weight_decay = 0.01: in the YAML
+#   train.clip_norm = 1.0: in the YAML
 #   nccl.cta_policy = "zero": NCCL_CTA_POLICY=2 in the environment
 
 # JAX 0.10 and before. Later ones say --xla_gpu_pipeline_all_gather=on and --xla_gpu_pipeline_reduce_scatter=on.

@@ -13,6 +13,12 @@
 # For your training script, launcher or environment:
 #   mesh.ranks = 16: for your launcher
 #   train.seq_len = 1024: in your data loader
+#   train.learning_rate = 0.1: as arguments of TrainingArguments
+#   train.beta1 = 0.9: as arguments of TrainingArguments
+#   train.beta2 = 0.999: as arguments of TrainingArguments
+#   train.epsilon = 1e-08: as arguments of TrainingArguments
+#   train.weight_decay = 0.01: as arguments of TrainingArguments
+#   train.clip_norm = 0.0: as arguments of TrainingArguments
 
 import os
 
@@ -40,9 +46,7 @@ def training_arguments(output_dir, **others):
         per_device_train_batch_size=4,
         gradient_accumulation_steps=2,
         optim="sgd",
-        learning_rate=0.1,
-        weight_decay=0.01,
-        max_grad_norm=0,
-        lr_scheduler_type="constant",
+        # What decides about learning is yours, in `others`. Measured with learning_rate=0.1, weight_decay=0.01,
+        # max_grad_norm=0.
         **others,
     )

@@ -8,6 +8,12 @@
 # For your training script, launcher or environment:
 #   mesh.ranks = 8: for your launcher
 #   train.seq_len = 8192: in your data loader
+#   train.learning_rate = 0.001: as arguments of TrainingArguments
+#   train.beta1 = 0.9: as arguments of TrainingArguments
+#   train.beta2 = 0.999: as arguments of TrainingArguments
+#   train.epsilon = 1e-08: as arguments of TrainingArguments
+#   train.weight_decay = 0.01: as arguments of TrainingArguments
+#   train.clip_norm = 0.0: as arguments of TrainingArguments
 
 from transformers import TrainingArguments
 
@@ -29,12 +35,7 @@ def training_arguments(output_dir, **others):
         per_device_train_batch_size=1,
         gradient_accumulation_steps=1,
         optim="adamw_torch_fused",
-        learning_rate=0.001,
-        adam_beta1=0.9,
-        adam_beta2=0.999,
-        adam_epsilon=1e-08,
-        weight_decay=0.01,
-        max_grad_norm=0,
-        lr_scheduler_type="constant",
+        # What decides about learning is yours, in `others`. Measured with learning_rate=0.001, weight_decay=0.01,
+        # max_grad_norm=0, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-08.
         **others,
     )
