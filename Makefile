@@ -138,7 +138,6 @@ check-peer: build $(PEER_READY)  ## does PyTorch still do what is stored? A twel
 	$(PEER) eager_loss.py
 	$(PEER) parsers.py
 	$(PEER) in_job.py --case accelerate-fsdp2
-	$(PEER) bench.py $(abspath $(FSDPBENCH)) --rounds 1
 
 check-peer-all: build $(PEER_READY)  ## records anew what PyTorch's FSDP does on CPUs, and compares
 	$(call made,peer_test)
