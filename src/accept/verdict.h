@@ -47,7 +47,7 @@ Judgement of_samples(std::string rule, std::string figure, std::string unit, std
 
 /// Which side of a bound is the good one, the bound itself included.
 enum class Good : std::uint8_t { above, below };
-/// What the whole interval says: inconclusive if it is on both sides.
+/// Verdict on the whole interval: inconclusive if the bound lies within it.
 Verdict held(const Interval& value, double bound, Good good);
 
 /// A published or measured figure of healthy machines of the same fabric.

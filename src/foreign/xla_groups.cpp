@@ -23,17 +23,9 @@ std::int64_t product_of(const std::vector<std::int64_t>& dims) {
 
 /// The numbers in "[2,4]" or "(1,0)" behind `from`.
 std::vector<std::int64_t> listed(std::string_view text, char open, char close) {
-  std::vector<std::int64_t> numbers;
   const std::size_t begin = text.find(open);
-  if (begin == text.npos) return numbers;
-  text = text.substr(begin + 1, text.find(close, begin) - begin - 1);
-  for (const char* at = text.data(); at < text.data() + text.size();) {
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(at, text.data() + text.size(), number);
-    if (error == std::errc{}) numbers.push_back(number);
-    at = error == std::errc{} ? end : at + 1;
-  }
-  return numbers;
+  if (begin == text.npos) return {};
+  return numbers_in(text.substr(begin + 1, text.find(close, begin) - begin - 1));
 }
 
 IotaOrder iota_of(std::string_view text) {
@@ -68,6 +60,17 @@ ReplicaGroups listed_groups(std::string_view text) {
 }
 
 }  // namespace
+
+std::vector<std::int64_t> numbers_in(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  for (const char* at = text.data(); at < text.data() + text.size();) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(at, text.data() + text.size(), number);
+    if (error == std::errc{}) numbers.push_back(number);
+    at = error == std::errc{} ? end : at + 1;
+  }
+  return numbers;
+}
 
 std::vector<int> iota_numbers(const IotaOrder& iota) {
   const std::int64_t count = product_of(iota.dims);

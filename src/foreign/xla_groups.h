@@ -6,6 +6,9 @@
 
 namespace fsdpbench::foreign {
 
+/// The numbers in a text, whatever stands between them.
+std::vector<std::int64_t> numbers_in(std::string_view text);
+
 /// Who takes part in a collective: sets of devices, by their place in the program's mesh.
 struct ReplicaGroups {
   std::int64_t size = -1;               ///< of each

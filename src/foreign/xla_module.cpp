@@ -154,17 +154,6 @@ std::string quoted(std::string_view text, std::string_view key) {
   return found;
 }
 
-std::vector<std::int64_t> numbers_in(std::string_view text) {
-  std::vector<std::int64_t> numbers;
-  for (const char* at = text.data(); at < text.data() + text.size();) {
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(at, text.data() + text.size(), number);
-    if (error == std::errc{}) numbers.push_back(number);
-    at = error == std::errc{} ? end : at + 1;
-  }
-  return numbers;
-}
-
 /// "(bf16[512,4096]{1,0}, bf16[4096,4096]{1,0})", "f32[]".
 void add_arrays(std::string_view shape, int depth, std::vector<HloArray>& arrays) {
   constexpr int kDeepest = 32;
@@ -315,7 +304,7 @@ void check(const WireMessage& message) {
   if (message.broken()) throw ConfigError("is no HloModuleProto, or is cut off.");
 }
 
-void add_arrays(std::string_view shape, int depth, std::vector<HloArray>& arrays, bool /*proto*/) {
+void add_arrays_of_proto(std::string_view shape, int depth, std::vector<HloArray>& arrays) {
   constexpr int kDeepest = 32;
   if (depth > kDeepest) throw ConfigError("has a tuple in too many others.");
   constexpr std::uint32_t kType = 2, kDims = 3, kTuple = 4;
@@ -328,7 +317,7 @@ void add_arrays(std::string_view shape, int depth, std::vector<HloArray>& arrays
     if (in.field() == kDims) in.add_to(dims);
     if (in.field() == kTuple) {
       tuple = true;
-      add_arrays(in.bytes(), depth + 1, arrays, true);
+      add_arrays_of_proto(in.bytes(), depth + 1, arrays);
     }
   }
   check(in);
@@ -489,7 +478,7 @@ class ProtoReader {
       switch (in.field()) {
         case name: one.name = in.bytes(); break;
         case opcode: one.opcode = in.bytes(); break;
-        case shape: add_arrays(in.bytes(), 0, one.arrays, true); break;
+        case shape: add_arrays_of_proto(in.bytes(), 0, one.arrays); break;
         case metadata: {
           WireMessage part(in.bytes());
           while (part.next()) {

@@ -75,7 +75,6 @@ class XlaRows {
 
   bool functions_, on_host_ = false;
   NameTable names_;
-  std::vector<std::string> kept_names_;
   std::vector<Row> device_, host_;
   std::map<std::int64_t, std::string> planes_;                     // of JSON, by pid
   std::map<std::pair<std::int64_t, std::int64_t>, Track> tracks_;  // of JSON, by pid and tid
