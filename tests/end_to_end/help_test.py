@@ -20,16 +20,11 @@ class Doctor(Program):
         machine = json.loads(self.call("doctor", "--json").stdout)
         self.assertGreaterEqual(machine["threads"], 1)
         self.assertGreater(machine["memory_bytes"], machine["available_bytes"])
-        self.assertTrue(machine["cuda_toolkit"])
-        self.assertTrue(machine["mpi"])
         self.assertTrue(machine["nvtx"])
-        names = {rate["name"] for rate in machine["rates"]}
-        self.assertEqual(names, {"gemm_fp32", "gemm_bf16", "memcpy", "timer_late"})
-        self.assertTrue(all(rate["value"] > 0 for rate in machine["rates"]))
 
     def test_text(self) -> None:
         text = self.call("doctor").stdout
-        for words in ("processor", "memory", "CUDA driver", "CUDA toolkit", "MPI", "NVTX", "gemm_bf16", "memcpy"):
+        for words in ("processor", "memory", "CUDA driver", "NVTX", "libraries"):
             self.assertIn(words, text)
 
 
