@@ -7,10 +7,7 @@
 #include <sched.h>
 #include <sys/utsname.h>
 #include <toml++/toml.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,7 +15,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <thread>
 #include <utility>
