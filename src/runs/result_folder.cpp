@@ -20,7 +20,6 @@
 #include "runs/result_json.h"
 #include "runs/result_schema.h"
 #include "runs/trace_files.h"
-#include "runs/trial_log.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::app {
@@ -77,16 +76,12 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 }
 
 void refuse_old_result(const fs::path& folder, OldResult old) {
-  const fs::path log = folder / "trials.jsonl";
-  const bool begun = is_begun_log(log);
-  const bool replaceable = begun || kind_of_log(log) == "comparison";
-  if (const std::string name = first_of(folder, {"sweep.json", replaceable ? "sweep.json" : "trials.jsonl"});
-      !name.empty()) {
+  if (const std::string name = first_of(folder, {"sweep.json", "trials.jsonl"}); !name.empty()) {
     throw ConfigError(fmt::format("{} holds a sweep ({}); choose another folder with --out.", folder.string(), name));
   }
   if (old == OldResult::overwrite) return;
   if (const std::string name = first_of(folder, {"result.json", "compare.json", "what_if.json", "tune.json",
-                                                 "explain.json", "gate.json", begun ? "compare.json" : "trials.jsonl"});
+                                                 "explain.json", "gate.json"});
       !name.empty()) {
     throw ConfigError(
         fmt::format("{} holds a result already ({}); choose another folder with --out, or replace it "

@@ -98,7 +98,7 @@ void check_summary(const fs::path& path, const SweepGrid& grid) {
 }
 
 LogOwner owner_of(const SweepGrid& grid) {
-  LogOwner owner{"sweep", grid.hash, {}};
+  LogOwner owner{grid.hash, {}};
   for (const SweepCell& cell : grid.cells) owner.cells.push_back(cell.id);
   return owner;
 }
