@@ -42,10 +42,10 @@ struct AvailableMemory {
   std::string limit;       ///< for people: "this machine has", "its control group (/system.slice/x) has"
 };
 
-/// The least of what the machine has available (MemAvailable of /proc/meminfo) and what the control groups of this process
-/// leave it (v2: memory.max - memory.current of its group and all above; v1: memory.limit_in_bytes -
-/// memory.usage_in_bytes; pages of files that were not used lately count as free). `root`: where /proc and /sys are, "/"
-/// but in tests.
+/// The least of what the machine has available (MemAvailable of /proc/meminfo) and what the control groups of this
+/// process leave it (v2: memory.max - memory.current of its group and all above; v1: memory.limit_in_bytes -
+/// memory.usage_in_bytes; pages of files that were not used lately count as free). `root`: where /proc and /sys are,
+/// "/" but in tests.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace fsdpbench::app

@@ -80,8 +80,8 @@ void refuse_old_result(const fs::path& folder, OldResult old) {
     throw ConfigError(fmt::format("{} holds a sweep ({}); choose another folder with --out.", folder.string(), name));
   }
   if (old == OldResult::overwrite) return;
-  if (const std::string name = first_of(folder, {"result.json", "compare.json", "what_if.json", "tune.json",
-                                                 "explain.json", "gate.json"});
+  if (const std::string name =
+          first_of(folder, {"result.json", "compare.json", "what_if.json", "tune.json", "explain.json", "gate.json"});
       !name.empty()) {
     throw ConfigError(
         fmt::format("{} holds a result already ({}); choose another folder with --out, or replace it "

@@ -47,8 +47,8 @@ class WholeFile {
  public:
   /// Fate of what is written.
   enum class Fate : std::uint8_t {
-    kept,     ///< it is there after commit()
-    synced,   ///< the same, also if the machine fails right after: it was waited for until the disk has it
+    kept,    ///< it is there after commit()
+    synced,  ///< the same, also if the machine fails right after: it was waited for until the disk has it
   };
 
   /// Opens a new file beside `path`; throws OutputError if that is not possible.

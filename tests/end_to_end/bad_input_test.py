@@ -5,7 +5,6 @@
 """
 
 import json
-import resource
 import subprocess
 
 import program

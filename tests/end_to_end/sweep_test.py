@@ -13,7 +13,7 @@ import subprocess
 import time
 
 import program
-from program import BAD_INPUT, BASE, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, Program, sealed
+from program import BAD_INPUT, BASE, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, Program
 
 SWEEP = 'base = "base.toml"\ntrials = 2\n[axes]\n"mesh.ranks" = [1, 2]\n"fsdp.layout" = ["flat", "per_param"]\n'
 

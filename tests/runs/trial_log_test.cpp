@@ -163,10 +163,7 @@ TEST_F(TrialLogTest, WhatIsNoTrialIsAnError) {
 
 TEST_F(TrialLogTest, AnotherOwnerIsRefused) {
   { TrialLog(path_, kOwner).append(trial(0)); }
-  EXPECT_THAT(config::config_error([&] {
-                TrialLog(path_, {"other", {"c"}});
-              }),
-              HasSubstr("another sweep"));
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, {"other", {"c"}}); }), HasSubstr("another sweep"));
 }
 
 TEST_F(TrialLogTest, ATrialThatStandsTwiceAndACellThatNobodyHasAreRefused) {

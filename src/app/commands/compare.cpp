@@ -123,8 +123,8 @@ struct Contender {
   ComparedSide side;
 };
 
-Contender load(const std::string& path, std::vector<std::string> overrides,
-               const std::vector<std::string>& own, const Job* job) {
+Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own,
+               const Job* job) {
   overrides.insert(overrides.end(), own.begin(), own.end());
   Contender c;
   std::vector<std::string> notes;
@@ -218,11 +218,11 @@ int compare_both(const CompareArguments& arguments, Job* job) {
     console().warning(fmt::format("interrupted after {} of {} trials of each side", a.side.trials.size(), trials));
     if (std::cmp_less(a.side.trials.size(), account::kFewestTrials)) return static_cast<int>(ExitCode::interrupted);
   }
-  const int code = report(arguments,
-                          compare_sides(std::move(a.side), std::move(b.side),
-                                        simulated ? Evidence::simulated : Evidence::interleaved,
-                                        arguments.threshold / 100),
-                          &folder);
+  const int code =
+      report(arguments,
+             compare_sides(std::move(a.side), std::move(b.side),
+                           simulated ? Evidence::simulated : Evidence::interleaved, arguments.threshold / 100),
+             &folder);
   return finished ? code : static_cast<int>(ExitCode::interrupted);
 }
 
