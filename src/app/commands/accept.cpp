@@ -47,8 +47,8 @@ struct AcceptArguments {
   double limit_s() const { return limit.empty() ? std::min(1.5 * budget_s() + 120, 1e6) : duration_s(limit); }
 };
 
-/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off; empty:
-/// it is not asked. CPU ranks have no NCCL.
+/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off;
+/// empty: it is not asked. CPU ranks have no NCCL.
 std::string ras_of(const std::string& given, bool on_processors) {
   const auto variable = [](const char* name) {
     const char* const text = std::getenv(name);
