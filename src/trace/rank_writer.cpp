@@ -247,8 +247,6 @@ void RankWriter::write_op(const TracedStep& step, const Record& record, std::int
   const Track device{device_pid_, stream_of_lane(op.lane)};
   if (record.begin_ns >= record.issued_ns) {
     events_.flow("ac2g", correlation, host_, record.issued_ns, device, record.begin_ns);
-  } else {
-    ++arrows_left_out_;
   }
 }
 

@@ -32,11 +32,6 @@ class RankWriter {
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
 
-  /// Arrows left out because the device's time of a begin lies before the host's of its issue.
-  std::int64_t arrows_left_out() const { return arrows_left_out_ + rows_.arrows_left_out(); }
-  /// See ActivityRows.
-  std::int64_t rows_aside() const { return rows_.rows_aside(); }
-
  private:
   void write_head(const RankFacts& facts, const TimeBase& time);
   void name_tracks(const RankFacts& facts);
@@ -59,7 +54,6 @@ class RankWriter {
   CollectiveFields collectives_;
   ActivityRows rows_;
   std::int64_t correlation_ = 0;
-  std::int64_t arrows_left_out_ = 0;
   std::int64_t last_allocated_ = 0;
   std::int64_t end_ns_ = 0;
   std::int32_t next_step_ = 0;
