@@ -448,24 +448,4 @@ void TypicalStep::mend_link(int rank, const schedule::Training& other, clock::Op
   }
 }
 
-std::array<TypicalStep::LaneExcess, kLaneCount> TypicalStep::excess(std::size_t rank) const {
-  std::array<LaneExcess, kLaneCount> result{};
-  const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
-  for (const std::size_t step : steps_) {
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].has_work()) continue;
-      const std::int64_t beyond = measured_.ns(step, rank)[i] - times_->ns(0, rank)[i];
-      result[index_of(ops[i].lane)].longer_ns += static_cast<double>(beyond) / static_cast<double>(steps_.size());
-    }
-  }
-  for (std::size_t l = 0; l < kLaneCount; ++l) {
-    const auto add = [&](const std::vector<double>& measured, double typical) {
-      for (const double ns : measured) result[l].later_ns += (ns - typical) / static_cast<double>(measured_.steps());
-    };
-    add(starts_[rank].lag_ns[l], typical_lag_ns_[rank][l]);
-    add(starts_[rank].core_wait_ns[l], typical_core_wait_ns_[rank][l]);
-  }
-  return result;
-}
-
 }  // namespace fsdpbench::account
