@@ -61,7 +61,7 @@ class Losses {
  private:
   NamedOp name_of(const schedule::Op& op) const {
     NamedOp named{schedule::op_name(plan_, op), {}};
-    if (op.unit >= 0) named.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
+    if (op.unit >= 0) named.unit = plan_.units[op.unit].label();
     return named;
   }
 

@@ -21,7 +21,7 @@ struct StepJitter {
   double ms = 0;              ///< the median step, less the typical one
   double computation_ms = 0;  ///< of it, in computation …
   double stalled_ms = 0;      ///< … and while nothing computed: no cause has any of it
-  double share_pct = 0;  ///< `ms`, of the median step
+  double share_pct = 0;       ///< `ms`, of the median step
 };
 
 /// Why computation was not running, ranked. The shares, small_ms and jitter add up to stalled_ms, which is the exposed

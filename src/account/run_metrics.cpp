@@ -39,8 +39,7 @@ std::array<double, plan::kGroupCount> transfer_ms(const RunView& run, int rank) 
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i].is_collective()) continue;
       const trace::Record& r = step.of(rank)[i];
-      sums[static_cast<std::size_t>(ops[i].group())] +=
-          r.link_ns > 0 ? r.link_ns : r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns);
+      sums[static_cast<std::size_t>(ops[i].group())] += r.link_ns > 0 ? r.link_ns : r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns);
     }
     for (std::size_t g = 0; g < sums.size(); ++g) by_step[g].push_back(static_cast<double>(sums[g]) / kNsPerMs);
   }
@@ -79,7 +78,7 @@ RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double to
     const bool counts = std::ranges::binary_search(middle.indices, s);
     for (int rank = 0; rank < run.ranks(); ++rank) {
       const StepBreakdown b = break_down(step, rank);
-      if (counts) by_rank[static_cast<std::size_t>(rank)] += b;
+      if (counts) by_rank[rank] += b;
     }
     m.steps_ms.push_back(static_cast<double>(step.slowest_ns()) / kNsPerMs);
     if (run.ranks() < groups.ranks()) continue;
@@ -92,7 +91,7 @@ RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double to
 
   m.step_ms = summarize(m.steps_ms);
   for (int rank = 0; rank < run.ranks(); ++rank) {
-    m.ranks.push_back(rank_metrics(run, rank, by_rank[static_cast<std::size_t>(rank)]));
+    m.ranks.push_back(rank_metrics(run, rank, by_rank[rank]));
   }
   m.settling = find_settling(m.steps_ms);
   if (const std::optional<double> noise = aa_noise(m.steps_ms)) m.aa_noise_pct = 100 * *noise;
