@@ -39,7 +39,8 @@ std::array<double, plan::kGroupCount> transfer_ms(const RunView& run, int rank) 
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i].is_collective()) continue;
       const trace::Record& r = step.of(rank)[i];
-      sums[static_cast<std::size_t>(ops[i].group())] += r.link_ns > 0 ? r.link_ns : r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns);
+      sums[static_cast<std::size_t>(ops[i].group())] +=
+          r.link_ns > 0 ? r.link_ns : r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns);
     }
     for (std::size_t g = 0; g < sums.size(); ++g) by_step[g].push_back(static_cast<double>(sums[g]) / kNsPerMs);
   }
