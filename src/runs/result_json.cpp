@@ -18,7 +18,6 @@
 #include "base/error.h"
 #include "config/load.h"
 #include "config/write.h"
-#include "hardware/topology_matrix.h"
 #include "record/json_part.h"
 #include "runs/cause_fields.h"
 #include "runs/result_fields.h"
@@ -132,9 +131,6 @@ bool was_watched(const GpuOfRank& gpu) { return !gpu.health.samples.empty(); }
 
 json clocks_json(const TrialDetails& details) {
   return details.one_clock ? json("same host clock") : JsonType<std::vector<ClockOfRank>>::write(details.clocks);
-}
-json topology_of(const RunFile& run) {
-  return run_setup(run).config.device.backend == config::BackendKind::cuda ? topology_json() : json();
 }
 std::string why_no_digest(const RunFile& run) {
   return account::why_no_digest(run_setup(run).config, measured(run).parameters_not_finite);
@@ -414,7 +410,6 @@ const Fields<RunFile>& run_fields() {
     {"diverged_because", via(&R::trial, &Trial::diverged_because), "", "why training diverged: a loss or a final parameter is NaN or infinite; the exit code is 8", if_any},
     {"world", {"World", "", "", {
       {"clock", via(&R::details, clocks_json), "", "for each rank, how well its host's clock is known; absent if ranks are threads ([launch.md](launch.md))", when([](const R& r) { return !r.details.clocks.empty(); })},
-      {"topology", topology_of, "", "what GPUs and network cards of rank 0's host share; only on GPUs ([doctor.md](doctor.md))", if_any},
     }}},
     {"train", {"Train", "", "engine/run.h", {
       {"steps_done", via(measured, &M::steps_done), "", "steps done, warm-up included"},

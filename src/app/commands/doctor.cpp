@@ -6,7 +6,6 @@
 
 #include "app/commands/command.h"
 #include "hardware/machine_facts.h"
-#include "hardware/topology_matrix.h"
 #include "launch/placement.h"
 #include "record/console.h"
 #include "record/json_fields.h"
@@ -65,7 +64,6 @@ Fields<Examined> declared() {
     {"realtime", via(&E::facts, &F::realtime), "", "scheduling class of the threads that wait for a point in time"},
     {"libraries", via(&E::facts, &F::libraries), "", "versions of libraries, by name", if_any},
     {"backend", &E::backend, "", "what the CPU backend reports about itself", if_any},
-    {"topology", [](const E&) { return topology_json(); }, "", "what GPUs and network cards share", if_any},
   }};
 }
 // clang-format on
@@ -80,11 +78,6 @@ int examine_machine(const DoctorArguments& arguments) {
     return 0;
   }
   console().print(fields_table(doctor_file_facts(), {{"", examined}}));
-  if (const Table topology = topology_table(); !topology.rows.empty()) {
-    console().print("\n");
-    console().print(topology);
-    console().print(kTopologyWords);
-  }
   return 0;
 }
 
