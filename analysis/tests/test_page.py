@@ -161,13 +161,9 @@ class Words(UndrawnTest):
                  "steps": {"sm_mhz": [1755, None, 1725], "power_w": [640.0, None, 650.0], "temperature_c": [60, 61, 59],
                            "held_down_by": ["power cap", None, "power cap, hardware thermal slowdown"]}},
                 {"rank": 1, "unknown_because": "There is no library."}]
-            value["world"]["topology"] = {"devices": [{"name": "GPU 0", "numa_node": 0}, {"name": "mlx5_0"}],
-                                          "paths": [["X", "PIX"], ["PIX", "X"]]}
         text = " ".join(part.strip() for part in Tags(self.page(self.copy("run", gpus))).text if part.strip())
         self.assertIn("0 1740 of 1980 645 of 700 61 hardware thermal slowdown, power cap", text)
         self.assertIn("1 – – – There is no library.", text)
-        self.assertIn("GPU 0 X PIX 0 mlx5_0 PIX X ?", text)
-        self.assertNotIn("GPUs and network cards", self.page(DATA / "run"))
 
     def test_a_sweep_without_rated_cells(self) -> None:
         def all_unrated(value):

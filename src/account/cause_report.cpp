@@ -61,7 +61,7 @@ class Losses {
  private:
   NamedOp name_of(const schedule::Op& op) const {
     NamedOp named{schedule::op_name(plan_, op), {}};
-    if (op.unit >= 0) named.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
+    if (op.unit >= 0) named.unit = plan_.units[op.unit].label();
     return named;
   }
 
@@ -70,25 +70,6 @@ class Losses {
   std::map<OpKey, NamedOp> names_;
   std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
 };
-
-/// By rank and lane.
-StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunView& replayed) {
-  StepJitter jitter;
-  for (int rank = 0; rank < run.ranks(); ++rank) {
-    StepJitter::Rank& mine = jitter.ranks.emplace_back();
-    mine.rank = run.steps().front().rank_at(rank);
-    std::vector<double> lengths;
-    for (const StepRecords& step : run.steps()) lengths.push_back(static_cast<double>(step.length_ns(rank)));
-    const int place = replayed.ranks() == 1 ? 0 : rank;  // one that stands for all
-    mine.ms = (median(lengths) - static_cast<double>(replayed.steps().front().length_ns(place))) / 1e6;
-    const auto lanes = typical.excess(static_cast<std::size_t>(rank));
-    for (std::size_t l = 0; l < kLaneCount; ++l) {
-      mine.longer_ms[l] = lanes[l].longer_ns / 1e6;
-      mine.later_ms[l] = lanes[l].later_ns / 1e6;
-    }
-  }
-  return jitter;
-}
 
 /// As rank_causes(), but small ones are listed, too.
 CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
@@ -202,11 +183,11 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   const bool prefetches_backward = schedule::prefetches_backward(what.policy.fsdp);
   report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward, even_rows);
   tell_jitter(run, report);
-  report.jitter = jitter_of(run, typical, view);
-  report.jitter->ms = report.step_ms - report.typical_ms;
-  report.jitter->share_pct = report.step_ms > 0 ? 100 * report.jitter->ms / report.step_ms : 0;
-  report.jitter->stalled_ms = report.stalled_ms - of_typical.stalled_ms;
-  report.jitter->computation_ms = report.jitter->ms - report.jitter->stalled_ms;
+  StepJitter& jitter = report.jitter.emplace();
+  jitter.ms = report.step_ms - report.typical_ms;
+  jitter.share_pct = report.step_ms > 0 ? 100 * jitter.ms / report.step_ms : 0;
+  jitter.stalled_ms = report.stalled_ms - of_typical.stalled_ms;
+  jitter.computation_ms = jitter.ms - jitter.stalled_ms;
   return report;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,16 +20,7 @@ struct StepJitter {
   double ms = 0;              ///< the median step, less the typical one
   double computation_ms = 0;  ///< of it, in computation …
   double stalled_ms = 0;      ///< … and while nothing computed: no cause has any of it
-  /// One rank's median step less its typical one, and what its lanes had to do with that: means over the steps, of
-  /// which most hides behind other lanes.
-  struct Rank {
-    int rank = 0;
-    double ms = 0;
-    std::array<double, kLaneCount> longer_ms{};  ///< the lane's ops took so much longer in all
-    std::array<double, kLaneCount> later_ms{};   ///< and began so much later than they could
-  };
-  std::vector<Rank> ranks;
-  double share_pct = 0;  ///< `ms`, of the median step
+  double share_pct = 0;       ///< `ms`, of the median step
 };
 
 /// Why computation was not running, ranked. The shares, small_ms and jitter add up to stalled_ms, which is the exposed

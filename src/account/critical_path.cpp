@@ -265,7 +265,7 @@ PathReport report_path(const RunView& run, const plan::Plan& plan) {
   const StepRecords& step = run.steps()[median];
   return report_path(
       sums, run.steps().size(), of_median, step.number(), [&](int place) { return step.rank_at(place); },
-      [&](int, int op) { return schedule::op_name(plan, step.schedule().ops[static_cast<std::size_t>(op)]); });
+      [&](int, int op) { return schedule::op_name(plan, step.schedule().ops[op]); });
 }
 
 }  // namespace fsdpbench::account

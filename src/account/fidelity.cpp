@@ -107,7 +107,7 @@ class Model {
         if (peers.first != rank) continue;
         bool all_alone = true, slow = false;
         for (int k = 0; k < peers.count; ++k) {
-          all_alone = all_alone && alone[static_cast<std::size_t>(peers[k])][i];
+          all_alone = all_alone && alone[peers[k]][i];
           slow = slow || peers[k] == slow_rank;
         }
         if (!all_alone) continue;

@@ -25,7 +25,7 @@ std::vector<MemoryLevel> memory_timeline(const StepRecords& step, int rank) {
   };
   std::vector<Change> changes;
   const auto change = [&](std::int64_t time_ns, schedule::BufferId id, int sign) {
-    const schedule::Buffer& b = buffers[static_cast<std::size_t>(id)];
+    const schedule::Buffer& b = buffers[id];
     changes.push_back({time_ns, b.category, sign * b.bytes});
   };
   for (int i = 0; i < view.size(); ++i) {
@@ -178,7 +178,7 @@ class Details {
       c.op = static_cast<int>(times.op - steady.data());
     }
     c.phase = schedule::to_string(op.phase);
-    if (op.unit >= 0) c.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
+    if (op.unit >= 0) c.unit = plan_.units[op.unit].label();
     c.group_size = message.ranks;
     c.message_bytes = message.bytes;
     c.count = static_cast<int>(times.time.size());

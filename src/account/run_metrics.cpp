@@ -79,7 +79,7 @@ RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double to
     const bool counts = std::ranges::binary_search(middle.indices, s);
     for (int rank = 0; rank < run.ranks(); ++rank) {
       const StepBreakdown b = break_down(step, rank);
-      if (counts) by_rank[static_cast<std::size_t>(rank)] += b;
+      if (counts) by_rank[rank] += b;
     }
     m.steps_ms.push_back(static_cast<double>(step.slowest_ns()) / kNsPerMs);
     if (run.ranks() < groups.ranks()) continue;
@@ -92,7 +92,7 @@ RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double to
 
   m.step_ms = summarize(m.steps_ms);
   for (int rank = 0; rank < run.ranks(); ++rank) {
-    m.ranks.push_back(rank_metrics(run, rank, by_rank[static_cast<std::size_t>(rank)]));
+    m.ranks.push_back(rank_metrics(run, rank, by_rank[rank]));
   }
   m.settling = find_settling(m.steps_ms);
   if (const std::optional<double> noise = aa_noise(m.steps_ms)) m.aa_noise_pct = 100 * *noise;

@@ -31,7 +31,7 @@ StepRecords::StepRecords(const schedule::Schedules& schedules, std::span<const t
 }
 
 std::span<const trace::Record> StepRecords::of(int rank) const {
-  return std::span(traces_[static_cast<std::size_t>(rank)].records).subspan(first_, schedule_->ops.size());
+  return std::span(traces_[rank].records).subspan(first_, schedule_->ops.size());
 }
 
 int StepRecords::slowest_rank() const {

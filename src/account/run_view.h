@@ -22,10 +22,10 @@ class StepRecords {
   /// Ranks that are in view; functions take their places among these.
   int ranks() const { return static_cast<int>(traces_.size()); }
   /// The rank of the run that is in this place: the same number, unless only some ranks are in view.
-  int rank_at(int place) const { return traces_[static_cast<std::size_t>(place)].rank; }
+  int rank_at(int place) const { return traces_[place].rank; }
   /// Records of one rank: as many as the schedule has ops, in its order.
   std::span<const trace::Record> of(int rank) const;
-  const trace::StepWindow& window(int rank) const { return traces_[static_cast<std::size_t>(rank)].steps[index_]; }
+  const trace::StepWindow& window(int rank) const { return traces_[rank].steps[index_]; }
   std::int64_t length_ns(int rank) const { return window(rank).end_ns - window(rank).begin_ns; }
   int slowest_rank() const;  ///< of those in view, the first of equals
   /// The longest step of all ranks of the run, in view or not.

@@ -16,11 +16,11 @@ StepBound step_bound(const StepView& step) {
   };
   std::vector<Place> places(static_cast<std::size_t>(step.size()));
   int last = -1;  // to end, of all before
-  const auto end_of = [&](int op) { return op < 0 ? std::int64_t{-1} : places[static_cast<std::size_t>(op)].end_ns; };
+  const auto end_of = [&](int op) { return op < 0 ? std::int64_t{-1} : places[op].end_ns; };
   for (int i = 0; i < step.size(); ++i) {
     const schedule::Op& op = step.op(i);
     const trace::Record& record = step.record(i);
-    Place& place = places[static_cast<std::size_t>(i)];
+    Place& place = places[i];
     const auto not_before = [&](int other) {
       if (end_of(other) > end_of(place.after)) place.after = other;
     };
@@ -36,8 +36,8 @@ StepBound step_bound(const StepView& step) {
   StepBound bound;
   bound.ns = std::max<std::int64_t>(0, end_of(last));
   std::array<std::int64_t, kLaneCount> by_lane{};
-  for (int i = last; i >= 0; i = places[static_cast<std::size_t>(i)].after) {
-    by_lane[index_of(step.op(i).lane)] += places[static_cast<std::size_t>(i)].own_ns;
+  for (int i = last; i >= 0; i = places[i].after) {
+    by_lane[index_of(step.op(i).lane)] += places[i].own_ns;
   }
   const auto longest = std::ranges::max_element(by_lane);
   bound.lane = kLanes.at(static_cast<std::size_t>(longest - by_lane.begin()));

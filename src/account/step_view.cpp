@@ -38,7 +38,7 @@ StepEdges edges_of(const StepRecords& step) {
     const int index = static_cast<int>(i);
     edges.host_before.push_back(host);
     std::vector<int>& recorders = edges.recorders.emplace_back();
-    for (const schedule::Wait& wait : o.waits) recorders.push_back(recorder[static_cast<std::size_t>(wait.event)]);
+    for (const schedule::Wait& wait : o.waits) recorders.push_back(recorder[wait.event]);
     edges.communicator_before.push_back(-1);
     if (o.is_host()) {
       edges.lane_before.push_back(-1);
@@ -53,7 +53,7 @@ StepEdges edges_of(const StepRecords& step) {
       edges.communicator_before.back() = on_communicator;
       on_communicator = index;
     }
-    if (o.record != schedule::kNoEvent) recorder[static_cast<std::size_t>(o.record)] = index;
+    if (o.record != schedule::kNoEvent) recorder[o.record] = index;
   }
   return edges;
 }
@@ -75,7 +75,7 @@ StepView::StepView(std::span<const schedule::Op> ops, std::span<const trace::Rec
     }
     std::int64_t done = records_[i].issued_ns;
     const auto wait_for = [&](int before) {
-      if (before >= 0) done = std::max(done, done_[static_cast<std::size_t>(before)]);
+      if (before >= 0) done = std::max(done, done_[before]);
     };
     wait_for(edges_.lane_before[i]);
     for (const int before : edges_.recorders[i]) wait_for(before);
@@ -92,22 +92,22 @@ std::vector<int> needed_by(const schedule::Schedule& schedule) {
     const schedule::Operands operands = op.operands();
     std::vector<int> read;
     for (const schedule::BufferId id : operands.reads) {
-      std::vector<int>& waiting = from[static_cast<std::size_t>(id)];
-      std::erase_if(waiting, [&](int collective) { return readers[static_cast<std::size_t>(collective)] >= 0; });
+      std::vector<int>& waiting = from[id];
+      std::erase_if(waiting, [&](int collective) { return readers[collective] >= 0; });
       read.insert(read.end(), waiting.begin(), waiting.end());
     }
     if (op_class == OpClass::copy) {  // passes on what it read
       for (const schedule::BufferId id : operands.writes) {
-        std::vector<int>& written = from[static_cast<std::size_t>(id)];
+        std::vector<int>& written = from[id];
         for (const int collective : read) {
           if (std::ranges::find(written, collective) == written.end()) written.push_back(collective);
         }
       }
       continue;
     }
-    for (const int collective : read) readers[static_cast<std::size_t>(collective)] = static_cast<int>(i);
+    for (const int collective : read) readers[collective] = static_cast<int>(i);
     if (!op.is_collective()) continue;
-    for (const schedule::BufferId id : operands.writes) from[static_cast<std::size_t>(id)] = {static_cast<int>(i)};
+    for (const schedule::BufferId id : operands.writes) from[id] = {static_cast<int>(i)};
   }
   return readers;
 }
@@ -124,7 +124,7 @@ void fill_peers_arrived(const schedule::Schedules& schedules, const plan::Groups
       if (!op.is_collective()) continue;
       latest.assign(static_cast<std::size_t>(groups.count(op.group())), 0);
       const auto of = [&](std::size_t rank) -> std::int64_t& {
-        return latest[static_cast<std::size_t>(groups.number(op.group(), static_cast<int>(rank)))];
+        return latest[groups.number(op.group(), static_cast<int>(rank))];
       };
       for (std::size_t rank = 0; rank < traces.size(); ++rank) {
         of(rank) = std::max(of(rank), traces[rank].records[first + i].begin_ns);

@@ -45,22 +45,22 @@ class StepView {
   StepView(std::span<const schedule::Op> ops, std::span<const trace::Record> records, const trace::StepWindow& window,
            StepEdges edges);
 
-  const schedule::Op& op(int i) const { return ops_[static_cast<std::size_t>(i)]; }
-  const trace::Record& record(int i) const { return records_[static_cast<std::size_t>(i)]; }
-  OpClass op_class(int i) const { return classes_[static_cast<std::size_t>(i)]; }
+  const schedule::Op& op(int i) const { return ops_[i]; }
+  const trace::Record& record(int i) const { return records_[i]; }
+  OpClass op_class(int i) const { return classes_[i]; }
   int size() const { return static_cast<int>(ops_.size()); }
   const trace::StepWindow& window() const { return window_; }
 
   /// The op before op i on its lane, ops without work included; -1 if it is the first.
-  int lane_before(int i) const { return edges_.lane_before[static_cast<std::size_t>(i)]; }
+  int lane_before(int i) const { return edges_.lane_before[i]; }
   /// The collective before collective i on its communicator, whatever its lane; -1 if it is the first.
-  int communicator_before(int i) const { return edges_.communicator_before[static_cast<std::size_t>(i)]; }
+  int communicator_before(int i) const { return edges_.communicator_before[i]; }
   /// The op that recorded the event which wait w of op i refers to; -1: recorded in an earlier step, or never.
-  int recorded_by(int i, std::size_t w) const { return edges_.recorders[static_cast<std::size_t>(i)][w]; }
+  int recorded_by(int i, std::size_t w) const { return edges_.recorders[i][w]; }
   /// The last op at which the host blocked before it issued op i; -1: it did not block in this step.
-  int host_blocked_before(int i) const { return edges_.host_before[static_cast<std::size_t>(i)]; }
+  int host_blocked_before(int i) const { return edges_.host_before[i]; }
   /// When op i was over: its end, or for an op without work when all it had to wait for was over.
-  std::int64_t done(int i) const { return done_[static_cast<std::size_t>(i)]; }
+  std::int64_t done(int i) const { return done_[i]; }
 
  private:
   std::span<const schedule::Op> ops_;

@@ -394,7 +394,7 @@ clock::OpTimes TypicalStep::op_times(const schedule::Training& other, const cloc
       std::int64_t least = given.front()[i];
       for (const auto& mine : given) least = std::min(least, mine[i]);
       const plan::Members group = other.plan.groups.members(ops[i].group(), changes.late_rank);
-      for (int m = 0; m < group.count; ++m) given[static_cast<std::size_t>(group[m])][i] = least;
+      for (int m = 0; m < group.count; ++m) given[group[m]][i] = least;
     }
   }
 
@@ -432,40 +432,20 @@ void TypicalStep::mend_link(int rank, const schedule::Training& other, clock::Op
   auto& given = times.given.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].is_collective()) continue;
-    const std::int64_t own = typical_link_ns_[static_cast<std::size_t>(rank)][i];
+    const std::int64_t own = typical_link_ns_[rank][i];
     const plan::Members group = other.plan.groups.members(ops[i].group(), rank);
     std::int64_t others = 0;
     for (int m = 0; m < group.count; ++m) {
-      if (group[m] != rank) others = std::max(others, typical_link_ns_[static_cast<std::size_t>(group[m])][i]);
+      if (group[m] != rank) others = std::max(others, typical_link_ns_[group[m]][i]);
     }
     const double latency = times.steps.front()[i].run_ns;
     if (others <= 0 || own <= others || static_cast<double>(own) <= latency) continue;
     const double share = std::max(0.0, static_cast<double>(others) - latency) / (static_cast<double>(own) - latency);
     for (int m = 0; m < group.count; ++m) {
-      std::int64_t& ns = given[static_cast<std::size_t>(group[m])][i];
+      std::int64_t& ns = given[group[m]][i];
       ns = std::llround(latency + std::max(0.0, static_cast<double>(ns) - latency) * share);
     }
   }
-}
-
-std::array<TypicalStep::LaneExcess, kLaneCount> TypicalStep::excess(std::size_t rank) const {
-  std::array<LaneExcess, kLaneCount> result{};
-  const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
-  for (const std::size_t step : steps_) {
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].has_work()) continue;
-      const std::int64_t beyond = measured_.ns(step, rank)[i] - times_->ns(0, rank)[i];
-      result[index_of(ops[i].lane)].longer_ns += static_cast<double>(beyond) / static_cast<double>(steps_.size());
-    }
-  }
-  for (std::size_t l = 0; l < kLaneCount; ++l) {
-    const auto add = [&](const std::vector<double>& measured, double typical) {
-      for (const double ns : measured) result[l].later_ns += (ns - typical) / static_cast<double>(measured_.steps());
-    };
-    add(starts_[rank].lag_ns[l], typical_lag_ns_[rank][l]);
-    add(starts_[rank].core_wait_ns[l], typical_core_wait_ns_[rank][l]);
-  }
-  return result;
 }
 
 }  // namespace fsdpbench::account

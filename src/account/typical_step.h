@@ -109,14 +109,6 @@ class TypicalStep final : public clock::Clock {
   /// measured steps, drawn with replacement.
   clock::Forecast forecast(const schedule::Training& other, const clock::Changes& changes = {}) const override;
 
-  /// Delay of a lane's ops against their typical begins, and their excess length, per step: the mean over the
-  /// measured steps, in nanoseconds.
-  struct LaneExcess {
-    double longer_ns = 0;
-    double later_ns = 0;
-  };
-  std::array<LaneExcess, kLaneCount> excess(std::size_t rank) const;
-
  private:
   void find_late(double noise_ms);
   clock::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;

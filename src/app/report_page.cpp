@@ -2,18 +2,22 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/plugin.h"
 #include "config/find_file.h"
+#include "launch/socket.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -33,20 +37,53 @@ std::vector<std::string> isolated(const std::string& python, const std::vector<s
   return command;
 }
 
-/// Whether it began, and ended with 0; what it prints as a result is dropped.
-bool succeeds(std::vector<std::string> command) {
+/// A program that was started, with a pipe to what it prints as a result.
+struct Started {
+  pid_t child = 0;  ///< 0: it could not be started
+  int output = -1;
+};
+
+Started start(std::vector<std::string> command) {
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, command.front().c_str(), &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  Started started{.output = ends[0]};
+  if (posix_spawnp(&started.child, command.front().c_str(), &actions, nullptr, arguments.data(), environ) != 0) {
+    started.child = 0;
+  }
   posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return false;
+  ::close(ends[1]);
+  return started;
+}
+
+/// What it prints until it ends or `until` has come; then it is ended.
+std::string rest_of(const Started& program, launch::Deadline until) {
+  std::string text;
+  char piece[4096];
+  for (;;) {
+    pollfd wanted{program.output, POLLIN, 0};
+    if (std::chrono::steady_clock::now() > until) kill(program.child, SIGKILL);
+    if (poll(&wanted, 1, launch::kPollMs) <= 0) continue;
+    const ssize_t got = read(program.output, piece, sizeof piece);
+    if (got <= 0) break;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+  ::close(program.output);
+  return text;
+}
+
+/// Whether it began, and ended with 0; what it prints as a result is dropped.
+bool succeeds(std::vector<std::string> command) {
+  const Started program = start(std::move(command));
+  if (program.child == 0) return false;
+  (void)rest_of(program, launch::Deadline::max());
   int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
+  while (waitpid(program.child, &status, 0) < 0) {
     if (errno != EINTR) return false;
   }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -96,6 +133,16 @@ void become_page_program(const std::string& command, const std::vector<std::stri
   pointers.push_back(nullptr);
   execvp(pointers.front(), pointers.data());
   throw Error(fmt::format("cannot start {}: {}", words.front(), std::strerror(errno)));
+}
+
+std::string page_program_output(const std::string& command, const std::vector<std::string>& options,
+                                double patience_s) {
+  const launch::Deadline until = launch::deadline_in(patience_s);
+  const Started program = start(page_command(find_page_python(), command, options, {}));
+  if (program.child == 0) throw Error(fmt::format("cannot start {}", command));
+  std::string text = rest_of(program, until);
+  (void)waitpid(program.child, nullptr, 0);
+  return text;
 }
 
 std::filesystem::path draw_page(const std::filesystem::path& folder) {

@@ -54,40 +54,6 @@ bool accepts(const Field& field, const Value& value) {
   return field.read(scratch, value);
 }
 
-/// "Llama-3.2-1B": {"llama", "3", "2", "1b"}.
-std::vector<std::string> parts_of(std::string_view name) {
-  std::vector<std::string> parts(1);
-  for (const char c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) {
-      if (!parts.back().empty()) parts.emplace_back();
-    } else {
-      parts.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
-  }
-  if (parts.back().empty()) parts.pop_back();
-  return parts;
-}
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string all;
-  for (const std::string& part : parts) all += part;
-  return all;
-}
-
-/// Each part of `word`, in order, begins a part of `name`; what begins with a digit is a size and must be all of it.
-bool abbreviates(const std::vector<std::string>& word, const std::vector<std::string>& name) {
-  auto at = name.begin();
-  for (const std::string& part : word) {
-    const bool size = std::isdigit(static_cast<unsigned char>(part.front())) != 0;
-    at = std::find_if(at, name.end(), [&](const std::string& other) {
-      return size ? other == part : part.size() > 1 && other.starts_with(part);
-    });
-    if (at == name.end()) return false;
-    ++at;
-  }
-  return !word.empty();
-}
-
 }  // namespace
 
 std::optional<Value> meant_by(const Field& field, const Value& value) {
@@ -111,30 +77,6 @@ std::optional<Value> meant_by(const Field& field, const Value& value) {
 std::string right_word(const Field& field, const Value& value) {
   const std::string word = word_of(value);
   return word.empty() ? "" : answer_to(field.name(), word);
-}
-
-std::string preset_meant_by(std::string_view word, std::span<const std::string> names) {
-  if (const auto slash = word.rfind('/'); slash != std::string_view::npos) word.remove_prefix(slash + 1);
-  std::vector<std::string> parts = parts_of(word);
-  std::erase(parts, "meta");
-  std::vector<std::string> meant;
-  for (const std::string& name : names) {
-    const std::vector<std::string> other = parts_of(name);
-    if (joined(other) == joined(parts)) return name;
-    if (abbreviates(parts, other)) meant.push_back(name);
-  }
-  // A bare size is one of the models that are trained here, though others of that size can be simulated.
-  if (meant.size() > 1) {
-    std::erase_if(meant,
-                  [](const std::string& name) { return !name.starts_with("llama3") && !name.starts_with("gpt2"); });
-  }
-  if (meant.size() == 1) return meant.front();
-  // Llama 3.1 has the sizes of Llama 3.
-  std::string all = joined(parts);
-  if (!all.starts_with("llama31")) return "";
-  all.erase(6, 1);
-  const auto same = std::ranges::find_if(names, [&](const std::string& name) { return joined(parts_of(name)) == all; });
-  return same == names.end() ? std::string() : *same;
 }
 
 std::string words_for_key(std::string_view key) { return answer_to("", squeezed(key)); }

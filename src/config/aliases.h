@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,10 +16,6 @@ std::optional<Value> meant_by(const Field& field, const Value& value);
 /// For a value that does not mean exactly one thing: which word is right, as the end of an error message that begins
 /// with a space; empty if nothing is known.
 std::string right_word(const Field& field, const Value& value);
-
-/// The one preset out of `names` that `word` means ("8b", "llama-8b", "gpt2", "meta-llama/Llama-3.1-8B"); empty if
-/// there is none, or more than one.
-std::string preset_meant_by(std::string_view word, std::span<const std::string> names);
 
 /// The key that another system calls `key` ("world_size": "mesh.ranks"); empty if none is known.
 std::string_view key_of_other_system(std::string_view key);

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/plugin.h"
-#include "config/aliases.h"
 #include "config/nearest.h"
 
 namespace fsdpbench::config {
@@ -127,6 +126,14 @@ std::string choices(const std::string& wanted, const std::vector<std::string>& n
                                 names.empty() ? "" : choices(wanted, names)));
 }
 
+std::string find_one(FileKind kind, const std::string& given, const char* what) {
+  if (const auto found = find_named(kind, given)) return found->string();
+  const std::vector<std::string> names = known_names(kind);
+  throw ConfigError(fmt::format("{}: there is no such file, and no {} of that name{}.", given, what,
+                                names.empty() ? fmt::format("; profiles/{} is not to be found", folder_name(kind))
+                                              : choices(fs::path(given).filename().string(), names)));
+}
+
 }  // namespace
 
 const fs::path& home_folder() {
@@ -169,20 +176,9 @@ std::string find_sweep(const std::string& given) {
 }
 
 std::string find_acceptance(const std::string& given) {
-  if (const auto found = find_named(FileKind::acceptance, given)) return found->string();
-  const std::vector<std::string> names = known_names(FileKind::acceptance);
-  throw ConfigError(fmt::format("{}: there is no such file, and no acceptance profile of that name{}.", given,
-                                names.empty() ? "; profiles/acceptance is not to be found"
-                                              : choices(fs::path(given).filename().string(), names)));
+  return find_one(FileKind::acceptance, given, "acceptance profile");
 }
-
-std::string find_cluster(const std::string& given) {
-  if (const auto found = find_named(FileKind::cluster, given)) return found->string();
-  const std::vector<std::string> names = known_names(FileKind::cluster);
-  throw ConfigError(fmt::format(
-      "{}: there is no such file, and no cluster of that name{}.", given,
-      names.empty() ? "; profiles/clusters is not to be found" : choices(fs::path(given).filename().string(), names)));
-}
+std::string find_cluster(const std::string& given) { return find_one(FileKind::cluster, given, "cluster"); }
 
 fs::path find_model(const std::string& preset, const std::string& profile) {
   const fs::path beside = fs::path(profile).parent_path();
@@ -202,15 +198,14 @@ fs::path find_model(const std::string& preset, const std::string& profile) {
     if (!preset.empty() && path_exists(path)) return path.lexically_normal();
     add_names(folder, known);
   }
-  const std::vector<std::string> names(known.begin(), known.end());
-  if (const std::string meant = preset_meant_by(preset, names); !meant.empty()) return find_model(meant, profile);
   if (known.empty()) {
     for (fs::path& folder : folders) folder = folder.lexically_normal();
     throw ConfigError(fmt::format("{}: model.preset = \"{}\": no model files in {}.", profile, preset,
                                   fmt::join(as_text(folders), ", ")));
   }
-  throw ConfigError(
-      fmt::format("{}: model.preset = \"{}\" is not valid; known are {}.", profile, preset, fmt::join(known, ", ")));
+  const std::vector<std::string> names(known.begin(), known.end());
+  throw ConfigError(fmt::format("{}: model.preset = \"{}\" is not valid{}; known are {}.", profile, preset,
+                                nearest_clause(preset, names), fmt::join(names, ", ")));
 }
 
 std::string find_named_file(FileKind kind, const std::string& name) {

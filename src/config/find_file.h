@@ -31,8 +31,8 @@ std::string find_cluster(const std::string& given);
 std::string find_acceptance(const std::string& given);
 
 /// The model file of `preset`: of that name in ../models or models beside the profile, then in profiles/models as
-/// above; or, if it ends in .toml, a path from the profile's folder or the working one. If there is no such name, the
-/// one preset that it abbreviates (config/aliases.h). Throws ConfigError that lists the names.
+/// above; or, if it ends in .toml, a path from the profile's folder or the working one. Throws ConfigError that lists
+/// the names and says which is nearest.
 std::filesystem::path find_model(const std::string& preset, const std::string& profile);
 
 /// The file of that kind and name in its folder under profiles, as above; empty if there is none.

@@ -84,10 +84,6 @@ std::vector<Entry> fsdp_preset_entries(std::string_view name) {
 
 using Notes = std::vector<std::string>;
 
-std::string is_taken_for(const std::string& name, const Value& value, const Value& meaning) {
-  return fmt::format("{} = {} is taken for {}.", name, to_toml(value), to_toml(meaning));
-}
-
 void take(RunConfig& config, const Entry& entry, Notes& notes) {
   const Field* field = find_field(entry.name);
   if (field == nullptr) {
@@ -97,7 +93,7 @@ void take(RunConfig& config, const Entry& entry, Notes& notes) {
   // `--set data.path=1984` means the folder, not the number.
   if (!entry.raw.empty() && field->read(config, Value(entry.raw))) return;
   if (const std::optional<Value> meaning = meant_by(*field, entry.value); meaning && field->read(config, *meaning)) {
-    notes.push_back(is_taken_for(entry.name, entry.value, *meaning));
+    notes.push_back(fmt::format("{} = {} is taken for {}.", entry.name, to_toml(entry.value), to_toml(*meaning)));
     return;
   }
   throw ConfigError(fmt::format("{}: {} = {} is not valid; expected {}.{}", entry.place, entry.name,
@@ -231,9 +227,6 @@ RunConfig load_profile(const std::string& path, const std::vector<std::string>& 
   if (config.model.preset.ends_with(".toml")) {
     // A path is kept absolute: the resolved configuration is read back from another folder.
     config.model.preset = model.string();
-  } else if (const std::string name = model.stem().string(); name != config.model.preset) {
-    all.push_back(is_taken_for("model.preset", config.model.preset, name));
-    config.model.preset = name;
   }
   for (std::string& note : give_way(config, layers)) all.push_back(std::move(note));
   if (notes != nullptr) notes->insert(notes->end(), all.begin(), all.end());

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <utility>
+#include <variant>
 
 #include "base/bytes.h"
 
@@ -41,12 +43,73 @@ std::optional<std::int64_t> argument(const Value& value, std::string_view name) 
   return number;
 }
 
-/// "name:integer", the integer of a C++ int's size and at least 1.
-bool decode_count(const Value& value, std::string_view name, int& out) {
-  const std::optional<std::int64_t> number = argument(value, name);
-  if (!number || *number < 1 || *number > std::numeric_limits<int>::max()) return false;
-  out = static_cast<int>(*number);
-  return true;
+/// One mode of a key: its word, and the member that holds the number of "word:number" where it takes one.
+template <class T>
+struct ModeWord {
+  typename T::Mode mode;
+  std::string_view word;
+  std::variant<std::monostate, int T::*, std::int64_t T::*> number = {};
+  std::int64_t least = 1;
+  bool alone = false;  ///< the word without a number means the usual one
+};
+
+using PrefetchMode = Prefetch::Mode;
+constexpr std::array<ModeWord<Prefetch>, 8> kPrefetchWords{{{PrefetchMode::none, "none"},
+                                                            {PrefetchMode::implicit, "implicit"},
+                                                            {PrefetchMode::post, "post"},
+                                                            {PrefetchMode::pre, "pre"},
+                                                            {PrefetchMode::explicit_, "explicit", &Prefetch::depth},
+                                                            {PrefetchMode::ahead, "ahead", &Prefetch::depth},
+                                                            {PrefetchMode::window, "window", &Prefetch::elements, 0},
+                                                            {PrefetchMode::rate, "rate", &Prefetch::elements, 0}}};
+using LimitMode = AllGatherLimit::Mode;
+constexpr std::array<ModeWord<AllGatherLimit>, 7> kLimitWords{
+    {{LimitMode::unlimited, "unlimited"},
+     {LimitMode::fsdp1_queue, "fsdp1_queue", &AllGatherLimit::count, 1, true},
+     {LimitMode::fsdp2_event, "fsdp2_event"},
+     {LimitMode::strict, "strict", &AllGatherLimit::count},
+     {LimitMode::buffers, "buffers", &AllGatherLimit::count},
+     {LimitMode::fetched, "fetched", &AllGatherLimit::count},
+     {LimitMode::bytes, "bytes", &AllGatherLimit::bytes}}};
+constexpr std::array<ModeWord<Wrap>, 4> kWrapWords{{{Wrap::Mode::block, "block"},
+                                                    {Wrap::Mode::blocks, "blocks", &Wrap::blocks},
+                                                    {Wrap::Mode::min_size, "size", &Wrap::parameters},
+                                                    {Wrap::Mode::model, "model"}}};
+
+template <class T, std::size_t kWords>
+Value encode_mode(const std::array<ModeWord<T>, kWords>& words, const T& value) {
+  const ModeWord<T>& mode = *std::ranges::find(words, value.mode, &ModeWord<T>::mode);
+  if (const auto* count = std::get_if<int T::*>(&mode.number)) return fmt::format("{}:{}", mode.word, value.**count);
+  if (const auto* size = std::get_if<std::int64_t T::*>(&mode.number)) {
+    return fmt::format("{}:{}", mode.word, value.**size);
+  }
+  return std::string(mode.word);
+}
+
+template <class T, std::size_t kWords>
+bool decode_mode(const std::array<ModeWord<T>, kWords>& words, const Value& value, T& out) {
+  for (const ModeWord<T>& mode : words) {
+    T read;
+    read.mode = mode.mode;
+    const auto* count = std::get_if<int T::*>(&mode.number);
+    const auto* size = std::get_if<std::int64_t T::*>(&mode.number);
+    if (!is_text(value, mode.word) || ((count != nullptr || size != nullptr) && !mode.alone)) {
+      const std::optional<std::int64_t> number = argument(value, mode.word);
+      if (!number || *number < mode.least || (count != nullptr ? !std::in_range<int>(*number) : size == nullptr))
+        continue;
+      if (count != nullptr) read.** count = static_cast<int>(*number);
+      if (size != nullptr) read.** size = *number;
+    }
+    out = read;
+    return true;
+  }
+  return false;
+}
+
+/// A bare integer, as text of the mode that it stands for.
+Value in_mode(std::string_view word, const Value& value) {
+  const auto* number = std::get_if<std::int64_t>(&value);
+  return number == nullptr ? value : Value(fmt::format("{}:{}", word, *number));
 }
 
 std::string in_quotes(std::string_view text) {
@@ -91,32 +154,9 @@ Value encode(const std::optional<double>& value) { return value ? Value(*value) 
 
 Value encode(const Efficiency& value) { return value.of.empty() ? Value(value.value) : Value(value.of); }
 
-Value encode(const Prefetch& value) {
-  switch (value.mode) {
-    case Prefetch::Mode::none: return std::string("none");
-    case Prefetch::Mode::implicit: return std::string("implicit");
-    case Prefetch::Mode::post: return std::string("post");
-    case Prefetch::Mode::pre: return std::string("pre");
-    case Prefetch::Mode::ahead: return fmt::format("ahead:{}", value.depth);
-    case Prefetch::Mode::window: return fmt::format("window:{}", value.elements);
-    case Prefetch::Mode::rate: return fmt::format("rate:{}", value.elements);
-    case Prefetch::Mode::explicit_: break;
-  }
-  return fmt::format("explicit:{}", value.depth);
-}
-
-Value encode(const AllGatherLimit& value) {
-  switch (value.mode) {
-    case AllGatherLimit::Mode::unlimited: return std::string("unlimited");
-    case AllGatherLimit::Mode::fsdp1_queue: return fmt::format("fsdp1_queue:{}", value.count);
-    case AllGatherLimit::Mode::fsdp2_event: return std::string("fsdp2_event");
-    case AllGatherLimit::Mode::strict: return fmt::format("strict:{}", value.count);
-    case AllGatherLimit::Mode::buffers: return fmt::format("buffers:{}", value.count);
-    case AllGatherLimit::Mode::fetched: return fmt::format("fetched:{}", value.count);
-    case AllGatherLimit::Mode::bytes: break;
-  }
-  return fmt::format("bytes:{}", value.bytes);
-}
+Value encode(const Prefetch& value) { return encode_mode(kPrefetchWords, value); }
+Value encode(const AllGatherLimit& value) { return encode_mode(kLimitWords, value); }
+Value encode(const Wrap& value) { return encode_mode(kWrapWords, value); }
 
 Value encode(const ReshardAfterForward& value) {
   switch (value.mode) {
@@ -126,16 +166,6 @@ Value encode(const ReshardAfterForward& value) {
     case ReshardAfterForward::Mode::group: break;
   }
   return static_cast<std::int64_t>(value.group);
-}
-
-Value encode(const Wrap& value) {
-  switch (value.mode) {
-    case Wrap::Mode::block: return std::string("block");
-    case Wrap::Mode::blocks: return fmt::format("blocks:{}", value.blocks);
-    case Wrap::Mode::min_size: return fmt::format("size:{}", value.parameters);
-    case Wrap::Mode::model: break;
-  }
-  return std::string("model");
 }
 
 Value encode(const Trainable& value) {
@@ -202,61 +232,16 @@ bool decode(const Value& value, Efficiency& out) {
   return true;
 }
 
-bool decode(const Value& value, Prefetch& out) {
-  using Mode = Prefetch::Mode;
-  Prefetch read;
-  if (is_text(value, "none")) {
-    read.mode = Mode::none;
-  } else if (is_text(value, "implicit")) {
-    read.mode = Mode::implicit;
-  } else if (is_text(value, "post")) {
-    read.mode = Mode::post;
-  } else if (is_text(value, "pre")) {
-    read.mode = Mode::pre;
-  } else if ((decode(value, read.depth) && read.depth >= 1) || decode_count(value, "explicit", read.depth)) {
-    read.mode = Mode::explicit_;
-  } else if (decode_count(value, "ahead", read.depth)) {
-    read.mode = Mode::ahead;
-  } else if (const auto window = argument(value, "window"); window && *window >= 0) {
-    read.mode = Mode::window;
-    read.elements = *window;
-  } else if (const auto rate = argument(value, "rate"); rate && *rate >= 0) {
-    read.mode = Mode::rate;
-    read.elements = *rate;
-  } else {
-    return false;
-  }
-  out = read;
-  return true;
-}
+bool decode(const Value& value, Prefetch& out) { return decode_mode(kPrefetchWords, in_mode("explicit", value), out); }
 
 bool decode(const Value& value, AllGatherLimit& out) {
-  using Mode = AllGatherLimit::Mode;
-  AllGatherLimit read;
   const std::string* text = text_of(value);
-  if (is_text(value, "unlimited")) {
-    read.mode = Mode::unlimited;
-  } else if (is_text(value, "fsdp2_event")) {
-    read.mode = Mode::fsdp2_event;
-  } else if (is_text(value, "fsdp1_queue") || decode_count(value, "fsdp1_queue", read.count)) {
-    read.mode = Mode::fsdp1_queue;
-  } else if ((decode(value, read.count) && read.count >= 1) || decode_count(value, "strict", read.count)) {
-    read.mode = Mode::strict;
-  } else if (decode_count(value, "buffers", read.count)) {
-    read.mode = Mode::buffers;
-  } else if (decode_count(value, "fetched", read.count)) {
-    read.mode = Mode::fetched;
-  } else if (text != nullptr && text->starts_with("bytes:")) {
-    const std::optional<std::int64_t> bytes = parse_bytes(std::string_view(*text).substr(6));
-    if (!bytes || *bytes < 1) return false;
-    read.mode = Mode::bytes;
-    read.bytes = *bytes;
-  } else {
-    return false;
-  }
-  out = read;
-  return true;
+  if (text == nullptr || !text->starts_with("bytes:")) return decode_mode(kLimitWords, in_mode("strict", value), out);
+  const std::optional<std::int64_t> bytes = parse_bytes(std::string_view(*text).substr(6));
+  return bytes && decode_mode(kLimitWords, Value(fmt::format("bytes:{}", *bytes)), out);
 }
+
+bool decode(const Value& value, Wrap& out) { return decode_mode(kWrapWords, value, out); }
 
 bool decode(const Value& value, ReshardAfterForward& out) {
   using Mode = ReshardAfterForward::Mode;
@@ -268,26 +253,6 @@ bool decode(const Value& value, ReshardAfterForward& out) {
     read.mode = always ? Mode::always : Mode::never;
   } else if (decode(value, read.group) && read.group >= 1) {
     read.mode = Mode::group;
-  } else {
-    return false;
-  }
-  out = read;
-  return true;
-}
-
-bool decode(const Value& value, Wrap& out) {
-  using Mode = Wrap::Mode;
-  Wrap read;
-  if (is_text(value, "block")) {
-    read.mode = Mode::block;
-  } else if (is_text(value, "model")) {
-    read.mode = Mode::model;
-  } else if (const auto blocks = argument(value, "blocks"); blocks && *blocks >= 1) {
-    read.mode = Mode::blocks;
-    read.blocks = *blocks;
-  } else if (const auto parameters = argument(value, "size"); parameters && *parameters >= 1) {
-    read.mode = Mode::min_size;
-    read.parameters = *parameters;
   } else {
     return false;
   }

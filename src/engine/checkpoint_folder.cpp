@@ -239,15 +239,6 @@ CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, Executor& executo
   if (rank == 0) own_.emplace(folder_, setup.config.checkpoint.keep);
 }
 
-std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const plan::Plan& plan) {
-  constexpr std::int64_t kNames = 256;  // of a piece in the header, and its block in the manifest
-  const auto moments = static_cast<std::int64_t>(states_of(config.train.optimizer).size()) - 1;
-  const std::int64_t pieces =
-      std::ssize(plan.shapes.parameters) * plan.mesh.shard * plan.mesh.tensor + plan.mesh.ranks();
-  return (plan.shapes.parameter_count() + moments * plan.shapes.trained_count()) * kFloat +
-         (1 + moments) * pieces * kNames;
-}
-
 TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {
   const config::Train& train = setup_.config.train;
   return {start_.steps + steps_of_run,

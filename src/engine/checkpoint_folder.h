@@ -131,8 +131,6 @@ class CheckpointSaver {
   void finish(std::int64_t steps_of_run);
   /// Rank 0, after finish() on all ranks: completes the rest.
   std::vector<SavedCheckpoint> complete();
-  /// Bytes of one checkpoint, over all ranks.
-  static std::int64_t file_bytes(const config::RunConfig& config, const plan::Plan& plan);
 
  private:
   TrainingPosition position(std::int64_t steps_of_run) const;

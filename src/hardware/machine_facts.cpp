@@ -7,10 +7,7 @@
 #include <sched.h>
 #include <sys/utsname.h>
 #include <toml++/toml.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,7 +15,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -50,60 +46,6 @@ std::int64_t memory_line(std::string_view wanted) {
     if (line.starts_with(wanted)) return std::atoll(line.c_str() + wanted.size()) * 1024;
   }
   return 0;
-}
-
-/// `text` as one word of a shell.
-std::string shell_word(std::string_view text) {
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
-/// Text that the program prints for its version; empty if it fails. Its complaints are dropped: it may outlive
-/// this process, and nobody is left then to read what it prints.
-std::string version_text(const std::string& program) {
-  std::FILE* pipe = popen(fmt::format("{} --version 2>/dev/null", shell_word(program)).c_str(), "r");
-  if (pipe == nullptr) return {};
-  std::string text;
-  std::array<char, 512> buffer{};
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) text += buffer.data();
-  return pclose(pipe) == 0 ? text : std::string();
-}
-
-/// The program's path: on PATH, else the best of `elsewhere` (a folder, searched one level deep for bin/<name>).
-std::string find_program(const std::string& name, const char* elsewhere, const char* prefix) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path file = fs::path(folder) / name;
-    if (access(file.c_str(), X_OK) == 0) return file.string();
-  }
-  std::vector<std::string> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(elsewhere, error)) {
-    const fs::path file = entry.path() / "bin" / name;
-    if (entry.path().filename().string().starts_with(prefix) && access(file.c_str(), X_OK) == 0)
-      found.push_back(file.string());
-  }
-  return found.empty() ? std::string() : std::ranges::max(found);
-}
-
-std::string ask_toolkit() {
-  const std::string nvcc = find_program("nvcc", "/usr/local", "cuda");
-  if (nvcc.empty()) return "There is no CUDA toolkit (no nvcc on PATH nor under /usr/local/cuda*).";
-  constexpr std::string_view kRelease = "release ";
-  const std::string text = version_text(nvcc);
-  const std::size_t at = text.find(kRelease);
-  if (at == std::string::npos) return nvcc;
-  const std::size_t end = text.find_first_not_of("0123456789.", at + kRelease.size());
-  return fmt::format("{}, {}", text.substr(at, end - at), nvcc);
-}
-
-std::string ask_mpi() {
-  const std::string mpirun = find_program("mpirun", "/usr/lib", "openmpi");
-  if (mpirun.empty()) return "There is no MPI (no mpirun on PATH); ranks are threads of one process.";
-  const std::string text = version_text(mpirun);
-  return text.empty() ? mpirun : fmt::format("{}, {}", text.substr(0, text.find('\n')), mpirun);
 }
 
 /// Tries on a thread of its own, so that this one keeps its policy.
@@ -195,8 +137,6 @@ MachineFacts machine_facts() {
   NvidiaFacts nvidia = nvidia_facts();
   facts.cuda_driver = std::move(nvidia.driver);
   facts.gpus = std::move(nvidia.gpus);
-  facts.cuda_toolkit = ask_toolkit();
-  facts.mpi = ask_mpi();
   facts.realtime = ask_realtime();
 
   const unsigned hwloc = hwloc_get_api_version();

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,13 +23,10 @@ struct MachineFacts {
   std::string kernel;
   std::vector<std::string> gpus;
   std::string cuda_driver;
-  std::string cuda_toolkit;
-  std::string mpi;
   std::string realtime;  ///< whether SCHED_FIFO is allowed
   std::vector<std::pair<std::string, std::string>> libraries;
 };
 
-/// Takes some 50 ms: it asks other programs for their versions.
 MachineFacts machine_facts();
 
 }  // namespace fsdpbench::app

@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -31,13 +29,6 @@ std::string word_of(int level) {
   return level <= 40 ? "NODE" : "SYS";
 }
 
-TopologyMatrix::Device device(const HostTopology& host, std::string name, std::string place, bool is_gpu) {
-  TopologyMatrix::Device d{std::move(name), std::move(place), is_gpu, {}, {}};
-  d.near = host.numa_nodes().size() == 1 ? host.all() : host.near(d.place);
-  d.numa_node = host.numa_node_of(d.near);
-  return d;
-}
-
 }  // namespace
 
 TopologyMatrix topology_matrix(const HostTopology& host, const std::shared_ptr<const Nvml>& nvml) {
@@ -47,17 +38,17 @@ TopologyMatrix topology_matrix(const HostTopology& host, const std::shared_ptr<c
   if (nvml != nullptr) {
     for (int i = 0; i < nvml->gpus(); ++i) {
       NvmlGpu gpu(nvml, nvml->gpu(i));
-      matrix.devices.push_back(device(host, fmt::format("GPU {}", i), gpu.place(), true));
+      matrix.devices.push_back({fmt::format("GPU {}", i), gpu.place(), true});
       links.push_back(gpu.active_links());
       gpus.push_back(std::move(gpu));
     }
   } else {
     const std::vector<std::string> places = host.gpus();
     for (std::size_t i = 0; i < places.size(); ++i) {
-      matrix.devices.push_back(device(host, fmt::format("GPU {}", i), places[i], true));
+      matrix.devices.push_back({fmt::format("GPU {}", i), places[i], true});
     }
   }
-  for (const HostTopology::Nic& nic : host.nics()) matrix.devices.push_back(device(host, nic.name, nic.place, false));
+  for (const HostTopology::Nic& nic : host.nics()) matrix.devices.push_back({nic.name, nic.place, false});
   for (std::size_t from = 0; from < matrix.devices.size(); ++from) {
     std::vector<std::string>& row = matrix.paths.emplace_back();
     for (std::size_t to = 0; to < matrix.devices.size(); ++to) {
@@ -106,47 +97,3 @@ std::string paths_text(const TopologyMatrix& matrix, const std::string& place) {
 }
 
 }  // namespace fsdpbench::hardware
-
-namespace fsdpbench::app {
-namespace {
-
-hardware::TopologyMatrix this_host() {
-  const std::shared_ptr<const hardware::HostTopology> host = hardware::HostTopology::of_this_host();
-  if (host == nullptr) return {};
-  std::string why_not;
-  return hardware::topology_matrix(*host, hardware::Nvml::open(why_not));
-}
-
-}  // namespace
-
-Table topology_table() {
-  const hardware::TopologyMatrix matrix = this_host();
-  Table table;
-  table.title = "GPUs and network cards";
-  table.header = {""};
-  for (const auto& device : matrix.devices) table.header.push_back(device.name);
-  table.header.insert(table.header.end(), {"NUMA node", "processors"});
-  for (std::size_t i = 0; i < matrix.devices.size(); ++i) {
-    const hardware::TopologyMatrix::Device& device = matrix.devices[i];
-    std::vector<std::string>& row = table.rows.emplace_back();
-    row.push_back(device.name);
-    row.insert(row.end(), matrix.paths[i].begin(), matrix.paths[i].end());
-    row.push_back(device.numa_node ? std::to_string(*device.numa_node) : "?");
-    row.push_back(device.near.empty() ? "?" : hardware::to_text(device.near));
-  }
-  return table;
-}
-
-nlohmann::json topology_json() {
-  const hardware::TopologyMatrix matrix = this_host();
-  if (matrix.devices.empty()) return nullptr;
-  nlohmann::json j{{"devices", nlohmann::json::array()}, {"paths", matrix.paths}};
-  for (const hardware::TopologyMatrix::Device& device : matrix.devices) {
-    nlohmann::json& entry = j["devices"].emplace_back(nlohmann::json{{"name", device.name}, {"place", device.place}});
-    if (device.numa_node) entry["numa_node"] = *device.numa_node;
-    if (!device.near.empty()) entry["processors"] = hardware::to_text(device.near);
-  }
-  return j;
-}
-
-}  // namespace fsdpbench::app

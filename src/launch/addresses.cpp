@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -120,7 +119,7 @@ std::string clock_identity() {
 
 std::string random_token() {
   std::random_device source;
-  return fmt::format("{:08x}{:08x}", static_cast<std::uint32_t>(source()), static_cast<std::uint32_t>(source()));
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
 }
 
 Environment process_environment() {

@@ -48,7 +48,7 @@ std::string node_name();
 /// Equal for two processes exactly if base/clock.h tells them the same time: the running kernel and its time
 /// namespace. Empty if that cannot be known.
 std::string clock_identity();
-/// 16 random hex digits.
+/// 32 random hex digits.
 std::string random_token();
 
 /// Reads one environment variable; null if it is not set.

@@ -2,19 +2,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sodium.h>
 
 #include <algorithm>
-#include <array>
 
 #include "launch/addresses.h"
 
 namespace fsdpbench::launch {
 namespace {
 
-// A door says kProtocol and a challenge; the caller a frame of a challenge, its proof and its text; the door its proof.
-constexpr std::string_view kProtocol = "fsdpbench job 3\n";
-constexpr std::size_t kChallengeBytes = 64;
+// A door says kProtocol; the caller a frame of the secret, its purpose and its text; the door kWelcome.
+constexpr std::string_view kProtocol = "fsdpbench job 4\n";
+constexpr std::string_view kWelcome = "welcome\n";
 constexpr double kConnectSeconds = 3;
 constexpr double kLastWordsSeconds = 2;
 constexpr int kMostAcceptedAtOnce = 32;  // a flood must not keep those who are there already waiting
@@ -51,22 +49,22 @@ std::string receive_all(Socket& socket, std::size_t size, Deadline deadline, con
 }
 
 /// Takes as long whatever differs.
-bool proves(const std::string& secret, const std::vector<std::string>& parts, const std::string& proof) {
-  return proof.size() == crypto_auth_BYTES &&
-         sodium_memcmp(prove(secret, parts).data(), proof.data(), proof.size()) == 0;
+bool same_secret(std::string_view a, std::string_view b) {
+  unsigned differ = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    differ |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return differ == 0;
 }
 
 /// Purpose of joining `job`. Another job may have the same secret: an environment variable that was set for all.
 std::string purpose_of(const std::string& job) { return "to join " + job; }
-
-std::string token_of(const std::string& secret, const std::string& start) { return prove(secret, {"token", start}); }
 
 /// Rank 0 while the others arrive.
 class Reception {
  public:
   Reception(Socket listener, const Introduction& self, const std::string& secret)
       : self_(self),
-        secret_(secret),
         members_(self.ranks),
         links_(members_.size()),
         where_(endpoint(listener.local_address(), listener.local_port())),
@@ -88,7 +86,7 @@ class Reception {
       for (ControlLink& link : links_) refuse(link.socket, e.what());
       throw;
     }
-    std::vector<std::string> texts{random_text()};
+    std::vector<std::string> texts{random_token()};
     for (Member& member : members_) {
       if (is_loopback(member.address)) member.address.clear();
       texts.insert(texts.end(), {member.host, std::to_string(member.pid), member.address});
@@ -97,7 +95,7 @@ class Reception {
     for (ControlLink& link : links_) {
       if (link.socket) send_all(link.socket, welcome);
     }
-    return {std::move(members_), token_of(secret_, texts[0]), std::move(links_), where_};
+    return {std::move(members_), texts[0], std::move(links_), where_};
   }
 
  private:
@@ -157,7 +155,6 @@ class Reception {
   }
 
   const Introduction& self_;
-  const std::string& secret_;
   std::vector<Member> members_;
   std::vector<ControlLink> links_;  ///< by rank
   const std::string where_;
@@ -165,24 +162,6 @@ class Reception {
 };
 
 }  // namespace
-
-std::string random_text() {
-  if (sodium_init() < 0) throw BackendError("libsodium cannot start: the system gives no random numbers");
-  std::array<unsigned char, kChallengeBytes / 2> bytes{};
-  randombytes_buf(bytes.data(), bytes.size());
-  std::array<char, kChallengeBytes + 1> hex{};
-  return sodium_bin2hex(hex.data(), hex.size(), bytes.data(), bytes.size());
-}
-
-std::string prove(const std::string& secret, const std::vector<std::string>& parts) {
-  const auto bytes = [](const std::string& text) { return reinterpret_cast<const unsigned char*>(text.data()); };
-  std::array<unsigned char, crypto_auth_KEYBYTES> key{};
-  (void)crypto_generichash(key.data(), key.size(), bytes(secret), secret.size(), nullptr, 0);
-  const std::string message = pack(parts);
-  std::string proof(crypto_auth_BYTES, '\0');
-  (void)crypto_auth(reinterpret_cast<unsigned char*>(proof.data()), bytes(message), message.size(), key.data());
-  return proof;
-}
 
 std::vector<Door::Arrival> Door::let_in(std::vector<pollfd> others) {
   others.push_back({listener_.fd(), POLLIN, 0});
@@ -197,11 +176,10 @@ std::vector<Door::Arrival> Door::let_in(std::vector<pollfd> others) {
       turn_away(guests_.front(), "said nothing while others wanted to come in");
       guests_.pop_front();
     }
-    Guest& guest = guests_.emplace_back(
-        Guest{std::move(socket), random_text(), deadline_in(kGuestSeconds), FrameReader(kMostGuestBytes)});
+    Guest& guest =
+        guests_.emplace_back(Guest{std::move(socket), deadline_in(kGuestSeconds), FrameReader(kMostGuestBytes)});
     // Room for so little is always there; if it is not, the guest's time will be over.
-    const std::string greeting = std::string(kProtocol) + guest.challenge;
-    (void)guest.socket.send(greeting.data(), greeting.size());
+    (void)guest.socket.send(kProtocol.data(), kProtocol.size());
   }
   return arrivals;
 }
@@ -214,10 +192,10 @@ bool Door::settled(Guest& guest, std::vector<Arrival>& arrivals) {
     if (!hello && (gone || !is_over(guest.until))) return gone;
     if (!hello) return turn_away(guest, fmt::format("has not said hello within {:g} s", kGuestSeconds));
     const std::vector<std::string> texts = unpack(hello->payload);
-    if (texts.size() != 3 || !proves(secret_, {"caller", purpose_, guest.challenge, texts[0], texts[2]}, texts[1])) {
+    if (texts.size() != 3 || !same_secret(secret_, texts[0]) || texts[1] != purpose_) {
       return turn_away(guest, "does not have this job's secret");
     }
-    send_all(guest.socket, prove(secret_, {"door", purpose_, guest.challenge, texts[0]}));
+    send_all(guest.socket, kWelcome);
     arrivals.push_back({std::move(guest.socket), texts[2]});
     return true;
   } catch (const BackendError&) {
@@ -245,18 +223,14 @@ Socket knock(const std::string& host, int port, const std::string& secret, const
              const std::string& text, Deadline deadline, std::string& error, const std::function<bool()>& stopped) {
   Socket socket = connect_to(host, port, deadline, error, stopped);
   if (!socket) return {};
-  const std::string greeting = receive_all(socket, kProtocol.size() + kChallengeBytes, deadline, stopped);
-  if (greeting.size() != kProtocol.size() + kChallengeBytes || !greeting.starts_with(kProtocol)) {
+  const std::string greeting = receive_all(socket, kProtocol.size(), deadline, stopped);
+  if (greeting != kProtocol) {
     error = greeting.empty() ? "it says nothing: something else may be listening there"
                              : "it does not speak fsdpbench's protocol, or that of another version";
     return {};
   }
-  const std::string theirs = greeting.substr(kProtocol.size());
-  const std::string ours = random_text();
-  const std::string proof = prove(secret, {"caller", purpose, theirs, ours, text});
-  send_all(socket, encode(FrameKind::hello, "", pack({ours, proof, text})));
-  const std::string answer = receive_all(socket, crypto_auth_BYTES, deadline, stopped);
-  if (proves(secret, {"door", purpose, theirs, ours}, answer)) return socket;
+  send_all(socket, encode(FrameKind::hello, "", pack({secret, purpose, text})));
+  if (receive_all(socket, kWelcome.size(), deadline, stopped) == kWelcome) return socket;
   error = "whoever listens there does not have this job's secret, or another one";
   return {};
 }
@@ -287,7 +261,7 @@ std::optional<Joined> ask_to_join(const std::string& host, int port, const Intro
   if (answer->kind == FrameKind::refusal) throw Refused(answer->payload);
   const std::vector<std::string> texts = unpack(answer->payload);
   if (texts.size() != 1 + 3 * static_cast<std::size_t>(self.ranks)) throw Refused("rank 0's list of ranks is cut off");
-  Joined joined{{}, token_of(secret, texts[0]), {}, {}};
+  Joined joined{{}, texts[0], {}, {}};
   for (std::size_t i = 1; i < texts.size(); i += 3) {
     joined.members.push_back({texts[i], std::stol(texts[i + 1]), texts[i + 2]});
   }

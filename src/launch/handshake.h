@@ -15,18 +15,13 @@
 namespace fsdpbench::launch {
 
 // [Note: who is let in]
-// Who has the job's secret, a text that is never sent or printed. A door challenges each caller, whose hello proves the
-// secret over that challenge, one of its own and all it says; the door's answer proves it over the same two. Until then
-// the caller is a guest: it has kGuestSeconds and kMostGuestBytes, and of kMostGuests the one that has been there
-// longest makes room. So a stranger costs no more than its own connection. What follows is neither encrypted nor
-// signed: a network on which others can change packets under way is not safe for this (docs/launch.md).
+// Who says the job's secret, a text that nothing prints and no result stores. A caller says it with its purpose and all
+// else in its hello, and the door compares it in a time that tells nothing. Until then the caller is a guest: it has
+// kGuestSeconds and kMostGuestBytes, and of kMostGuests the one that has been there longest makes room. So a stranger
+// costs no more than its own connection. Nothing is encrypted or signed: a network that others can read or change is
+// not safe for this (docs/launch.md).
 constexpr double kGuestSeconds = 5;
 constexpr std::size_t kMostGuests = 128;
-
-/// 64 hexadecimal digits that nobody used before: a secret or a challenge. Throws BackendError if there are none.
-std::string random_text();
-/// libsodium's crypto_auth (HMAC-SHA-512-256) over `parts` and their lengths, with a key made of `secret`.
-std::string prove(const std::string& secret, const std::vector<std::string>& parts);
 
 /// A listening socket that lets in who has `secret` and came for the same `purpose`.
 class Door {
@@ -46,7 +41,6 @@ class Door {
  private:
   struct Guest {
     Socket socket;
-    std::string challenge;
     Deadline until;
     FrameReader reader;
   };
@@ -62,8 +56,7 @@ class Door {
   int turned_away_ = 0;
 };
 
-/// Knocks at such a door and says `text`. An empty socket and the reason if nobody there has shown that it has
-/// `secret`, or `stopped` says so.
+/// Knocks at such a door and says `text`. An empty socket and the reason if it is not let in, or `stopped` says so.
 Socket knock(const std::string& host, int port, const std::string& secret, const std::string& purpose,
              const std::string& text, Deadline deadline, std::string& error, const std::function<bool()>& stopped = {});
 

@@ -123,7 +123,7 @@ Joined lead(const Placement& placement, const Introduction& self, Deadline deadl
   }
   std::optional<RendezvousFile> file;  // after listening: the port is ours, and so is the file
   if (secret.empty()) {
-    secret = random_text();
+    secret = random_token();
     std::vector<std::string> hosts = address.empty() ? interface_addresses() : std::vector{address};
     if (hosts.empty()) hosts = {kLoopback};
     file.emplace(path, Meeting{std::move(hosts), listener.local_port(), secret});

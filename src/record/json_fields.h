@@ -18,6 +18,7 @@
 
 #include "base/enum_table.h"
 #include "record/json_part.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 
@@ -572,6 +573,10 @@ class Fields {
   ObjectFacts facts_;
   std::vector<Field<T>> rows_;
 };
+
+/// Table of objects with the same fields: a row a field, a column an object. What is an object or a list of objects
+/// itself, or is in none of them, has no row. Sizes and times of all columns have one unit.
+Table fields_table(const ObjectFacts& facts, const std::vector<std::pair<std::string, nlohmann::json>>& objects);
 
 /// An object, or a list of them, with other fields than those of its type: Of() gives them.
 template <auto Of>

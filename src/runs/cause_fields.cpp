@@ -9,7 +9,6 @@
 #include "account/counterfactual.h"
 #include "account/critical_path.h"
 #include "base/enum_table.h"
-#include "base/lane.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {
@@ -24,17 +23,8 @@ using account::LateRank;
 using account::StepJitter;
 using nlohmann::json;
 
-struct LaneJitter {
-  double longer_ms = 0;
-  double later_ms = 0;
-};
-
 }  // namespace
 
-template <>
-Fields<LaneJitter> declared();
-template <>
-Fields<StepJitter::Rank> declared();
 template <>
 Fields<StepJitter> declared();
 template <>
@@ -59,50 +49,9 @@ void complete_counterfactual(CauseShare& share) {
   share.without->late_rank = share.late_rank;
 }
 
-/// Parts of a rank's lanes in its jitter; those for state in host memory only where they are used.
-struct Lanes {
-  static json write(const StepJitter::Rank& rank) {
-    json j = json::object();
-    for (const Lane lane : kLanes) {
-      const LaneJitter mine{rank.longer_ms[index_of(lane)], rank.later_ms[index_of(lane)]};
-      if (is_offload_lane(lane) && mine.longer_ms == 0 && mine.later_ms == 0) continue;
-      j[std::string(to_string(lane))] = JsonType<LaneJitter>::write(mine);
-    }
-    return j;
-  }
-  static void read(const JsonPart& j, StepJitter::Rank& rank) {
-    for (const Lane lane : kLanes) {
-      if (is_offload_lane(lane) && !j.has(to_string(lane))) continue;
-      LaneJitter mine;
-      JsonType<LaneJitter>::read(j.at(to_string(lane)), mine);
-      rank.longer_ms[index_of(lane)] = mine.longer_ms;
-      rank.later_ms[index_of(lane)] = mine.later_ms;
-    }
-  }
-  static TypeFacts facts() { return {"map of object", JsonType<LaneJitter>::facts().object}; }
-};
-
 }  // namespace
 
 // clang-format off
-template <>
-Fields<LaneJitter> declared() {
-  return {"LaneJitter", "One lane's part in a rank's jitter, means over the steps.", "account/cause_report.h", {
-    {"longer_ms", &LaneJitter::longer_ms, "ms", "by how much its ops took longer in all"},
-    {"later_ms", &LaneJitter::later_ms, "ms", "by how much they began later than they could"},
-  }};
-}
-
-template <>
-Fields<StepJitter::Rank> declared() {
-  using R = StepJitter::Rank;
-  return {"RankJitter", "The jitter of one rank.", "account/cause_report.h", {
-    {"rank", &R::rank, "", "number of the rank"},
-    {"ms", &R::ms, "ms", "its median step, less its typical one"},
-    {"lanes", as<Lanes>(kItself), "", "by lane"},
-  }};
-}
-
 template <>
 Fields<StepJitter> declared() {
   return {"Jitter", "What the median step took beyond the typical one.", "account/cause_report.h", {
@@ -110,7 +59,6 @@ Fields<StepJitter> declared() {
     {"share_pct", &StepJitter::share_pct, "%", "of the median step"},
     {"compute_ms", &StepJitter::computation_ms, "ms", "of it, in computation"},
     {"stalled_ms", &StepJitter::stalled_ms, "ms", "of it, while nothing computed: no cause has any of it"},
-    {"ranks", &StepJitter::ranks, "", "jitter of each rank"},
   }};
 }
 

@@ -23,7 +23,6 @@
 #include "hardware/other_work.h"
 #include "model/outline.h"
 #include "record/console.h"
-#include "runs/progress.h"
 #include "runs/simulated_machine.h"
 
 namespace fsdpbench::app {
@@ -85,25 +84,6 @@ void check_open_files(const engine::Setup& setup, int ranks) {
                   files.rlim_max));
 }
 
-/// Counts the stacks of threads where `ulimit -v` limits addresses: a lane is a thread.
-void check_address_space(const engine::Setup& setup, int local_ranks) {
-  const std::optional<std::int64_t> left = address_space_left();
-  if (!left) return;
-  rlimit stack{};
-  const bool known = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
-  const auto stack_bytes = known ? static_cast<std::int64_t>(stack.rlim_cur) : std::int64_t{8} << 20;
-  const std::int64_t threads = local_ranks * (lanes_of(setup) + 1) + 4;
-  constexpr std::int64_t kLibraries = std::int64_t{64} << 20;  // their own threads, compiled kernels
-  const double needed = static_cast<double>(threads) * static_cast<double>(stack_bytes) + kLibraries +
-                        static_cast<double>(memory_of_a_rank(setup)) * local_ranks;
-  if (needed <= static_cast<double>(*left)) return;
-  throw ResourceError(fmt::format(
-      "the ranks need {} of address space, {} of it for the stacks (`ulimit -s`) of {} threads, and `ulimit -v` leaves "
-      "{}. Raise it, or use fewer ranks or a smaller model.",
-      needed < 0x1p62 ? format_bytes(static_cast<std::int64_t>(needed)) : "more than 4 EiB",
-      format_bytes(threads * stack_bytes), threads, format_bytes(*left)));
-}
-
 /// A run that nobody can wait for; its times would not fit the clock either. `times`: engine::simulated_times().
 void check_modelled_time(const config::RunConfig& c, const clock::OpTimes& times) {
   if (!clock::too_long(times)) return;
@@ -112,17 +92,6 @@ void check_modelled_time(const config::RunConfig& c, const clock::OpTimes& times
       "step would take over 104 days; expected rates that are faster, or a smaller model or batch.",
       c.emulate.compute_tflops ? fmt::format("{}", *c.emulate.compute_tflops) : "\"none\"",
       c.emulate.link_gb_per_s ? fmt::format("{}", *c.emulate.link_gb_per_s) : "\"none\"", c.emulate.link_latency_us));
-}
-
-/// Who waits for hours shall have been told. Emulated ops alone: what is computed for real comes on top.
-void note_modelled_time(const config::RunConfig& c, const clock::OpTimes& times, Cell& cell) {
-  constexpr double kWorthSaying_s = 600;
-  const double step_s = steady_step(cell.setup, times).ms * 1e-3;
-  const std::int64_t steps = c.train.warmup + c.train.steps;
-  if (step_s * static_cast<double>(steps) < kWorthSaying_s) return;
-  cell.notes.push_back(fmt::format(
-      "at the emulated rates a step takes at least {}, and the {} steps of this run {}, as the computed clock says",
-      format_duration(step_s), steps, format_duration(step_s * static_cast<double>(steps))));
 }
 
 /// Its machine instead of its data. That a rank's memory would not suffice there is said, and simulated all the same.
@@ -227,13 +196,10 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
     return cell;
   }
   if (config.emulate.compute_tflops || config.emulate.link_gb_per_s) {
-    const clock::OpTimes times = engine::simulated_times(cell.setup, nullptr);
-    check_modelled_time(config, times);
-    note_modelled_time(config, times, cell);
+    check_modelled_time(config, engine::simulated_times(cell.setup, nullptr));
   }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   check_open_files(cell.setup, local_ranks > 0 ? 1 : cell.setup.plan.mesh.ranks());
-  check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   if (!config.checkpoint.resume.empty()) {
     cell.resume =
         std::make_unique<engine::Checkpoint>(config.checkpoint.resume, cell.setup.plan.shapes, config.train.optimizer);

@@ -48,7 +48,7 @@ Job::~Job() {
 std::string Job::headline() const {
   return fmt::format(
       "{} ranks: one process each, as {} says; messages go by {}; rank 0 took them in at {}, each "
-      "with proof of the job's secret",
+      "with the job's secret",
       ranks(), session_->placement().source, session_->transport(), session_->door());
 }
 

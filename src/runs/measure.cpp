@@ -9,11 +9,9 @@
 #include <system_error>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
-#include "hardware/other_work.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "runs/job_run.h"
@@ -28,12 +26,7 @@ bool out_of_threads(const std::system_error& error) {
 
 std::string words_of(const std::system_error& error) {
   if (!out_of_threads(error)) return error.what();
-  // The system says the same of both.
-  constexpr std::int64_t kStack = std::int64_t{16} << 20;
-  if (const auto left = address_space_left(); left && *left < kStack) {
-    return fmt::format("no address space is left for another thread's stack: ulimit -v leaves {}", format_bytes(*left));
-  }
-  return "the system starts no more threads: see ulimit -u, and pids.max of its control group";
+  return "the system starts no more threads: see ulimit -u and ulimit -v, and pids.max of its control group";
 }
 
 }  // namespace
@@ -52,7 +45,7 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
   }
   World world = current_world(cell.setup.config, session, std::move(command_line));
   if (!simulated) {
-    const Train train = job == nullptr ? train_on_kept_threads(folder, world) : train_on_job(*job, folder, world);
+    const Train train = job == nullptr ? Train(train_until_interrupted) : train_on_job(*job);
     return run_trial(cell, hooks, std::move(world), train);
   }
   // A simulation is over at once or computed for long, then with the metrics of all ranks; nothing of it is worth
@@ -90,7 +83,6 @@ Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesyst
   config::RunConfig trained = config;
   trained.checkpoint = {};  // trials of several cells would save into one folder, and each begins anew
   const Cell cell = plan_cell(trained, job);
-  if (!keep.empty()) check_disk(keep, cell.setup);
   engine::RunHooks hooks;
   hooks.stop = [&] { return interrupt_requested() || (enough && enough()); };
   Trial trial = measure(cell, hooks, job, {}, {});

@@ -142,7 +142,7 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
                          op.kind != schedule::OpKind::context_send_recv &&
                          !(collective && symmetric(training, cluster, op));
       source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
-      std::vector<double>& draws = uncertainty.ratios[static_cast<std::size_t>(source.back())];
+      std::vector<double>& draws = uncertainty.ratios[source.back()];
       if (draws.empty()) draws = draws_of(accuracy.rows[kind], kind, known ? 1 : kBeyondRows);
       if (&schedule != &training.schedules.steady()) continue;
       ++uncertainty.reach[known ? clock::Reach::interpolated : clock::Reach::extrapolated];

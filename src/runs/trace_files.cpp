@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <functional>
-#include <random>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -19,7 +17,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/spelling.h"
-#include "engine/simulate.h"
 #include "schedule/policy.h"
 #include "schedule/print_schedule.h"
 #include "trace/facts.h"
@@ -195,100 +192,7 @@ void write_rank_files(const std::filesystem::path& folder, const engine::Setup& 
   }
 }
 
-/// The last rank's trace of `steps` steps in which nothing is known but what the schedule says: times of as many digits
-/// as a run of 1000 s has, and of no pattern that compresses well.
-trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
-  constexpr std::int64_t kBegin_ns = 1'000'000'000'000;
-  std::mt19937_64 random(1);
-  const auto some_ns = [&] { return static_cast<std::int64_t>(random() % 10'000'000); };
-  const bool profiled = setup.config.device.backend == config::BackendKind::cuda;
-  trace::RankTrace trace;
-  trace.rank = setup.plan.mesh.ranks() - 1;
-  trace.activity_names = {"a_kernel_whose_name_is_about_as_long_as_those_of_cublas_and_of_nccl_with_their_parameters"};
-  const auto last = static_cast<std::int32_t>(setup.config.train.warmup + setup.config.train.steps) - 1;
-  std::int64_t now = kBegin_ns;
-  for (std::int32_t step = last - steps + 1; step <= last; ++step) {
-    const schedule::Schedule& schedule = setup.schedules.of_step(std::max(step, 0));
-    trace.steps.push_back({now, 0, 0});
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(schedule.ops.size()); ++i) {
-      const schedule::Op& op = schedule.ops[i];
-      trace::Record record{step, i, now, 0, now + some_ns(), 0};
-      if (op.has_work()) record.begin_ns = now + some_ns() / 2;
-      if (op.has_work()) record.end_ns = record.begin_ns + some_ns();
-      if (op.is_collective()) record.peers_arrived_ns = record.begin_ns + some_ns() / 2;
-      if (op.is_collective()) record.link_ns = some_ns() / 2;
-      if (op.has_work() && i % 2 == 0) record.core_wait_ns = some_ns() / 2;  // half of them had to wait
-      trace.records.push_back(record);
-      for (int k = 0; profiled && op.has_work() && k < kGuessedActivities; ++k) {
-        Activity work{.step = step, .op = i, .stream = 100, .correlation = 1'000'000};
-        work.begin_ns = work.launch_begin_ns = record.begin_ns + k;
-        work.end_ns = work.launch_end_ns = record.begin_ns + k + 1;
-        work.launch_name = 0;
-        trace.activities.push_back(work);
-      }
-      now += some_ns();
-      if (op.allocates.empty() && op.frees.empty()) continue;
-      trace.memory.push_back({now, setup.memory.peak_occupied, setup.pool_bytes});
-      for (std::int64_t& live : trace.memory.back().live)
-        live -= live > 1000 ? static_cast<std::int64_t>(random() % 1000) : 0;
-    }
-    now += 10 * 10'000'000;  // the ops' ends
-    trace.steps.back().issued_ns = trace.steps.back().end_ns = now;
-  }
-  return trace;
-}
-
-/// Samples of a second of watching a GPU: every level is another one than that before.
-const std::vector<GpuSample>& made_up_gpu_samples() {
-  static const std::vector<GpuSample> samples = [] {
-    std::vector<GpuSample> all(kGuessedGpuSamples);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto odd = static_cast<std::int32_t>(i % 2);
-      all[i].sm_mhz = 1000 + odd;
-      all[i].power_mw = 100'010 + odd;
-      all[i].temperature_c = 10 + odd;
-    }
-    return all;
-  }();
-  return samples;
-}
-
-/// Explanation of step `step` of made_up_trace().
-trace::StepExplanation made_up_explanation(const engine::Setup& setup, const trace::RankTrace& trace,
-                                           std::size_t step) {
-  static const std::string kAdvice(kGuessedAdvice, 'a');
-  const trace::StepWindow& window = trace.steps[step];
-  trace::StepExplanation explanation;
-  explanation.kept_bytes = setup.pool_bytes;
-  explanation.bound = trace::StepBound{window.end_ns - window.begin_ns, Lane::reduce_scatter, 10'000'000};
-  if (setup.config.device.backend == config::BackendKind::cuda) explanation.gpu = made_up_gpu_samples();
-  // On a computed clock ops follow each other at once; elsewhere there is a gap before most, with more than one cause.
-  const int spans = setup.config.device.backend == config::BackendKind::virtual_ ? 1 : 2;
-  std::int64_t now = window.begin_ns;
-  const auto last = setup.config.train.warmup + setup.config.train.steps - 1;
-  const std::int64_t number = last - static_cast<std::int64_t>(trace.steps.size() - 1 - step);
-  const schedule::Schedule& schedule = setup.schedules.of_step(std::max<std::int64_t>(number, 0));
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    const schedule::Op& op = schedule.ops[i];
-    for (int k = 0; op.has_work() && k < spans; ++k) {
-      explanation.exposed.push_back(
-          {{now, now + 1'234'567}, "late_prefetch", static_cast<std::int32_t>(i), -1, kAdvice});
-    }
-    for (std::size_t k = 0; k < op.allocates.size() + op.frees.size(); ++k) {
-      explanation.memory.push_back({++now, setup.memory.peak_occupied});
-    }
-    now += 1'234'567;
-  }
-  return explanation;
-}
-
 }  // namespace
-
-int recorded_ranks(const engine::Setup& setup) {
-  const int ranks = setup.plan.mesh.ranks();
-  const bool simulated = setup.config.device.backend == config::BackendKind::virtual_;
-  return simulated ? engine::ranks_recorded(setup.config.trace, ranks) : ranks;
-}
 
 std::vector<int> shown_ranks(const Trial& trial, std::int64_t most) {
   const std::vector<trace::RankTrace>& traces = trial.measurement.traces;
@@ -356,42 +260,6 @@ void write_worst_step(const std::filesystem::path& path, const engine::Setup& se
   trace::write_merged_trace(path.string(), traces, time_base(setup, traces), std::cref(labels),
                             shown_ranks(trial, setup.config.trace.ranks),
                             [&](std::size_t rank, std::size_t) { return explanation(rank, worst); });
-}
-
-TraceBytes predict_trace_bytes(const engine::Setup& setup) {
-  const TraceLabels labels(setup);
-  const trace::LabelOf label = std::cref(labels);
-  const auto counted = trace::WholeFile::Fate::counted;
-  const trace::TimeBase time{0, 1'700'000'000'000'000'000};
-  const auto bytes_of = [&](std::int32_t steps) {
-    const std::vector<trace::RankTrace> one{made_up_trace(setup, steps)};
-    const trace::ExplanationOf explain = [&](std::size_t, std::size_t step) {
-      return made_up_explanation(setup, one.front(), step);
-    };
-    return std::array{trace::write_merged_trace("trace.json", one, time, label, {}, explain, counted),
-                      trace::write_rank_trace("rank.json.gz", one.front(), rank_facts(setup, one.front().rank), time,
-                                              label, counted)};
-  };
-  const auto one = bytes_of(1), two = bytes_of(2);
-  const double ranks = recorded_ranks(setup);
-  const auto most = static_cast<double>(setup.config.trace.ranks);
-  const double shown = most == 0 ? ranks : std::min(ranks, most);
-  const auto steps = static_cast<double>(setup.config.train.steps);
-  // In double: none of these can be so large that a rounding matters.
-  const auto of_steps = [&](std::size_t i) {
-    return static_cast<double>(one[i]) + static_cast<double>(two[i] - one[i]) * (steps - 1);
-  };
-  const double timeline = shown * of_steps(0), rank_file = of_steps(1);
-  const auto whole = [](double bytes) { return static_cast<std::int64_t>(std::min(bytes, 4e18)); };
-  return {whole(timeline), whole(rank_file), whole(timeline + ranks * rank_file)};
-}
-
-void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace) {
-  const TraceLabels labels(setup);
-  const std::vector<trace::RankTrace> traces{trace};
-  AllFiles files;
-  write_rank_files(folder, setup, traces, time_base(setup, traces), std::cref(labels), files);
-  files.finish();
 }
 
 }  // namespace fsdpbench::app

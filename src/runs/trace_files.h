@@ -102,25 +102,4 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
 /// step was measured. Throws OutputError.
 void write_worst_step(const std::filesystem::path& path, const engine::Setup& setup, const Trial& trial);
 
-/// Number of ranks that a run of `setup` records: all that train, but of a large simulation engine::ranks_recorded().
-int recorded_ranks(const engine::Setup& setup);
-
-/// Bytes that write_trace_files() will write.
-struct TraceBytes {
-  std::int64_t timeline = 0;   ///< trace.json
-  std::int64_t rank_file = 0;  ///< the largest of trace/
-  std::int64_t all = 0;        ///< both, with the files of all recorded ranks
-};
-
-/// An upper bound of it, seldom more than half too high: the writers themselves write a made-up step with long times,
-/// whose size is multiplied by steps and ranks. On GPUs the profiler is taken to record kGuessedActivities an op, and a
-/// step to see kGuessedGpuSamples of its GPU, a second of them.
-TraceBytes predict_trace_bytes(const engine::Setup& setup);
-inline constexpr int kGuessedActivities = 6;
-inline constexpr std::size_t kGuessedGpuSamples = 50;
-inline constexpr std::size_t kGuessedAdvice = 160;
-
-/// One rank's file alone, on its own time line: trace/rank_N.json.gz. Throws OutputError.
-void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace);
-
 }  // namespace fsdpbench::app

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +14,6 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
-#include "base/read_input.h"
 #include "record/json_part.h"
 #include "runs/result_fields.h"
 
@@ -32,8 +30,8 @@ bool has_failed(const LoggedTrial& logged) { return !logged.trial; }
 template <>
 Fields<LoggedTrial> declared() {
   using L = LoggedTrial;
-  return {"TrialLine", "A line of the log of a sweep or a comparison; its first line says whose log it is.", "runs/trial_log.h", {
-    {"cell", &L::cell, "", "cell of the sweep, or side of the comparison"},
+  return {"TrialLine", "A line of the log of a sweep; its first line says whose log it is.", "runs/trial_log.h", {
+    {"cell", &L::cell, "", "cell of the sweep"},
     {"trial", &L::number, "", "number of the trial"},
     {"status", [](const L& l) { return l.trial ? "ok" : "failed"; }, "", "`ok` or `failed`"},
     {"reason", &L::reason, "", "why it failed", when(has_failed)},
@@ -79,17 +77,16 @@ std::string read_all(int file, const std::filesystem::path& path) {
 }
 
 LogOwner read_header(const JsonPart& header, const std::string& place) {
-  const char* kind = header.has("comparison") ? "comparison" : "sweep";
-  if (!header.has(kind) || !header.has("trials_version")) {
-    throw ConfigError(fmt::format("{}:1: this is no file of trials of a sweep or a comparison.", place));
+  if (!header.has("sweep") || !header.has("trials_version")) {
+    throw ConfigError(fmt::format("{}:1: this is no file of trials of a sweep.", place));
   }
   try {
     const std::int64_t version = header.at("trials_version").size();
     if (version != kTrialsVersion) {
       throw ConfigError(fmt::format("trials_version is {}; this program reads {}", version, kTrialsVersion));
     }
-    LogOwner owner{kind, header.at(kind).text(), {}};
-    if (owner.hash.empty()) header.at(kind).refuse("a hash");
+    LogOwner owner{header.at("sweep").text(), {}};
+    if (owner.hash.empty()) header.at("sweep").refuse("a hash");
     return owner;
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}:1: {}.", place, error.what()));
@@ -106,15 +103,6 @@ void check_digest(const json& line, const std::string& place, int number) {
                                 has ? "its digest is another" : "its digest is missing",
                                 number == 1 ? "restore it, or choose another folder with --out"
                                             : "restore it, or delete it and its trial is measured again"));
-}
-
-constexpr std::size_t kMostOfALine = 4096;  // of the first one
-
-/// Empty if it is no regular file: a pipe would keep us waiting.
-std::string beginning_of(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return "";
-  return Input(path, "").beginning(kMostOfALine);
 }
 
 }  // namespace
@@ -156,24 +144,6 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
   return parsed;
 }
 
-std::string kind_of_log(const std::filesystem::path& path) {
-  std::string line = beginning_of(path);
-  line.resize(std::min(line.find('\n'), line.size()));
-  try {
-    const json header = parse_json(line);
-    return read_header(JsonPart(header), path.string()).kind;
-  } catch (const ConfigError&) {
-    return "";
-  }
-}
-
-bool is_begun_log(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::string beginning = beginning_of(path);
-  return std::filesystem::is_regular_file(path, error) && beginning.size() < kMostOfALine &&
-         beginning.find('\n') == std::string::npos;
-}
-
 TrialLog::TrialLog(const std::filesystem::path& path, const LogOwner& owner) : path_(path), owner_(owner) {
   if (is_no_plain_file(path)) {
     throw ConfigError(fmt::format("{}: is a pipe or a device, and no log of trials; delete it.", path.string()));
@@ -186,14 +156,11 @@ TrialLog::TrialLog(const std::filesystem::path& path, const LogOwner& owner) : p
     }
     const std::string text = read_all(file_, path);
     const ParsedTrials header = parse_trials(std::string_view(text).substr(0, text.find('\n') + 1), path.string());
-    if (!header.owner.hash.empty() && (header.owner.kind != owner.kind || header.owner.hash != owner.hash)) {
+    if (!header.owner.hash.empty() && header.owner.hash != owner.hash) {
       throw ConfigError(
-          fmt::format("{} holds the trials of another {} ({}); choose another folder with --out, or delete "
-                      "this one.",
-                      path.string(), header.owner.kind,
-                      header.owner.kind != owner.kind ? "no " + owner.kind
-                      : owner.kind == "sweep"         ? "its base, axes or seed differ from this one's"
-                                                      : "its configurations differ from these"));
+          fmt::format("{} holds the trials of another sweep (its base, axes or seed differ from this one's); choose "
+                      "another folder with --out, or delete this one.",
+                      path.string()));
     }
     ParsedTrials parsed = parse_trials(text, path.string(), owner.cells);
     torn_bytes_ = text.size() - parsed.whole_bytes;
@@ -222,7 +189,7 @@ std::string TrialLog::torn_note() const {
 }
 
 void TrialLog::append(LoggedTrial trial) {
-  if (is_new_) write_line({{"trials_version", kTrialsVersion}, {owner_.kind, owner_.hash}});
+  if (is_new_) write_line({{"trials_version", kTrialsVersion}, {"sweep", owner_.hash}});
   is_new_ = false;
   write_line(fields<LoggedTrial>().write(trial));
   if (trial.trial) trial.trial->measurement = {};  // megabytes, of no use here
@@ -241,19 +208,6 @@ void TrialLog::write_line(const json& line) {
     done += written;
   }
   if (::fsync(file_) != 0) throw OutputError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
-  check_is_there();
-}
-
-/// A file that was deleted can be written to as before, and all that is written is lost.
-void TrialLog::check_is_there() const {
-  struct stat mine {
-  }, there{};
-  if (::fstat(file_, &mine) != 0 ||
-      (::stat(path_.c_str(), &there) == 0 && there.st_dev == mine.st_dev && there.st_ino == mine.st_ino)) {
-    return;
-  }
-  throw OutputError(fmt::format(
-      "{} was deleted or replaced while trials were written to it: what comes after would be lost.", path_.string()));
 }
 
 const ObjectFacts& trial_line_facts() { return fields<LoggedTrial>().facts(); }

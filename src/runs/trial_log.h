@@ -16,16 +16,15 @@ namespace fsdpbench::app {
 
 /// A trial of a cell as a line of the log. Failing is a result too.
 struct LoggedTrial {
-  std::string cell;            ///< SweepCell::id; in a comparison "a" or "b"
+  std::string cell;            ///< SweepCell::id
   std::uint64_t number = 0;    ///< of the cell's trials, from 0
   std::optional<Trial> trial;  ///< absent: it failed
   std::string reason;          ///< why it failed
   int exit_code = 0;           ///< with which `fsdpbench run` would have failed
 };
 
-/// Whose trials a log holds.
+/// The sweep whose trials a log holds.
 struct LogOwner {
-  std::string kind;                ///< "sweep" or "comparison", a key of the first line
   std::string hash;                ///< of all that decides what a trial measures
   std::vector<std::string> cells;  ///< that may have trials; empty: any
 };
@@ -51,14 +50,7 @@ struct ParsedTrials {
 /// measured already.
 ParsedTrials parse_trials(std::string_view text, const std::string& place, const std::vector<std::string>& cells = {});
 
-/// Whose trials the file at `path` holds: LogOwner::kind; empty if it is not there or is no such log.
-std::string kind_of_log(const std::filesystem::path& path);
-
-/// Whether a kill came before the first line of this log was written: there is the file, and no whole line. Nothing is
-/// lost with it.
-bool is_begun_log(const std::filesystem::path& path);
-
-/// The finished trials of a sweep or a comparison, one line each, appended and synced before append() returns: a kill
+/// The finished trials of a sweep, one line each, appended and synced before append() returns: a kill
 /// at any moment loses at most the trial that was running. Locked, so that no second process appends.
 class TrialLog {
  public:
@@ -81,7 +73,6 @@ class TrialLog {
 
  private:
   void write_line(const nlohmann::json& line);
-  void check_is_there() const;
 
   std::filesystem::path path_;
   LogOwner owner_;

@@ -80,7 +80,6 @@ Track ActivityRows::place(int stream, Lane lane, int aside, std::int64_t begin_n
   int tid = stream + aside * kAside;
   while (busy_until_.contains(tid) && busy_until_[tid] > begin_ns) tid += kAside;
   const Track track{device_pid_, tid};
-  if (tid != stream) ++rows_aside_;
   if (!busy_until_.contains(tid)) {
     events_.name_track("thread_name", track,
                        fmt::format("stream {} {}{}", stream, to_string(lane), tid == stream ? "" : ", overlapping"));
@@ -133,9 +132,7 @@ void ActivityRows::write_arrow(const Activity& work, Track track) {
   launch.arrow = false;
   // To where the work surely ran after its call; the row itself keeps the device's times.
   const std::int64_t to = std::max(work.begin_ns, launch.begin_ns);
-  if (to > work.begin_ns && to >= work.end_ns) {
-    ++arrows_left_out_;
-  } else {
+  if (to == work.begin_ns || to < work.end_ns) {
     events_.flow("ac2g", work.correlation, host_, launch.begin_ns, track, to);
   }
 }

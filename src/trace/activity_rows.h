@@ -27,11 +27,6 @@ class ActivityRows {
   void write(const OpLabel& op, const Record& record, std::int64_t host_end_ns, std::span<const Activity> works,
              std::span<const std::string> names);
 
-  /// Arrows left out because the device's work was over before the host's call, by their clocks.
-  std::int64_t arrows_left_out() const { return arrows_left_out_; }
-  /// Rows that half overlap what is on their stream, and stand on a track of their own.
-  std::int64_t rows_aside() const { return rows_aside_; }
-
  private:
   struct Launch {
     const Activity* first = nullptr;
@@ -56,8 +51,6 @@ class ActivityRows {
   std::map<std::uint32_t, Launch> launches_;  // of the op at hand, by correlation
   std::map<int, std::int64_t> busy_until_;    // by track
   std::string name_;                          // scratch
-  std::int64_t arrows_left_out_ = 0;
-  std::int64_t rows_aside_ = 0;
 };
 
 }  // namespace fsdpbench::trace

@@ -158,12 +158,10 @@ class EventsReader {
 
   FileFacts read() {
     facts_.whole = document();
-    facts_.searched_rank = window_.searched_rank();
     facts_.bytes = window_.bytes();
-    const std::string& beginning = window_.first_two();
     if (facts_.whole && !facts_.has_events) {
       fault_(ReadFault::structure, std::nullopt, "The file has no traceEvents list.");
-    } else if (facts_.whole && beginning != "{\"" && beginning != "[{" && beginning != "[]") {
+    } else if (facts_.whole && !known_to_perfetto_) {
       fault_(ReadFault::structure, std::nullopt, "The file does not begin with {\" or [{, by which Perfetto knows it.");
     }
     return facts_;
@@ -179,6 +177,8 @@ class EventsReader {
       if (first != '{' && first != '[') return neither();
       window_.drop(1);
       list_form_ = facts_.has_events = first == '[';
+      const char second = window_.next();
+      known_to_perfetto_ = list_form_ ? second == '{' || second == ']' : second == '"';
       if (!(list_form_ ? events() : members())) return false;
       return window_.next() == 0 || invalid(list_form_ ? "[]" : "{}", window_.text());
     } catch (const Enough&) {
@@ -482,7 +482,7 @@ class EventsReader {
   const TakeFault& fault_;
   const std::function<void(const ParsedEvent&)>& event_function_;
   FileFacts facts_;
-  bool list_form_ = false;
+  bool list_form_ = false, known_to_perfetto_ = false;
   ParsedEvent event_;
 };
 

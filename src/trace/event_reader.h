@@ -122,15 +122,14 @@ struct FileFacts {
   bool has_events = false;  ///< there is a traceEvents list, or the file is one
   bool has_schema = false;  ///< fsdpbench_schema, an integer: this program wrote it
   bool has_distributed_info = false;
-  std::optional<std::int64_t> rank;           ///< of distributedInfo, if it is an integer
-  std::optional<std::int64_t> searched_rank;  ///< what HTA's search of the text finds
-  std::optional<std::int64_t> world_size;     ///< of distributedInfo
-  std::string backend;                        ///< of distributedInfo: "nccl"; "" if it does not tell
-  std::vector<GroupFacts> groups;             ///< of distributedInfo, at most kMostGroups
-  std::string device;                         ///< name of the first of deviceProperties; "" if there is none
-  std::string host;                           ///< host_name; "" if it does not tell
-  std::optional<std::int64_t> schema;         ///< schemaVersion
-  std::optional<std::int64_t> base_time_ns;   ///< baseTimeNanoseconds
+  std::optional<std::int64_t> rank;          ///< of distributedInfo, if it is an integer
+  std::optional<std::int64_t> world_size;    ///< of distributedInfo
+  std::string backend;                       ///< of distributedInfo: "nccl"; "" if it does not tell
+  std::vector<GroupFacts> groups;            ///< of distributedInfo, at most kMostGroups
+  std::string device;                        ///< name of the first of deviceProperties; "" if there is none
+  std::string host;                          ///< host_name; "" if it does not tell
+  std::optional<std::int64_t> schema;        ///< schemaVersion
+  std::optional<std::int64_t> base_time_ns;  ///< baseTimeNanoseconds
   std::int64_t events = 0;
   std::uint64_t bytes = 0;
 

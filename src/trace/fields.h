@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/enum_table.h"
-
 namespace fsdpbench::trace {
 
 /// Version of FORMAT.md; in every file as the top-level key `fsdpbench_schema`. Grows when a field changes its
@@ -13,24 +11,9 @@ inline constexpr int kSchemaVersion = 1;
 
 /// Place of a field in a file.
 enum class Place : std::uint8_t { top, distributed, group, event, args };
-constexpr std::string_view to_string(Place place) {
-  constexpr EnumNames<Place> kNames{"top", "distributedInfo", "pg_config", "event", "args"};
-  return kNames[place];
-}
-
 enum class FieldType : std::uint8_t { text, integer, number, list, object };
-constexpr std::string_view to_string(FieldType type) {
-  constexpr EnumNames<FieldType> kNames{"text", "integer", "number", "list", "object"};
-  return kNames[type];
-}
-
 /// Which of the two kinds of file has the field.
 enum class Files : std::uint8_t { rank, merged, both };
-constexpr std::string_view to_string(Files files) {
-  constexpr EnumNames<Files> kNames{"rank", "merged", "both"};
-  return kNames[files];
-}
-
 struct Field {
   std::string_view name;
   Place place;
@@ -39,7 +22,7 @@ struct Field {
   Files files;
 };
 
-/// Every field that our files have. Writers, validator and tests take the names from here; a test compares the list
+/// Every field that our files have. Writers, validator and tests take the names from here; a test compares these lines
 /// with FORMAT.md.
 namespace field {
 
@@ -134,93 +117,5 @@ inline constexpr Field kActivations{"activations", Place::args, FieldType::integ
 inline constexpr Field kCommunication{"communication_buffers", Place::args, FieldType::integer, "bytes", Files::merged};
 
 }  // namespace field
-
-inline constexpr auto kFields = std::to_array<Field>({
-    field::kSchemaVersionKey,
-    field::kFsdpbenchSchema,
-    field::kDeviceProperties,
-    field::kDistributedInfo,
-    field::kDisplayTimeUnit,
-    field::kBaseTime,
-    field::kTraceEvents,
-    field::kTraceName,
-    field::kRanksOfRun,
-    field::kRanksShown,
-    field::kBackend,
-    field::kRank,
-    field::kWorldSize,
-    field::kGroupCount,
-    field::kGroupConfig,
-    field::kConfigName,
-    field::kConfigDescription,
-    field::kConfigBackend,
-    field::kConfigSize,
-    field::kConfigRanks,
-    field::kPh,
-    field::kCat,
-    field::kName,
-    field::kPid,
-    field::kTid,
-    field::kTs,
-    field::kDur,
-    field::kId,
-    field::kBp,
-    field::kScope,
-    field::kColour,
-    field::kArgs,
-    field::kTrackName,
-    field::kSortIndex,
-    field::kStep,
-    field::kOp,
-    field::kOpName,
-    field::kUnit,
-    field::kLateRank,
-    field::kAdvice,
-    field::kStepLength,
-    field::kKept,
-    field::kBound,
-    field::kBoundLane,
-    field::kBoundLaneTime,
-    field::kPhase,
-    field::kIssued,
-    field::kWaitedForPeers,
-    field::kOwnLink,
-    field::kWaitedForCore,
-    field::kExposed,
-    field::kBytes,
-    field::kDevice,
-    field::kContext,
-    field::kStream,
-    field::kCorrelation,
-    field::kExternalId,
-    field::kDeviceName,
-    field::kBandwidth,
-    field::kCollectiveName,
-    field::kInElements,
-    field::kOutElements,
-    field::kGroupSize,
-    field::kDtype,
-    field::kGroupName,
-    field::kGroupDescription,
-    field::kGroupRanks,
-    field::kSequence,
-    field::kAllocated,
-    field::kReserved,
-    field::kTotalAllocated,
-    field::kTotalReserved,
-    field::kAllocatedBytes,
-    field::kDeviceId,
-    field::kDeviceType,
-    field::kSmClock,
-    field::kPower,
-    field::kTemperature,
-    field::kGathers,
-    field::kParameterShards,
-    field::kUnsharded,
-    field::kGradients,
-    field::kOptimizer,
-    field::kActivations,
-    field::kCommunication,
-});
 
 }  // namespace fsdpbench::trace

@@ -143,13 +143,8 @@ bool JsonWindow::more() {
     ended_ = true;
     return false;
   }
-  const std::string_view piece(data_.data() + end_, count);
-  end_ += piece.size();
-  bytes_ += piece.size();
-  for (std::size_t i = 0; i < piece.size() && first_two_.size() < 2; ++i) {
-    if (!is_space(piece[i])) first_two_ += piece[i];
-  }
-  if (!rank_) search_rank(piece);
+  end_ += count;
+  bytes_ += static_cast<std::uint64_t>(count);
   return true;
 }
 
@@ -223,33 +218,6 @@ std::string_view JsonWindow::enclosed(std::size_t bytes, char before, char after
 void JsonWindow::restore() {
   data_[begin_ - 1] = was_before_;
   data_[behind_] = was_behind_;
-}
-
-void JsonWindow::search_rank(std::string_view text) {
-  constexpr std::string_view kKey = "\"rank\":";
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (matched_ == 0) {  // nearly always; only the key's beginning may lie at the end
-      // Quotes are everywhere, so looking for the first byte alone would be slow.
-      const void* const found = memmem(text.data() + i, text.size() - i, kKey.data(), kKey.size());
-      i = found != nullptr ? static_cast<std::size_t>(static_cast<const char*>(found) - text.data())
-                           : std::max(i, text.size() - std::min(text.size(), kKey.size() - 1));
-    }
-    const char c = text[i];
-    if (matched_ < kKey.size()) {
-      matched_ = c == kKey[matched_] ? matched_ + 1 : (c == '"' ? 1 : 0);
-    } else if (digits_.empty() && (c == ' ' || c == '\t')) {
-      blank_ = true;
-    } else if (blank_ && c >= '0' && c <= '9' && digits_.size() < 9) {
-      digits_ += c;
-    } else {
-      if (!digits_.empty()) {
-        rank_ = std::stoll(digits_);
-        return;
-      }
-      matched_ = c == '"' ? 1 : 0;
-      blank_ = false;
-    }
-  }
 }
 
 class JsonDiagnosis::Reader final : public nlohmann::json_sax<nlohmann::json> {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <streambuf>
 #include <string>
 #include <string_view>
@@ -54,15 +53,10 @@ class JsonWindow {
   std::uint64_t column() const { return column_; }
   /// Read so far.
   std::uint64_t bytes() const { return bytes_; }
-  /// Rank that HTA's search for `"rank":\s+(\d+)` in each line finds in what was read.
-  std::optional<std::int64_t> searched_rank() const { return rank_; }
-  /// The first two bytes that are no white space.
-  const std::string& first_two() const { return first_two_; }
 
  private:
   bool more();
   std::size_t scan(bool list);
-  void search_rank(std::string_view text);
 
   std::streambuf& source_;
   std::vector<char> data_;
@@ -70,15 +64,9 @@ class JsonWindow {
   std::size_t end_ = 1;
   bool ended_ = false;
   std::uint64_t bytes_ = 0, position_ = 0, lines_ = 0, column_ = 0;
-  std::string first_two_;
   // Character that enclosed() replaced.
   std::size_t behind_ = 0;
   char was_before_ = 0, was_behind_ = 0;
-  // The search for a rank.
-  std::size_t matched_ = 0;
-  bool blank_ = false;
-  std::string digits_;
-  std::optional<std::int64_t> rank_;
 };
 
 /// Place and reason of a fault in JSON. simdjson is fast and says neither, so what it refuses is read once more.

@@ -42,8 +42,8 @@ std::string_view colour(const OpLabel& op, bool mostly_exposed) {
 }  // namespace
 
 MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelOf label, const std::vector<int>& shown,
-                           std::size_t ranks, WholeFile::Fate fate)
-    : file_(path, fate), events_(file_, time.origin_ns), label_(std::move(label)), origin_ns_(time.origin_ns) {
+                           std::size_t ranks)
+    : file_(path), events_(file_, time.origin_ns), label_(std::move(label)), origin_ns_(time.origin_ns) {
   JsonStream& json = events_.json();
   json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\"{}\":\"ms\",", field::kSchemaVersionKey.name,
                        field::kFsdpbenchSchema.name, kSchemaVersion, field::kDisplayTimeUnit.name));
@@ -295,10 +295,9 @@ void MergedWriter::finish() {
   file_.commit();
 }
 
-std::int64_t write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
-                                const LabelOf& label, const std::vector<int>& shown, const ExplanationOf& explain,
-                                WholeFile::Fate fate) {
-  MergedWriter writer(path, time, label, shown, ranks.size(), fate);
+void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
+                        const LabelOf& label, const std::vector<int>& shown, const ExplanationOf& explain) {
+  MergedWriter writer(path, time, label, shown, ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!shown.empty() && !std::ranges::binary_search(shown, ranks[rank].rank)) continue;
     writer.begin_rank(ranks[rank].rank);
@@ -307,7 +306,6 @@ std::int64_t write_merged_trace(const std::string& path, const std::vector<RankT
       writer.step(steps[s], explain ? explain(rank, s) : StepExplanation{});
   }
   writer.finish();
-  return writer.bytes();
 }
 
 }  // namespace fsdpbench::trace

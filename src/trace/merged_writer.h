@@ -21,7 +21,7 @@ class MergedWriter {
  public:
   /// `shown`: the ranks that will follow, of `ranks` in the run, if some are left out: the file then says so.
   MergedWriter(const std::string& path, const TimeBase& time, LabelOf label, const std::vector<int>& shown = {},
-               std::size_t ranks = 0, WholeFile::Fate fate = WholeFile::Fate::kept);
+               std::size_t ranks = 0);
 
   /// The steps that follow are this rank's. Every rank once.
   void begin_rank(int rank);
@@ -29,8 +29,6 @@ class MergedWriter {
   void step(const TracedStep& step, const StepExplanation& explanation = {});
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
-  /// Size of the file; call after finish().
-  std::int64_t bytes() const { return file_.bytes(); }
 
  private:
   /// Last values of the counters of a rank's GPU; below zero: none yet.
@@ -74,9 +72,8 @@ class MergedWriter {
 };
 
 /// A run, or of its ranks only those in `shown` (sorted; empty: all). `ranks` may miss some, as after an interrupt.
-/// Without `explain` no step is explained. Returns the bytes of the file.
-std::int64_t write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
-                                const LabelOf& label, const std::vector<int>& shown = {},
-                                const ExplanationOf& explain = {}, WholeFile::Fate fate = WholeFile::Fate::kept);
+/// Without `explain` no step is explained.
+void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
+                        const LabelOf& label, const std::vector<int>& shown = {}, const ExplanationOf& explain = {});
 
 }  // namespace fsdpbench::trace

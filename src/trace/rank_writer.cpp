@@ -138,9 +138,8 @@ int stream_of_lane(Lane lane) { return kFirstStream + static_cast<int>(index_of(
 
 }  // namespace
 
-RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label,
-                       WholeFile::Fate fate)
-    : file_(path, fate),
+RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label)
+    : file_(path),
       events_(file_, time.origin_ns),
       label_(std::move(label)),
       host_{kHostPid + facts.rank, kRankHostTid},
@@ -248,8 +247,6 @@ void RankWriter::write_op(const TracedStep& step, const Record& record, std::int
   const Track device{device_pid_, stream_of_lane(op.lane)};
   if (record.begin_ns >= record.issued_ns) {
     events_.flow("ac2g", correlation, host_, record.issued_ns, device, record.begin_ns);
-  } else {
-    ++arrows_left_out_;
   }
 }
 
@@ -313,14 +310,13 @@ void RankWriter::finish() {
   file_.commit();
 }
 
-std::int64_t write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts,
-                              const TimeBase& time, const LabelOf& label, WholeFile::Fate fate) {
+void write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts, const TimeBase& time,
+                      const LabelOf& label) {
   RankFacts known = facts;
   known.profiled = !trace.activities.empty();
-  RankWriter writer(path, known, time, label, fate);
+  RankWriter writer(path, known, time, label);
   for (const TracedStep& step : steps_of(trace)) writer.step(step);
   writer.finish();
-  return writer.bytes();
 }
 
 }  // namespace fsdpbench::trace

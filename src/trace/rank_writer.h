@@ -25,20 +25,12 @@ RankTrace read_rank_trace(const std::string& path);
 /// memory does not grow with the steps. The file appears at finish(), or never. Throws OutputError.
 class RankWriter {
  public:
-  RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label,
-             WholeFile::Fate fate = WholeFile::Fate::kept);
+  RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label);
 
   /// Steps in order of time.
   void step(const TracedStep& step);
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
-  /// Size of the file; call after finish().
-  std::int64_t bytes() const { return file_.bytes(); }
-
-  /// Arrows left out because the device's time of a begin lies before the host's of its issue.
-  std::int64_t arrows_left_out() const { return arrows_left_out_ + rows_.arrows_left_out(); }
-  /// See ActivityRows.
-  std::int64_t rows_aside() const { return rows_.rows_aside(); }
 
  private:
   void write_head(const RankFacts& facts, const TimeBase& time);
@@ -62,14 +54,13 @@ class RankWriter {
   CollectiveFields collectives_;
   ActivityRows rows_;
   std::int64_t correlation_ = 0;
-  std::int64_t arrows_left_out_ = 0;
   std::int64_t last_allocated_ = 0;
   std::int64_t end_ns_ = 0;
   std::int32_t next_step_ = 0;
 };
 
-/// The whole of a rank's trace. Returns the bytes of the file.
-std::int64_t write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts,
-                              const TimeBase& time, const LabelOf& label, WholeFile::Fate fate = WholeFile::Fate::kept);
+/// The whole of a rank's trace.
+void write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts, const TimeBase& time,
+                      const LabelOf& label);
 
 }  // namespace fsdpbench::trace

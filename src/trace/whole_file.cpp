@@ -86,16 +86,14 @@ void sync_folder_of(const std::string& path) {
 /// Destination of bytes. Both calls return 0 or an errno.
 class WholeFile::Sink {
  public:
-  /// Without a file (-1) the bytes are only counted. `will_sync`: the disk gets to work on what is written meanwhile.
-  Sink(int file, bool will_sync, std::int64_t& count) : file_(file), will_sync_(will_sync), count_(count) {}
-  virtual ~Sink() {
-    if (file_ >= 0) ::close(file_);
-  }
+  /// `will_sync`: the disk gets to work on what is written meanwhile.
+  Sink(int file, bool will_sync) : file_(file), will_sync_(will_sync) {}
+  virtual ~Sink() { ::close(file_); }
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
-  virtual int write(std::string_view bytes) = 0;
+  virtual int write(std::string_view bytes) { return write_all(bytes.data(), bytes.size()); }
   virtual int finish() { return 0; }
-  int sync() const { return file_ < 0 || ::fsync(file_) == 0 ? 0 : errno; }
+  int sync() const { return ::fsync(file_) == 0 ? 0 : errno; }
   /// Takes the file away, which was made as `name`: also out of a folder that was renamed meanwhile.
   void remove(const std::string& name) const {
     if (::unlink(name.c_str()) == 0 || errno != ENOENT) return;
@@ -109,7 +107,6 @@ class WholeFile::Sink {
  protected:
   int write_all(const char* bytes, std::size_t count) {
     count_ += static_cast<std::int64_t>(count);
-    if (file_ < 0) return 0;
     while (count > 0) {
       const ssize_t written = ::write(file_, bytes, count);
       if (written < 0 && errno == EINTR) continue;
@@ -129,19 +126,13 @@ class WholeFile::Sink {
 
   const int file_;
   const bool will_sync_;
-  std::int64_t& count_;
+  std::int64_t count_ = 0;
   std::int64_t under_way_ = 0;  // bytes that the disk was told of
-};
-
-class WholeFile::PlainSink final : public Sink {
- public:
-  using Sink::Sink;
-  int write(std::string_view bytes) override { return write_all(bytes.data(), bytes.size()); }
 };
 
 class WholeFile::GzipSink final : public Sink {
  public:
-  GzipSink(int file, bool will_sync, std::int64_t& count) : Sink(file, will_sync, count), out_(kCompressedBytes) {
+  GzipSink(int file, bool will_sync) : Sink(file, will_sync), out_(kCompressedBytes) {
     ready_ = deflateInit2(&stream_, kCompressionLevel, Z_DEFLATED, kGzip, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY) == Z_OK;
   }
   ~GzipSink() override { deflateEnd(&stream_); }
@@ -176,23 +167,20 @@ class WholeFile::GzipSink final : public Sink {
 };
 
 WholeFile::WholeFile(std::string path, Fate fate) : path_(std::move(path)), fate_(fate) {
-  int file = -1;
-  if (fate != Fate::counted) {
-    const std::size_t name = path_.rfind('/') + 1;
-    part_ = path_.substr(0, name) + "." + path_.substr(name) + ".XXXXXX";
-    file = ::mkostemp(part_.data(), O_CLOEXEC);  // O_EXCL: a new file, and no link
-    if (file < 0) fail("open", errno);
-    (void)::fchmod(file, kMode & ~mask_of_this_process());
-  }
+  const std::size_t name = path_.rfind('/') + 1;
+  part_ = path_.substr(0, name) + "." + path_.substr(name) + ".XXXXXX";
+  const int file = ::mkostemp(part_.data(), O_CLOEXEC);  // O_EXCL: a new file, and no link
+  if (file < 0) fail("open", errno);
+  (void)::fchmod(file, kMode & ~mask_of_this_process());
   if (path_.ends_with(".gz")) {
-    sink_ = std::make_unique<GzipSink>(file, fate == Fate::synced, bytes_);
+    sink_ = std::make_unique<GzipSink>(file, fate == Fate::synced);
   } else {
-    sink_ = std::make_unique<PlainSink>(file, fate == Fate::synced, bytes_);
+    sink_ = std::make_unique<Sink>(file, fate == Fate::synced);
   }
 }
 
 WholeFile::~WholeFile() {
-  if (sink_ != nullptr && !part_.empty()) sink_->remove(part_);
+  if (sink_ != nullptr) sink_->remove(part_);
 }
 
 void WholeFile::write(std::string_view bytes) {
@@ -204,9 +192,9 @@ void WholeFile::commit() {
   if (fate_ == Fate::synced) {
     if (const int error = sink_->sync()) fail("write", error);
   }
-  if (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0) fail("finish", errno);
+  if (std::rename(part_.c_str(), path_.c_str()) != 0) fail("finish", errno);
   sink_.reset();
-  if (!part_.empty()) any_kept_ = true;
+  any_kept_ = true;
   if (fate_ == Fate::synced) sync_folder_of(path_);
 }
 

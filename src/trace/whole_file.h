@@ -47,12 +47,11 @@ class WholeFile {
  public:
   /// Fate of what is written.
   enum class Fate : std::uint8_t {
-    kept,     ///< it is there after commit()
-    synced,   ///< the same, also if the machine fails right after: it was waited for until the disk has it
-    counted,  ///< nothing but its size: for whoever must know that before (compressed, if the path says so)
+    kept,    ///< it is there after commit()
+    synced,  ///< the same, also if the machine fails right after: it was waited for until the disk has it
   };
 
-  /// Opens a new file beside `path`, if it is to be kept; throws OutputError if that is not possible.
+  /// Opens a new file beside `path`; throws OutputError if that is not possible.
   explicit WholeFile(std::string path, Fate fate = Fate::kept);
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;
@@ -62,14 +61,11 @@ class WholeFile {
   void write(std::string_view bytes);
   /// Nothing may be written afterwards.
   void commit();
-  /// Size of the file on disk; complete after commit().
-  std::int64_t bytes() const { return bytes_; }
   /// Whether this process has one that is kept.
   static bool any_kept() { return any_kept_; }
 
  private:
   class Sink;
-  class PlainSink;
   class GzipSink;
 
   [[noreturn]] void fail(const char* verb, int error) const;
@@ -78,8 +74,7 @@ class WholeFile {
 
   std::string path_;
   Fate fate_;
-  std::string part_;  // empty: it is counted only
-  std::int64_t bytes_ = 0;
+  std::string part_;
   std::unique_ptr<Sink> sink_;  // null once committed
 };
 

@@ -74,11 +74,6 @@ TEST(TypicalStep, JitterIsWhatAStepTookBeyondItAndNoCauseHasIt) {
   double sum = report.small_ms + report.jitter->stalled_ms;
   for (const CauseShare& cause : report.causes) sum += cause.ms;
   EXPECT_NEAR(sum, metrics.exposed_comm_ms + metrics.exposed_copy_ms + metrics.idle_ms, 1e-9);
-  // The pauses made ops of the compute lane longer, and those of no other.
-  for (const StepJitter::Rank& rank : report.jitter->ranks) {
-    EXPECT_GT(rank.longer_ms[index_of(Lane::compute)], 0);
-    EXPECT_NEAR(rank.longer_ms[index_of(Lane::all_gather)], 0, 1e-9);
-  }
   EXPECT_TRUE(report.late_ranks.empty());
   EXPECT_TRUE(testing::found_causes(report).empty());
 }

@@ -49,7 +49,7 @@ inline void run_sessions(int ranks, const std::function<void(launch::Session&)>&
   launch::Socket listener = launch::listen_at("127.0.0.1", 0, error);
   if (!listener) throw BackendError(error);
   const int port = listener.local_port();
-  const std::string secret = launch::random_text();
+  const std::string secret = launch::random_token();
   std::mutex mutex;
   std::exception_ptr cause;
   const auto one = [&](int rank) {

@@ -97,7 +97,7 @@ std::vector<launch::testing::Outcome> in_processes(int ranks,
   launch::Socket listener = launch::listen_at("127.0.0.1", 0, error);
   if (!listener) throw BackendError(error);
   const int port = listener.local_port();
-  const std::string secret = launch::random_text();
+  const std::string secret = launch::random_token();
   return launch::testing::run_processes(ranks, [&](int rank) {
     const auto session = join_session(rank, ranks, port, secret, listener);
     const std::string text = body(*session);

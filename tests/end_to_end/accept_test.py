@@ -7,6 +7,7 @@
 import collections
 import hashlib
 import json
+import os
 import re
 import socket
 import subprocess
@@ -164,6 +165,7 @@ class Accept(Program):
         self.assertEqual(outputs[1], ("", ""))
 
     def test_nccls_ras_is_asked_when_ranks_do_not_come_to_an_end(self) -> None:
+        program.use_package_of_source(self)
         ras = watch_test.Ras([[8, 7]])
         self.addCleanup(ras.close)
         keys = [key for key in EMULATED if "ranks" not in key] + ["mesh.ranks=2"]
@@ -176,9 +178,9 @@ class Accept(Program):
                       result["findings"][0]["evidence"])
         self.assertIn("has not come", result["meanwhile"][-1])
         self.assertEqual(ras.asked, 1)
-        self.assertIn("expected HOST, HOST:PORT", self.error("accept", "cpu", "--ras", "here:x"))
 
     def test_nccls_ras_is_asked_when_a_rank_is_killed(self) -> None:
+        program.use_package_of_source(self)
         ras = watch_test.Ras([[8, None]])
         self.addCleanup(ras.close)
         port = free_port()
@@ -187,7 +189,8 @@ class Accept(Program):
         first, second = [subprocess.Popen(arguments, text=True, cwd=self.folder, stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT,
                                           env=environment(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,
-                                                          MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in range(2)]
+                                                          MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                                                          FSDPBENCH_PYTHON=os.environ["FSDPBENCH_PYTHON"])) for rank in range(2)]
         for process in (first, second):
             self.addCleanup(process.kill)
         for line in first.stdout:

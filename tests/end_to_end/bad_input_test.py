@@ -5,7 +5,6 @@
 """
 
 import json
-import resource
 import subprocess
 
 import program
@@ -68,16 +67,6 @@ class BadInput(Program):
         message = self.error("run", self.profile, *sets("model.preset=llama3-405b", "train.seq_len=4096"), "--out",
                              "out", code=NO_RESOURCES)
         self.assertIn("available", message)
-
-    def test_files_that_may_not_become_large_enough_are_said_before_the_run(self) -> None:
-        limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        command = [program.PROGRAM, "run", self.profile, *sets(*THREADS, "train.steps=500"), "--out", "out"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=program.PATIENCE_S,
-                              preexec_fn=limited)
-        self.assertEqual(done.returncode, NO_RESOURCES, done.stderr)
-        self.assertIn("(`ulimit -f`) is 97.66 KiB", done.stderr)
-        self.assertEqual(done.stdout, "")
-        self.assertFalse((self.folder / "out").exists())
 
     def test_what_is_repeated_is_cleaned_and_cut(self) -> None:
         long = self.write("long.toml", '[fsdp]\nstrategy = "' + "x" * 20_000_000 + '"\n')

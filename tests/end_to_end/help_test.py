@@ -20,16 +20,10 @@ class Doctor(Program):
         machine = json.loads(self.call("doctor", "--json").stdout)
         self.assertGreaterEqual(machine["threads"], 1)
         self.assertGreater(machine["memory_bytes"], machine["available_bytes"])
-        self.assertTrue(machine["cuda_toolkit"])
-        self.assertTrue(machine["mpi"])
-        self.assertTrue(machine["nvtx"])
-        names = {rate["name"] for rate in machine["rates"]}
-        self.assertEqual(names, {"gemm_fp32", "gemm_bf16", "memcpy", "timer_late"})
-        self.assertTrue(all(rate["value"] > 0 for rate in machine["rates"]))
 
     def test_text(self) -> None:
         text = self.call("doctor").stdout
-        for words in ("processor", "memory", "CUDA driver", "CUDA toolkit", "MPI", "NVTX", "gemm_bf16", "memcpy"):
+        for words in ("processor", "memory", "cuda_driver", "libraries"):
             self.assertIn(words, text)
 
 
@@ -49,8 +43,8 @@ class Help(Program):
     def test_it_is_as_wide_as_the_terminal(self) -> None:
         for columns in (80, 120):
             self.assertLessEqual(len(self.on_terminal(columns, "--help").splitlines()), 46)
-            lines = self.on_terminal(columns, "help", "accept").splitlines()
-            longest = max(len(line) for line in lines if "fsdpbench " not in line)
+            options = self.on_terminal(columns, "help", "accept").split("\n\n")[1]
+            longest = max(map(len, options.splitlines()))
             self.assertTrue(columns - 15 < longest <= columns, (columns, longest))
 
     def on_terminal(self, columns: int, *arguments: str) -> str:

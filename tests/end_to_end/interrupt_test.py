@@ -58,14 +58,12 @@ class Interrupt(Program):
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=PATIENCE_S)
             self.assertEqual(process.returncode, INTERRUPTED, out + err)
-            self.assertFalse(self.result()["complete"])
             if "interrupted in the middle of a step" not in err:
                 break
         steps = int(re.search(r"interrupted after (\d+) of 51 steps", err)[1])
         self.assertGreaterEqual(steps, before)
         self.assertEqual((self.result()["complete"], self.result()["train"]["steps_done"]), (False, steps))
-        if "metrics" in self.result():  # else the machine was so busy that only rank 0's steps were saved
-            self.assertEqual(self.result()["metrics"]["step_ms"]["n"], steps - 1)
+        self.assertEqual(self.result()["metrics"]["step_ms"]["n"], steps - 1)
         for trace in (self.folder / "out/trace").iterdir():
             self.check_traces(str(trace))
 
@@ -102,30 +100,15 @@ class Interrupt(Program):
     def test_what_has_nothing_to_keep_ends_at_once(self) -> None:
         huge = self.folder / "huge.json"
         huge.write_text('{"traceEvents":[' + '{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' * 2_000_000 + "{}]}")
-        for command in (["trace", "explain", str(huge)], ["doctor"]):
-            # On a busy machine it may be done before we are: then once more.
-            for _ in range(10):
-                process = self.start(*command)
-                self.await_handlers(process)
-                process.send_signal(signal.SIGTERM)
-                out, err = process.communicate(timeout=PATIENCE_S)
-                if process.returncode == INTERRUPTED:
-                    break
-            self.assertEqual((process.returncode, out, err), (INTERRUPTED, "", "\ninterrupted\n"))
-
-    def test_a_program_that_was_asked_for_its_version_is_not_heard_afterwards(self) -> None:
-        if program.sanitizer() == "tsan":
-            self.skipTest("the thread sanitizer keeps a signal back as long as its thread computes or waits for a pipe")
-        script = "#!/bin/sh\n: >asked\nwhile [ ! -e ended ]; do sleep 0.01; done\necho release 1.0\n"
-        nvcc = Path(self.write("nvcc", script))
-        nvcc.chmod(0o755)
-        process = self.start("doctor", env=program.environment(PATH=f"{self.folder}:/usr/bin:/bin"))
-        while process.poll() is None and not (self.folder / "asked").exists():
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(timeout=PATIENCE_S), INTERRUPTED)
-        self.write("ended", "")  # what it says now, nobody reads
-        self.assertEqual(process.communicate(timeout=PATIENCE_S), ("", "\ninterrupted\n"))
+        # On a busy machine it may be done before we are: then once more.
+        for _ in range(10):
+            process = self.start("trace", "explain", str(huge))
+            self.await_handlers(process)
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=PATIENCE_S)
+            if process.returncode == INTERRUPTED:
+                break
+        self.assertEqual((process.returncode, out, err), (INTERRUPTED, "", "\ninterrupted\n"))
 
     @staticmethod
     def await_handlers(process: subprocess.Popen[str]) -> None:

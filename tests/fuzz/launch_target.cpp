@@ -29,7 +29,7 @@ class WaitingRoot {
     // It waits until the program ends, and with it.
     std::thread([this, socket = std::move(listener)]() mutable {
       try {
-        (void)take_in_all(std::move(socket), kRankZero, random_text(), deadline_in(1e6));
+        (void)take_in_all(std::move(socket), kRankZero, random_token(), deadline_in(1e6));
       } catch (const std::exception&) {
       }
       waits_ = false;
@@ -71,7 +71,7 @@ void pose_as_root(const std::string& bytes) {
   std::optional<Joined> joined;
   bool refused = false;
   try {
-    joined = ask_to_join("127.0.0.1", listener.local_port(), {"job", "v", 1, 2, "here", 2}, random_text(),
+    joined = ask_to_join("127.0.0.1", listener.local_port(), {"job", "v", 1, 2, "here", 2}, random_token(),
                          deadline_in(5), reason);
   } catch (const Refused&) {
     refused = true;
@@ -89,15 +89,13 @@ void read_frames(const std::string& bytes) {
 }  // namespace
 
 Target target() {
-  const std::string secret = random_text();
-  const std::string challenge = random_text();
+  const std::string secret = random_token();
   const std::string hello = pack({"v", "1", "2", "there", "7"});
   return {"launch",
           {},
           "bytes",
-          {encode(FrameKind::hello, "", pack({challenge, prove(secret, {hello}), hello})),
-           "fsdpbench job 3\n" + challenge + prove(secret, {"x"}) +
-               encode(FrameKind::welcome, "", pack({challenge, "a", "1", "", "b", "2", ""})),
+          {encode(FrameKind::hello, "", pack({secret, "to join job", hello})),
+           "fsdpbench job 4\n" + encode(FrameKind::welcome, "", pack({secret, "a", "1", "", "b", "2", ""})),
            encode(FrameKind::message, "job.order", "{\"end\":0}") + encode(FrameKind::heartbeat, "", "") +
                encode(FrameKind::failure, "", pack({"1", "died", "gone"})) + encode(FrameKind::goodbye, "", ""),
            "fsdpbench-rendezvous-3 " + secret + " 1234 10.0.0.1 fd00::1\n"}};

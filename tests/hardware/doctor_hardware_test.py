@@ -29,45 +29,14 @@ def doctor(**environment: str) -> dict:
 
 
 class DoctorTest(unittest.TestCase):
-    def test_the_matrix_of_a_host_with_gpus(self):
+    def test_a_host_with_gpus(self):
         told = doctor(HWLOC_XMLFILE=TWO_SOCKETS, LD_LIBRARY_PATH=STAND_IN,
                       FSDPBENCH_FAKE_NVML="4 0.switch_links=18 1.switch_links=18 2.switch_links=18 3.switch_links=18")
-        topology = told["topology"]
-        names = [device["name"] for device in topology["devices"]]
-        self.assertEqual(names[:4], ["GPU 0", "GPU 1", "GPU 2", "GPU 3"])
-        self.assertEqual(sorted(names[4:]), ["eth0", "mlx5_0", "mlx5_1"])
-        path = lambda a, b: topology["paths"][names.index(a)][names.index(b)]
-        self.assertEqual(path("GPU 0", "GPU 3"), "NV18")
-        self.assertEqual(path("GPU 0", "mlx5_0"), "PIX")
-        self.assertEqual(path("GPU 0", "mlx5_1"), "SYS")
-        self.assertEqual([device["numa_node"] for device in topology["devices"][:4]], [0, 0, 1, 1])
-        self.assertEqual(topology["devices"][3]["processors"], "8-15")
         self.assertEqual(told["gpus"], ["Imagined GPU, 8.00 GiB"] * 4)
         self.assertTrue(told["cuda_driver"].startswith("580.95.05"), told["cuda_driver"])
 
-    def test_it_is_shown(self):
-        done = call("doctor", HWLOC_XMLFILE=TWO_SOCKETS, LD_LIBRARY_PATH=STAND_IN,
-                    FSDPBENCH_FAKE_NVML="4 2.numa_node=1 3.numa_node=1")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("GPUs and network cards", done.stdout)
-        self.assertRegex(done.stdout, r"(?m)^GPU 2 +SYS +SYS +X +PHB")
-        self.assertIn("mlx5_1", done.stdout)
-
-    def test_a_folder_on_the_path_is_a_name_and_no_command(self):
-        with tempfile.TemporaryDirectory() as parent:
-            folder = Path(parent, "a'$(touch made)'b")
-            folder.mkdir()
-            nvcc = folder / "nvcc"
-            nvcc.write_text("#!/bin/sh\necho release 99.1\n")
-            nvcc.chmod(0o755)
-            done = subprocess.run([os.path.abspath(PROGRAM), "doctor", "--json"], capture_output=True, text=True, timeout=300,
-                                  env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}, cwd=parent, check=True)
-            self.assertEqual(os.listdir(parent), [folder.name])
-            self.assertEqual(json.loads(done.stdout)["cuda_toolkit"], f"release 99.1, {nvcc}")
-
-    def test_a_host_with_neither_has_none(self):
+    def test_a_host_without_gpus(self):
         told = doctor(HWLOC_SYNTHETIC="node:2 core:2 pu:1")
-        self.assertNotIn("topology", told)
         self.assertEqual(told["numa_nodes"], 2)
 
 

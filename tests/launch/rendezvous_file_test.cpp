@@ -68,17 +68,18 @@ TEST_F(RendezvousFile, RanksFindEachOtherAndLeaveNothingBehind) {
 TEST_F(RendezvousFile, AStaleFileIsNotTrusted) {
   // Its port is dead; then the port of another job of fsdpbench; at last rank 0 writes a new one.
   {
-    const launch::RendezvousFile left(path() + "x", {{"127.0.0.1"}, free_port(), random_text()});
+    const launch::RendezvousFile left(path() + "x", {{"127.0.0.1"}, free_port(), random_token()});
     fs::copy(path() + "x", path());
   }
   auto one = joining(1, 2);
   std::this_thread::sleep_for(std::chrono::milliseconds(80));
   std::string error;
   Socket listener = listen_at("127.0.0.1", 0, error);
-  const launch::RendezvousFile other(path(), {{"127.0.0.1"}, listener.local_port(), random_text()});
+  const launch::RendezvousFile other(path(), {{"127.0.0.1"}, listener.local_port(), random_token()});
   const Placement stranger = place(0, 2, 0, "job");
-  EXPECT_THROW(take_in_all(std::move(listener), introduce(stranger, {.version = "v"}), random_text(), deadline_in(0.5)),
-               BackendError);
+  EXPECT_THROW(
+      take_in_all(std::move(listener), introduce(stranger, {.version = "v"}), random_token(), deadline_in(0.5)),
+      BackendError);
   EXPECT_EQ(join_text(0, 2), "joined 2");
   EXPECT_EQ(one.get(), "joined 2");
 }
@@ -102,7 +103,7 @@ TEST_F(RendezvousFile, AFolderThatCannotBeWrittenIsNamed) {
 }
 
 TEST_F(RendezvousFile, OnlyItsUserMayReadIt) {
-  const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, random_text()});
+  const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, random_token()});
   EXPECT_EQ(fs::status(path()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
   std::string reason;
   EXPECT_TRUE(read_rendezvous(path(), reason));
@@ -116,7 +117,7 @@ TEST_F(RendezvousFile, OnlyItsUserMayReadIt) {
 TEST_F(RendezvousFile, NoLinkPipeOrFolderIsRead) {
   std::string reason;
   const std::string real = path() + "-real";
-  const launch::RendezvousFile file(real, {{"127.0.0.1"}, 1234, random_text()});
+  const launch::RendezvousFile file(real, {{"127.0.0.1"}, 1234, random_token()});
   fs::create_symlink(real, path());
   EXPECT_FALSE(read_rendezvous(path(), reason));
   fs::remove(path());
@@ -133,7 +134,7 @@ TEST_F(RendezvousFile, APlantedLinkIsReplacedAndNotFollowed) {
   std::ofstream(victim) << "untouched";
   fs::create_symlink(victim, path());
   {
-    const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, random_text()});
+    const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, random_token()});
     std::string reason;
     EXPECT_TRUE(read_rendezvous(path(), reason)) << reason;
   }
@@ -143,7 +144,7 @@ TEST_F(RendezvousFile, APlantedLinkIsReplacedAndNotFollowed) {
 }
 
 TEST(RendezvousText, IsReadBackAndDamageIsRefused) {
-  const std::string secret = random_text();
+  const std::string secret = random_token();
   const std::string good = "fsdpbench-rendezvous-3 " + secret + " 1234 10.0.0.1 fd00::1\n";
   const std::optional<Meeting> meeting = parse_rendezvous(good);
   ASSERT_TRUE(meeting);

@@ -50,16 +50,6 @@ TEST(Cell, StepsThatNobodyCanWaitForAreRefused) {
   EXPECT_THAT(refusal_of_cell(slow), HasSubstr("would take over 104 days"));
 }
 
-TEST(Cell, HoursOfEmulationAreSaidBeforeTheRun) {
-  config::RunConfig slow;
-  slow.mesh.ranks = 2;
-  slow.model.kind = config::ModelKind::mlp;
-  slow.emulate.link_gb_per_s = 1e-6;
-  EXPECT_THAT(open_cell(slow).notes, ::testing::Contains(HasSubstr("at the emulated rates a step takes at least ")));
-  slow.emulate.link_gb_per_s = 100;
-  EXPECT_THAT(open_cell(slow).notes, ::testing::Not(::testing::Contains(HasSubstr("at the emulated rates"))));
-}
-
 /// Four ranks of which two split the experts.
 Cell cell_of_experts(const std::string& imbalance, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {"mesh.ranks=4", "mesh.expert=2", "model.experts=4", "model.active_experts=2",

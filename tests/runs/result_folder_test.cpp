@@ -125,17 +125,6 @@ TEST_F(ResultFolderTest, AnOldResultIsRefused) {
   }
 }
 
-TEST_F(ResultFolderTest, ALogThatAKillLeftWithoutAWholeLineIsNobodys) {
-  put("trials.jsonl");
-  std::ofstream(out_ / "trials.jsonl") << R"({"comparison":"12)";
-  { const ResultFolder folder("p", out_.string(), OldResult::refuse); }
-  EXPECT_FALSE(has("trials.jsonl"));
-  std::ofstream(out_ / "trials.jsonl") << "something else\n";
-  EXPECT_THAT(config::config_error([&] { ResultFolder("p", out_.string(), OldResult::refuse); }),
-              HasSubstr("trials.jsonl"));
-  EXPECT_TRUE(has("trials.jsonl"));
-}
-
 TEST_F(ResultFolderTest, OverwritingTakesOurFilesOutAndNoOthers) {
   const char* ours[] = {"result.json", "trace.json", "config.toml", "trace/rank_2.json.gz", "report/report.html"};
   for (const char* name : ours) put(name);

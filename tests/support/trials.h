@@ -47,7 +47,7 @@ inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
   without.advised = true;
   trial.causes->knobs = {without};
   trial.causes->typical_ms = 0.75 * m.step_ms.median;
-  trial.causes->jitter = account::StepJitter{0.25 * m.step_ms.median, 0.125, 0.0625, {{1, 0.5, {0.25}, {0.125}}}};
+  trial.causes->jitter = account::StepJitter{0.25 * m.step_ms.median, 0.125, 0.0625, 0};
   trial.causes->late_ranks = {{1, account::Lateness{40, 39, 1e-9, m.step_ms, true}, {}, {}}};
   trial.flops = account::ModelFlops{1e6, 0.5, 1, 50};
   trial.wire = {24, 12, 0};

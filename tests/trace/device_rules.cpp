@@ -10,6 +10,8 @@
 namespace fsdpbench::trace {
 namespace {
 
+constexpr EnumNames<FieldType> kTypes{"text", "integer", "number", "list", "object"};
+
 constexpr auto kDeviceCategories = std::to_array<std::string_view>({"kernel", "gpu_memcpy", "gpu_memset"});
 constexpr auto kHostCategories = std::to_array<std::string_view>(
     {"cpu_op", "user_annotation", "gpu_user_annotation", "cuda_runtime", "cuda_driver", "python_function", "overhead"});
@@ -104,7 +106,7 @@ void DeviceRules::collective(const ParsedEvent& event, std::string_view name) {
     const bool right = field->type == FieldType::text ? value->is_text() : value->is_integer() && value->integer >= 0;
     if (!right)
       findings_.add(Rule::collective, event.index,
-                    fmt::format("\"{}\" is not a(n) {}.", field->name, to_string(field->type)));
+                    fmt::format("\"{}\" is not a(n) {}.", field->name, kTypes[field->type]));
   }
   if (present == 0) return;
   if (present < kCollectiveFields.size()) {
@@ -120,7 +122,7 @@ void DeviceRules::collective(const ParsedEvent& event, std::string_view name) {
   }
 }
 
-void DeviceRules::finish(const FileFacts& file) {
+void DeviceRules::finish(const FileFacts& file, std::optional<std::int64_t> searched_rank) {
   for (const DeviceRow& row : device_rows_) {
     const auto launch = launches_.find(row.correlation);
     if (launch == launches_.end()) {
@@ -140,14 +142,14 @@ void DeviceRules::finish(const FileFacts& file) {
                   fmt::format("The device row does not lie inside its op, event {}.", op->second.event));
   }
   if (!file.has_distributed_info) return;
-  if (!file.searched_rank) {
+  if (!searched_rank) {
     findings_.add(
         Rule::rank, std::nullopt,
         "distributedInfo's rank is not written as \"rank\": N, with a blank; HTA would take the file for rank 0.");
-  } else if (file.rank && *file.rank != *file.searched_rank) {
+  } else if (file.rank && *file.rank != *searched_rank) {
     findings_.add(Rule::rank, std::nullopt,
                   fmt::format("The first \"rank\": in the file is {}, distributedInfo says {}; HTA takes the first.",
-                              *file.searched_rank, *file.rank));
+                              *searched_rank, *file.rank));
   }
 }
 

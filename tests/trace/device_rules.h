@@ -20,7 +20,7 @@ class DeviceRules {
   /// In the order of the file.
   void event(const ParsedEvent& event);
   /// After the last event.
-  void finish(const FileFacts& file);
+  void finish(const FileFacts& file, std::optional<std::int64_t> searched_rank);
 
  private:
   struct Launch {

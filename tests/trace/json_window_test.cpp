@@ -122,23 +122,6 @@ TEST(JsonWindow, KnowsWhereItIs) {
   EXPECT_GE(window.room_behind(), enclosed.size() + 32);
   window.restore();
   EXPECT_EQ(window.text(), "12}");
-  EXPECT_EQ(window.first_two(), "{\"");
-}
-
-TEST(JsonWindow, SearchesTheRankAsHtaDoes) {
-  const auto rank_in = [](const std::string& text) {
-    std::istringstream in(text);
-    JsonWindow window(*in.rdbuf());
-    while (window.next() != 0) window.drop(window.text().size());
-    return window.searched_rank();
-  };
-  EXPECT_EQ(rank_in(R"({"rank": 12, )"), 12);
-  EXPECT_EQ(rank_in(R"({"rank":12, "rank":  7})"), 7) << "a blank must follow";
-  EXPECT_EQ(rank_in(R"({"rank": x, ""rank": 3 )"), 3);
-  EXPECT_EQ(rank_in(R"({"Rank": 1})"), std::nullopt);
-  for (std::size_t at = JsonWindow::kPiece - 12; at < JsonWindow::kPiece + 2; ++at) {
-    EXPECT_EQ(rank_in(std::string(at, 'x') + "\"rank\": 345,"), 345) << at;
-  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
+#include <streambuf>
 #include <string>
 
 #include "trace/findings.h"
@@ -17,6 +19,21 @@ struct Validation {
   Findings findings;
   std::int64_t events = 0;
   bool ok() const { return findings.list().empty(); }
+};
+
+/// A text on its way through, with the rank that HTA's search for `"rank":\s+(\d+)` finds in what was read so far.
+class SearchedText final : public std::streambuf {
+ public:
+  explicit SearchedText(std::streambuf& source) : source_(source) {}
+  std::optional<std::int64_t> rank() const { return rank_; }
+
+ protected:
+  int_type underflow() override;
+
+ private:
+  std::streambuf& source_;
+  std::string piece_;
+  std::optional<std::int64_t> rank_;
 };
 
 /// Checks a Chrome trace, of whatever origin, against the rules of FORMAT.md.

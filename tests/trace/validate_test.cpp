@@ -26,6 +26,23 @@ std::string file(const std::vector<std::string>& events) {
   return text + "\n]}\n";
 }
 
+TEST(SearchedText, FindsTheRankAsHtaDoes) {
+  const auto rank_in = [](const std::string& text) {
+    std::istringstream in(text);
+    SearchedText searched(*in.rdbuf());
+    while (searched.sbumpc() != std::char_traits<char>::eof()) continue;
+    return searched.rank();
+  };
+  EXPECT_EQ(rank_in(R"({"rank": 12, )"), 12);
+  EXPECT_EQ(rank_in(R"({"rank":12, "rank":  7})"), 7) << "a blank must follow";
+  EXPECT_EQ(rank_in(R"({"rank": x, ""rank": 3 )"), 3);
+  EXPECT_EQ(rank_in(R"({"Rank": 1})"), std::nullopt);
+  constexpr std::size_t kPiece = 1 << 20;
+  for (std::size_t at = kPiece - 12; at < kPiece + 2; ++at) {
+    EXPECT_EQ(rank_in(std::string(at, 'x') + "\"rank\": 345,"), 345) << at;
+  }
+}
+
 TEST(Validate, GoodFilesPass) {
   const std::string flow = R"({"ph":"s","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":10},)"
                            R"({"ph":"f","bp":"e","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":20})";

@@ -10,7 +10,6 @@ from .page import Table
 from .text import clean
 
 _MOST_ROWS = 64
-_MOST_DEVICES = 32
 
 
 def gpu_table(gpus: Sequence[Record]) -> Optional[Table]:
@@ -43,23 +42,3 @@ def gpu_table(gpus: Sequence[Record]) -> Optional[Table]:
 def _told(gpu: Record, key: str, kind: str) -> List[Any]:
     """A value a step; those that are null are left out."""
     return [value for value in gpu.inner("steps").typed(key, f"list of {kind}") if value is not None]
-
-
-def topology_table(world: Record) -> Optional[Table]:
-    """What two devices of rank 0's host share; None if the file does not say, or there are too many to show."""
-    topology = world.typed("topology", "map of any")
-    devices = [device for device in topology.get("devices") or [] if isinstance(device, dict)]
-    names = [clean(str(device.get("name", "")), 20) for device in devices]
-    nodes = [str(device.get("numa_node", "?")) for device in devices]
-    paths = topology.get("paths") or []
-    if not names or len(names) > _MOST_DEVICES or len(paths) != len(names):
-        return None
-    rows = []
-    for name, node, path in zip(names, nodes, paths):
-        cells = [clean(str(cell), 8) for cell in path] if isinstance(path, list) else []
-        if len(cells) != len(names):
-            return None
-        rows.append((name, *cells, clean(node, 8)))
-    return Table("GPUs and network cards of rank 0's host", ("", *names, "NUMA node"), rows, texts=tuple(range(1, len(names) + 1)),
-                 note="NV n: n NVLinks; over PCIe PIX: one switch, PXB: several, PHB: a host bridge, NODE: two of one NUMA "
-                      "node, SYS: another NUMA node.")

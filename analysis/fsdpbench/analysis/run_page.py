@@ -15,7 +15,7 @@ from .figures.collectives import draw_collectives
 from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import choose_ranks, draw_timeline
-from .gpus import gpu_table, topology_table
+from .gpus import gpu_table
 from .numbers import changed_table, complete, interval_text, median_of, numbers_table, parts_note
 from .page import Page, Picture
 from .schema import read_run, setting
@@ -46,7 +46,8 @@ def run_page(path: Path) -> Page:
     path_rows = path_table(result.inner("critical_path"))
     if path_rows.rows:
         page.tables.append(path_rows)
-    page.tables += [table for table in (gpu_table(result.gpus), topology_table(world)) if table]
+    if gpus := gpu_table(result.gpus):
+        page.tables.append(gpus)
     if changed is not None:
         page.tables.append(changed_table(result.typed("config_changed", "list of map of any"), _presets(result.config)))
     page.traces = trace_attachments(path.parent)

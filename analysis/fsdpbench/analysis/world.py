@@ -21,7 +21,7 @@ _NAMES = {
     "kernel": "kernel",
     "realtime": "scheduling",
 }
-_SAID_ELSEWHERE = {"command_line", "devices", "topology", "git_dirty", "emulated_link", "emulated_compute"}
+_SAID_ELSEWHERE = {"command_line", "devices", "git_dirty", "emulated_link", "emulated_compute"}
 
 
 def world_rows(world: Dict[str, Any]) -> List[Tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,8 +10,8 @@
 #include "accept/stages/acceptance.h"
 #include "accept/stages/lost_ranks.h"
 #include "accept/stages/stage_clock.h"
-#include "app/commands/ask_ras.h"
 #include "app/commands/command.h"
+#include "app/report_page.h"
 #include "base/error.h"
 #include "config/accuracy.h"
 #include "config/find_file.h"
@@ -19,6 +20,7 @@
 #include "launch/interrupt.h"
 #include "launch/own_ranks.h"
 #include "record/console.h"
+#include "record/json_part.h"
 #include "runs/job.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
@@ -46,16 +48,29 @@ struct AcceptArguments {
 };
 
 /// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off;
-/// absent: it is not asked. CPU ranks have no NCCL.
-std::optional<Endpoint> ras_of(const std::string& given, bool on_processors) {
+/// empty: it is not asked. CPU ranks have no NCCL.
+std::string ras_of(const std::string& given, bool on_processors) {
   const auto variable = [](const char* name) {
     const char* const text = std::getenv(name);
     return std::string(text == nullptr ? "" : text);
   };
-  if (given == "off" || (given.empty() && (on_processors || variable("NCCL_RAS_ENABLE") == "0"))) return std::nullopt;
-  if (!given.empty()) return read_endpoint("--ras", given, kRasPort);
+  if (given == "off" || (given.empty() && (on_processors || variable("NCCL_RAS_ENABLE") == "0"))) return "";
+  if (!given.empty()) return given;
   const std::string named = variable("NCCL_RAS_ADDR");
-  return named.empty() ? Endpoint{"--ras", "localhost", kRasPort} : read_endpoint("NCCL_RAS_ADDR", named, kRasPort);
+  return named.empty() ? "localhost" : named;
+}
+
+/// Verdict of `fsdpbench watch` on what NCCL's RAS says of a job that has stopped, a sentence for people.
+std::string told_by_ras(const std::string& ras, double patience_s) {
+  std::string why = "there was no whole answer in time";
+  try {
+    const nlohmann::json told =
+        parse_json(page_program_output("watch", {"--once", "--stopped", "--json", "--ras=" + ras}, patience_s));
+    if (told.is_object()) return fmt::format("NCCL's RAS ({}) says: {}", ras, JsonPart(told).text("sentence", ""));
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  return fmt::format("NCCL's RAS ({}) was not heard: {}", ras, why);
 }
 
 bool on_processors(const config::RunConfig& config) { return config.device.backend == config::BackendKind::cpu; }
@@ -127,12 +142,12 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   const Cell cell = open_cell(config, local_ranks(job));
   const Topology topology = topology_of(wanted);
   const ResultFolder folder(stem, arguments.out, arguments.old());
-  const std::optional<Endpoint> ras = ras_of(arguments.ras, on_processors(config));
+  const std::string ras = ras_of(arguments.ras, on_processors(config));
   const auto lost_it = [&](const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs) {
-    constexpr double kRasOfLost_s = 4;  // the watch of the job ends this process 8 s after the loss
+    constexpr double kRas_s = 15, kRasOfLost_s = 4;  // the watch of the job ends this process 8 s after the loss
     const std::vector<LostRank> lost{{rank, rank < 0 ? "" : nodes.at(rank), why}};
     std::vector<std::string> meanwhile;
-    if (ras) meanwhile = ras_of_stopped_job(*ras, hangs ? kRasPatience_s : kRasOfLost_s);
+    if (!ras.empty()) meanwhile = {told_by_ras(ras, hangs ? kRas_s : kRasOfLost_s)};
     const int ranks = static_cast<int>(nodes.size());
     report_lost(folder.path(), judge_lost_ranks(wanted, ranks, nodes, lost, on_processors(config), meanwhile), config,
                 call.command_line, ExitCode::rank_failed);
@@ -191,9 +206,8 @@ Command accept_command() {
   command.option("--limit", &accept_it->limit, "TIME",
                  "When ranks that still run are ended, as a failure; default: 1.5 budgets and 2m");
   command.option("--ras", &accept_it->ras, "HOST:PORT",
-                 "NCCL's RAS, asked about lost ranks; default: localhost:28028 on GPUs; off: nobody");
+                 "NCCL's RAS, asked about lost ranks; default: localhost on GPUs; off: nobody");
   command.flag("--verbose", accept_it->verbose, "Print rules, too, that were not rated");
-  command.check = [accept_it] { (void)ras_of(accept_it->ras, true); };
   command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
   command.runs_ranks = true;
   command.body = [accept_it](const Call& call) { return accept_machine(*accept_it, call); };

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,7 +12,6 @@
 
 #include "app/commands/command.h"
 #include "base/clock.h"
-#include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "config/find_file.h"
@@ -28,7 +25,6 @@
 #include "runs/progress.h"
 #include "runs/result_file.h"
 #include "runs/result_folder.h"
-#include "runs/trial_log.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -63,15 +59,14 @@ std::optional<std::pair<ComparedSide, ComparedSide>> stored_sides(const CompareA
   std::vector<ComparedSide> sides;
   for (const std::string& given : {arguments.a, arguments.b}) {
     const ResultFile result = read_result(given);
-    std::string why = why_unfinished(result);
-    if (why.empty() && !result.content.contains("metrics")) why = "no measured step was completed";
+    const bool measured = result.content.contains("metrics");
     if (const auto diverged = result.content.find("diverged_because"); diverged != result.content.end()) {
       if (!diverged->is_string()) throw_damaged(result);
       throw Error(fmt::format("{}: training diverged: {}.", result.path, diverged->get<std::string>()),
                   ExitCode::diverged);
     }
-    if (!why.empty()) {
-      console().info(fmt::format("{}: {}; both configurations run here.", given, why));
+    if (!measured) {
+      console().info(fmt::format("{}: no measured step was completed; both configurations run here.", given));
       return std::nullopt;
     }
     sides.push_back(stored_side(given, result));
@@ -123,15 +118,14 @@ int compare_stored(const CompareArguments& arguments, ComparedSide a, ComparedSi
 
 /// One side, ready to run.
 struct Contender {
-  const char* cell;  ///< its name in the log
   config::RunConfig config;
   ComparedSide side;
 };
 
-Contender load(const char* cell, const std::string& path, std::vector<std::string> overrides,
-               const std::vector<std::string>& own, const Job* job) {
+Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own,
+               const Job* job) {
   overrides.insert(overrides.end(), own.begin(), own.end());
-  Contender c{cell, {}, {}};
+  Contender c;
   std::vector<std::string> notes;
   c.config = load_config(config::find_profile(path), overrides, placement_of(job), &notes);
   for (std::string& note : config::validate(c.config)) notes.push_back(std::move(note));
@@ -144,104 +138,53 @@ Contender load(const char* cell, const std::string& path, std::vector<std::strin
 
 bool is_simulated(const Contender& side) { return side.config.device.backend == config::BackendKind::virtual_; }
 
-LogOwner owner_of_comparison(const Contender& a, const Contender& b) {
-  const std::string all = config::to_toml(a.config) + "versus\n" + config::to_toml(b.config);
-  return {"comparison", fmt::format("{:016x}", stable_hash(all)), {a.cell, b.cell}};
-}
-
-/// A and B in turns. What is finished is in the log at once, so that a comparison that was interrupted or killed can go
-/// on. Only whole pairs count: trials of one pair ran next to each other, which is what makes them comparable, so a
-/// pair that lacks a side is measured anew under a new number.
+/// A and B in turns.
 class ComparisonRun {
  public:
-  ComparisonRun(Contender& a, Contender& b, const fs::path& folder, Job* job)
-      : a_(a), b_(b), job_(job), path_(folder / "trials.jsonl"), log_(path_, owner_of_comparison(a, b)) {
-    if (const std::string note = log_.torn_note(); !note.empty()) console().info(note);
-    std::map<std::uint64_t, std::array<const Trial*, 2>> pairs;
-    for (const LoggedTrial& logged : log_.trials()) {
-      next_ = std::max(next_, logged.number + 1);
-      if (logged.trial) pairs[logged.number][logged.cell == a.cell ? 0 : 1] = &*logged.trial;
-    }
-    for (const auto& [number, sides] : pairs) {
-      if (sides[0] != nullptr && sides[1] != nullptr) keep(*sides[0], *sides[1]);
-    }
-    if (!log_.trials().empty()) console().info(fmt::format("going on: {} trials of each side are there", pairs_done()));
-  }
+  ComparisonRun(Contender& a, Contender& b, Job* job) : a_(a), b_(b), job_(job) {}
 
-  /// Runs until there are `trials` pairs. False if the user stopped it.
+  /// Runs until there are `trials` pairs. False if the user stopped it: then the pairs that are done count.
   bool run(int trials) {
     keep_what_is_done(console().quiet());
     const std::int64_t begin = now_ns();
-    const int before = pairs_done();
-    for (; pairs_done() < trials; ++next_) {
-      std::string line = fmt::format("trial {} of {} of each side", pairs_done() + 1, trials);
-      if (const int ran = pairs_done() - before; ran > 0) {
+    bool finished = true;
+    for (int pair = 0; pair < trials && finished; ++pair) {
+      std::string line = fmt::format("trial {} of {} of each side", pair + 1, trials);
+      if (pair > 0) {
         const double passed = static_cast<double>(now_ns() - begin) * 1e-9;
-        line += fmt::format("  {} left", format_duration(passed / ran * (trials - pairs_done())));
+        line += fmt::format("  {} left", format_duration(passed / pair * (trials - pair)));
       }
       console().progress(line);
       try {
-        run_pair();
+        run_pair(pair % 2 == 0);
       } catch (const Interrupted&) {
-        console().clear_progress();
-        return false;
-      } catch (...) {
-        console().clear_progress();
-        if (!log_.trials().empty()) console().info(how_to_go_on());
-        throw;
+        finished = false;
       }
     }
     console().clear_progress();
-    return true;
-  }
-
-  std::string how_to_go_on() const {
-    return fmt::format("{} keeps the finished trials; the same command with --out {} continues from there",
-                       path_.string(), path_.parent_path().string());
-  }
-
-  /// Whether all trials come from one program and machine.
-  bool one_world() const {
-    const World& first = a_.side.trials.front().world;
-    const auto same = [&](const Trial& trial) { return same_program_and_machine(trial.world, first); };
-    return std::ranges::all_of(a_.side.trials, same) && std::ranges::all_of(b_.side.trials, same);
+    return finished;
   }
 
  private:
-  int pairs_done() const { return static_cast<int>(a_.side.trials.size()); }
-
-  void keep(const Trial& a, const Trial& b) {
-    a_.side.trials.push_back(a);
-    b_.side.trials.push_back(b);
-  }
-
   /// ABBA: what drifts slowly hits both sides alike, and neither is always second.
-  void run_pair() {
-    const bool a_first = next_ % 2 == 0;
-    const Trial first = run_one(a_first ? a_ : b_);
-    const Trial second = run_one(a_first ? b_ : a_);
-    keep(a_first ? first : second, a_first ? second : first);
+  void run_pair(bool a_first) {
+    Trial first = run_one(a_first ? a_ : b_);
+    Trial second = run_one(a_first ? b_ : a_);
+    a_.side.trials.push_back(std::move(a_first ? first : second));
+    b_.side.trials.push_back(std::move(a_first ? second : first));
   }
 
   Trial run_one(const Contender& side) {
     if (interrupt_requested()) throw Interrupted();
-    log_.append({.cell = side.cell, .number = next_, .trial = whole_trial(side.config, job_), .reason = {}});
-    return *log_.trials().back().trial;
+    Trial trial = whole_trial(side.config, job_);
+    trial.measurement = {};  // megabytes, of no use here
+    return trial;
   }
 
   Contender& a_;
   Contender& b_;
   Job* job_;
-  fs::path path_;
-  TrialLog log_;
-  std::uint64_t next_ = 0;  // number of the next pair
 };
-
-/// A folder that holds a comparison, finished or not, is gone on with; the log says whether it is the same one.
-OldResult old_comparison(const CompareArguments& arguments) {
-  const bool goes_on = !arguments.overwrite && kind_of_log(fs::path(arguments.out) / "trials.jsonl") == "comparison";
-  return goes_on ? OldResult::keep : old_result(arguments);
-}
 
 /// Says which of A and B is faster. Two results of finished runs are compared as they are, if nothing of the command
 /// line asks for runs; else both run in turns, and compare.json is written. Returns ExitCode::ok, or ExitCode::slower
@@ -262,26 +205,24 @@ int compare_both(const CompareArguments& arguments, Job* job) {
     if (auto sides = stored_sides(arguments))
       return compare_stored(arguments, std::move(sides->first), std::move(sides->second));
   }
-  Contender a = load("a", arguments.a, arguments.overrides, arguments.a_overrides, job);
-  Contender b =
-      load("b", arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides, job);
+  Contender a = load(arguments.a, arguments.overrides, arguments.a_overrides, job);
+  Contender b = load(arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides, job);
   const bool simulated = is_simulated(a) && is_simulated(b);
   if (a.config == b.config && !simulated) {
     console().info("A and B are the same configuration: this measures the noise (A/A).");
   }
-  const ResultFolder folder("compare", arguments.out, old_comparison(arguments));
-  ComparisonRun run(a, b, folder.path(), job);
-  if (!run.run(simulated ? 1 : trials)) {
-    console().warning(fmt::format("interrupted; {}", run.how_to_go_on()));
-    return static_cast<int>(ExitCode::interrupted);
+  const ResultFolder folder("compare", arguments.out, old_result(arguments));
+  const bool finished = ComparisonRun(a, b, job).run(simulated ? 1 : trials);
+  if (!finished) {
+    console().warning(fmt::format("interrupted after {} of {} trials of each side", a.side.trials.size(), trials));
+    if (std::cmp_less(a.side.trials.size(), account::kFewestTrials)) return static_cast<int>(ExitCode::interrupted);
   }
-  if (!run.one_world()) {
-    console().warning("the trials come from different programs or machines; take their verdict with care");
-  }
-  return report(arguments,
-                compare_sides(std::move(a.side), std::move(b.side),
-                              simulated ? Evidence::simulated : Evidence::interleaved, arguments.threshold / 100),
-                &folder);
+  const int code =
+      report(arguments,
+             compare_sides(std::move(a.side), std::move(b.side),
+                           simulated ? Evidence::simulated : Evidence::interleaved, arguments.threshold / 100),
+             &folder);
+  return finished ? code : static_cast<int>(ExitCode::interrupted);
 }
 
 constexpr const char* kCompareHelp =
@@ -290,8 +231,7 @@ meanwhile affects both alike. Whole runs are compared, not their steps: the medi
 interval, and a verdict in words. Two simulations are computed once each and compared exactly.
 The exit code is 0 whatever the verdict, or 7 for "slower" with --fail-if-slower.
 
-compare.json gets all values and the keys that differ; trials.jsonl gets each finished run at once, so that the
-same command with --out of that folder continues after a kill or Ctrl-C.
+compare.json gets all values and the keys that differ; after Ctrl-C, of the pairs that are done.
 Two results of finished runs are compared as they are, unless --rerun, --trials or a --set asks for new runs.
 They did not take turns, so their verdict is about two runs, not about two configurations.
 

@@ -120,7 +120,6 @@ int run_profile(const RunArguments& arguments, const Call& call) {
   const config::RunConfig& config = cell.setup.config;
   const ResultFolder folder(config::profile_name(profile), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
-  check_disk(folder.path(), cell.setup);
   console().info(run_headline(cell.setup));
   if (!config.simulate.cluster.empty()) {
     console().info(assumptions_text(assumptions_of(config, profile, arguments.overrides)));

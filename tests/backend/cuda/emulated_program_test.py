@@ -175,8 +175,6 @@ class EmulatedProgramTest(unittest.TestCase):
                    FSDPBENCH_FAKE_NVML="4 0.switch_links=18 1.switch_links=18 2.switch_links=18 3.switch_links=18")
         self.assertIn("NV18 to 3 GPUs; ", told["world"]["devices"][0]["topology"])
         self.assertIn("mlx5_0 PIX", told["world"]["devices"][1]["topology"])
-        names = [device["name"] for device in told["world"]["topology"]["devices"]]
-        self.assertEqual(told["world"]["topology"]["paths"][names.index("GPU 0")][names.index("mlx5_1")], "SYS")
 
     def test_nccls_profiler_tells_how_collectives_are_done(self):
         told = run(self.root / "profiler", "device.backend=cuda", NCCL_PROFILER_PLUGIN="fsdpbench")
