@@ -141,6 +141,16 @@ TEST(CommandLineTest, ALetterMeansOneThing) {
   }
 }
 
+TEST(CommandLineTest, CompletionHasAllCommands) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = text({"completion", shell});
+    for (const Command& command : all_commands()) {
+      EXPECT_THAT(script, HasSubstr(command.name.substr(command.name.find(' ') + 1))) << shell;
+    }
+    EXPECT_THAT(script, HasSubstr("overwrite")) << shell;
+  }
+}
+
 TEST(CommandLineTest, Doctor) { EXPECT_EQ(value(parse({"doctor", "--json"}), "--json"), "1"); }
 
 TEST(CommandLineTest, CommandsOfTwoWords) {

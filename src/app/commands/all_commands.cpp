@@ -22,6 +22,7 @@ Command accept_command();
 Command gate_command();
 Command doctor_command();
 Command help_command();
+Command completion_command();
 Command export_command();
 Command import_command();
 Command checkpoint_show_command();
@@ -49,6 +50,7 @@ std::vector<Command> all_commands() {
            gate_command,
            doctor_command,
            help_command,
+           completion_command,
            export_command,
            import_command,
            checkpoint_show_command,
