@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::string_view kYellow = "\033[33m";
 constexpr std::string_view kRed = "\033[31m";
+constexpr std::string_view kGreen = "\033[32m";
 constexpr std::string_view kPlain = "\033[0m";
 constexpr std::string_view kEraseLine = "\r\033[2K";
 
@@ -31,20 +34,65 @@ std::string cut(const std::string& text, std::size_t columns) {
   return text.substr(0, end) + "…";
 }
 
+/// What a verdict is called in a column of its own, or before the colon of a headline.
+struct Verdict {
+  std::string_view word, colour;
+};
+constexpr std::array kVerdicts{Verdict{"pass", kGreen},
+                               Verdict{"PASS", kGreen},
+                               Verdict{"better", kGreen},
+                               Verdict{"ok", kGreen},
+                               Verdict{"fits", kGreen},
+                               Verdict{"fail", kRed},
+                               Verdict{"FAIL", kRed},
+                               Verdict{"failed", kRed},
+                               Verdict{"WORSE", kRed},
+                               Verdict{"worse", kRed},
+                               Verdict{"too much", kRed},
+                               Verdict{"inconclusive", kYellow},
+                               Verdict{"INCONCLUSIVE", kYellow},
+                               Verdict{"unrated", kYellow},
+                               Verdict{"UNRATED", kYellow},
+                               Verdict{"not rated", kYellow},
+                               Verdict{"unknown", kYellow}};
+
+std::string coloured(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool begins = at == 0 || text[at - 1] == '\n' || text.substr(0, at).ends_with("  ");
+    const auto* const verdict = std::ranges::find_if(kVerdicts, [&](const Verdict& v) {
+      const std::string_view rest = text.substr(at);
+      if (!begins || !rest.starts_with(v.word)) return false;
+      const std::string_view after = rest.substr(v.word.size());
+      return after.empty() || after.front() == '\n' || after.front() == ':' || after.starts_with("  ");
+    });
+    if (verdict == kVerdicts.end()) {
+      out += text[at++];
+      continue;
+    }
+    out.append(verdict->colour).append(verdict->word).append(kPlain);
+    at += verdict->word.size();
+  }
+  return out;
+}
+
 Console::Options options_of_process() {
   const char* term = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
   Console::Options options;
   const bool able = term == nullptr || std::string_view(term) != "dumb";
+  const bool colours = able && (no_colour == nullptr || *no_colour == '\0');
   options.terminal = able && isatty(STDERR_FILENO) == 1;
-  options.colour = options.terminal && (no_colour == nullptr || *no_colour == '\0');
+  options.colour = colours && options.terminal;
+  options.verdicts = colours && isatty(STDOUT_FILENO) == 1;
   return options;
 }
 
 }  // namespace
 
 void Console::print(std::string_view raw) {
-  const std::string text = clean_text(raw, 0, Lines::keep);
+  std::string text = clean_text(raw, 0, Lines::keep);
+  if (options_.verdicts) text = coloured(text);
   const std::scoped_lock lock(mutex_);
   erase_line();
   errno = 0;

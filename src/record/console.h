@@ -20,6 +20,7 @@ class Console {
     std::FILE* messages = stderr;
     bool terminal = false;  ///< messages go to a terminal: progress is one line that is rewritten
     bool colour = false;    ///< of messages
+    bool verdicts = false;  ///< results go to a terminal: verdicts are coloured there
     bool quiet = false;     ///< no information, no progress
     bool verbose = false;   ///< rows, too, that say nothing
   };

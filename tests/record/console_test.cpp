@@ -167,5 +167,17 @@ TEST(Console, AResultThatCannotBeWrittenIsNotForgotten) {
   std::fclose(full);
 }
 
+TEST(Console, ColoursVerdictsInColumnsAndHeadlinesOfTerminals) {
+  const std::string text = "PASS: 4 ranks\nfail  floor  passes\na     inconclusive\nfailure: pass it\n";
+  Captured terminal({.verdicts = true});
+  terminal().print(text);
+  EXPECT_EQ(terminal.results(),
+            "\033[32mPASS\033[0m: 4 ranks\n\033[31mfail\033[0m  floor  passes\n"
+            "a     \033[33minconclusive\033[0m\nfailure: pass it\n");
+  Captured file;
+  file().print(text);
+  EXPECT_EQ(file.results(), text);
+}
+
 }  // namespace
 }  // namespace fsdpbench::app
