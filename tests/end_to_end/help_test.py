@@ -23,7 +23,7 @@ class Doctor(Program):
 
     def test_text(self) -> None:
         text = self.call("doctor").stdout
-        for words in ("processor", "memory", "cuda_driver", "libraries"):
+        for words in ("cpu", "memory", "cuda driver", "libraries"):
             self.assertIn(words, text)
 
 
