@@ -24,7 +24,6 @@ Command doctor_command();
 Command help_command();
 Command export_command();
 Command import_command();
-Command checkpoint_show_command();
 Command trace_to_profile_command();
 
 std::vector<Command> all_commands() {
@@ -51,7 +50,6 @@ std::vector<Command> all_commands() {
            help_command,
            export_command,
            import_command,
-           checkpoint_show_command,
            trace_to_profile_command,
        }) {
     all.push_back(make());
