@@ -23,7 +23,7 @@ class Doctor(Program):
 
     def test_text(self) -> None:
         text = self.call("doctor").stdout
-        for words in ("processor", "memory", "cuda_driver", "libraries"):
+        for words in ("cpu", "memory", "cuda driver", "libraries"):
             self.assertIn(words, text)
 
 
@@ -64,9 +64,7 @@ class Help(Program):
         return text.decode()
 
     def test_what_is_not_near_is_not_suggested(self) -> None:
-        for given, said in {"fsdp.prefetch=1": "nearest valid keys are 'fsdp.forward_prefetch', 'fsdp.backward_prefetch'.",
-                            "model=8b": "nearest valid key is 'model.preset'.",
-                            "train.global_batch=8": "nearest valid key is 'train.batch_global'.",
+        for given, said in {"model=8b": "nearest valid key is 'model.preset'.",
                             "fsdp.zq=1": "unknown key 'fsdp.zq'; the keys of [fsdp] are preset, strategy,"}.items():
             self.assertIn(said, self.error("explain", "quickstart", "--set", given))
         self.assertIn("no command 'zzzz'; see fsdpbench --help.", self.error("zzzz"))

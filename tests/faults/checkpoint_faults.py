@@ -40,10 +40,6 @@ def check_newest(c: Case, before: int) -> None:
     steps = complete(c)
     if not steps or steps[-1] < before:
         raise promises.Broken(f"after step {before} there was a checkpoint, and now there are {steps}")
-    for step in steps:
-        shown = c.bench.call("checkpoint", "show", f"saved/step-{step:09}", "--verify")
-        if shown.popen.returncode:
-            raise promises.Broken(f"the checkpoint after step {step} has a manifest and does not load: {shown.err[-600:]}")
     if state(c, "saved", steps[-1]) != state(c, "whole", steps[-1]):
         raise promises.Broken(f"the checkpoint after step {steps[-1]} is not that of a training which was never killed")
 

@@ -42,8 +42,7 @@ class Hostile(Faults):
         return [["run", name], ["explain", name], ["compare", name], ["sweep", name], ["sweep", "with-base.toml"],
                 ["explain", "--from", name], ["run", "base.toml", *sets(f"data.path={name}")],
                 ["gate", name, "--against", name], ["what-if", name, "--link-scale", "2"],
-                ["calibrate", "--out", "c.toml", "--beside", name, "base.toml"], ["trace", "explain", name],
-                ["checkpoint", "show", name]]
+                ["calibrate", "--out", "c.toml", "--beside", name, "base.toml"], ["trace", "explain", name]]
 
 
 class Locked(Hostile):
