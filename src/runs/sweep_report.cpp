@@ -224,6 +224,81 @@ std::optional<double> number_of(const json& cell, const char* path) {
   const json found = cell.value(json::json_pointer(path), json());
   return found.is_number() ? std::optional(found.get<double>()) : std::nullopt;
 }
+std::optional<double> step_of_cell(const json& cell) { return number_of(cell, "/metrics/step_ms/median"); }
+
+/// It can be called the fastest.
+bool competes(const json& cell) {
+  return cell["status"] == "ok" && cell.value("rated", true) && step_of_cell(cell) && why_it_does_not_fit(cell).empty();
+}
+
+/// "fsdp.layout=flat, mesh.ranks=4" of the axes that vary, and that are settings or not.
+std::string axes_text(const json& sweep, const json& cell, bool settings) {
+  // They make a step other work, or the machine another one: times compare within their values only.
+  constexpr std::array<std::string_view, 6> kWork{"model.", "train.", "mesh.", "emulate.", "data.", "inject."};
+  std::string text;
+  for (const json& axis : sweep["axes"]) {
+    const std::string key = axis["key"];
+    const bool work = std::ranges::any_of(kWork, [&](std::string_view room) { return key.starts_with(room); });
+    if (axis["values"].size() < 2 || work == settings) continue;
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, text_of(cell["axes"][key]));
+  }
+  return text;
+}
+
+/// Cells that do the same work, the fastest first; those that do not compete come last.
+struct SameWork {
+  std::string name;  ///< empty: all cells do
+  std::vector<const json*> cells;
+  const json* best = nullptr;  ///< what needs the least memory of those as fast as the fastest; null: none competes
+
+  bool is_as_fast(const json& cell) const {
+    constexpr double kSame = 0.005;
+    const double fastest = *step_of_cell(*cells.front());
+    const double bound =
+        std::max(fastest * (1 + kSame), number_of(*cells.front(), "/metrics/step_ms/ci_high").value_or(0));
+    return competes(cell) && number_of(cell, "/metrics/step_ms/ci_low").value_or(*step_of_cell(cell)) <= bound;
+  }
+};
+
+std::vector<SameWork> by_work(const json& sweep) {
+  std::vector<SameWork> all;
+  for (const json& cell : sweep["cells"]) {
+    const std::string name = axes_text(sweep, cell, false);
+    auto same = std::ranges::find(all, name, &SameWork::name);
+    if (same == all.end()) same = all.insert(all.end(), {name, {}});
+    same->cells.push_back(&cell);
+  }
+  for (SameWork& same : all) {
+    std::ranges::stable_sort(
+        same.cells, {}, [](const json* cell) { return std::pair(!competes(*cell), step_of_cell(*cell).value_or(0)); });
+    if (!competes(*same.cells.front())) continue;
+    const auto needs = [](const json* cell) { return number_of(*cell, "/memory/peak_bytes/total").value_or(INFINITY); };
+    for (const json* cell : same.cells) {
+      if (same.is_as_fast(*cell) && (same.best == nullptr || needs(cell) < needs(same.best))) same.best = cell;
+    }
+  }
+  return all;
+}
+
+/// The answer of the sweep, a line for each work.
+std::string fastest_lines(const json& sweep, const std::vector<SameWork>& all) {
+  constexpr std::size_t kMostNamed = 4;
+  std::string text;
+  for (const SameWork& same : all) {
+    if (same.best == nullptr || same.cells.size() < 2) continue;
+    std::string equal;
+    std::size_t count = 0;
+    for (const json* cell : same.cells) {
+      if (cell == same.best || !same.is_as_fast(*cell) || ++count > kMostNamed) continue;
+      equal += fmt::format("{}{}", equal.empty() ? "; as fast: " : "; ", axes_text(sweep, *cell, true));
+    }
+    if (count > kMostNamed) equal += fmt::format("; and {} more", count - kMostNamed);
+    text += text_line(fmt::format("{}{}fastest with {}, {} a step{}", same.name, same.name.empty() ? "" : ": ",
+                                  axes_text(sweep, *same.best, true), shown(*step_of_cell(*same.best), "ms"), equal));
+  }
+  return text;
+}
+
 }  // namespace
 
 json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
@@ -262,22 +337,30 @@ std::string sweep_table(const json& sweep) {
       table.header.emplace_back(to_string(interval));
   }
   table.header.emplace_back("");
-  for (const json& cell : sweep["cells"]) {
-    std::vector<std::string> row;
-    for (const json& axis : sweep["axes"]) row.push_back(text_of(cell["axes"][axis["key"].get<std::string>()]));
-    for (std::size_t c = 0; c < kColumns.size(); ++c) {
-      const std::optional<double> value = number_of(cell, kColumns[c].path);
-      row.push_back(value ? columns[c].number(*value) : "-");
-      if (c > 0 || interval == account::IntervalKind::one_value) continue;
-      const auto low = number_of(cell, "/metrics/step_ms/ci_low"), high = number_of(cell, "/metrics/step_ms/ci_high");
-      row.push_back(low && high ? columns[c].range(*low, *high) : "-");
+  const std::vector<SameWork> all = by_work(sweep);
+  for (const SameWork& same : all) {
+    for (const json* one : same.cells) {
+      const json& cell = *one;
+      std::vector<std::string> row;
+      for (const json& axis : sweep["axes"]) row.push_back(text_of(cell["axes"][axis["key"].get<std::string>()]));
+      for (std::size_t c = 0; c < kColumns.size(); ++c) {
+        const std::optional<double> value = number_of(cell, kColumns[c].path);
+        row.push_back(value ? columns[c].number(*value) : "-");
+        if (c > 0 || interval == account::IntervalKind::one_value) continue;
+        const auto low = number_of(cell, "/metrics/step_ms/ci_low"), high = number_of(cell, "/metrics/step_ms/ci_high");
+        row.push_back(low && high ? columns[c].range(*low, *high) : "-");
+      }
+      row.push_back(cell["status"] != "ok"       ? cell["status"].get<std::string>()
+                    : !cell.value("rated", true) ? "not rated"
+                    : !competes(cell)            ? why_it_does_not_fit(cell)
+                    : same.cells.size() < 2      ? ""
+                    : one == same.best           ? "best"
+                    : same.is_as_fast(cell)      ? "as fast"
+                                                 : "");
+      table.rows.push_back(std::move(row));
     }
-    row.push_back(cell["status"] != "ok"       ? cell["status"].get<std::string>()
-                  : !cell.value("rated", true) ? "not rated"
-                                               : why_it_does_not_fit(cell));
-    table.rows.push_back(std::move(row));
   }
-  std::string text = format_table(table) + "\n";
+  std::string text = fastest_lines(sweep, all) + format_table(table) + "\n";
   for (const json& cell : sweep["cells"]) {
     if (cell["status"] == "failed")
       text += fmt::format("failed  {}: {}\n", json_line(cell["axes"]), text_of(cell["reason"]));

@@ -208,6 +208,19 @@ void TrialLog::write_line(const json& line) {
     done += written;
   }
   if (::fsync(file_) != 0) throw OutputError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+  check_is_there();
+}
+
+/// A file that was deleted can be written to as before, and all that is written is lost.
+void TrialLog::check_is_there() const {
+  struct stat mine {
+  }, there{};
+  if (::fstat(file_, &mine) != 0 ||
+      (::stat(path_.c_str(), &there) == 0 && there.st_dev == mine.st_dev && there.st_ino == mine.st_ino)) {
+    return;
+  }
+  throw OutputError(fmt::format(
+      "{} was deleted or replaced while trials were written to it: what comes after would be lost.", path_.string()));
 }
 
 const ObjectFacts& trial_line_facts() { return fields<LoggedTrial>().facts(); }

@@ -73,6 +73,7 @@ class TrialLog {
 
  private:
   void write_line(const nlohmann::json& line);
+  void check_is_there() const;
 
   std::filesystem::path path_;
   LogOwner owner_;

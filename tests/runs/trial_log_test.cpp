@@ -54,6 +54,21 @@ TEST_F(TrialLogTest, ALineNestedWithoutEndIsDamagedLikeOthers) {
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }), HasSubstr(":3: this line is damaged"));
 }
 
+/// What is written to a deleted file is lost, and the file does not say so.
+TEST_F(TrialLogTest, ADeletedFolderIsNoticedAtTheNextTrial) {
+  const std::filesystem::path folder = folder_.path() / "sweep";
+  std::filesystem::create_directory(folder);
+  TrialLog log(folder / "trials.jsonl", kOwner);
+  log.append(trial(0));
+  std::filesystem::remove_all(folder);
+  try {
+    log.append(trial(1));
+    FAIL() << "nobody noticed";
+  } catch (const OutputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("trials.jsonl was deleted or replaced while trials were written to it"));
+  }
+}
+
 TEST_F(TrialLogTest, KeepsWhatWasAppended) {
   {
     TrialLog log(path_, kOwner);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "app/commands/command.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/read_input.h"
@@ -22,6 +24,7 @@
 #include "record/json_part.h"
 #include "runs/job.h"
 #include "runs/measure.h"
+#include "runs/progress.h"
 #include "runs/result_folder.h"
 #include "runs/result_schema.h"
 #include "runs/sweep_grid.h"
@@ -43,6 +46,46 @@ struct SweepArguments {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+/// How far the sweep is, and how long the rest will take at the mean speed so far.
+class SweepProgress {
+ public:
+  SweepProgress(const SweepGrid& grid, std::size_t missing) : grid_(grid), missing_(missing) {}
+  ~SweepProgress() { console().clear_progress(); }
+  SweepProgress(const SweepProgress&) = delete;
+  SweepProgress& operator=(const SweepProgress&) = delete;
+
+  void done(double seconds) {
+    sum_ += seconds;
+    ++count_;
+    if (missing_ > 0) --missing_;
+  }
+  /// Trials that will not run because their cell failed.
+  void drop(std::size_t trials) { missing_ -= std::min(missing_, trials); }
+
+  void show(const SweepCell& cell, std::int64_t trial) {
+    const std::int64_t now = now_ns();
+    if (now < next_ns_) return;
+    next_ns_ = now + (console().terminal() ? 100'000'000 : 2'000'000'000);
+    const std::size_t all = grid_.cells.size() * grid_.file.trials;
+    const std::size_t ready = all - missing_;
+    const std::size_t filled = 20 * ready / all;
+    std::string line =
+        fmt::format("[{}{}] trial {} of {}", std::string(filled, '#'), std::string(20 - filled, '.'), ready + 1, all);
+    if (count_ > 0) {
+      line +=
+          fmt::format("  {} left", format_duration(sum_ / static_cast<double>(count_) * static_cast<double>(missing_)));
+    }
+    console().progress(line + fmt::format("  round {}: {}", trial + 1, describe(grid_, cell)));
+  }
+
+ private:
+  const SweepGrid& grid_;
+  std::size_t missing_;
+  double sum_ = 0;
+  std::size_t count_ = 0;
+  std::int64_t next_ns_ = 0;
+};
+
 /// A summary of another sweep must not be overwritten, even if its trials are gone.
 void check_summary(const fs::path& path, const SweepGrid& grid) {
   if (!path_exists(path)) return;
@@ -60,19 +103,33 @@ LogOwner owner_of(const SweepGrid& grid) {
   return owner;
 }
 
+/// The machine had no memory, no threads or no disk for it at that time.
+bool lacked_resources(const LoggedTrial& logged) {
+  return !logged.trial && logged.exit_code == static_cast<int>(ExitCode::no_resources);
+}
+
 /// Which trials are there, and which cells have failed.
 struct State {
   std::set<std::pair<std::string, std::uint64_t>> done;
   std::set<std::string> failed;
 };
 
+using LastTries = std::map<std::pair<std::string, std::uint64_t>, const LoggedTrial*>;
+
+LastTries last_tries(const std::vector<LoggedTrial>& trials) {
+  LastTries last;
+  for (const LoggedTrial& logged : trials) last[{logged.cell, logged.number}] = &logged;
+  return last;
+}
+
 State state_of(const std::vector<LoggedTrial>& trials, bool retry_failed) {
   State state;
-  for (const LoggedTrial& logged : trials) {
-    if (logged.trial) state.done.insert({logged.cell, logged.number});
-  }
-  for (const LoggedTrial& logged : trials) {
-    if (!retry_failed && !state.done.contains({logged.cell, logged.number})) state.failed.insert(logged.cell);
+  for (const auto& [key, logged] : last_tries(trials)) {
+    if (logged->trial) {
+      state.done.insert(key);
+    } else if (!retry_failed && !lacked_resources(*logged)) {
+      state.failed.insert(key.first);
+    }
   }
   return state;
 }
@@ -107,16 +164,13 @@ class SweepRun {
         job_(job),
         folder_(folder),
         log_(folder / "trials.jsonl", owner_of(grid)),
-        state_(state_of(log_.trials(), retry_failed)) {
+        state_(state_of(log_.trials(), retry_failed)),
+        progress_(grid, missing()) {
     if (const std::string note = log_.torn_note(); !note.empty()) console().info(note);
     if (!log_.trials().empty()) {
       console().info(fmt::format("going on: {} trials are there, {} are missing", state_.done.size(), missing()));
     }
   }
-
-  ~SweepRun() { console().clear_progress(); }
-  SweepRun(const SweepRun&) = delete;
-  SweepRun& operator=(const SweepRun&) = delete;
 
   /// False if the user stopped it.
   bool run() {
@@ -143,6 +197,14 @@ class SweepRun {
     return any || all.empty() ? std::nullopt : std::optional(all.front());
   }
 
+  /// A failure that says something of the machine as it was, and nothing of its cell.
+  std::optional<LoggedTrial> what_the_machine_lacked() const {
+    for (const auto& [key, logged] : last_tries(log_.trials())) {
+      if (lacked_resources(*logged)) return *logged;
+    }
+    return std::nullopt;
+  }
+
   json write_summary() {
     json summary = sweep_json(grid_, log_.trials());
     write_file(folder_ / "sweep.json", result_text(summary));
@@ -153,9 +215,15 @@ class SweepRun {
   std::size_t missing() const {
     std::size_t count = 0;
     for (const SweepCell& cell : grid_.cells) {
-      for (std::int64_t trial = 0; trial < grid_.file.trials && !state_.failed.contains(cell.id); ++trial) {
-        count += state_.done.contains({cell.id, static_cast<std::uint64_t>(trial)}) ? 0 : 1;
-      }
+      if (!state_.failed.contains(cell.id)) count += missing(cell);
+    }
+    return count;
+  }
+
+  std::size_t missing(const SweepCell& cell) const {
+    std::size_t count = 0;
+    for (std::int64_t trial = 0; trial < grid_.file.trials; ++trial) {
+      count += state_.done.contains({cell.id, static_cast<std::uint64_t>(trial)}) ? 0 : 1;
     }
     return count;
   }
@@ -163,14 +231,14 @@ class SweepRun {
   void run_one(const SweepCell& cell, std::int64_t trial) {
     const auto number = static_cast<std::uint64_t>(trial);
     if (state_.done.contains({cell.id, number}) || state_.failed.contains(cell.id)) return;
-    const std::size_t left = missing();
-    console().progress(fmt::format("trial {} of {}: {}", grid_.cells.size() * grid_.file.trials - left + 1,
-                                   grid_.cells.size() * grid_.file.trials, describe(grid_, cell)));
+    progress_.show(cell, trial);
     const bool keeps = grid_.file.keep_traces && trial + 1 == grid_.file.trials;
     LoggedTrial logged = logged_trial(grid_, cell, number, job_, keeps ? folder_ / "cells" / cell.id : fs::path());
     if (logged.trial) {
       state_.done.insert({cell.id, number});
+      progress_.done(logged.trial->seconds);
     } else {
+      progress_.drop(missing(cell));
       state_.failed.insert(cell.id);
       console().warning(fmt::format("cell failed: {}: {}", describe(grid_, cell), logged.reason));
     }
@@ -185,6 +253,7 @@ class SweepRun {
   fs::path folder_;
   TrialLog log_;
   State state_;
+  SweepProgress progress_;
 };
 
 /// Runs what is not yet in the folder, and writes trials.jsonl and sweep.json there. Returns the process exit code:
@@ -203,13 +272,14 @@ int run_sweep(const SweepArguments& arguments, Job* job) {
   console().info(fmt::format("{}: {} cells, {} trials each{}", grid.file.title, grid.cells.size(), grid.file.trials,
                              grid.skipped > 0 ? fmt::format("; {} cells left out by [[skip]]", grid.skipped) : ""));
   bool finished = false;
-  std::optional<LoggedTrial> failure;
+  std::optional<LoggedTrial> failure, lacked;
   json summary;
   {
     SweepRun run(grid, folder, arguments.retry_failed, job);
     finished = run.run();
     summary = run.write_summary();
     failure = run.why_nothing_was_measured();
+    lacked = run.what_the_machine_lacked();
   }
   if (summary.value("mixed_worlds", false)) {
     console().warning("the trials come from different programs or machines; compare their cells with care");
@@ -224,6 +294,11 @@ int run_sweep(const SweepArguments& arguments, Job* job) {
   if (failure) {
     console().error(fmt::format("no cell could be measured: {}", failure->reason));
     return failure->exit_code == 0 ? static_cast<int>(ExitCode::failure) : failure->exit_code;
+  }
+  if (lacked) {
+    console().error(
+        fmt::format("not all cells could be measured, and the same command tries them again: {}", lacked->reason));
+    return static_cast<int>(ExitCode::no_resources);
   }
   return static_cast<int>(ExitCode::ok);
 }
