@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "foreign/kineto_reader.h"
 #include "trace/merged_writer.h"
+#include "trace/nvtx_range.h"
 #include "trace/rank_writer.h"
 #include "tracing_cost.h"
 
@@ -128,6 +129,16 @@ void record(benchmark::State& state) {
                                                     benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(record);
+
+/// An NVTX range when no tool listens.
+void nvtx_range_without_tool(benchmark::State& state) {
+  const trace::NvtxName name("forward blocks.0");
+  for (auto _ : state) {
+    trace::nvtx_push(name, 2, {0, 1, 2});
+    trace::nvtx_pop();
+  }
+}
+BENCHMARK(nvtx_range_without_tool);
 
 /// So many bytes from memory to a new file, in the writers' pieces.
 double plain_write_seconds(std::size_t bytes, const std::string& to) {

@@ -138,6 +138,7 @@ SINGLE_FILES = {
 # Third-party headers and the only places (folders or files) that may include them.
 THIRD_PARTY = [
     (r"cuda|cublas|cupti|cudnn|nvrtc|nccl|nvml", ["backend/cuda"]),
+    (r"nvtx", ["trace/nvtx_range.cpp", "backend/cuda"]),
     (r"mpi\.h", []),
     (r"CLI/", ["app/command_line.cpp"]),
     (r"dnnl|oneapi/dnnl/dnnl\.h", ["backend/cpu/kernels"]),

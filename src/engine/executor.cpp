@@ -5,8 +5,46 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "schedule/print_schedule.h"
 
 namespace fsdpbench::engine {
+
+OpRanges::OpRanges(const plan::Plan& plan, const schedule::Schedules& schedules) {
+  if (!trace::nvtx_listens()) return;
+  for (const schedule::Schedule& schedule : schedules.steps) {
+    for (const schedule::Op& op : schedule.ops) {
+      std::int64_t bytes = op.is_collective() ? op.collective()->bytes() : 0;
+      if (!op.is_collective()) {
+        for (schedule::BufferId id : op.operands().writes) bytes += schedule.buffers[id].bytes;
+      }
+      names_.try_emplace(&op, Label{trace::NvtxName(schedule::op_name(plan, op)), bytes});
+    }
+  }
+}
+
+void OpRanges::push_to_lane(backend::Device& device, const schedule::Op& op, std::int64_t step) const {
+  device.enqueue(
+      op.lane, "range begin",
+      [label = &names_.at(&op), &op, step](backend::Kernels&) {
+        trace::nvtx_push(label->name, trace::nvtx_category(op.lane), {op.unit, step, label->bytes});
+      },
+      nullptr);
+}
+
+void OpRanges::pop_from_lane(backend::Device& device, Lane lane) const {
+  device.enqueue(
+      lane, "range end", [](backend::Kernels&) { trace::nvtx_pop(); }, nullptr);
+}
+
+void OpRanges::begin_on_host(const schedule::Op& op, std::int64_t step) const {
+  if (names_.empty()) return;
+  const Label& label = names_.at(&op);
+  trace::nvtx_push(label.name, trace::kNvtxHostCategory, {op.unit, step, label.bytes});
+}
+
+void OpRanges::end_on_host() const {
+  if (!names_.empty()) trace::nvtx_pop();
+}
 
 using schedule::BufferRole;
 using schedule::Op;
@@ -31,6 +69,7 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       buffers_(context.device, schedules.steps.front()),
       masters_(context, plan, buffers_, communicators_),
       runner_(config, plan, model, batches, context.rank),
+      ranges_(plan, schedules),
       trouble_(config.inject, config.train.seed, context.rank),
       losses_(config.train.accumulate) {
   slots_.resize(most_ops(schedules));
@@ -69,10 +108,12 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
   backend::Device& device = context_.device;
   trouble_.before_issue();
   if (record != nullptr) record->issued_ns = now_ns();
+  if (!op.has_work()) ranges_.begin_on_host(op, step);
   if (op.is_host()) {
     for (const schedule::Wait& wait : op.waits) device.host_wait(wait.event);
     if (op.kind == OpKind::host_sync) device.synchronize();
     if (record != nullptr) record->end_ns = now_ns();
+    ranges_.end_on_host();
     return;
   }
   for (const schedule::Wait& wait : op.waits) device.wait(op.lane, wait.event);
@@ -82,6 +123,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
   if (op.has_work()) {
     trouble_.before_op(device, op.lane);
     runner_.resolve(op, buffers_, step, &slot);
+    ranges_.begin_on_lane(device, op, step);
     if (record != nullptr) device.set_op(static_cast<std::int32_t>(step), record->op);
     backend::Stamp* stamp = recording_ ? &slot.stamp : nullptr;
     if (op.is_collective() && plan_.groups.size(op.group()) > 1) {
@@ -91,10 +133,12 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
           op.lane, schedule::to_string(op.kind).data(),
           [this, &op, &slot](backend::Kernels& kernels) { runner_.run(op, slot, kernels); }, stamp);
     }
+    ranges_.end_on_lane(device, op.lane);
   }
   for (schedule::BufferId id : op.frees) buffers_.free(id, op.lane);
   if (op.record != schedule::kNoEvent) device.record(op.record, op.lane);
   if (recording_ && !(op.allocates.empty() && op.frees.empty())) sample_memory();
+  if (!op.has_work()) ranges_.end_on_host();
 }
 
 void Executor::issue_all(const schedule::Schedule& schedule, std::int64_t step) {

@@ -20,10 +20,11 @@ class Doctor(Program):
         machine = json.loads(self.call("doctor", "--json").stdout)
         self.assertGreaterEqual(machine["threads"], 1)
         self.assertGreater(machine["memory_bytes"], machine["available_bytes"])
+        self.assertTrue(machine["nvtx"])
 
     def test_text(self) -> None:
         text = self.call("doctor").stdout
-        for words in ("cpu", "memory", "cuda driver", "libraries"):
+        for words in ("cpu", "memory", "cuda driver", "nvtx", "libraries"):
             self.assertIn(words, text)
 
 

@@ -12,6 +12,7 @@
 #include "record/json_part.h"
 #include "runs/build_info.h"
 #include "runs/select_backend.h"
+#include "trace/nvtx_range.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -58,6 +59,7 @@ Fields<Examined> declared() {
     {"kernel", via(&E::facts, &F::kernel), "", "version of the operating system's kernel"},
     {"gpus", via(&E::facts, &F::gpus), "", "each GPU, as its driver describes it"},
     {"cuda_driver", via(&E::facts, &F::cuda_driver), "", "version of CUDA's driver"},
+    {"nvtx", [](const E&) { return trace::nvtx_note(); }, "", "whether ranges are marked for NVIDIA's profilers"},
     {"realtime", via(&E::facts, &F::realtime), "", "scheduling class of the threads that wait for a point in time"},
     {"libraries", via(&E::facts, &F::libraries), "", "versions of libraries, by name", if_any},
     {"backend", &E::backend, "", "what the CPU backend reports about itself", if_any},
