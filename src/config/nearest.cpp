@@ -44,22 +44,44 @@ bool contains_other(std::string_view a, std::string_view b) {
          (a.size() >= kLeast && b.find(a) != std::string_view::npos);
 }
 
-/// The key that `name` was probably meant to be; empty if none is near.
-std::string near_field(std::string_view name) {
+std::vector<std::string_view> words_of_key(std::string_view key) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin <= key.size();) {
+    const std::size_t end = std::min(key.find('_', begin), key.size());
+    words.push_back(key.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::ranges::sort(words);
+  return words;
+}
+
+/// All keys that `name` may have been meant to be, if they are as likely.
+std::vector<std::string> near_fields(std::string_view name) {
   name = name.substr(0, kLongestName);
-  if (const std::string_view known = key_of_other_system(name); !known.empty()) return std::string(known);
+  if (const std::string_view known = key_of_other_system(name); !known.empty()) return {std::string(known)};
   const std::string_view key = after_dot(name);
+  const std::vector<std::string_view> words = words_of_key(key);
+  std::vector<std::string> reordered, containing;  // "global_batch", "prefetch"
   std::size_t least = most_errors(key) + 1;
-  std::string nearest_one;
+  std::vector<std::string> nearest_ones;
   for (const Field& field : fields()) {
     // The right key in the wrong table is as likely a mistake as a typing error.
     const std::size_t errors = std::min(edit_distance(name, field.name()), edit_distance(key, field.key) + 1);
     if (errors < least) {
       least = errors;
-      nearest_one = field.name();
+      nearest_ones = {field.name()};
+    }
+    const std::vector<std::string_view> valid = words_of_key(field.key);
+    if (!std::ranges::includes(valid, words)) continue;
+    const bool same_table = key.size() == name.size() || name.starts_with(field.table + ".");
+    if (valid.size() == words.size()) {
+      reordered.push_back(field.name());
+    } else if (same_table) {
+      containing.push_back(field.name());
     }
   }
-  return nearest_one;
+  if (!nearest_ones.empty()) return nearest_ones;
+  return reordered.empty() ? containing : reordered;
 }
 
 }  // namespace
@@ -83,10 +105,19 @@ std::string nearest_clause(std::string_view name, std::span<const std::string> n
   return meant.empty() ? "" : fmt::format("; the nearest is '{}'", meant);
 }
 
+std::string nearest_field(std::string_view name) {
+  const std::vector<std::string> near = near_fields(name);
+  return near.size() == 1 ? near.front() : std::string();
+}
+
 std::string unknown_key(std::string_view name) {
+  constexpr std::size_t kMostSuggested = 3;
   const std::string what = fmt::format("unknown key '{}'", name);
-  const std::string near = near_field(name);
-  if (!near.empty()) return fmt::format("{}; the nearest valid key is '{}'.", what, near);
+  const std::vector<std::string> near = near_fields(name);
+  if (near.size() == 1) return fmt::format("{}; the nearest valid key is '{}'.", what, near.front());
+  if (!near.empty() && near.size() <= kMostSuggested) {
+    return fmt::format("{}; the nearest valid keys are '{}'.", what, fmt::join(near, "', '"));
+  }
   const std::string_view section = name.substr(0, name.find('.'));
   std::vector<std::string> keys;
   for (const Field& field : fields()) {

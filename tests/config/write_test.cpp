@@ -159,17 +159,6 @@ TEST(Fields, NamesAreUniqueAndDefaultsAreValid) {
   }
 }
 
-/// The table of all keys for profiles/README.md: Markdown, from the same source as everything else.
-std::string key_reference() {
-  std::string out = "| key | built-in default | valid | meaning |\n|---|---|---|---|\n";
-  const RunConfig defaults;
-  for (const Field& field : fields()) {
-    out += "| `" + field.name() + "` | `" + to_toml(field.write(defaults)) + "` | " + field.valid + " | " +
-           field.meaning + " |\n";
-  }
-  return out;
-}
-
 TEST(Fields, TheReferenceInProfilesReadmeIsCurrent) {
   const std::string readme = text_of(std::filesystem::path(FSDPBENCH_SOURCE_DIR) / "profiles/README.md");
   const bool current = readme.find(key_reference()) != std::string::npos;

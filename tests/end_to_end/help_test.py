@@ -65,7 +65,9 @@ class Help(Program):
         return text.decode()
 
     def test_what_is_not_near_is_not_suggested(self) -> None:
-        for given, said in {"model=8b": "nearest valid key is 'model.preset'.",
+        for given, said in {"fsdp.prefetch=1": "nearest valid keys are 'fsdp.forward_prefetch', 'fsdp.backward_prefetch'.",
+                            "model=8b": "nearest valid key is 'model.preset'.",
+                            "train.global_batch=8": "nearest valid key is 'train.batch_global'.",
                             "fsdp.zq=1": "unknown key 'fsdp.zq'; the keys of [fsdp] are preset, strategy,"}.items():
             self.assertIn(said, self.error("explain", "quickstart", "--set", given))
         self.assertIn("no command 'zzzz'; see fsdpbench --help.", self.error("zzzz"))
