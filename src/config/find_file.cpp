@@ -103,8 +103,21 @@ std::string choices(const std::string& wanted, const std::vector<std::string>& n
   return fmt::format("{} {}", near.empty() ? "; there are" : near + " of", fmt::join(names, ", "));
 }
 
-/// Nothing by that name: says what comes nearest.
-[[noreturn]] void throw_unknown(FileKind kind, const std::string& given, const char* what) {
+/// Nothing by that name: says what has it, or what comes nearest.
+[[noreturn]] void throw_unknown(FileKind kind, const std::string& given) {
+  const bool run = kind == FileKind::run;
+  const char* what = run ? "run profile" : "sweep";
+  const FileKind other = run ? FileKind::sweep : FileKind::run;
+  if (find_named(other, given)) {
+    throw ConfigError(fmt::format("{0}: is a {1}, and a {2} is expected; `fsdpbench {3} {0}` runs it.", given,
+                                  run ? "sweep" : "run profile", what, run ? "sweep" : "run"));
+  }
+  if (find_named(FileKind::model, given)) {
+    throw ConfigError(
+        fmt::format("{0}: is a model, and a {1} is expected; a profile names it, as in `fsdpbench run quickstart --set "
+                    "model.preset={0}`.",
+                    given, what));
+  }
   const std::vector<std::string> names = known_names(kind);
   const std::string wanted =
       fs::path(given).extension() == ".toml" ? fs::path(given).stem().string() : fs::path(given).filename().string();
@@ -115,7 +128,10 @@ std::string choices(const std::string& wanted, const std::vector<std::string>& n
 
 std::string find_one(FileKind kind, const std::string& given, const char* what) {
   if (const auto found = find_named(kind, given)) return found->string();
-  throw_unknown(kind, given, what);
+  const std::vector<std::string> names = known_names(kind);
+  throw ConfigError(fmt::format("{}: there is no such file, and no {} of that name{}.", given, what,
+                                names.empty() ? fmt::format("; profiles/{} is not to be found", folder_name(kind))
+                                              : choices(fs::path(given).filename().string(), names)));
 }
 
 }  // namespace
@@ -136,7 +152,7 @@ std::string find_profile(const std::string& given) {
   for (const FileKind kind : {FileKind::run, FileKind::model}) {
     if (const auto found = find_named(kind, given)) return found->string();
   }
-  if (!is_folder(path)) throw_unknown(FileKind::run, given, "run profile");
+  if (!is_folder(path)) throw_unknown(FileKind::run, given);
   if (is_file(path / "sweep.json")) {
     throw ConfigError(
         fmt::format("{}: is the folder of a sweep, which has many configurations; expected a run profile, or the "
@@ -151,7 +167,7 @@ std::string find_profile(const std::string& given) {
 
 std::string find_sweep(const std::string& given) {
   if (const auto found = find_named(FileKind::sweep, given)) return found->string();
-  if (!is_folder(given)) throw_unknown(FileKind::sweep, given, "sweep");
+  if (!is_folder(given)) throw_unknown(FileKind::sweep, given);
   throw ConfigError(fmt::format("{}: is a folder; expected a sweep file (TOML) or its name (one of {}){}.", given,
                                 fmt::join(known_names(FileKind::sweep), ", "),
                                 is_file(fs::path(given) / "sweep.json")

@@ -185,6 +185,32 @@ std::size_t end_of_string(std::string_view text, std::size_t begin) {
   return text.size();
 }
 
+bool is_table_of_profiles(std::string_view name) {
+  return std::ranges::any_of(fields(), [&](const Field& field) { return field.table == name; });
+}
+
+/// Plain cases only: a file that might be of the wanted kind and has mistakes shall hear about the mistakes.
+FileKind kind_of(const toml::table& file, FileKind wanted) {
+  if (wanted != FileKind::cluster && file["gpu"].is_table() && file["intra"].is_table()) return FileKind::cluster;
+  if (wanted != FileKind::sweep && (file["axes"].is_table() || file["base"].is_string())) return FileKind::sweep;
+  const bool of_profile = std::ranges::any_of(file, [](const auto& item) {
+    return item.second.is_table() && is_table_of_profiles(std::string_view(item.first));
+  });
+  if (wanted == FileKind::cluster && of_profile) return FileKind::run;
+  if (wanted == FileKind::sweep && of_profile && !file.contains("axes") && !file.contains("base")) return FileKind::run;
+  return wanted;
+}
+
+void check_kind(const std::string& path, const toml::table& file, FileKind wanted) {
+  const FileKind kind = kind_of(file, wanted);
+  if (kind == wanted) return;
+  std::string instead;
+  if (kind == FileKind::sweep) instead = fmt::format("`fsdpbench sweep {}` runs it", path);
+  if (kind == FileKind::run) instead = fmt::format("`fsdpbench run {}` runs it", path);
+  if (kind == FileKind::cluster) instead = "it says what a simulation runs on";
+  throw ConfigError(fmt::format("{}: is a {}, and a {} is expected; {}.", path, noun(kind), noun(wanted), instead));
+}
+
 }  // namespace
 
 std::optional<TooDeep> too_deep(std::string_view text) {
@@ -231,7 +257,9 @@ toml::table parse_toml(const std::string& path, FileKind wanted) {
     throw ConfigError(fmt::format("{}:{}: {}; no {} needs that.", path, deep->line, deep->what, noun(wanted)));
   }
   try {
-    return toml::parse(text, path);
+    toml::table file = toml::parse(text, path);
+    check_kind(path, file, wanted);
+    return file;
   } catch (const toml::parse_error& error) {
     throw ConfigError(fmt::format("{}:{}:{}: not valid TOML: {}", path, error.source().begin.line,
                                   error.source().begin.column, error.description()));

@@ -63,8 +63,8 @@ struct TooDeep {
 /// which reads them by recursion and overflows the stack. Looks at characters only, and takes any text.
 std::optional<TooDeep> too_deep(std::string_view text);
 
-/// The TOML file at `path`. Throws ConfigError if it cannot be read or is not TOML; the message names the kind that is
-/// `wanted`.
+/// The TOML file at `path`. Throws ConfigError if it cannot be read, is not TOML, or is plainly of another kind than
+/// `wanted`: then the message says what it is and which command takes it.
 toml::table parse_toml(const std::string& path, FileKind wanted);
 
 /// The value of a TOML node; nothing for arrays, tables and dates, which no key takes.

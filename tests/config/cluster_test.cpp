@@ -136,10 +136,18 @@ TEST_F(ClusterFile, SeveralNodesNeedANetwork) {
                         "since there are several nodes."));
 }
 
+TEST_F(ClusterFile, OtherKindsOfFilesAreSaidToBe) {
+  const std::string cluster = folder_.write("c.toml", cluster_text());
+  EXPECT_THAT(config_error([&] { load_profile(cluster); }),
+              HasSubstr("is a cluster file, and a run profile is expected; it says what a simulation runs on."));
+  EXPECT_THAT(error("[mesh]\nranks = 2\n"), HasSubstr("is a run profile, and a cluster file is expected"));
+}
+
 TEST(Clusters, UnknownNamesAreAnsweredWithTheList) {
   EXPECT_THAT(config_error([] { load_cluster("dgx-h10"); }),
-              AllOf(HasSubstr("dgx-h10: there is no such file, and no cluster of that name in "),
-                    HasSubstr("; the nearest is 'dgx-h100' of aws-p5, "), HasSubstr(", cpu-2core, dgx-a100, ")));
+              AllOf(HasSubstr("dgx-h10: there is no such file, and no cluster of that name; the nearest is 'dgx-h100' "
+                              "of aws-p5, "),
+                    HasSubstr(", cpu-2core, dgx-a100, ")));
 }
 
 /// Every file of the project can be read, by its name, and its figures keep the order that physics gives them.

@@ -62,6 +62,14 @@ TEST_F(FindFile, WhatIsNotThereSaysWhatWasTriedAndWhatIsNear) {
   EXPECT_THAT(profile_error(""), HasSubstr("there is no such file"));
 }
 
+TEST_F(FindFile, NamesOfAnotherKindAreSaidToBe) {
+  EXPECT_THAT(profile_error("strategy-ranks"),
+              HasSubstr("is a sweep, and a run profile is expected; `fsdpbench sweep strategy-ranks` runs it."));
+  EXPECT_THAT(sweep_error("quickstart"),
+              HasSubstr("is a run profile, and a sweep is expected; `fsdpbench run quickstart` runs it."));
+  EXPECT_THAT(sweep_error("llama3-8b"), HasSubstr("is a model, and a sweep is expected"));
+}
+
 TEST_F(FindFile, FoldersThatAreNoResultSaySo) {
   fs::create_directory("empty");
   EXPECT_THAT(profile_error("empty"), HasSubstr("empty: is a folder without config.toml; expected a run profile"));
@@ -72,9 +80,9 @@ TEST_F(FindFile, FoldersThatAreNoResultSaySo) {
 
 TEST_F(FindFile, FilesOfAnotherKindAreSaidToBe) {
   const std::string sweep = folder_.write("s.toml", "base = 'b.toml'\n[axes]\n'mesh.ranks' = [1, 2]\n");
-  EXPECT_THAT(config_error([&] { load_profile(sweep); }), HasSubstr("unknown table [axes]"));
+  EXPECT_THAT(config_error([&] { load_profile(sweep); }), HasSubstr("is a sweep file, and a run profile is expected"));
   const std::string run = folder_.write("r.toml", "[mesh]\nranks = 2\n");
-  EXPECT_THAT(config_error([&] { load_sweep(run); }), HasSubstr("r.toml:1: unknown key 'mesh'"));
+  EXPECT_THAT(config_error([&] { load_sweep(run); }), HasSubstr("is a run profile, and a sweep file is expected"));
   const std::string result = folder_.write("out/result.json", "{\"schema_version\": 1}");
   EXPECT_THAT(config_error([&] { load_profile(result); }),
               AllOf(HasSubstr("is JSON"), HasSubstr("name its folder, " + fs::path(result).parent_path().string())));

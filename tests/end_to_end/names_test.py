@@ -37,8 +37,11 @@ class Names(Program):
     def test_kinds_of_files_are_told_apart(self) -> None:
         profiles = program.SOURCE / "profiles"
         sweep, model = (str(profiles / file) for file in ("sweeps/strategy-ranks.toml", "models/llama3-8b.toml"))
-        self.assertIn("unknown table [axes]", self.error("run", sweep))
-        self.assertIn("no run profile of that name", self.error("run", "strategy-ranks"))
+        self.assertIn(f"is a sweep file, and a run profile is expected; `fsdpbench sweep {sweep}`", self.error("run", sweep))
+        self.assertIn("`fsdpbench sweep strategy-ranks`", self.error("run", "strategy-ranks"))
+        self.assertIn("`fsdpbench run quickstart`", self.error("sweep", "quickstart"))
+        self.assertIn("is a run profile, and a sweep file is expected", self.error("sweep", self.profile))
+        self.assertIn("is a model, and a sweep is expected", self.error("sweep", "llama3-8b"))
         self.assertEqual(self.call("explain", model).stdout, self.call("explain", "llama3-8b").stdout)
 
 
