@@ -157,19 +157,10 @@ void add_clocks(const engine::Measurement& measurement, TrialDetails& details) {
   }
 }
 
-/// Algorithm of such collectives, where the communication library's profiler told it; empty: nobody knows.
-std::string told_by_profiler(const account::CollectiveTimes& c, const engine::Measurement& measurement) {
-  if (measurement.devices.empty()) return {};
-  const std::string name = backend::collective_fact(c.kind, c.message_bytes, c.group_size);
-  const auto fact = std::ranges::find(measurement.devices.front(), name, &backend::Facts::value_type::first);
-  return fact == measurement.devices.front().end() ? "" : fact->second;
-}
-
 void add_collectives(std::vector<account::CollectiveTimes> collectives, const Trial& trial, TrialDetails& details) {
   for (account::CollectiveTimes& c : collectives) {
     DetailedCollective one;
     if (c.op >= 0 && !trial.choices.empty()) one.done_by = trial.choices[c.op];
-    if (std::string told = told_by_profiler(c, trial.measurement); !told.empty()) one.done_by = std::move(told);
     one.times = std::move(c);
     details.collectives.push_back(std::move(one));
   }

@@ -30,7 +30,7 @@ MUST_SAY = {"torch": ["speed over PyTorch eager", "speed over PyTorch compiled"]
             "changes": ["(device.memory = pool"],
             "tracer_cost": ["cuda_step_with_cupti_over_without: ratio", "cuda_step_watched_over_unwatched: ratio"],
             "features": ["mesh.tensor = 2", "nccl.register_buffers = local",
-                         "fsdp.cpu_offload = all", "NCCL's profiler"]}
+                         "fsdp.cpu_offload = all"]}
 
 TINY = """[model]
 kind = "decoder"

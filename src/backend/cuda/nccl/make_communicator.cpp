@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/nccl/collective_profile.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_version.h"
 
@@ -131,7 +130,6 @@ Facts communicator_facts(const Communicator& world) {
                                    Microseconds(times.all).count() / static_cast<double>(times.count),
                                    Microseconds(times.longest).count()));
   }
-  for (auto& fact : profile_facts()) facts.push_back(std::move(fact));
   return facts;
 }
 
