@@ -21,7 +21,6 @@
 #include "runs/measure.h"
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
-#include "schedule/check_schedules.h"
 #include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
@@ -162,12 +161,6 @@ std::string short_order(const std::string& order) {
     }
   }
   return text;
-}
-
-std::string check_line(const engine::Setup& p) {
-  const std::size_t faults = schedule::check_schedules(p.schedules).size();
-  return faults == 0 ? "happens-before check: no race, every buffer freed once\n"
-                     : fmt::format("happens-before check: {} FAULTS\n", faults);
 }
 
 /// All-gathers that are wasted in the same way, and what would spare them.
@@ -604,7 +597,6 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
     text += fmt::format("Beside these {} exchanges among ranks that split layers (--schedule=LAYER shows where)\n\n",
                         std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
   }
-  text += check_line(p);
   text += wasted_lines(p) + vocabulary_line(p.config);
   return text + "More: --schedule, --schedule=LAYER, --format json\n";
 }
@@ -647,7 +639,7 @@ std::string schedule_text(const engine::Setup& p, const std::string& which) {
     std::getline(lines, line);
     if (choice.holds(op)) text += line + "\n";
   }
-  return text + "\n" + check_line(p);
+  return text;
 }
 
 nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction) {

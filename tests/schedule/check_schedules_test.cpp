@@ -6,8 +6,8 @@
 #include <map>
 #include <random>
 
-#include "schedule/check_schedules.h"
 #include "schedule/print_schedule.h"
+#include "support/check_schedules.h"
 #include "support/presets.h"
 #include "support/random_config.h"
 
