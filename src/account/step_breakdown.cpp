@@ -32,7 +32,6 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::optimizer: return OpClass::computation;
     case OpKind::all_gather:
     case OpKind::reduce_scatter:
-    case OpKind::all_to_all:
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce:
     case OpKind::tensor_all_gather:
@@ -49,10 +48,6 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::cast_shard:
     case OpKind::copy_in:
     case OpKind::copy_out:
-    case OpKind::quantize:
-    case OpKind::dequantize:
-    case OpKind::quantize_gradients:
-    case OpKind::sum_quantized:
     case OpKind::keep_group_shard:
     case OpKind::reduce_cast:
     case OpKind::reduce_copy_in:

@@ -133,7 +133,6 @@ double copied_bytes(const schedule::Schedule& schedule, const schedule::LayoutCo
 }
 
 double touched_bytes(const schedule::Schedule& schedule, const schedule::Op& op) {
-  if (const auto* w = std::get_if<schedule::Requantize>(&op.work)) return static_cast<double>(w->bytes);
   if (const auto* copy = std::get_if<schedule::LayoutCopy>(&op.work)) return copied_bytes(schedule, *copy);
   return buffer_bytes(schedule, op);
 }

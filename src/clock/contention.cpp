@@ -147,8 +147,7 @@ Measured most_alike(const std::vector<CalibrationSlowdown>& measured, DType dtyp
 }
 
 bool sums_up(OpKind kind) {
-  return kind == OpKind::reduce_scatter || kind == OpKind::all_reduce || kind == OpKind::tensor_all_reduce ||
-         kind == OpKind::all_to_all;  // of quantised gradients
+  return kind == OpKind::reduce_scatter || kind == OpKind::all_reduce || kind == OpKind::tensor_all_reduce;
 }
 
 class MeasuredSlowdown {

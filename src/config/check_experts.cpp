@@ -134,8 +134,6 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
           "true, false or \"auto\"");
   without(fsdp.cpu_offload != CpuOffload::none, "cpu_offload", "\"none\"");
   without(fsdp.shard_threshold > 0, "shard_threshold", "0");
-  without(fsdp.gather_quantization.on(), "gather_quantization", "\"none\"");
-  without(fsdp.reduce_quantization.on(), "reduce_quantization", "\"none\"");
   without(fsdp.learn_execution_order, "learn_execution_order", "false");
 }
 

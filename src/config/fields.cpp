@@ -74,13 +74,6 @@ Valid<Prefetch> prefetch(std::string_view own_names, std::vector<Prefetch::Mode>
           }};
 }
 
-Valid<Quantization> quantization() {
-  return {
-      "\"none\", \"int8:BLOCK\", \"int4:BLOCK\" or \"fp8:BLOCK\" (BLOCK: numbers a scale, a multiple of 32 up to "
-      "65536)",
-      [](const Quantization& v) { return v.block % 32 == 0 && v.block <= 1 << 16; }};
-}
-
 /// Which frameworks are known is a matter of the cluster: efficiency_used() (config/accuracy.h) checks it.
 Valid<Efficiency> efficiency() {
   const Valid<double> given = number(1e-3, 2);
@@ -253,9 +246,6 @@ std::vector<Field> make_fields() {
   fsdp("gradient_divide_factor", &Fsdp::gradient_divide_factor, number(0, kMostFactor), "what sums of gradients over ranks are divided by; 0: the number of ranks, which gives the mean");
   fsdp("host_sync_at_group_shard", &Fsdp::host_sync_at_group_shard, boolean(), "reshard_after_forward = n: the host waits until the group's part is kept, before the unit is freed");
   fsdp("keep_group_shard", &Fsdp::keep_group_shard, boolean(), "reshard_after_forward = n: the group's part is kept to the end of the step, so that later microbatches need not copy it again; false: until the unit's backward");
-  fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of 8 or 4 bits, or as fp8 (e4m3), with an fp32 scale per block (ZeRO++'s qwZ); simulated only");
-  fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such numbers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ); simulated only");
-  fsdp("reduce_within", &Fsdp::reduce_within, integer<int>(0, 1 << 20), "reduce_quantization: first among N neighbouring ranks (a node), then across; 0: among all ranks of the shard group at once");
   fsdp("cpu_offload", &Fsdp::cpu_offload, one_of<CpuOffload>(), "which sharded state is in host memory: optimizer: masters, moments, gradients and the update (ZeRO-Offload); all: shards too, copied to the device before each gather (CPUOffloadPolicy)");
   fsdp("cast_in_optimizer", &Fsdp::cast_in_optimizer, boolean(), "the optimizer's update also writes the shard in param_dtype, which stays in memory: gathers read it and cast nothing");
   fsdp("fp32_gradients", &Fsdp::fp32_gradients, boolean(), "backward writes parameters' gradients in fp32 rather than in param_dtype, so that nothing is rounded before it is added or reduced (Megatron's main gradients)");

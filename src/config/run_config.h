@@ -382,9 +382,6 @@ struct Fsdp {
   double gradient_divide_factor = 0;         ///< what sums of gradients are divided by; 0: the number of ranks
   bool host_sync_at_group_shard = false;     ///< the host waits where a part is kept for the group's gather
   bool keep_group_shard = false;             ///< that part lives until the step's end; false: until backward is over
-  Quantization gather_quantization;          ///< of gathered parameters on the wire
-  Quantization reduce_quantization;  ///< of gradients on the wire: exchanged and added up instead of reduce-scattered
-  int reduce_within = 0;             ///< with it: first in groups of so many ranks, then across them; 0: all at once
   CpuOffload cpu_offload = CpuOffload::none;
   bool cast_in_optimizer =
       false;                    ///< shards stay in param_dtype, too: the update writes both, and gathers cast nothing

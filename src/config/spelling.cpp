@@ -143,11 +143,6 @@ Value encode(const Trainable& value) {
   return fmt::format("blocks:{}-{}", value.first, value.last);
 }
 
-Value encode(const Quantization& value) {
-  if (!value.on()) return std::string("none");
-  return fmt::format("{}{}:{}", value.fp8 ? "fp" : "int", value.bits, value.block);
-}
-
 Value encode(const ExpertLoad& value) {
   switch (value.kind) {
     case ExpertLoad::Kind::zipf: return "zipf:" + float_text(value.value);
@@ -309,17 +304,6 @@ bool decode(const Value& value, Trainable& out) {
   if (first != std::errc() || dash == end || *dash != '-') return false;
   const auto [stop, last] = std::from_chars(dash + 1, end, read.last);
   if (last != std::errc() || stop != end || read.first < 0 || read.last < read.first) return false;
-  out = read;
-  return true;
-}
-
-bool decode(const Value& value, Quantization& out) {
-  Quantization read;
-  for (const int bits : {8, 4}) {
-    if (const auto block = argument(value, fmt::format("int{}", bits)); block && *block >= 1) read = {bits, *block};
-  }
-  if (const auto block = argument(value, "fp8"); block && *block >= 1) read = {8, *block, true};
-  if (!read.on() && !is_text(value, "none")) return false;
   out = read;
   return true;
 }

@@ -415,28 +415,12 @@ void check_engines(const RunConfig& config, Notes& notes) {
                  "fsdp.param_dtype is \"fp32\"");
 }
 
-/// Fewer bits: on the wire (ZeRO++), and in products.
-void check_quantization(const RunConfig& config, Notes& notes) {
+/// Products in fewer bits, and parts of units that a smaller group keeps.
+void check_products(const RunConfig& config, Notes& notes) {
   const Fsdp& fsdp = config.fsdp;
-  const Quantization none;
-  const bool gathers = fsdp.gather_quantization != none, reduces = fsdp.reduce_quantization != none;
-  const auto value = [](const Quantization& q) { return to_toml(encode(q)); };
-  require(!reduces || fsdp.reduce_by == ReduceBy::reduce_scatter,
-          "fsdp.reduce_quantization = {} exchanges gradients, so that it does not go with fsdp.reduce_by = \"{}\"; "
-          "expected \"reduce_scatter\".",
-          value(fsdp.reduce_quantization), to_string(fsdp.reduce_by));
-  require(!reduces || fsdp.reduce_within == 0 || config.mesh.shard % fsdp.reduce_within == 0,
-          "fsdp.reduce_within = {} does not divide the shard group of {} ranks.", fsdp.reduce_within,
-          config.mesh.shard);
   const auto without_effect = [&](bool given, const char* key, std::string_view why) {
     if (given) notes.push_back(fmt::format("fsdp.{} has no effect: {}.", key, why));
   };
-  const bool alone = config.mesh.shard == 1;
-  without_effect(alone && gathers, "gather_quantization", "no unit is sharded");
-  without_effect(alone && reduces, "reduce_quantization", "no unit is sharded");
-  without_effect(!reduces && fsdp.reduce_within > 0, "reduce_within", "fsdp.reduce_quantization is \"none\"");
-  without_effect(!alone && reduces && fsdp.separate_reduce_scatter_comm, "separate_reduce_scatter_comm",
-                 "gradients are exchanged over communicators of their own (fsdp.reduce_quantization)");
   without_effect(!fsdp.fp8_products && fsdp.fp8_recipe != Fsdp().fp8_recipe, "fp8_recipe",
                  "fsdp.fp8_products is false");
   without_effect(fsdp.keep_group_shard && fsdp.reshard_after_forward.mode != ReshardAfterForward::Mode::group,
@@ -456,8 +440,6 @@ void check_offload(const RunConfig& config, Notes& notes) {
           offload);
   if (config.fsdp.cast_in_optimizer && config.fsdp.param_dtype == DType::f32) {
     notes.push_back("fsdp.cast_in_optimizer has no effect: fsdp.param_dtype is \"fp32\", as the masters are.");
-  } else if (config.fsdp.cast_in_optimizer && config.fsdp.gather_quantization.on()) {
-    notes.push_back("fsdp.cast_in_optimizer has no effect: fsdp.gather_quantization quantises the masters.");
   }
   require(emulate.pcie_gb_per_s || emulate.pcie_latency_us == 0,
           "emulate.pcie_latency_us = {} is the latency of the modelled PCIe, and there is none: set "
@@ -649,7 +631,7 @@ std::vector<std::string> validate(RunConfig& config) {
   settle_batch(config, notes);
   check_sequence_parallel(config, notes);
   check_engines(config, notes);
-  check_quantization(config, notes);
+  check_products(config, notes);
   check_offload(config, notes);
   check_schedule_size(config);
   check_emulate(config.emulate);

@@ -11,13 +11,6 @@ using schedule::BufferId;
 using schedule::Op;
 using schedule::OpKind;
 
-namespace {
-
-/// Simulated only: model::key_without_kernels() says so before a run begins.
-[[noreturn]] void refuse_quantized() { throw std::logic_error("OpRunner: quantised numbers"); }
-
-}  // namespace
-
 OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, const model::Model& model,
                    const BatchSource& batches, int rank)
     : config_(config), plan_(plan), model_(model), batches_(batches), rank_(rank) {
@@ -144,8 +137,6 @@ class OpRunner::Resolve {
       default: throw std::logic_error("OpRunner: not a copy by layout");
     }
   }
-
-  void operator()(const schedule::Requantize&) const { refuse_quantized(); }
 
   void operator()(const schedule::Accumulate& work) const {
     from_to(work.from, work.sum);
@@ -289,7 +280,6 @@ class OpRunner::Run {
     if (op_.kind == OpKind::copy_in) return cast(slot_.count, 1.0F);
     kernels_.copy_runs(slot_.from, slot_.to, *slot_.runs);
   }
-  void operator()(const schedule::Requantize&) const { refuse_quantized(); }
   void operator()(const schedule::Accumulate& work) const {
     if (work.overwrite) return cast(work.count, work.factor);
     kernels_.accumulate(slot_.from, slot_.to.floats(), work.count, work.factor);

@@ -45,8 +45,6 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
   if (config.fsdp.state_dtype != DType::f32) return "fsdp.state_dtype";
-  if (config.fsdp.gather_quantization.on()) return "fsdp.gather_quantization";
-  if (config.fsdp.reduce_quantization.on()) return "fsdp.reduce_quantization";
   if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
     return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   }

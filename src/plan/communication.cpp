@@ -81,7 +81,7 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
   e.gathered_units = low * (staying > 0 ? std::max(staying, largest) : largest);
   e.gradient_units = static_cast<double>(size_of(plan.gradient_dtype)) * largest_trained;
   const bool keeps_low = config.fsdp.cast_in_optimizer && plan.param_dtype != plan.state_dtype;
-  if (keeps_low && !config.fsdp.gather_quantization.on()) e.parameters += low * shards;
+  if (keeps_low) e.parameters += low * shards;
   offload(plan, config, e);
   return e;
 }
@@ -91,11 +91,9 @@ double ring(std::int64_t numel, DType dtype, int ranks) {
   return static_cast<double>(numel * size_of(dtype)) * ring_share(ranks);
 }
 
-/// Bytes of a gather over the ranks that share `layout`, or of an exchange of quantised gradients of it.
-double sharded_bytes(const ShardLayout& layout, DType dtype, const Quantization& quantization) {
-  if (layout.sharded.empty()) return 0;
-  if (!quantization.on()) return ring(layout.gathered_numel(), dtype, layout.shards);
-  return static_cast<double>(quantization.bytes(layout.shard_numel) * (layout.shards - 1));
+/// Bytes of a gather over the ranks that share `layout`.
+double sharded_bytes(const ShardLayout& layout, DType dtype) {
+  return layout.sharded.empty() ? 0 : ring(layout.gathered_numel(), dtype, layout.shards);
 }
 
 /// Exchanges of ranks that split each layer: the residual stream is summed after the embedding, twice in each
@@ -180,11 +178,11 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
     const bool kept = !config.fsdp.reshard_after_backward || plan.units[u].stays_gathered ||
                       (config.fsdp.keep_unreduced && mode == AccumulateMode::no_sync && !reshards_any);
     const double forwards = (kept ? 1 : micros) + (again.unused.empty() ? 0 : again.unused[u]);
-    volume.all_gather += forwards * sharded_bytes(layout, plan.param_dtype, config.fsdp.gather_quantization);
+    volume.all_gather += forwards * sharded_bytes(layout, plan.param_dtype);
     if (again.for_backward[u]) {
       // Between forward and backward a unit may lie in a smaller group (reshard_after_forward = n).
       const ShardLayout& kept_in = plan.units[u].group_layout.empty() ? layout : plan.units[u].group_layout.front();
-      volume.all_gather += micros * sharded_bytes(kept_in, plan.param_dtype, config.fsdp.gather_quantization);
+      volume.all_gather += micros * sharded_bytes(kept_in, plan.param_dtype);
     }
     const ShardLayout& trained = plan.units[u].gradient_layout;
     const std::int64_t reduced = trained.sharded.empty() ? 0 : trained.gathered_numel();
@@ -192,11 +190,7 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
       volume.all_reduce +=
           reductions * 2 * (ring(reduced, plan.reduce_dtype, shard) + ring(reduced, plan.reduce_dtype, replicate));
     } else {
-      if (!config.fsdp.reduce_quantization.on()) {
-        volume.reduce_scatter += reductions * ring(reduced, plan.reduce_dtype, shard);
-      } else {
-        volume.all_to_all += reductions * sharded_bytes(trained, plan.reduce_dtype, config.fsdp.reduce_quantization);
-      }
+      volume.reduce_scatter += reductions * ring(reduced, plan.reduce_dtype, shard);
       volume.all_reduce +=
           across * 2 * ring(trained.sharded.empty() ? 0 : trained.shard_numel, plan.reduce_dtype, replicate);
     }

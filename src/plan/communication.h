@@ -48,9 +48,6 @@ struct Regathers {
 /// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over
 /// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `again`: schedule::regathers().
 /// Padding is sent too, so it counts. The gather of gradient norms (8 (N-1) bytes) counts as all-gather.
-/// For n quantised numbers Q(n) bytes are sent (base/dtype.h: payload and scales). A gather of a shard of n
-/// numbers sends (N-1) Q(n). So does an exchange of gradients, all-to-all: of these (N/g - 1) Q(n) from one group of g
-/// neighbours to the others.
 /// Ranks that split layers sum the residual stream, [tokens, width] in the compute dtype: after the embedding, twice in
 /// each block's forward and twice in its backward, once where it is recomputed, and once in the head's backward; of the
 /// softmax 12 bytes a token are gathered. With mesh.sequence_parallel each sum is a reduce-scatter, the stream is

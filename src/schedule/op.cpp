@@ -27,7 +27,6 @@ struct OperandsOf {
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const LayoutCopy& w) const { return {{w.from}, {w.to}}; }
-  Operands operator()(const Requantize& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const Accumulate& w) const { return {{w.from, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
   Operands operator()(const Collective& w) const { return {{w.input}, {w.output}}; }
   Operands operator()(const SumOfSquares& w) const { return {{w.gradient, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
@@ -58,7 +57,6 @@ CollectiveKind collective_kind(OpKind kind) {
     case OpKind::tensor_reduce_scatter: return CollectiveKind::reduce_scatter;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: return CollectiveKind::all_reduce;
-    case OpKind::all_to_all:
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine: return CollectiveKind::all_to_all;
@@ -76,8 +74,6 @@ std::string_view to_string(OpKind kind) {
     case OpKind::unshard: return "unshard";
     case OpKind::all_gather: return "all_gather";
     case OpKind::copy_out: return "copy_out";
-    case OpKind::quantize: return "quantize";
-    case OpKind::dequantize: return "dequantize";
     case OpKind::release: return "release";
     case OpKind::host_to_device: return "host_to_device";
     case OpKind::device_to_host: return "device_to_host";
@@ -92,9 +88,6 @@ std::string_view to_string(OpKind kind) {
     case OpKind::reduce_cast: return "reduce_cast";
     case OpKind::reduce_copy_in: return "reduce_copy_in";
     case OpKind::reduce_scatter: return "reduce_scatter";
-    case OpKind::quantize_gradients: return "quantize_gradients";
-    case OpKind::all_to_all: return "all_to_all";
-    case OpKind::sum_quantized: return "sum_quantized";
     case OpKind::all_reduce: return "all_reduce";
     case OpKind::tensor_all_reduce: return "tensor_all_reduce";
     case OpKind::tensor_all_gather: return "tensor_all_gather";

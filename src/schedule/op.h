@@ -26,8 +26,6 @@ enum class OpKind : std::uint8_t {
   unshard,          ///< marks that a unit is asked for where it need not be gathered; no work
   all_gather,
   copy_out,        ///< per_param: all-gather output into parameters
-  quantize,        ///< shard, as quantised numbers, into this rank's part of the all-gather output
-  dequantize,      ///< quantised all-gather output into parameters
   release,         ///< frees an all-gather output once it was copied out; no work
   host_to_device,  ///< a shard from host memory (fsdp.cpu_offload)
   device_to_host,  ///< a reduced gradient to host memory
@@ -42,9 +40,6 @@ enum class OpKind : std::uint8_t {
   reduce_cast,           ///< gradients to the reduce dtype and pre-division
   reduce_copy_in,        ///< per_param: gradients into the reduce-scatter's layout
   reduce_scatter,
-  quantize_gradients,  ///< gradients, as quantised numbers, into the layout of the exchange
-  all_to_all,
-  sum_quantized,  ///< adds up what came from all ranks, into quantised sums or the reduced gradient
   all_reduce,
   tensor_all_reduce,      ///< sums over the ranks that split a layer
   tensor_all_gather,      ///< what each of them has of the same rows; of ranks that split sequences, keys and values
@@ -164,14 +159,6 @@ struct LayoutCopy {
   bool operator==(const LayoutCopy&) const = default;
 };
 
-/// Numbers become fewer bits (base/dtype.h), come from them, or are added up as such. Simulated only.
-struct Requantize {
-  BufferId from = kNoBuffer;
-  BufferId to = kNoBuffer;
-  std::int64_t bytes = 0;  ///< read and written: numbers on one side, parts with their scales on the other, each once
-  bool operator==(const Requantize&) const = default;
-};
-
 /// sum (fp32) = factor * from, plus the old sum unless `overwrite`. The product is fp32 either way.
 struct Accumulate {
   BufferId from = kNoBuffer;
@@ -243,8 +230,8 @@ struct Transfer {
 };
 
 /// monostate: nothing to do on the lane, only waits, frees or a mark.
-using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Requantize, Accumulate,
-                          Collective, SumOfSquares, ClipFactor, Update, Transfer>;
+using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Accumulate, Collective,
+                          SumOfSquares, ClipFactor, Update, Transfer>;
 
 /// A few buffers, in order; kNoBuffer is left out.
 class BufferList {

@@ -177,11 +177,6 @@ TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
   config.fsdp.checkpoint_keeps = config::CheckpointKeeps::attention;
   EXPECT_EQ(model::key_without_kernels(config), "fsdp.checkpoint_keeps");
   config = {};
-  config.fsdp.reduce_quantization = {4, 2048};
-  EXPECT_EQ(model::key_without_kernels(config), "fsdp.reduce_quantization");
-  config.fsdp.gather_quantization = {8, 128, true};
-  EXPECT_EQ(model::key_without_kernels(config), "fsdp.gather_quantization");
-  config = {};
   config.model = with_experts(config.model);
   EXPECT_EQ(model::key_without_kernels(config), "model.experts");
 }
