@@ -36,7 +36,6 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::tensor_all_reduce:
     case OpKind::tensor_all_gather:
     case OpKind::tensor_reduce_scatter:
-    case OpKind::context_send_recv:
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine:
@@ -145,7 +144,6 @@ void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const
     };
     check("all_gather", counted[rank].all_gather, expected.all_gather, 0.5);
     check("reduce_scatter", counted[rank].reduce_scatter, expected.reduce_scatter, 0.5);
-    check("send_recv", counted[rank].send_recv, expected.send_recv, 0.5);
     check("all_to_all", counted[rank].all_to_all, expected.all_to_all, 0.5);
     check("all_reduce", counted[rank].all_reduce, expected.all_reduce, rounding);
   }

@@ -113,7 +113,6 @@ std::string communication_table(const engine::Setup& p) {
   row("reduce-scatter", v.reduce_scatter);
   row("all-reduce", v.all_reduce);
   row("all-to-all", v.all_to_all);
-  if (v.send_recv > 0) row("send/receive", v.send_recv);
   row("sum", v.total());
   row("data parallel", parallel);
   std::string text = format_table(table);
@@ -569,7 +568,6 @@ Fields<Explained> declared() {
       {"reduce_scatter", via(sent, &V::reduce_scatter), "B", "by reduce-scatters"},
       {"all_reduce", via(sent, &V::all_reduce), "B", "by all-reduces"},
       {"all_to_all", via(sent, &V::all_to_all), "B", "by exchanges"},
-      {"send_recv", via(sent, &V::send_recv), "B", "from rank to rank", if_any},
       {"total", via(sent, &V::total), "B", "all of it"},
       {"data_parallel", [](const E& e) { return plan::data_parallel_volume(e.setup->plan, e.setup->config); }, "B", "what data parallelism would send"},
     }}},

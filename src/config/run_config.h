@@ -45,13 +45,6 @@ enum class ExpertOverlap : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<ExpertOverlap> kNames<ExpertOverlap>{"none", "combine", "both"};
-/// Method by which ranks that split sequences get each other's keys and values.
-enum class ContextMethod : std::uint8_t {
-  all_gather,  ///< all of them before attention
-  ring,        ///< from neighbour to neighbour, while attention computes with those that came before
-};
-template <>
-inline constexpr EnumNames<ContextMethod> kNames<ContextMethod>{"all_gather", "ring"};
 enum class Optimizer : std::uint8_t { sgd, adamw };
 template <>
 inline constexpr EnumNames<Optimizer> kNames<Optimizer>{"sgd", "adamw"};
@@ -220,12 +213,11 @@ struct Data {
 
 struct Mesh {
   std::int64_t ranks = 4;
-  std::int64_t shard = 0;          ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
-  std::int64_t replicate = 0;      ///< groups that hold equal shards; 0: ranks / shard / tensor
-  std::int64_t tensor = 1;         ///< ranks that split each layer; neighbours. They see the same samples
-  bool sequence_parallel = false;  ///< they split the tokens, too, of what lies between their parts of layers
-  std::int64_t context = 1;        ///< neighbours of a shard group that split the sequences of their samples
-  ContextMethod context_method = ContextMethod::all_gather;
+  std::int64_t shard = 0;            ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
+  std::int64_t replicate = 0;        ///< groups that hold equal shards; 0: ranks / shard / tensor
+  std::int64_t tensor = 1;           ///< ranks that split each layer; neighbours. They see the same samples
+  bool sequence_parallel = false;    ///< they split the tokens, too, of what lies between their parts of layers
+  std::int64_t context = 1;          ///< neighbours of a shard group that split the sequences of their samples
   std::int64_t expert = 1;           ///< neighbours of a shard group that split the experts of each block
   ExpertLoad expert_imbalance = {};  ///< how unevenly rows come to them
   bool expert_sync = true;           ///< the host waits for the counts of rows before it exchanges them

@@ -69,13 +69,9 @@ void check_tensor(const RunConfig& config) {
 }
 
 /// Context parallelism splits sequences evenly: of 2C pieces, rank i has the i-th from the begin and from the end.
-void check_context(const RunConfig& config, Notes& notes) {
+void check_context(const RunConfig& config) {
   const std::int64_t context = config.mesh.context;
-  const bool ring = config.mesh.context_method == ContextMethod::ring;
-  if (context == 1) {
-    if (ring) notes.push_back("mesh.context_method = \"ring\" has no effect: mesh.context is 1.");
-    return;
-  }
+  if (context == 1) return;
   const Model& model = config.model;
   const Train& train = config.train;
   const Mesh& mesh = config.mesh;
@@ -95,9 +91,6 @@ void check_context(const RunConfig& config, Notes& notes) {
   without(mesh.expert > 1, "mesh.expert", "1");
   without(model.freezes(), "model.trainable or model.lora_rank", "that all parameters train");
   without(model.attention_window > 0, "model.attention_window", "0: every rank gathers all keys and values");
-  require(!ring || !model.attention_sinks,
-          "mesh.context_method = \"ring\" does not go with model.attention_sinks: TransformerEngine, whose ring it is, "
-          "has no sinks there; expected \"all_gather\".");
   without(fsdp.activation_checkpointing && fsdp.checkpoint_keeps != CheckpointKeeps::nothing, "fsdp.checkpoint_keeps",
           "\"nothing\"");
 }
@@ -624,7 +617,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_checkpointing(config, notes);
   settle_mesh(config, notes);
   check_expert_mesh(config, notes);
-  check_context(config, notes);
+  check_context(config);
   check_frozen(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);

@@ -222,7 +222,7 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
   const Keeps keeps{config.framework(), config.loss(), config.simulate.compiled};
   if (config.mesh.context > 1) {
     return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), keeps,
-                                     plan::context_split(config));
+                                     config.mesh.context);
   }
   if (config.mesh.expert > 1) {
     return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config), keeps);

@@ -55,7 +55,7 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
   std::vector<plan::ModuleSizes> all{embedding()};
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) all.push_back(block(layer));
   all.push_back(head());
-  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len * context_.ranks, 1,
+  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len * context_, 1,
                                                                experts_, config::CheckpointKeeps::nothing, context_);
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].forward_flops = work[i].forward_flops();
@@ -177,19 +177,10 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   // the gate's activation, and its product with up. torch.compile's partitioner leaves out the gate's activation.
   // tests/peer/memory.py records it.
 
-  // [Note: outputs of a ring's steps]
-  // TransformerEngine keeps each step's output and sums of exponentials (out_per_step, softmax_lse_per_step) until the
-  // last sum is known. A step with keys and values of a later rank is for the second half of the queries alone: the
-  // last rank has no such step. In backward each step has its own gradients of queries, keys and values, which are then
-  // added up.
   Arena forward;
   if (!split_.tokens) forward.take(tensor(model_.width));  // else it is exchanged
   std::int64_t shared = forward.mark();
   forward.take(backend::attention_scratch_bytes(attention));
-  for (int step = 0; context_.ring && step < context_.ranks; ++step) {
-    forward.take(tensor(queries));
-    forward.take(statistics(model_.heads));
-  }
   forward.rewind(shared);
   forward.take(inner);
   if (routed) forward.take(routed_rows);  // tokens in the order of their experts
@@ -220,9 +211,6 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   backward.rewind(shared);
   backward.take(tensor(queries));
   take_projections(backward);
-  if (context_.ring) {
-    for (const std::int64_t features : {queries, keys, keys}) backward.take(tensor(features));
-  }
   backward.take(backend::attention_backward_scratch_bytes(attention));
   sizes.backward_workspace_bytes = backward.bytes();
   return sizes;

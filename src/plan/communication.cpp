@@ -123,8 +123,7 @@ void add_tensor_volume(const Plan& plan, const config::RunConfig& config, Commun
 }
 
 /// Ranks that split sequences gather keys and values in each block's forward, again where it is recomputed and in its
-/// backward, which leaves each rank the sum of its tokens' gradients of them. A ring of C ranks sends C - 1 of C parts
-/// each time, as a gather does: in backward those of keys and values C - 1 times, and those of their gradients.
+/// backward, which leaves each rank the sum of its tokens' gradients of them.
 void add_context_volume(const config::RunConfig& config, CommunicationVolume& volume) {
   const config::Model& model = config.model;
   const std::int64_t recomputed =
@@ -133,10 +132,6 @@ void add_context_volume(const config::RunConfig& config, CommunicationVolume& vo
       2 * model.kv_heads * model.head_size() * config.train.batch_per_rank * config.train.seq_len;
   const double each = static_cast<double>(config.train.accumulate) *
                       ring(keys_and_values, config.fsdp.param_dtype, static_cast<int>(config.mesh.context));
-  if (config.mesh.context_method == config::ContextMethod::ring) {
-    volume.send_recv += each * static_cast<double>(3 * model.layers + recomputed);
-    return;
-  }
   volume.all_gather += each * static_cast<double>(2 * model.layers + recomputed);
   volume.reduce_scatter += each * static_cast<double>(model.layers);
 }

@@ -35,8 +35,7 @@ struct CommunicationVolume {
   double reduce_scatter = 0;
   double all_reduce = 0;
   double all_to_all = 0;
-  double send_recv = 0;  ///< from rank to rank, in a ring
-  double total() const { return all_gather + reduce_scatter + all_reduce + all_to_all + send_recv; }
+  double total() const { return all_gather + reduce_scatter + all_reduce + all_to_all; }
 };
 
 /// Which units a step gathers more than once.
@@ -55,7 +54,7 @@ struct Regathers {
 /// for the embedding, and gradients of norms (of biases after a sum, too) are all-reduced. All of it is in all_reduce,
 /// reduce_scatter and all_gather.
 /// Ranks that split sequences (mesh.context) gather keys and values in each block's forward, in its backward and where
-/// it is recomputed, and reduce-scatter their gradients. In a ring they send as much from rank to rank: send_recv.
+/// it is recomputed, and reduce-scatter their gradients.
 /// Ranks that split experts (mesh.expert) send (E-1)/E of k rows a token, [tokens * k, width] in the compute dtype,
 /// times mesh.expert_imbalance: twice in each block's forward, twice in its backward, twice where it is recomputed.
 /// Before each but those of backward they tell each other how many, in 4 bytes an expert (mesh.expert_sync). That is in

@@ -122,7 +122,6 @@ Fields<CommunicationVolume> declared() {
     {"reduce_scatter", as<WholeBytes>(&V::reduce_scatter), "B", "by reduce-scatters", check_not_negative},
     {"all_reduce", as<WholeBytes>(&V::all_reduce), "B", "by all-reduces", check_not_negative},
     {"all_to_all", as<WholeBytes>(&V::all_to_all), "B", "by exchanges of rows of experts"},
-    {"send_recv", as<WholeBytes>(&V::send_recv), "B", "from rank to rank, where keys and values go round", if_any, check_not_negative},
   }};
 }
 

@@ -44,7 +44,7 @@ std::vector<plan::CommunicationVolume> sent_a_step(const engine::Measurement& me
   for (const backend::WireBytes& bytes : measurement.wire_bytes) {
     const auto of = [&](Collective kind) { return static_cast<double>(bytes[static_cast<std::size_t>(kind)]) / steps; };
     ranks.push_back({of(Collective::all_gather), of(Collective::reduce_scatter), of(Collective::all_reduce),
-                     of(Collective::all_to_all), of(Collective::send_recv)});
+                     of(Collective::all_to_all)});
   }
   return ranks;
 }

@@ -16,13 +16,12 @@ struct OperandsOf {
         {w.parameters, w.replicated, w.experts, w.input, w.batch_inputs, w.batch_targets, goes_on ? w.saved : kNoBuffer,
          !goes_on                  ? kNoBuffer
          : w.exchange == kNoBuffer ? w.output
-                                   : w.exchange,
-         w.arrived},
+                                   : w.exchange},
         {w.saved, w.output, w.workspace, w.loss, w.exchange}};
   }
   Operands operator()(const Backward& w) const {
     return {{w.parameters, w.replicated, w.experts, w.saved, w.input, w.batch_inputs,
-             w.begins_stream ? kNoBuffer : w.d_stream, w.part > 0 ? w.exchange : kNoBuffer, w.arrived},
+             w.begins_stream ? kNoBuffer : w.d_stream, w.part > 0 ? w.exchange : kNoBuffer},
             {w.gradients, w.gradients_replicated, w.gradients_experts, w.workspace, w.d_stream, w.exchange}};
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
@@ -60,7 +59,6 @@ CollectiveKind collective_kind(OpKind kind) {
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine: return CollectiveKind::all_to_all;
-    case OpKind::context_send_recv: return CollectiveKind::send_recv;
     default: throw std::logic_error("no collective: " + std::string(to_string(kind)));
   }
 }
@@ -92,7 +90,6 @@ std::string_view to_string(OpKind kind) {
     case OpKind::tensor_all_reduce: return "tensor_all_reduce";
     case OpKind::tensor_all_gather: return "tensor_all_gather";
     case OpKind::tensor_reduce_scatter: return "tensor_reduce_scatter";
-    case OpKind::context_send_recv: return "context_send_recv";
     case OpKind::expert_counts: return "expert_counts";
     case OpKind::expert_dispatch: return "expert_dispatch";
     case OpKind::expert_combine: return "expert_combine";

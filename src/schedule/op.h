@@ -44,7 +44,6 @@ enum class OpKind : std::uint8_t {
   tensor_all_reduce,      ///< sums over the ranks that split a layer
   tensor_all_gather,      ///< what each of them has of the same rows; of ranks that split sequences, keys and values
   tensor_reduce_scatter,  ///< sums over them, of which each keeps its rows
-  context_send_recv,      ///< keys and values, or their gradients, to the next of the ranks that split sequences
   expert_counts,          ///< how many rows go to each of the ranks that split the experts of a block
   expert_dispatch,        ///< rows to the ranks that have their experts
   expert_combine,         ///< rows back from them
@@ -111,7 +110,6 @@ struct Forward {
   BufferId loss = kNoBuffer;
   int part = -1;                  ///< between exchanges with the ranks that split the module; -1: all of it
   BufferId exchange = kNoBuffer;  ///< what they exchange, if it is not the output
-  BufferId arrived = kNoBuffer;   ///< keys and values that came from another rank, or are sent to one meanwhile
   bool operator==(const Forward&) const = default;
 };
 
@@ -134,7 +132,6 @@ struct Backward {
   int part = -1;                  ///< as Forward's
   BufferId exchange = kNoBuffer;
   int half = 0;
-  BufferId arrived = kNoBuffer;  ///< as Forward's
   bool operator==(const Backward&) const = default;
 };
 
@@ -285,7 +282,7 @@ struct Op {
   /// Whether ranks that split a layer or sequences exchange something here, between two parts of its pass.
   bool exchanges_parts() const {
     return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather ||
-           kind == OpKind::tensor_reduce_scatter || kind == OpKind::context_send_recv || exchanges_rows();
+           kind == OpKind::tensor_reduce_scatter || exchanges_rows();
   }
   /// Whether ranks that split the experts of a block exchange rows, or say how many.
   bool exchanges_rows() const {

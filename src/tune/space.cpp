@@ -163,10 +163,6 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
                                              : std::vector<std::string>()),
        true,
        one_expert_rank},
-      {{"mesh.context_method"},
-       structure,
-       listed(options.computed && start.mesh.context > 1 ? std::vector<std::string>{"all_gather", "ring"}
-                                                         : std::vector<std::string>())},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
       {{"fsdp.head_unit"}, structure, listed({"false", "true"}), true},

@@ -82,7 +82,6 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"mesh.tensor", {{"mesh.tensor", number(2)}}},
       {"mesh.sequence_parallel", {{"mesh.sequence_parallel", true}, {"mesh.tensor", number(2)}}},
       {"mesh.context", {{"mesh.context", number(2)}}},
-      {"mesh.context_method", {{"mesh.context_method", text("ring")}, {"mesh.context", number(2)}}},
       {"mesh.expert", for_experts({{"mesh.expert", number(2)}})},
       {"mesh.expert_imbalance", for_experts({{"mesh.expert_imbalance", number(2)}, {"mesh.expert", number(2)}})},
       {"mesh.expert_sync", for_experts({{"mesh.expert_sync", false}, {"mesh.expert", number(2)}})},

@@ -131,16 +131,6 @@ TEST(Space, BlocksAreRecomputedInPartOnlyWhereTimesAreComputed) {
                   name + "=true fsdp.checkpoint_keeps=all_but_feed_forward"));
 }
 
-TEST(Space, RingsOfKeysAndValuesAreTriedWhereRanksSplitSequencesAndTimesAreComputed) {
-  config::RunConfig config = tunable_config();
-  config.mesh.ranks = 8;
-  EXPECT_EQ(texts(axis(Space(valid(config), {.computed = true}), "mesh.context_method")).size(), 1U);
-  config.mesh.context = 2;
-  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.context_method")).size(), 1U);
-  EXPECT_THAT(texts(axis(Space(valid(config), {.computed = true}), "mesh.context_method")),
-              ElementsAre("mesh.context_method=all_gather", "mesh.context_method=ring"));
-}
-
 TEST(Space, RanksThatSplitLayersAreNoShards) {
   config::RunConfig config = tunable_config();
   config.mesh.ranks = 16;
