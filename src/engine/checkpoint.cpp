@@ -87,7 +87,6 @@ std::string part_name(const plan::ParameterShape& shape, int part) {
 json parameter_json(const plan::ParameterShape& shape) {
   json j{{"name", shape.name}, {"shape", shape.whole_shape()}};
   if (shape.parts > 1) j.update({{"parts", shape.parts}, {"split", shape.split}});
-  if (shape.frozen) j["frozen"] = true;
   for (const plan::JoinedRows& one : shape.joined) {
     j["joined"].push_back({{"name", one.name}, {"rows", one.rows * shape.parts}});
   }
@@ -112,7 +111,6 @@ plan::ParameterShape parameter_of(const json& given) {
   plan::ParameterShape shape;
   shape.name = given.at("name").get<std::string>();
   shape.shape = given.at("shape").get<std::vector<std::int64_t>>();
-  shape.frozen = given.value("frozen", false);
   const bool joins = given.contains("joined");
   if (!given.contains("parts")) {
     if (joins) shape.joined = joined_of(given.at("joined"), shape, 1);
@@ -141,10 +139,6 @@ std::span<const State> states_of(config::Optimizer optimizer) {
   return std::span(kEnumerators<State>).first(optimizer == config::Optimizer::adamw ? 3 : 1);
 }
 
-bool has_state(const plan::ParameterShape& parameter, State state) {
-  return state == State::parameter || !parameter.frozen;
-}
-
 std::map<std::string, std::string> shard_metadata(std::int64_t steps) {
   return {{"format", kFormat}, {kShardSteps, std::to_string(steps)}};
 }
@@ -156,11 +150,6 @@ std::string shard_file_name(int shard, int shards) {
 SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes) {
   const std::string name = part_name(shapes.parameters[piece.parameter], piece.part);
   return {fmt::format("{}/{}/{}", to_string(piece.state), name, piece.begin), {piece.count}, 0};
-}
-
-std::string without_digest(const Manifest& manifest) {
-  return fmt::format("of version {}, without a digest: nobody can tell whether its numbers are those that were saved",
-                     manifest.version);
 }
 
 fs::path step_folder(const fs::path& folder, std::int64_t steps) {
@@ -214,21 +203,15 @@ Manifest read_manifest(const fs::path& folder) {
   const json content = json::parse(text, nullptr, false);
   if (!content.is_object() || content.value("format", json()) != kFormat) fail(path, "is no manifest of a checkpoint");
   const json version = content.value("version", json());
-  if (!version.is_number_integer() || version < 1 || version > Manifest::kVersion) {
-    throw ConfigError(fmt::format("{}: has version {}, and this program reads versions 1 to {}.", path.string(),
+  if (!version.is_number_integer() || version != Manifest::kVersion) {
+    throw ConfigError(fmt::format("{}: has version {}, and this program reads version {}.", path.string(),
                                   version.dump(), Manifest::kVersion));
   }
   try {
     Manifest manifest;
-    manifest.version = version.get<int>();
-    if (manifest.has_digest()) {
-      manifest.training = content.at("training").get<std::string>();
-      manifest.saved = content.at("saved").get<std::int64_t>();
-      if (content.at("digest") != json_digest(content)) fail(path, "is not as it was saved: its digest is another");
-    } else if (content.contains("digest")) {
-      fail(path, fmt::format("is not as it was saved: it has version {}, and a digest, which version 4 brought",
-                             manifest.version));
-    }
+    manifest.training = content.at("training").get<std::string>();
+    manifest.saved = content.at("saved").get<std::int64_t>();
+    if (content.at("digest") != json_digest(content)) fail(path, "is not as it was saved: its digest is another");
     manifest.position = {content.at("steps").get<std::int64_t>(), content.at("samples").get<std::int64_t>()};
     const auto optimizer = content.at("optimizer").get<std::string>();
     if (optimizer != "adamw" && optimizer != "sgd") throw std::invalid_argument("no optimizer");
@@ -260,7 +243,6 @@ Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, 
         fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
                     folder.string()));
   }
-  if (optimizer == config::Optimizer::adamw) check_trained(shapes);
   open(optimizer);
 }
 
@@ -275,19 +257,6 @@ void Checkpoint::find_sources(const plan::ModelShapes& shapes) {
   sources_.resize(shapes.parameters.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     sources_[wanted[i].parameter].push_back({saved[i].parameter, saved[i].first, saved[i].numel()});
-  }
-}
-
-void Checkpoint::check_trained(const plan::ModelShapes& shapes) const {
-  for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
-    if (shapes.parameters[i].frozen) continue;
-    for (const Source& source : sources_[i]) {
-      if (!manifest_.parameters[source.parameter].frozen) continue;
-      throw ConfigError(
-          fmt::format("{}: {} was frozen when it was saved, has no moments, and would train now; expected the same "
-                      "model.trainable and model.lora_rank, or train.optimizer = \"sgd\", which needs no moments.",
-                      folder_.string(), shapes.parameters[i].name));
-    }
   }
 }
 
@@ -336,7 +305,6 @@ void Checkpoint::find_pieces(config::Optimizer optimizer) {
 void Checkpoint::check_whole(State state) {
   const std::vector<plan::ParameterShape>& parameters = manifest_.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!has_state(parameters[i], state)) continue;
     for (int part = 0; part < parameters[i].parts; ++part) {
       std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i][part];
       std::ranges::sort(places, {}, &Place::begin);

@@ -28,8 +28,6 @@ inline constexpr std::size_t kStateCount = kEnumCount<State>;
 std::string_view to_string(State state);
 /// Those of all parameters that an optimizer has.
 std::span<const State> states_of(config::Optimizer optimizer);
-/// Whether a parameter has it: what is frozen has no moments.
-bool has_state(const plan::ParameterShape& parameter, State state);
 
 /// Position in a training.
 struct TrainingPosition {
@@ -62,23 +60,17 @@ struct ShardFile {
 };
 
 struct Manifest {
-  /// The version that is written. Version 1 knew no parts, 2 no joined parameters, 3 neither training nor digest, 4 no
-  /// frozen parameters. All are read.
+  /// The version that is written, and the only one that is read.
   static constexpr int kVersion = 5;
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
-  std::vector<plan::ParameterShape> parameters;  ///< names, shapes, parts, what is frozen, in canonical order
+  std::vector<plan::ParameterShape> parameters;  ///< names, shapes, parts, in canonical order
   std::vector<ShardFile> files;
   std::optional<DataDigest> data = {};  ///< that it was trained on; absent: not known
   std::string training = {};  ///< whose it is: new_training(), also of all that goes on with it; empty: not known
   std::int64_t saved = 0;     ///< counts what was saved in its folder, in time; 0: not known
-  int version = kVersion;     ///< that it was read from
-  /// Whether its own digest was compared: versions before 4 have none.
-  bool has_digest() const { return version >= 4; }
 };
 
-/// For a person: that one of an older version has no digest, and what follows from that.
-std::string without_digest(const Manifest& manifest);
 /// Folder of a checkpoint after `steps` steps, in `folder`.
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t steps);
 /// The number in such a name; absent: it is another one.
@@ -95,7 +87,7 @@ Manifest read_manifest(const std::filesystem::path& folder);
 class Checkpoint {
  public:
   /// Opens all of its files. Throws ConfigError in one sentence that names the file: no checkpoint, another model,
-  /// an optimizer of which it has no moments, a parameter that trains and was frozen, a shard missing, damaged or of
+  /// an optimizer of which it has no moments, a shard missing, damaged or of
   /// other steps, a piece missing.
   Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
@@ -124,7 +116,6 @@ class Checkpoint {
     std::int64_t first = 0, count = 0;
   };
   void find_sources(const plan::ModelShapes& shapes);
-  void check_trained(const plan::ModelShapes& shapes) const;
   void read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   void open(config::Optimizer optimizer);
   void find_pieces(config::Optimizer optimizer);

@@ -21,8 +21,7 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     const plan::Unit& unit = plan.units[u];
     for (bool replicated : {false, true}) {
       for (const plan::ParameterPlacement& p : replicated ? unit.layout.replicated : unit.layout.sharded) {
-        const bool frozen = plan.shapes.parameters[p.parameter].frozen;
-        places_[p.parameter] = {static_cast<int>(u), replicated, frozen, p.unsharded_offset};
+        places_[p.parameter] = {static_cast<int>(u), replicated, p.unsharded_offset};
       }
     }
     UnitRuns& runs = runs_[u];
@@ -81,7 +80,7 @@ class OpRunner::Resolve {
       const BufferId buffer = of_experts(place)  ? work.gradients_experts
                               : place.replicated ? work.gradients_replicated
                                                  : work.gradients;
-      slot_.gradients.push_back(place.frozen ? nullptr : place_in(buffer, place));
+      slot_.gradients.push_back(place_in(buffer, place));
     });
     model::ModuleCall& call = slot_.call = {};
     call.parameters = slot_.parameters;

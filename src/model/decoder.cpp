@@ -25,31 +25,26 @@ Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split
       split_(split),
       stream_(model, batch, split),
       logits_{batch.rows(), model.width,          model.vocab,
-              batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)} {
-  const std::int64_t different = model.freezes() ? model.layers : 1;
-  for (std::int64_t layer = 0; layer < different; ++layer) blocks_.emplace_back(model, batch, split, layer);
-}
+              batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)},
+      block_(model, batch, split) {}
 
 std::vector<plan::ModuleSizes> Decoder::sizes() const {
   std::vector<plan::ModuleSizes> sizes;
   sizes.push_back(embedding_sizes());
-  for (int module = 1; module <= model_.layers; ++module) {
-    sizes.push_back(block(module).sizes());
-    if (module - 1 < model_.first_trained()) sizes.back().backward_flops = 0;
-  }
+  sizes.insert(sizes.end(), model_.layers, block_.sizes());
   sizes.push_back(head_sizes());
   return sizes;
 }
 
 void Decoder::forward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
   if (module == 0) return embedding_forward(kernels, call);
-  if (module <= model_.layers) return block(module).forward(kernels, call);
+  if (module <= model_.layers) return block_.forward(kernels, call);
   head_forward(kernels, call);
 }
 
 void Decoder::backward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
   if (module == 0) return embedding_backward(kernels, call);
-  if (module <= model_.layers) return block(module).backward(kernels, call);
+  if (module <= model_.layers) return block_.backward(kernels, call);
   head_backward(kernels, call);
 }
 
@@ -107,7 +102,7 @@ plan::ModuleSizes Decoder::head_sizes() const {
   sizes.forward_workspace_bytes = carve_workspace(nullptr, false).bytes;
   sizes.backward_workspace_bytes = carve_workspace(nullptr, true).bytes;
   sizes.forward_flops = logits_.flops();
-  sizes.backward_flops = (model_.freezes() ? 1 : 2) * logits_.flops();
+  sizes.backward_flops = 2 * logits_.flops();
   if (split_.ranks > 1) set_head_parts(model_, batch_, split_, sizes);
   return sizes;
 }

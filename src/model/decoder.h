@@ -57,9 +57,8 @@ class Decoder final : public Model {
   BatchShape batch_;
   TensorSplit split_;
   Stream stream_;
-  std::vector<Block> blocks_;  // all are equal unless some of them are frozen: then one object serves them
-  const Block& block(int module) const { return blocks_[blocks_.size() == 1 ? 0 : module - 1]; }
   LinearMap logits_;
+  Block block_;  // all are equal
 };
 
 }  // namespace fsdpbench::model

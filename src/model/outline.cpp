@@ -33,6 +33,7 @@ std::string_view key_without_kernels(const config::Model& model) {
   if (model.attention_sinks) return "model.attention_sinks";
   if (model.attention_window > 0) return "model.attention_window";
   if (model.experts > 0) return "model.experts";
+  if (model.freezes()) return model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   return {};
 }
 
@@ -45,9 +46,6 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
   if (config.fsdp.state_dtype != DType::f32) return "fsdp.state_dtype";
-  if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
-    return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
-  }
   return {};
 }
 

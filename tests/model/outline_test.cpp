@@ -11,7 +11,6 @@ namespace {
 
 using testing::fused;
 using testing::small_decoder;
-using testing::with_adapters;
 using testing::with_experts;
 using testing::with_shared;
 
@@ -44,13 +43,11 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   wide.width = 128;
   wide.ffn_width = 352;
   const config::Model narrow = small_decoder(2, true);
-  for (const config::Model& model :
-       {narrow, wide, fused(narrow), fused(wide), with_adapters(wide, 0, 1), with_adapters(fused(wide), 1, 2)}) {
+  for (const config::Model& model : {narrow, wide, fused(narrow), fused(wide)}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
       for (const model::TensorSplit split :
            {model::TensorSplit{}, model::TensorSplit{2}, model::TensorSplit{2, true}}) {
-        if (model.freezes() && split.ranks > 1) continue;
         const config::Model part = plan::tensor_part(model, split.ranks);
         const auto outline = model::Outline(part, batch, split).sizes(),
                    decoder = model::Decoder(part, batch, split).sizes();
@@ -179,6 +176,11 @@ TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
   config = {};
   config.model = with_experts(config.model);
   EXPECT_EQ(model::key_without_kernels(config), "model.experts");
+  config.model = {};
+  config.model.trainable = {config::Trainable::Mode::blocks, 1, 2};
+  EXPECT_EQ(model::key_without_kernels(config), "model.trainable");
+  config.model.lora_rank = 4;
+  EXPECT_EQ(model::key_without_kernels(config), "model.lora_rank");
 }
 
 TEST(Outline, SizesThatNoIntegerHoldsAreSaid) {

@@ -39,23 +39,18 @@ int show_checkpoint(const CheckpointShowArguments& arguments) {
   const engine::Checkpoint checkpoint(folder);
   const engine::Manifest& manifest = checkpoint.manifest();
   if (arguments.verify) checkpoint.verify();
-  std::int64_t bytes = 0, elements = 0, frozen = 0;
+  std::int64_t bytes = 0, elements = 0;
   for (const engine::ShardFile& file : manifest.files) bytes += file.digest.bytes;
-  for (const plan::ParameterShape& parameter : manifest.parameters) {
-    elements += parameter.whole_numel();
-    if (parameter.frozen) frozen += parameter.whole_numel();
-  }
+  for (const plan::ParameterShape& parameter : manifest.parameters) elements += parameter.whole_numel();
   Table table{.title = folder.string(), .header = {}, .rows = {}};
   table.rows.push_back({"after", position_text(manifest.position)});
   table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
   table.rows.push_back({"parameters", fmt::format("{} in {} tensors", elements, manifest.parameters.size())});
-  if (frozen > 0) table.rows.push_back({"frozen", fmt::format("{} of them, which have no moments", frozen)});
   if (manifest.data) table.rows.push_back({"data", format_bytes(manifest.data->bytes) + " of text"});
   if (!manifest.training.empty()) table.rows.push_back({"training", manifest.training});
   table.rows.push_back({"files", fmt::format("{}, {}", manifest.files.size(), format_bytes(bytes))});
   table.rows.push_back({"bytes", arguments.verify ? "all are those that were saved"
                                                   : "not compared with their digests; --verify does that"});
-  if (!manifest.has_digest()) table.rows.push_back({"manifest", engine::without_digest(manifest)});
   console().print(table);
   return static_cast<int>(ExitCode::ok);
 }
