@@ -100,7 +100,7 @@ std::string memory_table(const engine::Setup& p) {
 }
 
 plan::CommunicationVolume volume(const engine::Setup& p) {
-  return plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
+  return schedule::communication_volume(p.schedules.steady(), p.plan.groups);
 }
 
 std::string communication_table(const engine::Setup& p) {
@@ -563,7 +563,7 @@ Fields<Explained> declared() {
       {"without_fsdp", [](const E& e) { return plan::memory_without_fsdp(e.setup->plan, e.setup->config); }, "", "closed form, without FSDP"},
       {"host_peak_bytes", host_peak, "B", "peak of pinned host memory", if_any},
     }}},
-    {"communication", {"PlannedCommunication", "Bytes that a rank sends in a step, by formula.", "plan/communication.h", {
+    {"communication", {"PlannedCommunication", "Bytes that a rank sends in a step.", "plan/communication.h", {
       {"all_gather", via(sent, &V::all_gather), "B", "by all-gathers"},
       {"reduce_scatter", via(sent, &V::reduce_scatter), "B", "by reduce-scatters"},
       {"all_reduce", via(sent, &V::all_reduce), "B", "by all-reduces"},

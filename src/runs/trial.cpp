@@ -23,7 +23,6 @@
 #include "runs/select_backend.h"
 #include "runs/simulated_machine.h"
 #include "schedule/memory_walk.h"
-#include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {
@@ -97,7 +96,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
         trial.caching_allocator ? trial.caching_allocator->failures == 0 : trial.memory.reserved <= *trial.device_bytes;
   }
   trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
-  trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
+  trial.expected_wire = schedule::communication_volume(p.schedules.steady(), p.plan.groups);
   if (!m.traces.front().steps.empty()) {
     const bool simulated = p.config.device.backend == config::BackendKind::virtual_;
     if (!simulated) account::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);

@@ -63,6 +63,24 @@ CollectiveKind collective_kind(OpKind kind) {
   }
 }
 
+plan::CommunicationVolume communication_volume(const Schedule& schedule, const plan::Groups& groups) {
+  plan::CommunicationVolume volume;
+  for (const Op& op : schedule.ops) {
+    if (!op.is_collective()) continue;
+    const int ranks = groups.size(op.group());
+    const double sent = static_cast<double>(op.collective()->bytes() * (ranks - 1));
+    switch (collective_kind(op.kind)) {
+      case CollectiveKind::all_gather: volume.all_gather += sent; break;
+      case CollectiveKind::reduce_scatter: volume.reduce_scatter += sent; break;
+      case CollectiveKind::all_reduce: volume.all_reduce += 2 * sent / ranks; break;
+      case CollectiveKind::all_to_all: volume.all_to_all += sent; break;
+      case CollectiveKind::broadcast:
+      case CollectiveKind::send_recv: break;
+    }
+  }
+  return volume;
+}
+
 std::string_view to_string(OpKind kind) {
   switch (kind) {
     case OpKind::load_batch: return "load_batch";

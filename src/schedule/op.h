@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/lane.h"
+#include "plan/communication.h"
 #include "plan/plan.h"
 #include "schedule/buffer.h"
 
@@ -321,5 +322,9 @@ struct Schedules {
   /// The one that repeats.
   const Schedule& steady() const { return steps.back(); }
 };
+
+/// Bytes that a rank sends in a step of this schedule: an all-gather or reduce-scatter of S bytes over N ranks (N-1)/N
+/// S, an all-reduce twice that. Padding is sent too, so it counts.
+plan::CommunicationVolume communication_volume(const Schedule& schedule, const plan::Groups& groups);
 
 }  // namespace fsdpbench::schedule

@@ -14,6 +14,7 @@
 #include "plan/communication.h"
 #include "schedule/prefetcher.h"
 #include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/presets.h"
 #include "support/tiny_run.h"
 

@@ -13,6 +13,7 @@
 #include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/small_simulation.h"
 
 namespace fsdpbench::engine {

@@ -14,6 +14,7 @@
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
 #include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {

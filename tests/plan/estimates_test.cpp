@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/communication.h"
+#include "support/communication_formula.h"
 
 namespace fsdpbench::plan {
 namespace {

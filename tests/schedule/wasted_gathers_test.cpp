@@ -8,6 +8,7 @@
 #include "plan/communication.h"
 #include "schedule/prefetcher.h"
 #include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/presets.h"
 #include "support/random_config.h"
 
