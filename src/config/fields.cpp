@@ -254,13 +254,11 @@ std::vector<Field> make_fields() {
   device("timer", &Device::timer, one_of<Timer>(), "cuda: the source of op times; auto: CUPTI where it can be used, otherwise events");
   device("bind", &Device::bind, one_of<Binding>(), "processors of a rank's threads: none: all, or as launched; numa: one NUMA node's, its GPU's on GPUs; cores: a share of the host's cores, on CPUs");
   device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and therefore a digest of the parameters; false, as in PyTorch: attention's backward adds in any order, which is faster");
-  device("memory", &Device::memory, one_of<DeviceMemory>(), "cuda: where memory blocks are: fixed: in one region that the schedule sizes, with no CUDA call in a step; pool: in memory of cudaMallocAsync, two calls per block");
   device("monitor", &Device::monitor, boolean(), "cuda: NVML samples each GPU's clocks, power and errors every 20 ms; false: they are not sampled");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
   nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");
   nccl("cta_policy", &Nccl::cta_policy, one_of<CtaPolicy>(), "cuda: NCCL's CTA policy; zero asks for copy engines instead of SMs, where NCCL can, and needs register_buffers = window");
-  nccl("min_ctas", &Nccl::min_ctas, integer<int>(0, 64), "cuda: fewest CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("max_ctas", &Nccl::max_ctas, integer<int>(0, 64), "cuda: most CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("blocking", &Nccl::blocking, boolean(), "cuda: NCCL's calls return when they are done, without a thread of NCCL's own for each; a rank that waits inside one for a peer that has failed can then only be ended");
   nccl("timeout_s", &Nccl::timeout_s, number(1e-3, 1e6), "cuda: seconds; an op that takes longer ends the run on all ranks");

@@ -421,21 +421,12 @@ enum class Timer : std::uint8_t {
 template <>
 inline constexpr EnumNames<Timer> kNames<Timer>{"auto", "cupti", "events"};
 
-/// Place of a training's memory blocks on a GPU.
-enum class DeviceMemory : std::uint8_t {
-  fixed,  ///< in one region, where the bookkeeping places them
-  pool,   ///< where CUDA's stream-ordered allocator places them
-};
-template <>
-inline constexpr EnumNames<DeviceMemory> kNames<DeviceMemory>{"fixed", "pool"};
-
 struct Device {
   BackendKind backend = BackendKind::cpu;
   Timer timer = Timer::automatic;
   Binding bind = Binding::none;
   bool deterministic = false;  ///< a GPU gives the same bits in every run
-  DeviceMemory memory = DeviceMemory::fixed;
-  bool monitor = true;  ///< a GPU's clocks, power and errors are sampled
+  bool monitor = true;         ///< a GPU's clocks, power and errors are sampled
 
   /// Whether two runs of the same end with the same bits, so that their parameters have a digest.
   bool repeats() const { return backend != BackendKind::cuda || deterministic; }
@@ -457,7 +448,6 @@ inline constexpr EnumNames<CtaPolicy> kNames<CtaPolicy>{"default", "efficiency",
 struct Nccl {
   NcclRegister register_buffers = NcclRegister::none;
   CtaPolicy cta_policy = CtaPolicy::library;  ///< "default" in files
-  int min_ctas = 0;                           ///< 0: NCCL's choice
   int max_ctas = 0;                           ///< 0: NCCL's choice
   bool blocking = false;                      ///< NCCL's calls return when they are done
   double timeout_s = 60.0;                    ///< an op that takes longer ends the run

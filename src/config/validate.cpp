@@ -594,8 +594,6 @@ void check_device(const RunConfig& config, Notes& notes) {
   require(config.inject.slow_rank < 0,
           "inject.slow_rank = {} needs device.backend = \"cpu\"; on GPUs use inject.delay_lane with inject.delay_rank.",
           config.inject.slow_rank);
-  require(config.nccl.min_ctas == 0 || config.nccl.max_ctas == 0 || config.nccl.min_ctas <= config.nccl.max_ctas,
-          "nccl.min_ctas = {} is above nccl.max_ctas = {}.", config.nccl.min_ctas, config.nccl.max_ctas);
   require(
       config.nccl.cta_policy != CtaPolicy::zero || config.nccl.register_buffers == NcclRegister::window,
       "nccl.cta_policy = \"zero\" needs nccl.register_buffers = \"window\": copy engines move nothing else, and NCCL "

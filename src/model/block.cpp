@@ -65,24 +65,11 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   return w;
 }
 
-plan::ModuleSizes Block::sizes() const {
-  const double products = qkv_.flops() + output_.flops() + gate_up_.flops() + contract_.flops();
-  // Half of the two products of [seq, seq] scores; the backward has five of them.
-  const double attention = 2.0 * static_cast<double>(batch_.rows()) * static_cast<double>(batch_.seq_len) *
-                           static_cast<double>(attention_.heads * attention_.head_dim);
+plan::ModuleSizes Block::carved() const {
   plan::ModuleSizes sizes;
-  sizes.output_bytes = stream_.bytes();
   sizes.saved_bytes = carve_saved(nullptr).bytes;
   sizes.forward_workspace_bytes = carve_forward(nullptr).bytes;
   sizes.backward_workspace_bytes = carve_backward(nullptr).bytes;
-  sizes.forward_flops = products + attention;
-  sizes.recompute_flops = sizes.forward_flops - contract_.flops();
-  sizes.backward_flops = 2 * products + 2.5 * attention;
-  if (split_.ranks > 1) {
-    const double projections = qkv_.flops(), output = output_.flops(), expand = gate_up_.flops();
-    set_block_parts(model_, batch_, split_, {projections, attention + output, expand, contract_.flops()},
-                    {2 * projections, 2.5 * attention + 2 * output, 2 * expand, 2 * contract_.flops()}, sizes);
-  }
   return sizes;
 }
 

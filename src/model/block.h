@@ -26,8 +26,9 @@ class Block {
   /// `model`: of one of the ranks that split the block (plan::tensor_part).
   Block(const config::Model& model, BatchShape batch, TensorSplit split = {});
 
-  /// As Model::sizes(), forward() and backward(), for one block.
-  plan::ModuleSizes sizes() const;
+  /// Bytes of saved tensors and workspaces; nothing else of it is filled in.
+  plan::ModuleSizes carved() const;
+  /// As Model::forward() and backward(), for one block.
   void forward(backend::Kernels& kernels, const ModuleCall& call) const;
   void backward(backend::Kernels& kernels, const ModuleCall& call) const;
 

@@ -28,12 +28,14 @@ Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split
               batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)},
       block_(model, batch, split) {}
 
-std::vector<plan::ModuleSizes> Decoder::sizes() const {
-  std::vector<plan::ModuleSizes> sizes;
-  sizes.push_back(embedding_sizes());
-  sizes.insert(sizes.end(), model_.layers, block_.sizes());
-  sizes.push_back(head_sizes());
-  return sizes;
+std::vector<plan::ModuleSizes> Decoder::sizes() const { return Outline(model_, batch_, split_).sizes(); }
+
+std::pair<plan::ModuleSizes, plan::ModuleSizes> Decoder::carved() const {
+  plan::ModuleSizes head;
+  head.saved_bytes = carve_saved(nullptr).bytes;
+  head.forward_workspace_bytes = carve_workspace(nullptr, false).bytes;
+  head.backward_workspace_bytes = carve_workspace(nullptr, true).bytes;
+  return {block_.carved(), head};
 }
 
 void Decoder::forward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
@@ -46,15 +48,6 @@ void Decoder::backward(int module, backend::Kernels& kernels, const ModuleCall& 
   if (module == 0) return embedding_backward(kernels, call);
   if (module <= model_.layers) return block_.backward(kernels, call);
   head_backward(kernels, call);
-}
-
-plan::ModuleSizes Decoder::embedding_sizes() const {
-  plan::ModuleSizes sizes;
-  sizes.batch_input_bytes = batch_.rows() * size_of(DType::i32);
-  sizes.batch_target_bytes = batch_.rows() * size_of(DType::i32);
-  sizes.output_bytes = stream_.bytes();
-  if (split_.ranks > 1) set_embedding_parts(model_, batch_, split_, sizes);
-  return sizes;
 }
 
 void Decoder::embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const {
@@ -94,17 +87,6 @@ Decoder::HeadWorkspace Decoder::carve_workspace(std::byte* memory, bool backward
   if (backward && split_.ranks == 1) w.d_normed = arena.take(logits_.input_bytes());
   w.bytes = arena.bytes();
   return w;
-}
-
-plan::ModuleSizes Decoder::head_sizes() const {
-  plan::ModuleSizes sizes;
-  sizes.saved_bytes = carve_saved(nullptr).bytes;
-  sizes.forward_workspace_bytes = carve_workspace(nullptr, false).bytes;
-  sizes.backward_workspace_bytes = carve_workspace(nullptr, true).bytes;
-  sizes.forward_flops = logits_.flops();
-  sizes.backward_flops = 2 * logits_.flops();
-  if (split_.ranks > 1) set_head_parts(model_, batch_, split_, sizes);
-  return sizes;
 }
 
 void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) const {

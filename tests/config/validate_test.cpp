@@ -377,7 +377,7 @@ TEST(Validate, RegisteredMemoryIsSimulatedOnClusters) {
     c.nccl.register_buffers = NcclRegister::window;
   };
   EXPECT_THAT(check(window).notes, ElementsAre());
-  EXPECT_THAT(check([&](RunConfig& c) { window(c), c.nccl.min_ctas = 4; }).notes,
+  EXPECT_THAT(check([&](RunConfig& c) { window(c), c.nccl.max_ctas = 4; }).notes,
               ElementsAre("[nccl] has no effect but for register_buffers: device.backend is \"virtual\"."));
   EXPECT_THAT(check([&](RunConfig& c) { window(c), c.nccl.register_buffers = NcclRegister::local; }).notes,
               ElementsAre("[nccl] has no effect: device.backend is \"virtual\"."));

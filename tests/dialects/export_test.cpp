@@ -159,7 +159,6 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"nccl.register_buffers", {{"nccl.register_buffers", text("window")}}},
       {"nccl.cta_policy", {{"nccl.cta_policy", text("efficiency")}}},
       {"nccl.blocking", {{"nccl.blocking", true}}},
-      {"nccl.min_ctas", {{"nccl.min_ctas", number(3)}}},
       {"nccl.max_ctas", {{"nccl.max_ctas", number(9)}}},
   };
   return kOthers;

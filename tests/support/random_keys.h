@@ -101,7 +101,6 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
       {"fsdp.reduce_lag", ints({0, 1, 2, 65536})},
       {"fsdp.reductions_in_flight", ints({0, 1, 2, 65536})},
       {"fsdp.gradient_divide_factor", numbers({0, 1, 3, 1e6})},
-      {"nccl.min_ctas", ints({0, 1, 64})},
       {"nccl.max_ctas", ints({0, 1, 64})},
       {"nccl.timeout_s", numbers({1, 60})},
       {"emulate.link_gb_per_s", rates},

@@ -95,7 +95,6 @@ std::string wishes(const NcclOptions& options) {
   if (options.cta_policy == NcclOptions::CtaPolicy::efficiency) all.emplace_back("cta_policy efficiency");
   if (options.cta_policy == NcclOptions::CtaPolicy::zero) all.emplace_back("cta_policy zero");
   if (options.blocking) all.emplace_back("blocking");
-  if (options.min_ctas > 0) all.push_back(fmt::format("min_ctas {}", options.min_ctas));
   if (options.max_ctas > 0) all.push_back(fmt::format("max_ctas {}", options.max_ctas));
   return fmt::format("{}", fmt::join(all, ", "));
 }
