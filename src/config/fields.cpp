@@ -84,20 +84,6 @@ Valid<Efficiency> efficiency() {
           }};
 }
 
-Valid<ExpertLoad> expert_load() {
-  constexpr double kSteepest = 10;
-  const Valid<double> factor = number(1, 4096);
-  return {factor.text + ", \"zipf:S\" (S from 0 to 10), or \"rows:R,R,…\" of each expert", [=](const ExpertLoad& v) {
-            switch (v.kind) {
-              case ExpertLoad::Kind::factor: return factor.accepts(v.value);
-              case ExpertLoad::Kind::zipf: return v.value >= 0 && v.value <= kSteepest;
-              case ExpertLoad::Kind::rows: break;
-            }
-            return std::ranges::all_of(v.rows, [](std::int64_t n) { return n >= 0 && n <= kMostElements; }) &&
-                   std::ranges::any_of(v.rows, [](std::int64_t n) { return n > 0; });
-          }};
-}
-
 /// The fields of one table of the configuration.
 template <class Section>
 class Table {
@@ -172,7 +158,7 @@ std::vector<Field> make_fields() {
   mesh("sequence_parallel", &Mesh::sequence_parallel, boolean(), "mesh.tensor above 1: each of these ranks has a part of the tokens in norms, residuals and kept activations (Megatron's sequence parallelism)");
   mesh("context", &Mesh::context, integer(1, 4096), "decoder: neighbours of a shard group that split the sequences of their samples (context parallelism), and exchange keys and values for attention; simulated only");
   mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism); each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
-  mesh("expert_imbalance", &Mesh::expert_imbalance, expert_load(), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean: a number; what follows if the k-th most popular expert is chosen as 1 / k^S; or if each expert gets so many rows; every rank is taken to be as busy as that one");
+  mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
   mesh("expert_separate_comm", &Mesh::expert_separate_comm, boolean(), "mesh.expert above 1: rows are exchanged on a communicator of their own; false, for mesh.expert = mesh.shard: on that of gathers, behind which they stand (one process group for both, pytorch/torchtitan 3369)");
   mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");

@@ -10,7 +10,6 @@
 #include "base/enum_table.h"
 #include "base/lane.h"
 #include "base/link_model.h"
-#include "config/expert_load.h"
 
 /// A user's configuration, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
 /// range of each key are a line of fields.cpp, rules about several keys are in validate.cpp. The TOML key of a field is
@@ -219,7 +218,7 @@ struct Mesh {
   bool sequence_parallel = false;    ///< they split the tokens, too, of what lies between their parts of layers
   std::int64_t context = 1;          ///< neighbours of a shard group that split the sequences of their samples
   std::int64_t expert = 1;           ///< neighbours of a shard group that split the experts of each block
-  ExpertLoad expert_imbalance = {};  ///< how unevenly rows come to them
+  double expert_imbalance = 1;       ///< rows of the busiest of them over the mean
   bool expert_sync = true;           ///< the host waits for the counts of rows before it exchanges them
   bool expert_separate_comm = true;  ///< rows have their own communicator; false: that of the shard group's gathers
   ExpertOverlap expert_overlap = ExpertOverlap::none;

@@ -444,10 +444,9 @@ void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>&
 
 ExpertSplit expert_split(const config::RunConfig& config) {
   const config::Mesh& mesh = config.mesh;
-  const config::Model& model = config.model;
   if (mesh.expert == 1) return {};
   ExpertSplit split;
-  split.imbalance = imbalance_of(mesh.expert_imbalance, model.experts, model.active_experts, mesh.expert);
+  split.imbalance = mesh.expert_imbalance;
   split.ranks = static_cast<int>(mesh.expert);
   split.told = mesh.expert_sync;
   using config::CheckpointKeeps;
@@ -459,7 +458,7 @@ ExpertSplit expert_split(const config::RunConfig& config) {
 }
 
 ExpertSplit even_expert_split(config::RunConfig config) {
-  config.mesh.expert_imbalance = {};
+  config.mesh.expert_imbalance = 1;
   return expert_split(config);
 }
 

@@ -235,7 +235,7 @@ clock::StepCosts SimulatedMachine::least_costs(const schedule::Training& trainin
 account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {
   config::RunConfig config = training.config;
   if (plan::expert_split(config).imbalance == plan::even_expert_split(config).imbalance) return {};
-  config.mesh.expert_imbalance = {};
+  config.mesh.expert_imbalance = 1;
   const engine::Setup even = engine::set_up(config);
   const clock::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
   const clock::StepCosts& is = even_times.steps.back();

@@ -101,22 +101,6 @@ TEST_F(Load, SpellingsOfPrefetch) {
   EXPECT_THAT(error("", {"fsdp.forward_prefetch=explicit:"}), HasSubstr("is not valid"));
 }
 
-TEST_F(Load, SpellingsOfTheLoadOfExperts) {
-  const auto loads = [&](const std::string& v) {
-    const RunConfig c = load("", {"mesh.expert_imbalance=" + v});
-    const std::string written = to_toml(find_field("mesh.expert_imbalance")->write(c));
-    EXPECT_EQ(written, c.mesh.expert_imbalance.kind == ExpertLoad::Kind::factor ? v : "\"" + v + "\"");
-    return c.mesh.expert_imbalance;
-  };
-  EXPECT_EQ(loads("1.5"), (ExpertLoad{ExpertLoad::Kind::factor, 1.5, {}}));
-  EXPECT_EQ(loads("zipf:1.2"), (ExpertLoad{ExpertLoad::Kind::zipf, 1.2, {}}));
-  EXPECT_EQ(loads("rows:12,0,7"), (ExpertLoad{ExpertLoad::Kind::rows, 1, {12, 0, 7}}));
-  for (const char* const wrong : {"0.5", "zipf", "zipf:", "zipf:-1", "zipf:11", "zipf:1x", "rows:", "rows:1,",
-                                  "rows:0,0", "rows:1,-1", "rows:1.5", "pareto:1"}) {
-    EXPECT_THAT(error("", {std::string("mesh.expert_imbalance=") + wrong}), HasSubstr("is not valid")) << wrong;
-  }
-}
-
 TEST_F(Load, SpellingsOfTheLimit) {
   using Mode = AllGatherLimit::Mode;
   const auto limit = [&](const std::string& v) {

@@ -276,7 +276,7 @@ TEST(CommunicationVolume, OfRanksThatSplitExpertsByHand) {
   c.model.active_experts = 2;
   c.mesh.expert = 2;
   c.mesh.expert_sync = true;
-  c.mesh.expert_imbalance.value = 1.5;
+  c.mesh.expert_imbalance = 1.5;
   c.fsdp.activation_checkpointing = true;
   c.fsdp.checkpoint_every = 2;
   const double rows = 12 * 8 * 4, told = 2 * 4;

@@ -528,8 +528,7 @@ TEST(ModuleWork, RowsOfATokenGoToTheRanksOfItsExperts) {
   EXPECT_EQ(expert_split(c).sent_rows(c.model, 28), 14);
   c.mesh.expert_rows = config::ExpertRows::each_expert;
   EXPECT_EQ(expert_split(c).sent_rows(c.model, 28), 28);
-  c.mesh.expert_imbalance.kind = config::ExpertLoad::Kind::factor;
-  c.mesh.expert_imbalance.value = 1.3;
+  c.mesh.expert_imbalance = 1.3;
   EXPECT_EQ(expert_split(c).arrived_rows(9), 12);
   EXPECT_EQ(even_expert_split(c).arrived_rows(9), 9);
   // What came in exchanges is kept beside attention's output and its sums of exponentials: 8 + 2 floats a token.
