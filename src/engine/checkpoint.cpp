@@ -63,15 +63,14 @@ ShardFile shard_of(const json& given) {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-void check_model(const fs::path& path, const std::vector<plan::SeparateParameter>& all_saved,
-                 const std::vector<plan::SeparateParameter>& all_wanted) {
+void check_model(const fs::path& path, const std::vector<plan::ParameterShape>& all_saved,
+                 const std::vector<plan::ParameterShape>& all_wanted) {
   for (std::size_t i = 0; i < std::min(all_saved.size(), all_wanted.size()); ++i) {
-    const plan::SeparateParameter& saved = all_saved[i];
-    const plan::SeparateParameter& wanted = all_wanted[i];
-    if (saved.name == wanted.name && saved.shape == wanted.shape) continue;
+    const plan::ParameterShape &saved = all_saved[i], &wanted = all_wanted[i];
+    if (saved.name == wanted.name && saved.whole_shape() == wanted.whole_shape()) continue;
     throw ConfigError(fmt::format("{}: is of another model: its parameter {} is {} {}, this model's {} {}.",
-                                  path.string(), i, saved.name, shape_text(saved.shape), wanted.name,
-                                  shape_text(wanted.shape)));
+                                  path.string(), i, saved.name, shape_text(saved.whole_shape()), wanted.name,
+                                  shape_text(wanted.whole_shape())));
   }
   if (all_saved.size() != all_wanted.size()) {
     throw ConfigError(fmt::format("{}: is of another model: it has {} parameters, this model {}.", path.string(),
@@ -237,7 +236,7 @@ Manifest read_manifest(const fs::path& folder) {
 
 Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer)
     : folder_(folder), manifest_(read_manifest(folder)) {
-  find_sources(shapes);
+  check_model(folder_ / kManifest, manifest_.parameters, shapes.parameters);
   if (optimizer == config::Optimizer::adamw && manifest_.optimizer == config::Optimizer::sgd) {
     throw ConfigError(
         fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
@@ -248,16 +247,6 @@ Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, 
 
 Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), manifest_(read_manifest(folder)) {
   open(manifest_.optimizer);
-}
-
-void Checkpoint::find_sources(const plan::ModelShapes& shapes) {
-  const std::vector<plan::SeparateParameter> saved = plan::separate_parameters(manifest_.parameters),
-                                             wanted = plan::separate_parameters(shapes.parameters);
-  check_model(folder_ / kManifest, saved, wanted);
-  sources_.resize(shapes.parameters.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    sources_[wanted[i].parameter].push_back({saved[i].parameter, saved[i].first, saved[i].numel()});
-  }
 }
 
 void Checkpoint::open(config::Optimizer optimizer) {
@@ -317,19 +306,6 @@ void Checkpoint::check_whole(State state) {
 }
 
 void Checkpoint::read(State state, int parameter, std::int64_t begin, std::span<float> out) const {
-  if (sources_.empty()) return read_saved(state, parameter, begin, out);
-  for (const Source& source : sources_[parameter]) {
-    if (begin < source.count) {
-      const auto count = std::min(out.size(), static_cast<std::size_t>(source.count - begin));
-      read_saved(state, source.parameter, source.first + begin, out.first(count));
-      out = out.subspan(count);
-    }
-    begin = std::max<std::int64_t>(0, begin - source.count);
-    if (out.empty()) return;
-  }
-}
-
-void Checkpoint::read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const {
   const std::size_t index = parameter;
   const PlacesOfParts& places = places_[static_cast<std::size_t>(state)][index];
   for (std::size_t count = 0; !out.empty(); out = out.subspan(count), begin += static_cast<std::int64_t>(count)) {

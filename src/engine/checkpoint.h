@@ -18,8 +18,8 @@
 
 /// A training, so far, on disk: a folder `step-000000012` of one safetensors file a shard, and of a manifest, which is
 /// written last. A folder without one is no checkpoint. Everything is fp32 pieces of parameters, or of the parts of
-/// them that ranks had who split layers, so that any mesh, strategy and layout finds its own, with fused projections or
-/// without (docs/checkpoint.md).
+/// them that ranks had who split layers, so that any mesh, strategy and layout finds its own
+/// (docs/checkpoint.md).
 namespace fsdpbench::engine {
 
 /// State of each parameter that an optimizer step reads and writes.
@@ -87,8 +87,8 @@ Manifest read_manifest(const std::filesystem::path& folder);
 class Checkpoint {
  public:
   /// Opens all of its files. Throws ConfigError in one sentence that names the file: no checkpoint, another model,
-  /// an optimizer of which it has no moments, a shard missing, damaged or of
-  /// other steps, a piece missing.
+  /// an optimizer of which it has no moments, a shard missing, damaged or of other steps, a piece
+  /// missing.
   Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
   /// Opens a checkpoint of any model, with the moments that it has.
@@ -97,8 +97,7 @@ class Checkpoint {
   const std::filesystem::path& folder() const { return folder_; }
   const TrainingPosition& position() const { return manifest_.position; }
   const Manifest& manifest() const { return manifest_; }
-  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it: of the model that was
-  /// given, else of the one that was saved.
+  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it.
   void read(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   /// Reads every byte. Throws as read().
   void verify() const;
@@ -110,13 +109,6 @@ class Checkpoint {
     const SafeTensor* tensor = nullptr;
   };
   using PlacesOfParts = std::vector<std::vector<Place>>;  // by part, in order
-  /// Elements [first, first + count) of a saved parameter.
-  struct Source {
-    int parameter = 0;
-    std::int64_t first = 0, count = 0;
-  };
-  void find_sources(const plan::ModelShapes& shapes);
-  void read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   void open(config::Optimizer optimizer);
   void find_pieces(config::Optimizer optimizer);
   void check_whole(State state);
@@ -126,7 +118,6 @@ class Checkpoint {
   Manifest manifest_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
   std::array<std::vector<PlacesOfParts>, kStateCount> places_;  // by state and saved parameter
-  std::vector<std::vector<Source>> sources_;  // by parameter of the model that was given, in order; none: as saved
 };
 
 }  // namespace fsdpbench::engine
