@@ -8,7 +8,6 @@
 #include "backend/cpu/backend.h"
 #include "engine/run.h"
 #include "schedule/build_schedules.h"
-#include "schedule/check_schedules.h"
 #include "schedule/memory_walk.h"
 #include "schedule/policy.h"
 
@@ -66,12 +65,6 @@ void build_schedules(benchmark::State& state) {
   state.counters["ops"] = static_cast<double>(p.schedules.steady().ops.size());
 }
 BENCHMARK(build_schedules)->Arg(32)->Arg(126)->Unit(benchmark::kMicrosecond);
-
-void check_schedules(benchmark::State& state) {
-  const engine::Setup p = engine::set_up(decoder(state.range(0), 8));
-  for (auto _ : state) benchmark::DoNotOptimize(schedule::check_schedules(p.schedules));
-}
-BENCHMARK(check_schedules)->Arg(32)->Arg(126)->Unit(benchmark::kMicrosecond);
 
 void memory_walk(benchmark::State& state) {
   const engine::Setup p = engine::set_up(decoder(state.range(0), 8));

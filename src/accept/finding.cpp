@@ -17,7 +17,7 @@ constexpr double kChance = 0.01;  // of an accusation, if the rank is last in ha
 
 bool reduces(const schedule::Op& op) {
   using schedule::OpKind;
-  return op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_reduce || op.kind == OpKind::all_to_all;
+  return op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_reduce;
 }
 
 /// Adds op `i` of `step` to `sums`; `since_ns`: when the reduction before it was over. Returns when this one was.

@@ -32,12 +32,10 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::optimizer: return OpClass::computation;
     case OpKind::all_gather:
     case OpKind::reduce_scatter:
-    case OpKind::all_to_all:
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce:
     case OpKind::tensor_all_gather:
     case OpKind::tensor_reduce_scatter:
-    case OpKind::context_send_recv:
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine:
@@ -49,10 +47,6 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::cast_shard:
     case OpKind::copy_in:
     case OpKind::copy_out:
-    case OpKind::quantize:
-    case OpKind::dequantize:
-    case OpKind::quantize_gradients:
-    case OpKind::sum_quantized:
     case OpKind::keep_group_shard:
     case OpKind::reduce_cast:
     case OpKind::reduce_copy_in:
@@ -150,7 +144,6 @@ void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const
     };
     check("all_gather", counted[rank].all_gather, expected.all_gather, 0.5);
     check("reduce_scatter", counted[rank].reduce_scatter, expected.reduce_scatter, 0.5);
-    check("send_recv", counted[rank].send_recv, expected.send_recv, 0.5);
     check("all_to_all", counted[rank].all_to_all, expected.all_to_all, 0.5);
     check("all_reduce", counted[rank].all_reduce, expected.all_reduce, rounding);
   }

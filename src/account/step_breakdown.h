@@ -66,9 +66,9 @@ StepBreakdown break_down(const StepIntervals& step, const IntervalSet& span);
 /// a sum that is off by a nanosecond.
 StepBreakdown break_down(const StepRecords& step, int rank);
 
-/// Bytes counted on the wire, by rank, equal the closed formula; both of one step. A ring of an uneven message rounds
-/// each all-reduce down, so of those up to 4 bytes a unit and microbatch may be missing. Throws a
-/// check_failed Error.
+/// Bytes counted on the wire, by rank, equal those of the schedule; both of one step. A ring of an uneven message
+/// rounds each all-reduce down, so of those up to 4 bytes a unit and microbatch may be missing. Throws a check_failed
+/// Error.
 void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const plan::CommunicationVolume> counted,
                       const plan::Plan& plan, const config::RunConfig& config);
 

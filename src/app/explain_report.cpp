@@ -21,7 +21,6 @@
 #include "runs/measure.h"
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
-#include "schedule/check_schedules.h"
 #include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
@@ -101,7 +100,7 @@ std::string memory_table(const engine::Setup& p) {
 }
 
 plan::CommunicationVolume volume(const engine::Setup& p) {
-  return plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
+  return schedule::communication_volume(p.schedules.steady(), p.plan.groups);
 }
 
 std::string communication_table(const engine::Setup& p) {
@@ -114,7 +113,6 @@ std::string communication_table(const engine::Setup& p) {
   row("reduce-scatter", v.reduce_scatter);
   row("all-reduce", v.all_reduce);
   row("all-to-all", v.all_to_all);
-  if (v.send_recv > 0) row("send/receive", v.send_recv);
   row("sum", v.total());
   row("data parallel", parallel);
   std::string text = format_table(table);
@@ -162,12 +160,6 @@ std::string short_order(const std::string& order) {
     }
   }
   return text;
-}
-
-std::string check_line(const engine::Setup& p) {
-  const std::size_t faults = schedule::check_schedules(p.schedules).size();
-  return faults == 0 ? "happens-before check: no race, every buffer freed once\n"
-                     : fmt::format("happens-before check: {} FAULTS\n", faults);
 }
 
 /// All-gathers that are wasted in the same way, and what would spare them.
@@ -571,12 +563,11 @@ Fields<Explained> declared() {
       {"without_fsdp", [](const E& e) { return plan::memory_without_fsdp(e.setup->plan, e.setup->config); }, "", "closed form, without FSDP"},
       {"host_peak_bytes", host_peak, "B", "peak of pinned host memory", if_any},
     }}},
-    {"communication", {"PlannedCommunication", "Bytes that a rank sends in a step, by formula.", "plan/communication.h", {
+    {"communication", {"PlannedCommunication", "Bytes that a rank sends in a step.", "plan/communication.h", {
       {"all_gather", via(sent, &V::all_gather), "B", "by all-gathers"},
       {"reduce_scatter", via(sent, &V::reduce_scatter), "B", "by reduce-scatters"},
       {"all_reduce", via(sent, &V::all_reduce), "B", "by all-reduces"},
       {"all_to_all", via(sent, &V::all_to_all), "B", "by exchanges"},
-      {"send_recv", via(sent, &V::send_recv), "B", "from rank to rank", if_any},
       {"total", via(sent, &V::total), "B", "all of it"},
       {"data_parallel", [](const E& e) { return plan::data_parallel_volume(e.setup->plan, e.setup->config); }, "B", "what data parallelism would send"},
     }}},
@@ -604,7 +595,6 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
     text += fmt::format("Beside these {} exchanges among ranks that split layers (--schedule=LAYER shows where)\n\n",
                         std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
   }
-  text += check_line(p);
   text += wasted_lines(p) + vocabulary_line(p.config);
   return text + "More: --schedule, --schedule=LAYER, --format json\n";
 }
@@ -647,7 +637,7 @@ std::string schedule_text(const engine::Setup& p, const std::string& which) {
     std::getline(lines, line);
     if (choice.holds(op)) text += line + "\n";
   }
-  return text + "\n" + check_line(p);
+  return text;
 }
 
 nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction) {

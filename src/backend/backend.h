@@ -59,7 +59,6 @@ struct NcclOptions {
 
   Register registration = Register::none;
   CtaPolicy cta_policy = CtaPolicy::library;
-  int min_ctas = 0;       ///< 0: NCCL's choice
   int max_ctas = 0;       ///< 0: NCCL's choice
   bool blocking = false;  ///< calls return when they are done
   double timeout_s = 60;  ///< an op that takes longer ends the run

@@ -14,12 +14,6 @@
 
 namespace fsdpbench::backend {
 
-/// Name in a device's facts for how collectives were done: "all_gather of 2097152 B on 8 ranks". `bytes`: of the
-/// whole message.
-inline std::string collective_fact(std::string_view name, std::int64_t bytes, int ranks) {
-  return std::string(name) + " of " + std::to_string(bytes) + " B on " + std::to_string(ranks) + " ranks";
-}
-
 using Collective = CollectiveKind;
 inline constexpr std::size_t kCollectiveCount = kEnumCount<Collective>;
 

@@ -107,7 +107,7 @@ struct RmsNormBackwardCall {
   const std::byte* weight = nullptr;
   const float* rstd = nullptr;  ///< as rms_norm left it
   std::byte* d_x = nullptr;     ///< the gradient is added: that of the residual path is already there
-  Elements d_weight;            ///< [width] of the shape's dtype or f32; overwritten; null (not on CUDA): unwanted
+  Elements d_weight;            ///< [width] of the shape's dtype or f32; overwritten
   std::byte* y = nullptr;       ///< gets what rms_norm gives: the next product's gradient needs it; null: none does
 };
 

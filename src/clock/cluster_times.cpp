@@ -98,7 +98,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const std::vector<plan::ModuleWork> work =
       plan::module_work(plan::tensor_part(config.model, plan.mesh.tensor), config.train.batch_per_rank,
                         decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
-                        plan::expert_split(config), config.fsdp.checkpoint_keeps, plan::context_split(config));
+                        plan::expert_split(config), config.fsdp.checkpoint_keeps, config.mesh.context);
   const DType dtype = config.fsdp.param_dtype;
   GpuRates rates = gpu_rates(cluster, dtype);
   if (use.measured) rates.measured = cluster.measured;

@@ -133,7 +133,6 @@ double copied_bytes(const schedule::Schedule& schedule, const schedule::LayoutCo
 }
 
 double touched_bytes(const schedule::Schedule& schedule, const schedule::Op& op) {
-  if (const auto* w = std::get_if<schedule::Requantize>(&op.work)) return static_cast<double>(w->bytes);
   if (const auto* copy = std::get_if<schedule::LayoutCopy>(&op.work)) return copied_bytes(schedule, *copy);
   return buffer_bytes(schedule, op);
 }
@@ -222,7 +221,7 @@ double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Besi
 double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside) const {
   if (work.heads == 0) return 0;
   const AttentionRate rate = attention_rate(framework_.attention, gpu_.peak_flops);
-  const double span = 2 * work.mean_span() / work.steps;  // a step's keys are those of one rank
+  const double span = 2 * work.mean_span();
   const double head = std::min(1.0, std::pow(static_cast<double>(work.head_dim) / 128, -std::log2(rate.of_64)));
   if (gpu_.measured.attention_64_tflops > 0) {
     const config::MeasuredGpu& measured = gpu_.measured;
@@ -230,11 +229,11 @@ double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool back
     const double tflops = std::lerp(measured.attention_64_tflops, measured.attention_128_tflops, wide) * span /
                           (span + measured.attention_half_length);
     const double sms = std::max(gpu_.sms - beside.sms, 1);
-    return (backward ? 2.5 : 1) * work.flops() / (tflops * 1e12) * gpu_.sms / sms + work.steps * kKernelGap;
+    return (backward ? 2.5 : 1) * work.flops() / (tflops * 1e12) * gpu_.sms / sms + kKernelGap;
   }
   const double flops_per_s = gpu_.peak_flops * rate.fraction * framework_.efficiency * head * span /
                              (span + rate.half_length) * std::max(gpu_.sms - beside.sms, 1) / gpu_.sms;
-  return (backward ? 2.5 : 1) * work.flops() / flops_per_s + work.steps * kKernelGap;
+  return (backward ? 2.5 : 1) * work.flops() / flops_per_s + kKernelGap;
 }
 
 double ComputeCost::stream_seconds(double bytes, const Beside& beside) const {
@@ -270,8 +269,7 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
     }
   }
   const bool kept = pass == Pass::recompute && work.attention.kept;
-  if (work.attention.heads > 0 && !kept)
-    kernels.add(attention_seconds(work.attention, backward, beside), work.attention.steps);
+  if (work.attention.heads > 0 && !kept) kernels.add(attention_seconds(work.attention, backward, beside), 1);
   const plan::Passes& passes = backward ? work.backward : pass == Pass::recompute ? work.recompute : work.forward;
   const bool head = work.kind == plan::ModuleKind::head;
   const bool fused = head && framework_.eager_loss ? false : framework_.compiled || (head && framework_.fused_loss);

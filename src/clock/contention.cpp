@@ -147,8 +147,7 @@ Measured most_alike(const std::vector<CalibrationSlowdown>& measured, DType dtyp
 }
 
 bool sums_up(OpKind kind) {
-  return kind == OpKind::reduce_scatter || kind == OpKind::all_reduce || kind == OpKind::tensor_all_reduce ||
-         kind == OpKind::all_to_all;  // of quantised gradients
+  return kind == OpKind::reduce_scatter || kind == OpKind::all_reduce || kind == OpKind::tensor_all_reduce;
 }
 
 class MeasuredSlowdown {
@@ -167,7 +166,7 @@ class MeasuredSlowdown {
     for (const plan::ModuleWork& work :
          plan::module_work(plan::tensor_part(config.model, static_cast<int>(config.mesh.tensor)),
                            config.train.batch_per_rank, decoder ? config.train.seq_len : 1, 1,
-                           plan::expert_split(config), config.fsdp.checkpoint_keeps, plan::context_split(config))) {
+                           plan::expert_split(config), config.fsdp.checkpoint_keeps, config.mesh.context)) {
       modules_.push_back(products_of(work));
     }
   }

@@ -80,7 +80,7 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
   const std::int64_t expert = mesh.expert;
   check_nested(config, notes);
   if (expert == 1) {
-    if (!mesh.expert_imbalance.even()) notes.push_back("mesh.expert_imbalance has no effect: mesh.expert is 1.");
+    if (mesh.expert_imbalance != 1) notes.push_back("mesh.expert_imbalance has no effect: mesh.expert is 1.");
     if (mesh.expert_overlap != ExpertOverlap::none) {
       notes.push_back("mesh.expert_overlap has no effect: mesh.expert is 1.");
     }
@@ -105,12 +105,9 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
          "gathers "
          "are then of different ranks, which have a communicator each; expected true.",
          expert, mesh.shard);
-  const ExpertLoad& load = mesh.expert_imbalance;
-  demand(load.kind != ExpertLoad::Kind::factor || load.value <= static_cast<double>(expert),
+  demand(mesh.expert_imbalance <= static_cast<double>(expert),
          "mesh.expert_imbalance = {} is more than mesh.expert = {}: then one rank has all rows; expected 1 to {}.",
-         load.value, expert, expert);
-  demand(load.kind != ExpertLoad::Kind::rows || std::cmp_equal(load.rows.size(), model.experts),
-         "mesh.expert_imbalance has the rows of {} experts, and model.experts is {}.", load.rows.size(), model.experts);
+         mesh.expert_imbalance, expert, expert);
   demand(!fsdp.gradients_after_views,
          "mesh.expert = {} does not go with fsdp.gradients_after_views = true: FSDP1 has no experts on a mesh of their "
          "own; expected false.",
@@ -134,8 +131,6 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
           "true, false or \"auto\"");
   without(fsdp.cpu_offload != CpuOffload::none, "cpu_offload", "\"none\"");
   without(fsdp.shard_threshold > 0, "shard_threshold", "0");
-  without(fsdp.gather_quantization.on(), "gather_quantization", "\"none\"");
-  without(fsdp.reduce_quantization.on(), "reduce_quantization", "\"none\"");
   without(fsdp.learn_execution_order, "learn_execution_order", "false");
 }
 

@@ -74,13 +74,6 @@ Valid<Prefetch> prefetch(std::string_view own_names, std::vector<Prefetch::Mode>
           }};
 }
 
-Valid<Quantization> quantization() {
-  return {
-      "\"none\", \"int8:BLOCK\", \"int4:BLOCK\" or \"fp8:BLOCK\" (BLOCK: numbers a scale, a multiple of 32 up to "
-      "65536)",
-      [](const Quantization& v) { return v.block % 32 == 0 && v.block <= 1 << 16; }};
-}
-
 /// Which frameworks are known is a matter of the cluster: efficiency_used() (config/accuracy.h) checks it.
 Valid<Efficiency> efficiency() {
   const Valid<double> given = number(1e-3, 2);
@@ -88,20 +81,6 @@ Valid<Efficiency> efficiency() {
           [=](const Efficiency& v) {
             const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
             return v.of.empty() ? given.accepts(v.value) : std::ranges::all_of(v.of, in_name);
-          }};
-}
-
-Valid<ExpertLoad> expert_load() {
-  constexpr double kSteepest = 10;
-  const Valid<double> factor = number(1, 4096);
-  return {factor.text + ", \"zipf:S\" (S from 0 to 10), or \"rows:R,R,…\" of each expert", [=](const ExpertLoad& v) {
-            switch (v.kind) {
-              case ExpertLoad::Kind::factor: return factor.accepts(v.value);
-              case ExpertLoad::Kind::zipf: return v.value >= 0 && v.value <= kSteepest;
-              case ExpertLoad::Kind::rows: break;
-            }
-            return std::ranges::all_of(v.rows, [](std::int64_t n) { return n >= 0 && n <= kMostElements; }) &&
-                   std::ranges::any_of(v.rows, [](std::int64_t n) { return n > 0; });
           }};
 }
 
@@ -178,9 +157,8 @@ std::vector<Field> make_fields() {
   mesh("tensor", &Mesh::tensor, integer(1, 4096), "decoder: neighbouring ranks that split each layer (tensor parallelism), by heads, feed-forward width and vocabulary");
   mesh("sequence_parallel", &Mesh::sequence_parallel, boolean(), "mesh.tensor above 1: each of these ranks has a part of the tokens in norms, residuals and kept activations (Megatron's sequence parallelism)");
   mesh("context", &Mesh::context, integer(1, 4096), "decoder: neighbours of a shard group that split the sequences of their samples (context parallelism), and exchange keys and values for attention; simulated only");
-  mesh("context_method", &Mesh::context_method, one_of<ContextMethod>(), "mesh.context above 1: how these ranks come to each other's keys and values: all_gather: all before attention (--cp-comm-type all_gather of Megatron); ring: from neighbour to neighbour, while attention computes with those that came before (p2p)");
   mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism); each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
-  mesh("expert_imbalance", &Mesh::expert_imbalance, expert_load(), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean: a number; what follows if the k-th most popular expert is chosen as 1 / k^S; or if each expert gets so many rows; every rank is taken to be as busy as that one");
+  mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
   mesh("expert_separate_comm", &Mesh::expert_separate_comm, boolean(), "mesh.expert above 1: rows are exchanged on a communicator of their own; false, for mesh.expert = mesh.shard: on that of gathers, behind which they stand (one process group for both, pytorch/torchtitan 3369)");
   mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");
@@ -253,9 +231,6 @@ std::vector<Field> make_fields() {
   fsdp("gradient_divide_factor", &Fsdp::gradient_divide_factor, number(0, kMostFactor), "what sums of gradients over ranks are divided by; 0: the number of ranks, which gives the mean");
   fsdp("host_sync_at_group_shard", &Fsdp::host_sync_at_group_shard, boolean(), "reshard_after_forward = n: the host waits until the group's part is kept, before the unit is freed");
   fsdp("keep_group_shard", &Fsdp::keep_group_shard, boolean(), "reshard_after_forward = n: the group's part is kept to the end of the step, so that later microbatches need not copy it again; false: until the unit's backward");
-  fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of 8 or 4 bits, or as fp8 (e4m3), with an fp32 scale per block (ZeRO++'s qwZ); simulated only");
-  fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such numbers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ); simulated only");
-  fsdp("reduce_within", &Fsdp::reduce_within, integer<int>(0, 1 << 20), "reduce_quantization: first among N neighbouring ranks (a node), then across; 0: among all ranks of the shard group at once");
   fsdp("cpu_offload", &Fsdp::cpu_offload, one_of<CpuOffload>(), "which sharded state is in host memory: optimizer: masters, moments, gradients and the update (ZeRO-Offload); all: shards too, copied to the device before each gather (CPUOffloadPolicy)");
   fsdp("cast_in_optimizer", &Fsdp::cast_in_optimizer, boolean(), "the optimizer's update also writes the shard in param_dtype, which stays in memory: gathers read it and cast nothing");
   fsdp("fp32_gradients", &Fsdp::fp32_gradients, boolean(), "backward writes parameters' gradients in fp32 rather than in param_dtype, so that nothing is rounded before it is added or reduced (Megatron's main gradients)");
@@ -265,13 +240,11 @@ std::vector<Field> make_fields() {
   device("timer", &Device::timer, one_of<Timer>(), "cuda: the source of op times; auto: CUPTI where it can be used, otherwise events");
   device("bind", &Device::bind, one_of<Binding>(), "processors of a rank's threads: none: all, or as launched; numa: one NUMA node's, its GPU's on GPUs; cores: a share of the host's cores, on CPUs");
   device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and therefore a digest of the parameters; false, as in PyTorch: attention's backward adds in any order, which is faster");
-  device("memory", &Device::memory, one_of<DeviceMemory>(), "cuda: where memory blocks are: fixed: in one region that the schedule sizes, with no CUDA call in a step; pool: in memory of cudaMallocAsync, two calls per block");
   device("monitor", &Device::monitor, boolean(), "cuda: NVML samples each GPU's clocks, power and errors every 20 ms; false: they are not sampled");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
   nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");
   nccl("cta_policy", &Nccl::cta_policy, one_of<CtaPolicy>(), "cuda: NCCL's CTA policy; zero asks for copy engines instead of SMs, where NCCL can, and needs register_buffers = window");
-  nccl("min_ctas", &Nccl::min_ctas, integer<int>(0, 64), "cuda: fewest CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("max_ctas", &Nccl::max_ctas, integer<int>(0, 64), "cuda: most CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("blocking", &Nccl::blocking, boolean(), "cuda: NCCL's calls return when they are done, without a thread of NCCL's own for each; a rank that waits inside one for a peer that has failed can then only be ended");
   nccl("timeout_s", &Nccl::timeout_s, number(1e-3, 1e6), "cuda: seconds; an op that takes longer ends the run on all ranks");

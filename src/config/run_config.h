@@ -10,7 +10,6 @@
 #include "base/enum_table.h"
 #include "base/lane.h"
 #include "base/link_model.h"
-#include "config/expert_load.h"
 
 /// A user's configuration, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
 /// range of each key are a line of fields.cpp, rules about several keys are in validate.cpp. The TOML key of a field is
@@ -45,13 +44,6 @@ enum class ExpertOverlap : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<ExpertOverlap> kNames<ExpertOverlap>{"none", "combine", "both"};
-/// Method by which ranks that split sequences get each other's keys and values.
-enum class ContextMethod : std::uint8_t {
-  all_gather,  ///< all of them before attention
-  ring,        ///< from neighbour to neighbour, while attention computes with those that came before
-};
-template <>
-inline constexpr EnumNames<ContextMethod> kNames<ContextMethod>{"all_gather", "ring"};
 enum class Optimizer : std::uint8_t { sgd, adamw };
 template <>
 inline constexpr EnumNames<Optimizer> kNames<Optimizer>{"sgd", "adamw"};
@@ -220,14 +212,13 @@ struct Data {
 
 struct Mesh {
   std::int64_t ranks = 4;
-  std::int64_t shard = 0;          ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
-  std::int64_t replicate = 0;      ///< groups that hold equal shards; 0: ranks / shard / tensor
-  std::int64_t tensor = 1;         ///< ranks that split each layer; neighbours. They see the same samples
-  bool sequence_parallel = false;  ///< they split the tokens, too, of what lies between their parts of layers
-  std::int64_t context = 1;        ///< neighbours of a shard group that split the sequences of their samples
-  ContextMethod context_method = ContextMethod::all_gather;
+  std::int64_t shard = 0;            ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
+  std::int64_t replicate = 0;        ///< groups that hold equal shards; 0: ranks / shard / tensor
+  std::int64_t tensor = 1;           ///< ranks that split each layer; neighbours. They see the same samples
+  bool sequence_parallel = false;    ///< they split the tokens, too, of what lies between their parts of layers
+  std::int64_t context = 1;          ///< neighbours of a shard group that split the sequences of their samples
   std::int64_t expert = 1;           ///< neighbours of a shard group that split the experts of each block
-  ExpertLoad expert_imbalance = {};  ///< how unevenly rows come to them
+  double expert_imbalance = 1;       ///< rows of the busiest of them over the mean
   bool expert_sync = true;           ///< the host waits for the counts of rows before it exchanges them
   bool expert_separate_comm = true;  ///< rows have their own communicator; false: that of the shard group's gathers
   ExpertOverlap expert_overlap = ExpertOverlap::none;
@@ -382,9 +373,6 @@ struct Fsdp {
   double gradient_divide_factor = 0;         ///< what sums of gradients are divided by; 0: the number of ranks
   bool host_sync_at_group_shard = false;     ///< the host waits where a part is kept for the group's gather
   bool keep_group_shard = false;             ///< that part lives until the step's end; false: until backward is over
-  Quantization gather_quantization;          ///< of gathered parameters on the wire
-  Quantization reduce_quantization;  ///< of gradients on the wire: exchanged and added up instead of reduce-scattered
-  int reduce_within = 0;             ///< with it: first in groups of so many ranks, then across them; 0: all at once
   CpuOffload cpu_offload = CpuOffload::none;
   bool cast_in_optimizer =
       false;                    ///< shards stay in param_dtype, too: the update writes both, and gathers cast nothing
@@ -432,21 +420,12 @@ enum class Timer : std::uint8_t {
 template <>
 inline constexpr EnumNames<Timer> kNames<Timer>{"auto", "cupti", "events"};
 
-/// Place of a training's memory blocks on a GPU.
-enum class DeviceMemory : std::uint8_t {
-  fixed,  ///< in one region, where the bookkeeping places them
-  pool,   ///< where CUDA's stream-ordered allocator places them
-};
-template <>
-inline constexpr EnumNames<DeviceMemory> kNames<DeviceMemory>{"fixed", "pool"};
-
 struct Device {
   BackendKind backend = BackendKind::cpu;
   Timer timer = Timer::automatic;
   Binding bind = Binding::none;
   bool deterministic = false;  ///< a GPU gives the same bits in every run
-  DeviceMemory memory = DeviceMemory::fixed;
-  bool monitor = true;  ///< a GPU's clocks, power and errors are sampled
+  bool monitor = true;         ///< a GPU's clocks, power and errors are sampled
 
   /// Whether two runs of the same end with the same bits, so that their parameters have a digest.
   bool repeats() const { return backend != BackendKind::cuda || deterministic; }
@@ -468,7 +447,6 @@ inline constexpr EnumNames<CtaPolicy> kNames<CtaPolicy>{"default", "efficiency",
 struct Nccl {
   NcclRegister register_buffers = NcclRegister::none;
   CtaPolicy cta_policy = CtaPolicy::library;  ///< "default" in files
-  int min_ctas = 0;                           ///< 0: NCCL's choice
   int max_ctas = 0;                           ///< 0: NCCL's choice
   bool blocking = false;                      ///< NCCL's calls return when they are done
   double timeout_s = 60.0;                    ///< an op that takes longer ends the run

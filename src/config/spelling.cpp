@@ -173,20 +173,6 @@ Value encode(const Trainable& value) {
   return fmt::format("blocks:{}-{}", value.first, value.last);
 }
 
-Value encode(const Quantization& value) {
-  if (!value.on()) return std::string("none");
-  return fmt::format("{}{}:{}", value.fp8 ? "fp" : "int", value.bits, value.block);
-}
-
-Value encode(const ExpertLoad& value) {
-  switch (value.kind) {
-    case ExpertLoad::Kind::zipf: return "zipf:" + float_text(value.value);
-    case ExpertLoad::Kind::rows: return fmt::format("rows:{}", fmt::join(value.rows, ","));
-    case ExpertLoad::Kind::factor: break;
-  }
-  return value.value;
-}
-
 bool decode(const Value& value, bool& out) {
   const bool* v = std::get_if<bool>(&value);
   if (v != nullptr) out = *v;
@@ -275,46 +261,6 @@ bool decode(const Value& value, Trainable& out) {
   const auto [stop, last] = std::from_chars(dash + 1, end, read.last);
   if (last != std::errc() || stop != end || read.first < 0 || read.last < read.first) return false;
   out = read;
-  return true;
-}
-
-bool decode(const Value& value, Quantization& out) {
-  Quantization read;
-  for (const int bits : {8, 4}) {
-    if (const auto block = argument(value, fmt::format("int{}", bits)); block && *block >= 1) read = {bits, *block};
-  }
-  if (const auto block = argument(value, "fp8"); block && *block >= 1) read = {8, *block, true};
-  if (!read.on() && !is_text(value, "none")) return false;
-  out = read;
-  return true;
-}
-
-bool decode(const Value& value, ExpertLoad& out) {
-  ExpertLoad read;
-  const std::string* text = text_of(value);
-  if (text == nullptr) {
-    if (!decode(value, read.value)) return false;
-    out = read;
-    return true;
-  }
-  constexpr std::string_view kZipf = "zipf:", kRows = "rows:";
-  const char* const end = text->data() + text->size();
-  if (text->starts_with(kZipf)) {
-    read.kind = ExpertLoad::Kind::zipf;
-    const auto [stop, status] = std::from_chars(text->data() + kZipf.size(), end, read.value);
-    if (status != std::errc() || stop != end || !std::isfinite(read.value)) return false;
-  } else if (text->starts_with(kRows)) {
-    read.kind = ExpertLoad::Kind::rows;
-    for (const char* at = text->data() + kRows.size();; ++at) {
-      const auto [stop, status] = std::from_chars(at, end, read.rows.emplace_back());
-      if (status != std::errc() || (stop != end && *stop != ',')) return false;
-      at = stop;
-      if (stop == end) break;
-    }
-  } else {
-    return false;
-  }
-  out = std::move(read);
   return true;
 }
 

@@ -92,8 +92,6 @@ Value encode(const AllGatherLimit& value);
 Value encode(const ReshardAfterForward& value);
 Value encode(const Wrap& value);
 Value encode(const Trainable& value);
-Value encode(const Quantization& value);  ///< "none", "int8:2048", "fp8:128"
-Value encode(const ExpertLoad& value);    ///< a number, "zipf:1.0", "rows:120,80"
 
 bool decode(const Value& value, bool& out);
 bool decode(const Value& value, int& out);
@@ -108,7 +106,5 @@ bool decode(const Value& value, AllGatherLimit& out);
 bool decode(const Value& value, ReshardAfterForward& out);
 bool decode(const Value& value, Wrap& out);
 bool decode(const Value& value, Trainable& out);
-bool decode(const Value& value, Quantization& out);
-bool decode(const Value& value, ExpertLoad& out);
 
 }  // namespace fsdpbench::config

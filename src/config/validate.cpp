@@ -69,13 +69,9 @@ void check_tensor(const RunConfig& config) {
 }
 
 /// Context parallelism splits sequences evenly: of 2C pieces, rank i has the i-th from the begin and from the end.
-void check_context(const RunConfig& config, Notes& notes) {
+void check_context(const RunConfig& config) {
   const std::int64_t context = config.mesh.context;
-  const bool ring = config.mesh.context_method == ContextMethod::ring;
-  if (context == 1) {
-    if (ring) notes.push_back("mesh.context_method = \"ring\" has no effect: mesh.context is 1.");
-    return;
-  }
+  if (context == 1) return;
   const Model& model = config.model;
   const Train& train = config.train;
   const Mesh& mesh = config.mesh;
@@ -95,9 +91,6 @@ void check_context(const RunConfig& config, Notes& notes) {
   without(mesh.expert > 1, "mesh.expert", "1");
   without(model.freezes(), "model.trainable or model.lora_rank", "that all parameters train");
   without(model.attention_window > 0, "model.attention_window", "0: every rank gathers all keys and values");
-  require(!ring || !model.attention_sinks,
-          "mesh.context_method = \"ring\" does not go with model.attention_sinks: TransformerEngine, whose ring it is, "
-          "has no sinks there; expected \"all_gather\".");
   without(fsdp.activation_checkpointing && fsdp.checkpoint_keeps != CheckpointKeeps::nothing, "fsdp.checkpoint_keeps",
           "\"nothing\"");
 }
@@ -415,28 +408,12 @@ void check_engines(const RunConfig& config, Notes& notes) {
                  "fsdp.param_dtype is \"fp32\"");
 }
 
-/// Fewer bits: on the wire (ZeRO++), and in products.
-void check_quantization(const RunConfig& config, Notes& notes) {
+/// Products in fewer bits, and parts of units that a smaller group keeps.
+void check_products(const RunConfig& config, Notes& notes) {
   const Fsdp& fsdp = config.fsdp;
-  const Quantization none;
-  const bool gathers = fsdp.gather_quantization != none, reduces = fsdp.reduce_quantization != none;
-  const auto value = [](const Quantization& q) { return to_toml(encode(q)); };
-  require(!reduces || fsdp.reduce_by == ReduceBy::reduce_scatter,
-          "fsdp.reduce_quantization = {} exchanges gradients, so that it does not go with fsdp.reduce_by = \"{}\"; "
-          "expected \"reduce_scatter\".",
-          value(fsdp.reduce_quantization), to_string(fsdp.reduce_by));
-  require(!reduces || fsdp.reduce_within == 0 || config.mesh.shard % fsdp.reduce_within == 0,
-          "fsdp.reduce_within = {} does not divide the shard group of {} ranks.", fsdp.reduce_within,
-          config.mesh.shard);
   const auto without_effect = [&](bool given, const char* key, std::string_view why) {
     if (given) notes.push_back(fmt::format("fsdp.{} has no effect: {}.", key, why));
   };
-  const bool alone = config.mesh.shard == 1;
-  without_effect(alone && gathers, "gather_quantization", "no unit is sharded");
-  without_effect(alone && reduces, "reduce_quantization", "no unit is sharded");
-  without_effect(!reduces && fsdp.reduce_within > 0, "reduce_within", "fsdp.reduce_quantization is \"none\"");
-  without_effect(!alone && reduces && fsdp.separate_reduce_scatter_comm, "separate_reduce_scatter_comm",
-                 "gradients are exchanged over communicators of their own (fsdp.reduce_quantization)");
   without_effect(!fsdp.fp8_products && fsdp.fp8_recipe != Fsdp().fp8_recipe, "fp8_recipe",
                  "fsdp.fp8_products is false");
   without_effect(fsdp.keep_group_shard && fsdp.reshard_after_forward.mode != ReshardAfterForward::Mode::group,
@@ -456,8 +433,6 @@ void check_offload(const RunConfig& config, Notes& notes) {
           offload);
   if (config.fsdp.cast_in_optimizer && config.fsdp.param_dtype == DType::f32) {
     notes.push_back("fsdp.cast_in_optimizer has no effect: fsdp.param_dtype is \"fp32\", as the masters are.");
-  } else if (config.fsdp.cast_in_optimizer && config.fsdp.gather_quantization.on()) {
-    notes.push_back("fsdp.cast_in_optimizer has no effect: fsdp.gather_quantization quantises the masters.");
   }
   require(emulate.pcie_gb_per_s || emulate.pcie_latency_us == 0,
           "emulate.pcie_latency_us = {} is the latency of the modelled PCIe, and there is none: set "
@@ -619,8 +594,6 @@ void check_device(const RunConfig& config, Notes& notes) {
   require(config.inject.slow_rank < 0,
           "inject.slow_rank = {} needs device.backend = \"cpu\"; on GPUs use inject.delay_lane with inject.delay_rank.",
           config.inject.slow_rank);
-  require(config.nccl.min_ctas == 0 || config.nccl.max_ctas == 0 || config.nccl.min_ctas <= config.nccl.max_ctas,
-          "nccl.min_ctas = {} is above nccl.max_ctas = {}.", config.nccl.min_ctas, config.nccl.max_ctas);
   require(
       config.nccl.cta_policy != CtaPolicy::zero || config.nccl.register_buffers == NcclRegister::window,
       "nccl.cta_policy = \"zero\" needs nccl.register_buffers = \"window\": copy engines move nothing else, and NCCL "
@@ -642,14 +615,14 @@ std::vector<std::string> validate(RunConfig& config) {
   check_checkpointing(config, notes);
   settle_mesh(config, notes);
   check_expert_mesh(config, notes);
-  check_context(config, notes);
+  check_context(config);
   check_frozen(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);
   settle_batch(config, notes);
   check_sequence_parallel(config, notes);
   check_engines(config, notes);
-  check_quantization(config, notes);
+  check_products(config, notes);
   check_offload(config, notes);
   check_schedule_size(config);
   check_emulate(config.emulate);

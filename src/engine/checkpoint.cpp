@@ -63,15 +63,14 @@ ShardFile shard_of(const json& given) {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-void check_model(const fs::path& path, const std::vector<plan::SeparateParameter>& all_saved,
-                 const std::vector<plan::SeparateParameter>& all_wanted) {
+void check_model(const fs::path& path, const std::vector<plan::ParameterShape>& all_saved,
+                 const std::vector<plan::ParameterShape>& all_wanted) {
   for (std::size_t i = 0; i < std::min(all_saved.size(), all_wanted.size()); ++i) {
-    const plan::SeparateParameter& saved = all_saved[i];
-    const plan::SeparateParameter& wanted = all_wanted[i];
-    if (saved.name == wanted.name && saved.shape == wanted.shape) continue;
+    const plan::ParameterShape &saved = all_saved[i], &wanted = all_wanted[i];
+    if (saved.name == wanted.name && saved.whole_shape() == wanted.whole_shape()) continue;
     throw ConfigError(fmt::format("{}: is of another model: its parameter {} is {} {}, this model's {} {}.",
-                                  path.string(), i, saved.name, shape_text(saved.shape), wanted.name,
-                                  shape_text(wanted.shape)));
+                                  path.string(), i, saved.name, shape_text(saved.whole_shape()), wanted.name,
+                                  shape_text(wanted.whole_shape())));
   }
   if (all_saved.size() != all_wanted.size()) {
     throw ConfigError(fmt::format("{}: is of another model: it has {} parameters, this model {}.", path.string(),
@@ -87,7 +86,6 @@ std::string part_name(const plan::ParameterShape& shape, int part) {
 json parameter_json(const plan::ParameterShape& shape) {
   json j{{"name", shape.name}, {"shape", shape.whole_shape()}};
   if (shape.parts > 1) j.update({{"parts", shape.parts}, {"split", shape.split}});
-  if (shape.frozen) j["frozen"] = true;
   for (const plan::JoinedRows& one : shape.joined) {
     j["joined"].push_back({{"name", one.name}, {"rows", one.rows * shape.parts}});
   }
@@ -112,7 +110,6 @@ plan::ParameterShape parameter_of(const json& given) {
   plan::ParameterShape shape;
   shape.name = given.at("name").get<std::string>();
   shape.shape = given.at("shape").get<std::vector<std::int64_t>>();
-  shape.frozen = given.value("frozen", false);
   const bool joins = given.contains("joined");
   if (!given.contains("parts")) {
     if (joins) shape.joined = joined_of(given.at("joined"), shape, 1);
@@ -141,10 +138,6 @@ std::span<const State> states_of(config::Optimizer optimizer) {
   return std::span(kEnumerators<State>).first(optimizer == config::Optimizer::adamw ? 3 : 1);
 }
 
-bool has_state(const plan::ParameterShape& parameter, State state) {
-  return state == State::parameter || !parameter.frozen;
-}
-
 std::map<std::string, std::string> shard_metadata(std::int64_t steps) {
   return {{"format", kFormat}, {kShardSteps, std::to_string(steps)}};
 }
@@ -156,11 +149,6 @@ std::string shard_file_name(int shard, int shards) {
 SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes) {
   const std::string name = part_name(shapes.parameters[piece.parameter], piece.part);
   return {fmt::format("{}/{}/{}", to_string(piece.state), name, piece.begin), {piece.count}, 0};
-}
-
-std::string without_digest(const Manifest& manifest) {
-  return fmt::format("of version {}, without a digest: nobody can tell whether its numbers are those that were saved",
-                     manifest.version);
 }
 
 fs::path step_folder(const fs::path& folder, std::int64_t steps) {
@@ -214,21 +202,15 @@ Manifest read_manifest(const fs::path& folder) {
   const json content = json::parse(text, nullptr, false);
   if (!content.is_object() || content.value("format", json()) != kFormat) fail(path, "is no manifest of a checkpoint");
   const json version = content.value("version", json());
-  if (!version.is_number_integer() || version < 1 || version > Manifest::kVersion) {
-    throw ConfigError(fmt::format("{}: has version {}, and this program reads versions 1 to {}.", path.string(),
+  if (!version.is_number_integer() || version != Manifest::kVersion) {
+    throw ConfigError(fmt::format("{}: has version {}, and this program reads version {}.", path.string(),
                                   version.dump(), Manifest::kVersion));
   }
   try {
     Manifest manifest;
-    manifest.version = version.get<int>();
-    if (manifest.has_digest()) {
-      manifest.training = content.at("training").get<std::string>();
-      manifest.saved = content.at("saved").get<std::int64_t>();
-      if (content.at("digest") != json_digest(content)) fail(path, "is not as it was saved: its digest is another");
-    } else if (content.contains("digest")) {
-      fail(path, fmt::format("is not as it was saved: it has version {}, and a digest, which version 4 brought",
-                             manifest.version));
-    }
+    manifest.training = content.at("training").get<std::string>();
+    manifest.saved = content.at("saved").get<std::int64_t>();
+    if (content.at("digest") != json_digest(content)) fail(path, "is not as it was saved: its digest is another");
     manifest.position = {content.at("steps").get<std::int64_t>(), content.at("samples").get<std::int64_t>()};
     const auto optimizer = content.at("optimizer").get<std::string>();
     if (optimizer != "adamw" && optimizer != "sgd") throw std::invalid_argument("no optimizer");
@@ -254,41 +236,17 @@ Manifest read_manifest(const fs::path& folder) {
 
 Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer)
     : folder_(folder), manifest_(read_manifest(folder)) {
-  find_sources(shapes);
+  check_model(folder_ / kManifest, manifest_.parameters, shapes.parameters);
   if (optimizer == config::Optimizer::adamw && manifest_.optimizer == config::Optimizer::sgd) {
     throw ConfigError(
         fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
                     folder.string()));
   }
-  if (optimizer == config::Optimizer::adamw) check_trained(shapes);
   open(optimizer);
 }
 
 Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), manifest_(read_manifest(folder)) {
   open(manifest_.optimizer);
-}
-
-void Checkpoint::find_sources(const plan::ModelShapes& shapes) {
-  const std::vector<plan::SeparateParameter> saved = plan::separate_parameters(manifest_.parameters),
-                                             wanted = plan::separate_parameters(shapes.parameters);
-  check_model(folder_ / kManifest, saved, wanted);
-  sources_.resize(shapes.parameters.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    sources_[wanted[i].parameter].push_back({saved[i].parameter, saved[i].first, saved[i].numel()});
-  }
-}
-
-void Checkpoint::check_trained(const plan::ModelShapes& shapes) const {
-  for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
-    if (shapes.parameters[i].frozen) continue;
-    for (const Source& source : sources_[i]) {
-      if (!manifest_.parameters[source.parameter].frozen) continue;
-      throw ConfigError(
-          fmt::format("{}: {} was frozen when it was saved, has no moments, and would train now; expected the same "
-                      "model.trainable and model.lora_rank, or train.optimizer = \"sgd\", which needs no moments.",
-                      folder_.string(), shapes.parameters[i].name));
-    }
-  }
 }
 
 void Checkpoint::open(config::Optimizer optimizer) {
@@ -336,7 +294,6 @@ void Checkpoint::find_pieces(config::Optimizer optimizer) {
 void Checkpoint::check_whole(State state) {
   const std::vector<plan::ParameterShape>& parameters = manifest_.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!has_state(parameters[i], state)) continue;
     for (int part = 0; part < parameters[i].parts; ++part) {
       std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i][part];
       std::ranges::sort(places, {}, &Place::begin);
@@ -349,19 +306,6 @@ void Checkpoint::check_whole(State state) {
 }
 
 void Checkpoint::read(State state, int parameter, std::int64_t begin, std::span<float> out) const {
-  if (sources_.empty()) return read_saved(state, parameter, begin, out);
-  for (const Source& source : sources_[parameter]) {
-    if (begin < source.count) {
-      const auto count = std::min(out.size(), static_cast<std::size_t>(source.count - begin));
-      read_saved(state, source.parameter, source.first + begin, out.first(count));
-      out = out.subspan(count);
-    }
-    begin = std::max<std::int64_t>(0, begin - source.count);
-    if (out.empty()) return;
-  }
-}
-
-void Checkpoint::read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const {
   const std::size_t index = parameter;
   const PlacesOfParts& places = places_[static_cast<std::size_t>(state)][index];
   for (std::size_t count = 0; !out.empty(); out = out.subspan(count), begin += static_cast<std::int64_t>(count)) {

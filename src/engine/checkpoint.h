@@ -18,8 +18,8 @@
 
 /// A training, so far, on disk: a folder `step-000000012` of one safetensors file a shard, and of a manifest, which is
 /// written last. A folder without one is no checkpoint. Everything is fp32 pieces of parameters, or of the parts of
-/// them that ranks had who split layers, so that any mesh, strategy and layout finds its own, with fused projections or
-/// without (docs/checkpoint.md).
+/// them that ranks had who split layers, so that any mesh, strategy and layout finds its own
+/// (docs/checkpoint.md).
 namespace fsdpbench::engine {
 
 /// State of each parameter that an optimizer step reads and writes.
@@ -28,8 +28,6 @@ inline constexpr std::size_t kStateCount = kEnumCount<State>;
 std::string_view to_string(State state);
 /// Those of all parameters that an optimizer has.
 std::span<const State> states_of(config::Optimizer optimizer);
-/// Whether a parameter has it: what is frozen has no moments.
-bool has_state(const plan::ParameterShape& parameter, State state);
 
 /// Position in a training.
 struct TrainingPosition {
@@ -62,23 +60,17 @@ struct ShardFile {
 };
 
 struct Manifest {
-  /// The version that is written. Version 1 knew no parts, 2 no joined parameters, 3 neither training nor digest, 4 no
-  /// frozen parameters. All are read.
+  /// The version that is written, and the only one that is read.
   static constexpr int kVersion = 5;
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
-  std::vector<plan::ParameterShape> parameters;  ///< names, shapes, parts, what is frozen, in canonical order
+  std::vector<plan::ParameterShape> parameters;  ///< names, shapes, parts, in canonical order
   std::vector<ShardFile> files;
   std::optional<DataDigest> data = {};  ///< that it was trained on; absent: not known
   std::string training = {};  ///< whose it is: new_training(), also of all that goes on with it; empty: not known
   std::int64_t saved = 0;     ///< counts what was saved in its folder, in time; 0: not known
-  int version = kVersion;     ///< that it was read from
-  /// Whether its own digest was compared: versions before 4 have none.
-  bool has_digest() const { return version >= 4; }
 };
 
-/// For a person: that one of an older version has no digest, and what follows from that.
-std::string without_digest(const Manifest& manifest);
 /// Folder of a checkpoint after `steps` steps, in `folder`.
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t steps);
 /// The number in such a name; absent: it is another one.
@@ -95,8 +87,8 @@ Manifest read_manifest(const std::filesystem::path& folder);
 class Checkpoint {
  public:
   /// Opens all of its files. Throws ConfigError in one sentence that names the file: no checkpoint, another model,
-  /// an optimizer of which it has no moments, a parameter that trains and was frozen, a shard missing, damaged or of
-  /// other steps, a piece missing.
+  /// an optimizer of which it has no moments, a shard missing, damaged or of other steps, a piece
+  /// missing.
   Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
   /// Opens a checkpoint of any model, with the moments that it has.
@@ -105,8 +97,7 @@ class Checkpoint {
   const std::filesystem::path& folder() const { return folder_; }
   const TrainingPosition& position() const { return manifest_.position; }
   const Manifest& manifest() const { return manifest_; }
-  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it: of the model that was
-  /// given, else of the one that was saved.
+  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it.
   void read(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   /// Reads every byte. Throws as read().
   void verify() const;
@@ -118,14 +109,6 @@ class Checkpoint {
     const SafeTensor* tensor = nullptr;
   };
   using PlacesOfParts = std::vector<std::vector<Place>>;  // by part, in order
-  /// Elements [first, first + count) of a saved parameter.
-  struct Source {
-    int parameter = 0;
-    std::int64_t first = 0, count = 0;
-  };
-  void find_sources(const plan::ModelShapes& shapes);
-  void check_trained(const plan::ModelShapes& shapes) const;
-  void read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   void open(config::Optimizer optimizer);
   void find_pieces(config::Optimizer optimizer);
   void check_whole(State state);
@@ -135,7 +118,6 @@ class Checkpoint {
   Manifest manifest_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
   std::array<std::vector<PlacesOfParts>, kStateCount> places_;  // by state and saved parameter
-  std::vector<std::vector<Source>> sources_;  // by parameter of the model that was given, in order; none: as saved
 };
 
 }  // namespace fsdpbench::engine

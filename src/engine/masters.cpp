@@ -268,10 +268,6 @@ class Collection {
 
 }  // namespace
 
-const ShardLayout& Masters::layout_of(const plan::Unit& unit, State state) {
-  return state == State::parameter ? unit.layout : unit.gradient_layout;
-}
-
 std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
   std::int64_t most = 0;
   for (const plan::Unit& unit : plan.units) {
@@ -303,7 +299,7 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
     const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
     const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
     for (const State state : states_of(config::Optimizer::adamw)) {
-      const ShardLayout& layout = layout_of(plan_.units[u], state);
+      const ShardLayout& layout = plan_.units[u].layout;
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
       if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr;
@@ -366,7 +362,7 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
   for (const State state : states) {
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
       const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
-      const ShardLayout& layout = layout_of(plan_.units[u], state);
+      const ShardLayout& layout = plan_.units[u].layout;
       add(state, kShardRoles[state], u, layout.pieces(index));
       if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
     }

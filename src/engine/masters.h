@@ -39,9 +39,6 @@ class Masters {
   /// Host memory that a rank needs to save checkpoints.
   static std::int64_t saving_bytes(const config::RunConfig& config);
 
-  /// Layout of a unit's state in a shard: frozen parameters have no moments.
-  static const plan::ShardLayout& layout_of(const plan::Unit& unit, State state);
-
   /// All must outlive this object.
   Masters(backend::RankContext& context, const plan::Plan& plan, const BufferTable& buffers,
           Communicators& communicators)

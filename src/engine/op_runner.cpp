@@ -11,13 +11,6 @@ using schedule::BufferId;
 using schedule::Op;
 using schedule::OpKind;
 
-namespace {
-
-/// Simulated only: model::key_without_kernels() says so before a run begins.
-[[noreturn]] void refuse_quantized() { throw std::logic_error("OpRunner: quantised numbers"); }
-
-}  // namespace
-
 OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, const model::Model& model,
                    const BatchSource& batches, int rank)
     : config_(config), plan_(plan), model_(model), batches_(batches), rank_(rank) {
@@ -28,8 +21,7 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     const plan::Unit& unit = plan.units[u];
     for (bool replicated : {false, true}) {
       for (const plan::ParameterPlacement& p : replicated ? unit.layout.replicated : unit.layout.sharded) {
-        const bool frozen = plan.shapes.parameters[p.parameter].frozen;
-        places_[p.parameter] = {static_cast<int>(u), replicated, frozen, p.unsharded_offset};
+        places_[p.parameter] = {static_cast<int>(u), replicated, p.unsharded_offset};
       }
     }
     UnitRuns& runs = runs_[u];
@@ -88,7 +80,7 @@ class OpRunner::Resolve {
       const BufferId buffer = of_experts(place)  ? work.gradients_experts
                               : place.replicated ? work.gradients_replicated
                                                  : work.gradients;
-      slot_.gradients.push_back(place.frozen ? nullptr : place_in(buffer, place));
+      slot_.gradients.push_back(place_in(buffer, place));
     });
     model::ModuleCall& call = slot_.call = {};
     call.parameters = slot_.parameters;
@@ -144,8 +136,6 @@ class OpRunner::Resolve {
       default: throw std::logic_error("OpRunner: not a copy by layout");
     }
   }
-
-  void operator()(const schedule::Requantize&) const { refuse_quantized(); }
 
   void operator()(const schedule::Accumulate& work) const {
     from_to(work.from, work.sum);
@@ -289,7 +279,6 @@ class OpRunner::Run {
     if (op_.kind == OpKind::copy_in) return cast(slot_.count, 1.0F);
     kernels_.copy_runs(slot_.from, slot_.to, *slot_.runs);
   }
-  void operator()(const schedule::Requantize&) const { refuse_quantized(); }
   void operator()(const schedule::Accumulate& work) const {
     if (work.overwrite) return cast(work.count, work.factor);
     kernels_.accumulate(slot_.from, slot_.to.floats(), work.count, work.factor);

@@ -68,7 +68,6 @@ class OpRunner {
   struct Place {  // of a parameter in its unit's buffers, in elements
     int unit = 0;
     bool replicated = false;
-    bool frozen = false;  ///< has no gradient
     std::int64_t offset = 0;
   };
   /// Copies between a unit's buffers by one of its layouts.

@@ -15,28 +15,35 @@ namespace fsdpbench::engine {
 namespace {
 
 /// Changes with the size of anything that travels as it lies in memory.
-constexpr std::uint64_t kLayout = 0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^
+constexpr std::uint64_t kLayout = 0x6f757463'6f6d6532ULL ^ (sizeof(trace::Record) << 1) ^
                                   (sizeof(trace::StepWindow) << 9) ^ (sizeof(trace::MemorySample) << 17) ^
                                   (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
                                   (sizeof(backend::WireBytes) << 41) ^ (sizeof(GpuSample) << 49) ^
                                   (sizeof(GpuErrors) << 53) ^ (sizeof(GpuLimits) << 57);
 
+/// Writes what it is shown.
 class Writer {
  public:
   template <class T>
-  void value(const T& v) {
+  void operator()(const T& v) {
     static_assert(std::is_trivially_copyable_v<T>);
     bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
   }
   template <class T>
   void list(const std::vector<T>& v) {
     static_assert(std::is_trivially_copyable_v<T>);
-    value(static_cast<std::uint64_t>(v.size()));
+    (*this)(static_cast<std::uint64_t>(v.size()));
     bytes_.append(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T));
   }
-  void text(std::string_view v) {
-    value(static_cast<std::uint64_t>(v.size()));
+  void text(const std::string& v) {
+    (*this)(static_cast<std::uint64_t>(v.size()));
     bytes_.append(v);
+  }
+  /// Elements that are told one by one, of at least `least_size` bytes each.
+  template <class T, class Each>
+  void each(const std::vector<T>& all, std::size_t /*least_size*/, Each tell) {
+    (*this)(static_cast<std::uint64_t>(all.size()));
+    for (const T& one : all) tell(one);
   }
   std::string take() { return std::move(bytes_); }
 
@@ -44,33 +51,31 @@ class Writer {
   std::string bytes_;
 };
 
+/// Fills in what it is shown, in the same order.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
   template <class T>
-  T value() {
-    T v{};
+  void operator()(T& v) {
     std::memcpy(&v, next(1, sizeof v), sizeof v);
-    return v;
   }
   template <class T>
-  std::vector<T> list() {
-    const auto count = value<std::uint64_t>();
+  void list(std::vector<T>& v) {
+    const std::uint64_t count = number();
     const char* source = next(count, sizeof(T));
-    std::vector<T> v(count);
+    v.resize(count);
     if (count > 0) std::memcpy(v.data(), source, count * sizeof(T));
-    return v;
   }
-  std::string text() {
-    const auto size = value<std::uint64_t>();
-    return {next(size, 1), size};
+  void text(std::string& v) {
+    const std::uint64_t size = number();
+    v.assign(next(size, 1), size);
   }
-  /// Number of elements that follow, of at least `least_size` bytes each.
-  std::uint64_t count(std::size_t least_size) {
-    const auto n = value<std::uint64_t>();
-    check(n, least_size);
-    return n;
+  template <class T, class Each>
+  void each(std::vector<T>& all, std::size_t least_size, Each tell) {
+    const std::uint64_t count = number();
+    check(count, least_size);
+    for (std::uint64_t i = 0; i < count; ++i) tell(all.emplace_back());
   }
   void end() const {
     if (!bytes_.empty()) {
@@ -79,6 +84,11 @@ class Reader {
   }
 
  private:
+  std::uint64_t number() {
+    std::uint64_t n = 0;
+    (*this)(n);
+    return n;
+  }
   void check(std::uint64_t n, std::size_t size) const {
     if (n <= bytes_.size() / size) return;
     throw BackendError(fmt::format("the outcome of a rank is cut short: {} x {} bytes are announced and {} are there",
@@ -94,69 +104,59 @@ class Reader {
   std::string_view bytes_;
 };
 
+/// Shows `archive` all of an outcome: a Writer a constant one, a Reader one to be filled in.
+template <class Archive, class Outcome>
+void show(Archive& archive, Outcome& o) {
+  archive(o.trace.rank);
+  archive.list(o.trace.steps);
+  archive.list(o.trace.records);
+  archive.list(o.trace.memory);
+  archive.list(o.trace.activities);
+  archive.each(o.trace.activity_names, sizeof(std::uint64_t), [&](auto& name) { archive.text(name); });
+  archive(o.memory);
+  archive(o.host_memory);
+  archive(o.wire_bytes);
+  archive.each(o.device, 2 * sizeof(std::uint64_t), [&](auto& fact) {
+    archive.text(fact.first);
+    archive.text(fact.second);
+  });
+  archive.text(o.host);
+  archive(o.early_ns);
+}
+
+template <class Archive, class Health>
+void show_gpu(Archive& archive, Health& gpu) {
+  archive.text(gpu.unknown_because);
+  archive(gpu.limits);
+  archive.list(gpu.samples);
+  archive.list(gpu.xids);
+  archive(gpu.xids_left_out);
+  archive(gpu.errors);
+}
+
 }  // namespace
 
 std::string to_bytes(const RankOutcome& o) {
   Writer w;
-  w.value(kLayout);
-  w.value(static_cast<std::int64_t>(o.trace.rank));
-  w.list(o.trace.steps);
-  w.list(o.trace.records);
-  w.list(o.trace.memory);
-  w.list(o.trace.activities);
-  w.value(static_cast<std::uint64_t>(o.trace.activity_names.size()));
-  for (const std::string& name : o.trace.activity_names) w.text(name);
-  w.value(o.memory);
-  w.value(o.host_memory);
-  w.value(o.wire_bytes);
-  w.value(static_cast<std::uint64_t>(o.device.size()));
-  for (const auto& [name, fact] : o.device) {
-    w.text(name);
-    w.text(fact);
-  }
-  w.text(o.host);
-  w.value(o.early_ns);
-  w.value(o.gpu.has_value());
-  if (!o.gpu) return w.take();
-  w.text(o.gpu->unknown_because);
-  w.value(o.gpu->limits);
-  w.list(o.gpu->samples);
-  w.list(o.gpu->xids);
-  w.value(o.gpu->xids_left_out);
-  w.value(o.gpu->errors);
+  w(kLayout);
+  show(w, o);
+  w(o.gpu.has_value());
+  if (o.gpu) show_gpu(w, *o.gpu);
   return w.take();
 }
 
 RankOutcome outcome_from_bytes(std::string_view bytes) {
   Reader r(bytes);
-  if (r.value<std::uint64_t>() != kLayout) {
+  std::uint64_t layout = 0;
+  r(layout);
+  if (layout != kLayout) {
     throw BackendError("the outcome of a rank has another layout: do all ranks run the same program?");
   }
   RankOutcome o;
-  o.trace.rank = static_cast<int>(r.value<std::int64_t>());
-  o.trace.steps = r.list<trace::StepWindow>();
-  o.trace.records = r.list<trace::Record>();
-  o.trace.memory = r.list<trace::MemorySample>();
-  o.trace.activities = r.list<Activity>();
-  for (std::uint64_t n = r.count(sizeof(std::uint64_t)); n > 0; --n) o.trace.activity_names.push_back(r.text());
-  o.memory = r.value<PoolStatistics>();
-  o.host_memory = r.value<PoolStatistics>();
-  o.wire_bytes = r.value<backend::WireBytes>();
-  for (std::uint64_t n = r.count(2 * sizeof(std::uint64_t)); n > 0; --n) {
-    std::string name = r.text();
-    o.device.emplace_back(std::move(name), r.text());
-  }
-  o.host = r.text();
-  o.early_ns = r.value<std::int64_t>();
-  if (r.value<bool>()) {
-    GpuHealth& gpu = o.gpu.emplace();
-    gpu.unknown_because = r.text();
-    gpu.limits = r.value<GpuLimits>();
-    gpu.samples = r.list<GpuSample>();
-    gpu.xids = r.list<GpuXid>();
-    gpu.xids_left_out = r.value<std::int64_t>();
-    gpu.errors = r.value<GpuErrors>();
-  }
+  show(r, o);
+  bool has_gpu = false;
+  r(has_gpu);
+  if (has_gpu) show_gpu(r, o.gpu.emplace());
   r.end();
   return o;
 }

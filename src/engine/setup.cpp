@@ -106,12 +106,10 @@ backend::CudaOptions cuda_options(const RunConfig& config) {
   options.timer = timer(config.device.timer);
   options.nccl.registration = registration(config.nccl.register_buffers);
   options.nccl.cta_policy = cta_policy(config.nccl.cta_policy);
-  options.nccl.min_ctas = config.nccl.min_ctas;
   options.nccl.max_ctas = config.nccl.max_ctas;
   options.nccl.blocking = config.nccl.blocking;
   options.nccl.timeout_s = config.nccl.timeout_s;
-  options.memory =
-      config.device.memory == config::DeviceMemory::fixed ? backend::BlockMemory::fixed : backend::BlockMemory::pool;
+  options.memory = backend::BlockMemory::fixed;
   options.monitor = config.device.monitor;
   return options;
 }

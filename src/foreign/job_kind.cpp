@@ -183,8 +183,7 @@ Program program_of(const JobWords& words, JobKind kind, const UnitTable& table) 
   return {std::string(kNobodys[kind]), nullptr};
 }
 
-std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool exchanges,
-                                        bool experts) {
+std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool experts) {
   std::vector<std::string> presets;
   const auto add = [&](std::span<const std::string_view> names) {
     presets.insert(presets.end(), names.begin(), names.end());
@@ -195,10 +194,7 @@ std::vector<std::string> likely_presets(const dialects::Words* engine, const Job
     }
   }
   if (engine != nullptr && !engine->traces.presets.empty()) {
-    const bool quantizes = exchanges && !engine->traces.quantized_presets.empty();
-    add(quantizes ? engine->traces.quantized_presets : engine->traces.presets);
-  } else if (exchanges) {
-    for (const dialects::Words* any : dialects::words_in_traces()) add(any->traces.quantized_presets);
+    add(engine->traces.presets);
   } else {
     add(dialects::likely_presets(!words.layout_copy.empty()));
   }

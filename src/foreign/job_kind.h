@@ -66,9 +66,7 @@ struct Program {
   const dialects::Words* engine = nullptr;
 };
 Program program_of(const JobWords& words, JobKind kind, const UnitTable& table);
-/// Presets that may be meant, the likeliest first. `engine`: null: not known. `exchanges`: gradients are exchanged as
-/// quantised numbers.
-std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool exchanges,
-                                        bool experts);
+/// Presets that may be meant, the likeliest first. `engine`: null: not known.
+std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool experts);
 
 }  // namespace fsdpbench::foreign

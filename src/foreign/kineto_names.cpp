@@ -219,7 +219,7 @@ bool has_one_of(std::string_view text, std::initializer_list<std::string_view> w
 
 KernelKind kind_of_own(std::string_view op) {
   if (op == "optimizer" || op == "gradient_norm" || op == "clip") return KernelKind::optimizer;
-  if (op == "finish_gradient" || op == "accumulate_gradients" || op == "quantize" || op == "dequantize") {
+  if (op == "finish_gradient" || op == "accumulate_gradients") {
     return KernelKind::elementwise;
   }
   // A whole module's products, attention and the rest are one row.

@@ -95,8 +95,8 @@ std::vector<LaunchToken> launch_order(const schedule::Schedule& schedule, bool r
   std::size_t last = 0;
   const auto is_there = [&](const schedule::Op& op) { return root || op.unit != plan::Plan::kRoot; };
   const auto counts = [&](const schedule::Op& op) {
-    const bool collective = op.kind == OpKind::all_gather || op.kind == OpKind::reduce_scatter ||
-                            op.kind == OpKind::all_reduce || op.kind == OpKind::all_to_all;
+    const bool collective =
+        op.kind == OpKind::all_gather || op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_reduce;
     return collective && is_there(op);
   };
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {

@@ -449,11 +449,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   const RecognisedRank& first = r.ranks.front();
   std::vector<CollectiveUse>& uses = r.ranks.front().uses[r.reference_step];
   const JobStep& step = first.cut.steps[r.reference_step];
-  bool exchanges = false;
-  for (const CollectiveUse& use : uses) {
-    exchanges = exchanges || (use.kind == Communication::all_to_all && use.purpose == Purpose::gradients);
-  }
-  r.facts.presets = likely_presets(r.engine, words, exchanges, r.facts.expert > 1);
+  r.facts.presets = likely_presets(r.engine, words, r.facts.expert > 1);
   r.facts.prefetch = told_prefetch(rank, host_words, uses, r.engine);
   r.facts.reentrant =
       r.facts.prefetch && std::ranges::any_of(uses, [&](const CollectiveUse& use) {

@@ -5,13 +5,8 @@
 
 namespace fsdpbench::model {
 
-Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, std::int64_t layer)
-    : model_(model),
-      batch_(batch),
-      split_(split),
-      stream_(model, batch, split),
-      trains_(model.trains_weights(layer)),
-      input_frozen_(model.input_is_frozen(layer)) {
+Block::Block(const config::Model& model, BatchShape batch, TensorSplit split)
+    : model_(model), batch_(batch), split_(split), stream_(model, batch, split) {
   const std::int64_t rows = batch.rows();
   const std::int64_t head_dim = model.head_size(), queries = model.heads * head_dim, keys = model.kv_heads * head_dim;
   const DType dtype = batch.dtype, gradients = batch.gradient_dtype;
@@ -26,17 +21,6 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split, st
   at_.norm2 = at_.output + 1;
   at_.gate_up = at_.norm2 + 1;
   at_.down = at_.gate_up + gate_up_.weights();
-  at_.adapters = at_.down + 1;
-  const std::int64_t rank = model.adapter_rank(layer);
-  if (rank == 0) return;
-  const auto factor = static_cast<float>(model.lora_alpha / static_cast<double>(rank));
-  for (const LinearMap& map : qkv_.products()) adapters_.emplace_back(map, rank, factor);
-  adapter_.output = adapters_.size();
-  adapters_.emplace_back(output_, rank, factor);
-  adapter_.gate_up = adapters_.size();
-  for (const LinearMap& map : gate_up_.products()) adapters_.emplace_back(map, rank, factor);
-  adapter_.down = adapters_.size();
-  adapters_.emplace_back(contract_, rank, factor);
 }
 
 Block::Saved Block::carve_saved(std::byte* memory) const {
@@ -49,7 +33,6 @@ Block::Saved Block::carve_saved(std::byte* memory) const {
   s.rstd1 = arena.take_array<float>(stream_.rows);
   s.rstd2 = arena.take_array<float>(stream_.rows);
   s.log_sum_exp = arena.take_array<float>(batch_.rows() * model_.heads);
-  for (std::size_t i = 0; i < adapters_.size(); ++i) s.inner[i] = arena.take(adapters_[i].inner_bytes());
   s.bytes = arena.bytes();
   return s;
 }
@@ -71,7 +54,6 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   BackwardWorkspace w{};
   if (!split_.tokens) w.normed = arena.take(qkv_.input_bytes());
   if (split_.ranks == 1) w.d_normed = arena.take(qkv_.input_bytes());
-  for (std::size_t i = 0; i < adapter_.output; ++i) w.d_inner[i] = arena.take(adapters_[i].inner_bytes());
   const std::int64_t shared = arena.mark();
   w.d_gate_up = gate_up_.take(arena);
   w.d_product = arena.take(contract_.input_bytes());
@@ -83,31 +65,11 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   return w;
 }
 
-plan::ModuleSizes Block::sizes() const {
-  const double products = qkv_.flops() + output_.flops() + gate_up_.flops() + contract_.flops();
-  // Half of the two products of [seq, seq] scores; the backward has five of them.
-  const double attention = 2.0 * static_cast<double>(batch_.rows()) * static_cast<double>(batch_.seq_len) *
-                           static_cast<double>(attention_.heads * attention_.head_dim);
+plan::ModuleSizes Block::carved() const {
   plan::ModuleSizes sizes;
-  sizes.output_bytes = stream_.bytes();
   sizes.saved_bytes = carve_saved(nullptr).bytes;
   sizes.forward_workspace_bytes = carve_forward(nullptr).bytes;
   sizes.backward_workspace_bytes = carve_backward(nullptr).bytes;
-  double adapters = 0;
-  for (const Adapter& adapter : adapters_) adapters += adapter.flops();
-  sizes.forward_flops = products + attention + adapters;
-  sizes.recompute_flops = sizes.forward_flops - contract_.flops();
-  if (adapts()) sizes.recompute_flops -= adapters_.back().up.flops();
-  sizes.backward_flops = (trains_ ? 2 : 1) * products + 2.5 * attention + 2 * adapters;
-  if (input_frozen_) {
-    sizes.backward_flops -= qkv_.flops();
-    for (std::size_t i = 0; i < adapter_.output; ++i) sizes.backward_flops -= adapters_[i].down.flops();
-  }
-  if (split_.ranks > 1) {
-    const double projections = qkv_.flops(), output = output_.flops(), expand = gate_up_.flops();
-    set_block_parts(model_, batch_, split_, {projections, attention + output, expand, contract_.flops()},
-                    {2 * projections, 2.5 * attention + 2 * output, 2 * expand, 2 * contract_.flops()}, sizes);
-  }
   return sizes;
 }
 
@@ -166,7 +128,6 @@ void Block::attention(backend::Kernels& kernels, const ModuleCall& call, const S
   const auto& p = call.parameters;
   const auto& [q, k, v] = saved.qkv;
   qkv_.forward(kernels, normed, p.subspan(at_.qkv), saved.qkv);
-  for (std::size_t i = 0; i < adapter_.output; ++i) adapt(kernels, call, i, saved, normed, saved.qkv[i]);
   rotate(kernels, saved.qkv, false);
   kernels.attention({.shape = attention_,
                      .q = q,
@@ -176,15 +137,6 @@ void Block::attention(backend::Kernels& kernels, const ModuleCall& call, const S
                      .log_sum_exp = saved.log_sum_exp,
                      .scratch = work.scratch});
   output_.forward(kernels, saved.attended, p[at_.output], out, residual);
-  if (adapts()) adapt(kernels, call, adapter_.output, saved, saved.attended, out);
-}
-
-/// y += what adapter `adapter` makes of x; in a recomputation whose y nobody wants (`only_saves`) what is saved of it.
-void Block::adapt(backend::Kernels& kernels, const ModuleCall& call, std::size_t adapter, const Saved& saved,
-                  const std::byte* x, std::byte* y, bool only_saves) const {
-  const std::span<const std::byte* const> weights = weights_of(call, adapter);
-  adapters_[adapter].to_inner(kernels, x, weights, saved.inner[adapter]);
-  if (!only_saves) adapters_[adapter].add(kernels, saved.inner[adapter], weights, y);
 }
 
 /// `out` may be `normed`.
@@ -193,17 +145,13 @@ void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, cons
                          const std::byte* residual) const {
   const auto& p = call.parameters;
   gate_up_.forward(kernels, normed, p.subspan(at_.gate_up), saved.gate_up);
-  for (std::size_t i = adapter_.gate_up; i < adapter_.down; ++i) {
-    adapt(kernels, call, i, saved, normed, saved.gate_up[i - adapter_.gate_up]);
-  }
-  if (call.output == nullptr && !adapts()) return;  // recomputation: only what backward needs
+  if (call.output == nullptr) return;  // recomputation: only what backward needs
   kernels.swiglu({.shape = {batch_.rows(), model_.ffn_width, batch_.dtype},
                   .stride = gate_up_.stride(0),
                   .gate = saved.gate_up[0],
                   .up = saved.gate_up[1],
                   .y = work.product});
-  if (call.output != nullptr) contract_.forward(kernels, work.product, p[at_.down], out, residual);
-  if (adapts()) adapt(kernels, call, adapter_.down, saved, work.product, out, call.output == nullptr);
+  contract_.forward(kernels, work.product, p[at_.down], out, residual);
 }
 
 void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
@@ -229,48 +177,14 @@ void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
 /// The gradients of norms come before those of the weights behind them: they give what those need, the norms' outputs.
 void Block::backward_whole(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                            const BackwardWorkspace& work) const {
-  const std::size_t maps = of_input(work.d_gate_up.size());
   contraction_backward(kernels, call, saved, work, call.d_stream);
   gate_up_.input_gradient(kernels, work.d_gate_up, call.parameters.subspan(at_.gate_up), work.d_normed);
-  if (adapts()) {
-    adapters_backward(kernels, call, adapter_.gate_up, std::span(work.d_gate_up).first(maps), saved, work,
-                      work.d_normed);
-  }
   norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
   gate_up_.weight_gradient(kernels, work.d_gate_up, work.normed, call.gradients.subspan(at_.gate_up));
-  if (adapts()) adapters_backward_down(kernels, call, adapter_.gate_up, maps, work, work.normed);
   attention_backward(kernels, call, saved, work, call.d_stream);
-  if (!input_frozen_) qkv_.input_gradient(kernels, work.d_qkv, call.parameters.subspan(at_.qkv), work.d_normed);
-  if (adapts()) {
-    adapters_backward(kernels, call, adapter_.qkv, std::span(work.d_qkv).first(adapter_.output), saved, work,
-                      work.d_normed, !input_frozen_);
-  }
-  if (input_frozen_) {
-    norm(kernels, call.input, call.parameters[at_.norm1], work.normed, saved.rstd1);
-  } else {
-    norm_backward(kernels, call, at_.norm1, work.d_normed, call.input, saved.rstd1, work.normed);
-  }
+  qkv_.input_gradient(kernels, work.d_qkv, call.parameters.subspan(at_.qkv), work.d_normed);
+  norm_backward(kernels, call, at_.norm1, work.d_normed, call.input, saved.rstd1, work.normed);
   qkv_.weight_gradient(kernels, work.d_qkv, work.normed, call.gradients.subspan(at_.qkv));
-  if (adapts()) adapters_backward_down(kernels, call, adapter_.qkv, adapter_.output, work, work.normed);
-}
-
-void Block::adapters_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t first,
-                              std::span<std::byte* const> d_y, const Saved& saved, const BackwardWorkspace& work,
-                              std::byte* d_x, bool wants_input) const {
-  for (std::size_t i = 0; i < d_y.size(); ++i) {
-    const Adapter& adapter = adapters_[first + i];
-    const std::span<const std::byte* const> weights = weights_of(call, first + i);
-    adapter.inner_gradient(kernels, d_y[i], saved.inner[first + i], weights, gradients_of(call, first + i),
-                           work.d_inner[i]);
-    if (wants_input) adapter.input_gradient(kernels, work.d_inner[i], weights, d_x);
-  }
-}
-
-void Block::adapters_backward_down(backend::Kernels& kernels, const ModuleCall& call, std::size_t first,
-                                   std::size_t count, const BackwardWorkspace& work, const std::byte* x) const {
-  for (std::size_t i = 0; i < count; ++i) {
-    adapters_[first + i].down_gradient(kernels, work.d_inner[i], x, gradients_of(call, first + i));
-  }
 }
 
 /// See [Note: parts by tokens] in model.h.
@@ -322,13 +236,8 @@ void Block::norm_backward(backend::Kernels& kernels, const ModuleCall& call, std
 void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                                  const BackwardWorkspace& work, const std::byte* d_y) const {
   contract_.input_gradient(kernels, d_y, call.parameters[at_.down], work.d_product);
-  if (adapts()) {
-    std::byte* const d_out[] = {const_cast<std::byte*>(d_y)};  // read
-    adapters_backward(kernels, call, adapter_.down, d_out, saved, work, work.d_product);
-  }
   swiglu_backward(kernels, saved, work);
   contract_.weight_gradient(kernels, d_y, work.d_product, call.gradients[at_.down]);
-  if (adapts()) adapters_backward_down(kernels, call, adapter_.down, 1, work, work.d_product);
 }
 
 /// From the gradient of the product, which it replaces by the product.
@@ -357,11 +266,6 @@ void Block::attention_backward(backend::Kernels& kernels, const ModuleCall& call
   const auto& [d_q, d_k, d_v] = work.d_qkv;
   output_.weight_gradient(kernels, d_h, saved.attended, call.gradients[at_.output]);
   output_.input_gradient(kernels, d_h, call.parameters[at_.output], work.d_attended);
-  if (adapts()) {
-    std::byte* const d_out[] = {const_cast<std::byte*>(d_h)};  // read
-    adapters_backward(kernels, call, adapter_.output, d_out, saved, work, work.d_attended);
-    adapters_backward_down(kernels, call, adapter_.output, 1, work, saved.attended);
-  }
   kernels.attention_backward({.shape = attention_,
                               .d_out = work.d_attended,
                               .q = q,

@@ -18,21 +18,17 @@ namespace fsdpbench::model {
 /// and wv are one matrix, and w_gate and w_up: then one product each gives q, k and v, and gate and up, side by side in
 /// rows of one tensor, where the other kernels find them.
 ///
-/// With model.lora_rank each product has an adapter beside it (linear_map.h), whose parameters
-/// come behind all others, in the order of the products. Saved is then also what lies between an adapter's two
-/// products. A frozen parameter's gradient is null, and is not computed. Below the block's own adapters nothing trains
-/// if it is the first one that does: the gradient of its input is then not computed either.
-///
 /// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
 /// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is
 /// computed again in backward.
 class Block {
  public:
-  /// Block `layer`. `model`: of one of the ranks that split the block (plan::tensor_part).
-  Block(const config::Model& model, BatchShape batch, TensorSplit split = {}, std::int64_t layer = 0);
+  /// `model`: of one of the ranks that split the block (plan::tensor_part).
+  Block(const config::Model& model, BatchShape batch, TensorSplit split = {});
 
-  /// As Model::sizes(), forward() and backward(), for one block.
-  plan::ModuleSizes sizes() const;
+  /// Bytes of saved tensors and workspaces; nothing else of it is filled in.
+  plan::ModuleSizes carved() const;
+  /// As Model::forward() and backward(), for one block.
   void forward(backend::Kernels& kernels, const ModuleCall& call) const;
   void backward(backend::Kernels& kernels, const ModuleCall& call) const;
 
@@ -46,7 +42,6 @@ class Block {
     std::byte *attended, *h;
     Maps2 gate_up;
     float *rstd1, *rstd2, *log_sum_exp;
-    std::array<std::byte*, 7> inner;  // by adapter
   };
   struct ForwardWorkspace {
     std::int64_t bytes;
@@ -54,9 +49,8 @@ class Block {
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
-    std::byte *normed, *d_normed;       // what is exchanged is not here
-    std::array<std::byte*, 3> d_inner;  // of the adapters of one input
-    std::byte* d_product;               // feed-forward half; the product takes its place
+    std::byte *normed, *d_normed;  // what is exchanged is not here
+    std::byte* d_product;          // feed-forward half; the product takes its place
     Maps2 d_gate_up;
     std::byte *d_attended, *scratch;  // attention half, in the same memory
     Maps3 d_qkv;
@@ -84,24 +78,6 @@ class Block {
                           const BackwardWorkspace& work, const std::byte* d_h) const;
   void projections_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
                             const std::byte* normed, std::byte* d_normed) const;
-  void adapt(backend::Kernels& kernels, const ModuleCall& call, std::size_t adapter, const Saved& saved,
-             const std::byte* x, std::byte* y, bool only_saves = false) const;
-  /// From d_y of `d_y.size()` adapters of one input, of which `first` is the first one, to their gradients but down's;
-  /// d_x gets what comes through them, if somebody wants it. Down's follow once that input is there.
-  void adapters_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t first,
-                         std::span<std::byte* const> d_y, const Saved& saved, const BackwardWorkspace& work,
-                         std::byte* d_x, bool wants_input = true) const;
-  void adapters_backward_down(backend::Kernels& kernels, const ModuleCall& call, std::size_t first, std::size_t count,
-                              const BackwardWorkspace& work, const std::byte* x) const;
-  std::span<const std::byte* const> weights_of(const ModuleCall& call, std::size_t adapter) const {
-    return call.parameters.subspan(at_.adapters + 2 * adapter, 2);
-  }
-  std::span<std::byte* const> gradients_of(const ModuleCall& call, std::size_t adapter) const {
-    return call.gradients.subspan(at_.adapters + 2 * adapter, 2);
-  }
-  bool adapts() const { return !adapters_.empty(); }
-  /// Number of `maps` products of one input that have outputs of their own.
-  std::size_t of_input(std::size_t maps) const { return model_.fused_projections ? 1 : maps; }
   void norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight, const std::byte* d_normed,
                      const std::byte* x, const float* rstd, std::byte* normed = nullptr) const;
   void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
@@ -117,14 +93,7 @@ class Block {
   backend::AttentionShape attention_;
   struct Parameters {
     std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, gate_up = 0, down = 0;  // the first of each
-    std::size_t adapters = 0;
   } at_;
-  std::vector<Adapter> adapters_;  // in the order of the products; none if there are none
-  struct Adapters {
-    std::size_t qkv = 0, output = 0, gate_up = 0, down = 0;  // the first of each
-  } adapter_;
-  bool trains_ = true;         // its own weights do
-  bool input_frozen_ = false;  // nobody wants the gradient of its input
 };
 
 }  // namespace fsdpbench::model

@@ -25,41 +25,29 @@ Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split
       split_(split),
       stream_(model, batch, split),
       logits_{batch.rows(), model.width,          model.vocab,
-              batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)} {
-  const std::int64_t different = model.freezes() ? model.layers : 1;
-  for (std::int64_t layer = 0; layer < different; ++layer) blocks_.emplace_back(model, batch, split, layer);
-}
+              batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)},
+      block_(model, batch, split) {}
 
-std::vector<plan::ModuleSizes> Decoder::sizes() const {
-  std::vector<plan::ModuleSizes> sizes;
-  sizes.push_back(embedding_sizes());
-  for (int module = 1; module <= model_.layers; ++module) {
-    sizes.push_back(block(module).sizes());
-    if (module - 1 < model_.first_trained()) sizes.back().backward_flops = 0;
-  }
-  sizes.push_back(head_sizes());
-  return sizes;
+std::vector<plan::ModuleSizes> Decoder::sizes() const { return Outline(model_, batch_, split_).sizes(); }
+
+std::pair<plan::ModuleSizes, plan::ModuleSizes> Decoder::carved() const {
+  plan::ModuleSizes head;
+  head.saved_bytes = carve_saved(nullptr).bytes;
+  head.forward_workspace_bytes = carve_workspace(nullptr, false).bytes;
+  head.backward_workspace_bytes = carve_workspace(nullptr, true).bytes;
+  return {block_.carved(), head};
 }
 
 void Decoder::forward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
   if (module == 0) return embedding_forward(kernels, call);
-  if (module <= model_.layers) return block(module).forward(kernels, call);
+  if (module <= model_.layers) return block_.forward(kernels, call);
   head_forward(kernels, call);
 }
 
 void Decoder::backward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
   if (module == 0) return embedding_backward(kernels, call);
-  if (module <= model_.layers) return block(module).backward(kernels, call);
+  if (module <= model_.layers) return block_.backward(kernels, call);
   head_backward(kernels, call);
-}
-
-plan::ModuleSizes Decoder::embedding_sizes() const {
-  plan::ModuleSizes sizes;
-  sizes.batch_input_bytes = batch_.rows() * size_of(DType::i32);
-  sizes.batch_target_bytes = batch_.rows() * size_of(DType::i32);
-  sizes.output_bytes = stream_.bytes();
-  if (split_.ranks > 1) set_embedding_parts(model_, batch_, split_, sizes);
-  return sizes;
 }
 
 void Decoder::embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const {
@@ -99,17 +87,6 @@ Decoder::HeadWorkspace Decoder::carve_workspace(std::byte* memory, bool backward
   if (backward && split_.ranks == 1) w.d_normed = arena.take(logits_.input_bytes());
   w.bytes = arena.bytes();
   return w;
-}
-
-plan::ModuleSizes Decoder::head_sizes() const {
-  plan::ModuleSizes sizes;
-  sizes.saved_bytes = carve_saved(nullptr).bytes;
-  sizes.forward_workspace_bytes = carve_workspace(nullptr, false).bytes;
-  sizes.backward_workspace_bytes = carve_workspace(nullptr, true).bytes;
-  sizes.forward_flops = logits_.flops();
-  sizes.backward_flops = (model_.freezes() ? 1 : 2) * logits_.flops();
-  if (split_.ranks > 1) set_head_parts(model_, batch_, split_, sizes);
-  return sizes;
 }
 
 void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) const {
@@ -222,7 +199,7 @@ std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::M
   const Keeps keeps{config.framework(), config.loss(), config.simulate.compiled};
   if (config.mesh.context > 1) {
     return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::ExpertSplit(), keeps,
-                                     plan::context_split(config));
+                                     config.mesh.context);
   }
   if (config.mesh.expert > 1) {
     return std::make_unique<Outline>(config.model, batch, TensorSplit(), plan::expert_split(config), keeps);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "model/block.h"
 #include "model/linear_map.h"
 #include "model/model.h"
@@ -18,6 +21,8 @@ class Decoder final : public Model {
   Decoder(const config::Model& model, BatchShape batch, TensorSplit split = {});
 
   std::vector<plan::ModuleSizes> sizes() const override;
+  /// Bytes that a block and the head carve up, which must be what sizes() says: for tests.
+  std::pair<plan::ModuleSizes, plan::ModuleSizes> carved() const;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
   void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
 
@@ -35,8 +40,6 @@ class Decoder final : public Model {
   HeadSaved carve_saved(std::byte* memory) const;
   HeadWorkspace carve_workspace(std::byte* memory, bool backward) const;
 
-  plan::ModuleSizes embedding_sizes() const;
-  plan::ModuleSizes head_sizes() const;
   void embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const;
   void embedding_backward(backend::Kernels& kernels, const ModuleCall& call) const;
   void head_forward(backend::Kernels& kernels, const ModuleCall& call) const;
@@ -57,9 +60,8 @@ class Decoder final : public Model {
   BatchShape batch_;
   TensorSplit split_;
   Stream stream_;
-  std::vector<Block> blocks_;  // all are equal unless some of them are frozen: then one object serves them
-  const Block& block(int module) const { return blocks_[blocks_.size() == 1 ? 0 : module - 1]; }
   LinearMap logits_;
+  Block block_;  // all are equal
 };
 
 }  // namespace fsdpbench::model

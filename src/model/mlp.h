@@ -25,7 +25,7 @@ class Mlp final : public Model {
   };
   Workspace carve_workspace(std::byte* memory, int layer, bool backward) const;
   LinearMap map(int layer) const;
-  /// Nobody wants that of the batch, nor of what only frozen layers made.
+  /// Nobody wants that of the batch.
   bool wants_input_gradient(int layer) const { return layer > model_.first_trained(); }
   /// The layer's operand: the batch in the compute dtype, or ReLU of the previous layer's output.
   const std::byte* operand(int layer, backend::Kernels& kernels, const ModuleCall& call, const Workspace& work) const;

@@ -81,8 +81,7 @@ struct TensorPlace {
 /// All memory that one module's forward or backward touches; sizes as ModuleSizes says. Device memory, borrowed.
 struct ModuleCall {
   std::span<const std::byte* const> parameters;  ///< in the module's parameter order, in BatchShape::dtype
-  std::span<std::byte* const> gradients;         ///< backward: same order, in BatchShape::gradient_dtype; null of what
-                                                 ///< is frozen, whose gradient is not computed
+  std::span<std::byte* const> gradients;         ///< backward: same order, in BatchShape::gradient_dtype
   DeviceBatch batch;
   const std::byte* input = nullptr;  ///< previous module's output; null for the first
   std::byte* output = nullptr;       ///< forward only; null for a loss, and in a recomputation (then left out)

@@ -33,6 +33,7 @@ std::string_view key_without_kernels(const config::Model& model) {
   if (model.attention_sinks) return "model.attention_sinks";
   if (model.attention_window > 0) return "model.attention_window";
   if (model.experts > 0) return "model.experts";
+  if (model.freezes()) return model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   return {};
 }
 
@@ -45,11 +46,6 @@ std::string_view key_without_kernels(const config::RunConfig& config) {
   }
   if (config.fsdp.fp8_products) return "fsdp.fp8_products";
   if (config.fsdp.state_dtype != DType::f32) return "fsdp.state_dtype";
-  if (config.fsdp.gather_quantization.on()) return "fsdp.gather_quantization";
-  if (config.fsdp.reduce_quantization.on()) return "fsdp.reduce_quantization";
-  if (config.model.freezes() && config.device.backend == config::BackendKind::cuda) {
-    return config.model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
-  }
   return {};
 }
 
@@ -57,7 +53,7 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
   std::vector<plan::ModuleSizes> all{embedding()};
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) all.push_back(block(layer));
   all.push_back(head());
-  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len * context_.ranks, 1,
+  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len * context_, 1,
                                                                experts_, config::CheckpointKeeps::nothing, context_);
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].forward_flops = work[i].forward_flops();
@@ -179,19 +175,10 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   // the gate's activation, and its product with up. torch.compile's partitioner leaves out the gate's activation.
   // tests/peer/memory.py records it.
 
-  // [Note: outputs of a ring's steps]
-  // TransformerEngine keeps each step's output and sums of exponentials (out_per_step, softmax_lse_per_step) until the
-  // last sum is known. A step with keys and values of a later rank is for the second half of the queries alone: the
-  // last rank has no such step. In backward each step has its own gradients of queries, keys and values, which are then
-  // added up.
   Arena forward;
   if (!split_.tokens) forward.take(tensor(model_.width));  // else it is exchanged
   std::int64_t shared = forward.mark();
   forward.take(backend::attention_scratch_bytes(attention));
-  for (int step = 0; context_.ring && step < context_.ranks; ++step) {
-    forward.take(tensor(queries));
-    forward.take(statistics(model_.heads));
-  }
   forward.rewind(shared);
   forward.take(inner);
   if (routed) forward.take(routed_rows);  // tokens in the order of their experts
@@ -222,9 +209,6 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   backward.rewind(shared);
   backward.take(tensor(queries));
   take_projections(backward);
-  if (context_.ring) {
-    for (const std::int64_t features : {queries, keys, keys}) backward.take(tensor(features));
-  }
   backward.take(backend::attention_backward_scratch_bytes(attention));
   sizes.backward_workspace_bytes = backward.bytes();
   return sizes;

@@ -31,10 +31,10 @@ class Outline final : public Model {
  public:
   /// `model`: of one of the ranks that split every layer (plan::tensor_part).
   /// `experts`: how ranks split them, of whom this one is the busiest; if they do not, it says nothing.
-  /// `context`: how ranks split each sequence; `batch` is what one of them has. Of a ring this one is the last.
+  /// `context`: how ranks split each sequence; `batch` is what one of them has.
   /// `keeps`: what its modules keep, and its loss; by default as this engine's do.
   Outline(const config::Model& model, BatchShape batch, TensorSplit split = {}, const plan::ExpertSplit& experts = {},
-          Keeps keeps = {}, const plan::ContextSplit& context = {})
+          Keeps keeps = {}, std::int64_t context = 1)
       : model_(model),
         batch_(batch),
         split_(split),
@@ -73,7 +73,7 @@ class Outline final : public Model {
   TensorSplit split_;
   plan::ExpertSplit experts_;
   Keeps keeps_;
-  plan::ContextSplit context_;
+  std::int64_t context_;
   Stream stream_;
 };
 

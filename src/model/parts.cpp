@@ -37,29 +37,6 @@ std::vector<ModulePart> parts(const std::vector<double>& flops, std::initializer
   return all;
 }
 
-/// The parts of a pass in which keys and values go around a ring (schedule/context_ring.h). In backward each buffer has
-/// room for them and for their gradients.
-std::vector<ModulePart> parts_of_ring(const std::vector<double>& flops, bool backward, std::int64_t keys_and_values,
-                                      DType dtype) {
-  std::vector<ModulePart> all;
-  for (const double part_flops : flops) {
-    ModulePart& part = all.emplace_back();
-    part.flops = part_flops;
-    part.dtype = dtype;
-    part.of_context = true;
-  }
-  const std::size_t sends = backward ? all.size() / 2 : all.size() - 2;
-  for (std::size_t send = 0; send < sends; ++send) {
-    ModulePart& part = all[backward ? 2 * send : send];
-    const bool both = backward && send > 0 && send + 1 < sends;
-    part.exchange = ModulePart::Exchange::send_recv;
-    part.count = (both ? 2 : 1) * keys_and_values;
-  }
-  if (backward) all.front().room = checked_product(2, keys_and_values, size_of(dtype));
-  for (std::size_t i = 1; i < all.size(); ++i) all[i].beside = backward ? i % 2 == 1 : i == 1;
-  return all;
-}
-
 }  // namespace
 
 void set_block_parts(const config::Model& model, BatchShape batch, TensorSplit split, const plan::BlockFlops& forward,
@@ -102,28 +79,19 @@ void set_head_parts(const config::Model& model, BatchShape batch, TensorSplit sp
   sizes.backward_parts = parts({0, backward, 0, 0}, {x.gather, x.sum, x.of_norm, x.none});
 }
 
-void set_context_parts(const config::Model& model, BatchShape batch, const plan::ContextSplit& split,
-                       const plan::ModuleWork& work, plan::ModuleSizes& sizes) {
+void set_context_parts(const config::Model& model, BatchShape batch, std::int64_t ranks, const plan::ModuleWork& work,
+                       plan::ModuleSizes& sizes) {
   using Exchange = ModulePart::Exchange;
   using Pass = plan::ModuleWork::Pass;
   const std::int64_t keys_and_values = checked_product(2, batch.rows(), model.kv_heads * model.head_size());
-  if (split.ring) {
-    const auto of_pass = [&](Pass pass) {
-      return parts_of_ring(work.context_parts(pass), pass == Pass::backward, keys_and_values, batch.dtype);
-    };
-    sizes.forward_parts = of_pass(Pass::forward);
-    sizes.recompute_parts = of_pass(Pass::recompute);
-    sizes.backward_parts = of_pass(Pass::backward);
-    return;
-  }
   ModulePart gather{0, Exchange::gather, keys_and_values, batch.dtype}, none;
   gather.of_context = true;
   ModulePart scatter = gather;
   scatter.exchange = Exchange::scatter;
-  scatter.room = checked_product(2, gather.bytes(split.ranks));  // attention reads what was gathered beside it
-  sizes.forward_parts = parts(work.context_parts(Pass::forward), {gather, none});
-  sizes.recompute_parts = parts(work.context_parts(Pass::recompute), {gather, none});
-  sizes.backward_parts = parts(work.context_parts(Pass::backward), {gather, scatter, none});
+  scatter.room = checked_product(2, gather.bytes(ranks));  // attention reads what was gathered beside it
+  sizes.forward_parts = parts(work.block_flops(Pass::forward).gathered_parts(false), {gather, none});
+  sizes.recompute_parts = parts(work.block_flops(Pass::recompute).gathered_parts(false), {gather, none});
+  sizes.backward_parts = parts(work.block_flops(Pass::backward).gathered_parts(true), {gather, scatter, none});
 }
 
 void set_expert_parts(const config::Model& model, BatchShape batch, const plan::ExpertSplit& experts, std::int64_t rows,

@@ -39,8 +39,8 @@ inline std::int64_t loss_terms(BatchShape batch) { return 3 * batch.rows(); }
 
 /// Fill in the parts of the passes of a block whose keys and values ranks exchange that split each sequence: `batch` is
 /// what one of them has.
-void set_context_parts(const config::Model& model, BatchShape batch, const plan::ContextSplit& split,
-                       const plan::ModuleWork& work, plan::ModuleSizes& sizes);
+void set_context_parts(const config::Model& model, BatchShape batch, std::int64_t ranks, const plan::ModuleWork& work,
+                       plan::ModuleSizes& sizes);
 
 /// Fill in the parts of the passes of a block whose experts ranks split: `rows` are those of the busiest of them.
 /// Tokens are routed, their rows go to the experts, and what these made of them comes back and is added up: the same in

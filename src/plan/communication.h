@@ -35,35 +35,8 @@ struct CommunicationVolume {
   double reduce_scatter = 0;
   double all_reduce = 0;
   double all_to_all = 0;
-  double send_recv = 0;  ///< from rank to rank, in a ring
-  double total() const { return all_gather + reduce_scatter + all_reduce + all_to_all + send_recv; }
+  double total() const { return all_gather + reduce_scatter + all_reduce + all_to_all; }
 };
-
-/// Which units a step gathers more than once.
-struct Regathers {
-  std::vector<bool> for_backward;  ///< by unit: gathered again for backward, in each microbatch
-  std::vector<int> unused{};       ///< by unit: how many more times a step it is gathered, and not used; empty: never
-};
-
-/// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over
-/// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `again`: schedule::regathers().
-/// Padding is sent too, so it counts. The gather of gradient norms (8 (N-1) bytes) counts as all-gather.
-/// For n quantised numbers Q(n) bytes are sent (base/dtype.h: payload and scales). A gather of a shard of n
-/// numbers sends (N-1) Q(n). So does an exchange of gradients, all-to-all: of these (N/g - 1) Q(n) from one group of g
-/// neighbours to the others.
-/// Ranks that split layers sum the residual stream, [tokens, width] in the compute dtype: after the embedding, twice in
-/// each block's forward and twice in its backward, once where it is recomputed, and once in the head's backward; of the
-/// softmax 12 bytes a token are gathered. With mesh.sequence_parallel each sum is a reduce-scatter, the stream is
-/// gathered twice in a block's forward and recomputation and four times in its backward, twice for the head and once
-/// for the embedding, and gradients of norms (of biases after a sum, too) are all-reduced. All of it is in all_reduce,
-/// reduce_scatter and all_gather.
-/// Ranks that split sequences (mesh.context) gather keys and values in each block's forward, in its backward and where
-/// it is recomputed, and reduce-scatter their gradients. In a ring they send as much from rank to rank: send_recv.
-/// Ranks that split experts (mesh.expert) send (E-1)/E of k rows a token, [tokens * k, width] in the compute dtype,
-/// times mesh.expert_imbalance: twice in each block's forward, twice in its backward, twice where it is recomputed.
-/// Before each but those of backward they tell each other how many, in 4 bytes an expert (mesh.expert_sync). That is in
-/// all_to_all.
-CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again);
 
 /// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 namespace fsdpbench::plan {
@@ -268,26 +266,6 @@ ParameterShape::InPart ParameterShape::in_part(std::int64_t element) const {
   const Run run = run_of(element / parts);
   const std::int64_t within = element - run.first * parts, at = within % run.count;
   return {static_cast<int>(within / run.count), run.first + at, run.count - at};
-}
-
-std::int64_t SeparateParameter::numel() const {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-std::vector<SeparateParameter> separate_parameters(const std::vector<ParameterShape>& parameters) {
-  std::vector<SeparateParameter> all;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const ParameterShape& parameter = parameters[i];
-    SeparateParameter one{parameter.name, parameter.whole_shape(), 0, static_cast<int>(i)};
-    if (parameter.joined.empty()) all.push_back(one);
-    for (const JoinedRows& rows : parameter.joined) {
-      one.name = rows.name;
-      one.shape.front() = rows.rows * parameter.parts;
-      all.push_back(one);
-      one.first += one.numel();
-    }
-  }
-  return all;
 }
 
 config::Model tensor_part(const config::Model& model, int tensor) {

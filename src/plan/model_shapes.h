@@ -80,17 +80,6 @@ struct ParameterShape {
   InPart in_part(std::int64_t element) const;
 };
 
-/// Elements [first, first + numel) of a whole parameter as a parameter of its own.
-struct SeparateParameter {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::int64_t first = 0;
-  int parameter = 0;  ///< index of the whole one
-  std::int64_t numel() const;
-};
-/// Parameters where projections are separate, in their order: themselves, or each that one joins.
-std::vector<SeparateParameter> separate_parameters(const std::vector<ParameterShape>& parameters);
-
 /// Modules in forward order, parameters in canonical order (the order of digests and checkpoints).
 /// A tied head lists the embedding's parameter; the embedding module owns it.
 struct ModelShapes {

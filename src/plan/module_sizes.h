@@ -33,28 +33,15 @@ ExpertSplit expert_split(const config::RunConfig& config);
 /// Split where all experts are visited equally often.
 ExpertSplit even_expert_split(config::RunConfig config);
 
-/// Split of sequences over ranks, and how these come to each other's keys and values.
-struct ContextSplit {
-  int ranks = 1;
-  bool ring = false;  ///< mesh.context_method
-};
-
-/// The sequences' split of a valid configuration.
-inline ContextSplit context_split(const config::RunConfig& config) {
-  const bool ring = config.mesh.context > 1 && config.mesh.context_method == config::ContextMethod::ring;
-  return {static_cast<int>(config.mesh.context), ring};
-}
-
 /// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,
-    sum,        ///< `count` elements, of all
-    gather,     ///< `count` elements of each
-    scatter,    ///< the sum, of which each gets `count` elements
-    dispatch,   ///< rows to the ranks that have their experts (mesh.expert): `count` elements to each
-    combine,    ///< rows back from them
-    send_recv,  ///< `count` elements to the next rank, and as many from the one before (mesh.context_method = ring)
+    sum,       ///< `count` elements, of all
+    gather,    ///< `count` elements of each
+    scatter,   ///< the sum, of which each gets `count` elements
+    dispatch,  ///< rows to the ranks that have their experts (mesh.expert): `count` elements to each
+    combine,   ///< rows back from them
   };
   double flops = 0;
   Exchange exchange = Exchange::none;
@@ -65,14 +52,14 @@ struct ModulePart {
   std::int64_t told = 0;
   bool of_context = false;  ///< it is with the ranks that split the sequence (mesh.context): keys and values
   bool beside = false;      ///< needs nothing of the exchange before it, and is computed beside it
-  /// Bytes of the buffer, if it has more than what is exchanged: keys and values beside their gradients (of a ring, of
-  /// one rank). 0: `count`s.
+  /// Bytes of the buffer, if it has more than what is exchanged: keys and values beside their gradients. 0:
+  /// `count`s.
   std::int64_t room = 0;
 
   /// Rows go to experts, or come back from them.
   bool of_experts() const { return exchange == Exchange::dispatch || exchange == Exchange::combine; }
   /// Bytes of the buffer that is exchanged among `ranks`. Of rows of experts: those that are sent and those that come.
-  std::int64_t bytes(int ranks) const {
+  std::int64_t bytes(std::int64_t ranks) const {
     if (room > 0) return room;
     if (of_experts()) return count * size_of(dtype) * ranks * 2;
     return count * size_of(dtype) * (exchange == Exchange::gather || exchange == Exchange::scatter ? ranks : 1);

@@ -20,15 +20,14 @@ ModuleWork work_of(ModuleKind kind) {
 class DecoderWork {
  public:
   DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len, int token_ranks,
-              const ExpertSplit& split, config::CheckpointKeeps keeps, const ContextSplit& context)
+              const ExpertSplit& split, config::CheckpointKeeps keeps, std::int64_t context)
       : m_(model),
         seq_len_(seq_len),
-        rows_(batch * seq_len / context.ranks),
+        rows_(batch * seq_len / context),
         token_ranks_(token_ranks),
         split_(split),
         keeps_(keeps),
-        keeps_module_(config::checkpoints_a_module(keeps)),
-        context_(context) {}
+        keeps_module_(config::checkpoints_a_module(keeps)) {}
 
   ModuleWork embedding() const {
     ModuleWork work = work_of(ModuleKind::embedding);
@@ -133,7 +132,6 @@ class DecoderWork {
     work.backward.eager_kernels = 2 * work.forward.eager_kernels + (m_.bias ? 6 : 0);
     work.backward.fused_kernels = 2 * work.forward.fused_kernels + (m_.bias ? 6 : 0);
     freeze(layer, work);
-    if (context_.ring) go_round(work, q, k);
     return work;
   }
 
@@ -198,22 +196,6 @@ class DecoderWork {
     }
   }
 
-  /// Cost of steps of attention beside their FLOPs, by AttnFuncWithCPAndKVP2P of TransformerEngine; `q` and `k`: the
-  /// widths of queries and keys. Keys and values are copied side by side. Each step's output is scaled by its part of
-  /// the sum of exponentials and added to those before: by the last of these ranks in whole, by those before it in
-  /// part, but they wait for each other. In backward keys and values are copied into a buffer, and each step's
-  /// gradients of queries, keys and values are added up, those of the first step copied. Each of these is one kernel,
-  /// also where nothing else is compiled. Sums of exponentials, which are smaller by a head's size, are left out.
-  void go_round(ModuleWork& work, double q, double k) const {
-    const int steps = context_.ranks;
-    work.attention.steps = steps;
-    const double more = steps - 1;
-    const double forward = rows() * (4 * k + (2 + 3 * more) * q),
-                 backward = rows() * (4 * k + (2 + 3 * more) * (q + 2 * k));
-    for (Passes* pass : {&work.forward, &work.recompute}) add(*pass, {forward, forward, 1 + 2 * steps, 1 + 2 * steps});
-    add(work.backward, {backward, backward, 1 + 3 * steps, 1 + 3 * steps});
-  }
-
   static void add(Passes& passes, const Passes& more) {
     passes.eager += more.eager;
     passes.fused += more.fused;
@@ -232,7 +214,6 @@ class DecoderWork {
   ExpertSplit split_;
   config::CheckpointKeeps keeps_;
   bool keeps_module_;
-  ContextSplit context_;
 };
 
 std::vector<ModuleWork> mlp_work(const config::Model& m, std::int64_t rows) {
@@ -337,26 +318,11 @@ std::vector<double> ModuleWork::expert_parts(Pass pass) const {
   return block_flops(pass).expert_parts(pass == Pass::backward, overlap);
 }
 
-std::vector<double> ModuleWork::context_parts(Pass pass) const {
-  const bool back = pass == Pass::backward;
-  const BlockFlops flops = block_flops(pass);
-  if (attention.steps == 1) return flops.gathered_parts(back);
-  const double step = (back ? 2.5 : 1) * attention.flops() / attention.steps,
-               others = flops.total() - flops.projections - step * attention.steps;
-  std::vector<double> parts{back ? others : flops.projections};
-  for (int i = 0; i < attention.steps; ++i) {
-    parts.push_back(step);
-    if (back) parts.push_back(0);
-  }
-  parts.back() += back ? flops.projections : others;
-  return parts;
-}
-
 double ModuleWork::share(Pass pass, int part) const {
   if (part < 0) return 1;
   const bool back = pass == Pass::backward;
   if (by_experts) return expert_parts(pass).at(part) / block_flops(pass).total();
-  if (by_context) return context_parts(pass).at(part) / block_flops(pass).total();
+  if (by_context) return block_flops(pass).gathered_parts(back).at(part) / block_flops(pass).total();
   if (kind == ModuleKind::embedding) return part == (by_tokens && back ? 1 : 0) ? 1 : 0;
   if (kind != ModuleKind::block) return part == (by_tokens ? 1 : 0) ? 1 : 0;
   const BlockFlops flops = block_flops(pass);
@@ -397,7 +363,7 @@ std::vector<double> BlockFlops::backward_parts(bool by_tokens) const {
 
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
                                     int token_ranks, const ExpertSplit& experts, config::CheckpointKeeps keeps,
-                                    const ContextSplit& context) {
+                                    std::int64_t context) {
   if (model.kind == config::ModelKind::mlp) return mlp_work(model, batch * seq_len);
   const DecoderWork decoder(model, batch, seq_len, token_ranks, experts, keeps, context);
   std::vector<ModuleWork> all{decoder.embedding()};
@@ -405,7 +371,7 @@ std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t bat
   all.push_back(decoder.head());
   for (ModuleWork& work : all) {
     work.by_tokens = token_ranks > 1;
-    work.by_context = context.ranks > 1 && work.kind == ModuleKind::block;
+    work.by_context = context > 1 && work.kind == ModuleKind::block;
   }
   return all;
 }
@@ -478,10 +444,9 @@ void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>&
 
 ExpertSplit expert_split(const config::RunConfig& config) {
   const config::Mesh& mesh = config.mesh;
-  const config::Model& model = config.model;
   if (mesh.expert == 1) return {};
   ExpertSplit split;
-  split.imbalance = imbalance_of(mesh.expert_imbalance, model.experts, model.active_experts, mesh.expert);
+  split.imbalance = mesh.expert_imbalance;
   split.ranks = static_cast<int>(mesh.expert);
   split.told = mesh.expert_sync;
   using config::CheckpointKeeps;
@@ -493,7 +458,7 @@ ExpertSplit expert_split(const config::RunConfig& config) {
 }
 
 ExpertSplit even_expert_split(config::RunConfig config) {
-  config.mesh.expert_imbalance = {};
+  config.mesh.expert_imbalance = 1;
   return expert_split(config);
 }
 

@@ -38,7 +38,6 @@ struct AttentionWork {
   std::int64_t head_dim = 0;
   std::int64_t window = 0;  ///< tokens back, 0: all
   bool kept = false;        ///< its output is kept where the module is recomputed
-  int steps = 1;            ///< of a ring: it is computed with the keys and values of one rank at a time
   /// Tokens that a token attends to, on average, as integrals: s/2 without a window, w - w*w/(2s) with one of w < s.
   double mean_span() const;
   /// FLOPs of the forward: its two products over the scores that count. The backward has five of them.
@@ -106,10 +105,6 @@ struct ModuleWork {
   BlockFlops block_flops(Pass pass) const;
   /// FLOPs of the parts of a pass of a block whose experts ranks split.
   std::vector<double> expert_parts(Pass pass) const;
-  /// FLOPs of the parts of a pass of a block whose sequences ranks split. Of a ring (schedule/context_ring.h): each
-  /// step of attention has as many. With two of 2C pieces of a sequence a rank has, of its own four pairs of pieces,
-  /// one in whole and two by half; of those with another rank's pieces two, both in whole, whatever the ranks.
-  std::vector<double> context_parts(Pass pass) const;
   /// Share of a pass's arithmetic in part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
   double share(Pass pass, int part) const;
 };
@@ -121,7 +116,7 @@ struct ModuleWork {
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
                                     int token_ranks = 1, const ExpertSplit& experts = {},
                                     config::CheckpointKeeps keeps = config::CheckpointKeeps::nothing,
-                                    const ContextSplit& context = {});
+                                    std::int64_t context = 1);
 
 /// Tells the blocks' sizes what fsdp.checkpoint_keeps of `config` keeps of them, and what their recomputation is then.
 /// `sizes`: by module, of the same configuration.

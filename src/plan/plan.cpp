@@ -8,9 +8,8 @@
 namespace fsdpbench::plan {
 
 std::string_view to_string(Group group) {
-  constexpr EnumNames<Group> kNames{"none",      "shard",         "shard_separate", "reshard",
-                                    "replicate", "reduce_within", "reduce_across",  "tensor",
-                                    "context",   "expert",        "expert_shard",   "expert_shard_separate"};
+  constexpr EnumNames<Group> kNames{"none",   "shard",   "shard_separate", "reshard",      "replicate",
+                                    "tensor", "context", "expert",         "expert_shard", "expert_shard_separate"};
   return kNames[group];
 }
 
@@ -20,7 +19,7 @@ std::vector<int> Members::ranks() const {
   return result;
 }
 
-Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int reduce_within)
+Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter)
     : ranks_(mesh.ranks()), separate_reduce_scatter_(separate_reduce_scatter) {
   const auto set = [this](Group group, Axis axis) { axes_[group] = axis; };
   const int tensor = mesh.tensor;
@@ -35,9 +34,6 @@ Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int 
   for (const Group group : {Group::expert_shard, Group::expert_shard_separate}) {
     if (mesh.expert > 1) set(group, {tensor * mesh.expert, mesh.shard / mesh.expert});
   }
-  if (reduce_within == 0) return;
-  set(Group::reduce_within, {tensor, reduce_within});
-  set(Group::reduce_across, {tensor * reduce_within, mesh.shard / reduce_within});
 }
 
 bool Groups::exists(Group group) const {
@@ -88,10 +84,7 @@ Plan make_plan(const config::RunConfig& config) {
   const config::ReshardAfterForward& reshard = config.fsdp.reshard_after_forward;
   const bool fewer =
       reshard.mode == config::ReshardAfterForward::Mode::group && reshard.group > 1 && reshard.group < plan.mesh.shard;
-  // Among one rank there is nothing to exchange: 0 and 1 are all at once.
-  const int within = config.fsdp.reduce_within > 1 ? config.fsdp.reduce_within : plan.mesh.shard;
-  plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm,
-                       config.fsdp.reduce_quantization.on() ? within : 0);
+  plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm);
 
   using config::ExpertUnit;
   const ExpertUnit experts = config.fsdp.expert_unit;

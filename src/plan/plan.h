@@ -37,8 +37,6 @@ enum class Group : std::uint8_t {
   shard_separate,         ///< the same ranks, a second communicator for reduce-scatter
   reshard,                ///< neighbours in a shard group that share a unit between forward and backward
   replicate,              ///< ranks that hold equal shards
-  reduce_within,          ///< neighbours of a shard group that exchange quantised gradients first
-  reduce_across,          ///< ranks of equal place among those neighbours, who exchange the sums
   tensor,                 ///< ranks that split a layer
   context,                ///< neighbours of a shard group that split sequences
   expert,                 ///< neighbours of a shard group that split the experts of a block
@@ -68,8 +66,7 @@ class Groups {
  public:
   Groups() = default;  ///< one rank
   /// `reshard`: ranks that share a unit between forward and backward; divides mesh.shard, 1 if there is no such axis.
-  /// `reduce_within`: ranks that exchange gradients first; divides mesh.shard, 0 if gradients are not exchanged.
-  explicit Groups(const Mesh& mesh, int reshard = 1, bool separate_reduce_scatter = false, int reduce_within = 0);
+  explicit Groups(const Mesh& mesh, int reshard = 1, bool separate_reduce_scatter = false);
 
   int ranks() const { return ranks_; }
   /// Whether collectives of a plan may run along this axis: more than one rank, and asked for.

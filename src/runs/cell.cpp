@@ -208,10 +208,6 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   cell.data = std::make_unique<engine::ByteDataset>(
       config.data.path.empty() ? default_data_path() : std::filesystem::path(config.data.path),
       decoder ? config.train.seq_len + 1 : config.model.in_features + config.model.out_features);
-  if (cell.resume && !cell.resume->manifest().has_digest()) {
-    cell.notes.push_back(fmt::format("the manifest of {} is {}", cell.resume->folder().string(),
-                                     engine::without_digest(cell.resume->manifest())));
-  }
   if (cell.resume) note_other_data(*cell.resume, *cell.data, cell.notes);
   return cell;
 }

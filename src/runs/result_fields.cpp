@@ -121,8 +121,7 @@ Fields<CommunicationVolume> declared() {
     {"all_gather", as<WholeBytes>(&V::all_gather), "B", "by all-gathers", check_not_negative},
     {"reduce_scatter", as<WholeBytes>(&V::reduce_scatter), "B", "by reduce-scatters", check_not_negative},
     {"all_reduce", as<WholeBytes>(&V::all_reduce), "B", "by all-reduces", check_not_negative},
-    {"all_to_all", as<WholeBytes>(&V::all_to_all), "B", "by exchanges of quantised gradients, or of rows of experts"},
-    {"send_recv", as<WholeBytes>(&V::send_recv), "B", "from rank to rank, where keys and values go round", if_any, check_not_negative},
+    {"all_to_all", as<WholeBytes>(&V::all_to_all), "B", "by exchanges of rows of experts"},
   }};
 }
 

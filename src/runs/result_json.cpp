@@ -180,7 +180,7 @@ Fields<DetailedCollective> declared() {
   using C = DetailedCollective;
   return {"Collective", fields<account::CollectiveTimes>().facts().meaning, "account/run_details.h", {
     spread(&C::times),
-    {"done_by", &C::done_by, "", "algorithm that carried it out; only in simulations, and where NCCL's profiler reports it ([gpu.md](gpu.md#nccls-profiler))"},
+    {"done_by", &C::done_by, "", "algorithm that carried it out; only in simulations"},
   }};
 }
 

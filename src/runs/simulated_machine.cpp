@@ -137,9 +137,7 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
         continue;
       }
       const ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : efficiency.kind;
-      // No row is of a send to the next rank.
       const bool known = within(accuracy.rows[kind], cluster.name, ranks, bytes, collective ? 0 : tokens) &&
-                         op.kind != schedule::OpKind::context_send_recv &&
                          !(collective && symmetric(training, cluster, op));
       source.back() = 2 * static_cast<int>(kind) + (known ? 0 : 1);
       std::vector<double>& draws = uncertainty.ratios[source.back()];
@@ -155,7 +153,7 @@ std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) c
   const std::lock_guard lock(mutex_);
   std::vector<plan::ModuleSizes>& known =
       known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype, config.mesh.context,
-              config.mesh.context_method, config.mesh.expert, config.mesh.expert_overlap}];
+              config.mesh.expert, config.mesh.expert_overlap}];
   if (known.empty()) known = model::make_model(config, plan::model_shapes(config.model))->sizes();
   return known;
 }
@@ -237,7 +235,7 @@ clock::StepCosts SimulatedMachine::least_costs(const schedule::Training& trainin
 account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {
   config::RunConfig config = training.config;
   if (plan::expert_split(config).imbalance == plan::even_expert_split(config).imbalance) return {};
-  config.mesh.expert_imbalance = {};
+  config.mesh.expert_imbalance = 1;
   const engine::Setup even = engine::set_up(config);
   const clock::OpTimes even_times = SimulatedMachine(config).times(even, false).times;
   const clock::StepCosts& is = even_times.steps.back();

@@ -23,7 +23,6 @@
 #include "runs/select_backend.h"
 #include "runs/simulated_machine.h"
 #include "schedule/memory_walk.h"
-#include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {
@@ -44,7 +43,7 @@ std::vector<plan::CommunicationVolume> sent_a_step(const engine::Measurement& me
   for (const backend::WireBytes& bytes : measurement.wire_bytes) {
     const auto of = [&](Collective kind) { return static_cast<double>(bytes[static_cast<std::size_t>(kind)]) / steps; };
     ranks.push_back({of(Collective::all_gather), of(Collective::reduce_scatter), of(Collective::all_reduce),
-                     of(Collective::all_to_all), of(Collective::send_recv)});
+                     of(Collective::all_to_all)});
   }
   return ranks;
 }
@@ -97,7 +96,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
         trial.caching_allocator ? trial.caching_allocator->failures == 0 : trial.memory.reserved <= *trial.device_bytes;
   }
   trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
-  trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
+  trial.expected_wire = schedule::communication_volume(p.schedules.steady(), p.plan.groups);
   if (!m.traces.front().steps.empty()) {
     const bool simulated = p.config.device.backend == config::BackendKind::virtual_;
     if (!simulated) account::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
@@ -157,19 +156,10 @@ void add_clocks(const engine::Measurement& measurement, TrialDetails& details) {
   }
 }
 
-/// Algorithm of such collectives, where the communication library's profiler told it; empty: nobody knows.
-std::string told_by_profiler(const account::CollectiveTimes& c, const engine::Measurement& measurement) {
-  if (measurement.devices.empty()) return {};
-  const std::string name = backend::collective_fact(c.kind, c.message_bytes, c.group_size);
-  const auto fact = std::ranges::find(measurement.devices.front(), name, &backend::Facts::value_type::first);
-  return fact == measurement.devices.front().end() ? "" : fact->second;
-}
-
 void add_collectives(std::vector<account::CollectiveTimes> collectives, const Trial& trial, TrialDetails& details) {
   for (account::CollectiveTimes& c : collectives) {
     DetailedCollective one;
     if (c.op >= 0 && !trial.choices.empty()) one.done_by = trial.choices[c.op];
-    if (std::string told = told_by_profiler(c, trial.measurement); !told.empty()) one.done_by = std::move(told);
     one.times = std::move(c);
     details.collectives.push_back(std::move(one));
   }

@@ -43,7 +43,7 @@ struct Trial {
   std::optional<PredictionInterval> sureness;   ///< of a simulation
   std::vector<std::string> choices;             ///< of a simulation, clock::OpTimes::choices
   plan::CommunicationVolume wire;               ///< bytes that rank 0 sent a step, as counted
-  plan::CommunicationVolume expected_wire;      ///< by formula
+  plan::CommunicationVolume expected_wire;      ///< by the schedule
   PoolStatistics memory;                        ///< of the rank that needed most
   PoolStatistics estimated_memory;              ///< from the schedule alone
   std::optional<std::int64_t> device_bytes;     ///< memory of the GPU that was simulated

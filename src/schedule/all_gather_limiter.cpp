@@ -41,8 +41,7 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
       }
       return;
     case Mode::fsdp2_event: {
-      if (!gathers || unit == plan::Plan::kRoot || builder_.plan.units[unit].layout.layout != config::Layout::flat ||
-          quantizes_gathers(builder_.policy, builder_.plan)) {
+      if (!gathers || unit == plan::Plan::kRoot || builder_.plan.units[unit].layout.layout != config::Layout::flat) {
         return;
       }
       const auto before_last = static_cast<std::ptrdiff_t>(flight_.size()) - limit.count;
@@ -60,8 +59,7 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
             std::find_if(flight_.begin(), flight_.end(), [](const Flight& f) { return f.released != kNoEvent; });
         if (oldest == flight_.end()) return;  // all in use, and this one is needed now
         if (limit.mode == Mode::buffers) {
-          const bool views =
-              builder_.plan.units[unit].layout.views() && !quantizes_gathers(builder_.policy, builder_.plan);
+          const bool views = builder_.plan.units[unit].layout.views();
           builder_.wait(views ? Lane::all_gather : Lane::copy, oldest->released, WaitReason::limit);
         } else {
           builder_.host_wait(oldest->released, WaitReason::limit, unit);

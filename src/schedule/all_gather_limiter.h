@@ -16,7 +16,7 @@ namespace fsdpbench::schedule {
 /// - strict, bytes: the host waits until the gathers in flight, the new one included, are within the limit. A
 ///   prefetch that would exceed it while nothing in flight has been released yet is refused; a gather that is
 ///   needed now goes ahead.
-/// - fsdp2_event: no host wait. per_param, and quantised gathers: the next copy-in waits for the copy-out before last
+/// - fsdp2_event: no host wait. per_param: the next copy-in waits for the copy-out before last
 ///   (Gatherer does that where it frees the all-gather output). flat: the gather waits on the device for the free
 ///   before last.
 /// - buffers: as strict, but the gather waits on the device for the free that makes room.

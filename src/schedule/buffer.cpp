@@ -15,7 +15,6 @@ std::string_view to_string(BufferRole role) {
     case BufferRole::host_shard: return "host_shard";
     case BufferRole::cast_shard: return "cast_shard";
     case BufferRole::gathered: return "gathered";
-    case BufferRole::quantized: return "quantized";
     case BufferRole::unsharded: return "unsharded";
     case BufferRole::group_shard: return "group_shard";
     case BufferRole::batch_inputs: return "batch_inputs";
@@ -31,7 +30,6 @@ std::string_view to_string(BufferRole role) {
     case BufferRole::accumulated_replicated: return "accumulated_replicated";
     case BufferRole::reduce_input: return "reduce_input";
     case BufferRole::reduce_input_replicated: return "reduce_input_replicated";
-    case BufferRole::exchanged: return "exchanged";
     case BufferRole::reduce_output: return "reduce_output";
     case BufferRole::partial_shard: return "partial_shard";
     case BufferRole::gradient_shard: return "gradient_shard";
@@ -58,8 +56,6 @@ MemoryCategory category_of(BufferRole role) {
     case BufferRole::first_moment_replicated:
     case BufferRole::second_moment_replicated: return MemoryCategory::optimizer;
     case BufferRole::cast_shard:
-    case BufferRole::quantized:
-    case BufferRole::exchanged:
     case BufferRole::reduce_input:
     case BufferRole::reduce_input_replicated:
     case BufferRole::reduce_output:

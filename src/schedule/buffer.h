@@ -26,7 +26,6 @@ enum class BufferRole : std::uint8_t {
   host_shard,             ///< the host's master_shard in the compute dtype, on its way to device_shard
   cast_shard,             ///< the shard in the compute dtype, input of a flat gather
   gathered,               ///< all-gather output; in views layouts the parameters themselves
-  quantized,              ///< the same as quantised numbers
   unsharded,              ///< parameters copied out of `gathered`; persistent where a unit stays gathered
   group_shard,            ///< larger shard kept between forward and backward
   batch_inputs,
@@ -42,7 +41,6 @@ enum class BufferRole : std::uint8_t {
   accumulated_replicated,
   reduce_input,  ///< gradients in reduce dtype, laid out for the reduce-scatter
   reduce_input_replicated,
-  exchanged,            ///< gradients as quantised numbers, before or after an all-to-all
   reduce_output,        ///< this rank's part after the reduction, reduce dtype
   partial_shard,        ///< reduce-scattered sum over microbatches, before the replicas' all-reduce, fp32
   gradient_shard,       ///< final gradient of the shard, fp32

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "schedule/all_gather_limiter.h"
-#include "schedule/context_ring.h"
 #include "schedule/gatherer.h"
 #include "schedule/prefetcher.h"
 #include "schedule/reducer.h"
 #include "schedule/step_builder.h"
+#include "schedule/tensor_exchanges.h"
 #include "schedule/updates.h"
 
 namespace fsdpbench::schedule {
@@ -50,8 +50,6 @@ class StepWalk {
   void recompute(int module);
   template <class Work>
   void append_pass(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
-  template <class Work>
-  void append_ring(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
   BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0);
   void enter_experts(OpKind kind, int experts, EventId computed);
   void leave_experts(OpKind kind, int experts);
@@ -183,7 +181,6 @@ std::int64_t StepWalk::kept_bytes(int module) const {
 BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there) {
   std::int64_t most = 0;
   for (const plan::ModulePart& part : parts) {
-    if (part.exchange == plan::ModulePart::Exchange::send_recv) return kNoBuffer;  // ContextRing has its own
     // Rows go from one place to another, which is not where the output will be, and keys and values are no output.
     if (part.of_experts() || part.of_context) there = 0;
     const plan::Mesh& mesh = builder_.plan.mesh;
@@ -204,9 +201,6 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
     return;
   }
   using Exchange = plan::ModulePart::Exchange;
-  if (parts.front().exchange == Exchange::send_recv) {
-    return append_ring(kind, module, parts, std::move(work), std::move(lifetimes));
-  }
   const BufferId exchange = work.exchange;
   const int nested = nested_experts(at.unit), apart = apart_experts(at.unit);
   const bool ordered = builder_.plan.orders_experts;
@@ -242,28 +236,6 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
     if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
     exchanges_.append(kind, at.unit, module, work.part, parts[i], exchanged);
     if (nested >= 0 && !ordered && here) leave_experts(kind, nested);
-  }
-}
-
-/// Appends a pass whose keys and values go around a ring.
-template <class Work>
-void StepWalk::append_ring(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work,
-                           Lifetimes lifetimes) {
-  const At at{.unit = unit_of(module), .module = module};
-  ContextRing ring(builder_, kind, at.unit, module, parts);
-  lifetimes.allocates.insert(lifetimes.allocates.end(), ring.buffers().begin(), ring.buffers().end());
-  lifetimes.frees.insert(lifetimes.frees.end(), ring.buffers().begin(), ring.buffers().end());
-  for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
-    const bool last = part + 1 == static_cast<int>(parts.size());
-    work.part = part;
-    work.arrived = ring.read_by(part);
-    work.exchange = ring.written_by(part);
-    ring.before(part);
-    builder_.append(kind, at, work,
-                    {.allocates = std::exchange(lifetimes.allocates, {}),
-                     .frees = last ? lifetimes.frees : std::vector<BufferId>()});
-    if constexpr (std::is_same_v<Work, Backward>) work.begins_gradients = work.begins_experts = false;
-    ring.after(part);
   }
 }
 

@@ -8,10 +8,7 @@ namespace fsdpbench::schedule {
 using LimitMode = config::AllGatherLimit::Mode;
 
 Gatherer::Gatherer(StepBuilder& builder, AllGatherLimiter& limiter)
-    : builder_(builder),
-      limiter_(limiter),
-      quantized_(quantizes_gathers(builder.policy, builder.plan)),
-      states_(builder.plan.units.size()) {}
+    : builder_(builder), limiter_(limiter), states_(builder.plan.units.size()) {}
 
 void Gatherer::begin_step() {
   states_.assign(states_.size(), {});
@@ -89,17 +86,6 @@ const plan::ShardLayout& Gatherer::layout_of(int unit) const {
   return s.grouped ? unit_of(unit).group_layout.front() : unit_of(unit).layout;
 }
 
-std::int64_t Gatherer::part_size(int unit) const {
-  const std::int64_t numel = layout_of(unit).shard_numel;
-  return quantized_ ? builder_.policy.fsdp.gather_quantization.bytes(numel) : numel;
-}
-
-BufferId Gatherer::new_message(int unit, std::int64_t elements) {
-  const DType dtype = message_dtype();
-  return builder_.new_buffer(quantized_ ? BufferRole::quantized : BufferRole::gathered, dtype,
-                             elements * size_of(dtype), unit);
-}
-
 BufferId Gatherer::copy_to_device(BufferRole role, int unit, bool prefetch) {
   order(Lane::host_to_device);
   if (const EventId copied = builder_.mark(Lane::copy); copied != kNoEvent) {
@@ -137,48 +123,35 @@ void Gatherer::copy_in(int unit, const At& at, BufferId message, Place place, Li
   const State& s = state(unit);
   if (s.grouped) builder_.wait(at.lane, s.group_shard_kept, WaitReason::data);
   const Shard from = s.grouped ? Shard{.buffer = s.group_shard} : shard_for(unit, at.lane, at.prefetch);
-  const BufferId shard = from.buffer;
   lifetimes.frees.push_back(from.temporary);
-  if (quantized_) {
-    const std::int64_t numbers = layout_of(unit).shard_numel * size_of(builder_.dtype_of(shard));
-    builder_.append(OpKind::quantize, at, Requantize{shard, message, numbers + part_size(unit)}, std::move(lifetimes));
-  } else {
-    builder_.append(
-        OpKind::copy_in, at,
-        LayoutCopy{.from = shard, .to = message, .over = over(unit), .offset = place.offset, .stride = place.stride},
-        std::move(lifetimes));
-  }
+  builder_.append(
+      OpKind::copy_in, at,
+      LayoutCopy{
+          .from = from.buffer, .to = message, .over = over(unit), .offset = place.offset, .stride = place.stride},
+      std::move(lifetimes));
 }
 
 void Gatherer::copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place,
                         Lifetimes lifetimes) {
-  if (quantized_) {
-    const std::int64_t numel = builder_.numel_of(parameters);
-    const std::int64_t bytes =
-        numel * size_of(builder_.dtype_of(parameters)) + builder_.policy.fsdp.gather_quantization.bytes(numel);
-    builder_.append(OpKind::dequantize, at, Requantize{message, parameters, bytes}, std::move(lifetimes));
-  } else {
-    const Group over = this->over(unit);
-    builder_.append(
-        OpKind::copy_out, at,
-        LayoutCopy{.from = message, .to = parameters, .over = over, .offset = place.offset, .stride = place.stride},
-        std::move(lifetimes));
-  }
+  builder_.append(
+      OpKind::copy_out, at,
+      LayoutCopy{.from = message, .to = parameters, .over = over(unit), .offset = place.offset, .stride = place.stride},
+      std::move(lifetimes));
 }
 
 void Gatherer::gather_bucket(const Bucket& bucket) {
   const int first = bucket.units.front();
   const Group over = this->over(first);
   std::int64_t part = 0;
-  for (int u : bucket.units) part += part_size(u);
-  const BufferId gathered = new_message(first, part * layout_of(first).shards);
+  for (int u : bucket.units) part += layout_of(u).shard_numel;
+  const BufferId gathered = new_parameters(BufferRole::gathered, first, part * layout_of(first).shards);
 
   Place place{.offset = 0, .stride = part};
   order(bucket.lane);
   for (int u : bucket.units) {
     copy_in(u, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch}, gathered, place,
             {.allocates = {u == first ? gathered : kNoBuffer}});
-    place.offset += part_size(u);
+    place.offset += layout_of(u).shard_numel;
   }
   builder_.append(
       OpKind::all_gather,
@@ -186,7 +159,8 @@ void Gatherer::gather_bucket(const Bucket& bucket) {
        .unit = first,
        .prefetch = bucket.prefetch,
        .others = {bucket.units.begin() + 1, bucket.units.end()}},
-      Collective{.group = over, .input = gathered, .output = gathered, .count = part, .dtype = message_dtype()});
+      Collective{
+          .group = over, .input = gathered, .output = gathered, .count = part, .dtype = builder_.plan.param_dtype});
   place.offset = 0;
   for (int u : bucket.units) {
     const bool last = u == bucket.units.back();
@@ -195,7 +169,7 @@ void Gatherer::gather_bucket(const Bucket& bucket) {
                                    : new_parameters(BufferRole::unsharded, u, unit_of(u).layout.unsharded_numel);
     copy_out(u, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch}, gathered, unsharded, place,
              {.allocates = {bucket.stays ? kNoBuffer : unsharded}, .frees = {last ? gathered : kNoBuffer}});
-    place.offset += part_size(u);
+    place.offset += layout_of(u).shard_numel;
     if (!bucket.stays) state(u).unsharded = unsharded;
   }
   if (bucket.stays) return;
@@ -275,7 +249,7 @@ void Gatherer::gather_copied(int unit, bool prefetch) {
     return;
   }
   order(Lane::copy);
-  s.gathered = new_message(unit, part_size(unit) * layout_of(unit).shards);
+  s.gathered = new_parameters(BufferRole::gathered, unit, layout_of(unit).shard_numel * layout_of(unit).shards);
   copy_in(unit, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch}, s.gathered, {}, {.allocates = {s.gathered}});
   builder_.wait(Lane::all_gather, builder_.record(EventRole::copied_in, unit), WaitReason::data);
   all_gather(unit, prefetch, s.gathered, {});
@@ -287,8 +261,8 @@ void Gatherer::all_gather(int unit, bool prefetch, BufferId input, Lifetimes lif
                   Collective{.group = over(unit),
                              .input = input,
                              .output = s.gathered,
-                             .count = part_size(unit),
-                             .dtype = message_dtype()},
+                             .count = layout_of(unit).shard_numel,
+                             .dtype = builder_.plan.param_dtype},
                   std::move(lifetimes));
   s.ready = record_gathered(unit);
 }
@@ -373,7 +347,7 @@ void Gatherer::reshard(int unit, bool keep_group) {
 void Gatherer::reshard_group_shard(int unit) {
   State& s = state(unit);
   if (s.group_shard == kNoBuffer || builder_.policy.fsdp.keep_group_shard) return;
-  const bool copied = !quantized_ && !unit_of(unit).layout.views();  // of which only the copy reads it
+  const bool copied = !unit_of(unit).layout.views();  // of which only the copy reads it
   if (s.issued) {
     builder_.wait(Lane::compute, copied ? builder_.event(EventRole::copied_in, unit) : s.ready, WaitReason::reuse);
   }

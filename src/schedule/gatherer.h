@@ -18,8 +18,6 @@ namespace fsdpbench::schedule {
 /// issued its own gather (forward) or until copied out (backward): PyTorch's two buffers. PyTorch lets its all-gather
 /// stream wait for that copy-out as well as its copy-in stream; the second wait alone orders both (pytorch#177147),
 /// so it is the only one here.
-/// Quantised, in either layout: as per_param, but quantize writes this rank's part of the output as quantised numbers,
-/// and dequantize makes parameters of all parts.
 /// per_param with one shard: a mark where others gather, then copy_out straight from the shard, which stays.
 ///
 /// [Note: offloaded shards]
@@ -135,7 +133,7 @@ class Gatherer {
   void gather_views(int unit, bool prefetch);
   void gather_copied(int unit, bool prefetch);
   /// Whether gathered data are not yet the parameters.
-  bool copies_out(int unit) const { return quantized_ || !unit_of(unit).layout.views(); }
+  bool copies_out(int unit) const { return !unit_of(unit).layout.views(); }
   /// Place of a unit in each rank's part of a message, in elements; zeros: it is alone there.
   struct Place {
     std::int64_t offset = 0;
@@ -145,9 +143,6 @@ class Gatherer {
   void copy_in(int unit, const At& at, BufferId message, Place place, Lifetimes lifetimes);
   /// … and the message into parameters.
   void copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place, Lifetimes lifetimes);
-  std::int64_t part_size(int unit) const;  ///< of the unit's next gather, in elements of message_dtype()
-  DType message_dtype() const { return quantized_ ? DType::u8 : builder_.plan.param_dtype; }
-  BufferId new_message(int unit, std::int64_t elements);
   struct Bucket {
     std::vector<int> units;
     Lane lane = Lane::all_gather;
@@ -163,7 +158,6 @@ class Gatherer {
 
   StepBuilder& builder_;
   AllGatherLimiter& limiter_;
-  bool quantized_;
   std::vector<State> states_;
   std::optional<Held> held_;
   EventId start_after_ = kNoEvent;

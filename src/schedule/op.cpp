@@ -16,18 +16,16 @@ struct OperandsOf {
         {w.parameters, w.replicated, w.experts, w.input, w.batch_inputs, w.batch_targets, goes_on ? w.saved : kNoBuffer,
          !goes_on                  ? kNoBuffer
          : w.exchange == kNoBuffer ? w.output
-                                   : w.exchange,
-         w.arrived},
+                                   : w.exchange},
         {w.saved, w.output, w.workspace, w.loss, w.exchange}};
   }
   Operands operator()(const Backward& w) const {
     return {{w.parameters, w.replicated, w.experts, w.saved, w.input, w.batch_inputs,
-             w.begins_stream ? kNoBuffer : w.d_stream, w.part > 0 ? w.exchange : kNoBuffer, w.arrived},
+             w.begins_stream ? kNoBuffer : w.d_stream, w.part > 0 ? w.exchange : kNoBuffer},
             {w.gradients, w.gradients_replicated, w.gradients_experts, w.workspace, w.d_stream, w.exchange}};
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const LayoutCopy& w) const { return {{w.from}, {w.to}}; }
-  Operands operator()(const Requantize& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const Accumulate& w) const { return {{w.from, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
   Operands operator()(const Collective& w) const { return {{w.input}, {w.output}}; }
   Operands operator()(const SumOfSquares& w) const { return {{w.gradient, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
@@ -58,13 +56,29 @@ CollectiveKind collective_kind(OpKind kind) {
     case OpKind::tensor_reduce_scatter: return CollectiveKind::reduce_scatter;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: return CollectiveKind::all_reduce;
-    case OpKind::all_to_all:
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine: return CollectiveKind::all_to_all;
-    case OpKind::context_send_recv: return CollectiveKind::send_recv;
     default: throw std::logic_error("no collective: " + std::string(to_string(kind)));
   }
+}
+
+plan::CommunicationVolume communication_volume(const Schedule& schedule, const plan::Groups& groups) {
+  plan::CommunicationVolume volume;
+  for (const Op& op : schedule.ops) {
+    if (!op.is_collective()) continue;
+    const int ranks = groups.size(op.group());
+    const double sent = static_cast<double>(op.collective()->bytes() * (ranks - 1));
+    switch (collective_kind(op.kind)) {
+      case CollectiveKind::all_gather: volume.all_gather += sent; break;
+      case CollectiveKind::reduce_scatter: volume.reduce_scatter += sent; break;
+      case CollectiveKind::all_reduce: volume.all_reduce += 2 * sent / ranks; break;
+      case CollectiveKind::all_to_all: volume.all_to_all += sent; break;
+      case CollectiveKind::broadcast:
+      case CollectiveKind::send_recv: break;
+    }
+  }
+  return volume;
 }
 
 std::string_view to_string(OpKind kind) {
@@ -76,8 +90,6 @@ std::string_view to_string(OpKind kind) {
     case OpKind::unshard: return "unshard";
     case OpKind::all_gather: return "all_gather";
     case OpKind::copy_out: return "copy_out";
-    case OpKind::quantize: return "quantize";
-    case OpKind::dequantize: return "dequantize";
     case OpKind::release: return "release";
     case OpKind::host_to_device: return "host_to_device";
     case OpKind::device_to_host: return "device_to_host";
@@ -92,14 +104,10 @@ std::string_view to_string(OpKind kind) {
     case OpKind::reduce_cast: return "reduce_cast";
     case OpKind::reduce_copy_in: return "reduce_copy_in";
     case OpKind::reduce_scatter: return "reduce_scatter";
-    case OpKind::quantize_gradients: return "quantize_gradients";
-    case OpKind::all_to_all: return "all_to_all";
-    case OpKind::sum_quantized: return "sum_quantized";
     case OpKind::all_reduce: return "all_reduce";
     case OpKind::tensor_all_reduce: return "tensor_all_reduce";
     case OpKind::tensor_all_gather: return "tensor_all_gather";
     case OpKind::tensor_reduce_scatter: return "tensor_reduce_scatter";
-    case OpKind::context_send_recv: return "context_send_recv";
     case OpKind::expert_counts: return "expert_counts";
     case OpKind::expert_dispatch: return "expert_dispatch";
     case OpKind::expert_combine: return "expert_combine";

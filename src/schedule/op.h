@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/lane.h"
+#include "plan/communication.h"
 #include "plan/plan.h"
 #include "schedule/buffer.h"
 
@@ -26,8 +27,6 @@ enum class OpKind : std::uint8_t {
   unshard,          ///< marks that a unit is asked for where it need not be gathered; no work
   all_gather,
   copy_out,        ///< per_param: all-gather output into parameters
-  quantize,        ///< shard, as quantised numbers, into this rank's part of the all-gather output
-  dequantize,      ///< quantised all-gather output into parameters
   release,         ///< frees an all-gather output once it was copied out; no work
   host_to_device,  ///< a shard from host memory (fsdp.cpu_offload)
   device_to_host,  ///< a reduced gradient to host memory
@@ -42,14 +41,10 @@ enum class OpKind : std::uint8_t {
   reduce_cast,           ///< gradients to the reduce dtype and pre-division
   reduce_copy_in,        ///< per_param: gradients into the reduce-scatter's layout
   reduce_scatter,
-  quantize_gradients,  ///< gradients, as quantised numbers, into the layout of the exchange
-  all_to_all,
-  sum_quantized,  ///< adds up what came from all ranks, into quantised sums or the reduced gradient
   all_reduce,
   tensor_all_reduce,      ///< sums over the ranks that split a layer
   tensor_all_gather,      ///< what each of them has of the same rows; of ranks that split sequences, keys and values
   tensor_reduce_scatter,  ///< sums over them, of which each keeps its rows
-  context_send_recv,      ///< keys and values, or their gradients, to the next of the ranks that split sequences
   expert_counts,          ///< how many rows go to each of the ranks that split the experts of a block
   expert_dispatch,        ///< rows to the ranks that have their experts
   expert_combine,         ///< rows back from them
@@ -116,7 +111,6 @@ struct Forward {
   BufferId loss = kNoBuffer;
   int part = -1;                  ///< between exchanges with the ranks that split the module; -1: all of it
   BufferId exchange = kNoBuffer;  ///< what they exchange, if it is not the output
-  BufferId arrived = kNoBuffer;   ///< keys and values that came from another rank, or are sent to one meanwhile
   bool operator==(const Forward&) const = default;
 };
 
@@ -139,7 +133,6 @@ struct Backward {
   int part = -1;                  ///< as Forward's
   BufferId exchange = kNoBuffer;
   int half = 0;
-  BufferId arrived = kNoBuffer;  ///< as Forward's
   bool operator==(const Backward&) const = default;
 };
 
@@ -162,14 +155,6 @@ struct LayoutCopy {
   std::int64_t offset = 0;
   std::int64_t stride = 0;  ///< … which is so many elements long; 0: the unit lies there alone
   bool operator==(const LayoutCopy&) const = default;
-};
-
-/// Numbers become fewer bits (base/dtype.h), come from them, or are added up as such. Simulated only.
-struct Requantize {
-  BufferId from = kNoBuffer;
-  BufferId to = kNoBuffer;
-  std::int64_t bytes = 0;  ///< read and written: numbers on one side, parts with their scales on the other, each once
-  bool operator==(const Requantize&) const = default;
 };
 
 /// sum (fp32) = factor * from, plus the old sum unless `overwrite`. The product is fp32 either way.
@@ -243,8 +228,8 @@ struct Transfer {
 };
 
 /// monostate: nothing to do on the lane, only waits, frees or a mark.
-using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Requantize, Accumulate,
-                          Collective, SumOfSquares, ClipFactor, Update, Transfer>;
+using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Accumulate, Collective,
+                          SumOfSquares, ClipFactor, Update, Transfer>;
 
 /// A few buffers, in order; kNoBuffer is left out.
 class BufferList {
@@ -298,7 +283,7 @@ struct Op {
   /// Whether ranks that split a layer or sequences exchange something here, between two parts of its pass.
   bool exchanges_parts() const {
     return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather ||
-           kind == OpKind::tensor_reduce_scatter || kind == OpKind::context_send_recv || exchanges_rows();
+           kind == OpKind::tensor_reduce_scatter || exchanges_rows();
   }
   /// Whether ranks that split the experts of a block exchange rows, or say how many.
   bool exchanges_rows() const {
@@ -337,5 +322,9 @@ struct Schedules {
   /// The one that repeats.
   const Schedule& steady() const { return steps.back(); }
 };
+
+/// Bytes that a rank sends in a step of this schedule: an all-gather or reduce-scatter of S bytes over N ranks (N-1)/N
+/// S, an all-reduce twice that. Padding is sent too, so it counts.
+plan::CommunicationVolume communication_volume(const Schedule& schedule, const plan::Groups& groups);
 
 }  // namespace fsdpbench::schedule

@@ -53,14 +53,6 @@ bool prefetches_across_microbatches(const Policy& policy, const plan::Plan& plan
          !plan.units[plan::Plan::kRoot].has_parameters();
 }
 
-bool quantizes_gathers(const Policy& policy, const plan::Plan& plan) {
-  return policy.fsdp.gather_quantization.on() && plan.mesh.shard > 1;
-}
-
-bool exchanges_gradients(const Policy& policy, const plan::Plan& plan) {
-  return policy.fsdp.reduce_quantization.on() && plan.mesh.shard > 1;
-}
-
 GradientFactors gradient_factors(const config::Fsdp& fsdp, const plan::Mesh& mesh) {
   GradientFactors factors;
   const int ranks = mesh.data_ranks();

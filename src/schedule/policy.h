@@ -39,11 +39,6 @@ inline bool prefetches_backward(const config::Fsdp& fsdp) {
 /// follow on; a root with parameters stands between them.
 bool prefetches_across_microbatches(const Policy& policy, const plan::Plan& plan);
 
-/// Whether shards are gathered as quantised numbers.
-bool quantizes_gathers(const Policy& policy, const plan::Plan& plan);
-/// Whether gradients are exchanged as quantised numbers, instead of reduce-scattered.
-bool exchanges_gradients(const Policy& policy, const plan::Plan& plan);
-
 /// Factors that turn a sum over all ranks that see different samples into the mean.
 /// before * collectives * after = 1 / data ranks.
 struct GradientFactors {

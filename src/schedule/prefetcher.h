@@ -39,14 +39,6 @@ class FetchTrace {
   std::vector<int> taken_;  // by unit: its last use that was taken, -1 for none
 };
 
-/// Number of gathers that each unit needs in a microbatch of the steady state: 0 where it is never freed, 1 or 2.
-std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& plan);
-
-/// Which units are gathered more than once in the steady state, as plan/communication.h wants it. For backward those
-/// that reshard, unless they stay because they are used again soon (FetchTrace::keeps). Left over is what
-/// prefetches_across_microbatches() gathers in the last microbatch.
-plan::Regathers regathers(const Policy& policy, const plan::Plan& plan);
-
 /// Gathers of the hook before a unit's computation: the unit itself, and what fsdp.forward_prefetch or
 /// fsdp.backward_prefetch asks for beside it. It also knows what follows from where in forward a gather was issued:
 /// whether the unit is kept until backward, and when its gradients are complete.

@@ -30,7 +30,6 @@ std::string label(const plan::Plan& plan, const Op& op) {
 const char* verb_of(const Op& op) {
   return op.kind == OpKind::all_gather       ? "AG"
          : op.kind == OpKind::reduce_scatter ? "RS"
-         : op.kind == OpKind::all_to_all     ? "A2A"
          : op.kind == OpKind::all_reduce     ? "AR"
                                              : nullptr;
 }

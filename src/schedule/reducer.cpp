@@ -25,8 +25,6 @@ Reducer::Reducer(StepBuilder& builder)
       states_(builder.plan.units.size() * 2),
       lane_(lane_of(builder.policy.fsdp.reduce_lane)),
       inputs_(builder),
-      exchanges_(exchanges_gradients(builder.policy, builder.plan)),
-      exchange_(builder, inputs_, lane_),
       offload_(builder) {}
 
 void Reducer::begin_step() {
@@ -109,12 +107,8 @@ void Reducer::reduce(int unit, bool last_micro) {
           continue;
         }
         if (!layout(unit).views() || builder_.policy.fsdp.gradient_copy_in) copy_in(flow);
-        if (exchanges_) {
-          exchange(flow);
-        } else {
-          cast(flow, lane_);
-          reduce_scatter(flow);
-        }
+        cast(flow, lane_);
+        reduce_scatter(flow);
         if (!accumulate_partial(flow, last_micro)) {
           leave(flow);
           continue;
@@ -215,15 +209,6 @@ BufferId Reducer::new_output(const Flow& flow) {
       state(flow.unit, false).result == kNoBuffer && factors_.after == 1.0F && dtype == builder_.plan.state_dtype;
   return builder_.new_buffer(result && !adds_partials() ? BufferRole::gradient_shard : BufferRole::reduce_output, dtype,
                              layout(flow.unit).shard_numel * size_of(dtype), flow.unit);
-}
-
-void Reducer::exchange(Flow& flow) {
-  move_to(flow, lane_);
-  const BufferId output = new_output(flow);
-  exchange_.append({.unit = flow.unit, .input = flow.buffer, .numel = flow.numel, .output = output});
-  flow.buffer = output;
-  flow.numel = layout(flow.unit).shard_numel;
-  flow.ready = builder_.record(EventRole::reduced, flow.unit);
 }
 
 Group Reducer::reduce_group(int unit) const {
@@ -348,7 +333,7 @@ void Reducer::flush() {
     in_flight_.pop_front();
   }
   EventId done = kNoEvent;
-  for (Bucket& bucket : buckets_) done = exchanges_ ? exchange_bucket(bucket) : reduce_bucket(bucket);
+  for (Bucket& bucket : buckets_) done = reduce_bucket(bucket);
   if (most > 0) in_flight_.push_back(done);
   buckets_.clear();
   bucket_numel_ = 0;
@@ -367,28 +352,6 @@ EventId Reducer::reduce_bucket(Bucket& bucket) {
   if (builder_.plan.mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
   finish_bucket(bucket, flow);
   return flow.ready;
-}
-
-EventId Reducer::exchange_bucket(Bucket& bucket) {
-  for (Waiting& w : bucket.waiting) {
-    Flow& flow = w.flow;
-    inputs_.make_room(true);
-    if (!layout(flow.unit).views()) {
-      const BufferId gradients = flow.buffer;
-      const DType dtype = builder_.dtype_of(gradients);
-      move_to(flow, lane_);
-      flow.numel = layout(flow.unit).gathered_numel();
-      flow.buffer = builder_.new_buffer(BufferRole::reduce_input, dtype, flow.numel * size_of(dtype), flow.unit);
-      builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = flow.unit},
-                      LayoutCopy{.from = gradients, .to = flow.buffer},
-                      {.allocates = {flow.buffer}, .frees = {gradients}});
-    }
-    exchange(flow);
-    if (builder_.plan.mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
-    finish_gradient(flow);
-    leave(flow);
-  }
-  return bucket.waiting.back().flow.ready;
 }
 
 void Reducer::reduce_scatter_bucket(Bucket& bucket, Flow& flow) {

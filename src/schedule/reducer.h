@@ -27,8 +27,7 @@ namespace fsdpbench::schedule {
 /// unit adds up its part. fsdp.reduce_by = all_reduce: gradients are copied into the bucket itself, which is reduced
 /// whole. All of that runs on the lane that fsdp.reduce_lane names. Experts (mesh.expert) have another group to be
 /// reduced over: they fill the same bucket, and what waits is reduced in one collective a group, in the order of
-/// arrival. fsdp.reduce_quantization: gradient_exchange.h stands for the reduce-scatter, unit by unit; those that wait
-/// in a bucket are exchanged one after another.
+/// arrival.
 class Reducer {
  public:
   /// `builder` must outlive it.
@@ -107,7 +106,6 @@ class Reducer {
   Bucket& bucket_for(int unit);
   void put_into_bucket(Flow flow);
   void flush();
-  EventId exchange_bucket(Bucket& bucket);
   EventId reduce_bucket(Bucket& bucket);
   void reduce_scatter_bucket(Bucket& bucket, Flow& flow);
   void all_reduce_bucket(const Bucket& bucket, Flow& flow);
@@ -138,7 +136,6 @@ class Reducer {
   void copy_in(Flow& flow);
   void cast(Flow& flow, Lane lane);
   void reduce_scatter(Flow& flow);
-  void exchange(Flow& flow);
   bool accumulate_partial(Flow& flow, bool last_micro);
   void all_reduce(Flow& flow, Group group, float scale);
   void finish_gradient(Flow& flow);
@@ -156,8 +153,6 @@ class Reducer {
   std::vector<Ready> ready_;
   Lane lane_;  // of reductions over the shard group
   ReduceInputs inputs_;
-  bool exchanges_;  // fsdp.reduce_quantization
-  GradientExchange exchange_;
   std::vector<Bucket> buckets_;    // one a group, in the order of their first gradients
   std::int64_t bucket_numel_ = 0;  // of all of them
   std::deque<EventId> in_flight_;  // fsdp.reductions_in_flight

@@ -43,7 +43,6 @@ enum class EventRole : std::uint8_t {
   replicated_accumulated,
   gradients_copied_in,
   gradients_cast,
-  gradients_quantized,
   replicated_cast,
   reduced,
   partial,
@@ -113,8 +112,7 @@ class StepBuilder {
     if (policy.fsdp.cpu_offload != config::CpuOffload::none) {
       return policy.fsdp.cpu_offload == config::CpuOffload::optimizer;
     }
-    return policy.fsdp.cast_in_optimizer && plan.param_dtype != plan.state_dtype &&
-           !policy.fsdp.gather_quantization.on();
+    return policy.fsdp.cast_in_optimizer && plan.param_dtype != plan.state_dtype;
   }
   /// True once an op of this step has recorded it.
   bool recorded(EventId event) const;

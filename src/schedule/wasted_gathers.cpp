@@ -30,7 +30,7 @@ class Follower {
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       const Op& op = schedule.ops[i];
       if (op.kind == OpKind::all_gather) gather(op, static_cast<int>(i));
-      if (op.kind == OpKind::copy_out || op.kind == OpKind::dequantize) copy_out(op);
+      if (op.kind == OpKind::copy_out) copy_out(op);
       if (is_pass(op)) use(op);
     }
   }
@@ -78,13 +78,11 @@ class Follower {
   }
 
   void copy_out(const Op& op) {
-    const auto* copy = std::get_if<LayoutCopy>(&op.work);
-    const auto* numbers = std::get_if<Requantize>(&op.work);
-    const BufferId from = copy ? copy->from : numbers->from, to = copy ? copy->to : numbers->to;
-    const auto found = in_.find({from, op.unit});
+    const auto& copy = std::get<LayoutCopy>(op.work);
+    const auto found = in_.find({copy.from, op.unit});
     if (found == in_.end()) return;  // a shard that a rank has alone
-    parameters_[to] = found->second;
-    gathers_[found->second].stays = schedule_.buffers[to].persistent;
+    parameters_[copy.to] = found->second;
+    gathers_[found->second].stays = schedule_.buffers[copy.to].persistent;
   }
 
   void use(const Op& op) {

@@ -163,10 +163,6 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
                                              : std::vector<std::string>()),
        true,
        one_expert_rank},
-      {{"mesh.context_method"},
-       structure,
-       listed(options.computed && start.mesh.context > 1 ? std::vector<std::string>{"all_gather", "ring"}
-                                                         : std::vector<std::string>())},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
       {{"fsdp.head_unit"}, structure, listed({"false", "true"}), true},
@@ -233,11 +229,10 @@ const std::vector<NotTurned>& not_turned() {
         "fsdp.reduce_scatter_elements",
         "fsdp.gradient_copy_in",
         "fsdp.host_sync_at_group_shard",
-        "fsdp.keep_group_shard",
-        "fsdp.reduce_within"}},
+        "fsdp.keep_group_shard"}},
       {"it changes numerics",
-       {"fsdp.fp8_products", "fsdp.fp8_recipe", "fsdp.gradient_divide_factor", "fsdp.gather_quantization",
-        "fsdp.reduce_quantization", "fsdp.fp32_gradients", "fsdp.state_dtype"}},
+       {"fsdp.fp8_products", "fsdp.fp8_recipe", "fsdp.gradient_divide_factor", "fsdp.fp32_gradients",
+        "fsdp.state_dtype"}},
       {"the op times of a machine are those of kernels with or without it", {"fsdp.cast_in_optimizer"}},
       {"it says what the model's own recomputation keeps", {"fsdp.recompute_share"}},
       {"it is simulated only: --cluster", {"fsdp.checkpoint_keeps"}},
@@ -290,11 +285,6 @@ void apply(const Choice& choice, RunConfig& config) {
   for (const Setting& setting : choice.settings) setting.field->read(config, setting.value);
 }
 
-bool sends_the_same_bits(const RunConfig& a, const RunConfig& b) {
-  return a.fsdp.gather_quantization == b.fsdp.gather_quantization &&
-         a.fsdp.reduce_quantization == b.fsdp.reduce_quantization;
-}
-
 bool is_engine(const Axis& axis) { return axis.name == "fsdp.preset"; }
 /// `choice` and the rest of what a preset means.
 Choice with_preset(Choice choice) {
@@ -335,7 +325,6 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
       if (is_engine(axis)) choice = with_preset(std::move(choice));
       RunConfig turned = start_;
       apply(choice, turned);
-      if (!options.quantization && !sends_the_same_bits(turned, start_)) continue;
       try {
         config::validate(turned);
       } catch (const ConfigError&) {

@@ -85,7 +85,6 @@ struct SpaceOptions {
   std::vector<std::string> fixed = {};   ///< keys that stay as they are in force
   std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
   bool any_engine = false;               ///< fsdp.preset may become another engine's, else it is kept
-  bool quantization = false;             ///< what a choice brings may send fewer bits, which changes numerics
   bool computed = false;                 ///< op times are a cluster's: mesh.expert and what no run tells may be turned
   bool free_batch = false;               ///< the global batch may change, else micro-batch times accumulation is kept
   /// Asked of each valid choice of one axis beside what is in force: false leaves it out. Null: all are offered.

@@ -105,8 +105,7 @@ std::string numerics(const Tuning& t) {
   const auto best = t.space.config_at(t.best().point);
   if (t.answer.keep || !best) return "";
   std::string changes;
-  for (const char* key :
-       {"fsdp.gather_quantization", "fsdp.reduce_quantization", "fsdp.param_dtype", "fsdp.reduce_dtype"}) {
+  for (const char* key : {"fsdp.param_dtype", "fsdp.reduce_dtype"}) {
     const config::Field& field = *config::find_field(key);
     const config::Value was = field.write(t.space.start()), is = field.write(*best);
     if (was != is) changes += fmt::format(", {} {} instead of {}", key, config::to_toml(is), config::to_toml(was));

@@ -26,7 +26,7 @@ namespace fsdpbench::app {
 namespace {
 
 /// Keys whose effect no op time of the run tells.
-constexpr std::array<std::string_view, 13> kOtherRun{"model.",
+constexpr std::array<std::string_view, 12> kOtherRun{"model.",
                                                      "simulate.",
                                                      "device.",
                                                      "nccl.",
@@ -34,7 +34,6 @@ constexpr std::array<std::string_view, 13> kOtherRun{"model.",
                                                      "mesh.tensor",
                                                      "mesh.sequence_parallel",
                                                      "mesh.context",
-                                                     "mesh.context_method",
                                                      "mesh.expert",
                                                      "mesh.expert_imbalance",
                                                      "mesh.expert_rows",

@@ -170,35 +170,5 @@ TEST(ClusterTimes, OffloadedStateCrossesPcieAndIsUpdatedAtTheHostsRate) {
   EXPECT_THROW(cluster_times(made, h100), ConfigError);
 }
 
-TEST(ClusterTimes, QuantisedNumbersAreQuickOnTheLinkAndCostMemoryTraffic) {
-  config::RunConfig plain = llama_like(16), fewer = plain;
-  fewer.fsdp.gather_quantization = {8, 2048};
-  fewer.fsdp.reduce_quantization = {4, 2048};
-  fewer.fsdp.reduce_within = 8;
-  EXPECT_LT(step_ns(fewer, cluster("ethernet-h100")), step_ns(plain, cluster("ethernet-h100")));
-
-  const testing::ScheduleCase c = testing::make_case(fewer);
-  ClusterUse alone;
-  alone.contention = false;
-  const config::Cluster h100 = cluster("dgx-h100");
-  const OpTimes times = cluster_times(c, h100, alone);
-  const schedule::Schedule& steady = c.schedules.steady();
-  const double numel = static_cast<double>(c.plan.units[1].layout.gathered_numel());
-  const auto bytes_of = [&](schedule::OpKind kind, int which) {
-    for (std::size_t i = 0; i < steady.ops.size(); ++i) {
-      if (steady.ops[i].kind != kind || steady.ops[i].unit != 1 || which-- > 0) continue;
-      const double rate = gpu_rates(h100, DType::bf16).memory_bytes_per_s;
-      return (times.steps.back()[i].run_ns * 1e-9 - 2.5e-6) * rate / numel;  // a number of the unit
-    }
-    return -1.0;
-  };
-  const double q8 = 1 + 4.0 / 2048, q4 = 0.5 + 4.0 / 2048, near = 1e-3;
-  EXPECT_NEAR(bytes_of(schedule::OpKind::quantize, 0), (4 + q8) / 16, near);  // a shard of fp32 masters
-  EXPECT_NEAR(bytes_of(schedule::OpKind::dequantize, 0), q8 + 2, near);       // to bf16
-  EXPECT_NEAR(bytes_of(schedule::OpKind::quantize_gradients, 0), 2 + q4, near);
-  EXPECT_NEAR(bytes_of(schedule::OpKind::sum_quantized, 0), q4 + q4 / 8, near);        // of 8 neighbours, into 2 parts
-  EXPECT_NEAR(bytes_of(schedule::OpKind::sum_quantized, 1), q4 / 8 + 2.0 / 16, near);  // of 2 nodes, into the shard
-}
-
 }  // namespace
 }  // namespace fsdpbench::clock

@@ -101,37 +101,6 @@ TEST_F(Load, SpellingsOfPrefetch) {
   EXPECT_THAT(error("", {"fsdp.forward_prefetch=explicit:"}), HasSubstr("is not valid"));
 }
 
-TEST_F(Load, SpellingsOfQuantisedNumbers) {
-  const auto gathers = [&](const std::string& v) {
-    const RunConfig c = load("", {"fsdp.gather_quantization=" + v});
-    EXPECT_EQ(to_toml(find_field("fsdp.gather_quantization")->write(c)), "\"" + v + "\"");
-    return c.fsdp.gather_quantization;
-  };
-  EXPECT_EQ(gathers("none"), Quantization());
-  EXPECT_EQ(gathers("int8:64"), (Quantization{8, 64}));
-  EXPECT_EQ(gathers("int4:96"), (Quantization{4, 96}));
-  EXPECT_EQ(gathers("fp8:128"), (Quantization{8, 128, true}));
-  for (const char* const wrong : {"fp4:64", "int16:64", "fp8", "fp8:0", "fp8:33"}) {
-    EXPECT_THAT(error("", {std::string("fsdp.gather_quantization=") + wrong}), HasSubstr("is not valid")) << wrong;
-  }
-}
-
-TEST_F(Load, SpellingsOfTheLoadOfExperts) {
-  const auto loads = [&](const std::string& v) {
-    const RunConfig c = load("", {"mesh.expert_imbalance=" + v});
-    const std::string written = to_toml(find_field("mesh.expert_imbalance")->write(c));
-    EXPECT_EQ(written, c.mesh.expert_imbalance.kind == ExpertLoad::Kind::factor ? v : "\"" + v + "\"");
-    return c.mesh.expert_imbalance;
-  };
-  EXPECT_EQ(loads("1.5"), (ExpertLoad{ExpertLoad::Kind::factor, 1.5, {}}));
-  EXPECT_EQ(loads("zipf:1.2"), (ExpertLoad{ExpertLoad::Kind::zipf, 1.2, {}}));
-  EXPECT_EQ(loads("rows:12,0,7"), (ExpertLoad{ExpertLoad::Kind::rows, 1, {12, 0, 7}}));
-  for (const char* const wrong : {"0.5", "zipf", "zipf:", "zipf:-1", "zipf:11", "zipf:1x", "rows:", "rows:1,",
-                                  "rows:0,0", "rows:1,-1", "rows:1.5", "pareto:1"}) {
-    EXPECT_THAT(error("", {std::string("mesh.expert_imbalance=") + wrong}), HasSubstr("is not valid")) << wrong;
-  }
-}
-
 TEST_F(Load, SpellingsOfTheLimit) {
   using Mode = AllGatherLimit::Mode;
   const auto limit = [&](const std::string& v) {

@@ -81,7 +81,6 @@ TEST(Words, TracesMayMeanPresetsThatThereAre) {
   };
   for (const Words* words : words_in_traces()) {
     check(words->traces.presets);
-    check(words->traces.quantized_presets);
   }
   check(likely_presets(true));
   check(likely_presets(false));

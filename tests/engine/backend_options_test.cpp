@@ -37,7 +37,6 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   c.device.bind = Binding::numa;
   c.nccl.register_buffers = config::NcclRegister::window;
   c.nccl.cta_policy = config::CtaPolicy::zero;
-  c.nccl.min_ctas = 2;
   c.nccl.max_ctas = 4;
   c.nccl.blocking = true;
   c.nccl.timeout_s = 7;
@@ -54,7 +53,6 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   EXPECT_EQ(own.timer, backend::Timer::events);
   EXPECT_EQ(own.nccl.registration, NcclOptions::Register::window);
   EXPECT_EQ(own.nccl.cta_policy, NcclOptions::CtaPolicy::zero);
-  EXPECT_EQ(own.nccl.min_ctas, 2);
   EXPECT_EQ(own.nccl.max_ctas, 4);
   EXPECT_TRUE(own.nccl.blocking);
   EXPECT_EQ(own.nccl.timeout_s, 7);
@@ -70,12 +68,10 @@ TEST(BackendOptions, SumsAreInAFixedOrderWhereTheyShallBe) {
   }
 }
 
-TEST(BackendOptions, MemoryAndMonitorAreAsTheConfigurationSays) {
+TEST(BackendOptions, TheMonitorIsAsTheConfigurationSays) {
   config::RunConfig c = on(config::BackendKind::cuda);
-  c.device.memory = config::DeviceMemory::pool;
   c.device.monitor = false;
   const auto own = backend_options(set_up(c), nullptr).get<backend::CudaOptions>();
-  EXPECT_EQ(own.memory, backend::BlockMemory::pool);
   EXPECT_FALSE(own.monitor);
 }
 

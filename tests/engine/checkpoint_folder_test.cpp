@@ -227,28 +227,6 @@ TEST(CheckpointFolder, IsOfOneTraining) {
   EXPECT_THAT(said(theirs, newest_in(ours)), HasSubstr("expected --resume " + theirs.path().string()));
 }
 
-/// Of versions before 4: they go on, and what is not known of them is said.
-TEST(CheckpointFolder, AnOlderManifestGoesOnAndHasNoDigest) {
-  const TemporaryFolder folder;
-  (void)testing::run_tiny(saved_after(3, folder));
-  const std::filesystem::path old = newest_in(folder);
-  nlohmann::json content = nlohmann::json::parse(read_whole(old / "manifest.json"));
-  content["version"] = 3;
-  for (const char* key : {"training", "saved"}) content.erase(key);
-  std::ofstream(old / "manifest.json") << content;
-  EXPECT_THAT(refusal([&] { (void)read_manifest(old); }), HasSubstr("it has version 3, and a digest"));
-  content.erase("digest");
-  std::ofstream(old / "manifest.json") << content;
-  EXPECT_FALSE(read_manifest(old).has_digest());
-  EXPECT_THAT(without_digest(read_manifest(old)), HasSubstr("of version 3, without a digest"));
-  EXPECT_EQ(refusal([&] { check_one_training(folder.path(), old); }), "");
-  EXPECT_NE(refusal([&] { check_one_training(folder.path(), std::nullopt); }), "");
-  (void)testing::resumed(saved_after(5, folder), old);
-  EXPECT_TRUE(read_manifest(newest_in(folder)).has_digest());
-  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 5));
-  EXPECT_EQ(refusal([&] { check_one_training(folder.path(), newest_in(folder)); }), "") << "the old one is there still";
-}
-
 TEST(CheckpointFolder, ADamagedManifestMightBeTheNewest) {
   const TemporaryFolder folder;
   RunConfig c = saved_after(3, folder);

@@ -9,9 +9,10 @@
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "plan/communication.h"
-#include "schedule/check_schedules.h"
 #include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
+#include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/small_simulation.h"
 
 namespace fsdpbench::engine {

@@ -12,8 +12,9 @@
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "plan/communication.h"
-#include "schedule/check_schedules.h"
 #include "schedule/prefetcher.h"
+#include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/presets.h"
 #include "support/tiny_run.h"
 

@@ -9,10 +9,12 @@
 #include "account/run_metrics.h"
 #include "account/run_view.h"
 #include "account/step_breakdown.h"
+#include "config/presets.h"
 #include "config/validate.h"
 #include "plan/communication.h"
 #include "schedule/policy.h"
 #include "schedule/prefetcher.h"
+#include "support/communication_formula.h"
 #include "support/presets.h"
 #include "support/tiny_run.h"
 
@@ -30,7 +32,6 @@ RunConfig engine_config(const RunConfig& base, const std::string& name, bool sca
   if (c.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::group) {
     c.fsdp.reshard_after_forward.group = c.mesh.ranks % 2 == 0 ? 2 : 1;
   }
-  if (c.fsdp.reduce_within > 0) c.fsdp.reduce_within = c.mesh.ranks % 2 == 0 ? 2 : 1;
   return c;
 }
 
@@ -42,7 +43,7 @@ TEST(EnginePreset, TrainsWithOneDigestOnAnyNumberOfRanks) {
     const std::string expected = testing::run_tiny(base).parameters_digest.value();
     base.inject.poison_freed_memory = true;
     base.inject.jitter_us = 200;
-    for (const std::string& name : testing::running_presets()) {
+    for (const std::string& name : config::fsdp_preset_names()) {
       for (const bool scaled : {false, true}) {
         const RunConfig c = engine_config(base, name, scaled);
         EXPECT_EQ(testing::run_tiny(c).parameters_digest.value(), expected)
@@ -62,7 +63,7 @@ TEST(EnginePreset, TrainsInBf16WithAccumulationAndSlowLanes) {
   for (const config::AccumulateMode mode : {config::AccumulateMode::reduce_each, config::AccumulateMode::no_sync}) {
     base.train.accumulate_mode = mode;
     const std::string expected = testing::run_tiny(base).parameters_digest.value();
-    for (const std::string& name : testing::running_presets()) {
+    for (const std::string& name : config::fsdp_preset_names()) {
       const std::string lane = std::array{"compute", "all_gather", "reduce_scatter"}.at(late++ % 3);
       RunConfig c = engine_config(base, name, true);
       c.train.accumulate_mode = mode;  // one order of reductions
@@ -76,18 +77,14 @@ TEST(EnginePreset, TrainsInBf16WithAccumulationAndSlowLanes) {
 
 TEST(EnginePreset, BytesOnTheWireAreThoseOfTheFormula) {
   RunConfig base = testing::tiny_decoder();
-  const std::vector<std::string> running = testing::running_presets();
   for (const std::string& name : config::fsdp_preset_names()) {
     for (const bool scaled : {false, true}) {
-      RunConfig asked = engine_config(base, name, scaled);
-      const bool runs = std::ranges::count(running, name) > 0;
-      if (!runs) asked.emulate.compute_tflops = asked.emulate.link_gb_per_s = 1;
-      const RunConfig c = testing::settled(asked);
+      const RunConfig c = testing::settled(engine_config(base, name, scaled));
       const engine::Setup setup = set_up(c);
       const plan::CommunicationVolume volume =
           plan::communication_volume(setup.plan, c, schedule::regathers(setup.policy, setup.plan));
       const double steps = static_cast<double>(c.train.steps);
-      const backend::WireBytes bytes = (runs ? testing::run_tiny(c) : testing::simulate_tiny(c)).wire_bytes.front();
+      const backend::WireBytes bytes = testing::run_tiny(c).wire_bytes.front();
       EXPECT_EQ(bytes[0], std::llround(steps * volume.all_gather)) << name << scaled;
       EXPECT_EQ(bytes[1], std::llround(steps * volume.reduce_scatter)) << name << scaled;
       EXPECT_NEAR(static_cast<double>(bytes[2]), steps * volume.all_reduce, 60) << name << scaled;
@@ -103,7 +100,7 @@ TEST(EnginePreset, RunsAsSimulatedAndNeverFaster) {
   base.emulate.compute_tflops = 1e-4;
   base.emulate.link_gb_per_s = 0.01;
   base.emulate.link_latency_us = 100;
-  for (const std::string& name : testing::running_presets()) {
+  for (const std::string& name : config::fsdp_preset_names()) {
     for (const bool scaled : {false, true}) {
       SCOPED_TRACE(name + (scaled ? ", scaled" : ""));
       const RunConfig c = testing::settled(engine_config(base, name, scaled));

@@ -10,9 +10,10 @@
 #include "engine/setup.h"
 #include "engine/simulate.h"
 #include "plan/communication.h"
-#include "schedule/check_schedules.h"
 #include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
+#include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/small_simulation.h"
 
 namespace fsdpbench::engine {
@@ -173,12 +174,7 @@ TEST(ExpertParallel, BytesAreThoseOfTheFormula) {
   };
   EXPECT_EQ(all_to_all({}), 2 * (4 * kRows + kCounts));
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_sync = false; }), 2 * 4 * kRows);
-  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_imbalance.value = 1.5; }), 2 * (4 * 1.5 * kRows + kCounts));
-  // Of four experts, two on each rank, the first rank's get three quarters of the rows.
-  EXPECT_EQ(all_to_all([](RunConfig& c) {
-              c.mesh.expert_imbalance = {config::ExpertLoad::Kind::rows, 1, {5, 4, 3, 0}};
-            }),
-            2 * (4 * 1.5 * kRows + kCounts));
+  EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_imbalance = 1.5; }), 2 * (4 * 1.5 * kRows + kCounts));
   // Two of four experts are on both ranks with a chance of 2/3: 8 tokens send 40/3 rows, so 7 instead of 8 to each
   // rank.
   EXPECT_EQ(all_to_all([](RunConfig& c) { c.mesh.expert_rows = config::ExpertRows::each_rank; }),
@@ -204,10 +200,10 @@ TEST(ExpertParallel, ExpertsOfOneRankAreNotGathered) {
 
 TEST(ExpertParallel, ImbalanceAndWaitsForCountsTakeTheirTime) {
   const double uniform = testing::median_step_ms(mixture());
-  EXPECT_GT(testing::median_step_ms(mixture([](RunConfig& c) { c.mesh.expert_imbalance.value = 2; })), 1.1 * uniform);
+  EXPECT_GT(testing::median_step_ms(mixture([](RunConfig& c) { c.mesh.expert_imbalance = 2; })), 1.1 * uniform);
   EXPECT_LT(testing::median_step_ms(mixture([](RunConfig& c) { c.mesh.expert_sync = false; })), uniform);
   const auto kept = [](double imbalance) {
-    return set_up(mixture([&](RunConfig& c) { c.mesh.expert_imbalance.value = imbalance; })).memory.peak_occupied_total;
+    return set_up(mixture([&](RunConfig& c) { c.mesh.expert_imbalance = imbalance; })).memory.peak_occupied_total;
   };
   EXPECT_GT(kept(2), kept(1));
 }
@@ -303,11 +299,7 @@ TEST(ExpertParallel, WhatDoesNotGoWithItSaysSo) {
   EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.ranks = 2, c.mesh.expert = 4; }), HasSubstr("shard group of 2 ranks"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.fsdp.layout = config::Layout::flat, c.mesh.expert = 4; }),
               HasSubstr("per_param"));
-  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_imbalance.value = 3; }), HasSubstr("expected 1 to 2"));
-  EXPECT_THAT(error_of([](RunConfig& c) {
-                c.mesh.expert_imbalance = {config::ExpertLoad::Kind::rows, 1, {1, 2}};
-              }),
-              HasSubstr("rows of 2 experts, and model.experts is 4"));
+  EXPECT_THAT(error_of([](RunConfig& c) { c.mesh.expert_imbalance = 3; }), HasSubstr("expected 1 to 2"));
   EXPECT_THAT(error_of([](RunConfig& c) { c.fsdp.cpu_offload = config::CpuOffload::all; }), HasSubstr("cpu_offload"));
 }
 

@@ -98,12 +98,9 @@ const std::map<std::string, Change>& changes() {
       {"gradient_divide_factor", {{}, 2.0}},
       {"host_sync_at_group_shard", {{{"fsdp.reshard_after_forward", number(2)}}, yes}},
       {"keep_group_shard", {{{"fsdp.reshard_after_forward", number(2)}}, yes}},
-      {"gather_quantization", {{}, text("int8:64")}},
-      {"reduce_quantization", {{}, text("int4:64")}},
       {"cpu_offload", {{}, text("all")}},
       {"cast_in_optimizer", {{{"fsdp.param_dtype", text("bf16")}}, yes}},
       {"fp32_gradients", {{{"fsdp.param_dtype", text("bf16")}}, yes}},
-      {"reduce_within", {{{"fsdp.reduce_quantization", text("int4:64")}}, number(2)}},
   };
   return kChanges;
 }

@@ -79,23 +79,6 @@ TEST(FusedProjectionsRun, HasTheSameBitsWhateverThePolicy) {
   }
 }
 
-TEST(FusedProjectionsRun, ACheckpointOfEitherFormIsOneOfTheOther) {
-  const std::vector<Mesh> meshes{{4}, {4, 2, 1, 2}};
-  for (const Mesh& before : meshes) {
-    for (const bool fused : {false, true}) {
-      const TemporaryFolder folder;
-      const fs::path step = testing::checkpoint_after(kFusedBefore, fused_training(fused, before), folder);
-      for (const Mesh& after : meshes) {
-        SCOPED_TRACE(::testing::Message() << "fused " << fused << ", " << before.tensor << " then " << after.tensor);
-        const Measurement rest = testing::resumed(fused_training(!fused, after), step);
-        const Measurement own = testing::resumed(fused_training(fused, after), step);
-        EXPECT_NEAR(rest.losses.front(), own.losses.front(), 1e-6 * own.losses.front());
-        expect_near(rest.losses, own.losses, 1e-5);
-      }
-    }
-  }
-}
-
 TEST(FusedProjectionsRun, ADamagedManifestIsRefused) {
   const TemporaryFolder folder;
   const fs::path step = testing::checkpoint_after(kFusedBefore, fused_training(true, {4, 2, 1, 2}), folder),

@@ -10,10 +10,11 @@
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "plan/communication.h"
-#include "schedule/check_schedules.h"
 #include "schedule/prefetcher.h"
 #include "schedule/print_schedule.h"
 #include "schedule/wasted_gathers.h"
+#include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {

@@ -104,26 +104,6 @@ const std::vector<Variant> kPolicies{
 
 TEST(SameComputation, EveryPolicyInFp32) { expect_one_digest(testing::tiny_decoder(), kPolicies); }
 
-/// Without those that config::validate refuses: a flat parameter of which only a part trains.
-TEST(SameComputation, EveryPolicyWithFrozenParameters) {
-  RunConfig lora = testing::tiny_decoder(), blocks = lora;
-  lora.model.lora_rank = 2;
-  lora.model.trainable = {Trainable::Mode::blocks, 1, 1};
-  blocks.model.trainable = {Trainable::Mode::blocks, 1, 1};
-  const std::string whole = testing::run_tiny(testing::tiny_decoder()).parameters_digest.value();
-  for (const RunConfig& base : {lora, blocks}) {
-    std::vector<Variant> valid = kPolicies;
-    std::erase_if(valid, [&](const Variant& v) {
-      RunConfig c = base;
-      v.change(c);
-      return c.fsdp.layout == Layout::flat && c.model.lora_rank > 0;
-    });
-    EXPECT_GT(valid.size(), 20U);
-    expect_one_digest(base, valid);
-    EXPECT_NE(testing::run_tiny(base).parameters_digest.value(), whole);
-  }
-}
-
 TEST(SameComputation, EveryPolicyWithFp32Gradients) {
   RunConfig base = testing::tiny_decoder();
   base.fsdp.param_dtype = DType::bf16;

@@ -35,7 +35,6 @@ TEST(Simulate, NeedsTheMemoryOfARunToTheByteOnAnyPolicy) {
   for (int round = 0; round < FSDPBENCH_MEMORY_POLICIES; ++round) {
     SCOPED_TRACE(round);
     RunConfig c = emulated(testing::random_config(random), 1e4, 1e4);
-    c.fsdp.gather_quantization = c.fsdp.reduce_quantization = {};  // which no run has
     std::mt19937 aside(static_cast<unsigned>(round));
     if (round % 6 == 0 && c.mesh.ranks <= 4) testing::split_layers(aside, c);
     const PoolStatistics planned = set_up(testing::settled(c)).memory;  // what explain shows

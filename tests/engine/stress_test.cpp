@@ -9,6 +9,7 @@
 #include "schedule/memory_walk.h"
 #include "schedule/policy.h"
 #include "schedule/prefetcher.h"
+#include "support/communication_formula.h"
 #include "support/random_config.h"
 #include "support/tiny_run.h"
 

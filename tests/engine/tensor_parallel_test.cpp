@@ -4,6 +4,7 @@
 
 #include "plan/communication.h"
 #include "schedule/prefetcher.h"
+#include "support/communication_formula.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {

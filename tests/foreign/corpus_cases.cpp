@@ -92,14 +92,13 @@ void presets(Cases& cases) {
                             {"deepspeed-z2", Framework::deepspeed},
                             {"deepspeed-z3", Framework::deepspeed},
                             {"deepspeed-z3-hpz", Framework::deepspeed},
-                            {"deepspeed-zeropp", Framework::deepspeed},
                             {"megatron-v1", Framework::megatron},
                             {"megatron-v2", Framework::megatron},
                             {"simplefsdp", Framework::compiled},
                             {"xla", Framework::plain},
                             {"xla-pipelined", Framework::plain}};
   for (const Engine& engine : engines) {
-    const bool groups_of_eight = engine.preset.ends_with("hpz") || engine.preset.ends_with("zeropp");
+    const bool groups_of_eight = engine.preset.ends_with("hpz");
     for (const auto& [ranks, layers] : {std::pair(2, 4), {4, 6}, {8, 8}}) {
       if (groups_of_eight && ranks != 8) continue;
       const int wanted = groups_of_eight ? 16 : ranks;

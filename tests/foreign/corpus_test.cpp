@@ -18,7 +18,6 @@ Communication communication(schedule::OpKind kind) {
   switch (kind) {
     case schedule::OpKind::reduce_scatter: return Communication::reduce_scatter;
     case schedule::OpKind::all_reduce: return Communication::all_reduce;
-    case schedule::OpKind::all_to_all:
     case schedule::OpKind::expert_counts:
     case schedule::OpKind::expert_dispatch:
     case schedule::OpKind::expert_combine: return Communication::all_to_all;

@@ -136,17 +136,6 @@ std::vector<Kernel> kernels_of(const Dialect& dialect, const schedule::Op& op, c
           "void at::native::(anonymous namespace)::chunk_cat_cuda_kernel<float, float>(float**, "
           "float*, long*, long*, long*, long, long, long, long)");
       break;
-    case OpKind::quantize:
-    case OpKind::quantize_gradients:
-      one("deepspeed::quantizer::swizzle_quant",
-          "void swizzled_quant_kernel<8, 1, 4, 512, (quantize::Type)1>(signed char*, float*)");
-      break;
-    case OpKind::dequantize:
-      one("deepspeed::quantizer::dequantize", "void dequantize_kernel<__half, 8, (quantize::Type)1, 8, 512>(__half*)");
-      break;
-    case OpKind::sum_quantized:
-      one("deepspeed::quantizer::quantized_reduction", "void dequant_reduce<4, 2, 4, (quantize::Type)1>(signed char*)");
-      break;
     case OpKind::keep_group_shard: one("aten::clone", "Memcpy DtoD (Device -> Device)", "gpu_memcpy"); break;
     case OpKind::accumulate_gradients: one("aten::add_", elementwise("CUDAFunctor_add<float>")); break;
     case OpKind::finish_gradient: one("aten::add_", elementwise("CUDAFunctorOnSelf_add<float>")); break;
@@ -192,7 +181,6 @@ std::string collective_kernel(const Dialect& dialect, OpKind kind, DType dtype) 
   switch (kind) {
     case OpKind::reduce_scatter: return name("ReduceScatter", true);
     case OpKind::all_reduce: return name("AllReduce", true);
-    case OpKind::all_to_all:
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine:
@@ -208,7 +196,6 @@ std::string collective_op(const Dialect& dialect, OpKind kind) {
     case OpKind::reduce_scatter:
       return compiled ? "_c10d_functional::reduce_scatter_tensor" : "c10d::_reduce_scatter_base_";
     case OpKind::all_reduce: return "c10d::allreduce_";
-    case OpKind::all_to_all:
     case OpKind::expert_counts:
     case OpKind::expert_dispatch:
     case OpKind::expert_combine: return "c10d::alltoall_base_";

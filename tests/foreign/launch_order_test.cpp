@@ -39,13 +39,5 @@ TEST(LaunchOrder, OfAScheduleHasItsCollectives) {
   }
 }
 
-TEST(LaunchOrder, QuantisedGradientsAreExchanges) {
-  config::RunConfig config = schedule::sized("deepspeed-zeropp", 400);
-  config.fsdp.reshard_after_forward.group = config.fsdp.reduce_within = 2;
-  const testing::ScheduleCase c = testing::make_case(config);
-  EXPECT_NE(words_of(c).find("A2A3 A2A3"), std::string::npos);
-  EXPECT_EQ(words_of(c), collectives(c));
-}
-
 }  // namespace
 }  // namespace fsdpbench::foreign

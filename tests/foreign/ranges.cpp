@@ -49,8 +49,7 @@ class Place {
     return {ops_, i};
   }
   bool gathers() const {
-    return op().kind == OpKind::copy_in || op().kind == OpKind::all_gather || op().kind == OpKind::cast_shard ||
-           op().kind == OpKind::quantize;
+    return op().kind == OpKind::copy_in || op().kind == OpKind::all_gather || op().kind == OpKind::cast_shard;
   }
   bool reduces() const {
     return op().kind == OpKind::reduce_cast || op().kind == OpKind::reduce_copy_in ||

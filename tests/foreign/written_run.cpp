@@ -284,7 +284,7 @@ class RankStory {
     const schedule::Collective& c = *op.collective();
     const plan::Groups& groups = run_.setup.plan.groups;
     const int size = groups.size(c.group);
-    const bool exchange = op.kind == OpKind::all_to_all || op.exchanges_rows();
+    const bool exchange = op.exchanges_rows();
     const bool scatters = exchange || op.kind == OpKind::reduce_scatter;
     const bool gathers = exchange || op.kind == OpKind::all_gather || op.kind == OpKind::gather_norm;
     const auto members = groups.members(c.group, trace_.rank).ranks();

@@ -59,7 +59,7 @@ def questions(source: Path) -> list[Question]:
                               ["explain", "--from", "run"]))
         asked.append(Question(f"simulate/{profile}.exported", ["simulate", profile, *clock, "--out", "run"],
                               ["trace", "explain", "run/trace", "--out", "out"]))
-    for preset in ("fsdp1", "fsdp2", "deepspeed-z1", "deepspeed-z2", "deepspeed-z3", "deepspeed-zeropp", "megatron-v2",
+    for preset in ("fsdp1", "fsdp2", "deepspeed-z1", "deepspeed-z2", "deepspeed-z3", "megatron-v2",
                    "simplefsdp", "xla"):
         settings = ["--set", f"fsdp.preset={preset}"]
         asked.append(Question(f"preset/{preset}.explain", ["explain", "llama3-8b-emulated", *settings]))

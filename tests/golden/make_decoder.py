@@ -1,6 +1,6 @@
 """Exports a small Llama-style decoder trained for three AdamW steps in plain PyTorch, fp32 on CPU: initial parameters,
 tokens, the loss of each step, every gradient of step 1 and the parameters after the last step. Once with a tied head,
-once without, and once with adapters in two frozen blocks (LoRA), for eight steps. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
+once without. Prints how far the same training in float64 is from it: the rounding error that a tolerance must allow.
 
     python make_decoder.py [NAME ...]       (needs torch and numpy; see README.md); without names all
 """
@@ -15,21 +15,8 @@ import torch.nn.functional as F
 from golden_file import GoldenFile
 
 MODEL = dict(layers=3, width=32, heads=4, kv_heads=2, ffn_width=56, vocab=61, rope_theta=10000.0, norm_epsilon=1e-5)
-LORA = MODEL | dict(lora_rank=3, lora_alpha=6.0, trainable="blocks:1-2")
-BATCH, SEQ, STEPS, MORE_STEPS = 8, 17, 3, 8
+BATCH, SEQ, STEPS = 8, 17, 3
 ADAMW = dict(learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.1)
-
-
-def adapted(model):
-    """The blocks that have adapters."""
-    if "lora_rank" not in model:
-        return range(0)
-    first, last = model["trainable"].split(":")[1].split("-")
-    return range(int(first), int(last) + 1)
-
-
-def trains(model, name):
-    return "lora_rank" not in model or ".lora_" in name
 
 
 def parameter_shapes(model, tied):
@@ -41,10 +28,6 @@ def parameter_shapes(model, tied):
         of_block = dict(
             norm1=(d,), wq=(d, d), wk=(kv, d), wv=(kv, d), wo=(d, d), norm2=(d,), w_gate=(f, d), w_up=(f, d), w_down=(d, f)
         )
-        if i in adapted(model):
-            rank = model["lora_rank"]
-            for name, shape in [(n, s) for n, s in of_block.items() if n.startswith("w")]:
-                of_block |= {f"{name}.lora_down": (rank, shape[1]), f"{name}.lora_up": (shape[0], rank)}
         shapes |= {f"blocks.{i}.{name}": shape for name, shape in of_block.items()}
     shapes["head.norm"] = (d,)
     if not tied:
@@ -76,11 +59,7 @@ def loss_of(model, p, tokens, targets):
         w = lambda name: p[f"blocks.{i}.{name}"]
 
         def product(x, name):
-            y = x @ w(name).T
-            if i in adapted(model):  # as PEFT's LoRA layer
-                scaling = model["lora_alpha"] / model["lora_rank"]
-                y = y + x @ w(f"{name}.lora_down").T @ w(f"{name}.lora_up").T * scaling
-            return y
+            return x @ w(name).T
 
         n1 = rms_norm(x, w("norm1"))
         q, k = rotary(split(product(n1, "wq"), heads)), rotary(split(product(n1, "wk"), kv_heads))
@@ -104,9 +83,9 @@ def initial_parameters(model, tied):
 
 
 def train(model, initial, tokens, dtype):
-    p = {name: value.to(dtype, copy=True).requires_grad_(trains(model, name)) for name, value in initial.items()}
+    p = {name: value.to(dtype, copy=True).requires_grad_() for name, value in initial.items()}
     optimizer = torch.optim.AdamW(
-        [value for value in p.values() if value.requires_grad], lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"],
+        p.values(), lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"],
         weight_decay=ADAMW["weight_decay"], foreach=False,
     )
     losses, first_gradients = [], {}
@@ -116,7 +95,7 @@ def train(model, initial, tokens, dtype):
         loss.backward()
         losses.append(loss.item())
         if step == 0:
-            first_gradients = {name: value.grad.clone() for name, value in p.items() if value.requires_grad}
+            first_gradients = {name: value.grad.clone() for name, value in p.items()}
         optimizer.step()
     return losses, first_gradients, {name: value.detach() for name, value in p.items()}
 
@@ -124,11 +103,8 @@ def train(model, initial, tokens, dtype):
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    for name, model, tied, steps in (
-        ("decoder_tied", MODEL, True, STEPS),
-        ("decoder_untied", MODEL, False, STEPS),
-        ("decoder_lora", LORA, False, MORE_STEPS),
-    ):
+    model, steps = MODEL, STEPS
+    for name, tied in (("decoder_tied", True), ("decoder_untied", False)):
         if len(sys.argv) > 1 and name not in sys.argv[1:]:
             continue
         initial = initial_parameters(model, tied)

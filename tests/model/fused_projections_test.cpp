@@ -8,6 +8,7 @@
 #include "backend/cpu/kernels/cpu_kernels.h"
 #include "backend/cpu/lane_worker.h"
 #include "model/support.h"
+#include "support/separate_parameters.h"
 
 namespace fsdpbench::testing {
 namespace {

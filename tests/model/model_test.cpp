@@ -151,11 +151,6 @@ double counted(const config::Model& config, const model::Model& model, int modul
 
 TEST(ModelSizes, FlopsAreWhatTheKernelsAreAskedFor) {
   std::vector<config::Model> all = models();
-  for (const config::Model& whole : {small_decoder(3, false), fused(small_decoder(3, true))}) {
-    for (const auto& [first, last] : {std::pair{0, 2}, {1, 1}}) all.push_back(with_adapters(whole, first, last));
-    all.push_back(whole);
-    all.back().trainable = {config::Trainable::Mode::blocks, 1, 1};
-  }
   all.push_back(small_mlp(3));
   all.back().trainable = {config::Trainable::Mode::blocks, 1, 1};
   for (const config::Model& config : all) {

@@ -36,14 +36,6 @@ inline config::Model fused(config::Model model) {
   return model;
 }
 
-/// Adapters of rank 3 in blocks `first` to `last`, all else frozen.
-inline config::Model with_adapters(config::Model model, std::int64_t first, std::int64_t last) {
-  model.lora_rank = 3;
-  model.lora_alpha = 6;
-  model.trainable = {config::Trainable::Mode::blocks, first, last};
-  return model;
-}
-
 /// Five experts, of which each token visits two.
 inline config::Model with_experts(config::Model model) {
   model.experts = 5;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/communication.h"
+#include "support/communication_formula.h"
 
 namespace fsdpbench::plan {
 namespace {
@@ -167,30 +168,6 @@ TEST(MemoryEstimate, Fp32GradientsOfAUnitTakeTwiceAsMuchAsItsParameters) {
   EXPECT_DOUBLE_EQ(memory_without_fsdp(make_plan(c), c).total(), rounded / 16 * 18);
 }
 
-TEST(CommunicationVolume, OfQuantisedNumbersIsTheirPayloadAndScales) {
-  RunConfig c = sharded(one_billion(), 8);
-  c.fsdp.gather_quantization = {8, 1000};
-  c.fsdp.reduce_quantization = {4, 500};
-  c.fsdp.reduce_within = 2;
-  const Plan plan = make_plan(c);
-  const CommunicationVolume v = communication_volume(plan, c, {{false, true}});
-  const double shard = 1e9 / 8;
-  EXPECT_NEAR(v.all_gather, 2 * 7 * shard * (1 + 4.0 / 1000), 1e3);
-  // To one neighbour what four ranks will own, then to three neighbourhoods a part each.
-  EXPECT_NEAR(v.all_to_all, (1 * 4 + 3) * shard * (0.5 + 4.0 / 500), 1e3);
-  EXPECT_EQ(v.reduce_scatter, 0);
-  EXPECT_EQ(v.total(), v.all_gather + v.all_to_all);
-  // What leaves a node of 8 of 64 ranks is an eighth of what one exchange would send there.
-  const auto exchanged = [](int within) {
-    RunConfig large = sharded(one_billion(), 64);
-    large.fsdp.reduce_quantization = {4, 500};
-    large.fsdp.reduce_within = within;
-    return communication_volume(make_plan(large), large, {{false, true}}).all_to_all / (1e9 / 64 * (0.5 + 4.0 / 500));
-  };
-  EXPECT_NEAR(exchanged(0), 63, 1e-3);
-  EXPECT_NEAR(exchanged(8), 7 * 8 + 7, 1e-3);
-}
-
 /// Three blocks of 640 elements in matrices and 16 in norms, a root of 512 and 8.
 RunConfig small(int shard) {
   RunConfig c;
@@ -232,8 +209,6 @@ TEST(MemoryEstimate, WholeParametersAreEachRanksAndUnitsThatStayAreGatheredToget
   const MemoryEstimate staying = memory_with_fsdp(make_plan(c), c);
   EXPECT_DOUBLE_EQ(staying.gathered_units, 2 * (3 * 640 + 512));
   EXPECT_DOUBLE_EQ(staying.parameters, 4 * owned + 2 * (3 * 640 + 512) / 4.0);
-  c.fsdp.gather_quantization = {8, 64};
-  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).parameters, 4 * owned) << "what is gathered is quantised anew";
 }
 
 TEST(CommunicationVolume, WholeGradientsAreSummedAlongBothAxes) {
@@ -292,11 +267,6 @@ TEST(CommunicationVolume, OfRanksThatSplitSequencesByHand) {
   const double each = 3 * (2 * 2 * 4) * 8 * 4 / 2;  // keys and values of two heads of 4, in three microbatches
   EXPECT_DOUBLE_EQ(volume_of(c).all_gather - before.all_gather, each * (2 * 3 + 2));
   EXPECT_DOUBLE_EQ(volume_of(c).reduce_scatter - before.reduce_scatter, each * 3);
-  c.mesh.context_method = ContextMethod::ring;
-  EXPECT_DOUBLE_EQ(volume_of(c).send_recv, each * (3 * 3 + 2));
-  EXPECT_DOUBLE_EQ(volume_of(c).all_gather, before.all_gather);
-  c.fsdp.activation_checkpointing = false;
-  EXPECT_DOUBLE_EQ(volume_of(c).send_recv, each * 3 * 3);
 }
 
 /// 16 visits of 8 tokens.
@@ -306,7 +276,7 @@ TEST(CommunicationVolume, OfRanksThatSplitExpertsByHand) {
   c.model.active_experts = 2;
   c.mesh.expert = 2;
   c.mesh.expert_sync = true;
-  c.mesh.expert_imbalance.value = 1.5;
+  c.mesh.expert_imbalance = 1.5;
   c.fsdp.activation_checkpointing = true;
   c.fsdp.checkpoint_every = 2;
   const double rows = 12 * 8 * 4, told = 2 * 4;

@@ -11,8 +11,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Group kAll[] = {Group::none,      Group::shard,         Group::shard_separate, Group::reshard,
-                          Group::replicate, Group::reduce_within, Group::reduce_across,  Group::tensor};
+constexpr Group kAll[] = {Group::none,    Group::shard,     Group::shard_separate,
+                          Group::reshard, Group::replicate, Group::tensor};
 
 TEST(Groups, ShardGroupsAreRunsAndReplicateGroupsAreStrides) {
   const Groups groups(Mesh{4, 3}, 2);
@@ -26,28 +26,19 @@ TEST(Groups, ShardGroupsAreRunsAndReplicateGroupsAreStrides) {
   EXPECT_EQ(groups.index(Group::reshard, 6), 0);
 }
 
-TEST(Groups, GradientsAreExchangedAmongNeighboursAndAcrossThem) {
-  const Groups groups(Mesh{8, 2}, 1, false, 4);
-  EXPECT_THAT(groups.members(Group::reduce_within, 13).ranks(), ElementsAre(12, 13, 14, 15));
-  EXPECT_THAT(groups.members(Group::reduce_across, 13).ranks(), ElementsAre(9, 13));
-  EXPECT_FALSE(Groups(Mesh{8, 2}).exists(Group::reduce_within));
-  EXPECT_FALSE(Groups(Mesh{8, 1}, 1, false, 8).exists(Group::reduce_across));
-}
-
 TEST(Groups, RanksThatSplitALayerAreNeighboursAndAllOthersStrides) {
-  const Groups groups(Mesh{4, 2, 2}, 2, false, 2);
+  const Groups groups(Mesh{4, 2, 2}, 2, false);
   EXPECT_EQ(groups.ranks(), 16);
   EXPECT_THAT(groups.members(Group::tensor, 13).ranks(), ElementsAre(12, 13));
   EXPECT_THAT(groups.members(Group::shard, 13).ranks(), ElementsAre(9, 11, 13, 15));
   EXPECT_THAT(groups.members(Group::reshard, 13).ranks(), ElementsAre(13, 15));
   EXPECT_THAT(groups.members(Group::replicate, 13).ranks(), ElementsAre(5, 13));
-  EXPECT_THAT(groups.members(Group::reduce_across, 13).ranks(), ElementsAre(9, 13));
 }
 
 /// Every group of every axis: the members partition the ranks, and all questions agree with them.
 TEST(Groups, PartitionTheRanksAlongEveryAxis) {
   for (const Mesh mesh : {Mesh{1, 1}, Mesh{6, 1}, Mesh{1, 5}, Mesh{4, 3}, Mesh{8, 2}, Mesh{1, 1, 4}, Mesh{2, 3, 2}}) {
-    const Groups groups(mesh, mesh.shard % 2 == 0 ? 2 : 1, false, mesh.shard % 2 == 0 ? 2 : mesh.shard);
+    const Groups groups(mesh, mesh.shard % 2 == 0 ? 2 : 1);
     for (const Group group : kAll) {
       std::map<int, std::vector<int>> by_number;
       for (int rank = 0; rank < mesh.ranks(); ++rank) by_number[groups.number(group, rank)].push_back(rank);

@@ -7,6 +7,7 @@
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "support/separate_parameters.h"
 
 namespace fsdpbench::plan {
 namespace {

@@ -479,29 +479,18 @@ TEST(ModuleWork, ProductsByHand) {
             "4 16 2 2 2 , 4 2 16 1 1 , 4 8 2 1 1 , ");
 }
 
-/// A ring of two: keys and values (4 columns each) go round, and two steps' outputs (8 columns) are added up.
-TEST(ModuleWork, ARingAddsUpTheStepsOfAttention) {
+TEST(ModuleWork, RanksThatSplitSequencesShareAttentionEqually) {
   using Pass = ModuleWork::Pass;
   const config::Model m = counted_by_hand();
-  const ContextSplit ring{.ranks = 2, .ring = true};
-  const ModuleWork work = module_work(m, 1, 8, 1, {}, config::CheckpointKeeps::nothing, ring)[1];
-  EXPECT_EQ(work.attention.steps, 2);
+  const ModuleWork work = module_work(m, 1, 8, 1, {}, config::CheckpointKeeps::nothing, 2)[1];
+  EXPECT_TRUE(work.by_context);
   EXPECT_EQ(work.attention.rows, 4);
-  expect_passes(work.forward, {536 + 56, 136 + 56, 24 + 5, 5 + 5}, 4, "forward");
-  expect_passes(work.recompute, {536 + 56, 136 + 56, 24 + 5, 5 + 5}, 4, "recomputation");
-  expect_passes(work.backward, {896 + 96, 220 + 96, 48 + 7, 10 + 7}, 4, "backward");
-  const double step = 4 * 4 * 4 * 8 / 2.0, projections = 2 * 4 * 8 * (8 + 2 * 4), others = 2 * 4 * 8 * (8 + 3 * 16);
-  const auto expect = [](const std::vector<double>& said, const std::vector<double>& by_hand) {
-    ASSERT_EQ(said.size(), by_hand.size());
-    for (std::size_t i = 0; i < said.size(); ++i) EXPECT_DOUBLE_EQ(said[i], by_hand[i]) << i;
-  };
-  expect(work.context_parts(Pass::forward), {projections, step, step + others});
-  expect(work.context_parts(Pass::backward), {2 * others, 2.5 * step, 0, 2.5 * step, 2 * projections});
-  const ModuleWork gathered = module_work(m, 1, 8, 1, {}, config::CheckpointKeeps::nothing, {.ranks = 2})[1];
-  const double attention = 2 * step + 2 * 4 * 8 * 8, feed_forward = others - 2 * 4 * 8 * 8;
-  expect(gathered.context_parts(Pass::forward), {projections, attention + feed_forward});
-  expect(gathered.context_parts(Pass::backward), {2 * feed_forward, 5 * step + 2 * 2 * 4 * 8 * 8, 2 * projections});
-  EXPECT_TRUE(gathered.by_context);
+  const double attention = 4 * 4 * 4 * 8 + 2 * 4 * 8 * 8, projections = 2 * 4 * 8 * (8 + 2 * 4),
+               feed_forward = 2 * 4 * 8 * 2 * 16 + 2 * 4 * 8 * 16;
+  EXPECT_EQ(work.block_flops(Pass::forward).gathered_parts(false),
+            (std::vector<double>{projections, attention + feed_forward}));
+  EXPECT_EQ(work.block_flops(Pass::backward).gathered_parts(true),
+            (std::vector<double>{2 * feed_forward, 2.5 * 4 * 4 * 4 * 8 + 2 * 2 * 4 * 8 * 8, 2 * projections}));
 }
 
 TEST(ModuleWork, PartsOfABlockByHand) {
@@ -539,8 +528,7 @@ TEST(ModuleWork, RowsOfATokenGoToTheRanksOfItsExperts) {
   EXPECT_EQ(expert_split(c).sent_rows(c.model, 28), 14);
   c.mesh.expert_rows = config::ExpertRows::each_expert;
   EXPECT_EQ(expert_split(c).sent_rows(c.model, 28), 28);
-  c.mesh.expert_imbalance.kind = config::ExpertLoad::Kind::factor;
-  c.mesh.expert_imbalance.value = 1.3;
+  c.mesh.expert_imbalance = 1.3;
   EXPECT_EQ(expert_split(c).arrived_rows(9), 12);
   EXPECT_EQ(even_expert_split(c).arrived_rows(9), 9);
   // What came in exchanges is kept beside attention's output and its sums of exponentials: 8 + 2 floats a token.

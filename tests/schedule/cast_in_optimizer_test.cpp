@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "schedule/check_schedules.h"
 #include "schedule/memory_walk.h"
+#include "support/check_schedules.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::schedule {

@@ -262,41 +262,5 @@ TEST(DeepSpeedHpzOrder, BackwardGathersOverTheNodeAndTheHostWaitsForEachSecondar
   EXPECT_EQ(waits, 2);
 }
 
-TEST(DeepSpeedZeroPpOrder, IsHpzsWithTwoExchangesForEachReduction) {
-  config::RunConfig c = sized("deepspeed-zeropp", 400);
-  c.fsdp.reshard_after_forward.group = c.fsdp.reduce_within = 2;
-  EXPECT_EQ(order(c),
-            "AGR AG0* FR AG1* F0 f0 AG2* F1 f1 AG3* F2 AG1* F3 | BR B3 f3 AG0* B2 A2A3 A2A3 f2 B1 A2A2 A2A2 f1 B0"
-            " A2A1 A2A1 f0 A2A0 A2A0 A2AR A2AR fR");
-  const testing::ScheduleCase made = testing::make_case(c);
-  std::string gathers;
-  for (const Op& op : made.schedules.steady().ops) {
-    if (op.kind == OpKind::all_gather) gathers += op.group() == Group::reshard ? "n" : "W";
-    EXPECT_NE(op.kind, OpKind::reduce_scatter);
-    EXPECT_NE(op.kind, OpKind::cast_shard);
-  }
-  EXPECT_EQ(gathers, "WWWWWnn");
-}
-
-TEST(DeepSpeedZeroPpOrder, GrowsByRule) {
-  // The collectives are those of hpZ, but for reductions: two exchanges a unit, of a bucket one after another.
-  for (int blocks : {2, 5, 9}) {
-    config::RunConfig hpz = sized("deepspeed-z3-hpz", 400, blocks), c = sized("deepspeed-zeropp", 400, blocks);
-    hpz.fsdp.reshard_after_forward.group = c.fsdp.reshard_after_forward.group = c.fsdp.reduce_within = 2;
-    std::istringstream words(collectives(hpz));
-    std::string expected, word;
-    while (words >> word) {
-      if (!word.starts_with("RS")) {
-        expected += (expected.empty() ? "" : " ") + word;
-        continue;
-      }
-      for (const char unit : word.substr(2)) {  // RS3, or RS{0,R}
-        if (unit != '{' && unit != ',' && unit != '}') expected += std::string(" A2A") + unit + " A2A" + unit;
-      }
-    }
-    EXPECT_EQ(collectives(c), expected) << blocks;
-  }
-}
-
 }  // namespace
 }  // namespace fsdpbench::schedule

@@ -238,17 +238,5 @@ TEST(ZeroPp, ThePartsOfAllUnitsStayToTheEndOfTheStep) {
   }
 }
 
-TEST(ZeroPp, QuantisedGathersTakeAByteANumberUntilTheyAreUsed) {
-  // Prefetched to any depth, units are whole only where they are computed with.
-  Engine plain("fsdp2"), fewer("fsdp2");
-  for (Engine* e : {&plain, &fewer}) {
-    e->config.fsdp.layout = config::Layout::flat;
-    e->config.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 2, 0};
-  }
-  fewer.config.fsdp.gather_quantization = {8, 64};
-  EXPECT_GE(plain.units_occupied(), kBlocks - 1);
-  EXPECT_LE(fewer.units_occupied(), 2);
-}
-
 }  // namespace
 }  // namespace fsdpbench::schedule

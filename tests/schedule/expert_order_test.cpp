@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "schedule/check_schedules.h"
+#include "support/check_schedules.h"
 #include "support/engine_orders.h"
 
 namespace fsdpbench::schedule {

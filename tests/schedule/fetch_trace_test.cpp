@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "schedule/print_schedule.h"
+#include "support/communication_formula.h"
 #include "support/presets.h"
 #include "support/random_config.h"
 

@@ -213,47 +213,6 @@ TEST(Gatherer, AReshardToAGroupKeepsALargerShardAndGathersFromIt) {
   }
 }
 
-TEST(Gatherer, QuantisedNumbersAreGatheredInPlaceAndMadeParametersWhereTheyAreUsed) {
-  for (const Layout layout : {Layout::flat, Layout::per_param}) {
-    config::RunConfig c = config_with(layout, DType::bf16);
-    c.fsdp.gather_quantization = {8, 64};
-    Gathering g(c);
-    g.use(kUnit);
-    EXPECT_EQ(g.ops(), "quantize all_gather dequantize forward");
-    const auto in = g.work<Requantize>(0);
-    const auto gather = g.work<Collective>(1);
-    const auto out = g.work<Requantize>(2);
-    const plan::ShardLayout& shards = g.plan.units[kUnit].layout;
-    EXPECT_EQ(g.role(in.from), BufferRole::master_shard);  // not rounded to bf16 before
-    const std::int64_t part = c.fsdp.gather_quantization.bytes(shards.shard_numel);
-    EXPECT_EQ(in.bytes, 4 * shards.shard_numel + part);
-    EXPECT_EQ(out.bytes, c.fsdp.gather_quantization.bytes(shards.unsharded_numel) + 2 * shards.unsharded_numel);
-    EXPECT_EQ(gather.input, in.to);
-    EXPECT_EQ(gather.output, in.to);
-    EXPECT_EQ(gather.count, part);
-    EXPECT_EQ(gather.dtype, DType::u8);
-    EXPECT_EQ(g.role(gather.output), BufferRole::quantized);
-    EXPECT_EQ(out.from, gather.output);
-    EXPECT_EQ(g.gatherer.parameters(kUnit).sharded, out.to);
-    EXPECT_EQ(g.op(0).lane, Lane::copy);
-    EXPECT_EQ(g.op(1).lane, Lane::all_gather);
-    EXPECT_EQ(g.op(2).lane, Lane::compute);
-    EXPECT_EQ(g.op(2).allocates, std::vector<BufferId>{out.to});  // whole parameters only where they are needed
-  }
-}
-
-TEST(Gatherer, AQuantisedBucketHoldsThePartsOfItsUnitsOneAfterAnother) {
-  config::RunConfig c = config_with(Layout::flat);
-  c.fsdp.gather_quantization = {4, 32};
-  Gathering g(c);
-  g.gatherer.unshard_together({2, 1}, true);
-  EXPECT_EQ(g.ops(), "quantize* quantize* all_gather* dequantize* dequantize*");
-  const Quantization format = c.fsdp.gather_quantization;
-  EXPECT_EQ(g.work<Requantize>(0).to, g.work<Requantize>(1).to);
-  EXPECT_EQ(g.work<Collective>(2).count,
-            format.bytes(g.plan.units[1].layout.shard_numel) + format.bytes(g.plan.units[2].layout.shard_numel));
-}
-
 config::RunConfig in_groups_of_two(bool keep) {
   config::RunConfig c = config_with(Layout::flat);
   c.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, 2};

@@ -6,9 +6,9 @@
 #include <random>
 #include <string>
 
-#include "schedule/check_schedules.h"
 #include "schedule/memory_walk.h"
 #include "schedule/print_schedule.h"
+#include "support/check_schedules.h"
 #include "support/random_config.h"
 #include "support/schedule_cases.h"
 

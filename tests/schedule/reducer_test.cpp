@@ -297,50 +297,5 @@ TEST(Reducer, FinishMakesTheComputeLaneWaitForEveryGradient) {
   for (EventId event : {first, last}) EXPECT_NE(std::find(waited.begin(), waited.end(), event), waited.end());
 }
 
-TEST(Reducer, QuantisedGradientsAreExchangedInTheNodeAndThenAcross) {
-  for (const Layout layout : {Layout::flat, Layout::per_param}) {
-    config::RunConfig c = reducing(layout);
-    c.fsdp.reduce_quantization = {4, 32};
-    c.fsdp.reduce_within = 2;
-    Reduction r(c);
-    r.reduce(kReduced);
-    const bool flat = layout == Layout::flat;
-    EXPECT_EQ(r.ops(), std::string("backward post_backward ") + (flat ? "" : "reduce_copy_in ") +
-                           "quantize_gradients all_to_all sum_quantized all_to_all sum_quantized");
-    const std::size_t at = flat ? 2 : 3;
-    const auto parts = r.work<Requantize>(at);
-    const std::int64_t numel = r.plan.units[kReduced].layout.shard_numel;
-    const std::int64_t part = c.fsdp.reduce_quantization.bytes(numel);
-    EXPECT_EQ(parts.bytes, 2 * 2 * (numel * size_of(r.builder.dtype_of(parts.from)) + part));
-    const auto in_node = r.work<Collective>(at + 1), across = r.work<Collective>(at + 3);
-    EXPECT_EQ(in_node.group, Group::reduce_within);
-    EXPECT_EQ(in_node.count, 2 * part);
-    EXPECT_EQ(across.group, Group::reduce_across);
-    EXPECT_EQ(across.count, part);
-    const auto sums = r.work<Requantize>(at + 2), result = r.work<Requantize>(at + 4);
-    EXPECT_EQ(sums.bytes, 2 * (2 * part + part));  // of two neighbours, two parts, quantised again
-    EXPECT_EQ(result.bytes, 2 * part + numel * size_of(r.builder.dtype_of(result.to)));
-    EXPECT_EQ(r.role(result.to), BufferRole::gradient_shard);
-    for (std::size_t i = at; i < at + 5; ++i) EXPECT_EQ(r.op(i).lane, Lane::reduce_scatter);
-    r.reducer.wait_for_all();  // the gradient is free once it was quantised, before anything was sent
-    EXPECT_EQ(r.last_op().frees, std::vector<BufferId>{parts.from});
-    EXPECT_EQ(r.last_op().waits.back(), (Wait{r.op(at).record, WaitReason::reuse}));
-  }
-}
-
-TEST(Reducer, ANodeOfAllRanksExchangesOnce) {
-  for (const int within : {0, 1, 4}) {
-    config::RunConfig c = reducing(Layout::flat);
-    c.fsdp.reduce_quantization = {4, 32};
-    c.fsdp.reduce_within = within;
-    Reduction r(c);
-    r.reduce(kReduced);
-    EXPECT_EQ(r.ops(), "backward post_backward quantize_gradients all_to_all sum_quantized") << within;
-    const std::int64_t numel = r.plan.units[kReduced].layout.shard_numel;
-    const auto sum = r.work<Requantize>(4);
-    EXPECT_EQ(sum.bytes, 4 * c.fsdp.reduce_quantization.bytes(numel) + numel * size_of(r.builder.dtype_of(sum.to)));
-  }
-}
-
 }  // namespace
 }  // namespace fsdpbench::schedule

@@ -1,5 +1,5 @@
 // What ranks that split layers exchange, and where it stands in a step: exact orders, and nothing of it without them.
-#include "schedule/context_ring.h"
+#include "schedule/tensor_exchanges.h"
 
 #include <gmock/gmock.h>
 

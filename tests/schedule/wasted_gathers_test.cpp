@@ -6,8 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "plan/communication.h"
-#include "schedule/check_schedules.h"
 #include "schedule/prefetcher.h"
+#include "support/check_schedules.h"
+#include "support/communication_formula.h"
 #include "support/presets.h"
 #include "support/random_config.h"
 

@@ -60,11 +60,10 @@ class GoldenFile {
   std::string data_;
 };
 
-/// decoder_tied, decoder_untied and decoder_lora: three AdamW steps of PyTorch on the global batch, or eight with
-/// adapters. Tensors:
+/// decoder_tied and decoder_untied: three AdamW steps of PyTorch on the global batch. Tensors:
 ///   "inputs", "targets"        i32 [steps, batch, seq_len]; targets are the inputs moved on by one token
 ///   "losses"                   f32 [steps], mean over the batch, before each step's update
-///   "initial/PARAMETER", "gradient/PARAMETER" (of the first step, unless it is frozen), "final/PARAMETER" (after the
+///   "initial/PARAMETER", "gradient/PARAMETER" (of the first step), "final/PARAMETER" (after the
 ///   last step)
 /// where PARAMETER is the canonical name of plan/model_shapes.h ("blocks.0.wq"). The batch of 8 divides by 1, 2, 4
 /// and 8 ranks: rank r of n takes samples [r * 8/n, (r+1) * 8/n).
@@ -86,11 +85,6 @@ class GoldenDecoder {
     model.tied_head = m.at("tied_head");
     model.rope_theta = m.at("rope_theta");
     model.norm_epsilon = m.at("norm_epsilon");
-    if (m.contains("lora_rank")) {
-      model.lora_rank = m.at("lora_rank");
-      model.lora_alpha = m.at("lora_alpha");
-      model.trainable = {config::Trainable::Mode::blocks, 1, 2};
-    }
     return model;
   }
   /// Optimizer, steps, and the global batch as that of one rank.

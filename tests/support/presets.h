@@ -24,16 +24,6 @@ inline config::RunConfig with_preset(config::RunConfig config, const std::string
   return config;
 }
 
-/// The presets that run; fewer bits on the wire are simulated only.
-inline std::vector<std::string> running_presets() {
-  std::vector<std::string> names;
-  for (const std::string& name : config::fsdp_preset_names()) {
-    const config::Fsdp f = with_preset({}, name).fsdp;
-    if (!f.gather_quantization.on() && !f.reduce_quantization.on()) names.push_back(name);
-  }
-  return names;
-}
-
 /// with_preset() with its elements scaled down to units of `unit` elements, from the 218 million of a block of Llama 2
 /// 7B.
 inline config::RunConfig with_scaled_preset(config::RunConfig config, const std::string& name, std::int64_t unit) {

@@ -60,15 +60,6 @@ inline void other_engines(std::mt19937& random, config::Fsdp& f) {
   f.keep_group_shard = coin();
 }
 
-/// Fewer bits on the wire, on a mesh that is known. Results are others than without.
-inline void quantise(std::mt19937& random, config::RunConfig& c) {
-  const auto format = [&] { return pick<Quantization>(random, {{}, {8, 32}, {8, 2048}, {4, 64}}); };
-  c.fsdp.gather_quantization = format();
-  c.fsdp.reduce_quantization = format();
-  c.fsdp.reduce_within = c.mesh.shard % 2 == 0 ? pick(random, {0, 1, 2}) : 0;
-  if (c.fsdp.reduce_quantization.on()) c.fsdp.reduce_by = config::ReduceBy::reduce_scatter;
-}
-
 /// Every rank of a drawn mesh becomes two or four that split layers, and half of the time the tokens, too.
 inline void split_layers(std::mt19937& random, config::RunConfig& c) {
   c.model.kind = config::ModelKind::decoder;
@@ -128,7 +119,6 @@ inline config::RunConfig random_config(std::mt19937& random, bool engines = true
   c.inject.host_sync_after_layer = pick<std::int64_t>(random, {-1, -1, 0});
   f.checkpoint_every = pick<std::int64_t>(random, {1, 2});
   if (engines && coin()) other_engines(random, f);
-  if (engines && coin()) quantise(random, c);
   std::mt19937 aside = random;  // so that every other key stays what it was before there was this one
   f.cpu_offload = pick(aside, {CpuOffload::none, CpuOffload::none, CpuOffload::optimizer, CpuOffload::all});
   f.cast_in_optimizer = f.cpu_offload == CpuOffload::none && std::bernoulli_distribution(0.5)(aside);

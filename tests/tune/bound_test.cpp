@@ -31,7 +31,7 @@ TEST(Bound, NoPolicyTakesLessTimeOrMemory) {
     config::RunConfig config = tunable_config();
     config.emulate.link_gb_per_s = link;
     config.train.accumulate = 2;
-    const Space space(valid(config), {.dtypes = {"bf16"}, .any_engine = true, .quantization = true});
+    const Space space(valid(config), {.dtypes = {"bf16"}, .any_engine = true});
     for (int i = 0; i < 400; ++i) {
       Point point = space.origin(), structure = point;
       for (std::size_t a = 0; a < point.size(); ++a) {

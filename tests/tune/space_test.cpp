@@ -131,16 +131,6 @@ TEST(Space, BlocksAreRecomputedInPartOnlyWhereTimesAreComputed) {
                   name + "=true fsdp.checkpoint_keeps=all_but_feed_forward"));
 }
 
-TEST(Space, RingsOfKeysAndValuesAreTriedWhereRanksSplitSequencesAndTimesAreComputed) {
-  config::RunConfig config = tunable_config();
-  config.mesh.ranks = 8;
-  EXPECT_EQ(texts(axis(Space(valid(config), {.computed = true}), "mesh.context_method")).size(), 1U);
-  config.mesh.context = 2;
-  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.context_method")).size(), 1U);
-  EXPECT_THAT(texts(axis(Space(valid(config), {.computed = true}), "mesh.context_method")),
-              ElementsAre("mesh.context_method=all_gather", "mesh.context_method=ring"));
-}
-
 TEST(Space, RanksThatSplitLayersAreNoShards) {
   config::RunConfig config = tunable_config();
   config.mesh.ranks = 16;
@@ -208,16 +198,12 @@ TEST(Space, DtypesAreLeftAloneUnlessAllowed) {
   EXPECT_THROW(Space(valid(tunable_config()), {.dtypes = {"fp7"}}), ConfigError);
 }
 
-TEST(Space, TheEngineIsKeptAndBitsAreNotSparedUnlessAllowed) {
-  const std::string zeropp = "fsdp.preset=deepspeed-zeropp";
+TEST(Space, TheEngineIsKeptUnlessAllowed) {
   config::RunConfig config = tunable_config();
   config.mesh.ranks = config.mesh.shard = 8;
   EXPECT_EQ(axis(Space(valid(config), {}), "fsdp.preset").choices.size(), 1U);
   const auto engines = texts(axis(Space(valid(config), {.any_engine = true}), "fsdp.preset"));
   EXPECT_THAT(engines, Contains("fsdp.preset=deepspeed-z3"));
-  EXPECT_THAT(engines, Not(Contains(zeropp)));
-  const Space all(valid(config), {.any_engine = true, .quantization = true});
-  EXPECT_THAT(texts(axis(all, "fsdp.preset")), Contains(zeropp));
 }
 
 TEST(Space, EachKeyIsTurnedOrSaysWhyNot) {

@@ -87,13 +87,13 @@ def read_deepspeed(s: Source) -> None:
     stage = s.integer(z + "stage") or 0
     if not 0 <= stage <= 3:
         raise Refused(f"zero_optimization.stage = {stage}: 0, 1, 2 or 3.")
-    secondary, weights, gradients = s.size(z + "zero_hpz_partition_size"), s.flag(z + "zero_quantized_weights"), s.flag(z + "zero_quantized_gradients")
+    secondary = s.size(z + "zero_hpz_partition_size")
     s.keys.pop("fsdp.strategy", None)  # of a trainer's file, which names this one
     s.put("fsdp.preset", f"deepspeed-z{stage}" + "-hpz" * (stage == 3 and secondary > 1) if stage else "fsdp2")
     if stage == 3:
-        s.puts("fsdp", reshard_after_forward=secondary if secondary > 1 else None, gather_quantization="int8:8000" if weights else None,
-               reduce_quantization="int4:2048" if gradients else None)
-        s.lost("zero_quantized_gradients: the ranks of a node, fsdp.reduce_within", gradients)
+        s.puts("fsdp", reshard_after_forward=secondary if secondary > 1 else None)
+        for name in ("zero_quantized_weights", "zero_quantized_gradients"):
+            s.lost(f"{name}: fewer bits on the wire are not known here", s.flag(z + name))
     elif not stage:
         s.puts("fsdp", strategy="no_shard")
         s.put("train.accumulate_mode", "no_sync")

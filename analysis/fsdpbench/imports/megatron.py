@@ -69,14 +69,11 @@ def _put_recomputation(s: Source, blocks: Optional[int], against: str) -> None:
     s.lost(f"--recompute-modules {' '.join(modules)}: what {'it saves is' if len(modules) == 1 else 'they save is'} kept here", modules)
 
 
-def _put_context_method(s: Source, context: int) -> None:
+def _tell_context_exchange(s: Source, context: int) -> None:
     """--cp-comm-type, one word for all layers or one for each; p2p where it is not given."""
-    kind, others = s.text("cp-comm-type", default="p2p"), s.settings.more_words.get("cp-comm-type", [])
-    if context > 1:
-        s.put("mesh.context_method", "ring" if kind == "p2p" else "all_gather")
-        s.lost(f"--cp-comm-type {kind} {' '.join(others)}: the first word stands for all layers", any(word != kind for word in others))
-        s.lost(f"--cp-comm-type {kind}: all_gather stands for it, which sends other bytes; a2a and a2a+p2p, which exchange heads, are not simulated",
-               kind not in ("p2p", "all_gather"))
+    kinds = [s.text("cp-comm-type", default="p2p"), *s.settings.more_words.get("cp-comm-type", [])]
+    s.lost(f"--cp-comm-type {' '.join(kinds)}: all_gather stands for it; rings and exchanges of heads are not simulated",
+           context > 1 and any(kind != "all_gather" for kind in kinds))
 
 
 @importer("Megatron-LM", "arguments, one or more a line, or a script that calls it", 0, lambda f: f.format == "arguments" and f.any(
@@ -124,7 +121,7 @@ def read_megatron(s: Source) -> None:
     expert = "mesh.expert" in s.keys
     context = s.put_context("context-parallel-size", s.size("context-parallel-size"), "mesh.tensor" if tensor > 1 else "mesh.expert" if expert else
                             "" if split else "fsdp.strategy = no_shard")
-    _put_context_method(s, context)
+    _tell_context_exchange(s, context)
     _put_recomputation(s, own or s.known.layers, "mesh.tensor" if tensor > 1 else "mesh.context" if context > 1 else
                        "fsdp.expert_unit" if rewrite and expert else "")
     s.put_batch(s.integer("global-batch-size"), s.integer("micro-batch-size"), ranks and ranks // (tensor * context * pipeline))

@@ -121,9 +121,7 @@ def read_torchtitan(s: Source) -> None:
     data = s.put_mesh(s.known.ranks and s.known.ranks // pipeline, shard, replicate, tensor, context, name="parallelism.context_parallel_degree")
     split = "mesh.context" in s.keys
     ring = s.text("parallelism.context_parallel_rotate_method", default="allgather") == "alltoall"
-    s.put("mesh.context_method", "ring" if split and ring else None)
-    s.lost("context_parallel_rotate_method = alltoall: the ring of TransformerEngine stands for PyTorch's, which sends gradients of keys and values "
-           "once more, and in fp32" if ring else "context_parallel_rotate_method = allgather: keys and values are gathered before attention here; "
+    s.lost("context_parallel_rotate_method = alltoall: a gather stands for the ring, which sends as much beside attention" if ring else "context_parallel_rotate_method = allgather: keys and values are gathered before attention here; "
            "PyTorch gathers them beside its first step, and sends their gradients around a ring", split)
     reshard = s.text("parallelism.fsdp_reshard_after_forward", default="default")
     s.put("fsdp.reshard_after_forward", True if reshard == "always" else False if reshard == "never" and s.keys["fsdp.strategy"] != "no_shard" else None)
@@ -195,7 +193,7 @@ def read_prime(s: Source) -> None:
     ulysses, frees = s.text("model.cp_style") == "ulysses", s.boolean("model.reshard_after_forward") is not False
     ranks = s.known.ranks or gpus or (nodes and nodes * (s.integer("deployment.gpus_per_node") or 8))
     data = s.put_mesh(ranks, None, s.size("model.dp_replicate"), s.size("model.tp"), s.size("model.cp"), frees, "model.cp", ulysses)
-    s.put("mesh.context_method", "ring" if "mesh.context" in s.keys and not ulysses else None)
+    s.lost("model.cp_style = ring: a gather of keys and values stands for the ring", "mesh.context" in s.keys and not ulysses)
     every, mode = s.integer("model.ac.freq"), s.text("model.ac.mode")
     s.lost("model.ac is not said: whole blocks are recomputed, as since 2026; versions before recompute nothing", not every and not mode)
     s.puts("fsdp", activation_checkpointing=True, checkpoint_every=every if every and every > 1 else None,

@@ -59,7 +59,6 @@ struct TuneArguments {
   std::string objective = "step";       ///< step, memory or tokens_per_s
   std::vector<std::string> fixes;       ///< "key" or "key=value": is not turned
   bool any_engine = false;              ///< fsdp.preset may change
-  bool allow_quantization = false;      ///< quantised gathers and gradients may be proposed
   std::vector<std::string> dtypes;      ///< that param_dtype and reduce_dtype may become
   std::int64_t evaluations = 20'000;    ///< policies whose step is computed, at most
   bool exhaustive = false;              ///< all of them
@@ -428,7 +427,6 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides),
                                    .dtypes = arguments.dtypes,
                                    .any_engine = arguments.any_engine,
-                                   .quantization = arguments.allow_quantization,
                                    .computed = !arguments.cluster.empty()};
   std::vector<const dialects::Dialect*> targets;
   if (!exports.empty()) targets = dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
@@ -522,8 +520,6 @@ Command tune_command() {
   command.option("--objective", &tune_it->objective, "WHAT", "step, memory or tokens_per_s; default: step");
   command.set("--fix", tune_it->fixes, "Leave KEY as it is, or at VALUE; may be repeated");
   command.flag("--any-engine", tune_it->any_engine, "Other engines' presets, too, not only the profile's engine");
-  command.flag("--allow-quantization", tune_it->allow_quantization,
-               "Policies that send fewer bits, too, as deepspeed-zeropp's: numerics change");
   command
       .option("--allow-dtypes", &tune_it->dtypes, "DTYPE,…",
               "Dtypes that param_dtype and reduce_dtype may become: bf16")

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "backend/cuda/check.h"
-#include "backend/cuda/nccl/collective_profile.h"
 #include "base/error.h"
 #include "launch/addresses.h"
 #include "launch/control_channel.h"
@@ -51,7 +50,6 @@ bool ranks_share(launch::ControlChannel& control, int gpu) {
 GpuTeam::GpuTeam(const BackendOptions& options, int gpus, Patience patience)
     : options_(options), gpus_(gpus), patience_(std::move(patience)) {
   check_options(options);
-  if (options.ranks > 1) name_profiler();  // it sets a variable of the environment, which CUDA's threads read
   if (options.session == nullptr) {
     if (options.ranks > gpus) {
       throw ConfigError(

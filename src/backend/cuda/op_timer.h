@@ -29,7 +29,7 @@ class OpTimer {
 /// A timer from CUPTI's activity records, or null with one plain sentence in `why_not`: no CUPTI library, another
 /// profiler attached, not permitted, or it records nothing, which is tried here. Lives in cupti/.
 std::unique_ptr<OpTimer> make_cupti_timer(std::string* why_not);
-/// A timer from CUDA events around each op.
+/// A timer from CUDA events around each op: where another profiler has CUPTI, as nsys has, it is the only one.
 std::unique_ptr<OpTimer> make_event_timer();
 
 }  // namespace fsdpbench::backend::cuda

@@ -16,14 +16,11 @@ std::optional<OwnName> own_name(std::string_view name) {
   OwnName own;
   const auto blank = name.find(' ');
   own.op = name.substr(0, blank);
-  static constexpr std::array<std::string_view, 23> kOps{"all_gather",      "reduce_scatter", "all_reduce",
-                                                         "all_to_all",      "gather_norm",    "forward",
-                                                         "recompute",       "backward",       "optimizer",
-                                                         "copy_in",         "copy_out",       "cast_shard",
-                                                         "reduce_copy_in",  "reduce_cast",    "quantize",
-                                                         "dequantize",      "load_batch",     "gradient_norm",
-                                                         "finish_gradient", "clip",           "accumulate_gradients",
-                                                         "host_to_device",  "device_to_host"};
+  static constexpr std::array<std::string_view, 20> kOps{
+      "all_gather",     "reduce_scatter", "all_reduce",    "gather_norm",     "forward",    "recompute",
+      "backward",       "optimizer",      "copy_in",       "copy_out",        "cast_shard", "reduce_copy_in",
+      "reduce_cast",    "load_batch",     "gradient_norm", "finish_gradient", "clip",       "accumulate_gradients",
+      "host_to_device", "device_to_host"};
   if (std::ranges::find(kOps, own.op) == kOps.end()) return std::nullopt;
   if (blank != std::string_view::npos) own.unit = name.substr(blank + 1);
   if (own.unit.ends_with('*')) {

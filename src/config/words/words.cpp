@@ -129,7 +129,6 @@ class Reader {
           }},
          {"presets", into(trace.presets)},
          {"expert_presets", into(trace.expert_presets)},
-         {"quantized_presets", into(trace.quantized_presets)},
          {"quantization", into(trace.quantization)},
          {"layout_copies", into(trace.layout_copies)},
          {"copies", into(trace.copies)},

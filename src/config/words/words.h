@@ -55,17 +55,16 @@ struct TraceNames {
   std::vector<std::string_view> parts;  ///< any of them tells that it is this engine's
   bool of_one_program = false;          ///< they are the engine's own; else those of a compiler
   ProgramNames program;
-  std::vector<std::string_view> presets;            ///< that may be meant, the likeliest first
-  std::vector<std::string_view> expert_presets;     ///< the same where experts are split over other ranks
-  std::vector<std::string_view> quantized_presets;  ///< the same where gradients are exchanged as integers
-  std::vector<std::string_view> quantization;       ///< kernels that quantise
-  std::vector<std::string_view> layout_copies;      ///< rows that only a copy between layouts has
-  std::vector<std::string_view> copies;             ///< rows that such a copy may be
-  std::string prefetch;                             ///< around what is gathered before it is needed
-  std::string forward_prefetch;                     ///< around what the program was told to gather ahead
-  std::string backward_prefetch;                    ///< around what is gathered before a unit's backward
-  std::string post_backward_prefetch;               ///< around what is gathered after a unit's backward
-  std::string limiter;                              ///< around a wait of the all-gather limit
+  std::vector<std::string_view> presets;         ///< that may be meant, the likeliest first
+  std::vector<std::string_view> expert_presets;  ///< the same where experts are split over other ranks
+  std::vector<std::string_view> quantization;    ///< kernels that quantise
+  std::vector<std::string_view> layout_copies;   ///< rows that only a copy between layouts has
+  std::vector<std::string_view> copies;          ///< rows that such a copy may be
+  std::string prefetch;                          ///< around what is gathered before it is needed
+  std::string forward_prefetch;                  ///< around what the program was told to gather ahead
+  std::string backward_prefetch;                 ///< around what is gathered before a unit's backward
+  std::string post_backward_prefetch;            ///< around what is gathered after a unit's backward
+  std::string limiter;                           ///< around a wait of the all-gather limit
   // Ranges that name a unit in brackets, and none for the root; they begin with these.
   std::string copy_out;        ///< around what makes a gather's parameters ready, just before a unit's pass
   std::string after_forward;   ///< when a unit's forward is over

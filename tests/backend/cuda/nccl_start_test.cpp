@@ -36,7 +36,7 @@ TEST_F(NcclStartTest, AnOlderLibraryIsRefusedWhatItLacks) {
   fake::nccl::set_version(22605);
   EXPECT_EQ(nccl_version(), "2.26.5 (built with 2.28.9)");
   EXPECT_EQ(refusal({}), "");
-  EXPECT_EQ(refusal({.registration = NcclOptions::Register::local, .min_ctas = 2}), "");
+  EXPECT_EQ(refusal({.registration = NcclOptions::Register::local, .max_ctas = 2}), "");
   EXPECT_EQ(refusal({.registration = NcclOptions::Register::window}),
             "nccl.register_buffers = \"window\" needs NCCL 2.27 or newer; this process runs with 2.26.5 and was built "
             "with 2.28.9.");

@@ -75,7 +75,7 @@ def functional(suite: Suite, seconds: float, figures: Figures) -> None:
 
 
 def features(suite: Suite, seconds: float, figures: Figures) -> None:
-    """Offload, tensor parallelism, registered buffers and NCCL's profiler: numbers as without."""
+    """Offload, tensor parallelism and registered buffers: numbers as without."""
     clock, problems = Clock(seconds), Problems()
     common = NO_LINK | {"train.steps": 4, "train.warmup": 2, "device.timer": "events", "device.deterministic": "true"}
     gpu = {"device.backend": "cuda"}
@@ -84,8 +84,8 @@ def features(suite: Suite, seconds: float, figures: Figures) -> None:
     def alone(log: str, overrides: dict) -> dict:
         return suite.train("quickstart", f"features-{log}", clock.left(), common | gpu | whole | overrides)
 
-    def two(log: str, overrides: dict, environment: dict | None = None) -> dict:
-        return suite.train_ranks("quickstart", f"features-{log}", clock.left(), common | gpu | half | overrides, 2, environment)
+    def two(log: str, overrides: dict) -> dict:
+        return suite.train_ranks("quickstart", f"features-{log}", clock.left(), common | gpu | half | overrides, 2)
 
     def same_bits(what: str, log: str, overrides: dict, told: str) -> None:
         result = alone(log, overrides)
@@ -99,17 +99,9 @@ def features(suite: Suite, seconds: float, figures: Figures) -> None:
     def same_losses(what: str, log: str, overrides: dict, expected: list) -> None:
         compare_losses(figures, what, two(log, overrides)["train"]["loss"], expected, 1e-3)
 
-    def profiler() -> None:
-        result = two("profiler", {}, {"NCCL_PROFILER_PLUGIN": "fsdpbench"})
-        told = {collective["kind"]: collective.get("done_by") for collective in result["collectives"]}
-        figures["NCCL's profiler"] = ", ".join(f"{kind}: {done_by}" for kind, done_by in told.items())
-        if not told or not all(told.values()):
-            raise Failed(f"NCCL's profiler tells nothing of {[kind for kind, done_by in told.items() if not done_by]}")
-
     reference = alone("plain", {})
     problems.part(same_bits, "fsdp.cpu_offload = all", "offload", {"fsdp.cpu_offload": "all"}, "pinned host memory")
     problems.part(same_losses, "mesh.tensor = 2", "tensor", {"mesh.tensor": 2, "train.batch_per_rank": 4}, reference["train"]["loss"])
     problems.part(same_losses, "2 ranks, nccl.register_buffers = local", "registered", {"nccl.register_buffers": "local"},
                   reference["train"]["loss"])
-    problems.part(profiler)
     problems.raise_all()

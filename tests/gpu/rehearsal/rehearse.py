@@ -27,10 +27,10 @@ MAY_FAIL = {"tracer_cost": r"tracing makes a step at least [0-9.]+ times as long
 # Figures without which a section has not done what it is for: a part of their names.
 MUST_SAY = {"torch": ["speed over PyTorch eager", "speed over PyTorch compiled"],
             "timers": ["step by CUPTI over events"],
-            "changes": ["(device.memory = pool"],
+            "changes": ["(device.deterministic = true"],
             "tracer_cost": ["cuda_step_with_cupti_over_without: ratio", "cuda_step_watched_over_unwatched: ratio"],
             "features": ["mesh.tensor = 2", "nccl.register_buffers = local",
-                         "fsdp.cpu_offload = all", "NCCL's profiler"]}
+                         "fsdp.cpu_offload = all"]}
 
 TINY = """[model]
 kind = "decoder"

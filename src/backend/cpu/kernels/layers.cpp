@@ -196,7 +196,6 @@ void rms_norm_backward(const RmsNormBackwardCall& call, std::vector<float>& memo
                    width);
       if (call.y != nullptr) scale_row(x, weight, call.rstd[row], elements<T>(call.y) + at, width);
     }
-    if (call.d_weight.memory == nullptr) return;
     with_gradient_type<T>(call.d_weight.dtype, [&]<class G>(G) { sums.store_to(elements<G>(call.d_weight.memory)); });
   });
 }

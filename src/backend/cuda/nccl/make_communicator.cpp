@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/nccl/collective_profile.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_version.h"
 
@@ -96,7 +95,6 @@ std::string wishes(const NcclOptions& options) {
   if (options.cta_policy == NcclOptions::CtaPolicy::efficiency) all.emplace_back("cta_policy efficiency");
   if (options.cta_policy == NcclOptions::CtaPolicy::zero) all.emplace_back("cta_policy zero");
   if (options.blocking) all.emplace_back("blocking");
-  if (options.min_ctas > 0) all.push_back(fmt::format("min_ctas {}", options.min_ctas));
   if (options.max_ctas > 0) all.push_back(fmt::format("max_ctas {}", options.max_ctas));
   return fmt::format("{}", fmt::join(all, ", "));
 }
@@ -131,7 +129,6 @@ Facts communicator_facts(const Communicator& world) {
                                    Microseconds(times.all).count() / static_cast<double>(times.count),
                                    Microseconds(times.longest).count()));
   }
-  for (auto& fact : profile_facts()) facts.push_back(std::move(fact));
   return facts;
 }
 

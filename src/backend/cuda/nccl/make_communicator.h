@@ -27,7 +27,7 @@ std::unique_ptr<Communicator> make_world_communicator(LaneAccess& lanes, IdExcha
                                                       const NcclOptions& options);
 
 /// Facts about how `world` (from make_world_communicator) and its splits communicate: "nccl" (versions), what the
-/// options and the environment asked for, what launches took, and what NCCL's profiler told if it was asked.
+/// options and the environment asked for, and what launches took.
 Facts communicator_facts(const Communicator& world);
 
 }  // namespace fsdpbench::backend::cuda

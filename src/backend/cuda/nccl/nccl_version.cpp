@@ -71,7 +71,6 @@ void require_nccl(const NcclOptions& options) {
 ncclConfig_t nccl_config(const NcclOptions& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = options.blocking ? 1 : 0;
-  if (options.min_ctas > 0) config.minCTAs = options.min_ctas;
   if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
   if (options.cta_policy == NcclOptions::CtaPolicy::efficiency) config.CTAPolicy = NCCL_CTA_POLICY_EFFICIENCY;

@@ -163,12 +163,6 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
     state().changed.notify_all();
     if (!wait(lock, comm, [&] { return group.connecting == group.size; })) return ncclInternalError;
   }
-  const char* const name = call.kind == Kind::all_gather       ? "AllGather"
-                           : call.kind == Kind::reduce_scatter ? "ReduceScatter"
-                           : call.kind == Kind::all_reduce     ? "AllReduce"
-                                                               : "Broadcast";
-  const bool told = call.kind != Kind::exchange;  // of sends and receives profilers do not hear
-  if (told) tell_profiler(name, call, comm);
   lock.unlock();
   run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
                 {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});

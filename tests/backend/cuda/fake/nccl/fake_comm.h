@@ -81,7 +81,6 @@ struct ncclComm {
   std::int64_t performed = 0;
   std::int64_t windows = 0;
   bool connected = false;
-  void* profiler = nullptr;  ///< what it keeps of this communicator
   std::vector<std::optional<std::pair<ncclDataType_t, float>>> operators;
 
   ~ncclComm();
@@ -113,9 +112,6 @@ struct State {
   std::vector<std::unique_ptr<ncclComm>> comms;          ///< kept after their end, to see who uses them
 };
 State& state();
-
-/// `function` as NCCL names it; the lock is held.
-void tell_profiler(const char* function, const Call& call, ncclComm_t comm);
 
 /// The following want the lock held.
 

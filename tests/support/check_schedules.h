@@ -1,13 +1,27 @@
-#include "schedule/check_schedules.h"
+#pragma once
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/lane.h"
 #include "base/lane_blocks.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::schedule {
-namespace {
+
+/// A place where a schedule is wrong whatever the speed of its lanes.
+struct Fault {
+  int step = 0;         ///< index into Schedules::steps (one past the last: the steady step again)
+  int op = -1;          ///< index into its ops; -1: the end of the step
+  std::string message;  ///< a sentence with the ops' and buffers' names
+};
+
+namespace proof {
 
 /// An op's place in the order of its lane, and what it comes after.
 struct Point {
@@ -17,7 +31,9 @@ struct Point {
   std::string name;
 };
 
-bool before(const Point& earlier, const LaneClock& later) { return later.covers(earlier.lane, earlier.position); }
+inline bool before(const Point& earlier, const LaneClock& later) {
+  return later.covers(earlier.lane, earlier.position);
+}
 
 struct BufferState {
   bool allocated = false;
@@ -202,10 +218,15 @@ class Checker {
   int op_ = -1;
 };
 
-}  // namespace
+}  // namespace proof
 
-std::vector<Fault> check_schedules(const Schedules& schedules, std::size_t limit) {
-  return Checker(schedules, limit).run();
+/// Proves by happens-before (lane order, events, host waits; a collective is complete on all ranks when it ends)
+/// that every read comes after its write, every write after earlier reads, every access after the allocation and
+/// before the free, that nothing is freed twice or left over, and that every wait has something to wait for.
+/// Runs through all steps and twice through the steady one, without relying on the host's wait between steps.
+/// Returns the first faults found, at most `limit`; none if the schedules are right.
+inline std::vector<Fault> check_schedules(const Schedules& schedules, std::size_t limit = 8) {
+  return proof::Checker(schedules, limit).run();
 }
 
 }  // namespace fsdpbench::schedule
