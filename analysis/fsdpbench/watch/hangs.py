@@ -2,19 +2,18 @@
 
 A rank waits for another if it is in a collective that the other one has not entered, or in a send or receive to which
 the other one has no counterpart. Whoever is waited for and waits for nobody has not come. A rank without a dump is named
-only where all ways lead to it. Ranks that wait for one another in a circle across communicators have no culprit."""
+only where all ways lead to it. Ranks that wait for one another in a circle have no culprit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from .flight import settle
 from .job import S, Accusation, Comm, Job, Op, capital, ranks_text, verb
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")  # of which some ranks may end while others have not come
-FIRM, ABSENT, SOFT = range(3)  # how sure it is that somebody is waited for
 
 
 @dataclass
@@ -41,22 +40,17 @@ class Wait:
         return f"{ranks_text(self.waiting)} {verb(self.waiting, 'waits', 'wait')} in {self.what()} {how_long}"
 
 
-Edges = Dict[int, Dict[int, Tuple[int, Wait]]]
-
-
 class Graph:
     def __init__(self, job: Job) -> None:
         settle(job)
-        self.job, self.edges, self.waits = job, {}, []  # type: Job, Edges, List[Wait]
+        self.job, self.waits = job, []  # type: Job, List[Wait]
+        self.edges: Dict[int, Dict[int, Wait]] = {}
         self.stuck: Set[int] = set()  # in what others have left: its own GPU stands still, whoever else is missing later
+        self.absent: Set[int] = set()  # without a dump
         for comm in job.of("flight recorder"):
+            self.absent |= set(comm.all_ranks()) - set(job.dumps)
             self._collectives(comm)
             self._sends(comm)
-
-    def _add(self, waiter: int, other: int, sure: int, wait: Wait) -> None:
-        own = self.edges.setdefault(waiter, {})
-        if other not in own or (own[other][0], -own[other][1].age) > (sure, -wait.age):
-            own[other] = (sure, wait)
 
     def _wait(self, comm: Comm, op: Op, ops: Dict[int, Op], missing: List[int]) -> Wait:
         wait = Wait(comm, op, sorted(ops), missing)
@@ -69,33 +63,32 @@ class Graph:
         self.waits.append(wait)
         return wait
 
+    def _add(self, waiter: int, others: List[int], wait: Wait) -> None:
+        for other in set(others) - {waiter}:
+            known = self.edges.setdefault(waiter, {}).setdefault(other, wait)
+            self.edges[waiter][other] = max(known, wait, key=lambda one: one.age)
+
     def _collectives(self, comm: Comm) -> None:
         pending = {rank: seqs for rank, member in comm.members.items() if (seqs := member.pending())}
-        entered = {rank: comm.members[rank].entered if rank in comm.members else None for rank in comm.all_ranks()}
-        absent = [rank for rank in entered if rank not in self.job.dumps]
-        seqs = sorted({seq for own in pending.values() for seq in own})
-        behind = {rank: value for rank, value in entered.items() if value is not None and seqs and value < seqs[-1]}
-        seq = next((seq for seq in seqs if any(value < seq for value in behind.values())), seqs[0] if seqs else 0)
-        ops = {rank: comm.members[rank].ops[seq] for rank in pending if seq in pending[rank]}
-        if not ops:
+        if not pending:
             return
+        entered = {rank: comm.members[rank].entered if rank in comm.members else None for rank in comm.all_ranks()}
+        absent = [rank for rank in entered if rank in self.absent]
+        seqs = sorted({seq for own in pending.values() for seq in own})
+        behind = {rank: value for rank, value in entered.items() if value is not None and value < seqs[-1]}
+        seq = next((seq for seq in seqs if any(value < seq for value in behind.values())), seqs[0])
+        ops = {rank: comm.members[rank].ops[seq] for rank in pending if seq in pending[rank]}
         late = [rank for rank, value in behind.items() if value < seq]
         wait = self._wait(comm, next(iter(ops.values())), ops, late or absent)
         for rank, own in pending.items():
-            for other, value in behind.items():
-                if value < own[-1] and other != rank:
-                    self._add(rank, other, FIRM, wait)
-            for other in absent:
-                self._add(rank, other, ABSENT, wait)
-        for rank, own in pending.items():
+            self._add(rank, [other for other, value in behind.items() if value < own[-1]] + absent, wait)
             left = max((one.left for other, one in comm.members.items() if other != rank), default=-1)
-            self.stuck |= {rank} if own[0] <= left and not comm.members[rank].ops[own[0]].name.startswith(ROOTED) else set()
-        if not wait.missing:  # whose GPU has not begun what the GPUs of others are in
-            idle = [rank for rank in ops if comm.members[rank].timed and not ops[rank].started]
-            wait.missing = idle if any(one.started for one in ops.values()) else []
-            for rank in (rank for rank in ops if wait.missing and ops[rank].started):
-                for other in idle:
-                    self._add(rank, other, FIRM, wait)
+            if own[0] <= left and not comm.members[rank].ops[own[0]].name.startswith(ROOTED):
+                self.stuck.add(rank)
+        if not wait.missing and any(one.started for one in ops.values()):  # others are in what its GPU has not begun
+            wait.missing = [rank for rank in ops if comm.members[rank].timed and not ops[rank].started]
+            for rank in ops:
+                self._add(rank, wait.missing if ops[rank].started else [], wait)
 
     def _sends(self, comm: Comm) -> None:
         """In one direction as many sends as receives are pending, or the side with fewer of them has not come."""
@@ -104,107 +97,104 @@ class Graph:
             for source, to, kind, op in member.sends:
                 pairs.setdefault((source, to), {"send": [], "recv": []})[kind].append(op)
         for (source, to), both in pairs.items():
-            waiter, other, mine, its = (source, to, "send", "recv")
-            if len(both["recv"]) > len(both["send"]):
-                waiter, other, mine, its = (to, source, "recv", "send")
-            if len(both[mine]) > len(both[its]):
-                op = both[mine][len(both[its])]
-                wait = self._wait(comm, Op(-1, op.name), {waiter: op}, [other])
-                self._add(waiter, other, SOFT if other in self.job.dumps else ABSENT, wait)
+            receives = len(both["recv"]) > len(both["send"])
+            waiter, other = (to, source) if receives else (source, to)
+            more, fewer = sorted(both.values(), key=len, reverse=True)
+            if len(more) > len(fewer):
+                op = more[len(fewer)]
+                self._add(waiter, [other], self._wait(comm, Op(-1, op.name), {waiter: op}, [other]))
 
-    def culprits(self, waits: List[Wait]) -> Tuple[int, Set[int]]:
-        """How sure, and who is waited for, in one of these, and waits for nobody."""
-        for most in (SOFT, ABSENT):  # what sends and receives seem to say may be a circle that is none
-            edges = {rank: {other: sure for other, (sure, _) in own.items() if sure <= most} for rank, own in self.edges.items()}
-            ends: Dict[int, Set[int]] = {}
-            for rank, own in edges.items():
-                for other, sure in own.items():
-                    if not any(self.edges[rank][other][1] is one for one in waits):
-                        continue  # others go on
-                    if not edges.get(other) or (sure == FIRM and other in self.stuck):
-                        ends.setdefault(sure, set()).add(other)
-            if ends:
-                return min(ends), ends[min(ends)]
-        return FIRM, set()
+    def culprits(self, waits: List[Wait]) -> Set[int]:
+        """Who is waited for, in one of these, and waits for nobody; without a dump only if there are no others."""
+        ends = {other for own in self.edges.values() for other, wait in own.items()
+                if any(wait is one for one in waits) and (not self.edges.get(other) or other in self.stuck)}
+        return ends - self.absent or ends
 
     def circle(self) -> List[Tuple[int, Wait, int]]:
         """Who waits for whom all around; none where the way ends."""
         path: List[int] = [min(self.edges)]
         while path.count(path[-1]) < 2:
-            if path[-1] not in self.edges:
+            if not self.edges.get(path[-1]):
                 return []
-            path.append(min(self.edges[path[-1]], key=lambda other: (self.edges[path[-1]][other][0], other)))
+            path.append(min(self.edges[path[-1]], key=lambda other: (other in self.absent, other)))
         path = path[path.index(path[-1]):]
-        return [(rank, self.edges[rank][other][1], other) for rank, other in zip(path, path[1:])]
+        return [(rank, self.edges[rank][other], other) for rank, other in zip(path, path[1:])]
 
 
 def find_hangs(job: Job, hang: int, stopped: bool, silence: Dict[int, str]) -> Tuple[List[Accusation], List[str]]:
     """What hangs, and sentences on what may. `silence`: of whom nothing is heard, and how that is said."""
     graph = Graph(job)
     hanging = [one for one in graph.waits if one.timed_out or stopped or one.age >= hang]
-    if hanging:
-        said = _accuse(graph, hanging, stopped, silence)
-        return ([said], []) if said.verdict == "hang" else ([], [said.sentence])
-    open_ones = [one for one in graph.waits if not one.has_clock]
-    if not open_ones:
+    waits = hanging or [one for one in graph.waits if not one.has_clock]
+    if not waits:
         return [], []
-    said = _accuse(graph, open_ones, False, silence, "by the newest entries")
-    return [], [f"{said.sentence} The dumps do not tell for how long: if the job goes on no more, --stopped says so."]
+    said = _accuse(graph, waits, lambda one: one.how_long(stopped) if hanging else "by the newest entries", silence)
+    notes = ["gloo does not record sends and receives: whoever has not come may wait in one."] if said.ranks and any(
+        one.comm.by_host and set(one.missing) & set(said.ranks) for one in waits) else []
+    if said.verdict == "hang" and hanging:
+        return [said], notes
+    more = "" if hanging else " The dumps do not tell for how long: if the job goes on no more, --stopped says so."
+    return [], [said.sentence + more, *notes]
 
 
-def _accuse(graph: Graph, waits: List[Wait], stopped: bool, silence: Dict[int, str], how: str = "") -> Accusation:
-    sure, culprits = graph.culprits(waits)
-    known = {rank for comm in graph.job.of("flight recorder") for rank in comm.all_ranks()}
-    absent = sorted(known - set(graph.job.dumps))
-    first = min(waits, key=lambda one: (one.op.seq < 0, -len(culprits.intersection(one.missing)), one.since or 0))
-    told, how = how, how or first.how_long(stopped)
-    wait, others = first.text(how), sorted(set(graph.edges) - set(first.waiting) - culprits)
+def _accuse(graph: Graph, waits: List[Wait], how: Callable[[Wait], str], silence: Dict[int, str]) -> Accusation:
+    """`how`: for how long, of a wait."""
+    culprits = graph.culprits(waits)
+    if not culprits and any(one.missing for one in waits):
+        return _circle(graph, waits, how)
+    if not culprits:
+        inside = [_inside(one, how(one), silence) for one in waits]
+        return min(inside, key=lambda one: (one.verdict != "hang" or not one.ranks, one.verdict == "hang"))
+    # Who is waited for may be inside a collective that has all it needs, as far as is told.
+    within = [one for one in waits if not one.missing and culprits & set(one.waiting) - graph.stuck]
+    idle = culprits - {rank for one in within for rank in one.waiting}
+    first = min(waits if idle else within, key=lambda one: (one.op.seq < 0, -len(idle & set(one.missing)), one.since or 0))
+    found = Accusation("hang", "", sorted(idle), first.comm.name, first.op.seq if first.op.seq >= 0 else None, first.since)
+    others = sorted(set(graph.edges) - set(first.waiting) - idle)
     chain = f" {capital(ranks_text(others))} {verb(others, 'waits', 'wait')} for {verb(list(culprits), 'it', 'them')} in turn." if others else ""
-    found = Accusation("hang", "", sorted(culprits), first.comm.name, first.op.seq if first.op.seq >= 0 else None, first.since)
-    # All of a communicator that nobody has left, and who are waited for elsewhere: it hangs inside.
-    inner = [one for one in waits if not one.missing and set(one.waiting) == set(one.comm.all_ranks()) and one.op.seq >= 0
-             and culprits.issuperset(one.waiting) and all(one.comm.members[rank].left < one.op.seq for rank in one.waiting)]
-    if inner and culprits:
-        culprits, first, sure = culprits - set(inner[0].waiting), inner[0], FIRM
-        found.ranks, found.communicator, found.sequence, wait = sorted(culprits), first.comm.name, first.op.seq, first.text(how)
-        if not culprits:
-            why = "it hangs inside, and which of them is to blame" if first.comm.ranks else "which ranks belong to it"
-            found.sentence = f"{capital(wait)}, and none has left it: {why} is not told.{chain}"
-            return found
-    if culprits and sure == ABSENT and 2 * len(absent) > len(known):
-        return Accusation("unknown", f"{capital(wait)}; only {len(known) - len(absent)} of {len(known)} ranks have left a dump: "
-                          "too few to tell who has not come.")
-    if culprits:
-        elsewhere = [(rank, one) for rank in sorted(culprits - set(first.missing)) for one in waits if rank in one.missing][:1]
-        no_dump = "" if sure != ABSENT else f" {verb(absent, 'It has', 'They have')} left no dump."
-        also = "".join(f" {capital(one.text(how))} for rank {rank}." for rank, one in elsewhere)
-        heard = [silence[rank] for rank in found.ranks if rank in silence][:1]
-        said = f"{capital(ranks_text(found.ranks))} {verb(found.ranks, 'has', 'have')} not come: {wait}"
-        if culprits <= set(first.waiting).intersection(first.missing):  # their hosts have come
-            rest = sorted(set(first.waiting) - culprits)
-            said = (f"{capital(ranks_text(rest))} {verb(rest, 'waits', 'wait')} in {first.what()} {how}, which the "
-                    f"{verb(found.ranks, 'GPU', 'GPUs')} of {ranks_text(found.ranks)} {verb(found.ranks, 'has', 'have')} not begun")
-        found.sentence = f"{said}.{''.join(' ' + one for one in heard)}{no_dump}{also}{chain}"
+    if not idle:
+        untold = sorted(set(first.comm.ranks) - set(first.waiting))
+        why = ("and none has left it: it hangs inside, and which of them is to blame is not told" if first.comm.ranks and not untold
+               else f"and {'whether ' + ranks_text(untold) + verb(untold, ' has', ' have') + ' come' if untold else 'who belongs to it'} is not told")
+        found.sentence = f"{capital(first.text(how(first)))}, {why}.{chain}"
         return found
-    if any(one.missing for one in waits):
-        if not (circle := graph.circle()):
-            return Accusation("unknown", f"{capital(wait)}, for ranks that wait for others, which go on.")
-        steps = "; ".join(f"rank {rank} in {one.what()} for rank {other}" for rank, one, other in circle)
-        found.sentence = (f"{capital(ranks_text([rank for rank, _, _ in circle]))} wait for one another in a cycle, of which no rank "
-                          f"is the culprit: {steps} ({how}).")
-        return found
-    inside = [_inside(one, told or one.how_long(stopped), silence) for one in waits]
-    return min(inside, key=lambda one: (one.verdict != "hang" or not one.ranks, one.verdict == "hang"))
+    known = {rank for comm in graph.job.of("flight recorder") for rank in comm.all_ranks()}
+    no_dump = idle <= graph.absent
+    if no_dump and 2 * len(graph.absent) > len(known):
+        return Accusation("unknown", f"{capital(first.text(how(first)))}; only {len(known - graph.absent)} of {len(known)} ranks have "
+                          "left a dump: too few to tell who has not come.")
+    said = f"{capital(ranks_text(found.ranks))} {verb(found.ranks, 'has', 'have')} not come: {first.text(how(first))}"
+    if idle <= set(first.waiting) & set(first.missing):  # their hosts have come
+        rest = sorted(set(first.waiting) - idle)
+        said = (f"{capital(ranks_text(rest))} {verb(rest, 'waits', 'wait')} in {first.what()} {how(first)}, which the "
+                f"{verb(found.ranks, 'GPU', 'GPUs')} of {ranks_text(found.ranks)} {verb(found.ranks, 'has', 'have')} not begun")
+    more = [f" {silence[rank]}" for rank in found.ranks if rank in silence][:1]
+    more += [f" {verb(found.ranks, 'It has', 'They have')} left no dump."] if no_dump else []
+    more += [f" {capital(one.text(how(one)))} for rank {rank}." for rank in sorted(idle - set(first.missing))
+             for one in waits if rank in one.missing][:1]
+    found.sentence = f"{said}.{''.join(more)}{chain}"
+    return found
+
+
+def _circle(graph: Graph, waits: List[Wait], how: Callable[[Wait], str]) -> Accusation:
+    first = min(waits, key=lambda one: (one.op.seq < 0, one.since or 0))
+    circle = graph.circle()
+    if not circle:
+        return Accusation("unknown", f"{capital(first.text(how(first)))}, for ranks that wait for others, which go on.")
+    steps = "; ".join(f"rank {rank} in {one.what()} for rank {other}" for rank, one, other in circle)
+    return Accusation("hang", f"{capital(ranks_text([rank for rank, _, _ in circle]))} wait for one another in a cycle, of which no rank "
+                      f"is the culprit: {steps} ({how(first)}).", [], first.comm.name, first.op.seq if first.op.seq >= 0 else None, first.since)
 
 
 def _inside(wait: Wait, how: str, silence: Dict[int, str]) -> Accusation:
     """Where nobody who is known is missing."""
     group, members = wait.comm.ranks, wait.comm.members
-    gone = [rank for rank in group if rank in members and members[rank].left >= wait.op.seq and rank not in wait.waiting]
+    gone = [rank for rank in group if rank in members and rank not in wait.waiting
+            and max(members[rank].left, (members[rank].entered or -1) if wait.comm.by_host else -1) >= wait.op.seq]
     silent = [rank for rank in wait.waiting if rank in silence]
     untold = sorted(set(group) - set(wait.waiting) - set(gone))
     found = Accusation("hang", "", [], wait.comm.name, wait.op.seq, wait.since)
-    if gone and 2 * len(wait.waiting) < len(group) and not wait.op.name.startswith(ROOTED):
+    if gone and 2 * len(wait.waiting) < len(group) and not wait.op.name.startswith(ROOTED) and not wait.comm.by_host:
         found.ranks = wait.waiting
         found.sentence = (f"{capital(ranks_text(found.ranks))} {verb(found.ranks, 'has', 'have')} not left {wait.what()} {how}, "
                           f"which {ranks_text(gone)} {verb(gone, 'has', 'have')}: the GPU or its stream stands still.")
@@ -214,10 +204,9 @@ def _inside(wait: Wait, how: str, silence: Dict[int, str]) -> Accusation:
                           f"{silence[silent[0]]} {capital(wait.what())} has not ended {how}.")
     elif untold or gone or len(group) < 2:
         why = (f"whether {ranks_text(untold)} {verb(untold, 'has', 'have')} come is not told" if untold else
-               f"{ranks_text(gone)} {verb(gone, 'has', 'have')} left it" if gone else
+               f"{ranks_text(gone)} {verb(gone, 'has', 'have')} left it{' or failed in it' if wait.comm.by_host else ''}" if gone else
                "no other rank of it is told" if group else "which ranks belong to it is not told")
         return Accusation("unknown", f"{capital(wait.text(how))}; {why}.")
     else:
-        found.sentence = (f"All {len(group)} ranks have come to {wait.what()} and none has left it {how}: no rank is to blame by "
-                          "that.")
+        found.sentence = f"All {len(group)} ranks have come to {wait.what()} and none has left it {how}: no rank is to blame by that."
     return found

@@ -53,10 +53,6 @@ class Member:
     error: Any = 0
     process: str = ""
 
-    def forget(self) -> None:
-        """What an earlier dump said."""
-        self.ops, self.sends, self.talks, self.entered, self.left, self.timed = {}, [], False, None, -1, False
-
     def pending(self) -> List[int]:
         return sorted(seq for seq, op in self.ops.items() if not op.done)
 
@@ -67,7 +63,7 @@ class Comm:
     name: str
     ranks: List[int] = field(default_factory=list)  # empty: not told
     size: int = 0
-    lateness: str = ""  # "arrivals": whoever comes last is late; "waits": whoever waits least came last
+    by_host: bool = False  # gloo: hosts do what GPUs do elsewhere, and what has failed looks as if it had ended
     looks: int = 0
     members: Dict[int, Member] = field(default_factory=dict)
 
@@ -117,7 +113,7 @@ class Job:
 @dataclass
 class Accusation:
     verdict: str
-    sentence: str
+    sentence: str = ""
     ranks: List[int] = field(default_factory=list)
     communicator: str = ""
     sequence: Optional[int] = None
@@ -152,14 +148,16 @@ def inside(value: Any, key: str) -> Dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def objects(value: Any) -> List[Dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def ranks_text(ranks: Sequence[int]) -> str:
     """"ranks 0 to 3, 7"."""
     parts: List[List[int]] = []
     for rank in sorted(ranks):
-        if parts and rank == parts[-1][-1] + 1:
-            parts[-1].append(rank)
-        else:
-            parts.append([rank])
+        parts += [[]] if not parts or rank != parts[-1][-1] + 1 else []
+        parts[-1].append(rank)
     shown = [f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in parts]
     return verb(ranks, "rank ", "ranks ") + ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
 

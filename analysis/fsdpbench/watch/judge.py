@@ -78,51 +78,48 @@ def _mismatches(job: Job) -> List[Accusation]:
     return found
 
 
-def _who(comm: Comm, ranks: List[int]) -> str:
-    process = comm.members[ranks[0]].process if len(ranks) == 1 else ""
-    return capital(ranks_text(ranks)) + (f" ({process})" if process else "")
-
-
 def _counts(job: Job, hang: int, stopped: bool, found: List[Accusation], unknown: List[str]) -> None:
     """NCCL's RAS tells how many collectives hosts have handed over, not whether they have ended."""
-    comms = job.of("NCCL RAS")
-    now, splits = job.counted or 0, []
+    comms, now = job.of("NCCL RAS"), job.counted or 0
     moved = max((one.moved or 0 for comm in comms for one in comm.members.values()), default=now)
     has_stood = stopped or (max((comm.looks for comm in comms), default=0) > 1 and now - moved >= hang)
     how = "the job has stopped" if stopped else f"no count of the job has moved for {(now - moved) / S:.0f} s"
+
+    def who(comm: Comm, ranks: List[int]) -> str:
+        process = comm.members[ranks[0]].process if len(ranks) == 1 else ""
+        return capital(ranks_text(ranks)) + (f" ({process})" if process else "")
+    behind: List[Tuple[Comm, List[int]]] = []
+    waiting = set()
     for comm in comms:
         ends = min((one.ending for one in comm.members.values() if one.ending is not None), default=None)
-        lost = [rank for rank, one in sorted(comm.members.items()) if one.lost and (ends is None or ends > one.lost)]
-        long = [rank for rank in lost if stopped or now - (comm.members[rank].lost or 0) >= hang]
-        dead = [rank for rank in lost if comm.members[rank].dead]
-        unreached = [rank for rank in long if rank not in dead]
+        lost = {rank: one for rank, one in sorted(comm.members.items()) if one.lost and (ends is None or ends > one.lost)}
+        dead = [rank for rank, one in lost.items() if one.dead]
+        gone = [rank for rank, one in lost.items() if not one.dead and (stopped or now - (one.lost or 0) >= hang)]
         for ranks, why in ((dead, f"considers {verb(dead, 'its process', 'their processes')} dead"),
-                           (unreached, f"does not reach {verb(unreached, 'it', 'them')}")):
+                           (gone, f"does not reach {verb(gone, 'it', 'them')}")):
             if ranks:
-                found.append(Accusation("silent", f"{_who(comm, ranks)} of {comm.name} {verb(ranks, 'is', 'are')} silent: "
+                found.append(Accusation("silent", f"{who(comm, ranks)} of {comm.name} {verb(ranks, 'is', 'are')} silent: "
                                         f"NCCL RAS {why}.", ranks, comm.name))
-        if recent := [rank for rank in lost if rank not in dead and rank not in long]:
+        if recent := [rank for rank in lost if rank not in dead + gone]:
             unknown.append(f"NCCL RAS does not reach {ranks_text(recent)} of {comm.name}; further looks tell whether that lasts.")
-        told = {rank: one for rank, one in sorted(comm.members.items()) if one.count is not None}
-        if ends is None and told and not any(one.starting for one in told.values()):
-            splits.append((comm, told, max(one.count or 0 for one in told.values())))
-        for rank, one in comm.members.items():
-            if one.error not in (0, 7):  # 7: in progress
-                unknown.append(f"Rank {rank} of {comm.name} reports NCCL's error {one.error}.")
+        unknown += [f"Rank {rank} of {comm.name} reports NCCL's error {one.error}." for rank, one in comm.members.items()
+                    if one.error not in (0, 7)]  # 7: in progress
+        most = max((one.count or 0 for one in comm.members.values()), default=0)
+        late = [rank for rank, one in sorted(comm.members.items()) if one.count is not None and one.count < most]
+        if late and has_stood and ends is None and not any(one.starting for one in comm.members.values()):
+            behind.append((comm, late))
+            waiting |= {one.process for one in comm.members.values() if one.count == most} - {""}
     if not comms or any(one.verdict == "silent" for one in found):
         return  # the others wait for whom RAS does not reach
-    waiting = {one.process for _, told, most in splits for one in told.values() if one.count == most
-               and any(other.count != most for other in told.values())} - {""}
-    behind = [(comm, told, most, ranks) for comm, told, most in splits
-              if has_stood and (ranks := [rank for rank, one in told.items() if (one.count or 0) < most])]
-    named = [(*split[:3], ranks) for split in behind if (ranks := [one for one in split[3] if split[1][one].process not in waiting])]
-    for comm, told, most, ranks in named:
-        ahead = [rank for rank, one in told.items() if one.count == most]
-        found.append(Accusation("hang", f"{_who(comm, ranks)} {verb(ranks, 'has', 'have')} not come: {verb(ranks, 'it has', 'they have')}"
-                                f" handed over {told[ranks[0]].count} collectives of {comm.name}, {ranks_text(ahead)} "
+    named = [(comm, idle) for comm, late in behind if (idle := [one for one in late if comm.members[one].process not in waiting])]
+    for comm, ranks in named:
+        most = max(one.count or 0 for one in comm.members.values())
+        ahead = [rank for rank, one in sorted(comm.members.items()) if one.count == most]
+        found.append(Accusation("hang", f"{who(comm, ranks)} {verb(ranks, 'has', 'have')} not come: {verb(ranks, 'it has', 'they have')}"
+                                f" handed over {comm.members[ranks[0]].count} collectives of {comm.name}, {ranks_text(ahead)} "
                                 f"{verb(ahead, 'has', 'have')} handed over {most}, and {how}.", ranks, comm.name, most, moved))
     if behind and not named:
-        ways = "; ".join(f"for {ranks_text(ranks)} of {comm.name}" for comm, _, _, ranks in behind)
+        ways = "; ".join(f"for {ranks_text(ranks)} of {comm.name}" for comm, ranks in behind)
         found.append(Accusation("hang", f"Processes wait for one another in a cycle across communicators, of which no rank is the "
                                 f"culprit: {ways}; {how}.", [], behind[0][0].name, None, moved))
     if not any(one.verdict == "hang" for one in found):
@@ -136,19 +133,19 @@ def _late(job: Job, found: List[Accusation]) -> Tuple[List[str], bool]:
     """In a collective everybody waits for the last one: the late rank is the one that waits least."""
     unknown, judged = [], False
     sources: List[Tuple[str, List[int], List[Trial]]] = []
-    for comm in job.comms.values():
-        if comm.lateness and len(comm.members) > 1:
-            sources.append((comm.name, sorted(comm.members), _trials(job, comm)))
-        elif comm.source == "flight recorder" and comm.size != 1 and not comm.lateness:
-            unknown.append("It is not known who comes last: the dumps have no duration_ms, which TORCH_NCCL_ENABLE_TIMING=1 adds.")
+    for comm in job.of("flight recorder"):
+        if not comm.by_host and all(op.took is None for member in comm.members.values() for op in member.ops.values()):
+            unknown += ["It is not known who comes last: the dumps have no duration_ms, which TORCH_NCCL_ENABLE_TIMING=1 "
+                        "adds."] * (comm.size != 1)
+        elif len(comm.members) > 1:
+            sources.append((" of " + comm.name, sorted(comm.members), _trials(job, comm)))
     views = {rank: view.steps for rank, view in sorted(job.ranks.items()) if view.steps}
     if len(views) > 1:
         steps = [[own[step] for own in views.values()] for step in set.intersection(*map(set, views.values()))]
         sources.insert(0, ("", list(views), sorted((max(ended for ended, _, _ in own), [waits for _, _, waits in own])
                                                    for own in steps if all(waits >= 0 for _, _, waits in own))))
-    for name, ranks, trials in sources:
+    for of, ranks, trials in sources:
         window = [one for one in trials if one[0] > trials[-1][0] - 240 * S]
-        of = " of " + name if name else ""
         if len(window) < LEAST or window[-1][0] - window[0][0] < LEAST_SPAN:
             unknown.append(f"It is not known who comes last{of}: there are fewer than {LEAST} steps or collectives that all ranks "
                            f"have ended, or they cover less than {LEAST_SPAN // S} s.")
@@ -160,23 +157,23 @@ def _late(job: Job, found: List[Accusation]) -> Tuple[List[str], bool]:
         late = {late_rank({i: Times(span / len(window), None, None, own) for i, own in enumerate(one)}) for one in means}
         place = late.pop()
         if not late and place is not None:
-            others = mean(mean(one[:place] + one[place + 1:]) - one[place] for one in means)
-            share = others * len(window) / span
+            share = mean(mean(one[:place] + one[place + 1:]) - one[place] for one in means) * len(window) / span
             found.append(Accusation("late rank", f"Rank {ranks[place]}{of} is late: the others wait for it {100 * share:.0f} % of the "
-                                    f"time, in each quarter of the last {span / 1e3:.0f} s.", [ranks[place]], name, None, window[0][0], share))
+                                    f"time, in each quarter of the last {span / 1e3:.0f} s.", [ranks[place]], of[4:], None, window[0][0], share))
     return list(dict.fromkeys(unknown)), judged
 
 
 def _trials(job: Job, comm: Comm) -> List[Trial]:
+    """Whoever comes last is late where hosts tell when they come; where GPUs tell how long they were in it, who is in it least."""
     trials, members = [], [comm.members[rank] for rank in sorted(comm.members)]
     for seq in set.intersection(*(set(member.ops) for member in members)):
         ops = [member.ops[seq] for member in members]
-        times = [op.came if comm.lateness == "arrivals" else op.took for op in ops]
+        times = [op.came if comm.by_host else op.took for op in ops]
         if all(op.done and (op.name, op.shape) == (ops[0].name, ops[0].shape) for op in ops) and None not in times:
-            waits = [max(times) - time if comm.lateness == "arrivals" else time for time in times]  # type: ignore
+            waits = [max(times) - time if comm.by_host else time for time in times]  # type: ignore
             trials.append((max(op.came or op.told or 0 for op in ops), [one / 1e6 for one in waits]))
     hosts = {job.ranks[rank].host if rank in job.ranks else "" for rank in comm.members}
-    if comm.lateness == "arrivals" and (len(hosts) > 1 or "" in hosts) and trials:
+    if comm.by_host and (len(hosts) > 1 or "" in hosts) and trials:
         # Clocks of hosts differ: what a rank is late by in the middle counts as its clock's.
         clocks = [median(waits[i] - median(waits) for _, waits in trials) for i in range(len(members))]
         trials = [(time, [own - clock for own, clock in zip(waits, clocks)]) for time, waits in trials]
