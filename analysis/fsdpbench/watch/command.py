@@ -6,13 +6,15 @@ import json
 import os
 import re
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from ..analysis.text import visible
 from .job import S, VERDICTS, Job, WatchError
 from .judge import Judgement, judge
-from .sources import Endpoint, Sources, ask_ras
+from .ras import address, ask
+from .sources import Sources
 
 CODES = dict(zip(VERDICTS, (5, 5, 5, 10, 11, 0)))
 MOST = 12  # lines of one kind
@@ -42,13 +44,13 @@ def run(chosen: Any) -> int:
     hang = int(_seconds("--hang", chosen.hang_, 1, 1e6) * S)
     if not chosen.sources and not chosen.ras_:
         raise WatchError("watch needs a SOURCE or --ras HOST:PORT.")
-    ras = Endpoint("--ras", chosen.ras_, 28028) if chosen.ras_ else None
+    ras = address(chosen.ras_, 28028) if chosen.ras_ else None
     sources, job, said, begun = Sources(chosen.sources), Job(), "", time.monotonic()
     while True:
         sources.read(job, time.time_ns(), chosen.once)
         if ras:
             try:
-                ask_ras(ras, job, time.time_ns())
+                ask(ras, job, time.time_ns())
             except WatchError as error:
                 if chosen.once:
                     raise
@@ -96,14 +98,10 @@ def _text(job: Job, judgement: Judgement) -> str:
 
 
 def _json(job: Job, judgement: Judgement, now: int, indent: bool) -> str:
-    accusations = []
-    for one in judgement.all:
-        told = {"verdict": one.verdict, "ranks": one.ranks, "sentence": one.sentence, "communicator": one.communicator or None,
-                "sequence": one.sequence, "since_ns": one.since_ns, "share": one.share}
-        accusations.append({key: value for key, value in told.items() if value is not None})
     out = {"kind": "watch", "schema_version": 1, "verdict": judgement.verdict, "sentence": judgement.sentence,
-           "accusations": accusations, "communicators": len(job.comms), "ranks": len(job.ranks),
-           "notes": judgement.notes + job.notes, **({"as_of_ns": now} if now else {})}
+           "accusations": [{key: value for key, value in asdict(one).items() if value not in (None, "")} for one in judgement.all],
+           "communicators": len(job.comms), "ranks": len(job.ranks), "notes": judgement.notes + job.notes,
+           **({"as_of_ns": now} if now else {})}
     return json.dumps(out, indent=2 if indent else None)
 
 
@@ -113,7 +111,7 @@ def _metrics(job: Job, judgement: Judgement) -> str:
     lines += [f'fsdpbench_watch_verdict{{verdict="{one}"}} {int(one == judgement.verdict)}' for one in VERDICTS]
     for one in judgement.all:
         for rank in one.ranks or [""]:
-            name = visible(one.communicator).replace("\\", "\\\\").replace('"', '\\"')
+            name = visible(one.communicator or "").replace("\\", "\\\\").replace('"', '\\"')
             labels = f'rank="{rank}",communicator="{name}"'
             lines.append(f'fsdpbench_watch_accused{{verdict="{one.verdict}",{labels}}} 1')
             lines += [f"fsdpbench_watch_late_share{{{labels}}} {one.share}"] if one.share else []

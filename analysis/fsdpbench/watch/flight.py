@@ -61,17 +61,6 @@ class Dump:
     has_ended: bool = False  # ended collectives are in it, too: one that is not has not begun
     is_empty: bool = False
 
-    def place_of(self, key: Key) -> Optional[int]:
-        """Under which number pg_status has a communicator of which the dump has no entry: where names are numbers, too,
-        both count communicators in the order in which they were made."""
-        if key in self.own.values():
-            return next(place for place, own in self.own.items() if own == key)
-        if len(self.status) != len(self.config) or any(whole(name) is None for name in self.config):
-            return None
-        names = dict(zip(sorted(self.status), sorted(self.config, key=int)))
-        fits = all(names.get(place) == own[1] for place, own in self.own.items())
-        return next((place for place, name in names.items() if fits and name == key[1]), None)
-
 
 def rank_at_end(path: str) -> Optional[int]:
     found = re.search(r"(\d{1,7})(\.[A-Za-z]\w*)*$", os.path.basename(path))
@@ -184,6 +173,7 @@ def settle(job: Job) -> None:
             continue
         if not set(comm.members) <= set(comm.ranks):  # the list is another group's, as in gloo's dumps of PyTorch 2.15
             comm.ranks, comm.size = [], 0
+        # The number that pg_status has it under, also in dumps without an entry of it.
         places = {place for dumps in job.dumps.values() for dump in dumps for place, own in dump.own.items() if own == key}
         sends = any(member.talks for member in comm.members.values())
         told: Dict[int, List[int]] = {rank: [] for rank in comm.all_ranks()}
@@ -193,9 +183,8 @@ def settle(job: Job) -> None:
             for dump in job.dumps.get(rank, []):
                 if dump.own and key[0] not in (own[0] for own in dump.own.values()):
                     continue
-                place = dump.place_of(key)
-                if place is None and len(places) == 1 and not places & set(dump.own):
-                    place = min(places)
+                numbers = [number for number, own in dump.own.items() if own == key] or list(places - set(dump.own))
+                place = numbers[0] if len(numbers) == 1 else None
                 if place in dump.status and not sends:
                     status[rank] = dump.status[place]
                 elif dump.has_ended or dump.is_empty:

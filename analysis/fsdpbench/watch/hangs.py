@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Callable, Dict, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from .flight import settle
-from .job import S, Accusation, Comm, Job, Op, capital, ranks_text, verb
+from .job import S, Accusation, Comm, Job, Op, does, ranks_text, sentences
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")  # of which some ranks may end while others have not come
 
@@ -37,7 +37,10 @@ class Wait:
         return f"{since} until its timeout" if self.timed_out else since if stopped else f"for {self.age / S:.0f} s"
 
     def text(self, how_long: str) -> str:
-        return f"{ranks_text(self.waiting)} {verb(self.waiting, 'waits', 'wait')} in {self.what()} {how_long}"
+        return does(self.waiting, f"waits in {self.what()} {how_long}")
+
+    def accuses(self, verdict: str, ranks: Iterable[int], *parts: str) -> Accusation:
+        return Accusation(verdict, sorted(ranks), sentences(*parts), self.comm.name, self.op.seq if self.op.seq >= 0 else None, self.since)
 
 
 class Graph:
@@ -133,80 +136,66 @@ def find_hangs(job: Job, hang: int, stopped: bool, silence: Dict[int, str]) -> T
         one.comm.by_host and set(one.missing) & set(said.ranks) for one in waits) else []
     if said.verdict == "hang" and hanging:
         return [said], notes
-    more = "" if hanging else " The dumps do not tell for how long: if the job goes on no more, --stopped says so."
-    return [], [said.sentence + more, *notes]
+    more = "" if hanging else "the dumps do not tell for how long: if the job goes on no more, --stopped says so"
+    return [], [sentences(said.sentence, more), *notes]
 
 
 def _accuse(graph: Graph, waits: List[Wait], how: Callable[[Wait], str], silence: Dict[int, str]) -> Accusation:
     """`how`: for how long, of a wait."""
     culprits = graph.culprits(waits)
-    if not culprits and any(one.missing for one in waits):
-        return _circle(graph, waits, how)
-    if not culprits:
+    if not culprits and not any(one.missing for one in waits):
         inside = [_inside(one, how(one), silence) for one in waits]
         return min(inside, key=lambda one: (one.verdict != "hang" or not one.ranks, one.verdict == "hang"))
     # Who is waited for may be inside a collective that has all it needs, as far as is told.
     within = [one for one in waits if not one.missing and culprits & set(one.waiting) - graph.stuck]
     idle = culprits - {rank for one in within for rank in one.waiting}
-    first = min(waits if idle else within, key=lambda one: (one.op.seq < 0, -len(idle & set(one.missing)), one.since or 0))
-    found = Accusation("hang", "", sorted(idle), first.comm.name, first.op.seq if first.op.seq >= 0 else None, first.since)
+    first = min(within if culprits and not idle else waits,
+                key=lambda one: (one.op.seq < 0, -len(idle & set(one.missing)), one.since or 0))
+    wait = first.text(how(first))
+    if not culprits:
+        if not (circle := graph.circle()):
+            return first.accuses("unknown", [], f"{wait}, for ranks that wait for others, which go on")
+        steps = "; ".join(f"rank {rank} in {one.what()} for rank {other}" for rank, one, other in circle)
+        return first.accuses("hang", [], f"{ranks_text([rank for rank, _, _ in circle])} wait for one another in a cycle, of which no "
+                             f"rank is the culprit: {steps} ({how(first)})")
     others = sorted(set(graph.edges) - set(first.waiting) - idle)
-    chain = f" {capital(ranks_text(others))} {verb(others, 'waits', 'wait')} for {verb(list(culprits), 'it', 'them')} in turn." if others else ""
+    chain = does(others, f"waits for {'it' if len(culprits) == 1 else 'them'} in turn") if others else ""
     if not idle:
         untold = sorted(set(first.comm.ranks) - set(first.waiting))
-        why = ("and none has left it: it hangs inside, and which of them is to blame is not told" if first.comm.ranks and not untold
-               else f"and {'whether ' + ranks_text(untold) + verb(untold, ' has', ' have') + ' come' if untold else 'who belongs to it'} is not told")
-        found.sentence = f"{capital(first.text(how(first)))}, {why}.{chain}"
-        return found
+        why = (f"whether {does(untold, 'has come')} is not told" if untold else "none has left it: it hangs inside, and which of them "
+               "is to blame is not told" if first.comm.ranks else "who belongs to it is not told")
+        return first.accuses("hang", [], f"{wait}, and {why}", chain)
     known = {rank for comm in graph.job.of("flight recorder") for rank in comm.all_ranks()}
     no_dump = idle <= graph.absent
     if no_dump and 2 * len(graph.absent) > len(known):
-        return Accusation("unknown", f"{capital(first.text(how(first)))}; only {len(known - graph.absent)} of {len(known)} ranks have "
-                          "left a dump: too few to tell who has not come.")
-    said = f"{capital(ranks_text(found.ranks))} {verb(found.ranks, 'has', 'have')} not come: {first.text(how(first))}"
+        return first.accuses("unknown", [], f"{wait}; only {len(known - graph.absent)} of {len(known)} ranks have left a dump: too few to "
+                             "tell who has not come")
+    said, behind = f"{does(sorted(idle), 'has not come')}: {wait}", sorted(idle - set(first.missing))
     if idle <= set(first.waiting) & set(first.missing):  # their hosts have come
         rest = sorted(set(first.waiting) - idle)
-        said = (f"{capital(ranks_text(rest))} {verb(rest, 'waits', 'wait')} in {first.what()} {how(first)}, which the "
-                f"{verb(found.ranks, 'GPU', 'GPUs')} of {ranks_text(found.ranks)} {verb(found.ranks, 'has', 'have')} not begun")
-    more = [f" {silence[rank]}" for rank in found.ranks if rank in silence][:1]
-    more += [f" {verb(found.ranks, 'It has', 'They have')} left no dump."] if no_dump else []
-    more += [f" {capital(one.text(how(one)))} for rank {rank}." for rank in sorted(idle - set(first.missing))
-             for one in waits if rank in one.missing][:1]
-    found.sentence = f"{said}.{''.join(more)}{chain}"
-    return found
-
-
-def _circle(graph: Graph, waits: List[Wait], how: Callable[[Wait], str]) -> Accusation:
-    first = min(waits, key=lambda one: (one.op.seq < 0, one.since or 0))
-    circle = graph.circle()
-    if not circle:
-        return Accusation("unknown", f"{capital(first.text(how(first)))}, for ranks that wait for others, which go on.")
-    steps = "; ".join(f"rank {rank} in {one.what()} for rank {other}" for rank, one, other in circle)
-    return Accusation("hang", f"{capital(ranks_text([rank for rank, _, _ in circle]))} wait for one another in a cycle, of which no rank "
-                      f"is the culprit: {steps} ({how(first)}).", [], first.comm.name, first.op.seq if first.op.seq >= 0 else None, first.since)
+        said = f"{does(rest, 'waits in')} {first.what()} {how(first)}, which the GPU of {does(sorted(idle), 'has not begun')}"
+    elsewhere = [f"{one.text(how(one))} for rank {rank}" for rank in behind for one in waits if rank in one.missing]
+    return first.accuses("hang", idle, said, *[silence[rank] for rank in sorted(idle) if rank in silence][:1],
+                         "no dump is left of it" if no_dump else "", *elsewhere[:1], chain)
 
 
 def _inside(wait: Wait, how: str, silence: Dict[int, str]) -> Accusation:
     """Where nobody who is known is missing."""
-    group, members = wait.comm.ranks, wait.comm.members
+    group, members, gloo = wait.comm.ranks, wait.comm.members, wait.comm.by_host
     gone = [rank for rank in group if rank in members and rank not in wait.waiting
-            and max(members[rank].left, (members[rank].entered or -1) if wait.comm.by_host else -1) >= wait.op.seq]
+            and max(members[rank].left, (members[rank].entered or -1) if gloo else -1) >= wait.op.seq]
     silent = [rank for rank in wait.waiting if rank in silence]
     untold = sorted(set(group) - set(wait.waiting) - set(gone))
-    found = Accusation("hang", "", [], wait.comm.name, wait.op.seq, wait.since)
-    if gone and 2 * len(wait.waiting) < len(group) and not wait.op.name.startswith(ROOTED) and not wait.comm.by_host:
-        found.ranks = wait.waiting
-        found.sentence = (f"{capital(ranks_text(found.ranks))} {verb(found.ranks, 'has', 'have')} not left {wait.what()} {how}, "
-                          f"which {ranks_text(gone)} {verb(gone, 'has', 'have')}: the GPU or its stream stands still.")
-    elif silent:
-        found.ranks = silent
-        found.sentence = (f"{capital(ranks_text(silent))} {verb(silent, 'has', 'have')} stopped inside a collective: "
-                          f"{silence[silent[0]]} {capital(wait.what())} has not ended {how}.")
-    elif untold or gone or len(group) < 2:
-        why = (f"whether {ranks_text(untold)} {verb(untold, 'has', 'have')} come is not told" if untold else
-               f"{ranks_text(gone)} {verb(gone, 'has', 'have')} left it{' or failed in it' if wait.comm.by_host else ''}" if gone else
+    if gone and 2 * len(wait.waiting) < len(group) and not wait.op.name.startswith(ROOTED) and not gloo:
+        return wait.accuses("hang", wait.waiting, f"{does(wait.waiting, 'has not left')} {wait.what()} {how}, which {does(gone, 'has left')}: "
+                            "the GPU or its stream stands still")
+    if silent:
+        return wait.accuses("hang", silent, f"{does(silent, 'has stopped inside a collective')}: {silence[silent[0]]}",
+                            f"{wait.what()} has not ended {how}")
+    if untold or gone or len(group) < 2:
+        why = (f"whether {does(untold, 'has come')} is not told" if untold else
+               does(gone, "has left it or failed in it" if gloo else "has left it") if gone else
                "no other rank of it is told" if group else "which ranks belong to it is not told")
-        return Accusation("unknown", f"{capital(wait.text(how))}; {why}.")
-    else:
-        found.sentence = f"All {len(group)} ranks have come to {wait.what()} and none has left it {how}: no rank is to blame by that."
-    return found
+        return wait.accuses("unknown", [], f"{wait.text(how)}; {why}")
+    return wait.accuses("hang", [], f"all {len(group)} ranks have come to {wait.what()} and none has left it {how}: no rank is to blame by "
+                        "that")

@@ -43,12 +43,10 @@ class Member:
     left: int = -1  # the newest one that has ended
     timed: bool = False  # its source tells when its GPU begins an operation
     heard: int = 0  # as of when its source tells; 0: not told
-    # NCCL's RAS: how many collectives the host has handed over, and since when the rank is lost or ending.
+    # NCCL's RAS: how many collectives the host has handed over, when that was another number, since when the rank is lost.
     count: Optional[int] = None
-    moved: Optional[int] = None
+    moved: int = 0
     lost: Optional[int] = None
-    ending: Optional[int] = None
-    starting: bool = False
     dead: bool = False
     error: Any = 0
     process: str = ""
@@ -65,6 +63,7 @@ class Comm:
     size: int = 0
     by_host: bool = False  # gloo: hosts do what GPUs do elsewhere, and what has failed looks as if it had ended
     looks: int = 0
+    changes: bool = False  # it begins or ends: its ranks need not do the same
     members: Dict[int, Member] = field(default_factory=dict)
 
     def all_ranks(self) -> List[int]:
@@ -113,9 +112,9 @@ class Job:
 @dataclass
 class Accusation:
     verdict: str
-    sentence: str = ""
     ranks: List[int] = field(default_factory=list)
-    communicator: str = ""
+    sentence: str = ""
+    communicator: Optional[str] = None
     sequence: Optional[int] = None
     since_ns: Optional[int] = None
     share: Optional[float] = None  # of the time, that the others wait
@@ -159,12 +158,15 @@ def ranks_text(ranks: Sequence[int]) -> str:
         parts += [[]] if not parts or rank != parts[-1][-1] + 1 else []
         parts[-1].append(rank)
     shown = [f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in parts]
-    return verb(ranks, "rank ", "ranks ") + ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
 
 
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def does(ranks: Sequence[int], what: str, more: str = "") -> str:
+    """"rank 3 has not come", "ranks 3, 4 have not come". `more` stands behind the ranks."""
+    first, _, rest = what.partition(" ")
+    many = {"has": "have", "is": "are", "waits": "wait", "calls": "call"}[first]
+    return f"{ranks_text(ranks)}{more} {first if len(ranks) == 1 else many} {rest}"
 
 
-def verb(ranks: Sequence[Any], one: str, many: str) -> str:
-    return one if len(ranks) == 1 else many
+def sentences(*parts: str) -> str:
+    return " ".join(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in parts if one)

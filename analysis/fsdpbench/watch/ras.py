@@ -1,0 +1,155 @@
+"""Answers of NCCL's RAS, in JSON and as text (src/ras/client_support.cc of NCCL, from 2.24 on), and who asks it."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from datetime import datetime
+from typing import Any, Dict, List, Optional, Tuple
+from urllib.parse import urlsplit
+
+from .job import MOST_RANKS, S, Comm, Job, Member, WatchError, inside, need, objects, whole, words
+
+MOST, LATE = 64 << 20, "there was no whole answer within 15 s."
+IN_TEXT = "Communicators..."
+Told = Tuple[Any, str, int, Dict[int, Member], bool]  # of a communicator: what is its own, name, size, ranks, whether it changes
+
+
+def parse(text: str) -> Dict[str, Any]:
+    """An object at the beginning of a text; {}: there is none, or it is nested too deeply. NCCL 2.28.7 to 2.28.9 leave
+    the comma out before the status of a missing rank."""
+    for one in (lambda: text, lambda: re.sub(r'([0-9"}\]el])(\s*\n\s*")', r"\1,\2", text)):
+        try:
+            found = json.JSONDecoder().raw_decode(one())[0]
+            return found if isinstance(found, dict) else {}
+        except (ValueError, RecursionError):
+            pass
+    return {}
+
+
+def add_answer(job: Job, answer: Dict[str, Any], at: Optional[int]) -> None:
+    """`at`: when it came; None: as it says, in the local time of this machine."""
+    try:
+        at = at or int(datetime.strptime(words(answer.get("timestamp")), "%Y-%m-%d %H:%M:%S").timestamp()) * S
+    except (ValueError, OverflowError):
+        raise WatchError('has no timestamp such as "2025-12-19 13:06:53".') from None
+    comms: List[Told] = []
+    for told in objects(answer.get("communicators")):
+        size, ranks, changes = need(told, "size", MOST_RANKS), {}, False
+        for one in objects(told.get("ranks")) + objects(told.get("missing_ranks")):
+            member = ranks[need(one, "rank", max(size - 1, 0))] = Member()
+            status, counts, host = inside(one, "status"), inside(one, "collective_counts"), words(one.get("host"))
+            if host not in ("", "unknown"):
+                member.process = f"process {need(one, 'pid')} on {host}, GPU {whole(one.get('nvml_dev'))}"
+            member.dead = status.get("considered_dead") is True
+            member.lost = 0 if member.dead or status.get("unresponsive") is True else None
+            member.count = sum(need(counts, kind) for kind in counts) if "collective_counts" in one else None
+            member.error = whole(status.get("async_error")) or 0
+            changes |= any(status.get(flag) for flag in ("init_state", "finalize_called", "destroy_flag", "abort_flag"))
+        comms.append(((words(told.get("hash")), words(told.get("secondary_hash"))), words(told.get("hash")), size, ranks, changes))
+    _add_look(job, comms, at)
+
+
+_SECTION = re.compile(r"(?:#(\d+)-\d+ \(([0-9a-fx]+)\) )?(INCOMPLETE|DEAD|ERROR|MISMATCH|TIMEOUT)\s*$")
+_COUNTS = re.compile(r"\s+\d{1,7} ranks have (?:not )?launched (?:up to operation (\d{1,18})|any operations)")
+_RANK = re.compile(r"\s+Rank (\d{1,7})(?: has status (\w+)| has (?:not )?launched (?:up to operation (\d{1,18})|any operations)|"
+                   r" reported (.*?))? -- (?:GPU (\w+).* managed by process (\d+) on node (\S+))?")
+
+
+def add_text(job: Job, text: str, at: int) -> None:
+    """It names ranks only where they are few among the others."""
+    rows = [line.split() for line in text.splitlines()]
+    sizes = {row[0]: int(row[4]) for row in rows if len(row) >= 7 and row[0].isdigit() and row[4].isdigit() and len(row[4]) < 7}
+    comms: Dict[str, Told] = {}
+    name = what = ""
+    counts: List[Tuple[int, List[int]]] = []  # of one kind of collective, with the ranks that are listed
+    for line in [*text.splitlines(), ""]:
+        section, rank, some = _SECTION.match(line), _RANK.match(line), _COUNTS.match(line)
+        if counts and (not line.strip() or "operation counts" in line):
+            rest = set(range(comms[name][2])) - {one for _, ranks in counts for one in ranks}
+            if [ranks for _, ranks in counts].count([]) < 2:  # else nobody knows which rank is in which group
+                for count, one in [(count, one) for count, ranks in counts for one in ranks or rest]:
+                    member = comms[name][3].setdefault(one, Member())
+                    member.count = (member.count or 0) + count if member.lost is None else None
+            counts = []
+        if section is not None:
+            name, what = section[2] or "", section[3]
+            comms.setdefault(name, ((name, ""), "0x" + name.lstrip("0x"), sizes.get(section[1], 0), {}, False))
+        elif some is not None and name:
+            counts.append((int(some[1] or 0), []))
+        elif rank is not None and name and int(rank[1]) < comms[name][2]:
+            member = comms[name][3].setdefault(int(rank[1]), Member())
+            process = f"process {rank[6]} on {rank[7]}"
+            member.process = f"{process}, GPU {rank[5]}" if rank[6] else member.process
+            if what == "INCOMPLETE":
+                member.lost, member.dead = 0, f"Process {rank[6]} on node {rank[7]}" in text
+            elif what == "ERROR":
+                member.error = words(rank[4]) or member.error
+            elif rank[2]:
+                comms[name] = (*comms[name][:4], True)
+            elif "launched" in line:
+                counts.append((int(rank[3] or 0), [int(rank[1])]))
+            elif counts:
+                counts[-1][1].append(int(rank[1]))
+    comms.pop("", None)
+    _add_look(job, list(comms.values()) or [(("", ""), "all communicators", 0, {}, False)], at)
+
+
+def _add_look(job: Job, comms: List[Told], at: int) -> None:
+    if job.counted is not None and at < job.counted + 0.9 * S:
+        return
+    for gone in {key for key, comm in job.comms.items() if comm.source == "NCCL RAS"} - {("NCCL RAS", *one[0]) for one in comms}:
+        del job.comms[gone]
+    for own, name, size, ranks, changes in comms:
+        comm = job.comms.setdefault(("NCCL RAS", *own), Comm("NCCL RAS", name))
+        for rank, now in ranks.items():
+            old = comm.members.get(rank, Member())
+            now.moved = old.moved if now.count == old.count and old.moved else at
+            now.lost = None if now.lost is None else old.lost or at
+            now.process = now.process or old.process
+            now.heard = at
+        comm.size, comm.looks, comm.members, comm.changes = size, comm.looks + 1, ranks, changes
+    job.counted = at
+
+
+def address(text: str, port: int) -> Tuple[str, int]:
+    """HOST, HOST:PORT or [IPV6]:PORT."""
+    try:
+        found = urlsplit("//" + (f"[{text}]" if text.count(":") > 1 and "[" not in text else text))
+        if found.hostname and found.port != 0 and not found.path + found.query + found.fragment and "@" not in text:
+            return found.hostname, found.port or port
+    except ValueError:
+        pass
+    raise WatchError(f"--ras {words(text)}: expected HOST, HOST:PORT or [IPV6]:PORT, with a port from 1 to 65535.")
+
+
+def ask(place: Tuple[str, int], job: Job, now: int, patience_s: float = 15) -> None:
+    """The status of a job (src/ras/client.cc): in JSON, or as text where NCCL is older than 2.28.7. Raises WatchError with
+    what went wrong."""
+    until, heard = time.monotonic() + patience_s, b""
+    label = "--ras [{}]:{}: ".format(*place) if ":" in place[0] else "--ras {}:{}: ".format(*place)
+    try:
+        with socket.create_connection(place, patience_s) as ras, ras.makefile("rb") as stream:
+            for order in ("CLIENT PROTOCOL 2", "TIMEOUT 5", "SET FORMAT json"):
+                ras.sendall(order.encode() + b"\n")
+                said = words(stream.readline(4096).decode("utf-8", "replace").strip())
+                if order.startswith("CLIENT") and not said.startswith("SERVER PROTOCOL "):
+                    raise WatchError(f"{label}what answers there is not NCCL's RAS: it says '{said[:60]}'.")
+            ras.sendall(b"STATUS\n")
+            while piece := stream.read1(65536):  # type: ignore[attr-defined]
+                heard += piece
+                if len(heard) > MOST or time.monotonic() > until:
+                    raise WatchError(label + ("the answer has more than 64 MiB." if len(heard) > MOST else LATE))
+    except (socket.timeout, TimeoutError):
+        raise WatchError(label + LATE) from None
+    except (OSError, UnicodeError) as error:
+        raise WatchError(f"{label}nobody answers there: {words(str(error))}.") from None
+    text = heard.decode("utf-8", "replace")
+    if told := parse(text):
+        add_answer(job, told, now)
+    elif IN_TEXT in text:
+        add_text(job, text, now)
+    else:
+        raise WatchError(f"{label}the answer is none of NCCL's RAS.")
