@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..analysis.text import clean
 
@@ -26,7 +26,6 @@ class Op:
     shape: str = ""  # must be the same on all ranks; empty: not told, or it may differ
     came: Optional[int] = None  # when the rank's host began it
     told: Optional[int] = None  # the latest time that its record has
-    took: Optional[int] = None  # from this rank's coming to its end, by the clock of what ran it
     done: bool = True
     timed_out: bool = False  # the library gave it up
     started: bool = False  # by the GPU
@@ -149,24 +148,3 @@ def inside(value: Any, key: str) -> Dict[str, Any]:
 
 def objects(value: Any) -> List[Dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """"ranks 0 to 3, 7"."""
-    parts: List[List[int]] = []
-    for rank in sorted(ranks):
-        parts += [[]] if not parts or rank != parts[-1][-1] + 1 else []
-        parts[-1].append(rank)
-    shown = [f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in parts]
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
-
-
-def does(ranks: Sequence[int], what: str, more: str = "") -> str:
-    """"rank 3 has not come", "ranks 3, 4 have not come". `more` stands behind the ranks."""
-    first, _, rest = what.partition(" ")
-    many = {"has": "have", "is": "are", "waits": "wait", "calls": "call"}[first]
-    return f"{ranks_text(ranks)}{more} {first if len(ranks) == 1 else many} {rest}"
-
-
-def sentences(*parts: str) -> str:
-    return " ".join(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in parts if one)
