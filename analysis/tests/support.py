@@ -88,8 +88,9 @@ class UndrawnTest(FolderTest):
         def save(figure: Any, file: Any, **more: Any) -> None:
             draw(figure, file, **more) if self.DRAWN and more["format"] == "svg" else file.write(b"<svg/>")
         patches = [mock.patch("matplotlib.figure.Figure.savefig", save)]
-        patches += [] if self.DRAWN else [mock.patch("fsdpbench.analysis.figures.canvas.FittingLabels.prune", lambda *_, **__: None)]
-        for patch in patches:  # what fits is measured by drawing, too
+        for measures in ("matplotlib.figure.Figure.draw_without_rendering", "fsdpbench.analysis.figures.canvas.FittingLabels.prune"):
+            patches += [] if self.DRAWN else [mock.patch(measures, lambda *_, **__: None)]
+        for patch in patches:
             patch.start()
             self.addCleanup(patch.stop)
 

@@ -91,7 +91,9 @@ class OfARun(Api):
         html = run._repr_html_()
         self.assertIn('<img src="data:image/svg+xml;base64,', html)
         self.assertIn("A step takes", html)
-        self.assertTrue(run.report(self.folder / "page").is_file())
+        with mock.patch("fsdpbench.analysis.report.write_report") as write:  # test_page draws pages
+            run.report(self.folder / "page")
+        write.assert_called_once_with([run.folder], self.folder / "page")
 
 
 class Timelines(Api):

@@ -541,12 +541,12 @@ class ProgramTest(FolderTest):
             "train.batch_per_rank": [1, 2], "train.accumulate": [1, 2, 4], "train.learning_rate": [0.001, 3e-05], "train.beta2": [0.95, 0.999],
             "train.weight_decay": [0.0, 0.1], "train.clip_norm": [0.0, 1.0], "train.accumulate_mode": ["reduce_each", "no_sync"]}
         compared = 0
-        for _ in range(40):
+        for _ in range(20):
             keys = {key: draw.choice(choices) for key, choices in values.items()}
             if keys["fsdp.strategy"] == "hybrid_shard":
                 keys.update({"mesh.shard": 4, "mesh.replicate": 2})
             compared += self.comes_back('[model]\npreset = "quickstart"\n', 8, 4, keys)
-        self.assertGreater(compared, 15)
+        self.assertGreater(compared, 7)
 
     def test_what_is_exported_of_each_preset_comes_back(self) -> None:
         known = program("help", "keys", "fsdp.preset").stdout + program("help", "keys", "fsdp").stdout

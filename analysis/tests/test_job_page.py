@@ -6,7 +6,7 @@ import json
 from typing import Any, Dict
 
 import test_figures  # not its names: its tests would run here, too
-from support import FolderTest, UndrawnTest, make_hostile
+from support import UndrawnTest, make_hostile
 
 from fsdpbench.analysis.job_page import _coarse, _short_units, job_page
 from fsdpbench.analysis.report import write_report

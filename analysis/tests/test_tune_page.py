@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from support import FolderTest, UndrawnTest
+from support import UndrawnTest
 
 from fsdpbench.analysis.report import write_report
 from fsdpbench.fields import ReportError
