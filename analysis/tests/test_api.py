@@ -225,6 +225,7 @@ class OfOthers(Api):
         walked = [row["step_ms"] for row in tuning.rows()]
         self.assertIn(round(tuning.in_force["step_ms"], 6), walked)
         self.assertIn("policies", tuning.figures)
+        self.assertEqual((tuning.result.gain, tuning.result.best.step_ms), (tuning.data["gain"], tuning.best["step_ms"]))
 
     def test_expect(self) -> None:
         machine = {"simulate.cluster": "dgx-h100", "emulate.compute_tflops": "none", "emulate.link_gb_per_s": "none"}
@@ -247,6 +248,7 @@ class OfOthers(Api):
         other = fb.what_if(run, set={"fsdp.backward_prefetch": "pre"})
         self.assertLessEqual(other.step_ms, run.step_ms)
         self.assertAlmostEqual(other.change_pct, 100 * (other.step_ms / run.step_ms - 1), places=6)
+        self.assertEqual(100 * other.result.change.median, other.change_pct)
 
 
 class Calls(Api):
