@@ -120,7 +120,7 @@ LIMITS = [
     Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 161, "keys", "profiles/README.md"),
     Limit("tests", 81450, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 11300, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("analysis/fsdpbench", 11130, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4700, "lines", "profiles/**/*.toml"),
     Limit("docs", 38400, "words", "docs/**/*.md - docs/result-format.md"),

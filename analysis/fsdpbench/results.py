@@ -67,18 +67,15 @@ class Result:
 
     @functools.cached_property
     def data(self) -> Dict[str, Any]:
-        from .analysis.schema import VERSIONS, check_version, read_json
+        from .analysis.schema import check_version, read_json
         value = read_json(self.folder / self._FILE)
-        if self._FILE in VERSIONS:
-            check_version(value, self.folder / self._FILE, self._FILE)
+        check_version(value, self.folder / self._FILE, self._KIND)
         return value
 
     @functools.cached_property
     def result(self) -> Any:
         """All of `data` with types and units: docs/result-format.md lists its fields, result.fields() says what they mean."""
         from . import fields
-        if not self._KIND:
-            raise TypeError(f"the fields of {self._FILE} have no types; use data")
         return fields.OBJECTS[fields.FILES[self._KIND][1]](self.data, self.folder / self._FILE)
 
     @functools.cached_property
@@ -251,6 +248,7 @@ class Tuning(_Rows):
     """What tune() found."""
 
     _FILE = "tune.json"
+    _KIND = "tuning"
     _FIRST = "policies"
 
     @property
@@ -305,6 +303,7 @@ class WhatIf(_Told):
     """What what_if() says: the measured run, its replay, and the replay of the change, each with step_ms and the rest."""
 
     _FILE = "what_if.json"
+    _KIND = "what_if"
 
     @property
     def step_ms(self) -> float:
@@ -390,6 +389,7 @@ class Expectation(_Told):
     """What expect() says. In `data` each figure has value, low and high; `reasons` is a list of dicts."""
 
     _FILE = "expect.json"
+    _KIND = "expectation"
 
     @property
     def tokens_per_s_rank(self) -> float:

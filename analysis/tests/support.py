@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 from unittest import mock
 
+import matplotlib.figure
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DATA = Path(__file__).resolve().parent / "data"
 
@@ -74,13 +76,23 @@ class FolderTest(unittest.TestCase):
 
 
 class UndrawnTest(FolderTest):
-    """Figures are made and not drawn, which is most of a page's time: for tests that read its words."""
+    """Figures are made and not drawn, which is most of a page's time: for tests that read its words. With DRAWN they are drawn as
+    SVG, for tests that read these, but not as PNG."""
+
+    DRAWN = False
 
     def setUp(self) -> None:
         super().setUp()
-        patch = mock.patch("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"<svg/>"))
-        patch.start()
-        self.addCleanup(patch.stop)
+        draw = matplotlib.figure.Figure.savefig
+
+        def save(figure: Any, file: Any, **more: Any) -> None:
+            draw(figure, file, **more) if self.DRAWN and more["format"] == "svg" else file.write(b"<svg/>")
+        patches = [mock.patch("matplotlib.figure.Figure.savefig", save)]
+        for measures in ("matplotlib.figure.Figure.draw_without_rendering", "fsdpbench.analysis.figures.canvas.FittingLabels.prune"):
+            patches += [] if self.DRAWN else [mock.patch(measures, lambda *_, **__: None)]
+        for patch in patches:
+            patch.start()
+            self.addCleanup(patch.stop)
 
 
 def run_chromium(home: Path, *arguments: str) -> subprocess.CompletedProcess:

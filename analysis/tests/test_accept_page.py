@@ -8,7 +8,7 @@ import json
 import re
 
 import test_figures  # not its names: its tests would run here, too
-from support import FolderTest, make_hostile
+from support import FolderTest, UndrawnTest, make_hostile
 
 from fsdpbench.analysis.accept_page import accept_page
 from fsdpbench.analysis.figures.acceptance import draw_pairs
@@ -50,7 +50,7 @@ ACCEPTANCE = {
 }
 
 
-class AcceptPageTest(FolderTest):
+class AcceptPageTest(UndrawnTest):
     def page(self, **changes: object) -> str:
         (self.folder / "result.json").write_text(json.dumps({**ACCEPTANCE, **changes}), encoding="utf-8")
         return write_report([self.folder]).read_text(encoding="utf-8")
@@ -98,6 +98,7 @@ class AcceptPageTest(FolderTest):
         self.assertFalse(any(27.0 in line.get_ydata() for line in scatters.lines))
 
     def test_hostile_names_do_nothing(self) -> None:
+        self.DRAWN = True
         hostile = make_hostile({k: v for k, v in ACCEPTANCE.items() if k not in ("kind", "schema_version")})
         page = self.page(**hostile)
         self.assertNotIn("<script>", page)

@@ -91,7 +91,9 @@ class OfARun(Api):
         html = run._repr_html_()
         self.assertIn('<img src="data:image/svg+xml;base64,', html)
         self.assertIn("A step takes", html)
-        self.assertTrue(run.report(self.folder / "page").is_file())
+        with mock.patch("fsdpbench.analysis.report.write_report") as write:  # test_page draws pages
+            run.report(self.folder / "page")
+        write.assert_called_once_with([run.folder], self.folder / "page")
 
 
 class Timelines(Api):
@@ -223,6 +225,7 @@ class OfOthers(Api):
         walked = [row["step_ms"] for row in tuning.rows()]
         self.assertIn(round(tuning.in_force["step_ms"], 6), walked)
         self.assertIn("policies", tuning.figures)
+        self.assertEqual((tuning.result.gain, tuning.result.best.step_ms), (tuning.data["gain"], tuning.best["step_ms"]))
 
     def test_expect(self) -> None:
         machine = {"simulate.cluster": "dgx-h100", "emulate.compute_tflops": "none", "emulate.link_gb_per_s": "none"}
@@ -245,6 +248,7 @@ class OfOthers(Api):
         other = fb.what_if(run, set={"fsdp.backward_prefetch": "pre"})
         self.assertLessEqual(other.step_ms, run.step_ms)
         self.assertAlmostEqual(other.change_pct, 100 * (other.step_ms / run.step_ms - 1), places=6)
+        self.assertEqual(100 * other.result.change.median, other.change_pct)
 
 
 class Calls(Api):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import test_figures  # not its names: its tests would run here, too
-from support import FolderTest, make_hostile
+from support import FolderTest, UndrawnTest, make_hostile
 
 from fsdpbench.analysis.gate_page import gate_page
 from fsdpbench.analysis.report import write_report
@@ -34,7 +34,7 @@ GATE = {
 }
 
 
-class GatePageTest(FolderTest):
+class GatePageTest(UndrawnTest):
     def write(self, **changes: object) -> None:
         (self.folder / "gate.json").write_text(json.dumps({**GATE, **changes}), encoding="utf-8")
 
@@ -77,6 +77,7 @@ class GatePageTest(FolderTest):
         self.assertIn("What changed: nothing was compared", page)
 
     def test_hostile_names_do_nothing(self) -> None:
+        self.DRAWN = True
         page = self.page(**make_hostile({k: v for k, v in GATE.items() if k not in ("schema_version", "kind")}))
         self.assertNotIn("<script>", page)
         self.assertNotIn("<img src=x", page)

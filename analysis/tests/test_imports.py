@@ -188,7 +188,7 @@ class MegatronTest(ImportTest):
                      " --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --bf16\n"
                      " --micro-batch-size 1 --global-batch-size 128 --seq-length 8192 --pipeline-model-parallel-size 2\n)\n", ranks=64)
         self.check(found, model__kv_heads=8, model__bias=False, train__accumulate=4, fsdp__preset="megatron-v1", model__vocab=None)
-        self.assertEqual(found.unread, ["pipeline-model-parallel-size = 2"])
+        self.assertEqual(found.unread, ["pipeline-model-parallel-size = 2: the ranks of one stage, with all layers, are in the profile"])
         self.assertIn("model.vocab", found.missing)
 
     def test_a_vocabulary_is_the_tokenizers_or_asked_for(self) -> None:
@@ -216,6 +216,26 @@ class MegatronTest(ImportTest):
         self.check(read(SMALL + "--use-distributed-optimizer --bf16"), fsdp__strategy="shard_grad_op", train__accumulate_mode="no_sync")
         self.check(read(SMALL + "--bf16"), fsdp__strategy="no_shard")
 
+    def test_what_only_a_run_knows_is_asked_for_where_it_decides(self) -> None:
+        script = "#!/bin/bash\nTP=${1}\n: \"${LAYERS:=4}\"\nif [ $2 = bf16 ]; then\n  P=--bf16\nfi\n"
+        script += "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size ${TP} --num-layers $LAYERS --lr $3 $P "
+        script += "--hidden-size 64 --num-attention-heads 4 --vocab-size 512 --seq-length 128 --micro-batch-size 1\n"
+        found = read(script, path="train.sh")
+        self.check(found, model__layers=4)
+        self.says(found, "lr = $3")
+        with self.assertRaisesRegex(Refused, r"tensor-model-parallel-size = \$\{1\}, which only a run of the script knows"):
+            settle(found)
+        settle(read(script.replace("${1}", "2"), path="train.sh"))
+
+    def test_ranks_of_a_pipeline_are_one_stages(self) -> None:
+        found = read(SMALL + "--pipeline-model-parallel-size 4 --tensor-model-parallel-size 2 --global-batch-size 8 --micro-batch-size 1", ranks=32)
+        self.check(found, mesh__ranks=8, mesh__tensor=2, train__accumulate=2)
+
+    def test_a_word_that_is_no_dtype_is_asked_for(self) -> None:
+        found = read("distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\nmixed_precision: bf61\nnum_processes: 8\n")
+        self.check(found, fsdp__param_dtype=None)
+        self.assertIn("bf61 is no dtype that is known", found.missing["fsdp.param_dtype"])
+
     def test_primus(self) -> None:
         def primus(framework: str, model: str, overrides: str) -> str:
             return f"modules:\n  pre_trainer:\n    framework: {framework}\n    config: pre_trainer.yaml\n    model: {model}\n    overrides:\n{overrides}"
@@ -228,6 +248,10 @@ class MegatronTest(ImportTest):
                             "      activation_checkpoint:\n        mode: full\n"), ranks=8)
         self.check(titan, model__preset="llama3-70b", train__batch_per_rank=3, fsdp__activation_checkpointing=True, mesh__ranks=8)
         self.assertIn("megatron and torchtitan can be imported", self.refusal(primus("maxtext", "llama2_7B.yaml", "      a: 1\n")))
+        # Its model's file has more sizes than are changed here: they are not mixed with Megatron-LM's defaults.
+        experts = read(primus("megatron", "mixtral_8x7B_v0.1.yaml", "      num_layers: 4\n      expert_model_parallel_size: 8\n"), ranks=8)
+        self.check(experts, model__preset="mixtral-8x7b", model__layers=None, model__feed_forward=None, mesh__expert=8)
+        self.says(experts, "num-layers = 4: the sizes of the named model are taken")
 
     def test_nanotron(self) -> None:
         found = read("model:\n  dtype: bfloat16\n  model_config:\n    is_llama_config: true\n    hidden_size: 64\n    intermediate_size: 128\n"
@@ -305,19 +329,6 @@ class TorchtitanTest(ImportTest):
         self.check(old, simulate__compiled=True)
         self.assertRegex(" ".join(old.unread), "from 2024-12-18 to 2025-04-02")
 
-    def test_its_python(self) -> None:
-        text = ("def llama3_8b() -> Trainer.Config:\n    spec = model_registry('8B')\n    return Trainer.Config(\n        model_spec=spec,\n"
-                "        optimizer=default_adamw(lr=3e-4),\n        training=TrainingConfig(\n"
-                "            num_tokens_per_microbatch_per_dp_rank=2 * 8192, max_context_length=8192),\n"
-                "        activation_checkpoint=SelectiveAC.Config())\n\n\ndef llama3_8b_compiled() -> Trainer.Config:\n"
-                "    config = llama3_8b()\n    config.compile = CompileConfig(enable=True, components=['model'])\n"
-                "    config.parallelism.tensor_parallel_degree = 2\n    return config\n")
-        found = read(text, path="config_registry.py:llama3_8b", ranks=8)
-        self.check(found, model__preset="llama3-8b", train__batch_per_rank=2, train__seq_len=8192, train__learning_rate=3e-4,
-                   fsdp__checkpoint_keeps="every_second_product", simulate__compiled=None)
-        self.check(read(text, path="config_registry.py:llama3_8b_compiled", ranks=8), simulate__compiled=True, mesh__tensor=2)
-        self.assertIn("FILE:NAME says which configuration: llama3_8b, llama3_8b_compiled", self.refusal(text, path="config_registry.py"))
-
     def test_automodel(self) -> None:
         found = read("recipe: TrainFinetuneRecipeForNextTokenPrediction\nstep_scheduler:\n  global_batch_size: 32\n  local_batch_size: 2\n"
                      "model:\n  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
@@ -327,6 +338,13 @@ class TorchtitanTest(ImportTest):
         self.check(found, model__preset="llama3-70b", mesh__tensor=4, mesh__ranks=32, train__accumulate=2, train__seq_len=1024,
                    fsdp__param_dtype="bf16", fsdp__reduce_dtype="fp32", fsdp__activation_checkpointing=True, train__beta2=0.95,
                    mesh__sequence_parallel=True, fsdp__strategy="full_shard")
+
+        self.assertIn("of no system", self.refusal("recipe: TrainBiEncoderRecipe\nstep_scheduler:\n  local_batch_size: 2\nmodel:\n  a: b\n"
+                                                   "distributed:\n  strategy: fsdp2\n"))
+
+    def test_torchruns_processes_are_torchtitans_ranks(self) -> None:
+        found = read("torchrun --nproc_per_node=4 --nnodes 2 -m torchtitan.train --training.seq_len 128 --parallelism.tensor_parallel_degree 2\n")
+        self.check(found, mesh__ranks=8, mesh__tensor=2)
 
     def test_prime_rl(self) -> None:
         sft = read('[model]\nname = "meta-llama/Llama-3.1-8B"\ncp = 2\n[model.ac]\nfreq = 2\n[data]\nseq_len = 1024\nbatch_size = 64\n'
@@ -405,6 +423,8 @@ class TrainerTest(ImportTest):
                    fsdp__activation_checkpointing=True, train__clip_norm=1.0)
         self.assertIn("train.batch_per_rank", read(text.replace("size: 8\n", "size: auto\n"), ranks=64).missing)
         self.check(read(text.replace("PURE", "DEFAULT")), fsdp__param_dtype="bf16", fsdp__reduce_dtype="fp32")
+        for other in ("mosaic_bert", "resnet50"):
+            self.assertIn("of no system", self.refusal(text.replace("mpt_causal_lm", other)))
 
     def test_verl(self) -> None:
         found = read("set -x\nMODEL_PATH=Qwen/Qwen3-8B\nsp=2\npython3 -m verl.trainer.main_ppo \\\n    data.max_prompt_length=512 \\\n"
@@ -420,6 +440,8 @@ class TrainerTest(ImportTest):
         found = read("python3 -m verl.trainer.main_ppo --config-path=config --config-name='ppo_megatron_trainer.yaml' \\\n"
                      "    actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2\n", ranks=8)
         self.check(found, fsdp__preset="megatron-v1", mesh__tensor=2)
+        base = "defaults:\n  - ppo_megatron_trainer\n  - _self_\nactor_rollout_ref:\n  model:\n    path: Qwen/Qwen3-8B\n    lora:\n      rank: 8\n"
+        self.check(read(base, ranks=8), fsdp__preset="megatron-v1", model__lora_rank=8, model__lora_alpha=16.0)
 
 
 class RefusedTest(ImportTest):
@@ -516,12 +538,12 @@ class ProgramTest(FolderTest):
             "train.batch_per_rank": [1, 2], "train.accumulate": [1, 2, 4], "train.learning_rate": [0.001, 3e-05], "train.beta2": [0.95, 0.999],
             "train.weight_decay": [0.0, 0.1], "train.clip_norm": [0.0, 1.0], "train.accumulate_mode": ["reduce_each", "no_sync"]}
         compared = 0
-        for _ in range(40):
+        for _ in range(20):
             keys = {key: draw.choice(choices) for key, choices in values.items()}
             if keys["fsdp.strategy"] == "hybrid_shard":
                 keys.update({"mesh.shard": 4, "mesh.replicate": 2})
             compared += self.comes_back('[model]\npreset = "quickstart"\n', 8, 4, keys)
-        self.assertGreater(compared, 15)
+        self.assertGreater(compared, 7)
 
     def test_what_is_exported_of_each_preset_comes_back(self) -> None:
         known = program("help", "keys", "fsdp.preset").stdout + program("help", "keys", "fsdp").stdout

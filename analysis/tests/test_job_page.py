@@ -6,7 +6,7 @@ import json
 from typing import Any, Dict
 
 import test_figures  # not its names: its tests would run here, too
-from support import FolderTest, make_hostile
+from support import UndrawnTest, make_hostile
 
 from fsdpbench.analysis.job_page import _coarse, _short_units, job_page
 from fsdpbench.analysis.report import write_report
@@ -54,7 +54,7 @@ def timeline() -> Dict[str, Any]:
     return {"schemaVersion": 1, "traceEvents": events}
 
 
-class JobPageTest(FolderTest):
+class JobPageTest(UndrawnTest):
     check = test_figures.Figures.check
 
     def page(self, **changes: object) -> str:
@@ -119,6 +119,7 @@ class JobPageTest(FolderTest):
             self.assertIn(words, page)
 
     def test_names_from_traces_do_nothing(self) -> None:
+        self.DRAWN = True
         page = self.page(**{key: make_hostile(JOB[key]) for key in ("recognition", "causes", "knobs", "contention",
                                                                    "collectives", "notes")})
         self.assertNotIn("<script", page)

@@ -44,12 +44,9 @@ class Tags(html.parser.HTMLParser):
         self.text.append(data)
 
 
-class Pages(FolderTest):
-    def page(self, folder: Path, **arguments) -> str:
-        return write_report([folder], self.folder / "out", **arguments).read_text(encoding="utf-8")
-
+class Whole(FolderTest):
     def test_run(self) -> None:
-        page = self.page(DATA / "run")
+        page = write_report([DATA / "run"], self.folder / "out").read_text(encoding="utf-8")
         for name, value in Tags(page).attributes:  # it is self-contained
             if name in ("src", "href"):
                 self.assertTrue(value.startswith("data:"), value[:60])
@@ -62,46 +59,32 @@ class Pages(FolderTest):
         self.assertTrue((self.folder / "out/timeline.svg").is_file())
         self.assertTrue((self.folder / "out/timeline.png").is_file())
 
-    def test_cells_that_are_not_rated(self) -> None:
+
+class Pages(UndrawnTest):
+    DRAWN = True
+
+    def page(self, folder: Path, **arguments) -> str:
+        return write_report([folder], self.folder / "out", **arguments).read_text(encoding="utf-8")
+
+    def test_cells_that_are_not_rated_and_parts_that_do_not_add_up(self) -> None:
         best = min((c for c in json.loads((DATA / "sweep/sweep.json").read_text(encoding="utf-8"))["cells"]
                     if c.get("metrics")), key=lambda c: c["metrics"]["step_ms"]["median"])["id"]
-        def unrated(value):
+        def change(value):
             for cell in value["cells"]:
+                if cell.get("metrics"):
+                    cell["metrics"]["step_ms"]["median"] = 77.7
                 if cell["id"] == best:
                     cell |= {"rated": False, "not_rated_because": "computation took too long"}
-        text = "".join(Tags(self.page(self.copy("sweep", unrated))).text)
+        page = self.page(self.copy("sweep", change))
+        text = "".join(Tags(page).text)
         self.assertIn("Not rated, so in the table only: 1 of 40 cells.", text)
         self.assertIn("Computation took too long.", text)
         self.assertIn("39 of 40 cells measured", text)
         svg = (self.folder / "out/heatmap.svg").read_text(encoding="utf-8")
         self.assertEqual(svg.count("<!-- not rated -->"), 1)
-
-    def test_parts_that_do_not_add_up_are_said_and_the_step_time_is_one_number(self) -> None:
-        def apart(value):
-            for cell in value["cells"]:
-                if "metrics" in cell and cell["metrics"]:
-                    cell["metrics"]["step_ms"]["median"] = 77.7
-        folder = self.copy("sweep", apart)
-        page = self.page(folder)
         self.assertIn("medians of their own in this file", page)
         svg = (self.folder / "out/breakdown.svg").read_text(encoding="utf-8")
         self.assertEqual(set(re.findall(r"<!-- (\d+\.\d\xa0ms) -->", svg)), {"77.7\u00a0ms"})
-
-    def test_two_runs(self) -> None:
-        page = write_report(self.pair(), self.folder / "out").read_text(encoding="utf-8")
-        text = "".join(Tags(page).text)
-        self.assertIn("B is 50\u00a0% faster than A: 50.2\u00a0ms a step instead of 100\u00a0ms.", text)
-        self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
-                      page)
-        self.assertNotIn("fsdp.forward_prefetch</td>", page)
-        self.assertIn("CPU, B", page)
-        self.assertEqual((page.count("<figure>"), page.count("<a download")), (5, 2))
-
-    def test_comparison(self) -> None:
-        text = "".join(Tags(self.page(self.comparison())).text)
-        for words in ("B is 50.0 % faster than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
-                      "fsdp.backward_prefetchnonepre", "median of 3 trials"):
-            self.assertIn(words, text)
 
     def test_hostile_texts_are_shown_not_run(self) -> None:
         def hostile_run(value):
@@ -130,6 +113,31 @@ class Pages(FolderTest):
 class Words(UndrawnTest):
     def page(self, folder: Path, **arguments) -> str:
         return write_report([folder], self.folder / "out", **arguments).read_text(encoding="utf-8")
+
+    def test_two_runs(self) -> None:
+        page = write_report(self.pair(), self.folder / "out").read_text(encoding="utf-8")
+        text = "".join(Tags(page).text)
+        self.assertIn("B is 50\u00a0% faster than A: 50.2\u00a0ms a step instead of 100\u00a0ms.", text)
+        self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
+                      page)
+        self.assertNotIn("fsdp.forward_prefetch</td>", page)
+        self.assertIn("CPU, B", page)
+        self.assertEqual((page.count("<figure>"), page.count("<a download")), (5, 2))
+
+    def test_comparison(self) -> None:
+        text = "".join(Tags(self.page(self.comparison())).text)
+        for words in ("B is 50.0 % faster than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
+                      "fsdp.backward_prefetchnonepre", "median of 3 trials"):
+            self.assertIn(words, text)
+
+    def test_exit_codes(self) -> None:
+        self.assertEqual(main(["report", str(DATA / "run"), "--out", str(self.folder / "out")]), 0)
+        self.assertEqual(main(["report", *map(str, self.pair()), "--out", str(self.folder / "two")]), 0)
+        self.assertEqual(main(["report", str(DATA / "run"), str(DATA / "sweep")]), 2)
+        self.assertEqual(main(["report", str(self.folder / "nothing")]), 2)
+        self.assertEqual(main(["report", str(self.folder)]), 2)
+        (self.folder / "file").write_text("")
+        self.assertEqual(main(["report", str(DATA / "run"), "--out", str(self.folder / "file/out")]), 4)
 
     def test_the_trace_is_in_the_page_unless_it_is_large(self) -> None:
         page = self.page(DATA / "run")
@@ -303,15 +311,6 @@ class Words(UndrawnTest):
 
 
 class CommandLine(FolderTest):
-    def test_exit_codes(self) -> None:
-        self.assertEqual(main(["report", str(DATA / "run"), "--out", str(self.folder / "out")]), 0)
-        self.assertEqual(main(["report", *map(str, self.pair()), "--out", str(self.folder / "two")]), 0)
-        self.assertEqual(main(["report", str(DATA / "run"), str(DATA / "sweep")]), 2)
-        self.assertEqual(main(["report", str(self.folder / "nothing")]), 2)
-        self.assertEqual(main(["report", str(self.folder)]), 2)
-        (self.folder / "file").write_text("")
-        self.assertEqual(main(["report", str(DATA / "run"), "--out", str(self.folder / "file/out")]), 4)
-
     def test_damaged_folders_are_one_sentence(self) -> None:
         other = {"result.json": "sweep/sweep.json", "sweep.json": "run/result.json", "compare.json": "run/result.json"}
         for name, of_another_kind in other.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from support import FolderTest
+from support import UndrawnTest
 
 from fsdpbench.analysis.report import write_report
 from fsdpbench.fields import ReportError
@@ -30,7 +30,7 @@ TUNING = {
 }
 
 
-class TunePageTest(FolderTest):
+class TunePageTest(UndrawnTest):
     def page(self, **changes: object) -> str:
         (self.folder / "tune.json").write_text(json.dumps({**TUNING, **changes}), encoding="utf-8")
         return write_report([self.folder]).read_text(encoding="utf-8")

@@ -16,7 +16,8 @@ from typing import Any, Dict, List, Optional, Tuple
 import support
 
 from fsdpbench.analysis.__main__ import main
-from fsdpbench.watch.job import S, Job, ranks_text
+from fsdpbench.analysis.text import ranks_text
+from fsdpbench.watch.job import S, Job
 from fsdpbench.watch.judge import Judgement, judge
 from fsdpbench.watch.sources import Sources
 
@@ -58,7 +59,7 @@ class Watched(support.FolderTest):
 
     def judged(self, stopped: bool = True, hang: int = 12) -> Judgement:
         job = Job()
-        Sources([str(self.folder)]).read(job, 0, True)
+        Sources([str(self.folder)]).read(job, True)
         return judge(job, job.newest(), hang * S, stopped)
 
     def hangs(self, ranks: List[int], *parts: str) -> None:
@@ -167,6 +168,34 @@ class Dumps(Watched):
             self.put(f"_dump_{rank + 4}", dump(groups, {2: (9, 9)}, entries))
         self.hangs([5], "Rank 5 has not come: rank 4 waits in send 0->1 of 7 (PP)")
 
+    def test_a_circle_of_sends_that_a_collective_waits_for_has_no_culprit(self) -> None:
+        groups = {"0": WORLD, "7": ("PP", [1, 2])}
+        for rank in range(4):
+            name = {1: "nccl:send 0->1", 2: "nccl:send 1->0"}.get(rank)
+            own = entry(("7", "PP"), 2, 3, name, is_p2p=True, p2p_seq_id=1) if name else entry(("0", "default_pg"), 0, 5)
+            status = {0: (4, 4), 2: (3, 2)} if name else {0: (5, 4)}
+            self.put(f"_dump_{rank}", dump({key: one for key, one in groups.items() if rank in one[1]}, status, [own]))
+        self.hangs([], "wait for one another in a cycle, of which no rank is the culprit", "rank 1 in send 0->1 of 7 (PP)")
+
+    def test_what_gloo_has_retired_may_have_failed(self) -> None:
+        # Rank 2 died in 5, of which an older dump is left; ranks 1 and 3 have got an error, and rank 0 still waits.
+        for rank in range(8):
+            own = entry(("0", "default_pg"), 0, 5, "gloo:all_reduce", retired=rank not in (0, 2))
+            data = dump({"0": ("default_pg", list(range(8)))}, {0: (5, 5 if rank not in (0, 2) else 4)}, [own])
+            self.put(f"_dump_{rank}", data)
+        self.unknown("ranks 1, 3 to 7 have left it or failed in it")
+        for rank in range(8):  # NCCL tells which of them have ended
+            own = entry(("0", "default_pg"), 0, 5, state="scheduled" if rank in (0, 2) else "completed", retired=rank not in (0, 2))
+            self.put(f"_dump_{rank}", dump({"0": ("default_pg", list(range(8)))}, {0: (5, 5 if rank not in (0, 2) else 4)}, [own]))
+        self.hangs([0, 2], "Ranks 0, 2 have not left all_reduce 5")
+
+    def test_whoever_gloo_does_not_know_to_have_come_may_wait_in_a_receive(self) -> None:
+        for rank in range(4):
+            own = entry(("0", "default_pg"), 0, 4 if rank == 1 else 5, "gloo:all_reduce", retired=rank == 1)
+            self.put(f"_dump_{rank}", dump({"0": WORLD}, {}, [own]))
+        self.hangs([1], "Rank 1 has not come")
+        self.assertIn("gloo does not record sends and receives", " ".join(self.judged().notes))
+
     def test_counters_with_sends_in_them_are_not_read(self) -> None:
         for rank in range(4):
             entries = [entry(("0", "default_pg"), 0, 5, "nccl:send 0->1" if rank == 0 else "nccl:all_reduce", is_p2p=rank == 0)]
@@ -267,8 +296,10 @@ class Hostile(Watched):
         tuples = b"\x80\x02}" + b")" + b"\x85" * 1_000_000 + b"K\x01s."  # a key that hashes without end
         bomb = b"\x80\x02]" + b"r\xff\xff\xff\xff" + b"."  # a place far out in the memo
         lists = b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."
-        for data in (deep, tuples, bomb, lists, b"\x80", b"\x80\x05\x8e" + b"\xff" * 7 + b"\x00."):
+        for data in (deep, tuples, b"\x80", b"\x80\x05\x8e" + b"\xff" * 7 + b"\x00."):
             self.refused(data, "is a pickle that is not read")
+        for data in (bomb, lists):
+            self.refused(data, "is no dump of a flight recorder")
         self.refused(b"{" * 100_000, "is no JSON")
         self.refused(b'{"entries":' + b"[" * 100_000, "is no JSON")
         self.refused(b"\xff\xfe\x00", "is neither JSON nor a pickle")
@@ -458,7 +489,7 @@ class Steps(Watched):
                 (self.folder / f"steps_{rank}.jsonl").write_text("".join(json.dumps(
                     {"fsdpbench_step": step, "rank": rank, "ranks": 8, "ended_ns": T + step * S // 5, "step_ms": 200,
                      "own_ms": luck.paretovariate(1.5) * 10 + (400 if step == 30 else 0)}) + "\n" for step in range(300)))
-            Sources([str(self.folder)]).read(job, 0, True)
+            Sources([str(self.folder)]).read(job, True)
             self.assertEqual(judge(job, job.newest(), 12 * S, False).all, [])
 
     def test_a_rank_that_falls_silent_while_others_go_on(self) -> None:

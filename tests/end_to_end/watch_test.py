@@ -144,18 +144,15 @@ class Watch(Program):
         code, said = self.once(self.recorded("clean"))
         self.assertEqual((code, said["verdict"], said["accusations"]), (OK, "clean", []), said)
 
-    def test_the_late_rank_is_named_by_its_steps_and_by_its_collectives(self) -> None:
-        code, said = self.once(self.recorded("late"))
-        self.assertEqual((code, said["verdict"]), (SLOW, "late rank"))
-        self.assertEqual([one["ranks"] for one in said["accusations"]], [[2], [2]])
-        for one in said["accusations"]:
-            self.assertGreater(one["share"], 0.1)
-        for left in ("steps_*.jsonl", "flight_*.json"):  # either kind of file is enough
-            folder = Path(self.recorded("late", left[:4]))
-            for path in folder.glob(left):
-                path.unlink()
-            code, said = self.once(str(folder))
-            self.assertEqual((code, [one["ranks"] for one in said["accusations"]]), (SLOW, [[2]]), said)
+    def test_the_late_rank_is_named_by_its_steps(self) -> None:
+        folder = Path(self.recorded("late"))
+        code, said = self.once("late")
+        self.assertEqual((code, [(one["verdict"], one["ranks"]) for one in said["accusations"]]), (SLOW, [("late rank", [2])]))
+        self.assertGreater(said["accusations"][0]["share"], 0.1)
+        for path in folder.glob("steps_*.jsonl"):
+            path.unlink()
+        code, said = self.once("late")
+        self.assertEqual((code, said["verdict"]), (INCONCLUSIVE, "unknown"), said)
 
     def test_the_rank_that_was_stopped_is_named_and_not_those_that_wait(self) -> None:
         code, said = self.once(self.recorded("hang"))

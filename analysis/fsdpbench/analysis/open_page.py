@@ -90,13 +90,13 @@ def _result_beside(trace: Path) -> Dict[str, Any]:
     found = {"note": "", "causes": [], "noCauses": "There is no result file beside this trace, so its causes are not added up."}
     if trace.name not in ("trace.json", "trace.json.gz"):
         return found
-    for name in ("result.json", "explain.json"):
+    for name, kind in (("result.json", "run"), ("explain.json", "explain")):
         path = trace.parent / name
         if not path.is_file():
             continue
         value = read_json(path)
-        check_version(value, path, name)
-        result = OBJECTS[FILES["explain" if name == "explain.json" else "run"][1]](value, path)
+        check_version(value, path, kind)
+        result = OBJECTS[FILES[kind][1]](value, path)
         found["causes"] = [_cause(cause) for cause in result.causes]
         found["noCauses"] = f"{name} lists no cause."
         found["note"] = clean(_note(result), 200)

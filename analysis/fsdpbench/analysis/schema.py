@@ -13,14 +13,10 @@ from typing import Any, BinaryIO, Dict, List
 
 from ..fields import FILES, OBJECTS, ReportError, kind_of
 
-# By kind: what messages call it, its file, its object, and keys of which every file of this kind has one.
-KINDS = {kind: (name, file, FILES[kind][1], needed) for kind, name, file, needed in (
-    ("run", "result.json", "result.json", ("metrics", "config", "failure")),
-    ("acceptance", "acceptance", "result.json", ("judgements",)), ("sweep", "sweep.json", "sweep.json", ("cells",)),
-    ("compare", "compare.json", "compare.json", ("a",)), ("gate", "gate", "gate.json", ("sentence",)),
-    ("explain", "explain.json", "explain.json", ()))}
-# The version of each file that this package reads: the one that the program writes.
-VERSIONS: Dict[str, int] = {"tune.json": 1, "trace.json": 1, **{KINDS[kind][1]: FILES[kind][0] for kind in KINDS}}
+# By kind: what messages call it and its file, and keys of which every file of this kind has one.
+KINDS = {"run": ("result.json", ("metrics", "config", "failure")), "acceptance": ("acceptance", ("judgements",)),
+         "sweep": ("sweep.json", ("cells",)), "compare": ("compare.json", ("a",)), "gate": ("gate", ("sentence",)),
+         "explain": ("explain.json", ())}
 
 # A larger file is not read: the page says so instead of filling the memory.
 MAX_BYTES = 512 * 1024 * 1024
@@ -64,12 +60,12 @@ def read_json(path: Path) -> Dict[str, Any]:
     return value
 
 
-def check_version(value: Dict[str, Any], path: Path, file: str, key: str = "schema_version") -> None:
-    """Raises ReportError unless a file of this name says the version that this package reads."""
-    readable = VERSIONS[file]
+def check_version(value: Dict[str, Any], path: Path, kind: str, key: str = "schema_version") -> None:
+    """Raises ReportError unless a file of this kind says the version that the program writes."""
+    readable = 1 if kind == "trace" else FILES[kind][0]
     version = value.get(key)
     if version is None:
-        raise ReportError(f"{path} has no {key}; a {file} of version {readable} is expected")
+        raise ReportError(f"{path} has no {key}; a {path.name} of version {readable} is expected")
     if isinstance(version, bool) or version != readable:
         raise ReportError(f"{path} has {key} {version!r}; this package reads {readable}. "
                           "Use the package of the fsdpbench that wrote the file (make analysis).")
@@ -77,7 +73,7 @@ def check_version(value: Dict[str, Any], path: Path, file: str, key: str = "sche
 
 def trace_events(value: Dict[str, Any], path: Path) -> List[Dict[str, Any]]:
     """Those of a merged trace that are on a track."""
-    check_version(value, path, "trace.json", "schemaVersion")
+    check_version(value, path, "trace", "schemaVersion")
     events = value.get("traceEvents") or []
     if not isinstance(events, list):
         raise ReportError(f"{path}: traceEvents is {kind_of(events)}; a list is expected")
@@ -87,12 +83,12 @@ def trace_events(value: Dict[str, Any], path: Path) -> List[Dict[str, Any]]:
 
 def read_record(path: Path, kind: str) -> Any:
     """A file of one of KINDS as an object of fields.py. Raises ReportError."""
-    name, file, object, needed = KINDS[kind]
+    name, needed = KINDS[kind]
     value = read_json(path)
-    check_version(value, path, file)
+    check_version(value, path, kind)
     if needed and all(value.get(key) is None for key in needed):
         raise ReportError(f"{path} has no {' and no '.join(needed)}: it is no {name} of fsdpbench, or a damaged one")
-    return OBJECTS[object](value, path)
+    return OBJECTS[FILES[kind][1]](value, path)
 
 
 def read_run(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Optional
+from typing import List, Optional, Sequence
 
 # Control characters, those that nobody sees or that turn what follows around, ends of lines, halves of pairs.
 _ACTS = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs"))
@@ -124,3 +124,24 @@ def setting_text(key: str, value: object) -> str:
     name = axis_name(key).split(" (")[0]
     unit = axis_name(key).partition(" (")[2].rstrip(")")
     return f"{name} {value_text(value)}{' ' + unit if unit in ('GB/s', 'µs', 'TFLOP/s') else ''}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """"ranks 0 to 3, 7"."""
+    parts: List[List[int]] = []
+    for rank in sorted(ranks):
+        parts += [[]] if not parts or rank != parts[-1][-1] + 1 else []
+        parts[-1].append(rank)
+    shown = [f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in parts]
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
+
+
+def does(ranks: Sequence[int], what: str, more: str = "") -> str:
+    """"rank 3 has not come", "ranks 3, 4 have not come". `more` stands behind the ranks."""
+    first, _, rest = what.partition(" ")
+    many = {"has": "have", "is": "are", "waits": "wait", "calls": "call"}[first]
+    return f"{ranks_text(ranks)}{more} {first if len(ranks) == 1 else many} {rest}"
+
+
+def sentences(*parts: str) -> str:
+    return " ".join(f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in parts if one)

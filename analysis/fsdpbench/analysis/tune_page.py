@@ -18,7 +18,7 @@ _MOST_ROWS = 40
 def tune_page(path: Path) -> Page:
     """Of a tune.json. Raises ReportError."""
     value = read_json(path)
-    check_version(value, path, "tune.json")
+    check_version(value, path, "tuning")
     tuning = OBJECTS["Tuning"](value, path)
     in_force, best = tuning["in_force"], tuning["best"]
     page = Page(title=f"Settings for {clean(tuning.name, 80)}",

@@ -93,6 +93,7 @@ def settle(found: Import, overrides: Sequence[str] = (), model: str = "") -> Non
     groups = [key for key in found.keys if key.startswith("mesh.")]  # which the default of mesh.ranks does not fit
     asked = [found.missing[key] for key in ("model", "model.vocab", "fsdp.param_dtype", "fsdp.reduce_dtype", *["mesh.ranks"] * bool(groups))
              if key in found.missing]
+    asked += [f"{', '.join(found.unknown)}, which only a run of the script knows: give the command line that it makes"] if found.unknown else []
     if asked:
         raise Refused("No profile is written before this is known: " + "; ".join(asked) + ".")
     for key, what in (("train.seq_len", "the length of sequences"), ("train.batch_per_rank", "the sequences of a microbatch")):

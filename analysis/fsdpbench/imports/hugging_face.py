@@ -73,6 +73,10 @@ def read_accelerate(s: Source) -> None:
             value = s.take(f"deepspeed_config.{theirs}")
             s.values.update({f"zero_optimization.{json}": value} if value is not None else {})
         s.lift("deepspeed_config.")
+        heads = "parallelism_config.parallelism_config_sp_size"
+        split = s.put_context(heads, s.size(heads), "")
+        s.lost(f"{heads} = {split}: heads are exchanged there; gathers of keys and values stand for it", split > 1)
+        s.ignore("parallelism_config.parallelism_config_dp_shard_size", "parallelism_config.parallelism_config_sp_backend")
         s.values["bf16.enabled"] = "auto"  # what mixed_precision has put
         read_deepspeed(s)
         s.ignore("zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher")
@@ -228,9 +232,9 @@ def read_llama_factory(s: Source) -> None:
         s.put_lora(rank, alpha or 2.0 * rank, s.list("lora_target") or ["all"])
     s.lost(f"finetuning_type = {kind}: all parameters train here", kind not in ("full", "lora"))
     s.put("fsdp.activation_checkpointing", None if s.flag("disable_gradient_checkpointing") or newer else True)
-    tensor, pipeline, expert = (s.size(f"{name}_model_parallel_size") for name in ("tensor", "pipeline", "expert"))
+    tensor, expert = (s.size(f"{name}_model_parallel_size") for name in ("tensor", "expert"))
+    s.stages("pipeline_model_parallel_size")
     context, expert = s.size("context_parallel_size", "cp_size"), max(expert, s.size("dist_config.ep_size"))
-    s.lost(f"pipeline_model_parallel_size = {pipeline}", pipeline > 1)
     s.put_groups(tensor, expert)
     if newer:
         engine = s.text("dist_config.name")

@@ -43,7 +43,6 @@ def _read_model(s: Source, layers: int) -> None:
     capacity = s.number("moe-expert-capacity-factor") or 0  # a negative factor is none, and then no policy drops anything
     s.lost(f"--moe-expert-capacity-factor {capacity:g}: experts take all rows here", capacity > 0)
     s.text("moe-token-drop-policy")
-    s.put_groups(1, s.size("expert-model-parallel-size"))
     s.lost("--overlap-moe-expert-parallel-comm: it computes the forward of a microbatch beside the backward of another",
            s.flag("overlap-moe-expert-parallel-comm"))
 
@@ -80,9 +79,9 @@ def _tell_context_exchange(s: Source, context: int) -> None:
     "num-layers", "hidden-size", "micro-batch-size", "global-batch-size", "tensor-model-parallel-size", "use-megatron-fsdp",
     "use-distributed-optimizer", "data-parallel-sharding-strategy", "recompute-granularity"))
 def read_megatron(s: Source) -> None:
-    per_node, nodes, own = s.integer("nproc_per_node", "nproc-per-node"), s.size("nnodes"), s.integer("num-layers")
-    ranks = s.known.ranks or (per_node and per_node * nodes)
-    tensor, pipeline = s.size("tensor-model-parallel-size"), s.size("pipeline-model-parallel-size")
+    own, tensor, all_ranks = s.integer("num-layers"), s.size("tensor-model-parallel-size"), s.launched()
+    pipeline = s.stages("pipeline-model-parallel-size")
+    ranks = all_ranks and all_ranks // pipeline
     if own:
         _read_model(s, own)
         _put_vocabulary(s, tensor)
@@ -95,7 +94,6 @@ def read_megatron(s: Source) -> None:
     hybrid = replicas > 1 and split
     s.puts("fsdp", preset="fsdp2" if torch else "megatron-v2" if rewrite else "megatron-v1", reshard_after_forward=False if rewrite and split and not full else None,
            strategy=("hybrid_shard" if hybrid else "full_shard" if full else "shard_grad_op") + "_grad_op" * (hybrid and not full) if split else "no_shard")
-    s.lost(f"pipeline-model-parallel-size = {pipeline}", pipeline > 1)
     s.puts("mesh", ranks=ranks, replicate=replicas if hybrid else None, shard=ranks // replicas if hybrid and ranks else None)
     s.put("train.accumulate_mode", "no_sync" if sharding == "optim" else None)
     overlaps, _ = s.flag("overlap-grad-reduce"), s.flag("overlap-param-gather")
@@ -116,7 +114,7 @@ def read_megatron(s: Source) -> None:
     if fp8 not in ("none", "null", "false"):
         s.puts("fsdp", fp8_products=True, fp8_recipe={"mxfp8": "mx", "tensorwise": "tensorwise"}.get(recipe, "delayed"))
         s.lost(f"--fp8-recipe {recipe}: delayed stands for it", recipe not in ("mxfp8", "delayed", "tensorwise"))
-    s.put_groups(tensor)
+    s.put_groups(tensor, s.size("expert-model-parallel-size"))
     s.put("mesh.sequence_parallel", True if s.flag("sequence-parallel") and tensor > 1 else None)
     expert = "mesh.expert" in s.keys
     context = s.put_context("context-parallel-size", s.size("context-parallel-size"), "mesh.tensor" if tensor > 1 else "mesh.expert" if expert else
@@ -124,7 +122,7 @@ def read_megatron(s: Source) -> None:
     _tell_context_exchange(s, context)
     _put_recomputation(s, own or s.known.layers, "mesh.tensor" if tensor > 1 else "mesh.context" if context > 1 else
                        "fsdp.expert_unit" if rewrite and expert else "")
-    s.put_batch(s.integer("global-batch-size"), s.integer("micro-batch-size"), ranks and ranks // (tensor * context * pipeline))
+    s.put_batch(s.integer("global-batch-size"), s.integer("micro-batch-size"), ranks and ranks // (tensor * context))
     s.put("train.optimizer", "sgd" if s.text("optimizer") == "sgd" else "adamw")
     s.copy({"train.learning_rate": "lr", "train.beta1": "adam-beta1", "train.beta2": "adam-beta2", "train.epsilon": "adam-eps",
             "train.weight_decay": "weight-decay", "train.clip_norm": "clip-grad", "train.seq_len": "seq-length"})
@@ -144,6 +142,10 @@ def read_primus(s: Source) -> None:
         return read_torchtitan(s)
     for name in list(s.values):
         s.values[name.replace("_", "-")] = s.values.pop(name)
+    # What the model's own file says besides is not known here: single sizes would be mixed with Megatron-LM's defaults.
+    sizes = {name: s.take(name) for name in ("num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "num-query-groups", "num-experts")}
+    s.lost(", ".join(f"{name} = {size}" for name, size in sizes.items() if size is not None) + ": the sizes of the named model are taken",
+           any(sizes.values()))
     if not s.has("fp16"):
         s.values.setdefault("bf16", True)  # primus/configs/modules/megatron/trainer_base.yaml
     read_megatron(s)
@@ -152,7 +154,8 @@ def read_primus(s: Source) -> None:
 @importer("nanotron", "YAML", 30, lambda f: f.format == "yaml" and f.has("parallelism.", "tokens.") and f.any("model.model_config.", "optimizer.zero_stage"))
 def read_nanotron(s: Source) -> None:
     p, m = "parallelism.", "model.model_config."
-    data, tensor, pipeline, expert, context = (s.size(p + name) for name in ("dp", "tp", "pp", "expert_parallel_size", "context_parallel_size"))
+    data, tensor, expert, context = (s.size(p + name) for name in ("dp", "tp", "expert_parallel_size", "context_parallel_size"))
+    s.stages(p + "pp")
     part = s.size("model.make_vocab_size_divisible_by") * tensor
     other = next((name[len(m):] for name in s.values if name.startswith(m + "is_") and name not in (m + "is_llama_config", m + "is_qwen2_config")), "")
     if other or s.has(m + "moe_config."):
@@ -173,7 +176,6 @@ def read_nanotron(s: Source) -> None:
     s.put_groups(tensor, expert)
     s.puts("mesh", ranks=data * tensor * context * expert, sequence_parallel=True if s.text(p + "tp_mode") == "REDUCE_SCATTER" and tensor > 1 else None)
     s.put_context(p + "context_parallel_size", context, "mesh.tensor" if tensor > 1 else "" if stage else "fsdp.strategy = no_shard")
-    s.lost(f"parallelism.pp = {pipeline}: the ranks of one stage, with all layers, are in the profile", pipeline > 1)
     s.put("train.accumulate_mode", "no_sync")
     s.copy({"train.batch_per_rank": "micro_batch_size", "train.seq_len": "sequence_length", "train.accumulate": "batch_accumulation_per_replica"}, "tokens.")
     s.copy({"train.clip_norm": "clip_grad", "train.weight_decay": "weight_decay", "train.learning_rate": "learning_rate_scheduler.learning_rate",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from .models import name_model
 from .settings import Refused, Settings
 from .source import ADAM, Source, importer
 
 
 def _of_foundry(f: Settings) -> bool:
-    return f.format == "yaml" and any(f.has(prefix + "model.name") and f.any(*(prefix + name for name in (
-        "device_train_microbatch_size", "global_train_batch_size", "train_loader."))) for prefix in ("", "parameters."))
+    return f.format == "yaml" and any(f.values.get(prefix + "model.name") in ("mpt_causal_lm", "hf_causal_lm") and f.any(*(
+        prefix + name for name in ("device_train_microbatch_size", "global_train_batch_size", "train_loader."))) for prefix in ("", "parameters."))
 
 
 @importer("llm-foundry", "YAML of Composer's train.py, or of mcli with its parameters", 30, _of_foundry)
@@ -71,11 +73,13 @@ def read_verl(s: Source) -> None:
     else:
         a, m, o, c = "engine.", "model.", "optim.", "engine." if s.has("engine.") else "model.fsdp_config."
     name_model(s.into, s.text(m + "path", m + "partial_pretrain"))
-    gpus, nodes = s.integer("trainer.n_gpus_per_node", "nproc_per_node", "nproc-per-node"), s.size("trainer.nnodes", "nnodes")
-    ranks = s.known.ranks or (gpus and gpus * nodes)
-    megatron = "megatron" in s.text("config-name") or s.has(a + "megatron.")  # ppo_megatron_trainer.yaml has the strategy
+    gpus, nodes, launched = s.integer("trainer.n_gpus_per_node"), s.size("trainer.nnodes"), s.launched()
+    ranks = s.known.ranks or (gpus and gpus * nodes) or launched
+    bases = [str(s.take(name)) for name in [*s.values] if re.match(r"config-name$|defaults\.\d", name)]  # ppo_megatron_trainer has the strategy
+    megatron = any("megatron" in base for base in bases) or s.has(a + "megatron.")
     strategy = s.text(a + "strategy", m + "strategy", "engine", default="megatron" if megatron else tuned).lower()
-    s.put_lora(s.integer(m + "lora_rank"), s.number(m + "lora_alpha") or 16.0, s.list(m + "target_modules") or ["all"])
+    s.put_lora(s.integer(m + "lora_rank", m + "lora.rank"), s.number(m + "lora_alpha", m + "lora.alpha") or 16.0,
+               s.list(m + "target_modules") or s.list(m + "lora.target_modules") or ["all"])
     s.put_dtypes(s.text(c + "dtype", default="bfloat16"), "fp32")
     context = s.size(a + "ulysses_sequence_parallel_size", "ulysses_sequence_parallel_size", c + "ulysses_sequence_parallel_size")
     if strategy in ("fsdp", "fsdp2"):
@@ -84,14 +88,15 @@ def read_verl(s: Source) -> None:
         s.puts("fsdp", preset="fsdp1" if strategy == "fsdp" else "fsdp2", wrap="block", forward_prefetch="explicit:1" if s.flag(c + "forward_prefetch") else None)
     elif strategy == "megatron":
         c = a + "megatron."
-        tensor, pipeline, expert = (s.size(f"{c}{name}_model_parallel_size") for name in ("tensor", "pipeline", "expert"))
+        tensor, expert = (s.size(f"{c}{name}_model_parallel_size") for name in ("tensor", "expert"))
+        ranks = ranks and ranks // s.stages(c + "pipeline_model_parallel_size")
         s.puts("fsdp", preset="megatron-v1", strategy="shard_grad_op")
         s.put_groups(tensor, expert)
         s.puts("mesh", ranks=ranks, sequence_parallel=True if tensor > 1 else None)
         s.put("train.accumulate_mode", "no_sync")
         s.lost("strategy = megatron: Megatron-FSDP with its optimizer sharded stands for the distributed optimizer")
-        s.lost(f"pipeline_model_parallel_size = {pipeline}", pipeline > 1)
-        data = ranks and ranks // (tensor * pipeline)
+        split = s.put_context(c + "context_parallel_size", s.size(c + "context_parallel_size"), "mesh.tensor" if tensor > 1 else "")
+        data = ranks and ranks // (tensor * split)
     else:
         raise Refused(f"{s.path}: verl's strategy {strategy}: fsdp, fsdp2 and megatron can be imported.")
     s.put("fsdp.activation_checkpointing", s.boolean(m + "enable_gradient_checkpointing") is not False or None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import operator
 import os
 import re
 import shlex
 import stat
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
+from typing import Any, Dict, Iterator, List, Tuple, Union
 
 import yaml
 
@@ -108,9 +109,7 @@ def _split(text: str) -> List[str]:
 
 _ASSIGNMENT = re.compile(r"\s*(?:(?:export|local|readonly|declare)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?=)(.*)$", re.S)
 _REFERENCE = re.compile(r"\$\{(\w+)(?:\[[@*]\])?(?:(:?[-=+])((?:[^{}]|\$\{[^{}]*\})*))?\}|\$([A-Za-z_]\w*)")
-_COMPARE: Dict[str, Callable[[float, float], bool]] = {
-    "-eq": lambda a, b: a == b, "-ne": lambda a, b: a != b, "-gt": lambda a, b: a > b, "-lt": lambda a, b: a < b, "-ge": lambda a, b: a >= b,
-    "-le": lambda a, b: a <= b}
+_COMPARE = {"-eq": operator.eq, "-ne": operator.ne, "-gt": operator.gt, "-lt": operator.lt, "-ge": operator.ge, "-le": operator.le}
 
 
 class _Shell:
@@ -124,10 +123,12 @@ class _Shell:
 
     def expand(self, text: str, depth: int = 0) -> str:
         def value(match: "re.Match[str]") -> str:
-            name, operator, default = match.group(1) or match.group(4), match.group(2) or " ", match.group(3)
+            name, operation, default = match.group(1) or match.group(4), match.group(2) or " ", match.group(3)
             known = " ".join(map(shlex.quote, self.arrays[name])) if name in self.arrays else self.variables.get(name)
-            if operator[-1] in "-=" and not known or operator[-1] == "+":
-                return self.expand(default.strip("\"'"), depth + 1) if depth < DEEPEST and (known or operator[-1] != "+") else ""
+            if operation[-1] in "-=" and not known or operation[-1] == "+":
+                found = self.expand(default.strip("\"'"), depth + 1) if depth < DEEPEST and (known or operation[-1] != "+") else ""
+                self.variables.update({name: found} if operation[-1] == "=" else {})
+                return found
             return match.group(0) if known is None else known
         return _REFERENCE.sub(value, re.sub(r"\$\(\((.*?)\)\)(?!\))", lambda m: self._sum(m.group(1)), text))
 
@@ -152,30 +153,31 @@ class _Shell:
 
     def enter(self, line: str) -> str:
         """Follows if and case; returns what is left to do of the line, nothing in a branch that is not taken."""
-        outside = all(taken for taken, _, _ in self.branches[:-1])
-        pattern = re.match(r"\(?([^()\s;=]+)\)(.*)$", line, re.S) if self.branches and self.branches[-1][2] else None
-        if re.match(r"(if|case)\b", line):
-            self.branches.append((False, False, self.expand(re.sub(r"^case\s+|\s+in\b.*$", "", line)).strip("\"' ") if line[0] == "c" else ""))
-            outside = all(taken for taken, _, _ in self.branches[:-1])
-        if re.match(r"(el)?if\b|else\b", line) and self.branches or pattern:
+        word = re.match(r"(if|elif|else|fi|case|esac|then|do|done|for|while)?\b", line + " ")
+        word = word.group(1) if word else None
+        if word in ("if", "case"):
+            self.branches.append((False, False, self.expand(re.sub(r"^case\s+|\s+in\b.*$", "", line)).strip("\"' ") if word == "case" else ""))
+        pattern = re.match(r"\(?([^()\s;=]+)\)(.*)$", line, re.S) if not word and self.branches and self.branches[-1][2] else None
+        if self.branches and (word in ("if", "elif", "else") or pattern):
+            _, before, about = self.branches[-1]
             condition = re.sub(r";?\s*then\b.*$", "", line.split("if", 1)[-1], flags=re.S)
-            holds = line.startswith("else") or (any(fnmatch.fnmatch(self.branches[-1][2], word.strip("\"'")) for word in pattern.group(1).split("|"))
-                                                if pattern else any(all(map(self._test, part.split("&&"))) for part in condition.split("||")))
-            taken = outside and holds and not self.branches[-1][1]
-            self.branches[-1] = (taken, taken or self.branches[-1][1], self.branches[-1][2])
-        if re.match(r"(fi|esac)\b", line) or re.match(r"if\b.*;\s*fi\s*$", line):
+            holds = word == "else" or (any(fnmatch.fnmatch(about, one.strip("\"'")) for one in pattern.group(1).split("|")) if pattern
+                                       else any(all(map(self._test, part.split("&&"))) for part in condition.split("||")))
+            taken = holds and not before and all(now for now, _, _ in self.branches[:-1])
+            self.branches[-1] = (taken, taken or before, about)
+        if word in ("fi", "esac") or word == "if" and re.search(r";\s*fi\s*$", line):
             del self.branches[-1:]
-        if not all(taken for taken, _, _ in self.branches) or re.match(r"(if|elif|else|fi|case|esac|then|do|done|for|while)\b", line):
+        if word or not all(taken for taken, _, _ in self.branches):
             return ""
         return pattern.group(2).strip() if pattern else line
 
     def assigns(self, line: str) -> bool:
         match = _ASSIGNMENT.match(line)
         name, adds, text = (match.group(1), match.group(2) == "+=", match.group(3).strip().rstrip("; ")) if match else ("", False, "")
-        array, words = text.startswith("("), [] if text.startswith("(") else _shlex(text)
+        words = [] if text.startswith("(") else _shlex(text)
         if not match or len(words) > 1 and not re.search(r"\$\(|`", text) and not all("=" in word for word in words[1:]):
             return False  # no assignment, or one for a single command
-        if array:
+        if text.startswith("("):
             self.arrays[name] = self.arrays.get(name, []) * adds + _split(self.expand(text[1:].rstrip(")")))
         else:
             self.variables[name] = self.variables.get(name, "") * adds + self.expand(" ".join(words))
@@ -186,15 +188,14 @@ def _statements(text: str) -> Iterator[str]:
     """Lines, joined where a backslash, an open bracket of an array or a quote continues them."""
     pending = ""
     for line in re.sub(r"[ \t]*\\[ \t]*\n", " ", text).splitlines():
-        if not pending and re.match(r"\s*#", line):
-            continue
-        pending += "\n" * bool(pending) + line
-        bare = re.sub(r"(?m)(^|\s)#.*$", "", pending)
-        array, value = re.match(r"\s*(?:\w+\s+)?\w+\+?=\(", pending), re.match(r"\s*(?:export\s+)?\w+\+?=", pending)
-        is_open = array and bare.count("(") > bare.count(")") or value and not array and pending.count('"') % 2
-        if not is_open or pending.count("\n") > 500:
-            yield pending.strip()
-            pending = ""
+        if pending or not re.match(r"\s*#", line):
+            pending += "\n" * bool(pending) + line
+            bare = re.sub(r"(?m)(^|\s)#.*$", "", pending)
+            array, value = re.match(r"\s*(?:\w+\s+)?\w+\+?=\(", pending), re.match(r"\s*(?:export\s+)?\w+\+?=", pending)
+            is_open = array and bare.count("(") > bare.count(")") or value and not array and pending.count('"') % 2
+            if not is_open or pending.count("\n") > 500:
+                yield pending.strip()
+                pending = ""
     yield pending.strip()
 
 
@@ -226,8 +227,6 @@ def read_arguments(text: str, path: str) -> Settings:
 
 
 def _format_of(text: str, path: str) -> str:
-    if re.search(r"\.py(:\w+)?$", path):
-        return "python"
     if path.endswith(".sh") or re.match(r"#!.*sh\b", text):
         return "arguments"
     lines = (re.sub(r"(^|\s)#.*$", "", raw).strip() for raw in text.splitlines())
@@ -243,10 +242,7 @@ def parse_settings(text: str, path: str) -> Settings:
     try:
         if found.format == "arguments":
             return read_arguments(text, path)
-        if found.format == "python":
-            from .torchtitan import read_python
-            flatten(read_python(text, path), "", 0, found.values)
-        elif found.format == "yaml":
+        if found.format == "yaml":
             for document in yaml.load_all(text, _Loader):
                 flatten(document, "", 0, found.values)
             _resolve_references(found.values)
@@ -264,12 +260,11 @@ def parse_settings(text: str, path: str) -> Settings:
 
 
 def read_file(path: str) -> Tuple[str, str]:
-    """The text of a file, or of FILE:NAME, one configuration of a Python file; and its path for messages."""
-    file = path if os.path.exists(path) or ":" not in path else path.rsplit(":", 1)[0]
+    """The text of a file, and its path for messages."""
     try:
-        if not stat.S_ISREG(os.stat(file).st_mode):
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise Refused(f"{path}: is no file; {EXPECTED}")
-        with open(file, "rb") as stream:
+        with open(path, "rb") as stream:
             data = stream.read(MOST_BYTES + 1)
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}; {EXPECTED}")

@@ -16,12 +16,14 @@ from .settings import Refused, Scalar, Settings
 _MATTERS = re.compile(
     r"parallel|_size$|degree|shard|zero|precision|dtype|fp8|fp16|bf16|4bit|8bit|batch|accum|checkpointing|recompute|offload|compile|expert|moe|"
     r"lora|quant|overlap|bucket|seq_?len|cutoff|wrap|fsdp|ddp|attention_window|freeze|round_robin|drop_?out|router|bias|packing|optimizer$|optim$", re.I)
+_DECIDES = re.compile(r"parallel|layers|hidden|heads|groups|experts|degree|shard|vocab|ffn|zero|(^|\\.|_)(dp|tp|pp|cp|ep)(_size)?$", re.I)
 _OF_NO_STEP = re.compile(r"^(data_?set|eval|val|test|wandb|log|save|load|ckpt|checkpoint(s|er)?\.|tokenizer|profil|rollout|reward|ref\.)", re.I)
 _IGNORED = frozenset((Path(__file__).parent / "ignored.txt").read_text().split())
 ADAM = {"train.learning_rate": "lr", "train.beta1": "betas.0", "train.beta2": "betas.1", "train.epsilon": "eps", "train.weight_decay": "weight_decay"}
 _REAL = {*ADAM, "train.clip_norm", "model.rope_theta", "model.norm_epsilon", "model.lora_alpha"}
 _PEFTS = "peft's choice for the model"
 _LOW = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16", "fp8": "bf16"}
+_WIDE = ("fp32", "float32", "float", "tf32", "full", "no", "32", "32-true", "null")
 
 
 @dataclass
@@ -36,13 +38,15 @@ class Known:
 @dataclass
 class Import:
     """keys: of the profile; matters: what a step may depend on and no key says; rest: other settings; missing: keys that have
-    to be given, with a sentence each; model, dtype: the model's name, and what its weights are stored in."""
+    to be given, with a sentence each; unknown: settings that decide and that only a run of the script could know; model, dtype: the
+    model's name, and what its weights are stored in."""
 
     systems: List[str] = field(default_factory=list)
     keys: Dict[str, Scalar] = field(default_factory=dict)
     matters: List[str] = field(default_factory=list)
     rest: List[str] = field(default_factory=list)
     missing: Dict[str, str] = field(default_factory=dict)
+    unknown: List[str] = field(default_factory=list)
     model: str = ""
     dtype: str = ""
 
@@ -92,7 +96,8 @@ class Source:
         try:
             return kind(value)
         except (ValueError, TypeError, OverflowError, KeyError):
-            return self.lost(f"{name} = {shown(value)}")
+            only_a_run = "$" in shown(value) and _DECIDES.search(name)
+            return (self.into.unknown.append if only_a_run else self.lost)(f"{name} = {shown(value)}")
 
     def text(self, *names: str, default: str = "") -> str:
         value = self.take(*names)
@@ -172,9 +177,12 @@ class Source:
 
     def put_dtypes(self, param: str, reduce: str = "") -> None:
         for key, word in (("fsdp.param_dtype", param), ("fsdp.reduce_dtype", reduce)):
-            low = _LOW.get(word.lower().replace("torch.", ""), "fp32")
+            bare = word.lower().replace("torch.", "")
+            low = "fp32" if bare in _WIDE else _LOW.get(bare, "")
             self.lost(f"{key} = fp16: bf16, which is as large, stands for it", low == "fp16")
-            self.put(key, ("fp32" if low == "fp32" else "bf16") if word else None)
+            self.put(key, ("fp32" if low == "fp32" else "bf16") if low else None)
+            if word and not low:
+                self.ask(key, f"{word} is no dtype that is known: --set {key}=bf16 (or fp32)")
 
     def ask_dtype(self, why: str, reduce: str = "") -> None:
         """Where the file leaves the dtype to others: what they say, or as the weights are stored, or a question; never fp32 by silence."""
@@ -194,6 +202,17 @@ class Source:
         elif whole and whole > 0:
             self.lost(f"a global batch of {whole}: how many microbatches it is depends on the " + (
                 "ranks (--ranks)" if not ranks else "sequences of one" if not local else f"ranks: it is no multiple of {local} on each of {ranks}"))
+
+    def launched(self) -> Optional[int]:
+        """Ranks: --ranks, or those that a launcher starts on all nodes."""
+        each, nodes = self.integer("nproc_per_node", "nproc-per-node"), self.size("nnodes")
+        return self.known.ranks or (each and each * nodes)
+
+    def stages(self, *names: str) -> int:
+        """Ranks of a pipeline: one stage's, with all layers, are in a profile."""
+        count = self.size(*names)
+        self.lost(f"{names[0]} = {count}: the ranks of one stage, with all layers, are in the profile", count > 1)
+        return count
 
     def put_context(self, name: str, ranks: int, against: str) -> int:
         """Ranks that split sequences. `against`: what of the file it does not go with. Returns how many."""
@@ -230,7 +249,7 @@ class Source:
         """Adapters of peft on all matrix products of a block, or what differs from that."""
         if rank:
             self.puts("model", lora_rank=rank, lora_alpha=alpha)
-            every = {"all", "all-linear", "*"} & set(targets) or set(targets) >= {
+            every = {"all", "all-linear", "*", "*_proj"} & set(targets) or set(targets) >= {
                 "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
             self.lost(f"target_modules = {', '.join(targets) or _PEFTS}: here all matrix products of a block "
                       "have adapters", not every)

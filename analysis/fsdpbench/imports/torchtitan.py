@@ -1,72 +1,14 @@
-"""torchtitan's TOML, arguments and Python, NeMo Automodel's YAML, and prime-rl's TOML: FSDP2 with a mesh."""
+"""torchtitan's TOML and arguments, NeMo Automodel's YAML, and prime-rl's TOML: FSDP2 with a mesh."""
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from typing import Any, Dict, List, Optional
+from typing import List
 
 from .models import name_model
-from .settings import Refused, Settings
+from .settings import Settings
 from .source import ADAM, Source, importer
-
-
-class _Python:
-    """A configuration that is written in Python, as torchtitan's config_registry.py. Nothing of it runs: it is read as text."""
-
-    def __init__(self, functions: Dict[str, ast.FunctionDef]) -> None:
-        self.functions = functions
-
-    def call(self, name: str, depth: int = 0) -> Optional[Dict[str, Any]]:
-        """What a function returns, with what it changed before that."""
-        local: Dict[str, Any] = {}
-        for node in self.functions[name].body if depth < 8 and name in self.functions else []:
-            if isinstance(node, ast.Return) and node.value is not None:
-                found = self.value(node.value, local, depth)
-                return found if isinstance(found, dict) else None
-            if isinstance(node, ast.Assign):
-                first, *path = ast.unparse(node.targets[0]).split(".")
-                table: Any = local
-                for part in [first, *path][:-1]:
-                    table = table.setdefault(part, {}) if isinstance(table, dict) else None
-                if isinstance(table, dict):
-                    table[[first, *path][-1]] = self.value(node.value, local, depth)
-        return None
-
-    def value(self, node: ast.expr, local: Dict[str, Any], depth: int) -> Any:
-        if isinstance(node, (ast.List, ast.Tuple)):
-            return [self.value(item, local, depth) for item in node.elts]
-        if isinstance(node, ast.Name):
-            return local.get(node.id, node.id)
-        if isinstance(node, ast.BinOp):
-            left, right = self.value(node.left, local, depth), self.value(node.right, local, depth)
-            if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-                return {ast.Mult: left * right, ast.Add: left + right, ast.Sub: left - right}.get(type(node.op))  # type: ignore
-        if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            found = self.call(name, depth + 1) or {"_class": name, "_first": self.value(node.args[0], local, depth) if node.args else None}
-            return {**found, **{word.arg: self.value(word.value, local, depth) for word in node.keywords if word.arg}}
-        try:
-            return ast.literal_eval(node)
-        except ValueError:
-            return None
-
-
-def read_python(text: str, path: str) -> Dict[str, Any]:
-    """The configuration that the file's function makes; FILE:NAME says which, where there are several."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise Refused(f"{path}: no Python: {error}.")
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    made = [name for name, node in functions.items() if node.returns is not None and ast.unparse(node.returns).endswith("Config")]
-    name = path.rsplit(":", 1)[1] if ":" in path else made[0] if len(made) == 1 else ""
-    found = _Python(functions).call(name)
-    if found is None:
-        raise Refused(f"{path}: FILE:NAME says which configuration: {', '.join(made[:20])}{' …' * (len(made) > 20)}." if made else
-                      f"{path}: it makes no configuration.")
-    return {**found, "_name": name}
 
 
 def _put_compiled(s: Source, tensor: int) -> None:
@@ -84,8 +26,7 @@ def _put_compiled(s: Source, tensor: int) -> None:
 
 
 def _put_recomputation(s: Source) -> None:
-    kind = s.text("activation_checkpoint._class")
-    mode = s.text("activation_checkpoint.mode", "activation_checkpoint", default="full" if "Full" in kind else "selective" if "Selective" in kind else kind and "none")
+    mode = s.text("activation_checkpoint.mode", "activation_checkpoint")
     option = s.text("activation_checkpoint.selective_ac_option", default="op")
     s.put("fsdp.activation_checkpointing", True if mode not in ("", "none") else None)
     if mode == "selective":
@@ -100,25 +41,25 @@ def _degrees(what: str) -> List[str]:
 
 
 def _of_titan(f: Settings) -> bool:
-    return f.format in ("toml", "arguments") and f.any("training.", "parallelism.") or f.format == "python" and f.any("training.", "model_spec.")
+    return f.format in ("toml", "arguments") and f.any("training.", "parallelism.")
 
 
-@importer("torchtitan", "TOML, the arguments of newer versions, or FILE:NAME of its config_registry.py", 25, _of_titan)
+@importer("torchtitan", "TOML, or the arguments of newer versions", 25, _of_titan)
 def read_torchtitan(s: Source) -> None:
     for name in [name for name in s.values if "-" in name and s.settings.format == "arguments"]:
         s.values[name.replace("-", "_")] = s.values.pop(name)
-    name, flavor, module = s.text("model.name", "_name", "config"), s.text("model.flavor", "model_spec._first"), s.text("module")
+    name, flavor, module = s.text("model.name", "config"), s.text("model.flavor"), s.text("module")
     name_model(s.into, f"{name}-{flavor}" if flavor and flavor.lower() not in name.lower() else name or module)
     s.lost(f"model.flavor = {flavor}", flavor and "model.preset" not in s.keys)
     s.puts("fsdp", preset="fsdp2", wrap="block", head_unit=True, gradient_scaling="sum")
-    replicate, tensor, expert, context, pipeline = (s.size(*_degrees(what)) for what in (
-        "data_parallel_replicate", "tensor_parallel", "expert_parallel", "context_parallel", "pipeline_parallel"))
+    replicate, tensor, expert, context = (s.size(*_degrees(what)) for what in (
+        "data_parallel_replicate", "tensor_parallel", "expert_parallel", "context_parallel"))
+    launched, pipeline = s.launched(), s.stages(*_degrees("pipeline_parallel"))
     shard = s.integer(*_degrees("data_parallel_shard"), "training.data_parallel_degree")
-    s.lost(f"parallelism.pipeline_parallel_degree = {pipeline}", pipeline > 1)
     s.put_groups(1, expert)
     s.put("fsdp.preset", "torchtitan-moe" if expert > 1 else None)
     # Ranks that split sequences shard parameters, too (its mesh dp_shard_cp), and are not among those of data_parallel_shard_degree.
-    data = s.put_mesh(s.known.ranks and s.known.ranks // pipeline, shard, replicate, tensor, context, name="parallelism.context_parallel_degree")
+    data = s.put_mesh(launched and launched // pipeline, shard, replicate, tensor, context, name="parallelism.context_parallel_degree")
     split = "mesh.context" in s.keys
     ring = s.text("parallelism.context_parallel_rotate_method", default="allgather") == "alltoall"
     s.lost("context_parallel_rotate_method = alltoall: a gather stands for the ring, which sends as much beside attention" if ring else "context_parallel_rotate_method = allgather: keys and values are gathered before attention here; "
@@ -142,7 +83,6 @@ def read_torchtitan(s: Source) -> None:
     s.copy({**ADAM, "train.beta1": "beta1", "train.beta2": "beta2"}, "optimizer.")
     _put_compiled(s, tensor)
     s.put("simulate.fused_optimizer", True if s.text("optimizer.implementation") == "fused" else None)
-    s.ignore(*(name for name in s.values if name.endswith("_class")))
 
 
 def put_fsdp2(s: Source, expert: int) -> None:
@@ -150,17 +90,24 @@ def put_fsdp2(s: Source, expert: int) -> None:
     s.put_groups(1, expert)
 
 
-@importer("NeMo Automodel", "YAML of a recipe for a language model", 30, lambda f: f.format == "yaml" and f.has("distributed.", "model.", "step_scheduler."))
+def _of_automodel(f: Settings) -> bool:
+    """No recipes for drafts, embeddings or distillation, which have other models beside the one that is named."""
+    recipe = str(f.values.get("recipe", "RecipeForNextTokenPrediction"))
+    return f.format == "yaml" and f.has("distributed.", "model.", "step_scheduler.") and bool(
+        re.search(r"(?<!Distillation)RecipeFor(NextTokenPrediction|VLM)$", recipe))
+
+
+@importer("NeMo Automodel", "YAML of a recipe for a language model", 30, _of_automodel)
 def read_automodel(s: Source) -> None:
     d = "distributed."
     strategy = s.text(d + "strategy").lower() or re.sub(r".*\.|manager$", "", s.text(d + "_target_").lower())
     name_model(s.into, s.text("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path", "model.config.name_or_path"))
-    sizes = {what: s.integer(f"{d}{what}_size") for what in ("dp", "dp_replicate", "tp", "cp", "pp", "ep")}
-    tensor, context, replicate, pipeline, expert = (sizes[what] or 1 for what in ("tp", "cp", "dp_replicate", "pp", "ep"))
+    sizes = {what: s.integer(f"{d}{what}_size") for what in ("dp", "dp_replicate", "tp", "cp", "ep")}
+    tensor, context, replicate, expert = (sizes[what] or 1 for what in ("tp", "cp", "dp_replicate", "ep"))
+    pipeline = s.stages(d + "pp_size")
     put_fsdp2(s, expert)
     s.put_dtypes(s.text(d + "mp_policy.param_dtype"), s.text(d + "mp_policy.reduce_dtype"))
     s.put_lora(s.integer("peft.dim"), s.number("peft.alpha"), s.list("peft.target_modules") or ["all"] * s.flag("peft.match_all_linear"))
-    s.lost(f"distributed.pp_size = {pipeline}: the ranks of one stage, with all layers, are in the profile", pipeline > 1)
     data = s.put_mesh(s.known.ranks and s.known.ranks // pipeline, sizes["dp"] and sizes["dp"] // replicate, replicate, tensor, context, name=d + "cp_size")
     s.put("fsdp.strategy", "no_shard" if strategy == "ddp" else None)
     s.put("fsdp.preset", "megatron-v1" if strategy in ("megatron_fsdp", "megatronfsdp") else None)

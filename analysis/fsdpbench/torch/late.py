@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import Mapping, Optional
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 # A rank is late if the others wait for it longer than it waits for them by this share of the step.
 LEAST_SHARE = 0.1
@@ -33,6 +33,19 @@ def late_rank(ranks: Mapping[int, Times]) -> Optional[int]:
     difference = min(ranks[rank].waits_ms for rank in others) - ranks[first].waits_ms
     step = statistics.median(times.step_ms for times in ranks.values())
     return first if difference > LEAST_SHARE * step else None
+
+
+def late_throughout(waits: Sequence[List[float]], span_ms: float) -> Optional[Tuple[int, float]]:
+    """The place of the rank that is late in each quarter of some steps, and for which share of the time the others wait for it:
+    equal ranks are not the same one's victims four times. `waits`: of each step, by rank."""
+    quarters = [waits[i * len(waits) // 4:(i + 1) * len(waits) // 4] for i in range(4)]
+    means = [[statistics.fmean(own) for own in zip(*quarter)] for quarter in quarters]
+    late = {late_rank({i: Times(span_ms / len(waits), None, None, own) for i, own in enumerate(one)}) for one in means}
+    place = late.pop()
+    if late or place is None:
+        return None
+    others = [statistics.fmean(one[:place] + one[place + 1:]) - one[place] for one in means]
+    return place, statistics.fmean(others) * len(waits) / span_ms
 
 
 def line_of(ranks: Mapping[int, Times], steps: int, expected: int) -> str:

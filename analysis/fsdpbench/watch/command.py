@@ -6,13 +6,15 @@ import json
 import os
 import re
 import time
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Set, Tuple
 
 from ..analysis.text import visible
 from .job import S, VERDICTS, Job, WatchError
 from .judge import Judgement, judge
-from .sources import Endpoint, Sources, ask_ras
+from .sources import Sources, address, ask
 
 CODES = dict(zip(VERDICTS, (5, 5, 5, 10, 11, 0)))
 MOST = 12  # lines of one kind
@@ -42,13 +44,13 @@ def run(chosen: Any) -> int:
     hang = int(_seconds("--hang", chosen.hang_, 1, 1e6) * S)
     if not chosen.sources and not chosen.ras_:
         raise WatchError("watch needs a SOURCE or --ras HOST:PORT.")
-    ras = Endpoint("--ras", chosen.ras_, 28028) if chosen.ras_ else None
+    ras = address(chosen.ras_, 28028) if chosen.ras_ else None
     sources, job, said, begun = Sources(chosen.sources), Job(), "", time.monotonic()
     while True:
-        sources.read(job, time.time_ns(), chosen.once)
+        sources.read(job, chosen.once)
         if ras:
             try:
-                ask_ras(ras, job, time.time_ns())
+                ask(ras, job, time.time_ns())
             except WatchError as error:
                 if chosen.once:
                     raise
@@ -75,35 +77,29 @@ def _replace(path: str, text: str) -> None:
 
 def _text(job: Job, judgement: Judgement) -> str:
     """The verdict first; then communicators, of which those that are equal are one row, and the one that is named the first."""
-    kinds: Dict[Tuple[bool, str, str], List[Tuple[str, int]]] = {}
+    kinds: Dict[Tuple[bool, str, str, int], Set[int]] = {}
+    count: Counter[Tuple[bool, str, str, int]] = Counter()
     for comm in job.comms.values():
-        at = [one.count if one.entered is None else one.entered for one in comm.members.values()]
-        told = sorted({one for one in at if one is not None})
-        is_named = any(one.communicator == comm.name for one in judgement.all)
-        what = re.search(r"\((.*)\)", comm.name) if not is_named else None
-        newest = "-" if not told else str(told[0]) if len(told) == 1 else f"{told[0]} to {told[-1]}"
-        kinds.setdefault((not is_named, what[1] if what else comm.name, comm.source), []).append((newest, comm.size))
-    rows = [["communicator", "source", "how many", "ranks of each", "newest"]]
-    for (_, name, source), own in sorted(kinds.items()):
-        sizes, newest = sorted({size for _, size in own}), sorted({one for one, _ in own})
-        rows.append([name, source, str(len(own)), ", ".join(map(str, sizes[:3])), "; ".join(newest[:2]) + (" …" if newest[2:] else "")])
+        is_other = all(one.communicator != comm.name for one in judgement.all)
+        what = re.search(r"\((.*)\)", comm.name) if is_other else None
+        kind = (is_other, what[1] if what else comm.name, comm.source, comm.size)
+        count[kind] += 1
+        kinds.setdefault(kind, set()).update({one.count if one.entered is None else one.entered for one in comm.members.values()} - {None})
+    rows = [[name, source, str(count[kind]), str(size), f"{min(newest)} to {max(newest)}" if newest else "-"]
+            for kind, newest in sorted(kinds.items()) for _, name, source, size in [kind]][:MOST]
+    rows = [["communicator", "source", "how many", "ranks", "newest"], *rows] if rows else []
     widths = [max(map(len, column)) for column in zip(*rows)]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    lines = [f"{judgement.verdict}: {judgement.sentence}", *(f"- {one.verdict}: {one.sentence}" for one in judgement.all[1:MOST])]
-    lines += ["", "Communicators", *table[:MOST + 1]] if job.comms else []
     notes = [f"- {note}" for note in judgement.notes + job.notes][:MOST]
-    return "\n".join(visible(line) for line in lines + ([""] if notes else []) + notes)
+    lines = [f"{judgement.verdict}: {judgement.sentence}", *(f"- {one.verdict}: {one.sentence}" for one in judgement.all[1:MOST])]
+    return "\n".join(visible(line) for line in lines + [""] * bool(table) + table + [""] * bool(notes) + notes)
 
 
 def _json(job: Job, judgement: Judgement, now: int, indent: bool) -> str:
-    accusations = []
-    for one in judgement.all:
-        told = {"verdict": one.verdict, "ranks": one.ranks, "sentence": one.sentence, "communicator": one.communicator or None,
-                "sequence": one.sequence, "since_ns": one.since_ns, "share": one.share}
-        accusations.append({key: value for key, value in told.items() if value is not None})
     out = {"kind": "watch", "schema_version": 1, "verdict": judgement.verdict, "sentence": judgement.sentence,
-           "accusations": accusations, "communicators": len(job.comms), "ranks": len(job.ranks),
-           "notes": judgement.notes + job.notes, **({"as_of_ns": now} if now else {})}
+           "accusations": [{key: value for key, value in asdict(one).items() if value not in (None, "")} for one in judgement.all],
+           "communicators": len(job.comms), "ranks": len(job.ranks), "notes": judgement.notes + job.notes,
+           **({"as_of_ns": now} if now else {})}
     return json.dumps(out, indent=2 if indent else None)
 
 
@@ -113,7 +109,7 @@ def _metrics(job: Job, judgement: Judgement) -> str:
     lines += [f'fsdpbench_watch_verdict{{verdict="{one}"}} {int(one == judgement.verdict)}' for one in VERDICTS]
     for one in judgement.all:
         for rank in one.ranks or [""]:
-            name = visible(one.communicator).replace("\\", "\\\\").replace('"', '\\"')
+            name = visible(one.communicator or "").replace("\\", "\\\\").replace('"', '\\"')
             labels = f'rank="{rank}",communicator="{name}"'
             lines.append(f'fsdpbench_watch_accused{{verdict="{one.verdict}",{labels}}} 1')
             lines += [f"fsdpbench_watch_late_share{{{labels}}} {one.share}"] if one.share else []

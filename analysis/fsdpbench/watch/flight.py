@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 import re
-import resource
-import signal
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from .job import MOST_RANKS, Comm, Job, Member, Op, Rank, WatchError, inside, number, whole, words
+from .job import MOST_RANKS, Comm, Job, Member, Op, Rank, WatchError, inside, objects, whole, words
 
 # Collectives to which all ranks bring the same sizes: no gather, scatter, all_to_all or uneven variants.
 SAME_SIZES = ("all_reduce", "allreduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_single",
@@ -20,49 +17,39 @@ SAME_SIZES = ("all_reduce", "allreduce", "_all_gather_base", "_reduce_scatter_ba
 Key = Tuple[str, str, str, Tuple[int, ...]]  # backend, name, description, ranks
 
 
-class _Plain(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it asks for {words(module)}.{words(name)}; nothing of it is run")
+class _Plain(pickle._Unpickler):  # type: ignore[name-defined]
+    """Numbers, words, lists and dictionaries: what asks for more is refused, so that nothing of a file is run. Tuples are
+    read as lists, which are no keys and so are not hashed, however deep they are."""
+
+    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in (  # type: ignore[attr-defined]
+        pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT,
+        pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINFLOAT, pickle.BINUNICODE, pickle.SHORT_BINUNICODE,
+        pickle.EMPTY_LIST, pickle.APPEND, pickle.APPENDS, pickle.EMPTY_DICT, pickle.SETITEM, pickle.SETITEMS, pickle.BINPUT,
+        pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.BINGET, pickle.LONG_BINGET, pickle.EMPTY_TUPLE)}
+    dispatch[pickle.TUPLE[0]] = lambda self: self.append(self.pop_mark())
+    dispatch[pickle.TUPLE1[0]] = lambda self: self.stack.append([self.stack.pop()])
+    dispatch[pickle.TUPLE2[0]] = lambda self: self.stack.__setitem__(slice(-2, None), [self.stack[-2:]])
+    dispatch[pickle.TUPLE3[0]] = lambda self: self.stack.__setitem__(slice(-3, None), [self.stack[-3:]])
 
 
 def read_pickle(data: bytes) -> Any:
-    """As plain data. A process of its own with little memory and time reads it: what nests without end or asks for more
-    memory than there is ends that process only. Raises ValueError with what is wrong."""
-    out, into = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(out)
-        try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-            signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            try:
-                said = b"=" + json.dumps(_Plain(io.BytesIO(data)).load()).encode()
-            except Exception as error:  # noqa: BLE001: whatever a hostile file makes of it
-                said = b"!" + (str(error) or type(error).__name__)[:200].encode("utf-8", "replace")
-            with os.fdopen(into, "wb") as pipe:
-                pipe.write(said)
-        finally:
-            os._exit(0)
-    os.close(into)
-    with os.fdopen(out, "rb") as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    if said[:1] != b"=":
-        raise ValueError(said[1:].decode("utf-8", "replace") or "it needs too much memory or time")
-    return json.loads(said[1:])
+    """As plain data. Raises ValueError with what is wrong."""
+    try:
+        return _Plain(io.BytesIO(data)).load()
+    except KeyError:
+        raise ValueError("it holds more than plain data; nothing of it is run") from None
+    except Exception as error:  # noqa: BLE001: whatever a hostile file makes of it
+        raise ValueError(str(error) or type(error).__name__) from None
 
 
 @dataclass
 class Dump:
     """What one dump says of no collective in particular."""
 
-    config: Dict[str, Tuple[str, Tuple[int, ...]]] = field(default_factory=dict)
+    config: Dict[str, Tuple[int, ...]] = field(default_factory=dict)  # ranks of communicators by name
     status: Dict[int, Tuple[int, int, int]] = field(default_factory=dict)  # entered, started, left; -1: none
     own: Dict[int, Key] = field(default_factory=dict)  # communicators by the number that they have in this process
-    backends: Set[str] = field(default_factory=set)
+    members: Dict[Tuple[str, str, str], Tuple[Comm, Member]] = field(default_factory=dict)
     has_ended: bool = False  # ended collectives are in it, too: one that is not has not begun
     is_empty: bool = False
 
@@ -77,89 +64,71 @@ def _ranks(value: Any) -> Tuple[int, ...]:
     return tuple(rank for rank in map(whole, told) if rank is not None and rank < MOST_RANKS)
 
 
-def _shape(entry: Dict[str, Any], name: str) -> str:
-    types, sizes = entry.get("input_dtypes"), entry.get("input_sizes")
-    told = isinstance(types, list) and isinstance(sizes, list) and len(sizes) < 1000 and name in SAME_SIZES
-    return words(" ".join([str(kind) for kind in types] + [str(dims).replace(", ", " x ") for dims in sizes])) if told else ""
-
-
-def _comm(job: Job, dump: Dump, entry: Dict[str, Any], backend: str, rank: int, renewed: Dict[Any, Tuple[Comm, Member]]) -> Any:
+def _member(job: Job, dump: Dump, entry: Dict[str, Any], backend: str, rank: int) -> Tuple[Comm, Member]:
     """The communicator of an entry and the rank in it. PyTorch may list the default group under another name than its
     operations have: all ranks of the job count for it, or the largest group that is listed."""
     told = entry.get("process_group")
     parts = [words(part) for part in told[:2]] if isinstance(told, list) else []
     name, desc = parts if len(parts) == 2 else (words(entry.get("pg_name")) or str(whole(entry.get("pg_id")) or 0), "")
-    found = renewed.get((backend, name, desc))
-    if found is None:
-        ranks = dump.config[name][1] if name in dump.config else ()
+    if (backend, name, desc) not in dump.members:
+        ranks = dump.config.get(name, ())
         key, label = (backend, name, desc, ranks), f"{name} ({desc})" if desc and desc != "undefined" else name
         if not ranks and desc == "default_pg":
-            ranks = tuple(range(job.world)) or max((one[1] for one in dump.config.values()), key=len, default=())
+            ranks = tuple(range(job.world)) or max(dump.config.values(), key=len, default=())
         comm = job.comms.setdefault(key, Comm("flight recorder", f"{label} of {backend}" if backend else label))
-        comm.ranks, comm.size = list(ranks), len(ranks)
-        comm.member(rank).forget()  # a dump is all that its rank has to say: what an earlier one said is replaced
-        found = renewed[backend, name, desc] = (comm, comm.member(rank))
+        comm.ranks, comm.size, comm.by_host = list(ranks), len(ranks), backend == "gloo"
+        comm.members[rank] = Member()  # a dump is all that its rank has to say: what an earlier one said is replaced
+        dump.members[backend, name, desc] = (comm, comm.members[rank])
         dump.own[whole(entry.get("pg_id")) or 0] = key
-        dump.backends.add(backend)
-    return found
+    return dump.members[backend, name, desc]
 
 
-def _pending_of(name: str, op: Op, rank: int, ranks: List[int]) -> Optional[Tuple[int, int, str, Op]]:
+def _pending(name: str, op: Op, rank: int, ranks: List[int]) -> List[Tuple[int, int, str, Op]]:
     """"send 0->3", "recv 3<-0": ranks in them are those of the group."""
-    found = re.fullmatch(r"(send) (\d{1,7})->(\d{1,7})|(recv) (\d{1,7})<-(\d{1,7})", name)
-    if found is None:
-        return None
-    source, to = (int(found[2]), int(found[3])) if found[1] else (int(found[6]), int(found[5]))
-    if ranks:
-        if max(source, to) >= len(ranks):
-            return None
-        source, to = sorted(ranks)[source], sorted(ranks)[to]
-    kind = "send" if found[1] else "recv"
-    return (source, to, kind, op) if rank == (source if found[1] else to) and source != to else None
+    found = re.fullmatch(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})", name)
+    own, other = (int(found[2]), int(found[3])) if found else (0, 0)
+    if found is None or (ranks and max(own, other) >= len(ranks)):
+        return []
+    own, other = (sorted(ranks)[own], sorted(ranks)[other]) if ranks else (own, other)
+    pair = (own, other) if found[1] == "send" else (other, own)
+    return [(*pair, found[1], op)] if rank == own != other else []
 
 
-def _add_entry(job: Job, dump: Dump, entry: Dict[str, Any], rank: int, written: Optional[int],
-               renewed: Dict[Any, Tuple[Comm, Member]]) -> None:
+def _add_entry(job: Job, dump: Dump, entry: Dict[str, Any], rank: int, written: Optional[int]) -> None:
     full, seq = words(entry.get("profiling_name")), whole(entry.get("collective_seq_id", entry.get("seq_id")))
     backend, _, name = full.rpartition(":")
     if not name or seq is None:
         return
-    retired, ended = entry.get("retired") is True, entry.get("state") == "completed"
-    by_retiring = backend == "gloo"
-    op = Op(seq, name, _shape(entry, name), came=whole(entry.get("time_created_ns")) or None)
+    comm, member = _member(job, dump, entry, backend, rank)
+    retired, op = entry.get("retired") is True, Op(seq, name, came=whole(entry.get("time_created_ns")) or None)
+    types, sizes = entry.get("input_dtypes"), entry.get("input_sizes")
+    if isinstance(types, list) and isinstance(sizes, list) and len(sizes) < 1000 and name in SAME_SIZES:
+        op.shape = words(" ".join([*map(str, types), *(str(dims).replace(", ", " x ") for dims in sizes)]))
     times = [whole(entry.get(f"time_discovered_{what}_ns")) for what in ("started", "completed")]
-    op.told = max((time for time in (op.came, *times) if time), default=None)
-    op.done = ended or (by_retiring and retired)
+    op.told, op.started = max((time for time in (op.came, *times) if time), default=None), bool(times[0])
+    op.done = entry.get("state") == "completed" or (comm.by_host and retired)
     op.timed_out = retired and not op.done
-    op.started = bool(times[0])
-    took = number(entry.get("duration_ms"), 1e9)
-    op.took = None if took is None else int(took * 1e6)
     dump.has_ended |= op.done
-    comm, member = _comm(job, dump, entry, backend, rank, renewed)
     member.heard = max(member.heard, written or 0, op.told or 0)
     member.timed |= op.started
     if entry.get("is_p2p") is True or name.startswith(("send ", "recv ")):
-        pending = None if op.done else _pending_of(name, op, rank, comm.ranks)
-        member.sends += [pending] if pending else []
+        member.sends += [] if op.done else _pending(name, op, rank, comm.ranks)
         member.talks = True
         return
-    # A host that issues to a GPU runs ahead: when it comes says nothing of who is waited for.
-    comm.lateness = "arrivals" if by_retiring else "waits" if op.took is not None else comm.lateness
-    before = member.ops.get(seq)
-    if before is not None:  # several of one coalesced call
+    if before := member.ops.get(seq):  # several of one coalesced call
         op.name, op.shape = before.name if before.name == name else words(f"{before.name}+{name}"), ""
         op.done, op.started = op.done and before.done, op.started or before.started
     member.ops[seq] = op
-    member.left = max(member.left, seq if op.done else -1)
+    member.left = max(member.left, seq if op.done and not comm.by_host else -1)
 
 
-def add_dump(job: Job, data: Dict[str, Any], path: str, seen: Optional[int]) -> None:
+def add_dump(job: Job, data: Dict[str, Any], path: str) -> None:
     """Raises WatchError with why it is none."""
     ours = inside(data, "fsdpbench")
     if not ours and "pg_config" not in data and "entries" not in data:
         raise WatchError("is no dump of a flight recorder: neither pg_config nor entries are in it.")
     told = [whole(one, MOST_RANKS - 1) for one in (ours.get("rank"), data.get("rank"), rank_at_end(path))]
-    rank, written = next((one for one in told if one is not None), None), whole(ours.get("written_ns")) or seen
+    rank, written = next((one for one in told if one is not None), None), whole(ours.get("written_ns"))
     if rank is None:
         raise WatchError("does not tell its rank: a dump of PyTorch has it at the end of its file's name.")
     if written is not None:
@@ -167,66 +136,45 @@ def add_dump(job: Job, data: Dict[str, Any], path: str, seen: Optional[int]) -> 
         view.hear(written)
         view.host, view.ended = words(ours.get("host")), ours.get("ended") is True
         job.world = max(job.world, whole(ours.get("ranks"), MOST_RANKS) or 0)
+    for comm in job.of("flight recorder"):
+        if rank in comm.members:
+            comm.members[rank] = Member()
     job.dumps[rank] = []
-    renewed: Dict[Any, Tuple[Comm, Member]] = {}
-    parts = data.get("dumps") if ours else None
-    for part in parts if isinstance(parts, list) else [data]:
-        entries, dump = part.get("entries", []) if isinstance(part, dict) else None, Dump()
-        if not isinstance(entries, list):
-            raise WatchError("has entries that are no list.")
-        for name in inside(part, "pg_config"):
-            one = inside(part["pg_config"], name)
-            dump.config[words(name)] = (words(one.get("desc")), _ranks(one.get("ranks")))
+    for part in objects(data.get("dumps")) if ours else [data]:
+        dump = Dump({words(name): _ranks(inside(part["pg_config"], name).get("ranks")) for name in inside(part, "pg_config")})
         for name in inside(part, "pg_status"):
             one = inside(part["pg_status"], name)
             last = [whole(one.get(f"last_{what}_collective")) for what in ("enqueued", "started", "completed")]
             if whole(name) is not None:
                 dump.status[int(name)] = tuple(-1 if value is None else value for value in last)  # type: ignore[assignment]
-        for entry in entries:
-            if isinstance(entry, dict):
-                _add_entry(job, dump, entry, rank, written, renewed)
-        dump.is_empty = not entries and not dump.status
+        if not isinstance(part.get("entries", []), list):
+            raise WatchError("has entries that are no list.")
+        for entry in objects(part.get("entries")):
+            _add_entry(job, dump, entry, rank, written)
+        dump.is_empty = not part.get("entries") and not dump.status
         job.dumps[rank].append(dump)
-    for comm in job.of("flight recorder"):
-        if rank in comm.members and all(comm is not one for one, _ in renewed.values()):
-            comm.members[rank].forget()
-
-
-def _place_of(dump: Dump, key: Key) -> Optional[int]:
-    """Under which number pg_status has a communicator of which the dump has no entry: where names are numbers, too, both
-    count communicators in the order in which they were made."""
-    if key in dump.own.values():
-        return next(place for place, own in dump.own.items() if own == key)
-    if key[1] not in dump.config or len(dump.status) != len(dump.config) or any(whole(name) is None for name in dump.config):
-        return None
-    names = dict(zip(sorted(dump.status), sorted(dump.config, key=int)))
-    fits = all(names.get(place) == own[1] for place, own in dump.own.items())
-    return next((place for place, name in names.items() if fits and name == key[1]), None)
 
 
 def settle(job: Job) -> None:
     """Which collective each rank has entered last. Dumps may hold active entries only, so that one which is missing tells
     nothing: then pg_status does, unless sends are counted in it, too."""
-    places: Dict[Key, Set[int]] = {}
-    for place, own in [pair for dumps in job.dumps.values() for dump in dumps for pair in dump.own.items()]:
-        places.setdefault(own, set()).add(place)
     for key, comm in job.comms.items():
         if comm.source != "flight recorder":
             continue
         if not set(comm.members) <= set(comm.ranks):  # the list is another group's, as in gloo's dumps of PyTorch 2.15
             comm.ranks, comm.size = [], 0
+        # The number that pg_status has it under, also in dumps without an entry of it.
+        places = {place for dumps in job.dumps.values() for dump in dumps for place, own in dump.own.items() if own == key}
         sends = any(member.talks for member in comm.members.values())
-        theirs = places.get(key, set())
         told: Dict[int, List[int]] = {rank: [] for rank in comm.all_ranks()}
         status: Dict[int, Tuple[int, int, int]] = {}
         for rank, found in told.items():
             found += [max(comm.members[rank].ops)] if rank in comm.members and comm.members[rank].ops else []
             for dump in job.dumps.get(rank, []):
-                if dump.backends and key[0] not in dump.backends:
+                if dump.own and key[0] not in (own[0] for own in dump.own.values()):
                     continue
-                place = _place_of(dump, key)
-                if place is None and len(theirs) == 1 and min(theirs) not in dump.own:
-                    place = min(theirs)
+                numbers = [number for number, own in dump.own.items() if own == key] or list(places - set(dump.own))
+                place = numbers[0] if len(numbers) == 1 else None
                 if place in dump.status and not sends:
                     status[rank] = dump.status[place]
                 elif dump.has_ended or dump.is_empty:
@@ -236,7 +184,8 @@ def settle(job: Job) -> None:
         for rank, found in told.items():
             if rank in status and status[rank][0] >= left:
                 found.append(status[rank][0])
-                comm.member(rank).left = max(comm.member(rank).left, status[rank][2])
-                comm.members[rank].timed |= status[rank][1] >= 0
+                member = comm.member(rank)
+                member.left = max(member.left, -1 if comm.by_host else status[rank][2])
+                member.timed |= status[rank][1] >= 0
             if found:
                 comm.member(rank).entered = max(found)

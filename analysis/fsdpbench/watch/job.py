@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..analysis.text import clean
 
@@ -26,7 +26,6 @@ class Op:
     shape: str = ""  # must be the same on all ranks; empty: not told, or it may differ
     came: Optional[int] = None  # when the rank's host began it
     told: Optional[int] = None  # the latest time that its record has
-    took: Optional[int] = None  # from this rank's coming to its end, by the clock of what ran it
     done: bool = True
     timed_out: bool = False  # the library gave it up
     started: bool = False  # by the GPU
@@ -43,19 +42,13 @@ class Member:
     left: int = -1  # the newest one that has ended
     timed: bool = False  # its source tells when its GPU begins an operation
     heard: int = 0  # as of when its source tells; 0: not told
-    # NCCL's RAS: how many collectives the host has handed over, and since when the rank is lost or ending.
+    # NCCL's RAS: how many collectives the host has handed over, when that was another number, since when the rank is lost.
     count: Optional[int] = None
-    moved: Optional[int] = None
+    moved: int = 0
     lost: Optional[int] = None
-    ending: Optional[int] = None
-    starting: bool = False
     dead: bool = False
     error: Any = 0
     process: str = ""
-
-    def forget(self) -> None:
-        """What an earlier dump said."""
-        self.ops, self.sends, self.talks, self.entered, self.left, self.timed = {}, [], False, None, -1, False
 
     def pending(self) -> List[int]:
         return sorted(seq for seq, op in self.ops.items() if not op.done)
@@ -67,8 +60,9 @@ class Comm:
     name: str
     ranks: List[int] = field(default_factory=list)  # empty: not told
     size: int = 0
-    lateness: str = ""  # "arrivals": whoever comes last is late; "waits": whoever waits least came last
+    by_host: bool = False  # gloo: hosts do what GPUs do elsewhere, and what has failed looks as if it had ended
     looks: int = 0
+    changes: bool = False  # it begins or ends: its ranks need not do the same
     members: Dict[int, Member] = field(default_factory=dict)
 
     def all_ranks(self) -> List[int]:
@@ -117,9 +111,9 @@ class Job:
 @dataclass
 class Accusation:
     verdict: str
-    sentence: str
     ranks: List[int] = field(default_factory=list)
-    communicator: str = ""
+    sentence: str = ""
+    communicator: Optional[str] = None
     sequence: Optional[int] = None
     since_ns: Optional[int] = None
     share: Optional[float] = None  # of the time, that the others wait
@@ -152,21 +146,5 @@ def inside(value: Any, key: str) -> Dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
-    """"ranks 0 to 3, 7"."""
-    parts: List[List[int]] = []
-    for rank in sorted(ranks):
-        if parts and rank == parts[-1][-1] + 1:
-            parts[-1].append(rank)
-        else:
-            parts.append([rank])
-    shown = [f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in parts]
-    return verb(ranks, "rank ", "ranks ") + ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def verb(ranks: Sequence[Any], one: str, many: str) -> str:
-    return one if len(ranks) == 1 else many
+def objects(value: Any) -> List[Dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
