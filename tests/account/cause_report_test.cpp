@@ -150,12 +150,12 @@ TEST(CauseTable, HasTheCausesTheRestAndWhatHelps) {
   r.causes[1].without->interval = IntervalKind::one_value;
   r.jitter.emplace().stalled_ms = 4;
   r.causes[0].advice.clear();
-  EXPECT_THAT(lines_of(app::cause_table(r, {.title = "why", .decimals = 1, .no_typical = "", .knobs = {}})),
-              ElementsAre("why", "cause ms of the step typical step (80.0 ms) without it worst at",
-                          ::testing::StartsWith("-----"),
-                          "slow_link 12.3 12.3 % 70.0 ms [68.5 to 72.0] all_gather 3, slow: rank 2",
-                          "straggler 5.0 5.0 % 70.0 ms late: rank 1", "host_bound 2.0 2.0 % forward 1",
-                          "small (each under 2 %) 1.2 1.2 %", "jitter, of no cause 4.0 4.0 %"));
+  EXPECT_THAT(
+      lines_of(app::cause_table(r, {.title = "why", .decimals = 1, .no_typical = "", .knobs = {}, .step = "s"})),
+      ElementsAre("why", "cause ms of the step s (80.0 ms) without it worst at", ::testing::StartsWith("-----"),
+                  "slow_link 12.3 12.3 % 70.0 ms [68.5 to 72.0] all_gather 3, slow: rank 2",
+                  "straggler 5.0 5.0 % 70.0 ms late: rank 1", "host_bound 2.0 2.0 % forward 1",
+                  "small (each under 2 %) 1.2 1.2 %", "jitter, of no cause 4.0 4.0 %"));
 }
 
 TEST(PathTable, HasARowForEachOfEightRanksAndTheirSum) {

@@ -187,6 +187,7 @@ TEST(Knobs, AreTheSettingsThatARunCouldTurn) {
   c.fsdp.reduce_dtype = DType::bf16;
   EXPECT_THAT(settings_of(c), ::testing::ElementsAre("fsdp.separate_reduce_scatter_comm=false"));
   c.mesh.expert = 2;
+  c.mesh.expert_separate_comm = false;
   c.fsdp.layout = config::Layout::per_param;
   EXPECT_THAT(settings_of(c), AllOf(Contains("mesh.expert_separate_comm=true"), Not(Contains("fsdp.layout=flat"))));
   c.mesh.expert_separate_comm = true;

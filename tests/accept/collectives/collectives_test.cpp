@@ -207,10 +207,13 @@ TEST(CollectivesOptionsTest, EachOptionSetsItsArgument) {
 /// The last value of each range is taken, the next one is refused.
 TEST(CollectivesOptionsTest, RangesHaveTheirEnds) {
   const auto refused = [](const char* name, const char* value) {
-    return config_error([&] {
-             CollectivesArguments arguments;
-             read_option(arguments, name, value);
-           }) != "";
+    CollectivesArguments arguments;
+    try {
+      read_option(arguments, name, value);
+    } catch (const ConfigError&) {
+      return true;
+    }
+    return false;
   };
   struct End {
     const char *name, *inside, *outside;
@@ -272,17 +275,17 @@ TEST(CollectivesOptionsTest, OptionsThatDoNotFitEachOtherAreRefused) {
   EXPECT_EQ(sweep_sizes(arguments_of({{"-b", "1"}, {"-e", "100000"}, {"-i", "1"}})).size(), 100'000U);
   EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "100001"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
   EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "1T"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
-  EXPECT_EQ(refusal({{"-n", "5"}, {"-K", "4"}}), "");
-  EXPECT_EQ(refusal({{"--check-all", "1"}, {"-m", "1"}}), "");
-  EXPECT_EQ(refusal({{"--ranks", "8"}, {"-t", "2"}, {"-g", "4"}}), "");
-  EXPECT_EQ(refusal({{"--ranks", "8"}}), "");
+  EXPECT_NO_THROW(arguments_of({{"-n", "5"}, {"-K", "4"}}));
+  EXPECT_NO_THROW(arguments_of({{"--check-all", "1"}, {"-m", "1"}}));
+  EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}, {"-t", "2"}, {"-g", "4"}}));
+  EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}}));
   EXPECT_THAT(refusal({{"--ranks", "8"}, {"-t", "2"}}), HasSubstr("--ranks 8 and -t 2 -g 1 differ"));
   EXPECT_THAT(refusal({{"-x", "1"}}), HasSubstr("they need --backend cuda"));
   EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--link-gb-per-s", "1"}}), HasSubstr("CPU's ranks only"));
   EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--slow-link", "0"}}), HasSubstr("CPU's ranks only"));
   EXPECT_THAT(refusal({{"--slow-link", "0"}}), HasSubstr("give --link-gb-per-s"));
   EXPECT_THAT(refusal({{"--link-latency-us", "1"}}), HasSubstr("give --link-gb-per-s"));
-  EXPECT_EQ(refusal({{"--link-latency-us", "0"}}), "");
+  EXPECT_NO_THROW(arguments_of({{"--link-latency-us", "0"}}));
   EXPECT_THAT(refusal({{"minbytes", "8"}}), HasSubstr("no option minbytes"));
   EXPECT_THAT(refusal({{"", "8"}}), HasSubstr("no option"));
   CollectivesArguments not_settled;

@@ -108,13 +108,13 @@ TEST(GatedResultTest, AnAcceptanceBringsTailsLatenciesAndTheArmsOfAStep) {
   }
   json unmeasured = j["judgements"][0];
   unmeasured["figure"] = "not measured";
-  unmeasured["value"] = {{"median", 0}, {"ci_low", 0}, {"ci_high", 0}, {"n", 0}};
+  unmeasured.erase("value");
   j["judgements"].push_back(unmeasured);
-  json round{{"computation_ms", 7.0}, {"communication_ms", 5.0}, {"whole_ms", 9.0}};
+  json round{{"compute_ms", 7.0}, {"comm_ms", 5.0}, {"step_ms", 9.0}};
   for (const char* more : {"kernels_alone_ms", "kernels_beside_ms", "transfers_alone_ms", "transfers_beside_ms"}) {
     round[more] = 1.0;
   }
-  j["arms"] = {{"rounds", {round, round}}};
+  j["arms"] = {{"rounds", std::vector<json>(8, round)}};
   const GatedResult r = stored(j);
   std::vector<std::string> names;
   for (const accept::MeasuredFigure& f : r.figures.figures) names.push_back(f.name);
@@ -127,7 +127,7 @@ TEST(GatedResultTest, AnAcceptanceBringsTailsLatenciesAndTheArmsOfAStep) {
   EXPECT_TRUE(r.figures.figures[1].higher_is_better);
   EXPECT_EQ(r.figures.figures[1].value.high, 1);
   EXPECT_EQ(r.figures.figures[1].value.n, 8);
-  EXPECT_THAT(r.figures.figures[7].samples, ElementsAre(9, 9));
+  EXPECT_EQ(r.figures.figures[7].samples, std::vector<double>(8, 9));
   EXPECT_EQ(r.figures.figures[7].unit, "ms");
   EXPECT_EQ(r.figures.measured_on, accept::MeasuredOn::processors);
   EXPECT_EQ(r.date, "2026-01-01T00:00:00+0000");
@@ -171,8 +171,6 @@ TEST(GatedResultTest, ACollectiveBringsItsTimesByMessage) {
   EXPECT_FALSE(r.figures.figures[0].higher_is_better);
   EXPECT_THAT(r.figures.figures[0].samples, ElementsAre(1, 2, 3));
   EXPECT_EQ(r.figures.figures[0].value.median, 2);
-  j["operations"][1]["results"] = {row(8, {-4})};
-  EXPECT_THAT(config_error([&] { stored(j); }), HasSubstr("its figure 'broadcast of 8 B, float' is -4 us"));
   j["operations"] = json::array();
   EXPECT_THAT(config_error([&] { stored(j); }), HasSubstr("it has no figure to compare"));
 }

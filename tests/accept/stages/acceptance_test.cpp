@@ -578,9 +578,9 @@ TEST(AcceptanceTest, FiguresAreRatesInTheirUnits) {
   EXPECT_EQ(memory.verdict, Verdict::fail);
   EXPECT_THROW(about(report, "ceiling", "memory of a rank, read and written"), std::out_of_range);
   EXPECT_EQ(about(report, "floor", "pairs, one way").verdict, Verdict::pass);
-  const Judgement& gathered = about(report, "floor", "all_gather of 32.0 MiB on 8 ranks, in place");
+  const Judgement& gathered = about(report, "floor", "all_gather of 32.00 MiB on 8 ranks, in place");
   EXPECT_NEAR(gathered.value.median, 8 * 4.194304 * 7 / 8, 1e-9);  // 8 x 4 MiB in 1 ms, of which 7/8 move
-  EXPECT_EQ(about(report, "floor", "all_gather of 32.0 MiB on 8 ranks").value.n, 20);
+  EXPECT_EQ(about(report, "floor", "all_gather of 32.00 MiB on 8 ranks").value.n, 20);
   EXPECT_DOUBLE_EQ(about(report, "exposed communication", "training steps, by rank").value.median, 0.05);
   EXPECT_DOUBLE_EQ(*about(report, "exposed communication", "training steps, by rank").bound, 0.1);
   EXPECT_EQ(about(report, "exposed communication", "training steps, by rank").value.n, 8);
@@ -596,7 +596,7 @@ TEST(AcceptanceTest, ARingPaysForEachOfItsSteps) {
   // 7/8 of 32 MiB, 29.36 MB, take 500 us; seven steps of 50 us as long again, and 150 us less.
   const auto bound = [&](double hop_us) {
     w.references[0].hop_us = hop_us;
-    return *about(judge_acceptance(w, measured({}), &trial), "floor", "all_gather of 32.0 MiB on 8 ranks").bound;
+    return *about(judge_acceptance(w, measured({}), &trial), "floor", "all_gather of 32.00 MiB on 8 ranks").bound;
   };
   EXPECT_NEAR(bound(0), 58.720256, 1e-9);
   EXPECT_NEAR(bound(50), 29.360128 / 850 * 1e3, 1e-9);
@@ -606,7 +606,7 @@ TEST(AcceptanceTest, WrongElementsAreOfTheRanksThatHaveThem) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});
   Timing& timing = *m.ladder.front().out_of_place;
-  const std::string figure = "all_gather of 32.0 MiB on 8 ranks";
+  const std::string figure = "all_gather of 32.00 MiB on 8 ranks";
   const auto data = [&] { return about(judge_acceptance(wanted(), m, &trial), "data", figure); };
   timing.wrong = 15;
   timing.rank_wrong = {0, 5, 0, 10, 0, 0, 0, 0};
