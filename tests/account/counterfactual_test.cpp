@@ -222,5 +222,24 @@ TEST(Knobs, LiftedIsWhatACauseIsWithout) {
   EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.backward_prefetch.mode, Prefetch::Mode::post);
 }
 
+TEST(Counterfactual, SaysWhatItIsOfAndWhetherItsMessagesAreGuesses) {
+  CauseCases cases(16);
+  const testing::CauseCase slow = cases.one(Cause::straggler);
+  const SimulatedRun run(slow.config);
+  const Counterfactuals found =
+      find_counterfactuals(run.typical, {{Cause::straggler, slow.late_rank}, {Cause::late_prefetch, -1}}, 0);
+  ASSERT_EQ(found.causes.size(), 2U);
+  EXPECT_EQ(found.causes[0].cause, Cause::straggler);
+  EXPECT_EQ(found.causes[0].late_rank, slow.late_rank);
+  EXPECT_FALSE(found.causes[1].adds_collectives) << "the same messages in another order";
+  EXPECT_EQ(found.causes[0].interval, IntervalKind::one_value);
+  EXPECT_EQ(found.causes[0].ci_low, found.causes[0].gain_ms);
+  config::RunConfig coarser = run.config;
+  coarser.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
+  EXPECT_TRUE(find_gain(run.typical, coarser, 0).adds_collectives) << "larger ones";
+  EXPECT_EQ(find_gain(run.typical, run.config, 0).gain_ms, 0);
+  EXPECT_FALSE(find_gain(run.typical, run.config, 0).adds_collectives);
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

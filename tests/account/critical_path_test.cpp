@@ -219,5 +219,21 @@ TEST(CriticalPath, IsReportedByRankAndSegment) {
   EXPECT_THAT(report.segments, ::testing::Contains(::testing::Field(&PathSegment::row, "backward blocks.2")));
 }
 
+TEST(CriticalPath, SegmentsAreOfTheStepOfMedianLength) {
+  HandRun run;
+  std::int64_t at = 0;
+  for (const std::int64_t length : {100'000, 300'000, 200'000}) {
+    run.step(at, at + length);
+    run.forward({at, at + length, at}, -1);
+    at += 1'000'000;
+  }
+  const RunView view = run.view();
+  const PathReport report = report_path(view, plan::Plan{});
+  EXPECT_EQ(report.step, 2);
+  ASSERT_EQ(report.segments.size(), 1U);
+  EXPECT_EQ(report.segments.front().us, 200);
+  EXPECT_DOUBLE_EQ(report.ranks.front().ms, 0.2);
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <vector>
 
+#include "accept/collectives/beside.h"
 #include "accept/collectives/collective_buffers.h"
 #include "accept/collectives/collective_timer.h"
 #include "accept/collectives/collectives_json.h"
@@ -20,13 +21,16 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "config/support.h"
+#include "runs/result_schema.h"
 #include "runs/select_backend.h"
+#include "support/trials.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using backend::Collective;
 using config::config_error;
+using config::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -907,6 +911,57 @@ TEST(CollectivesJsonTest, WhatWasNotMeasuredIsNull) {
   EXPECT_EQ(collectives_json(arguments_of({{"-b", "1M"}, {"-c", "0"}, {"--check-all", ""}}), World{}, {table},
                              {})["operations"][0]["results"][0]["in_place"]["per_iteration"]["wrong"],
             (std::vector{0, 2, 0}));
+}
+
+/// What collectives and products cost each other, written and read again.
+TEST(BesideTest, AFileHasTheSlowdownsOfWhatRanTogether) {
+  BesideRow row;
+  row.size = 4096;
+  row.matrix = {2, 3, 4};
+  row.max_ctas = 8;
+  row.alone_us = {10.0, 20.0, 40.0};
+  row.beside_us[2][0] = 60.0;
+  row.beside_us[0][2] = 15.0;
+  row.together_us[2] = 100.0;
+  const auto read = [](const std::vector<BesideRow>& rows) {
+    const TemporaryFolder folder;
+    const World world = fsdpbench::testing::made_up_trial({1}).world;
+    return read_beside(
+        folder.write("b.json", result_text(collectives_json(arguments_of({{"--beside", "1"}}), world, {}, rows))));
+  };
+  const BesideFile file = read({row});
+  EXPECT_EQ(file.world.cpu, "a processor");
+  std::vector<std::string> told;
+  for (const config::CalibrationSlowdown& s : file.slowdowns) {
+    ASSERT_EQ(s.cells.size(), 1U);
+    EXPECT_EQ(s.dtype, DType::f32);
+    told.push_back(fmt::format("{} beside {}: {}", s.of, s.beside, s.cells.front().times));
+  }
+  EXPECT_THAT(told, ElementsAre("all_gather beside matrix_product: 1.5", "matrix_product beside all_gather: 1.5",
+                                "matrix_product beside both: 2.5"));
+  BesideRow alone = row;
+  alone.beside_us = {};
+  alone.together_us = {};
+  EXPECT_THAT(config_error([&] { read({alone}); }), HasSubstr("products that ran beside collectives; raise -n"));
+  EXPECT_THAT(config_error([&] { read({}); }), HasSubstr("products that ran beside collectives"));
+}
+
+/// Messages larger than what is filled and checked at a time.
+TEST(CollectiveBuffersTest, AWrongElementIsFoundWhereverItIs) {
+  constexpr std::int64_t kBytes = 9 << 20;
+  on_ranks(2, [](backend::RankContext& context) {
+    CollectiveBuffers buffers(context, kBytes, Lane::all_gather, true);
+    const Message message = Message::of_size(Collective::broadcast, DType::f32, kBytes, 2);
+    const Pattern pattern(DType::f32, false, 2, 3);
+    for (const bool in_place : {false, true}) {
+      buffers.fill(message, in_place, 0, pattern);
+      buffers.issue(context.world, message, in_place, 1, 0, nullptr);
+      context.device.synchronize();
+      EXPECT_EQ(buffers.wrong(message, in_place, Reduction::sum, 0, pattern), 0);
+      EXPECT_EQ(buffers.wrong(message, in_place, Reduction::sum, 1, pattern) > message.count / 2, true)
+          << "it is not what the other would have sent";
+    }
+  });
 }
 
 }  // namespace
