@@ -471,5 +471,36 @@ TEST(AllocatorWalk, AnOpWithoutWorkIsOverWhenItsLaneComesPastIt) {
   EXPECT_EQ(allocator_walk(three.schedules, records, 0).peak_reserved, 60 * kMebi);
 }
 
+/// What frameworks hold beside a schedule's buffers: libraries and buckets always, and what passes between two phases.
+TEST(AllocatorWalk, FrameworksHoldWorkspacesAndTensorsThatPass) {
+  schedule::Schedules schedules;
+  schedule::Schedule& step = schedules.steps.emplace_back();
+  std::vector<trace::Record> records;
+  for (const auto& [kind, phase] : {std::pair{schedule::OpKind::forward, schedule::Phase::forward},
+                                    {schedule::OpKind::backward, schedule::Phase::backward},
+                                    {schedule::OpKind::optimizer, schedule::Phase::optimizer}}) {
+    schedule::Op& op = step.ops.emplace_back();
+    op.kind = kind;
+    op.phase = phase;
+    const auto at = static_cast<std::int64_t>(1000 * step.ops.size());
+    records.push_back(
+        {.op = static_cast<std::int32_t>(records.size()), .issued_ns = at, .begin_ns = at, .end_ns = at + 9});
+  }
+  const auto walk = [&](const FrameworkBlocks& framework) {
+    return allocator_walk(schedules, records, 0, 0, false, framework);
+  };
+  const CachingAllocator::Statistics all =
+      walk({.libraries = 30 * kMebi, .buckets = 16 * kMebi, .piece = 12 * kMebi, .update = 60 * kMebi});
+  EXPECT_EQ(all.peak_allocated, (30 + 16 + 60) * kMebi);
+  EXPECT_EQ(all.peak_reserved, (30 + 16 + 60) * kMebi) << "in pieces of 12, of which backward had two";
+  EXPECT_EQ(all.allocated, 46 * kMebi);
+  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::optimizer)], 60 * kMebi);
+  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::communication_buffers)], 16 * kMebi);
+  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::activations)], 30 * kMebi);
+  EXPECT_EQ(walk({.piece = 12 * kMebi}).peak_allocated, 24 * kMebi) << "two gradients of an eager loss";
+  EXPECT_EQ(walk({.update = 60 * kMebi}).peak_allocated, 60 * kMebi);
+  EXPECT_EQ(walk({}).peak_reserved, 0);
+}
+
 }  // namespace
 }  // namespace fsdpbench::clock
