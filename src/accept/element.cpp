@@ -118,7 +118,8 @@ Place place_of_all(const Cluster& cluster) { return place_of(std::vector<int>{},
 Place place_of(const Element& element, const Cluster& cluster) {
   std::vector<int> ranks;
   const auto add_group = [&](int group) {
-    for (const int end : groups_of(cluster).members.at(group)) add_end(end, cluster, ranks);
+    const Groups groups = groups_of(cluster);
+    for (const int end : groups.members.at(group)) add_end(end, cluster, ranks);
   };
   switch (element.kind) {
     case Element::Kind::gpu: return place_of(std::vector{element.index}, cluster);

@@ -453,5 +453,45 @@ TEST(Changes, APartOfAnotherFigureIsShownAndNotJudged) {
   EXPECT_THAT(c.judgement.sentence, ::testing::EndsWith("; it is a part of another figure, which is judged"));
 }
 
+TEST(Changes, WhatTheBaselineNeverMeasuredIsNotRated) {
+  MeasuredFigure none = rate("pairs", {});
+  const std::vector<ResultFigures> all{result("a", {none})};
+  const Change c = only(all, rate("pairs", {100, 101, 99}));
+  EXPECT_EQ(c.judgement.verdict, Verdict::unrated);
+  EXPECT_EQ(c.judgement.sentence, "the baseline never measured it");
+  EXPECT_FALSE(c.judgement.bound.has_value());
+  const std::vector<ResultFigures> some{result("a", {rate("pairs", {100, 101, 99})})};
+  const Change lost = only(some, none);
+  EXPECT_EQ(lost.judgement.verdict, Verdict::inconclusive);
+  EXPECT_EQ(lost.judgement.sentence, "the baseline has it, and the result does not");
+  EXPECT_EQ(lost.judgement.bound, 100);
+}
+
+TEST(Changes, ASentenceSaysHowMuchInWhichDirection) {
+  const auto sentence = [](double before, double now, bool more_is_better) {
+    MeasuredFigure f = more_is_better ? rate("x", {before, before, before}) : time_of("x", {before, before, before});
+    std::vector<ResultFigures> all{result("a", {f})};
+    all.front().measured_on = MeasuredOn::computed_clock;
+    return only(all, more_is_better ? rate("x", {now, now, now}) : time_of("x", {now, now, now})).judgement.sentence;
+  };
+  EXPECT_THAT(sentence(100, 110, true), HasSubstr("110 GB/s instead of 100: 10.0 % more (better)"));
+  EXPECT_THAT(sentence(100, 90, false), HasSubstr("90 ms instead of 100: 10.0 % less (better)"));
+  EXPECT_THAT(sentence(100, 110, false), HasSubstr("10.0 % more (worse)"));
+  EXPECT_THAT(sentence(100, 100.04, true), HasSubstr("instead of 100: the same"));
+  EXPECT_THAT(sentence(100, 100.06, true), HasSubstr("0.1 % more (better)"));
+}
+
+TEST(MostSlowed, IsTheShareThatOthersTookUpToAHalfAndAnythingBeyond) {
+  EXPECT_EQ(most_slowed(0), 1);
+  EXPECT_DOUBLE_EQ(most_slowed(0.2), 1.25);
+  EXPECT_DOUBLE_EQ(most_slowed(0.5), 2);
+  EXPECT_DOUBLE_EQ(most_slowed(0.51), 1000);
+  EXPECT_DOUBLE_EQ(recorded_scatter(MeasuredOn::processors, 0.01), 0.16) << "no more than was recorded";
+  EXPECT_EQ(recorded_scatter(MeasuredOn::gpus, 0.15), 0);
+  EXPECT_NEAR(recorded_scatter(MeasuredOn::processors, 2 - 1e-9), 0.026, 1e-6);
+  EXPECT_EQ(unseen_scatter(MeasuredOn::computed_clock, 0.1), 1);
+  EXPECT_DOUBLE_EQ(unseen_scatter(MeasuredOn::processors, 0.5), 1.44) << "1.2 to the second power";
+}
+
 }  // namespace
 }  // namespace fsdpbench::accept

@@ -63,5 +63,81 @@ TEST(Advice, RestsOnAReplayOrOnWhatRowsShow) {
   EXPECT_EQ(advice_of(Cause::copy, evidence, gain(Cause::copy)), "") << "the program cannot have the flat layout";
 }
 
+TEST(Advice, AKnobSaysWhatItBringsAndWhatItCosts) {
+  Counterfactual knob = gain(Cause::copy, "fsdp.layout=flat");
+  EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step.");
+  knob.interval = IntervalKind::bootstrap;
+  knob.ci_low = 2.5;
+  knob.ci_high = 3.75;
+  knob.more_bytes = 3 << 20;
+  EXPECT_EQ(knob_sentence(knob, "flat=True"),
+            "flat=True (fsdp.layout=flat): 3.00 ms less a step [2.50 to 3.75], 3.00 MiB more memory.");
+  knob.more_bytes = -(1 << 19);
+  EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step [2.50 to 3.75], 0.50 MiB less memory.");
+  knob.more_bytes = 0;
+  EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step [2.50 to 3.75], no more memory.");
+}
+
+TEST(Advice, WithoutACauseTheStepIsAsLongAsItsReplay) {
+  Counterfactual without = gain(Cause::straggler);
+  without.step_ms = 12;
+  std::vector<CauseShare> causes(2);
+  causes[0].cause = Cause::straggler;
+  causes[1].cause = Cause::slow_link;
+  for (CauseShare& cause : causes) {
+    cause.late_rank = 5;
+    cause.without = without;
+  }
+  advise(causes, {});
+  EXPECT_EQ(causes[0].advice,
+            "without the lateness of rank 5 the step would take 12.00 ms, 3.00 ms less a step: look at that rank.");
+  EXPECT_EQ(
+      causes[1].advice,
+      "without the slowness of rank 5's link the step would take 12.00 ms, 3.00 ms less a step: look at that link.");
+  Evidence evidence;
+  evidence.settings[Cause::pcie] = "batch";
+  EXPECT_EQ(
+      advice_of(Cause::pcie, evidence, without),
+      "without copies between device and host memory (fsdp.cpu_offload) the step would take 12.00 ms, 3.00 ms less "
+      "a step: longer computation (batch), microbatches without sync or state on the device hide or spare them.");
+  evidence.knobs = {{gain(Cause::copy, "fsdp.layout=flat"), "flat"}};
+  evidence.knobs.front().gain.advised = false;
+  EXPECT_THAT(advice_of(Cause::copy, evidence, without), HasSubstr("without copies in and out"));
+  evidence.knobs.front().sayable = false;
+  EXPECT_EQ(advice_of(Cause::copy, evidence, without), "");
+}
+
+TEST(Advice, OneSlowLinkLooksTheSameWhereLinksAreNotKnown) {
+  Evidence evidence{.links_known = false};
+  EXPECT_THAT(
+      advice_of(Cause::link_bound, evidence, gain(Cause::link_bound)),
+      ::testing::EndsWith("One slow link would look the same: on real links a collective ends on all its ranks at "
+                          "once."));
+  EXPECT_THAT(advice_of(Cause::straggler, evidence, gain(Cause::straggler)), ::testing::Not(HasSubstr("slow link")));
+  EXPECT_EQ(advice_of(Cause::link_bound, evidence), "") << "of no advice nothing follows";
+}
+
+TEST(Advice, OfRowsOnlyWhatIsAPercentOrMoreIsTold) {
+  Evidence evidence;
+  evidence.seen[Cause::data_loading] = "";
+  std::vector<CauseShare> causes(1);
+  causes[0].cause = Cause::data_loading;
+  causes[0].ms = 2.5;
+  for (const double share : {1.0, 0.99}) {
+    causes[0].share_pct = share;
+    advise(causes, evidence);
+    EXPECT_EQ(causes[0].advice.empty(), share < 1);
+  }
+  causes[0].share_pct = 1;
+  advise(causes, evidence);
+  EXPECT_EQ(causes[0].advice,
+            "at most 2.500 ms: a data loader was running, and nothing else: let the loader work ahead.");
+  for (const Cause cause : {Cause::slow_transfer, Cause::inefficient_collective}) {
+    evidence.absent = "a file";
+    EXPECT_EQ(advice_of(cause, evidence), "at most 0.000 ms: a file.");
+  }
+  EXPECT_EQ(advice_of(Cause::host_bound, evidence), "") << "no link, and nothing seen";
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

@@ -2,9 +2,12 @@
 // configuration in which the cause is not, to the nanosecond.
 #include "account/counterfactual.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "account/cause_report.h"
 #include "support/cause_cases.h"
@@ -123,6 +126,119 @@ TEST(Counterfactual, OneMeasuredStepOfAMachineAdvisesNothing) {
   EXPECT_FALSE(advised());
   config.device.backend = config::BackendKind::virtual_;  // whose next step is the same
   EXPECT_TRUE(advised());
+}
+
+std::vector<std::string> settings_of(const config::RunConfig& config) {
+  std::vector<std::string> all;
+  for (const Knob& knob : knobs_of(config)) all.push_back(knob.set);
+  return all;
+}
+
+TEST(Knobs, AreTheSettingsThatARunCouldTurn) {
+  using config::AllGatherLimit;
+  using config::Prefetch;
+  using ::testing::AllOf;
+  using ::testing::Contains;
+  using ::testing::Not;
+  config::RunConfig c = CauseCases(1).healthy();
+  c.mesh = {4, 4};
+  c.fsdp.strategy = config::Strategy::full_shard;
+  c.fsdp.layout = config::Layout::per_param;
+  c.fsdp.forward_prefetch = c.fsdp.backward_prefetch = {Prefetch::Mode::none, 1};
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 3, 0};
+  c.fsdp.reduce_scatter_buffers = 2;
+  c.fsdp.reduce_lane = config::ReduceLane::compute;
+  c.fsdp.separate_reduce_scatter_comm = false;
+  c.fsdp.wrap = {config::Wrap::Mode::block, 1, 0};
+  c.fsdp.reduce_dtype = DType::f32;
+  EXPECT_THAT(settings_of(c),
+              ::testing::ElementsAre("fsdp.forward_prefetch=implicit", "fsdp.backward_prefetch=pre",
+                                     "fsdp.all_gather_limit=strict:4", "fsdp.reduce_scatter_buffers=3",
+                                     "fsdp.reduce_lane=reduce_scatter", "fsdp.separate_reduce_scatter_comm=true",
+                                     "fsdp.wrap=blocks:2", "fsdp.layout=flat", "fsdp.strategy=shard_grad_op",
+                                     "fsdp.reduce_dtype=bf16"));
+  for (const Knob& knob : knobs_of(c)) {
+    // Turned, it is no knob any more, or has gone on by one.
+    EXPECT_THAT(settings_of(knob.config), Not(Contains(knob.set))) << knob.set;
+  }
+  EXPECT_EQ(knobs_of(c)[2].config.fsdp.all_gather_limit.count, 4);
+  EXPECT_EQ(knobs_of(c)[3].config.fsdp.reduce_scatter_buffers, 3);
+  EXPECT_EQ(knobs_of(c)[2].cause, Cause::all_gather_limit);
+  EXPECT_EQ(knobs_of(c)[5].cause, Cause::communicator_serialisation);
+  c.fsdp.separate_reduce_scatter_comm = true;
+  EXPECT_EQ(knobs_of(c)[5].cause, Cause::contention);
+  EXPECT_EQ(knobs_of(c)[5].set, "fsdp.separate_reduce_scatter_comm=false");
+  c.fsdp.backward_prefetch.mode = Prefetch::Mode::post;
+  c.fsdp.forward_prefetch.mode = Prefetch::Mode::implicit;
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 1, 0};
+  c.fsdp.strategy = config::Strategy::hybrid_shard;
+  EXPECT_THAT(settings_of(c),
+              AllOf(Contains("fsdp.backward_prefetch=pre"), Not(Contains("fsdp.forward_prefetch=implicit")),
+                    Contains("fsdp.all_gather_limit=fsdp1_queue:2"), Contains("fsdp.strategy=hybrid_shard_grad_op")));
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp2_event, 2, 0};
+  EXPECT_THAT(settings_of(c), Contains("fsdp.all_gather_limit=unlimited"));
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 2, 0};
+  c.fsdp.backward_prefetch.mode = Prefetch::Mode::pre;
+  c.fsdp.reduce_scatter_buffers = 0;
+  c.fsdp.reduce_lane = config::ReduceLane::reduce_scatter;
+  c.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
+  c.fsdp.layout = config::Layout::flat;
+  c.fsdp.strategy = config::Strategy::shard_grad_op;
+  c.fsdp.reduce_dtype = DType::bf16;
+  EXPECT_THAT(settings_of(c), ::testing::ElementsAre("fsdp.separate_reduce_scatter_comm=false"));
+  c.mesh.expert = 2;
+  c.mesh.expert_separate_comm = false;
+  c.fsdp.layout = config::Layout::per_param;
+  EXPECT_THAT(settings_of(c), AllOf(Contains("mesh.expert_separate_comm=true"), Not(Contains("fsdp.layout=flat"))));
+  c.mesh.expert_separate_comm = true;
+  EXPECT_THAT(settings_of(c), Not(Contains("mesh.expert_separate_comm=true")));
+  c.fsdp.strategy = config::Strategy::no_shard;
+  EXPECT_THAT(knobs_of(c), ::testing::IsEmpty());
+}
+
+TEST(Knobs, LiftedIsWhatACauseIsWithout) {
+  using config::Prefetch;
+  config::RunConfig c = CauseCases(1).healthy();
+  c.fsdp.forward_prefetch = c.fsdp.backward_prefetch = {Prefetch::Mode::none, 1};
+  c.fsdp.reduce_scatter_buffers = 2;
+  c.fsdp.reduce_lane = config::ReduceLane::compute;
+  c.fsdp.separate_reduce_scatter_comm = c.mesh.expert_separate_comm = false;
+  c.inject.host_sync_after_layer = 3;
+  c.mesh.expert_sync = true;
+  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.forward_prefetch.mode, Prefetch::Mode::implicit);
+  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.backward_prefetch.mode, Prefetch::Mode::pre);
+  EXPECT_EQ(lifted(Cause::all_gather_limit, c).fsdp.all_gather_limit.mode, config::AllGatherLimit::Mode::unlimited);
+  EXPECT_EQ(lifted(Cause::reduce_scatter_buffers, c).fsdp.reduce_scatter_buffers, 0);
+  EXPECT_TRUE(lifted(Cause::communicator_serialisation, c).fsdp.separate_reduce_scatter_comm);
+  EXPECT_TRUE(lifted(Cause::communicator_serialisation, c).mesh.expert_separate_comm);
+  EXPECT_EQ(lifted(Cause::serialised, c).fsdp.reduce_lane, config::ReduceLane::reduce_scatter);
+  EXPECT_EQ(lifted(Cause::host_sync, c).inject.host_sync_after_layer, -1);
+  EXPECT_TRUE(lifted(Cause::host_sync, c).mesh.expert_sync) << "without experts it means nothing";
+  c.mesh.expert = 2;
+  EXPECT_FALSE(lifted(Cause::host_sync, c).mesh.expert_sync);
+  c.fsdp.forward_prefetch = {Prefetch::Mode::implicit, 3};
+  c.fsdp.backward_prefetch = {Prefetch::Mode::post, 1};
+  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.forward_prefetch.depth, 3) << "it stays as it is";
+  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.backward_prefetch.mode, Prefetch::Mode::post);
+}
+
+TEST(Counterfactual, SaysWhatItIsOfAndWhetherItsMessagesAreGuesses) {
+  CauseCases cases(16);
+  const testing::CauseCase slow = cases.one(Cause::straggler);
+  const SimulatedRun run(slow.config);
+  const Counterfactuals found =
+      find_counterfactuals(run.typical, {{Cause::straggler, slow.late_rank}, {Cause::late_prefetch, -1}}, 0);
+  ASSERT_EQ(found.causes.size(), 2U);
+  EXPECT_EQ(found.causes[0].cause, Cause::straggler);
+  EXPECT_EQ(found.causes[0].late_rank, slow.late_rank);
+  EXPECT_FALSE(found.causes[1].adds_collectives) << "the same messages in another order";
+  EXPECT_EQ(found.causes[0].interval, IntervalKind::one_value);
+  EXPECT_EQ(found.causes[0].ci_low, found.causes[0].gain_ms);
+  config::RunConfig coarser = run.config;
+  coarser.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
+  EXPECT_TRUE(find_gain(run.typical, coarser, 0).adds_collectives) << "larger ones";
+  EXPECT_EQ(find_gain(run.typical, run.config, 0).gain_ms, 0);
+  EXPECT_FALSE(find_gain(run.typical, run.config, 0).adds_collectives);
 }
 
 }  // namespace

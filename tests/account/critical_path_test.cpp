@@ -89,6 +89,80 @@ TEST(CriticalPath, DoesNotGuess) {
   EXPECT_THAT(words(path_of(run)), ElementsAre("rank 0 host 10", "rank 0 unknown 20", "rank 0 kernels 20"));
 }
 
+/// A copy waits for a core, and a transfer for a rank that nobody recorded.
+TEST(CriticalPath, TellsCopiesHostsAndWaitsApart) {
+  HandRun run(2);
+  run.step(100, 300);
+  run.op(OpKind::copy_in, Lane::copy, testing::Times{130, 150, 100, 0, 20}).record = 0;
+  schedule::Op& gather = run.collective(OpKind::all_gather, Lane::all_gather, testing::Times{150, 250, 100, 200});
+  gather.waits.push_back({0, WaitReason::data});
+  gather.record = 1;
+  run.op(OpKind::forward, Lane::compute, testing::Times{250, 280, 100}).waits.push_back({1, WaitReason::data});
+  const RunView view = run.view();
+  const CriticalPath path = find_critical_path(view.steps().front(), plan::Groups(plan::Mesh{4, 1}));
+  expect_exactly_the_step(path, 200);
+  // The host saw the end at 300. Ranks 2 and 3 are not in view.
+  EXPECT_THAT(words(path), ElementsAre("rank 0 unknown 10", "rank 0 waits 20", "rank 0 copies 20", "rank 0 waits 50",
+                                       "rank 0 collectives 50", "rank 0 kernels 30", "rank 0 unknown 20"));
+}
+
+TEST(CriticalPath, EndsWithTheHostWhereItIssuesWhatHasNoWork) {
+  HandRun run;
+  trace::StepWindow window{0, 120, 110};
+  run.step({window});
+  run.forward({5, 40, 5}).record = 0;
+  run.op(OpKind::host_sync, Lane::compute, testing::Times{0, 45, 6}).waits.push_back({0, WaitReason::data});
+  const CriticalPath path = path_of(run);
+  expect_exactly_the_step(path, 120);
+  EXPECT_THAT(words(path), ElementsAre("rank 0 host 5", "rank 0 kernels 35", "rank 0 host 5", "rank 0 host 65",
+                                       "rank 0 unknown 10"));
+}
+
+TEST(CriticalPath, OfTwoThingsTheLaterHeldAnOpBack) {
+  HandRun run;
+  run.step(0, 100);
+  run.forward({0, 30, 0}).record = 0;
+  run.op(OpKind::copy_out, Lane::copy, testing::Times{0, 50, 0}).record = 1;
+  schedule::Op& last = run.forward({50, 100, 1});
+  last.waits.push_back({0, WaitReason::data});
+  last.waits.push_back({1, WaitReason::data});
+  EXPECT_THAT(words(path_of(run)), ElementsAre("rank 0 copies 50", "rank 0 kernels 50"));
+}
+
+/// Two paths over ranks 4 and 7; segments are of one rank and kind, and named by the longest part that has a name.
+TEST(CriticalPath, ReportsMeansByRankAndSegmentsOfTheMedianStep) {
+  CriticalPath path;
+  path.step = {1000, 21'000};
+  path.parts = {{0, {1000, 3000}, PathKind::host, -1},
+                {0, {3000, 4000}, PathKind::kernels, 5},
+                {0, {4000, 7000}, PathKind::kernels, 6},
+                {0, {7000, 9000}, PathKind::kernels, 7},
+                {1, {9000, 21'000}, PathKind::kernels, 8}};
+  std::vector<PathOfRank> sums;
+  add_path(path, sums);
+  add_path(path, sums);
+  ASSERT_EQ(sums.size(), 2U);
+  EXPECT_EQ(sums[0].place, 1) << "the most first";
+  EXPECT_EQ(sums[0].all(), 24'000);
+  EXPECT_EQ(sums[1].ns[PathKind::kernels], 12'000);
+  const PathReport report = report_path(
+      sums, 2, path, 9, [](int place) { return place == 0 ? 4 : 7; },
+      [](int place, int op) { return std::to_string(place) + "/" + std::to_string(op); });
+  EXPECT_EQ(report.step, 9);
+  ASSERT_EQ(report.ranks.size(), 2U);
+  EXPECT_EQ(report.ranks[0].rank, 7);
+  EXPECT_DOUBLE_EQ(report.ranks[0].ms, 0.012);
+  EXPECT_DOUBLE_EQ(report.ranks[0].share_pct, 60);
+  EXPECT_DOUBLE_EQ(report.ranks[1].kinds_ms[PathKind::host], 0.002);
+  std::vector<std::string> segments;
+  for (const PathSegment& s : report.segments) {
+    segments.push_back(std::to_string(s.rank) + " " + std::string(to_string(s.kind)) + " " +
+                       std::to_string(static_cast<int>(s.begin_us)) + "+" + std::to_string(static_cast<int>(s.us)) +
+                       " of " + std::to_string(s.parts) + ": " + s.row);
+  }
+  EXPECT_THAT(segments, ElementsAre("4 host 0+2 of 1: ", "4 kernels 2+6 of 3: 0/6", "7 kernels 8+12 of 1: 1/8"));
+}
+
 TEST(CriticalPath, OfSimulatedRunsIsTheStepToTheNanosecond) {
   for (const Cause cause : {Cause::late_prefetch, Cause::all_gather_limit, Cause::host_sync, Cause::host_bound,
                             Cause::communicator_serialisation, Cause::link_bound, Cause::straggler}) {
@@ -143,6 +217,22 @@ TEST(CriticalPath, IsReportedByRankAndSegment) {
   EXPECT_EQ(report.ranks.front().rank, 2);
   EXPECT_GT(report.ranks.front().share_pct, 50);
   EXPECT_THAT(report.segments, ::testing::Contains(::testing::Field(&PathSegment::row, "backward blocks.2")));
+}
+
+TEST(CriticalPath, SegmentsAreOfTheStepOfMedianLength) {
+  HandRun run;
+  std::int64_t at = 0;
+  for (const std::int64_t length : {100'000, 300'000, 200'000}) {
+    run.step(at, at + length);
+    run.forward({at, at + length, at}, -1);
+    at += 1'000'000;
+  }
+  const RunView view = run.view();
+  const PathReport report = report_path(view, plan::Plan{});
+  EXPECT_EQ(report.step, 2);
+  ASSERT_EQ(report.segments.size(), 1U);
+  EXPECT_EQ(report.segments.front().us, 200);
+  EXPECT_DOUBLE_EQ(report.ranks.front().ms, 0.2);
 }
 
 }  // namespace

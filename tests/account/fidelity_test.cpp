@@ -151,5 +151,34 @@ TEST(Caveats, AnUnratedRunComesFirst) {
   EXPECT_THAT(all[0], HasSubstr("not rated"));
 }
 
+TEST(Fidelity, WhatIsInjectedIsAskedForHoweverLittle) {
+  const HandRun well = run_of(kMs, 2 * kMs, kMs);
+  for (double config::Inject::*key :
+       {&config::Inject::jitter_us, &config::Inject::host_delay_us, &config::Inject::delay_us}) {
+    config::RunConfig c = emulated();
+    c.inject.*key = 0.5;
+    EXPECT_TRUE(fidelity(well, c, 1.5).value().rated());
+  }
+  config::RunConfig c = emulated();
+  c.inject.slow_link_factor = 2;  // of no rank
+  c.inject.slow_rank_factor = 3;
+  const Fidelity f = fidelity(well, c).value();
+  EXPECT_NEAR(f.transfer.value().modelled_ms, 1, 1e-9);
+  EXPECT_NEAR(f.compute.value().modelled_ms, 3, 1e-9);
+}
+
+TEST(Fidelity, CopiesOverPcieAreModelledToo) {
+  config::RunConfig c = emulated();
+  c.emulate.pcie_gb_per_s = 2;
+  c.emulate.pcie_latency_us = 100;
+  HandRun run(2);
+  run.step(0, 10 * kMs);
+  run.op(OpKind::host_to_device, Lane::host_to_device, Times{0, kMs}).work = schedule::Transfer{.bytes = 800'000};
+  const Fidelity f = fidelity(run, c).value();
+  EXPECT_NEAR(f.transfer.value().modelled_ms, 0.1 + 0.4, 1e-9);
+  EXPECT_NEAR(f.transfer.value().observed_ms, 1, 1e-9);
+  EXPECT_NEAR(f.excess_pct, 100, 1e-6);
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

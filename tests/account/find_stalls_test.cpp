@@ -485,5 +485,18 @@ TEST(FindStalls, StallsThatOverlapOrLeaveSomethingOutAreRefused) {
   EXPECT_FALSE(holds({{{10, 15}}, {{0, 10}}}, 15));
 }
 
+TEST(FindStalls, WhatRanBeforeOrAfterSharedNoLink) {
+  HandRun run(2);
+  run.step(0, 400);
+  run.forward({0, 100});
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 50}), 4, 1,
+             Group::shard_separate, 10);
+  gather(run, {50, 250, 50}, 3, 0, 25);  // 100 bytes, twice as long as they take alone
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{250, 300}), 4, 2,
+             Group::shard_separate, 10);
+  waits(run.forward({250, 400}, 3), 0);
+  EXPECT_FALSE(find(run, kLink).ns.contains(Cause::contention));
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

@@ -5,10 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <random>
 #include <stdexcept>
 #include <tuple>
+
+#include "base/student.h"
 
 namespace fsdpbench::account {
 namespace {
@@ -324,6 +328,104 @@ TEST(Evidence, WhatIsCountedIsCertainAndASingleNumberIsNothing) {
   EXPECT_EQ(judge(few, few, {.threshold = 0, .counted = true}).verdict, Verdict::no_difference);
   EXPECT_EQ(judge(few, more, {.threshold = 0.05}).verdict, Verdict::inconclusive);
   EXPECT_EQ(judge(few, more, {.threshold = 0.05}).evidence, RestsOn::numbers);
+}
+
+/// Variance of the median of n normal values of variance 1.
+double varies(int n) {
+  return n == 1 ? 1.0 : n == 3 ? 1.346 / 3 : n == 4 ? 1.193 / 4 : n == 10 ? 1.383 / 10 : std::numbers::pi / 2 / n;
+}
+
+/// `n` values whose logarithms scatter by a variance of 0.01 around that of `middle`.
+std::vector<double> scattering(int n, double middle) {
+  std::vector<double> values;
+  double squares = 0;
+  for (int i = 0; i < n; ++i) squares += (i - (n - 1) / 2.0) * (i - (n - 1) / 2.0);
+  const double step = n == 1 ? 0 : std::sqrt(0.01 * (n - 1) / squares);
+  for (int i = 0; i < n; ++i) values.push_back(middle * std::exp(step * (i - (n - 1) / 2.0)));
+  return values;
+}
+
+TEST(SeveralResults, TheIntervalIsStudentsByTheScatterOfTheEarlierOnes) {
+  for (const auto& [earlier, later] : {std::pair{3, 1}, {4, 3}, {10, 1}, {11, 1}, {12, 12}}) {
+    Samples before{.results = scattering(earlier, 100)}, now{.results = scattering(later, 110)};
+    before.value = median_interval(before.results);
+    now.value = median_interval(now.results);
+    const Rule rule{.tail = 0.012, .figures = 4};
+    const Difference d = judge(before, now, rule);
+    const double error = std::sqrt(0.01 * (varies(earlier) + varies(later)));
+    const double width = student_quantile(0.003, earlier - 1) * error;
+    EXPECT_EQ(d.evidence, RestsOn::results);
+    EXPECT_NEAR(std::log(d.high / d.ratio), width, 1e-9) << earlier << ' ' << later;
+    EXPECT_NEAR(std::log(d.ratio / d.low), width, 1e-9) << earlier << ' ' << later;
+    const double likely = student_quantile(0.04, earlier - 1) * error;
+    EXPECT_NEAR(std::log(d.at_most / d.ratio), likely, 1e-9);
+    EXPECT_NEAR(std::log(d.ratio / d.at_least), likely, 1e-9);
+    const Difference rate = judge(before, now, {.more_is_better = true});
+    EXPECT_NEAR(std::log(rate.at_most * d.ratio), likely, 1e-9) << "of a rate less is worse";
+  }
+}
+
+TEST(SeveralResults, WhatIsKnownFromElsewhereCountsAsSoManyResults) {
+  Samples before{.results = scattering(3, 100)}, now{.results = {100}};
+  before.value = median_interval(before.results);
+  now.value = median_interval(now.results);
+  // 2 values that scatter by 0.01 and 4 by 0.04: by 0.03, and as sure as 6 of them are.
+  const Difference d = judge(before, now, {.also = {{0.04, 4}}});
+  EXPECT_NEAR(std::log(d.high), student_quantile(kTail, 6) * std::sqrt(0.03 * (1.346 / 3 + 1)), 1e-9);
+  // Less elsewhere makes it no smaller.
+  const Difference less = judge(before, now, {.also = {{0.001, 3}, {0.001, 1}}});
+  EXPECT_NEAR(std::log(less.high), student_quantile(kTail, 6) * std::sqrt(0.01 * (1.346 / 3 + 1)), 1e-9);
+}
+
+TEST(TwoRuns, TheScatterIsThatOfBothSides) {
+  Samples before{.results = {100}, .repetitions = scattering(4, 100)};
+  Samples now{.results = {100}, .repetitions = {100, 100, 100, 100, 100, 100, 100, 100, 100, 100}};
+  before.value = median_interval(before.repetitions);
+  now.value = median_interval(now.repetitions);
+  const Difference d = judge(before, now, {});
+  EXPECT_EQ(d.evidence, RestsOn::samples);
+  // 3 degrees of freedom that scatter by 0.01, and 9 that do not.
+  const double error = std::sqrt(0.01 * 3 / 12 * (1.193 / 4 + 1.383 / 10));
+  EXPECT_NEAR(std::log(d.high / d.ratio), student_quantile(kTail, 12) * error, 1e-9);
+}
+
+TEST(Evidence, IsTheBestThatBothSidesHave) {
+  const auto rests = [](std::vector<double> results, std::vector<double> repetitions, Estimate value,
+                        std::vector<double> now = {5, 5, 5}) {
+    const Samples before{.results = std::move(results), .repetitions = std::move(repetitions), .value = value};
+    return judge(before, {.results = {5}, .repetitions = std::move(now), .value = {5, 4, 6, 3}}, {}).evidence;
+  };
+  const Estimate known{5, 4, 6, 3};
+  EXPECT_EQ(rests({5, 5, 5}, {}, known), RestsOn::results);
+  EXPECT_EQ(rests({5, 5}, {5, 5, 5}, known), RestsOn::samples);
+  EXPECT_EQ(rests({5, 5, 0}, {5, 5, 5}, known), RestsOn::samples) << "0 has no logarithm";
+  EXPECT_EQ(rests({5}, {5, 5}, known), RestsOn::intervals);
+  EXPECT_EQ(rests({5}, {5, 5, 0}, known), RestsOn::intervals);
+  EXPECT_EQ(rests({5}, {5, 5, 5}, known, {5, 5}), RestsOn::intervals);
+  EXPECT_EQ(rests({5}, {5, 5, 5}, known, {5, 5, 0}), RestsOn::intervals);
+  EXPECT_EQ(rests({5}, {}, {5, 4, 6, 1}), RestsOn::numbers);
+  EXPECT_EQ(rests({5}, {}, {5, 0, 6, 3}), RestsOn::numbers);
+  EXPECT_EQ(to_string(RestsOn::turns), "trials in turns");
+  EXPECT_EQ(to_string(Verdict::no_difference), "no difference");
+}
+
+TEST(Threshold, IsReachedByWhatIsJustAsMuch) {
+  const Samples before = interval(64, 64, 64);
+  const auto verdict = [&](double median, double low, double high, double threshold) {
+    return judge(before, interval(median, low, high), {.threshold = threshold}).verdict;
+  };
+  EXPECT_EQ(verdict(72, 65, 80, 0.25), Verdict::slower) << "half of it and all of it";
+  EXPECT_EQ(verdict(72, 64, 80, 0.25), Verdict::inconclusive) << "it may be as before";
+  EXPECT_EQ(verdict(72, 65, 79, 0.25), Verdict::no_difference);
+  EXPECT_EQ(verdict(64, 64, 64, 0), Verdict::no_difference);
+}
+
+TEST(Inliers, NeverLeaveOutTooMany) {
+  EXPECT_EQ(inliers({100, 100, 100, 30}), (std::vector{true, true, true, false}));
+  EXPECT_EQ(inliers({100, 100, 100, 30, 40, 50}).size(), 6U);
+  EXPECT_EQ(inliers({100, 100, 100, 0}), std::vector<bool>(4, true)) << "0 has no logarithm";
+  EXPECT_EQ(inliers({100, 100, 100, 106}), (std::vector{true, true, true, false}));
+  EXPECT_EQ(inliers({100, 100, 100, 94}), (std::vector{true, true, true, false}));
 }
 
 TEST(Inliers, LeaveOutOneThatIsFarOff) {

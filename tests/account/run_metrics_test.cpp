@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -147,6 +148,104 @@ TEST(RunMetrics, TokensASecondAreThoseOfTheMedianStep) {
     at += length;
   }
   EXPECT_DOUBLE_EQ(metrics_of(run).tokens_per_s, 1000 / 1e-3);
+}
+
+TEST(ModelFlops, AreForwardAndBackwardOfEachMicrobatchOverThePeak) {
+  std::vector<plan::ModuleSizes> sizes(2);
+  sizes[0].forward_flops = 1e9;
+  sizes[0].backward_flops = 2e9;
+  sizes[1].forward_flops = 3e9;
+  sizes[1].backward_flops = 4e9;
+  config::RunConfig c;
+  c.train.accumulate = 2;
+  c.emulate.compute_tflops.reset();
+  const ModelFlops m = model_flops(sizes, c, 5, std::nullopt);
+  EXPECT_DOUBLE_EQ(m.per_rank_and_step, 20e9);
+  EXPECT_DOUBLE_EQ(m.tflops_per_rank, 4);  // 20 GFLOP in 5 ms
+  EXPECT_FALSE(m.peak_tflops || m.mfu_pct);
+  c.emulate.compute_tflops = 8;
+  EXPECT_DOUBLE_EQ(*model_flops(sizes, c, 5, std::nullopt).mfu_pct, 50);
+  EXPECT_DOUBLE_EQ(*model_flops(sizes, c, 5, 16.0).mfu_pct, 25) << "a GPU's own";
+}
+
+/// A collective of 40 ns, 10 of them before its peer came, in two steps; of the second its link was done after 25.
+TEST(RunMetrics, ATransferIsTimedFromItsLastPeerUntilItsLinkIsDone) {
+  HandRun run(2);
+  for (const std::int64_t at : {0, 1000, 2000}) {
+    run.step(at, at + 100);
+    run.collective(OpKind::all_gather, Lane::all_gather,
+                   {{at + 10, at + 50, at, at + 20}, {at + 20, at + 50, at, at + 20, 0, at == 0 ? 0 : 25}});
+  }
+  const RunMetrics m = metrics_of(run);
+  const auto shard = static_cast<std::size_t>(plan::Group::shard);
+  EXPECT_NEAR(m.ranks[0].transfer_ms[shard] * 1e6, 30, 1e-9);
+  EXPECT_NEAR(m.ranks[1].transfer_ms[shard] * 1e6, 25, 1e-9);
+  EXPECT_NEAR(*m.bound_ratio, 100.0 / 30, 1e-9) << "what the op takes alone";
+  EXPECT_NEAR(m.comm_ms * 1e6, 35, 1e-9) << "the mean of both";
+  EXPECT_EQ(m.overlap_pct, 0);
+  EXPECT_FALSE(m.aa_noise_pct.has_value());
+  EXPECT_EQ(m.ranks[1].rank, 1);
+  const RunMetrics some = run_metrics(run.view(), plan::Groups(plan::Mesh{4, 1}), 1000);
+  EXPECT_FALSE(some.bound_ratio.has_value()) << "not all ranks are in view";
+}
+
+/// Levels begin with what stays; what ends and begins at once is freed as it is issued.
+TEST(RunDetails, MemoryRisesWhenAnOpBeginsAndFallsWhenItIsDone) {
+  HandRun run;
+  run.step(100, 200);
+  std::vector<schedule::Buffer>& buffers = run.schedules.steps.back().buffers;
+  buffers.resize(3);
+  for (schedule::Buffer& buffer : buffers) buffer.category = MemoryCategory::activations;
+  buffers[0].bytes = 1;
+  buffers[0].persistent = true;
+  buffers[1].bytes = 20;
+  buffers[2].bytes = 300;
+  buffers[2].category = MemoryCategory::communication_buffers;
+  run.forward({110, 150, 100}).allocates = {1};
+  Op& second = run.op(OpKind::copy_out, Lane::copy, Times{120, 140, 100});
+  second.allocates = {2};
+  second.frees = {2};
+  run.forward({150, 180, 100}).frees = {1};
+  const RunView view = run.view();
+  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> told;
+  for (const MemoryLevel& level : memory_timeline(view.steps().front(), 0)) {
+    told.emplace_back(level.time_ns, level.live[index_of(MemoryCategory::activations)],
+                      level.live[index_of(MemoryCategory::communication_buffers)]);
+  }
+  EXPECT_THAT(told, ElementsAre(std::tuple(0, 1, 0), std::tuple(10, 21, 0), std::tuple(20, 21, 300),
+                                std::tuple(40, 21, 0), std::tuple(80, 1, 0)));
+}
+
+/// A unit computes for 30 ns and communicates for 40, half of that beside the other unit's computation.
+TEST(RunDetails, UnitsHaveWhatIsTheirsAndTheHostWaitsByPhase) {
+  HandRun run(2);
+  run.step(0, 100);
+  run.forward({0, 30}, 1);
+  run.forward({30, 60}, 0);
+  run.collective(OpKind::all_gather, Lane::all_gather, Times{40, 80}).unit = 1;
+  run.op(OpKind::host_sync, Lane::compute, Times{0, 12, 5}).phase = schedule::Phase::forward;
+  run.collective(OpKind::all_reduce, Lane::all_reduce, Times{90, 95}).unit = -1;
+  plan::Plan plan;
+  plan.units.resize(2);
+  plan.units[1].members.label = "one";
+  plan.groups = plan::Groups(plan::Mesh{2, 1});
+  const RunDetails details = run_details(run.view(), plan, LinkModel{1e9, 0});
+  ASSERT_EQ(details.units.size(), 2U);
+  EXPECT_EQ(details.units[1].unit, "one");
+  EXPECT_NEAR(details.units[1].compute_ms * 1e6, 30, 1e-9);
+  EXPECT_NEAR(details.units[1].comm_ms * 1e6, 40, 1e-9);
+  EXPECT_NEAR(details.units[1].exposed_comm_ms * 1e6, 20, 1e-9);
+  EXPECT_NEAR(details.units[0].compute_ms * 1e6, 30, 1e-9);
+  EXPECT_EQ(details.units[0].comm_ms, 0);
+  EXPECT_NEAR(details.phases.front().host_wait_ms * 1e6, 7, 1e-9);
+  EXPECT_NEAR(details.phases.front().overlap_ms * 1e6, 20, 1e-9);
+  ASSERT_EQ(details.collectives.size(), 2U);
+  EXPECT_EQ(details.collectives[0].op, 2);
+  EXPECT_EQ(details.collectives[0].kind, "all_gather");
+  EXPECT_EQ(details.collectives[0].phase, "forward");
+  EXPECT_EQ(details.collectives[0].group_size, 2);
+  EXPECT_EQ(details.collectives[1].unit, "");
+  EXPECT_EQ(details.collectives[1].count, 2);
 }
 
 }  // namespace

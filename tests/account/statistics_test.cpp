@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,65 @@ TEST(AaNoise, IsTheNinetyFifthPercentileOfHowHalvesDiffer) {
 }
 
 TEST(AaNoise, TooFewValuesSayNothing) { EXPECT_FALSE(aa_noise({1, 2, 3})); }
+
+/// Of four values the first half has both larger ones with a chance of a sixth.
+TEST(AaNoise, OfFourValuesIsThatOfTheirPairs) { EXPECT_DOUBLE_EQ(*aa_noise({1, 2, 2, 1}), 1); }
+
+/// All orders must come about: of five values the halves are two and three, and each of them may be the first.
+TEST(AaNoise, EachValueMayStandAnywhere) {
+  std::vector<double> values(5, 1.0);
+  for (double& outlier : values) {
+    outlier = 3;  // alone with another in the smaller half it doubles its median: 2 of 5 times
+    EXPECT_DOUBLE_EQ(*aa_noise(values), 1);
+    outlier = 1;
+  }
+}
+
+TEST(Median, IsTheMiddleOrTheMeanOfTheMiddleTwo) {
+  EXPECT_EQ(median({7}), 7);
+  EXPECT_EQ(median({9, 1}), 5);
+  EXPECT_EQ(median({9, 1, 2}), 2);
+  EXPECT_EQ(median({40, 1, 30, 2}), 16);
+  EXPECT_THROW(median({}), std::invalid_argument);
+}
+
+TEST(Summarize, OfAFewValuesIsTheirRange) {
+  const Summary one = summarize({3});
+  EXPECT_EQ(one.interval, IntervalKind::one_value);
+  EXPECT_EQ(one.n, 1);
+  EXPECT_EQ(interval_of(2), IntervalKind::range);
+  const Summary four = summarize({4, 1, 3, 2});
+  EXPECT_EQ(four.interval, IntervalKind::range);
+  EXPECT_EQ(four.median, 2.5);
+  EXPECT_EQ(four.min, 1);
+  EXPECT_EQ(four.ci_low, 1);
+  EXPECT_EQ(four.max, 4);
+  EXPECT_EQ(four.ci_high, 4);
+  EXPECT_EQ(interval_of(4), IntervalKind::range);
+  EXPECT_EQ(interval_of(5), IntervalKind::bootstrap);
+  const Summary five = summarize({9, 7, 8, 7, 7});
+  EXPECT_EQ(five.interval, IntervalKind::bootstrap);
+  EXPECT_EQ(five.min, 7);
+  EXPECT_EQ(five.max, 9);
+  EXPECT_EQ(to_string(IntervalKind::range), "range");
+  EXPECT_EQ(to_string(IntervalKind::one_value), "one value");
+  EXPECT_EQ(to_string(IntervalKind::prediction), "95 % prediction");
+}
+
+/// Order statistics of the binomial distribution: of 1 to n, the k-th from either end.
+TEST(MedianInterval, LeavesOutAsManyAsMayLieBeyondTheMedian) {
+  for (const auto& [n, k] :
+       {std::pair{1, 1}, {5, 1}, {6, 1}, {8, 1}, {9, 2}, {12, 3}, {20, 6}, {1000, 469}, {1001, 469}}) {
+    std::vector<double> values;
+    for (int i = n; i >= 1; --i) values.push_back(i);
+    const Estimate interval = median_interval(values);
+    EXPECT_EQ(interval.median, (n + 1) / 2.0) << n;
+    EXPECT_EQ(interval.low, k) << n;
+    EXPECT_EQ(interval.high, n + 1 - k) << n;
+    EXPECT_EQ(interval.n, n);
+  }
+  EXPECT_EQ(median_interval({}).n, 0);
+}
 
 }  // namespace
 }  // namespace fsdpbench::account

@@ -3,6 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
 namespace fsdpbench::clock {
 namespace {
 
@@ -157,6 +166,255 @@ TEST(CachingAllocator, ASegmentThatIsSplitDoesNotGoBack) {
   EXPECT_EQ(a.statistics().failures, 1);
 }
 
+/// The same rules without numbers of blocks, lists or addresses: segments are rows of pieces, which are looked through.
+class RowsOfPieces {
+ public:
+  RowsOfPieces(std::int64_t capacity, bool expandable) : capacity_(capacity), expandable_(expandable) {}
+
+  int allocate(std::int64_t bytes, Lane stream, double now) {
+    take_back(now);
+    const std::int64_t size = (bytes + 511) / 512 * 512;
+    const bool small = size <= kMebi;
+    std::optional<Place> place = smallest(size, stream, small);
+    if (!place) place = expandable_ ? grown(size, stream, small) : new_segment(size, stream, small);
+    Piece& piece = at(*place);
+    const std::int64_t rest = piece.bytes - size;
+    if (small || expandable_ ? rest >= 512 : rest > kMebi) cut(*place, size);
+    at(*place).used = true;
+    at(*place).id = ++ids_;
+    s.allocated += at(*place).bytes;
+    s.peak_allocated = std::max(s.peak_allocated, s.allocated);
+    return ids_;
+  }
+  void free(int id) {
+    s.allocated -= at(place_of(id)).bytes;
+    make_free(id);
+  }
+  void free_after(int id, double passed) {
+    s.allocated -= at(place_of(id)).bytes;
+    pending_.emplace_back(passed, id);
+  }
+  CachingAllocator::Statistics s;
+
+ private:
+  struct Piece {
+    std::int64_t bytes = 0;
+    bool used = false, mapped = true;
+    int id = 0;
+  };
+  struct Segment {
+    Lane stream;
+    bool small;
+    std::vector<Piece> pieces;
+  };
+  using Place = std::pair<std::size_t, std::size_t>;  // segment, piece
+
+  Piece& at(Place p) { return segments_[p.first].pieces[p.second]; }
+  Place place_of(int id) {
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      for (std::size_t k = 0; k < segments_[i].pieces.size(); ++k) {
+        if (segments_[i].pieces[k].id == id) return {i, k};
+      }
+    }
+    throw std::out_of_range("no such piece");
+  }
+  void cut(Place p, std::int64_t size) {
+    Piece rest = at(p);
+    rest.bytes -= size;
+    at(p).bytes = size;
+    auto& pieces = segments_[p.first].pieces;
+    pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(p.second) + 1, rest);
+  }
+  /// Neighbours that are free, and alike, become one.
+  void tidy(std::size_t segment) {
+    auto& pieces = segments_[segment].pieces;
+    for (std::size_t k = 0; k + 1 < pieces.size();) {
+      const bool alike = !pieces[k].used && !pieces[k + 1].used && pieces[k].mapped == pieces[k + 1].mapped;
+      if (alike) {
+        pieces[k].bytes += pieces[k + 1].bytes;
+        pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+      } else {
+        ++k;
+      }
+    }
+  }
+  void make_free(int id) {
+    const Place p = place_of(id);
+    at(p).used = false;
+    at(p).id = 0;
+    tidy(p.first);
+  }
+  void take_back(double now) {
+    for (std::size_t i = 0; i < pending_.size();) {
+      if (pending_[i].first > now) {
+        ++i;
+        continue;
+      }
+      make_free(pending_[i].second);
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  std::optional<Place> smallest(std::int64_t size, Lane stream, bool small) {
+    std::vector<Place> fit;
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      if (segments_[i].stream != stream || segments_[i].small != small) continue;
+      for (std::size_t k = 0; k < segments_[i].pieces.size(); ++k) {
+        const Piece& piece = segments_[i].pieces[k];
+        if (!piece.used && piece.mapped && piece.bytes >= size) fit.emplace_back(i, k);
+      }
+    }
+    if (fit.empty()) return std::nullopt;
+    std::ranges::stable_sort(fit, {}, [&](Place p) { return at(p).bytes; });
+    const auto could_be = [&](Place p) {
+      const auto& pieces = segments_[p.first].pieces;
+      const bool grows = p.second + 1 < pieces.size() && !pieces[p.second + 1].mapped;
+      return pieces[p.second].bytes + (grows ? pieces[p.second + 1].bytes : 0);
+    };
+    std::size_t chosen = 0;
+    while (expandable_ && chosen + 1 < fit.size() && could_be(fit[chosen + 1]) < could_be(fit[chosen])) ++chosen;
+    return fit[chosen];
+  }
+  bool is_room(std::int64_t bytes) const { return capacity_ == 0 || s.reserved + bytes <= capacity_; }
+  void reserve(std::int64_t bytes) {
+    s.reserved += bytes;
+    s.peak_reserved = std::max(s.peak_reserved, s.reserved);
+  }
+  Place new_segment(std::int64_t size, Lane stream, bool small) {
+    const std::int64_t two = 2 * kMebi;
+    const std::int64_t bytes = small ? two : size < 10 * kMebi ? 20 * kMebi : (size + two - 1) / two * two;
+    if (!is_room(bytes)) {
+      take_back(1e300);
+      std::erase_if(segments_, [&](const Segment& segment) {
+        const bool goes = segment.pieces.size() == 1 && !segment.pieces.front().used;
+        if (goes) s.reserved -= segment.pieces.front().bytes;
+        return goes;
+      });
+      ++s.retries;
+      if (!is_room(bytes)) ++s.failures;
+    }
+    reserve(bytes);
+    segments_.push_back({stream, small, {{.bytes = bytes}}});
+    return {segments_.size() - 1, 0};
+  }
+
+  /// Free pieces one after another that begin before or at addresses without memory, and are long enough.
+  Place where_to_grow(std::int64_t size, Lane stream, bool small) {
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      const Segment& segment = segments_[i];
+      if (segment.stream != stream || segment.small != small) continue;
+      for (std::size_t k = 0; k < segment.pieces.size(); ++k) {
+        if (segment.pieces[k].mapped) continue;
+        const std::size_t begin = k > 0 && !segment.pieces[k - 1].used ? k - 1 : k;
+        std::int64_t room = 0;
+        for (std::size_t n = begin; n < segment.pieces.size() && !segment.pieces[n].used; ++n)
+          room += segment.pieces[n].bytes;
+        if (room >= size) return {i, begin};
+      }
+    }
+    segments_.push_back({stream, small, {{.bytes = (20 * kMebi) << 21, .mapped = false}}});
+    return {segments_.size() - 1, 0};
+  }
+  std::optional<Place> try_to_grow(std::int64_t size, Lane stream, bool small, bool beyond) {
+    Place p = where_to_grow(size, stream, small);
+    const std::int64_t page = small ? 2 * kMebi : 20 * kMebi;
+    const auto& pieces = segments_[p.first].pieces;
+    while (!pieces[p.second].mapped || pieces[p.second].bytes < size) {
+      const bool itself = !pieces[p.second].mapped;
+      const std::size_t next = p.second + (itself ? 0 : 1);
+      const std::int64_t lacks = size - (itself ? 0 : pieces[p.second].bytes);
+      const std::int64_t bytes = (std::min(lacks, pieces[next].bytes) + page - 1) / page * page;
+      if (!beyond && !is_room(bytes)) return std::nullopt;
+      reserve(bytes);
+      if (bytes < pieces[next].bytes) cut({p.first, next}, bytes);
+      at({p.first, next}).mapped = true;
+      tidy(p.first);
+    }
+    return p;
+  }
+  Place grown(std::int64_t size, Lane stream, bool small) {
+    if (const auto p = try_to_grow(size, stream, small, false)) return *p;
+    take_back(1e300);
+    for (std::size_t i = 0; i < segments_.size(); ++i) unmap(i);
+    std::erase_if(segments_, [](const Segment& g) { return g.pieces.size() == 1 && !g.pieces.front().mapped; });
+    ++s.retries;
+    if (const auto p = try_to_grow(size, stream, small, false)) return *p;
+    ++s.failures;
+    return *try_to_grow(size, stream, small, true);
+  }
+  void unmap(std::size_t segment) {
+    const std::int64_t page = segments_[segment].small ? 2 * kMebi : 20 * kMebi;
+    std::int64_t address = 0;
+    for (std::size_t k = 0; k < segments_[segment].pieces.size(); ++k) {
+      const Piece piece = segments_[segment].pieces[k];
+      const std::int64_t first = (address + page - 1) / page * page, last = (address + piece.bytes) / page * page;
+      if (!piece.used && piece.mapped && first < last) {
+        if (address + piece.bytes > last) cut({segment, k}, last - address);
+        if (first > address) cut({segment, k++}, first - address);
+        at({segment, k}).mapped = false;
+        s.reserved -= last - first;
+        address = first;
+      }
+      address += segments_[segment].pieces[k].bytes;
+    }
+    tidy(segment);
+  }
+
+  std::int64_t capacity_;
+  bool expandable_;
+  std::vector<Segment> segments_;
+  std::vector<std::pair<double, int>> pending_;
+  int ids_ = 0;
+};
+
+TEST(CachingAllocator, OfAnySequenceIsWhatTheRulesSay) {
+  for (const bool expandable : {false, true}) {
+    for (const std::int64_t capacity : {std::int64_t{0}, 150 * kMebi}) {
+      for (unsigned seed = 0; seed < 25; ++seed) {
+        std::mt19937 random(seed);
+        CachingAllocator a(capacity, expandable);
+        RowsOfPieces b(capacity, expandable);
+        std::vector<std::pair<int, int>> held;
+        for (int i = 0; i < 300; ++i) {
+          const double now = 10.0 * i;
+          if (random() % 5 < 3 || held.empty()) {
+            const auto most = static_cast<std::int64_t>(random() % 3 == 0 ? 30 * kMebi
+                                                        : random() % 2    ? 12 * kMebi
+                                                                          : kMebi);
+            const std::int64_t bytes = 1 + static_cast<std::int64_t>(random()) % most;
+            const Lane stream = random() % 3 == 0 ? Lane::all_gather : Lane::compute;
+            held.emplace_back(a.allocate(bytes, stream, now), b.allocate(bytes, stream, now));
+          } else {
+            const std::size_t which = random() % held.size();
+            if (random() % 2 == 0) {
+              a.free(held[which].first);
+              b.free(held[which].second);
+            } else {
+              const double passed = now + 10.0 * static_cast<double>(random() % 6);
+              a.free_after(held[which].first, passed);
+              b.free_after(held[which].second, passed);
+            }
+            held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
+          }
+          ASSERT_EQ(a.statistics(), b.s) << "seed " << seed << ", request " << i << ", expandable " << expandable
+                                         << ": " << a.statistics().reserved << " and " << b.s.reserved;
+        }
+      }
+    }
+  }
+}
+
+TEST(CachingAllocator, OfNoBytesThereIsNoBlock) {
+  CachingAllocator a;
+  const int held = a.allocate(30 * kMebi, Lane::compute, 0);
+  a.free_after(held, 5);
+  const int none = a.allocate(0, Lane::compute, 10);
+  EXPECT_EQ(a.statistics().allocated, 0);
+  a.free(none);
+  a.free_after(none, 20);
+  EXPECT_EQ(a.statistics().peak_reserved, 30 * kMebi);
+  EXPECT_EQ(a.statistics().allocated, 0);
+}
+
 /// Three times: computation allocates 30 MiB, and a reduction on its own lane frees it.
 struct ThreeReductions {
   ThreeReductions() {
@@ -211,6 +469,37 @@ TEST(AllocatorWalk, AnOpWithoutWorkIsOverWhenItsLaneComesPastIt) {
     records.push_back({.op = 2 * i + 1, .issued_ns = issued});
   }
   EXPECT_EQ(allocator_walk(three.schedules, records, 0).peak_reserved, 60 * kMebi);
+}
+
+/// What frameworks hold beside a schedule's buffers: libraries and buckets always, and what passes between two phases.
+TEST(AllocatorWalk, FrameworksHoldWorkspacesAndTensorsThatPass) {
+  schedule::Schedules schedules;
+  schedule::Schedule& step = schedules.steps.emplace_back();
+  std::vector<trace::Record> records;
+  for (const auto& [kind, phase] : {std::pair{schedule::OpKind::forward, schedule::Phase::forward},
+                                    {schedule::OpKind::backward, schedule::Phase::backward},
+                                    {schedule::OpKind::optimizer, schedule::Phase::optimizer}}) {
+    schedule::Op& op = step.ops.emplace_back();
+    op.kind = kind;
+    op.phase = phase;
+    const auto at = static_cast<std::int64_t>(1000 * step.ops.size());
+    records.push_back(
+        {.op = static_cast<std::int32_t>(records.size()), .issued_ns = at, .begin_ns = at, .end_ns = at + 9});
+  }
+  const auto walk = [&](const FrameworkBlocks& framework) {
+    return allocator_walk(schedules, records, 0, 0, false, framework);
+  };
+  const CachingAllocator::Statistics all =
+      walk({.libraries = 30 * kMebi, .buckets = 16 * kMebi, .piece = 12 * kMebi, .update = 60 * kMebi});
+  EXPECT_EQ(all.peak_allocated, (30 + 16 + 60) * kMebi);
+  EXPECT_EQ(all.peak_reserved, (30 + 16 + 60) * kMebi) << "in pieces of 12, of which backward had two";
+  EXPECT_EQ(all.allocated, 46 * kMebi);
+  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::optimizer)], 60 * kMebi);
+  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::communication_buffers)], 16 * kMebi);
+  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::activations)], 30 * kMebi);
+  EXPECT_EQ(walk({.piece = 12 * kMebi}).peak_allocated, 24 * kMebi) << "two gradients of an eager loss";
+  EXPECT_EQ(walk({.update = 60 * kMebi}).peak_allocated, 60 * kMebi);
+  EXPECT_EQ(walk({}).peak_reserved, 0);
 }
 
 }  // namespace

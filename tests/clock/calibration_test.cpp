@@ -143,6 +143,11 @@ TEST(Uncertainty, IndependentErrorsOfAnIntervalAddInSquares) {
   EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 3, 0.975), std::exp(4.303 * scatter), 1) << "Student";
   EXPECT_NEAR(quantile_of_next({0.25, 1, 4}, 3, 0.025) * quantile_of_next({0.25, 1, 4}, 3, 0.975), 1, 1e-9);
   EXPECT_EQ(quantile_of_next({1.5}, 1, 0.025), 1.5);
+  // From the first source to the last the ranks decide, beyond them Student's interval if it is wider.
+  EXPECT_DOUBLE_EQ(quantile_of_next({1, 1.1, 1000}, 3, 0.26), std::pow(1.1, 0.04));
+  EXPECT_DOUBLE_EQ(quantile_of_next({1, 900, 1000}, 3, 0.74), 900 * std::pow(10 / 9.0, 0.96));
+  EXPECT_LT(quantile_of_next({1, 1.1, 1000}, 3, 0.24), 0.5);
+  EXPECT_GT(quantile_of_next({1, 900, 1000}, 3, 0.76), 2000);
   // Values of one source err together: twice the same three are no surer than one Student's bound of three.
   const double twice = std::log(4.0) * std::sqrt(4 / 5.0 * (1 + 1 / 3.0));
   EXPECT_NEAR(quantile_of_next({0.25, 0.25, 1, 1, 4, 4}, 3, 0.975), std::exp(4.303 * twice), 1);

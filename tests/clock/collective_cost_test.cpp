@@ -369,5 +369,26 @@ TEST(CollectiveCost, AnAllToAllGoesFromEachToEachWhateverWasAsked) {
   EXPECT_EQ(seconds(cluster, Collective::all_to_all, 1e9, {1, 1, 1}), 0);
 }
 
+TEST(CollectiveCost, OfOneNodeNothingBetweenNodesCounts) {
+  Cluster other = plain_cluster();
+  other.inter.hop_latency_us = 900;
+  other.inter.base_latency_us = 800;
+  other.inter.nic_gb_per_s = other.inter.nic_achieved_gb_per_s = 0.5;
+  Cluster intra = plain_cluster();
+  intra.intra.nccl_gb_per_s = intra.intra.peak_gb_per_s = 1;
+  intra.intra.all_gather_gb_per_s = intra.intra.reduce_scatter_gb_per_s = intra.intra.all_reduce_gb_per_s = 1;
+  for (const Collective collective : kAll) {
+    for (const double bytes : {1024.0, 64 * kMiB}) {
+      EXPECT_EQ(seconds(other, collective, bytes, kNode), seconds(plain_cluster(), collective, bytes, kNode));
+      EXPECT_GT(seconds(other, collective, bytes, over_nodes(2)),
+                seconds(plain_cluster(), collective, bytes, over_nodes(2)));
+      EXPECT_EQ(seconds(intra, collective, 64 * kMiB, over_nodes(4, 1)),
+                seconds(plain_cluster(), collective, 64 * kMiB, over_nodes(4, 1)))
+          << "a GPU a node has nobody beside it";
+      EXPECT_EQ(seconds(plain_cluster(), collective, bytes, {1, 1, 1}), 0) << "one rank sends nothing";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fsdpbench::clock

@@ -178,5 +178,37 @@ TEST_F(CoreWaitsTest, OneThatTheOpDidNotWaitForIsNotPartOfItsStart) {
   EXPECT_DOUBLE_EQ(host(CoreWaits::averaged).gap_ns, 0 + 4 * 100.0 / kStarts);
 }
 
+/// A gather of 1 us and a byte a nanosecond: 8 us; passes of a module of 30 and 60 us.
+TEST(WhatIfTimes, ScalePassesLinksAndHops) {
+  HandRun run;
+  std::vector<Op>& ops = run.training.schedules.steps.front().ops;
+  ops[4].kind = OpKind::recompute;
+  const MeasuredTimes measured(run.training, run.record(1), 1000.0 / 3, true);
+  const auto times = [&](const Changes& changes) {
+    const auto given = what_if_times(measured, run.training, changes).times.given.back();
+    return std::vector<std::int64_t>{given[1][0], given[1][1], given[1][4]};
+  };
+  EXPECT_EQ(times({}), (std::vector<std::int64_t>{9000, 30'000, 60'000}));
+  Changes changes;
+  changes.compute_scale = 2;
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{9000, 15'000, 30'000}));
+  changes = {};
+  changes.compute_factor = {1, 3, 1, 1};
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{9000, 90'000, 180'000}));
+  changes = {};
+  changes.link_scale = 4;
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{3000, 30'000, 60'000}));
+  changes = {};
+  changes.hop_ns = 500;
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{10'500, 30'000, 60'000})) << "three hops";
+  changes.hop_ns = -1e12;
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{8000, 30'000, 60'000})) << "bytes take what they take";
+  ops[4].kind = OpKind::optimizer;
+  const MeasuredTimes other(run.training, run.record(1), 1000.0 / 3, true);
+  changes = {};
+  changes.compute_scale = 2;
+  EXPECT_EQ(what_if_times(other, run.training, changes).times.given.back()[1][4], 60'000) << "no pass of a module";
+}
+
 }  // namespace
 }  // namespace fsdpbench::clock

@@ -134,6 +134,26 @@ TEST(Replay, ATransferEndsWithItsSlowestLink) {
   EXPECT_EQ(s.ends(groups), (Ends{410, 410}));
 }
 
+/// Groups of 1,250 ranks, of which one is slow, end as groups of two do.
+TEST(Replay, ThousandsOfRanksEndAsFewDo) {
+  const auto ends = [](int shard, int slow) {
+    HandSchedule s;
+    s.collective(Lane::all_gather, schedule::Group::shard, {}, 0, {4, 6});
+    s.op(OpKind::forward, Lane::compute, {0}, 1, {30});
+    s.collective(Lane::all_gather, schedule::Group::shard, {1}, 2, {4, 6});
+    s.op(OpKind::forward, Lane::compute, {2}, 3, {30});
+    s.times.compute_factor.assign(static_cast<std::size_t>(2 * shard), 1.0);
+    s.times.compute_factor[static_cast<std::size_t>(slow)] = 2;
+    return s.ends(plan::Groups(plan::Mesh{shard, 2}));
+  };
+  const Ends few = ends(2, 3), many = ends(1250, 2400);
+  EXPECT_EQ(few, (Ends{80, 80, 110, 140}));
+  ASSERT_EQ(many.size(), 2500U);
+  for (std::size_t rank = 0; rank < many.size(); ++rank) {
+    ASSERT_EQ(many[rank], rank == 2400 ? 140 : rank < 1250 ? 80 : 110) << rank;
+  }
+}
+
 TEST(Replay, RecordsAreAnExecutors) {
   HandSchedule s;
   s.op(OpKind::forward, Lane::compute, {}, 0, {100});

@@ -275,6 +275,8 @@ TEST(CheckpointFolder, TheNewestIsTheOneThatWasSavedLast) {
   (void)testing::run_tiny(c);
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
   Manifest last = read_manifest(step_folder(folder.path(), 3));
+  EXPECT_GT(last.saved, 0);
+  EXPECT_GT(read_manifest(step_folder(folder.path(), 6)).saved, last.saved);
   last.saved = read_manifest(step_folder(folder.path(), 6)).saved + 1;
   write_manifest(step_folder(folder.path(), 3), last);
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 3));
@@ -290,6 +292,16 @@ TEST(CheckpointFolder, WhatIsWrittenAnewIsNoCheckpointMeanwhile) {
   std::filesystem::create_directories(shard / "taken");
   EXPECT_ANY_THROW((void)testing::run_tiny(c));
   EXPECT_FALSE(has_manifest(again));
+}
+
+TEST(CheckpointFolder, ATrainingMayHaveBeenSavedBeforeItsFirstStep) {
+  const TemporaryFolder folder;
+  (void)testing::run_tiny(saved_after(2, folder));
+  Manifest none = read_manifest(newest_in(folder));
+  none.position = {};
+  std::filesystem::create_directories(folder.path() / "begun");
+  write_manifest(folder.path() / "begun", none);
+  EXPECT_EQ(read_manifest(folder.path() / "begun").position.steps, 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 # Read after project() (CMAKE_PROJECT_INCLUDE): mutated copies of sources, written by mutants.py into FSDPBENCH_MUTANTS,
-# take the place of the sources, and each test program notes after every test which mutants it reached.
+# take the place of the sources, and each test program notes after every test which mutants it reached. Every `[]` is
+# checked, as in builds with a sanitizer: `i <= size` would else be noticed by chance.
 function(fsdpbench_mutate)
   add_library(mutant_listener OBJECT ${FSDPBENCH_MUTANTS_DIR}/listener.cpp)
   target_link_libraries(mutant_listener PRIVATE fsdpbench_options GTest::gtest)
@@ -25,7 +26,7 @@ function(fsdpbench_mutate)
       list(APPEND sources ${file})
     endforeach()
     set_target_properties(${target} PROPERTIES SOURCES "${sources}" UNITY_BUILD_BATCH_SIZE 6)
-    target_compile_options(${target} PRIVATE -O1 -w -include ${FSDPBENCH_MUTANTS_DIR}/mutant.h)
+    target_compile_options(${target} PRIVATE -O1 -w -D_GLIBCXX_ASSERTIONS -include ${FSDPBENCH_MUTANTS_DIR}/mutant.h)
   endforeach()
 endfunction()
 set(FSDPBENCH_MUTANTS_DIR ${CMAKE_CURRENT_LIST_DIR})

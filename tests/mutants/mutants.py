@@ -118,7 +118,8 @@ class File:
                 ends = ends - ASSIGNS if word in ASSIGNS else ENDS if word in ("&&", "||") else ends
             elif kind == "number" and not word.startswith("0x"):
                 digits = re.match(r"[\d'.e+-]*", word).group()
-                changes = [f"({word} * 0.9)"] if re.search(r"[.e]", word) else [
+                fraction = re.search(r"[.e]", word) and float(digits.replace("'", "")) != 0
+                changes = [f"({word} * 0.9)"] if fraction else [
                     f"({word} + 1)" if digits != "1" or i % 2 else word.replace("1", "0", 1)]
             elif kind == "word" and word in WORDS:
                 changes = [WORDS[word]]

@@ -16,6 +16,8 @@ class Mutants(unittest.TestCase):
         self.assertEqual(changes("x = std::min(a, b);"), {"std::min(a, b)  →  std::max(a, b)", "x = std::min(a, b);  →  ;"})
         self.assertEqual(changes("return a + b;"), {"a + b  →  a - b", "return a + b  →  return {}"})
         self.assertEqual(changes("take(a, 7);"), {"7  →  (7 + 1)", "take(a, 7);  →  ;"})
+        self.assertEqual(changes("take(a, 0.5);"), {"0.5  →  (0.5 * 0.9)", "take(a, 0.5);  →  ;"})
+        self.assertEqual(changes("take(a, 0.0);"), {"0.0  →  (0.0 + 1)", "take(a, 0.0);  →  ;"})
         self.assertEqual(changes('throw Error("none");'), {'throw Error("none");  →  ;'})
         self.assertEqual(changes("auto both = a && !b;"), {"a && !b  →  a || !b"})
 

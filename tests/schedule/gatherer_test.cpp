@@ -253,5 +253,32 @@ TEST(Gatherer, TheGroupsPartIsKeptOnceAStepOrOnceAMicrobatch) {
   EXPECT_EQ(once.last_op().frees, std::vector<BufferId>{once.work<LayoutCopy>(2).to});
 }
 
+/// A prefetch below the first unit that trains is not used: what it reads and writes goes once that is over.
+TEST(Gatherer, WhatAnUnusedGatherReadsAndWritesGoesOnceItIsOver) {
+  for (const Layout layout : {Layout::flat, Layout::per_param}) {
+    config::RunConfig c = config_with(layout);
+    c.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, 2};
+    Gathering g(c);
+    g.use(kUnit);
+    g.gatherer.release_held();
+    g.gatherer.reshard(kUnit, true);
+    g.builder.phase = Phase::backward;
+    g.gatherer.unshard(kUnit, true);
+    const std::vector<Op> before = g.builder.step().ops;
+    const Op& gather = before.back();
+    // Where it is copied in, only the copy reads it.
+    const Op& reads = layout == Layout::flat ? gather : before.at(before.size() - 2);
+    g.gatherer.reshard_group_shard(kUnit);
+    EXPECT_EQ(g.last_op().kind, OpKind::reshard);
+    EXPECT_EQ(g.last_op().waits, (std::vector<Wait>{{reads.record, WaitReason::reuse}}));
+    g.gatherer.discard_unused();
+    EXPECT_EQ(g.last_op().kind, OpKind::release);
+    EXPECT_EQ(g.last_op().waits, (std::vector<Wait>{{gather.record, WaitReason::reuse}}));
+    EXPECT_EQ(g.last_op().frees, std::vector<BufferId>{gather.collective()->output});
+    g.gatherer.discard_unused();
+    EXPECT_EQ(g.builder.step().ops.size(), before.size() + 2) << "nothing is left";
+  }
+}
+
 }  // namespace
 }  // namespace fsdpbench::schedule

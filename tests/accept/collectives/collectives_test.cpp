@@ -11,6 +11,7 @@
 #include <sstream>
 #include <vector>
 
+#include "accept/collectives/beside.h"
 #include "accept/collectives/collective_buffers.h"
 #include "accept/collectives/collective_timer.h"
 #include "accept/collectives/collectives_json.h"
@@ -20,13 +21,16 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "config/support.h"
+#include "runs/result_schema.h"
 #include "runs/select_backend.h"
+#include "support/trials.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using backend::Collective;
 using config::config_error;
+using config::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -119,6 +123,190 @@ TEST(CollectivesOptionsTest, WhatWasGivenMakesTheSameArgumentsElsewhere) {
   EXPECT_EQ(second.over_ranks, OverRanks::mean);
 }
 
+TEST(CollectivesOptionsTest, EachOptionSetsItsArgument) {
+  const CollectivesArguments a = arguments_of({{"-b", "4K"},
+                                               {"-e", "8k"},
+                                               {"-i", "2K"},
+                                               {"-n", "7"},
+                                               {"-w", "3"},
+                                               {"-N", "5"},
+                                               {"-c", "4"},
+                                               {"-o", "avg"},
+                                               {"-d", "bfloat16"},
+                                               {"-r", "2"},
+                                               {"-t", "2"},
+                                               {"-g", "3"},
+                                               {"-a", "2"},
+                                               {"-I", "1"},
+                                               {"-K", "6"},
+                                               {"-S", ""},
+                                               {"-C", "1"},
+                                               {"-z", "2"},
+                                               {"-u", "1"},
+                                               {"-T", "1.5"},
+                                               {"-J", "out.json"},
+                                               {"--overwrite", ""},
+                                               {"-m", "9"},
+                                               {"--link-gb-per-s", "0.5"},
+                                               {"--slow-link", "1"},
+                                               {"--link-latency-us", "3"},
+                                               {"--slow-link-factor", "4"},
+                                               {"--beside", "1"},
+                                               {"--matrix", "8,2x3x4"},
+                                               {"-p", "1"}});
+  EXPECT_EQ(a.least_bytes, 4096);
+  EXPECT_EQ(a.most_bytes, 8192);
+  EXPECT_EQ(a.step_bytes, 2048);
+  EXPECT_EQ(a.iterations, 7);
+  EXPECT_EQ(a.warmup, 3);
+  EXPECT_EQ(a.cycles, 5);
+  EXPECT_EQ(a.checks, 4);
+  EXPECT_THAT(a.reductions, ElementsAre(Reduction::average));
+  EXPECT_THAT(a.dtypes, ElementsAre(DType::bf16));
+  EXPECT_EQ(a.root, 2);
+  EXPECT_EQ(a.threads, 2);
+  EXPECT_EQ(a.gpus, 3);
+  EXPECT_EQ(a.over_ranks, OverRanks::least);
+  EXPECT_TRUE(a.per_iteration && a.timestamps && a.host_time && a.unaligned && a.overwrite && a.beside);
+  EXPECT_EQ(a.skip, 6);
+  EXPECT_EQ(a.blocking, 2);
+  EXPECT_EQ(a.timeout_s, 1.5);
+  EXPECT_EQ(a.output_file, "out.json");
+  EXPECT_EQ(a.aggregate, 9);
+  EXPECT_EQ(a.link_gb_per_s, 0.5);
+  EXPECT_EQ(a.link_latency_us, 3);
+  EXPECT_EQ(a.slow_link_rank, 1);
+  EXPECT_EQ(a.slow_link_factor, 4);
+  EXPECT_THAT(a.matrices, ElementsAre(ProductShape{8, 8, 8}, ProductShape{2, 3, 4}));
+  const CollectivesArguments of_nccl = arguments_of({{"--backend", "cuda"},
+                                                     {"-R", "2"},
+                                                     {"-x", "1"},
+                                                     {"--max-ctas", "4"},
+                                                     {"--check-all", "1"},
+                                                     {"--ranks", "6"},
+                                                     {"-f", "3"},
+                                                     {"-d", "all"},
+                                                     {"-o", "all"},
+                                                     {"--per_iter_timing", "0"}});
+  EXPECT_EQ(of_nccl.backend, "cuda");
+  EXPECT_EQ(of_nccl.registration, 2);
+  EXPECT_EQ(of_nccl.cta_policy, 1);
+  EXPECT_THAT(of_nccl.max_ctas, ElementsAre(4));
+  EXPECT_TRUE(of_nccl.check_all);
+  EXPECT_EQ(of_nccl.ranks, 6);
+  EXPECT_EQ(of_nccl.step_factor, 3);
+  EXPECT_FALSE(of_nccl.per_iteration);
+  EXPECT_THAT(of_nccl.dtypes, ElementsAre(DType::f32, DType::bf16, DType::i32, DType::f64));
+  EXPECT_THAT(of_nccl.reductions, ElementsAre(Reduction::sum, Reduction::average));
+  for (const auto& [name, type] : {std::pair{"float", DType::f32},
+                                   {"fp32", DType::f32},
+                                   {"bf16", DType::bf16},
+                                   {"int32", DType::i32},
+                                   {"int", DType::i32},
+                                   {"double", DType::f64}}) {
+    EXPECT_THAT(arguments_of({{"-d", name}}).dtypes, ElementsAre(type)) << name;
+  }
+}
+
+/// The last value of each range is taken, the next one is refused.
+TEST(CollectivesOptionsTest, RangesHaveTheirEnds) {
+  const auto refused = [](const char* name, const char* value) {
+    CollectivesArguments arguments;
+    try {
+      read_option(arguments, name, value);
+    } catch (const ConfigError&) {
+      return true;
+    }
+    return false;
+  };
+  struct End {
+    const char *name, *inside, *outside;
+  };
+  for (const End& end : std::initializer_list<End>{{"-n", "1", "0"},
+                                                   {"-n", "1000000000", "1000000001"},
+                                                   {"-w", "0", "-1"},
+                                                   {"-m", "1", "0"},
+                                                   {"-N", "0", "-1"},
+                                                   {"-c", "0", "-1"},
+                                                   {"-r", "0", "-1"},
+                                                   {"-K", "0", "-1"},
+                                                   {"-t", "1", "0"},
+                                                   {"-t", "1048576", "1048577"},
+                                                   {"-g", "1", "0"},
+                                                   {"-g", "1048576", "1048577"},
+                                                   {"-f", "1", "0"},
+                                                   {"-f", "1048576", "1048577"},
+                                                   {"-a", "0", "-1"},
+                                                   {"-a", "3", "4"},
+                                                   {"-z", "0", "-1"},
+                                                   {"-z", "2", "3"},
+                                                   {"-R", "0", "-1"},
+                                                   {"-R", "2", "3"},
+                                                   {"-x", "0", "-1"},
+                                                   {"-x", "2", "3"},
+                                                   {"-T", "0", "-0.1"},
+                                                   {"-T", "1e7", "1.1e7"},
+                                                   {"--ranks", "1", "0"},
+                                                   {"--ranks", "1048576", "1048577"},
+                                                   {"--slow-link", "0", "-1"},
+                                                   {"--max-ctas", "0", "-1"},
+                                                   {"--max-ctas", "64", "65"},
+                                                   {"--link-gb-per-s", "1e-6", "0.95e-6"},
+                                                   {"--link-gb-per-s", "1e6", "1.01e6"},
+                                                   {"--link-latency-us", "0", "-0.5"},
+                                                   {"--link-latency-us", "1e6", "1.01e6"},
+                                                   {"--slow-link-factor", "1", "0.95"},
+                                                   {"--slow-link-factor", "1e6", "1.01e6"},
+                                                   {"--matrix", "65536", "65537"},
+                                                   {"--matrix", "1", "0"},
+                                                   {"-b", "1024T", "1025T"},
+                                                   {"-n", "5", "5x"},
+                                                   {"-I", "", "yes"},
+                                                   {"-I", "0", "2"},
+                                                   {"-b", "8", ""},
+                                                   {"-p", "0", "2"}}) {
+    EXPECT_FALSE(refused(end.name, end.inside)) << end.name << ' ' << end.inside;
+    EXPECT_TRUE(refused(end.name, end.outside)) << end.name << ' ' << end.outside;
+  }
+}
+
+TEST(CollectivesOptionsTest, OptionsThatDoNotFitEachOtherAreRefused) {
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "8"}, {"-e", "8"}, {"-i", "0"}})), ElementsAre(8));
+  EXPECT_THAT(refusal({{"-b", "8"}, {"-e", "9"}, {"-i", "0"}}), HasSubstr("never grow"));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "0"}, {"-e", "2"}, {"-i", "2"}})), ElementsAre(0, 2));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "3"}, {"-e", "12"}, {"-f", "2"}})), ElementsAre(3, 6, 12));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "3"}, {"-e", "11"}, {"-f", "2"}})), ElementsAre(3, 6));
+  EXPECT_EQ(sweep_sizes(arguments_of({{"-b", "1"}, {"-e", "100000"}, {"-i", "1"}})).size(), 100'000U);
+  EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "100001"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
+  EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "1T"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
+  EXPECT_NO_THROW(arguments_of({{"-n", "5"}, {"-K", "4"}}));
+  EXPECT_NO_THROW(arguments_of({{"--check-all", "1"}, {"-m", "1"}}));
+  EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}, {"-t", "2"}, {"-g", "4"}}));
+  EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}}));
+  EXPECT_THAT(refusal({{"--ranks", "8"}, {"-t", "2"}}), HasSubstr("--ranks 8 and -t 2 -g 1 differ"));
+  EXPECT_THAT(refusal({{"-x", "1"}}), HasSubstr("they need --backend cuda"));
+  EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--link-gb-per-s", "1"}}), HasSubstr("CPU's ranks only"));
+  EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--slow-link", "0"}}), HasSubstr("CPU's ranks only"));
+  EXPECT_THAT(refusal({{"--slow-link", "0"}}), HasSubstr("give --link-gb-per-s"));
+  EXPECT_THAT(refusal({{"--link-latency-us", "1"}}), HasSubstr("give --link-gb-per-s"));
+  EXPECT_NO_THROW(arguments_of({{"--link-latency-us", "0"}}));
+  EXPECT_THAT(refusal({{"minbytes", "8"}}), HasSubstr("no option minbytes"));
+  EXPECT_THAT(refusal({{"", "8"}}), HasSubstr("no option"));
+  CollectivesArguments not_settled;
+  not_settled.least_bytes = 5;
+  EXPECT_THAT(sweep_sizes(not_settled), ElementsAre(5));
+}
+
+TEST(CollectivesOptionsTest, OperationsHaveTheirOwnNamesAndThoseOfNcclTests) {
+  using enum Collective;
+  const CollectivesArguments a = arguments_of({{"--op-list", "all_gather_perf,alltoall_perf,sendrecv,broadcast"}});
+  EXPECT_THAT(a.ops, ElementsAre(all_gather, all_to_all, send_recv, broadcast));
+  EXPECT_THAT(a.given, ElementsAre(std::pair<std::string, std::string>(
+                           "--op-list", "all_gather_perf,alltoall_perf,sendrecv,broadcast")));
+  EXPECT_EQ(collective_named("all_to_all"), all_to_all);
+  EXPECT_THROW(collective_named("_perf"), ConfigError);
+}
+
 TEST(MessageTest, CountsAndBytesAreThoseOfNcclTests) {
   const Message gather = Message::of_size(Collective::all_gather, DType::f32, 1 << 20, 8);
   EXPECT_EQ(gather.count, (1 << 20) / 4 / 8);
@@ -132,6 +320,13 @@ TEST(MessageTest, CountsAndBytesAreThoseOfNcclTests) {
   EXPECT_EQ(reduce.bytes(), 1000);
   EXPECT_DOUBLE_EQ(reduce.bus_factor(), 1.5);
   EXPECT_DOUBLE_EQ(Message::of_size(Collective::broadcast, DType::f32, 1000, 4).bus_factor(), 1);
+  const Message exchange = Message::of_size(Collective::all_to_all, DType::f64, 1000, 3);
+  EXPECT_EQ(exchange.count, 40);  // 41 elements, in steps of two
+  EXPECT_DOUBLE_EQ(exchange.bus_factor(), 2.0 / 3);
+  EXPECT_EQ(Message::of_size(Collective::send_recv, DType::bf16, 1001, 3).count, 500);
+  EXPECT_DOUBLE_EQ(Message::of_size(Collective::send_recv, DType::bf16, 1001, 3).bus_factor(), 1);
+  EXPECT_EQ(type_name(DType::bf16), "bfloat16");
+  EXPECT_EQ(to_string(Reduction::average), "avg");
 }
 
 TEST(MessageTest, BandwidthIsBytesPerTime) {
@@ -153,6 +348,11 @@ TEST(ScatterTest, PercentilesAreNearestRank) {
   EXPECT_EQ(s.p99_us, 99);
   EXPECT_DOUBLE_EQ(s.mean_us, 50.5);
   EXPECT_NEAR(s.deviation_us, 28.866, 1e-3);
+  EXPECT_NEAR(s.cv_pct(), 100 * 28.866 / 50.5, 1e-2);
+  times.resize(30);  // 100 to 71
+  EXPECT_EQ(scatter_of(times).p50_us, 86);
+  EXPECT_EQ(scatter_of(times).p95_us, 99);
+  EXPECT_EQ(scatter_of({5}).p99_us, 5);
 }
 
 TEST(PatternTest, TellsRanksPlacesAndRoundsApart) {
@@ -552,6 +752,147 @@ TEST(NcclTableTest, CommentsBeginWithAHashAndSayWhoseTheTimeIs) {
   EXPECT_THAT(nccl_header(arguments_of({}), Collective::all_gather, 1, {}, ""), HasSubstr("One rank has nobody"));
 }
 
+TEST(NcclTableTest, TimesHaveFewerDecimalsTheLongerTheyAre) {
+  const auto shown = [](double us) { return nccl_row(arguments_of({}), row_of(Collective::all_gather, us, us)); };
+  EXPECT_THAT(shown(10'000), HasSubstr("    10000  "));
+  EXPECT_THAT(shown(9999.5), HasSubstr("   9999.5  "));
+  EXPECT_THAT(shown(100), HasSubstr("    100.0  "));
+  EXPECT_THAT(shown(99.25), HasSubstr("    99.25  "));
+  CollectiveRow unchecked = row_of(Collective::broadcast, 8, 8);
+  unchecked.in_place->wrong.reset();
+  unchecked.root = 3;
+  EXPECT_EQ(nccl_row(arguments_of({}), unchecked),
+            "     1048576        262144     float    none       3     8.00  131.07  131.07       0     8.00  131.07  "
+            "131.07     N/A\n");
+  EXPECT_THAT(nccl_row(arguments_of({{"-I", "1"}}), row_of(Collective::all_gather, std::nullopt, 8)),
+              HasSubstr("     N/A     N/A     N/A     N/A       N/A       N/A       N/A     N/A     8.00"));
+}
+
+TEST(NcclTableTest, TheHeaderSaysWhatWasAskedForAndWhoRanWhere) {
+  const std::vector<World::RankPlace> places{
+      {"here", {{"pid", "41"}, {"GPU", "H100"}}}, {"here", {{"pid", "42"}}}, {"there", {{"pid", "7"}}}};
+  const CollectivesArguments a = arguments_of({{"-b", "8"},
+                                               {"-e", "64"},
+                                               {"-f", "2"},
+                                               {"-w", "3"},
+                                               {"-n", "4"},
+                                               {"-m", "5"},
+                                               {"-c", "6"},
+                                               {"-t", "3"},
+                                               {"-a", "0"},
+                                               {"-C", "1"},
+                                               {"--link-gb-per-s", "0.5"},
+                                               {"--link-latency-us", "3"}});
+  const std::string text = nccl_header(a, Collective::all_to_all, 3, places, "A processor");
+  EXPECT_THAT(text, HasSubstr("# Collective test starting: alltoall_perf\n"));
+  EXPECT_THAT(text, HasSubstr("# nThread 3 nGpus 1 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 3 iters: 4 agg "
+                              "iters: 5 validation: 6 graph: 0\n"));
+  EXPECT_THAT(text, HasSubstr("#  Rank  0 Group  0 Pid     41 on       here device  0 [cpu] H100\n"
+                              "#  Rank  1 Group  0 Pid     42 on       here device  1 [cpu] A processor\n"
+                              "#  Rank  2 Group  0 Pid      7 on      there device  0 [cpu] A processor\n"));
+  EXPECT_THAT(text, HasSubstr("# 3 ranks; the time of an iteration is rank 0's (-a 0), and what issuing it takes the "
+                              "host (-C)\n"));
+  EXPECT_THAT(text, HasSubstr("# EMULATED link of 0.5 GB/s and 3 us a hop"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("--check-all")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("One rank")));
+  const std::string other = nccl_header(arguments_of({{"-b", "8"}, {"-I", "1"}}), Collective::send_recv, 2, {}, "");
+  EXPECT_THAT(other, HasSubstr("sendrecv_perf"));
+  EXPECT_THAT(other, HasSubstr("step: 1048576(bytes)"));
+  EXPECT_THAT(other, HasSubstr("#wrong     i_min     i_max     i_p99   i_cv%     time"));
+  EXPECT_THAT(other, ::testing::Not(HasSubstr("EMULATED")));
+  std::set<std::size_t> widths;  // the last three lines are columns
+  std::istringstream lines(other);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("(us)") != std::string::npos || line.find("in-place") != std::string::npos)
+      widths.insert(line.size());
+  }
+  EXPECT_EQ(widths.size(), 1U);
+}
+
+TEST(NcclTableTest, WhoSlowsWhomIsAMatrix) {
+  BesideRow row;
+  row.size = 4096;
+  row.matrix = {2, 3, 4};
+  row.max_ctas = 8;
+  row.alone_us = {100.0, 20'000.0, std::nullopt};
+  row.beside_us[0][1] = 150.0;
+  row.beside_us[1][2] = 30'000.0;
+  row.together_us = {200.0, std::nullopt, 5.0};
+  const std::string text = beside_table(row);
+  EXPECT_THAT(text, HasSubstr("size 4.00 KiB (4096 B), matrices 2 x 4 and 4 x 3, at most 8 CTAs: "));
+  const auto cells = [&](const std::string& name) {
+    std::istringstream lines(text);
+    std::string line, word;
+    std::vector<std::string> all;
+    while (std::getline(lines, line) && !line.starts_with(name)) {
+    }
+    std::istringstream words(line);
+    while (words >> word) all.push_back(word);
+    return all;
+  };
+  EXPECT_THAT(cells("all_gather"), ElementsAre("all_gather", "100.0", "–", "1.50", "–", "2.00"));
+  EXPECT_THAT(cells("reduce_scatter"), ElementsAre("reduce_scatter", "20000", "–", "–", "1.50", "–"));
+  EXPECT_THAT(cells("matrix_product"), ElementsAre("matrix_product", "–", "–", "–", "–", "–"));
+  row.matrix = {2, 2, 4};
+  row.max_ctas = 0;
+  EXPECT_THAT(beside_table(row), HasSubstr("matrices 2 x 4 and 4 x 2: "));
+}
+
+TEST(NcclTableTest, AnAverageIsOfAllTimings) {
+  TableEnd end;
+  EXPECT_EQ(end.average_gb_per_s(), 0);
+  CollectiveRow row = row_of(Collective::all_gather, std::nullopt, 1048.576, 2);
+  end.add(row);
+  row.in_place->wrong.reset();
+  row.in_place->time_us /= 3;
+  end.add(row);
+  EXPECT_EQ(end.timings, 2);
+  EXPECT_EQ(end.wrong, 2);
+  EXPECT_DOUBLE_EQ(end.average_gb_per_s(), (0.75 + 2.25) / 2);
+}
+
+TEST(CollectivesJsonTest, ATimingHasTheNumbersOfItsRow) {
+  CollectivesTable table;
+  table.op = Collective::broadcast;
+  table.rows.push_back(row_of(Collective::broadcast, 100, 200, 5));
+  table.rows.front().root = 2;
+  table.rows.front().in_place->rank_us = {1, 2};
+  table.end.add(table.rows.front());
+  table.end.least_gb_per_s = 100;
+  BesideRow beside;
+  beside.size = 64;
+  beside.matrix = {2, 3, 4};
+  beside.dtype = DType::bf16;
+  beside.alone_us = {1.0, std::nullopt, 3.0};
+  beside.beside_us[0][2] = 4.0;
+  beside.together_us[1] = 5.0;
+  const CollectivesArguments arguments = arguments_of({{"-a", "2"}, {"--beside", "1"}});
+  const nlohmann::json j = collectives_json(arguments, World{}, {table}, {beside});
+  EXPECT_EQ(j["kind"], "collectives");
+  EXPECT_EQ(j["time_over_ranks"], "min");
+  EXPECT_EQ(j["options"], nlohmann::json::parse(R"({"average": "2", "beside": "1"})"));
+  const nlohmann::json& op = j["operations"][0];
+  EXPECT_EQ(op["out_of_bounds"], nlohmann::json::parse(R"({"count": 10, "okay": false})"));
+  EXPECT_EQ(op["average_bus_bandwidth"]["okay"], false);
+  const nlohmann::json& row = op["results"][0];
+  EXPECT_EQ(row["size"], 1 << 20);
+  EXPECT_EQ(row["count"], 1 << 18);
+  EXPECT_EQ(row["type"], "float");
+  EXPECT_TRUE(row["redop"].is_null());
+  EXPECT_EQ(row["root"], 2);
+  EXPECT_EQ(row["in_place"]["time_us"], 200);
+  EXPECT_NEAR(row["in_place"]["busbw_gb_per_s"].get<double>(), 1048.576 / 200, 1e-9);
+  EXPECT_EQ(row["in_place"]["rank_us"], (std::vector{1, 2}));
+  EXPECT_EQ(row["in_place"]["per_iteration"]["max_us"], 400);
+  ASSERT_EQ(j["beside"].size(), 1U);
+  EXPECT_EQ(j["beside"][0], nlohmann::json::parse(R"({
+    "size": 64, "matrix": 2, "shape": [2, 3, 4], "type": "bfloat16",
+    "alone_us": {"all_gather": 1.0, "matrix_product": 3.0},
+    "beside_us": {"all_gather": {"matrix_product": 4.0}, "reduce_scatter": {}, "matrix_product": {}},
+    "together_us": {"reduce_scatter": 5.0}})"));
+  EXPECT_FALSE(collectives_json(arguments_of({}), World{}, {table}, {}).contains("beside"));
+}
+
 TEST(CollectivesJsonTest, WhatWasNotMeasuredIsNull) {
   CollectivesTable table;
   table.op = Collective::all_reduce;
@@ -570,6 +911,57 @@ TEST(CollectivesJsonTest, WhatWasNotMeasuredIsNull) {
   EXPECT_EQ(collectives_json(arguments_of({{"-b", "1M"}, {"-c", "0"}, {"--check-all", ""}}), World{}, {table},
                              {})["operations"][0]["results"][0]["in_place"]["per_iteration"]["wrong"],
             (std::vector{0, 2, 0}));
+}
+
+/// What collectives and products cost each other, written and read again.
+TEST(BesideTest, AFileHasTheSlowdownsOfWhatRanTogether) {
+  BesideRow row;
+  row.size = 4096;
+  row.matrix = {2, 3, 4};
+  row.max_ctas = 8;
+  row.alone_us = {10.0, 20.0, 40.0};
+  row.beside_us[2][0] = 60.0;
+  row.beside_us[0][2] = 15.0;
+  row.together_us[2] = 100.0;
+  const auto read = [](const std::vector<BesideRow>& rows) {
+    const TemporaryFolder folder;
+    const World world = fsdpbench::testing::made_up_trial({1}).world;
+    return read_beside(
+        folder.write("b.json", result_text(collectives_json(arguments_of({{"--beside", "1"}}), world, {}, rows))));
+  };
+  const BesideFile file = read({row});
+  EXPECT_EQ(file.world.cpu, "a processor");
+  std::vector<std::string> told;
+  for (const config::CalibrationSlowdown& s : file.slowdowns) {
+    ASSERT_EQ(s.cells.size(), 1U);
+    EXPECT_EQ(s.dtype, DType::f32);
+    told.push_back(fmt::format("{} beside {}: {}", s.of, s.beside, s.cells.front().times));
+  }
+  EXPECT_THAT(told, ElementsAre("all_gather beside matrix_product: 1.5", "matrix_product beside all_gather: 1.5",
+                                "matrix_product beside both: 2.5"));
+  BesideRow alone = row;
+  alone.beside_us = {};
+  alone.together_us = {};
+  EXPECT_THAT(config_error([&] { read({alone}); }), HasSubstr("products that ran beside collectives; raise -n"));
+  EXPECT_THAT(config_error([&] { read({}); }), HasSubstr("products that ran beside collectives"));
+}
+
+/// Messages larger than what is filled and checked at a time.
+TEST(CollectiveBuffersTest, AWrongElementIsFoundWhereverItIs) {
+  constexpr std::int64_t kBytes = 9 << 20;
+  on_ranks(2, [](backend::RankContext& context) {
+    CollectiveBuffers buffers(context, kBytes, Lane::all_gather, true);
+    const Message message = Message::of_size(Collective::broadcast, DType::f32, kBytes, 2);
+    const Pattern pattern(DType::f32, false, 2, 3);
+    for (const bool in_place : {false, true}) {
+      buffers.fill(message, in_place, 0, pattern);
+      buffers.issue(context.world, message, in_place, 1, 0, nullptr);
+      context.device.synchronize();
+      EXPECT_EQ(buffers.wrong(message, in_place, Reduction::sum, 0, pattern), 0);
+      EXPECT_EQ(buffers.wrong(message, in_place, Reduction::sum, 1, pattern) > message.count / 2, true)
+          << "it is not what the other would have sent";
+    }
+  });
 }
 
 }  // namespace

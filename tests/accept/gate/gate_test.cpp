@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "accept/gate/baseline.h"
 #include "accept/gate/gate_report.h"
@@ -98,6 +99,82 @@ TEST(GatedResultTest, AnAcceptanceBringsEachMeasuredFigureOnce) {
   EXPECT_DOUBLE_EQ(r.figures.figures[1].value.low, 0.99);
 }
 
+TEST(GatedResultTest, AnAcceptanceBringsTailsLatenciesAndTheArmsOfAStep) {
+  json j = accept_json(40);
+  const json value{{"median", 3.0}, {"ci_low", 2.0}, {"ci_high", 4.0}, {"n", 5}};
+  for (const char* rule : {"tail", "latency", "slow-down", "peers"}) {
+    j["judgements"].push_back(
+        {{"rule", rule}, {"figure", "f"}, {"verdict", "pass"}, {"why", "w"}, {"unit", "us"}, {"value", value}});
+  }
+  json unmeasured = j["judgements"][0];
+  unmeasured["figure"] = "not measured";
+  unmeasured.erase("value");
+  j["judgements"].push_back(unmeasured);
+  json round{{"compute_ms", 7.0}, {"comm_ms", 5.0}, {"step_ms", 9.0}};
+  for (const char* more : {"kernels_alone_ms", "kernels_beside_ms", "transfers_alone_ms", "transfers_beside_ms"}) {
+    round[more] = 1.0;
+  }
+  j["arms"] = {{"rounds", std::vector<json>(8, round)}};
+  const GatedResult r = stored(j);
+  std::vector<std::string> names;
+  for (const accept::MeasuredFigure& f : r.figures.figures) names.push_back(f.name);
+  EXPECT_THAT(names, ElementsAre("pairs", "share of a step without exposed communication, steps", "f, time", "f",
+                                 "f, again", "computation of a step, alone", "communication of a step, alone", "step"));
+  const accept::MeasuredFigure& tail = r.figures.figures[2];
+  EXPECT_FALSE(tail.higher_is_better);
+  EXPECT_EQ(tail.value.median, 3);
+  EXPECT_EQ(tail.unit, "us");
+  EXPECT_TRUE(r.figures.figures[1].higher_is_better);
+  EXPECT_EQ(r.figures.figures[1].value.high, 1);
+  EXPECT_EQ(r.figures.figures[1].value.n, 8);
+  EXPECT_EQ(r.figures.figures[7].samples, std::vector<double>(8, 9));
+  EXPECT_EQ(r.figures.figures[7].unit, "ms");
+  EXPECT_EQ(r.figures.measured_on, accept::MeasuredOn::processors);
+  EXPECT_EQ(r.date, "2026-01-01T00:00:00+0000");
+}
+
+TEST(GatedResultTest, OtherWorkBesideCpuRanksIsKept) {
+  json j = accept_json(40);
+  EXPECT_EQ(stored(j).figures.others_share, 0);
+  j["others_share"] = 0.5;
+  EXPECT_EQ(stored(j).figures.others_share, 0.5);
+  j["others_share"] = 0.01;
+  EXPECT_EQ(stored(j).figures.others_share, 0) << "less than a quiet machine has";
+  World gpus = world_of();
+  gpus.backend = "cuda";
+  json on_gpus = accept_json(40, "pass", gpus);
+  on_gpus["others_share"] = 0.5;
+  EXPECT_EQ(stored(on_gpus).figures.others_share, 0) << "GPUs are nobody else's";
+  EXPECT_EQ(stored(on_gpus).figures.measured_on, accept::MeasuredOn::gpus);
+  gpus.backend = "virtual";
+  EXPECT_EQ(stored(run_json({10, 10, 10}, gpus)).figures.measured_on, accept::MeasuredOn::computed_clock);
+}
+
+TEST(GatedResultTest, ACollectiveBringsItsTimesByMessage) {
+  const auto row = [](std::int64_t size, std::vector<double> times) {
+    return json{{"size", size},
+                {"type", "float"},
+                {"out_of_place", {{"per_iteration", {{"times_us", times}}}}},
+                {"in_place", nullptr}};
+  };
+  json j{
+      {"kind", "collectives"},
+      {"world", to_json(world_of())},
+      {"operations",
+       {{{"name", "all_gather"}, {"results", {row(8, {1, 2, 3})}}, {"out_of_bounds", {{"count", 0}, {"okay", true}}}},
+        {{"name", "broadcast"}, {"results", {row(8, {4})}}, {"out_of_bounds", {{"count", 1}, {"okay", false}}}}}}};
+  const GatedResult r = stored(j);
+  EXPECT_EQ(r.not_accepted_because, "broadcast gave wrong results");
+  ASSERT_THAT(r.figures.figures, SizeIs(2));
+  EXPECT_EQ(r.figures.figures[0].name, "all_gather of 8 B, float");
+  EXPECT_EQ(r.figures.figures[0].unit, "us");
+  EXPECT_FALSE(r.figures.figures[0].higher_is_better);
+  EXPECT_THAT(r.figures.figures[0].samples, ElementsAre(1, 2, 3));
+  EXPECT_EQ(r.figures.figures[0].value.median, 2);
+  j["operations"] = json::array();
+  EXPECT_THAT(config_error([&] { stored(j); }), HasSubstr("it has no figure to compare"));
+}
+
 TEST(GatedResultTest, WhatDidNotPassSaysWhy) {
   EXPECT_EQ(stored(accept_json(40, "inconclusive")).not_accepted_because, "its verdict is inconclusive");
   json stopped = run_json({10, 11, 12});
@@ -143,6 +220,107 @@ TEST(MachinePrintTest, DriversAreSoftwareAndGpusAreHardware) {
   EXPECT_EQ(all[0].now, "1 x H200");
   EXPECT_EQ(all[1].name, "CUDA");
   EXPECT_EQ(all[1].part, MachinePrint::Part::software);
+}
+
+/// Facts of a machine of this world, by part.
+json print_of(const World& world) {
+  const json j = to_json(world);
+  return MachinePrint::of_world(JsonPart(j)).to_json();
+}
+
+json facts(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  json all = json::array();
+  for (const auto& [name, value] : pairs) all.push_back({{"name", name}, {"value", value}});
+  return all;
+}
+
+TEST(MachinePrintTest, HasEachFactWithItsMeaning) {
+  World w = world_of();
+  w.ranks = 3;
+  w.cpu = "EPYC";
+  w.threads = 64;
+  w.memory_bytes = (std::int64_t{7} << 29) + 4096;  // 3.5 GiB and a page
+  w.kernel = "6.1";
+  w.realtime = "fifo";
+  w.transport = "shared memory";
+  w.emulated_link = w.emulated_compute = true;
+  w.program = {"1.2", "abc", true, "Debug", "address", "GNU 12"};
+  w.places = {{"a",
+               {{"GPU", "H100, PCI 1"},
+                {"CUDA", "12"},
+                {"nccl", "2.27"},
+                {"nccl net", "IB"},
+                {"nccl launches", "7"},
+                {"nccl windows", "2"},
+                {"timer", "x"}}},
+              {"a", {{"GPU", "H100, PCI 2"}, {"CUDA", "13"}}},
+              {"b", {{"GPU", "A100"}}}};
+  EXPECT_EQ(print_of(w)["hardware"], facts({{"backend", "cpu"},
+                                            {"ranks", "3"},
+                                            {"processor", "EPYC"},
+                                            {"hardware threads", "64"},
+                                            {"memory", "4 GiB"},
+                                            {"GPUs", "1 x A100, 2 x H100"},
+                                            {"nodes", "2"},
+                                            {"ranks are", "processes, shared memory"},
+                                            {"links", "emulated"},
+                                            {"computation", "emulated"}}));
+  EXPECT_EQ(print_of(w)["software"], facts({{"kernel", "6.1"},
+                                            {"scheduling", "fifo"},
+                                            {"fmt", "9.1.0"},
+                                            {"CUDA", "12"},
+                                            {"nccl", "2.27"},
+                                            {"nccl net", "IB"},
+                                            {"compiler", "GNU 12"},
+                                            {"build", "Debug"},
+                                            {"sanitizers", "address"}}));
+  EXPECT_EQ(print_of(w)["program"], facts({{"fsdpbench", "1.2"}, {"git revision", "abc with changes"}}));
+  w.memory_bytes = (std::int64_t{7} << 29) - 4096;
+  w.emulated_link = w.emulated_compute = w.program.git_dirty = false;
+  w.transport.clear();
+  w.places.clear();
+  w.program.sanitize.clear();
+  EXPECT_EQ(print_of(w)["hardware"], facts({{"backend", "cpu"},
+                                            {"ranks", "3"},
+                                            {"processor", "EPYC"},
+                                            {"hardware threads", "64"},
+                                            {"memory", "3 GiB"},
+                                            {"ranks are", "threads of one process"}}));
+  EXPECT_EQ(print_of(w)["program"], facts({{"fsdpbench", "1.2"}, {"git revision", "abc"}}));
+  w.backend = "virtual";
+  EXPECT_EQ(print_of(w)["hardware"], facts({{"backend", "virtual"}, {"ranks", "3"}}));
+  EXPECT_EQ(print_of(w)["software"], facts({{"compiler", "GNU 12"}, {"build", "Debug"}}));
+}
+
+TEST(MachinePrintTest, IsNamedByWhatComputes) {
+  World w = world_of();
+  const auto summary = [&] {
+    const json j = to_json(w);
+    return MachinePrint::of_world(JsonPart(j)).summary();
+  };
+  EXPECT_EQ(summary(), "a processor, 2 ranks");
+  w.places.front().device = {{"GPU", "H100"}};
+  EXPECT_EQ(summary(), "1 x H100, 2 ranks");
+  w.places.clear();
+  w.cpu.clear();
+  EXPECT_EQ(summary(), "unknown machine, 2 ranks");
+  w.backend = "virtual";
+  EXPECT_EQ(summary(), "computed clock, 2 ranks");
+}
+
+TEST(MachinePrintTest, FactsOfOneSideAreDifferencesHardwareFirst) {
+  World a = world_of(), b = world_of("def");
+  a.realtime = "fifo";
+  b.emulated_link = true;
+  const json left = to_json(a), right = to_json(b);
+  const auto all = differences(MachinePrint::of_world(JsonPart(left)), MachinePrint::of_world(JsonPart(right)));
+  ASSERT_THAT(all, SizeIs(3));
+  const auto text = [](const MachineDifference& d) {
+    return d.name + ":" + d.before + "/" + d.now + " " + std::string(to_string(d.part));
+  };
+  EXPECT_EQ(text(all[0]), "links:/emulated hardware");
+  EXPECT_EQ(text(all[1]), "scheduling:fifo/ software");
+  EXPECT_EQ(text(all[2]), "git revision:abc/def program");
 }
 
 /// A folder of results, by name.
@@ -431,6 +609,128 @@ TEST(Gate, AResultThatFailedByItselfPassesNoGate) {
   EXPECT_EQ(
       judge_gate(baseline_of({kept, kept, kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
       Verdict::pass);
+}
+
+/// A result with figures of these values, lower is better; each was measured three times alike.
+GatedResult with_figures(const std::vector<std::pair<std::string, double>>& figures) {
+  GatedResult r = stored(run_json({10, 10, 10}));
+  r.figures.figures.clear();
+  r.figures.measured_on = accept::MeasuredOn::computed_clock;
+  for (const auto& [name, value] : figures) {
+    accept::MeasuredFigure& f = r.figures.figures.emplace_back();
+    f.name = name;
+    f.unit = "ms";
+    f.samples.assign(3, value);
+    f.value = {value, value, value, 3};
+  }
+  return r;
+}
+
+/// First two words of the lines that begin with one of `words`.
+std::vector<std::string> first_words(const std::string& text, const std::vector<std::string>& words) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream in(line);
+    std::string word, figure;
+    if (in >> word >> figure && std::ranges::find(words, word) != words.end()) found.push_back(word + " " + figure);
+  }
+  return found;
+}
+
+TEST(Gate, TheHeadlineCountsAndTheWorstComesFirst) {
+  const Baseline before = baseline_of({with_figures({{"same", 10}, {"faster", 10}, {"slower", 10}, {"gone", 10}})});
+  GatedResult now = with_figures({{"new", 1}, {"same", 10}, {"faster", 8}, {"slower", 12}});
+  const GateReport slow = judge_gate(before, {now}, OtherMachine::no, 0.05);
+  EXPECT_EQ(slow.headline(), "WORSE: 1 of 5 figures by 5 % or more than some; 1 better");
+  const std::string table = gate_table(slow);
+  EXPECT_THAT(first_words(table, {"WORSE", "inconclusive", "pass", "better", "unrated"}),
+              ElementsAre("WORSE slower", "inconclusive gone", "better faster", "pass same"));
+  EXPECT_THAT(table, HasSubstr("1 figures were not rated: --verbose shows them"));
+  EXPECT_THAT(gate_table(slow, true), AllOf(HasSubstr("\nunrated "), Not(HasSubstr("--verbose"))));
+  EXPECT_THAT(table, AllOf(HasSubstr("worse: slower: 12 ms instead of 10"), HasSubstr("inconclusive: gone: ")));
+  EXPECT_THAT(table, Not(HasSubstr("pass: same")));
+  EXPECT_THAT(table, HasSubstr("1 result of run, 1 in the baseline: with 3 or more, how much"));
+  const json j = gate_json(slow);
+  EXPECT_EQ(j["changes"][2]["verdict"], "fail");
+  EXPECT_EQ(j["changes"][1]["verdict"], "better");
+  EXPECT_EQ(j["changes"][2]["ratio"], 1.2);
+  EXPECT_EQ(j["changes"][2]["better"], "less");
+  EXPECT_TRUE(j["changes"][3]["now"].is_null());
+  EXPECT_FALSE(j["changes"][3].contains("ratio"));
+  EXPECT_TRUE(j["changes"][4]["before"].is_null());
+
+  now = with_figures({{"same", 10}, {"faster", 8}, {"slower", 10}});
+  const GateReport open = judge_gate(before, {now}, OtherMachine::no, 0.05);
+  EXPECT_EQ(open.headline(), "INCONCLUSIVE against some: 1 of 4 figures could not be judged; 1 better");
+  EXPECT_EQ(open.exit_code(), static_cast<int>(ExitCode::inconclusive));
+  const Baseline three =
+      baseline_of({with_figures({{"same", 10}}), with_figures({{"same", 10}}), with_figures({{"same", 10}})});
+  const GateReport good =
+      judge_gate(three, {with_figures({{"same", 10}}), with_figures({{"same", 10}})}, OtherMachine::no, 0.025);
+  EXPECT_EQ(good.headline(), "PASS: none of 1 figures is worse than some by 2.5 % or more");
+  EXPECT_THAT(gate_table(good), HasSubstr("2 results of run, 3 in the baseline.\n"));
+  const GateReport one = judge_gate(three, {with_figures({{"same", 12}})}, OtherMachine::no, 0.05);
+  EXPECT_EQ(one.headline(), "WORSE: 1 of 1 figure by 5 % or more than some");
+}
+
+TEST(Gate, WhatWasLeftOutIsTold) {
+  Baseline before = baseline_of({});
+  for (const double ms : {100.0, 101.0, 99.0, 100.5, 60.0}) before.results.push_back(with_figures({{"step", ms}}));
+  for (GatedResult& r : before.results) r.figures.measured_on = accept::MeasuredOn::gpus;
+  before.results.back().figures.name = "friday";
+  before.left_out = {"monday was not accepted"};
+  const GateReport r = judge_gate(before, {with_figures({{"step", 100}})}, OtherMachine::no, 0.05);
+  EXPECT_THAT(gate_table(r),
+              AllOf(HasSubstr("left out: monday was not accepted\n"), HasSubstr("left out of step: friday (60 ms)\n")));
+  EXPECT_THAT(gate_json(r)["changes"][0]["left_out"], ElementsAre("friday (60 ms)"));
+  EXPECT_THAT(gate_json(r)["left_out"], ElementsAre("monday was not accepted"));
+}
+
+TEST(Gate, WhyNothingIsComparedIsASentence) {
+  const auto why = [](const GatedResult& before, const GatedResult& now, OtherMachine allowed = OtherMachine::no) {
+    return judge_gate(baseline_of({before}), {now}, allowed, 0.05).not_comparable_because;
+  };
+  const GatedResult run = stored(run_json({10, 10, 10}));
+  EXPECT_EQ(why(run, stored(accept_json(40))), "the baseline is of a run, and the result of a acceptance");
+  json longer = run_json({10, 10, 10});
+  longer["config"]["train"]["seq_len"] = 32;
+  EXPECT_EQ(why(run, stored(longer)), "they did not measure the same: train.seq_len differs");
+  longer["config"]["fsdp"]["layout"] = "per_param";
+  EXPECT_EQ(why(run, stored(longer)), "they did not measure the same: fsdp.layout and 1 more differ");
+  World other = world_of();
+  other.kernel = "7";
+  const GatedResult software = stored(run_json({10, 10, 10}, other));
+  EXPECT_EQ(why(run, software),
+            "they are not of the same machine (kernel: none / 7); --other-software compares two "
+            "versions of a machine's software on purpose");
+  EXPECT_EQ(why(run, software, OtherMachine::software), "");
+  other.cpu = "EPYC";
+  const GatedResult hardware = stored(run_json({10, 10, 10}, other));
+  EXPECT_EQ(
+      why(run, hardware, OtherMachine::software),
+      "they are not of the same machine (processor: a processor / EPYC); --other-machine compares two machines on "
+      "purpose");
+  EXPECT_EQ(why(run, hardware, OtherMachine::any), "");
+  const GateReport r = judge_gate(baseline_of({run}), {hardware}, OtherMachine::any, 0.05);
+  EXPECT_THAT(gate_markdown(r), AllOf(HasSubstr("| processor (hardware) | a processor | EPYC |"),
+                                      HasSubstr("| kernel (software) |  | 7 |")));
+  EXPECT_THAT(gate_table(r), AllOf(HasSubstr("hardware differs: processor: a processor / EPYC\n"),
+                                   HasSubstr("software differs: kernel: none / 7\n")));
+}
+
+TEST(Gate, AnEmulatedMachineIsSaidToBeOne) {
+  World emulated = world_of();
+  const auto headline = [&] {
+    const GatedResult r = stored(run_json({10, 10, 10}, emulated));
+    return judge_gate(baseline_of({r}), {r}, OtherMachine::no, 0.05).headline();
+  };
+  EXPECT_THAT(headline(), Not(HasSubstr("EMULATED")));
+  emulated.emulated_link = true;
+  EXPECT_THAT(headline(), ::testing::EndsWith("; EMULATED"));
+  emulated.emulated_link = false;
+  emulated.emulated_compute = true;
+  EXPECT_THAT(headline(), ::testing::EndsWith("; EMULATED"));
 }
 
 TEST(Gate, ResultsOfOneGateAreOfOneMachine) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 
 #include "accept/stages/acceptance_files.h"
 #include "accept/stages/acceptance_report.h"
@@ -543,6 +545,340 @@ TEST(AcceptanceTest, ALargerMessageThatCarriesLessFails) {
   EXPECT_FALSE(judgement(judge_acceptance(w, m, &trial), "shape", Verdict::fail));
 }
 
+/// The judgement of this rule and figure.
+const Judgement& about(const AcceptanceReport& report, const std::string& rule, const std::string& figure) {
+  const auto found =
+      std::ranges::find_if(report.judgements, [&](const Judgement& j) { return j.rule == rule && j.figure == figure; });
+  if (found == report.judgements.end()) throw std::out_of_range(rule + ", " + figure);
+  return *found;
+}
+
+TEST(AcceptanceTest, FiguresAreRatesInTheirUnits) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.device_rates.assign(9, std::vector<double>(8, 2e12));
+  m.device_rates[0][0] = 0;  // not measured
+  m.memory_rates.assign(9, std::vector<double>(8, 5e9));
+  m.links.one_way.assign(56, 7.0);
+  config::Acceptance w = wanted();
+  w.references = {{.figure = "gemm", .value = 2, .hop_us = 0, .ceiling = 3, .source = "a table"},
+                  {.figure = "pair", .value = 7, .hop_us = 0, .ceiling = 0, .source = "a table"},
+                  {.figure = "memory", .value = 10, .hop_us = 0, .ceiling = 0, .source = "a table"}};
+  w.tolerance_pct = 80;
+  const AcceptanceReport report = judge_acceptance(w, m, &trial);
+  const Judgement& products = about(report, "floor", "matrix products of a rank");
+  EXPECT_DOUBLE_EQ(products.value.median, 2);
+  EXPECT_DOUBLE_EQ(products.value.low, 2) << "what was not measured is no rate of 0";
+  EXPECT_EQ(products.value.n, 71);
+  EXPECT_DOUBLE_EQ(*products.bound, 1.6);
+  EXPECT_EQ(products.unit, "TFLOP/s");
+  EXPECT_DOUBLE_EQ(*about(report, "ceiling", "matrix products of a rank").bound, 3);
+  const Judgement& memory = about(report, "floor", "memory of a rank, read and written");
+  EXPECT_DOUBLE_EQ(memory.value.median, 5);
+  EXPECT_EQ(memory.verdict, Verdict::fail);
+  EXPECT_THROW(about(report, "ceiling", "memory of a rank, read and written"), std::out_of_range);
+  EXPECT_EQ(about(report, "floor", "pairs, one way").verdict, Verdict::pass);
+  m.ladder.front().out_of_place->iterations_us = {0, 0.5, 1, 1000};
+  EXPECT_EQ(about(judge_acceptance(w, m, &trial), "floor", "all_gather of 32.00 MiB on 8 ranks").value.n, 3)
+      << "of no time there is no rate";
+  const Judgement& gathered = about(report, "floor", "all_gather of 32.00 MiB on 8 ranks, in place");
+  EXPECT_NEAR(gathered.value.median, 8 * 4.194304 * 7 / 8, 1e-9);  // 8 x 4 MiB in 1 ms, of which 7/8 move
+  EXPECT_EQ(about(report, "floor", "all_gather of 32.00 MiB on 8 ranks").value.n, 20);
+  EXPECT_DOUBLE_EQ(about(report, "exposed communication", "training steps, by rank").value.median, 0.05);
+  EXPECT_DOUBLE_EQ(*about(report, "exposed communication", "training steps, by rank").bound, 0.1);
+  EXPECT_EQ(about(report, "exposed communication", "training steps, by rank").value.n, 8);
+  EXPECT_FALSE(report.emulated);
+  EXPECT_EQ(report.ranks, 8);
+}
+
+TEST(AcceptanceTest, ARingPaysForEachOfItsSteps) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  w.references = {{.figure = "all_gather", .value = 58.720256, .hop_us = 0, .ceiling = 0, .source = "a table"}};
+  w.tolerance_pct = 100;
+  // 7/8 of 32 MiB, 29.36 MB, take 500 us; seven steps of 50 us as long again, and 150 us less.
+  const auto bound = [&](double hop_us) {
+    w.references[0].hop_us = hop_us;
+    return *about(judge_acceptance(w, measured({}), &trial), "floor", "all_gather of 32.00 MiB on 8 ranks").bound;
+  };
+  EXPECT_NEAR(bound(0), 58.720256, 1e-9);
+  EXPECT_NEAR(bound(50), 29.360128 / 850 * 1e3, 1e-9);
+}
+
+TEST(AcceptanceTest, WrongElementsAreOfTheRanksThatHaveThem) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  Timing& timing = *m.ladder.front().out_of_place;
+  const std::string figure = "all_gather of 32.00 MiB on 8 ranks";
+  const auto data = [&] { return about(judge_acceptance(wanted(), m, &trial), "data", figure); };
+  timing.wrong = 15;
+  timing.rank_wrong = {0, 5, 0, 10, 0, 0, 0, 0};
+  EXPECT_EQ(data().sentence, "rank 1 (node) has 5 wrong elements, rank 3 (node) has 10 wrong elements");
+  EXPECT_EQ(data().ranks, (std::vector{1, 3}));
+  EXPECT_EQ(data().verdict, Verdict::fail);
+  timing.rank_wrong = {1, 1, 1, 1, 0, 0, 0, 0};
+  EXPECT_EQ(data().ranks.size(), 4U) << "half of them";
+  EXPECT_THAT(data().sentence, Not(HasSubstr("more ranks")));
+  timing.rank_wrong = {1, 1, 1, 1, 1, 1, 0, 0};
+  EXPECT_THAT(data().sentence, ::testing::EndsWith("rank 3 (node) has 1 wrong elements and 2 more ranks"));
+  EXPECT_TRUE(data().ranks.empty()) << "whoever sent them is to blame";
+  timing.rank_wrong.clear();
+  EXPECT_EQ(data().sentence, "15 elements of the result are wrong");
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_THROW(about(report, "floor", figure), std::out_of_range) << "of wrong data no rate is told";
+  EXPECT_NO_THROW(about(report, "floor", figure + ", in place"));
+  EXPECT_THROW(about(report, "shape", "all_gather by size"), std::out_of_range);
+  EXPECT_NO_THROW(about(report, "shape", "all_gather by size, in place"));
+  timing.wrong = 0;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).wrong_data);
+}
+
+TEST(AcceptanceTest, TailsAreOfMessagesFromAMebibyte) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.rates_tails = true;
+  for (const auto& timing : {&m.ladder.front().out_of_place, &m.ladder.front().in_place}) {
+    (*timing)->iterations_us.assign(100, 1000);
+  }
+  const auto tails = [&](std::int64_t count) {
+    m.ladder.front().message.count = count;
+    const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+    return std::ranges::count(report.judgements, "tail", &Judgement::rule);
+  };
+  EXPECT_EQ(tails((1 << 20) / 32), 2);
+  EXPECT_EQ(tails((1 << 20) / 32 - 1), 0);
+}
+
+TEST(AcceptanceTest, AProcessMayStandStillForASecond) {
+  AcceptanceMeasurements m = measured({});
+  m.standstill_s = {1, 1, 1, 1, 1.5, 1.5, 1.5, 1.5};
+  const AcceptanceReport half = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_EQ(half.findings.size(), 4U);
+  EXPECT_EQ(half.findings.front().element.index, 4);
+  EXPECT_EQ(half.findings.front().shortfall, 1);
+  EXPECT_THAT(half.findings.front().check, HasSubstr("who stops processes there"));
+  m.standstill_s[3] = 1.5;
+  const AcceptanceReport most = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_TRUE(most.findings.empty());
+  EXPECT_THAT(about(most, "standstill", "all ranks").sentence, HasSubstr("5 of 8 processes did not run"));
+}
+
+TEST(AcceptanceTest, OtherWorkMakesRanksFasterByWhatItTook) {
+  AcceptanceMeasurements m;
+  m.on_processors = true;
+  m.others_share = 0.2;
+  EXPECT_DOUBLE_EQ(may_be_faster(m), 1.25);
+  EXPECT_DOUBLE_EQ(host_may_be_faster(m), 1.25);
+  m.others_share = 1;
+  EXPECT_NEAR(host_may_be_faster(m), 100, 1e-9) << "not forever";
+  m.on_processors = false;
+  EXPECT_EQ(may_be_faster(m), 1);
+  m.others_share = 0.01;
+  EXPECT_EQ(host_may_be_faster(m), 1);
+}
+
+/// Of the whole interval the better end counts, divided or multiplied by how much faster ranks may have been.
+TEST(AcceptanceTest, WhatFailsByMoreThanOtherWorkExplainsStillFails) {
+  AcceptanceMeasurements m;
+  m.on_processors = true;
+  m.others_share = 0.2;  // 1.25 times as fast
+  const auto verdict = [&](const char* rule, accept::Interval value, double bound) {
+    std::vector<Judgement> all{accept::judged(rule, "f", Verdict::fail, "why")};
+    all.front().value = value;
+    all.front().bound = bound;
+    std::vector<accept::Finding> none;
+    soften(m, all, none);
+    return all.front().verdict;
+  };
+  for (const char* rule : {"floor", "scale", "explained"}) {
+    EXPECT_EQ(verdict(rule, {7, 6, 7.9, 9}, 10), Verdict::fail) << rule;
+    EXPECT_EQ(verdict(rule, {7, 6, 8, 9}, 10), Verdict::inconclusive) << rule;
+  }
+  for (const char* rule : {"exposed communication", "slow-down", "drift", "latency"}) {
+    EXPECT_EQ(verdict(rule, {14, 12.6, 15, 9}, 10), Verdict::fail) << rule;
+    EXPECT_EQ(verdict(rule, {14, 12.5, 15, 9}, 10), Verdict::inconclusive) << rule;
+  }
+  EXPECT_EQ(verdict("tail", {100, 100, 100, 9}, 1), Verdict::inconclusive);
+  EXPECT_EQ(verdict("shape", {100, 100, 100, 9}, 1), Verdict::inconclusive);
+  EXPECT_EQ(verdict("data", {1, 1, 1, 9}, 10), Verdict::fail);
+}
+
+TEST(AcceptanceTest, OfFewRanksNoneIsComparedWithTheOthers) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.cluster = {.nodes = 1, .gpus_per_node = 2};
+  m.hosts.resize(2);
+  m.fingerprints.resize(2);
+  for (std::vector<double>& round : m.device_rates) round.resize(2);
+  for (std::vector<double>& round : m.memory_rates) round.resize(2);
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_THAT(about(report, "peers", "ranks among each other").sentence, HasSubstr("2 ranks are too few to compare"));
+  EXPECT_THAT(about(report, "lateness", "ranks at the reductions of the training steps").sentence,
+              HasSubstr("of 2 ranks one is always last: 3 are needed"));
+  EXPECT_FALSE(report.lateness);
+  EXPECT_THROW(about(judge_acceptance(wanted(), measured({}), &trial), "peers", "ranks among each other"),
+               std::out_of_range);
+}
+
+TEST(AcceptanceTest, EmulatedPartsAreToldAndNotHeldAgainstProcessors) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}});
+  m.on_processors = true;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).emulated);
+  EXPECT_TRUE(judge_acceptance(wanted(), m, &trial).findings.front().on_cores);
+  m.cores_move_bytes = false;
+  const AcceptanceReport links = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(links.emulated);
+  EXPECT_FALSE(links.findings.front().on_cores) << "a link that is emulated needs no core";
+  m.on_processors = false;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).emulated);
+  m.computes = false;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(report.emulated);
+  EXPECT_THAT(about(report, "floor", "memory of a rank, read and written").sentence,
+              HasSubstr("nothing moves in memory"));
+  m.shares_cores = true;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).findings.empty()) << "cores do not move these bytes";
+}
+
+TEST(AcceptanceTest, TheReductionBesideAnotherIsHeldAgainstItsTimeAlone) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  const std::string figure = "reduce-scatter in groups of 4 beside all-reduce across 2 replicas";
+  m.scales.reduce_alone_us.assign(20, 200);
+  EXPECT_DOUBLE_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.median, 0.75);
+  m.scales.reduce_alone_us.assign(20, 0);
+  EXPECT_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.n, 0);
+  m.scales.shard = 0;
+  EXPECT_THROW(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure), std::out_of_range);
+}
+
+TEST(AcceptanceTest, EachStepOfARankIsAShare) {
+  Trial trial = trial_with_exposed(0.05);
+  trial.metrics->ranks[3].step_ms.median = 0;
+  const AcceptanceReport report = judge_acceptance(wanted(), measured({}), &trial);
+  EXPECT_EQ(about(report, "exposed communication", "training steps, by rank").value.n, 7);
+}
+
+TEST(AcceptanceTest, WhoCameAndFromWhereIsHeldAgainstTheProfile) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  for (std::size_t rank = 0; rank < 8; ++rank) m.hosts[rank] = rank < 3 ? "a" : "b";
+  m.cluster.hosts = m.hosts;
+  m.ready_s = {1, 2, 1.5, 1, 1, 1, 1, 1};
+  config::Acceptance w = wanted();
+  w.ranks = 0;
+  const auto rendezvous = [&] { return about(judge_acceptance(w, m, &trial), "rendezvous", "ranks"); };
+  EXPECT_EQ(rendezvous().verdict, Verdict::unrated);
+  EXPECT_EQ(
+      rendezvous().sentence,
+      "8 ranks came; the profile does not say how many there should be; the last to be ready was rank 1, after 2 s");
+  w.nodes = 2;
+  EXPECT_EQ(rendezvous().verdict, Verdict::pass);
+  w.nodes = 3;
+  EXPECT_EQ(rendezvous().verdict, Verdict::fail);
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("8 ranks came; they are of 2 nodes, and 3 are expected"));
+  w.nodes = 0;
+  w.ranks_per_node = 3;
+  EXPECT_EQ(rendezvous().verdict, Verdict::fail);
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("; b has 5, and 3 are expected of each node"));
+  EXPECT_EQ(rendezvous().ranks, std::vector{3}) << "the first of that node";
+  m.hosts.assign(8, "a");
+  w.ranks_per_node = 8;
+  EXPECT_EQ(rendezvous().verdict, Verdict::pass);
+  w.nodes = 2;
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("they are of 1 node, and 2 are expected"));
+  m.clocks.assign(8, {.offset_ns = 5, .residual_ns = 3000, .at_ns = 0, .same_clock = true});
+  EXPECT_THAT(rendezvous().sentence, Not(HasSubstr("clocks")));
+  m.clocks[2] = {.offset_ns = 5, .residual_ns = 9000, .at_ns = 0, .same_clock = false};
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("known within 9 us"));
+}
+
+TEST(AcceptanceTest, SeveralThatDifferAreOneSentence) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  for (const std::size_t rank : {2U, 4U, 6U}) m.fingerprints[rank][1].second = "5.10";
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const Judgement& differs = about(report, "inventory", "kernel of rank 2");
+  EXPECT_EQ(differs.sentence, "rank 2 on node and 2 more has kernel = '5.10', and 5 of 8 ranks have '6.1'");
+  EXPECT_EQ(differs.ranks, (std::vector{2, 4, 6}));
+  EXPECT_THROW(about(report, "inventory", "all ranks"), std::out_of_range);
+  EXPECT_EQ(about(judge_acceptance(wanted(), measured({}), &trial), "inventory", "all ranks").sentence,
+            "8 ranks have the same program, processor, kernel and libraries");
+  m.fingerprints.clear();
+  EXPECT_EQ(about(judge_acceptance(wanted(), m, &trial), "inventory", "all ranks").verdict, Verdict::inconclusive);
+  m = measured({});
+  m.topology = "the profile: 4 nodes on each";
+  m.node_topology = "nccl.xml";
+  const AcceptanceReport told = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(about(told, "topology", "switches that connect nodes").sentence, m.topology);
+  EXPECT_EQ(about(told, "topology", "sockets and NICs of a node").sentence, m.node_topology);
+  EXPECT_EQ(
+      about(told, "transport", "what carries the bytes of collectives").sentence,
+      "rank 0: P2P/CUMEM (8 connections), NET/IB/0/GDRDMA (2 connections); the profile does not say what it should "
+      "be");
+}
+
+TEST(AcceptanceFilesTest, TheHeadlineCountsWhoIsToBlameAndTheFabricsNodes) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7},
+                                       {{Element::Kind::gpu, 6, 0}, accept::Fault::Kind::slow, 0.7}});
+  m.others_share = 0.5;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const std::string text = acceptance_table(report);
+  EXPECT_THAT(text, HasSubstr("; other programs took 50 % of the processors; to blame: rank "));
+  EXPECT_THAT(text, HasSubstr(" and 3 more")) << "of two ranks, by products and by memory";
+  EXPECT_THAT(text, Not(HasSubstr("EMULATED")));
+  AcceptanceReport few;
+  few.cluster = {.nodes = 2, .gpus_per_node = 1};
+  few.ranks = 2;
+  few.fabric = "f";
+  few.emulated = true;
+  few.judgements = {accept::judged("a", "b", Verdict::pass, "s"), accept::judged("a", "c", Verdict::unrated, "s")};
+  few.verdict = Verdict::pass;
+  EXPECT_THAT(acceptance_markdown(few),
+              HasSubstr("# PASS: 2 ranks on 2 nodes, EMULATED, compared with f; 1 of 2 rules rated\n"));
+  const std::string metrics = acceptance_metrics(few);
+  EXPECT_THAT(metrics, AllOf(HasSubstr("rules{rated=\"true\"} 1\n"), HasSubstr("rules{rated=\"false\"} 1\n"),
+                             HasSubstr("emulated{fabric=\"f\"} 1\n"), Not(HasSubstr("fsdpbench_accept_value{"))));
+  few.emulated = false;
+  few.judgements[0].value = {2.5, 2, 3, 4};
+  few.judgements[0].unit = "us";
+  EXPECT_THAT(acceptance_metrics(few), AllOf(HasSubstr("emulated{fabric=\"f\"} 0\n"),
+                                             HasSubstr("value{rule=\"a\",figure=\"b\",unit=\"us\"} 2.5\n")));
+}
+
+TEST(AcceptanceFilesTest, MarkdownNamesWrongDataFirstAndThePlaceOfWhatFailed) {
+  AcceptanceReport report;
+  report.cluster = {.nodes = 1, .gpus_per_node = 2};
+  report.cluster.hosts = {"a", "a"};
+  report.cluster.devices = {"PCI 1", "PCI 2"};
+  report.judgements = {accept::judged("floor", "pairs", Verdict::fail, "too slow"),
+                       accept::judged("inventory", "kernel", Verdict::fail, "differs"),
+                       accept::judged("peers", "x", Verdict::fail, "by its finding"),
+                       accept::judged("ranks", "x", Verdict::fail, "lost"),
+                       accept::judged("data", "ring", Verdict::fail, "3 elements")};
+  report.judgements[1].ranks = {1};
+  accept::Finding& brief = report.findings.emplace_back();
+  brief.element = {Element::Kind::gpu, 0, 0};
+  brief.kind = accept::Finding::Kind::transient;
+  brief.evidence = "it was slow";
+  brief.check = "clocks";
+  report.lateness.emplace().in_turn = true;
+  report.lateness->sentence = "all are late";
+  tell_places(report);
+  const std::string text = acceptance_markdown(report, "abc123");
+  EXPECT_THAT(text, HasSubstr("\n\n- data, ring: 3 elements\n- for a while: it was slow; check clocks\n"
+                              "- floor, pairs: too slow\n- inventory, kernel: differs (host a, device PCI 2)\n"
+                              "- all are late\n\n|"));
+  EXPECT_THAT(text,
+              HasSubstr("\nMeasured on host a, device PCI 1, PCI 2.\n\nEvidence: result.json, SHA-256 abc123.\n"));
+  EXPECT_THAT(acceptance_markdown(report), Not(HasSubstr("Evidence")));
+  const std::string table = acceptance_table(report);
+  EXPECT_THAT(table, AllOf(HasSubstr("fail: floor, pairs: too slow\n"), HasSubstr("all are late\n"),
+                           Not(HasSubstr("fail: peers"))));
+}
+
 TEST(AcceptanceFilesTest, EveryVerdictHasItsPlaceInJunit) {
   AcceptanceReport report;
   report.fabric = "f";
@@ -601,6 +937,51 @@ TEST(LostRanks, FailByNameInAllFiles) {
   EXPECT_TRUE(node_lists(report).pass.empty());
 }
 
+TEST(LostRanks, OneThatNobodyKnowsAndOneBeyondTheRanksAreNamedToo) {
+  const AcceptanceReport report = judge_lost_ranks({}, 2, {"a", "b"},
+                                                   {{.rank = -1, .host = "c", .sentence = "all hang"},
+                                                    {.rank = 2, .host = "d", .sentence = "rank 2 is gone"},
+                                                    {.rank = 1, .host = "", .sentence = "rank 1 is gone"}},
+                                                   true);
+  ASSERT_EQ(report.findings.size(), 3U);
+  EXPECT_EQ(report.findings[0].kind, accept::Finding::Kind::lost);
+  EXPECT_EQ(report.findings[0].shortfall, 1);
+  EXPECT_EQ(report.findings[0].element.kind, Element::Kind::fleet);
+  EXPECT_THAT(report.findings[0].check, HasSubstr("(dmesg: out of memory)"));
+  EXPECT_EQ(report.findings[2].element, (Element{Element::Kind::gpu, 1, 0}));
+  ASSERT_EQ(report.judgements.size(), 4U);
+  EXPECT_EQ(report.judgements[0].figure, "all ranks");
+  EXPECT_EQ(report.judgements[1].figure, "rank 2");
+  EXPECT_TRUE(report.judgements[1].ranks.empty());
+  EXPECT_EQ(report.judgements[2].ranks, std::vector{1});
+  EXPECT_EQ(report.judgements[2].place.host, "b");
+  EXPECT_EQ(report.judgements[3].rule, "stages");
+  EXPECT_EQ(report.hosts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(report.cluster.ranks(), 2);
+}
+
+TEST(LostRanks, OfThoseThatAllHangOneThatIsStoppedIsWhy) {
+  const auto ended = [](bool killed, char state) {
+    launch::RankEnd end;
+    end.killed = killed;
+    end.signal = killed ? SIGKILL : 0;
+    end.state = state;
+    return end;
+  };
+  const std::vector<LostRank> stopped = lost_of({ended(true, 'S'), ended(true, 'T'), ended(true, 'D')}, 60);
+  ASSERT_EQ(stopped.size(), 2U);
+  EXPECT_EQ(stopped[0].rank, 1);
+  EXPECT_EQ(stopped[1].rank, 2);
+  EXPECT_THAT(stopped[0].sentence, ::testing::StartsWith("rank 1 on " + stopped[0].host + " "));
+  const std::vector<LostRank> all = lost_of({ended(true, 'S'), ended(true, 'R')}, 60);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].rank, -1);
+  EXPECT_THAT(all[0].sentence, HasSubstr("the 2 ranks on"));
+  const std::vector<LostRank> some = lost_of({ended(true, 'S'), ended(false, 'S')}, 60);
+  ASSERT_EQ(some.size(), 1U);
+  EXPECT_EQ(some[0].rank, 0);
+}
+
 TEST(LostRanks, WhatOthersSaidMeanwhileIsEvidence) {
   const AcceptanceReport report =
       judge_lost_ranks({}, 3, {}, {{.rank = 1, .host = "node7", .sentence = "rank 1 was killed"}}, false,
@@ -612,6 +993,14 @@ TEST(LostRanks, WhatOthersSaidMeanwhileIsEvidence) {
 
 TEST(LostRanks, AHostWithoutDevicesFails) {
   const AcceptanceReport report = judge_no_devices({}, "node7", 8);
+  EXPECT_EQ(report.ranks, 8);
+  EXPECT_EQ(report.hosts, std::vector<std::string>(8, "node7"));
+  ASSERT_EQ(report.judgements.size(), 1U);
+  EXPECT_EQ(report.judgements[0].place.host, "node7");
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].element, (Element{Element::Kind::node, 0, 0}));
+  EXPECT_EQ(report.findings[0].kind, accept::Finding::Kind::lost);
+  EXPECT_EQ(report.findings[0].shortfall, 1);
   EXPECT_EQ(report.verdict, accept::Verdict::fail);
   EXPECT_THAT(acceptance_markdown(report), HasSubstr("- no GPU of node7 answers, and 8 are expected"));
   EXPECT_EQ(node_lists(report).fail, std::vector<std::string>{"node7"});
@@ -631,6 +1020,15 @@ TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
   judgement.ranks = {5};
   EXPECT_EQ(host_lines(node_lists(report).fail), "b\nc\n");
   EXPECT_TRUE(node_lists(report).pass.empty());
+  finding.element = {accept::Element::Kind::link, 0, 2};
+  EXPECT_EQ(host_lines(node_lists(report).fail), "a\nc\n") << "rank 5 is of c, too";
+  finding.element = {accept::Element::Kind::gpu, 2, 0};
+  judgement.verdict = accept::Verdict::inconclusive;
+  EXPECT_EQ(host_lines(node_lists(report).fail), "b\n");
+  finding.kind = accept::Finding::Kind::transient;
+  EXPECT_TRUE(node_lists(report).fail.empty());
+  report.hosts.assign(6, "a");
+  EXPECT_EQ(host_lines(node_lists(report).fail), "a\n") << "there is no other";
   report.verdict = accept::Verdict::inconclusive;
   EXPECT_TRUE(node_lists(report).fail.empty());
 }
@@ -648,6 +1046,109 @@ TEST(Findings, NameHostDeviceAndAdapterAndNoSwitchThatNobodyToldOf) {
             "what nodes 10 to 19 (node to node) have in common above their NICs");
   cluster.nodes_per_switch = 25;
   EXPECT_EQ(accept::name_of({accept::Element::Kind::switch_, 1, 0}, cluster), "switch 1");
+}
+
+TEST(Findings, EachPartHasItsNameItsPlaceAndWhatToCheck) {
+  using Kind = Element::Kind;
+  accept::Cluster c{.nodes = 4, .gpus_per_node = 2, .rails = 2, .nodes_per_switch = 2};
+  for (int rank = 0; rank < 8; ++rank) {
+    c.hosts.push_back("h" + std::to_string(rank / 2));
+    c.devices.push_back("PCI " + std::to_string(rank % 2));
+    c.adapters.push_back("mlx" + std::to_string(rank % 2));
+    c.uuids.push_back("GPU-" + std::to_string(rank));
+  }
+  struct Part {
+    Element element;
+    const char *name, *host, *device, *nic, *check;
+  };
+  for (const Part& part : std::initializer_list<Part>{
+           {{Kind::gpu, 3, 0}, "rank 3 (device 1 of node 1, h1, PCI 1)", "h1", "PCI 1", "mlx1", "nvidia-smi -q"},
+           {{Kind::node, 2, 0}, "node 2 (h2)", "h2", "PCI 0, PCI 1", "mlx0, mlx1", "BIOS"},
+           {{Kind::nic, 1, 1}, "NIC 1 (mlx1) of node 1 (h1)", "h1", "", "mlx1", "cable and port"},
+           {{Kind::link, 0, 3},
+            "the link between node 0 (h0) and node 3 (h3)",
+            "h0, h3",
+            "PCI 0, PCI 1",
+            "mlx0, mlx1",
+            "both ports"},
+           {{Kind::uplink, 0, 1},
+            "the path between switch 0 and switch 1",
+            "h0, h1, h2, h3",
+            "PCI 0, PCI 1",
+            "mlx0, mlx1",
+            "between the two switches"},
+           {{Kind::switch_, 1, 0}, "switch 1", "h2, h3", "PCI 0, PCI 1", "mlx0, mlx1", "its temperature"},
+           {{Kind::leaf_rail, 1, 1},
+            "rail 1 of switch 1",
+            "h2, h3",
+            "PCI 0, PCI 1",
+            "mlx0, mlx1",
+            "this rail of these"},
+           {{Kind::rail, 1, 0},
+            "rail 1 of all nodes",
+            "h0, h1, h2, h3",
+            "PCI 0, PCI 1",
+            "mlx0, mlx1",
+            "switches of this rail"},
+           {{Kind::spine, 0, 0},
+            "one of the paths that the switches choose among",
+            "h0, h1, h2, h3",
+            "PCI 0, PCI 1",
+            "mlx0, mlx1",
+            "spine"},
+           {{Kind::fleet, 0, 0}, "the whole fleet", "h0, h1, h2, h3", "PCI 0, PCI 1", "mlx0, mlx1", "in common"}}) {
+    EXPECT_EQ(accept::name_of(part.element, c), part.name);
+    const accept::Place place = accept::place_of(part.element, c);
+    EXPECT_EQ(place.host, part.host) << part.name;
+    EXPECT_EQ(place.device, part.device) << part.name;
+    EXPECT_EQ(place.nic, part.nic) << part.name;
+    EXPECT_THAT(accept::next_check(part.element, c), HasSubstr(part.check)) << part.name;
+  }
+  EXPECT_EQ(accept::place_of({Kind::gpu, 3, 0}, c).uuid, "GPU-3");
+  c.nodes_per_switch = 0;
+  c.switch_of = {0, 1, 0, 1};
+  EXPECT_EQ(accept::name_of({Kind::switch_, 1, 0}, c), "what nodes 1 (h1), 3 (h3) have in common above their NICs");
+  EXPECT_THAT(accept::next_check({Kind::switch_, 1, 0}, c), HasSubstr("leaf switch"));
+  c.switches = {"left", ""};
+  EXPECT_EQ(accept::name_of({Kind::switch_, 0, 0}, c), "switch left");
+  EXPECT_EQ(accept::name_of({Kind::switch_, 1, 0}, c), "switch 1");
+  accept::Cluster one{.nodes = 1, .gpus_per_node = 4, .on_processors = true};
+  one.switch_of = {0, 0, 1, 1};
+  EXPECT_EQ(accept::name_of({Kind::switch_, 1, 0}, one), "what ranks 2 to 3 have in common");
+  EXPECT_EQ(accept::name_of({Kind::link, 1, 2}, one), "the link between rank 1 and rank 2");
+  EXPECT_THAT(accept::next_check({Kind::switch_, 1, 0}, one), HasSubstr("a socket, a PCIe switch"));
+  EXPECT_THAT(accept::next_check({Kind::link, 1, 2}, one), HasSubstr("NVLink"));
+  EXPECT_THAT(accept::next_check({Kind::gpu, 1, 0}, one), HasSubstr("control group"));
+  EXPECT_EQ(accept::place_of({Kind::nic, 0, 1}, one).nic, "NIC 1");
+}
+
+TEST(Findings, OfManySomeAreNamed) {
+  accept::Cluster c{.nodes = 40, .gpus_per_node = 1};
+  for (int node = 0; node < 40; ++node) {
+    c.switch_of.push_back(node % 2);
+    c.hosts.push_back("h" + std::to_string(node));
+  }
+  EXPECT_THAT(accept::name_of({Element::Kind::switch_, 1, 0}, c),
+              AllOf(HasSubstr("what nodes 1 (h1), 3 (h3), "), HasSubstr("31 (h31) and 4 more have in common")));
+  EXPECT_EQ(accept::place_of_all(c).host, "h0, h1, h2, h3, h4, h5, h6, h7 and 32 more");
+  c.hosts.resize(8);
+  EXPECT_EQ(accept::place_of_all(c).host, "h0, h1, h2, h3, h4, h5, h6, h7");
+  EXPECT_EQ(accept::place_of(std::vector{2, 2, 5}, c).host, "h2, h5") << "each once";
+}
+
+TEST(Groups, AreSwitchesAsToldOrNeighboursWhereThereAreMany) {
+  const auto members = [](const accept::Cluster& cluster) { return accept::groups_of(cluster).members; };
+  using Members = std::vector<std::vector<int>>;
+  EXPECT_EQ(members({.nodes = 4, .gpus_per_node = 8}), (Members{{0, 1, 2, 3}}));
+  EXPECT_EQ(members({.nodes = 5, .gpus_per_node = 8, .nodes_per_switch = 2}), (Members{{0, 1}, {2, 3}, {4}}));
+  EXPECT_EQ(members({.nodes = 4, .gpus_per_node = 8, .nodes_per_switch = 4}), (Members{{0, 1, 2, 3}}));
+  EXPECT_EQ(members({.nodes = 4, .nodes_per_switch = 2, .switch_of = {1, 0, 1, 0}}), (Members{{1, 3}, {0, 2}}));
+  EXPECT_EQ(members({.nodes = 1, .gpus_per_node = 4, .nodes_per_switch = 2}), (Members{{0, 1, 2, 3}}));
+  EXPECT_EQ(members({.nodes = 64}).size(), 1U);
+  EXPECT_EQ(members({.nodes = 65}).size(), 8U) << "of nine";
+  EXPECT_EQ(members({.nodes = 65}).front().size(), 9U);
+  EXPECT_TRUE(accept::groups_of({.nodes = 65}).same(0, 8));
+  EXPECT_FALSE(accept::groups_of({.nodes = 65}).same(8, 9));
 }
 
 }  // namespace

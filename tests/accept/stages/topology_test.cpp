@@ -50,6 +50,37 @@ TEST(TopologyTest, ScontrolPrintsAllNodesOfASpineToo) {
   EXPECT_THAT(cluster.switches, ElementsAre("leaf1", "leaf2"));
 }
 
+TEST(TopologyTest, TheProfileTellsHowManyNodesASwitchHas) {
+  accept::Cluster cluster = four_nodes();
+  Topology told = of_switches("SwitchName=leaf1 Nodes=n[01-16]", "topology.conf");
+  told.nodes_per_switch = 2;
+  EXPECT_EQ(tell_switches(told, {}, cluster), "the profile: 2 nodes on each, in the order of their ranks");
+  EXPECT_EQ(cluster.nodes_per_switch, 2);
+  EXPECT_THAT(cluster.switch_of, IsEmpty());
+}
+
+TEST(TopologyTest, OfALineOnlyWholeKeysBeforeACommentCount) {
+  accept::Cluster cluster = four_nodes();
+  const std::string text =
+      "SwitchName=x # Nodes=n[01-16]\nSwitchNames=y Nodes=n[01-16]\nNodes=n[01-16]\nSwitchName=z Nodes=\n"
+      "SwitchName=wide Nodes=n[01-16]\nSwitchName=narrow Nodes=n[01-04]\nSwitchName=later Nodes=n[01-04]\n";
+  tell_switches(of_switches(text, "f"), {}, cluster);
+  EXPECT_THAT(cluster.switches, ElementsAre("narrow", "wide"));
+  EXPECT_THAT(cluster.switch_of, ElementsAre(0, 0, 1, 1));
+}
+
+TEST(TopologyTest, OneNodeOfKubernetesIsAListOfOne) {
+  accept::Cluster cluster{.nodes = 1, .gpus_per_node = 1};
+  cluster.hosts = {"other.cluster"};
+  const std::string text =
+      R"(  {"metadata": {"name": "n01", "labels": {"kubernetes.io/hostname": "other",
+          "topology.kubernetes.io/rack": "r7"}}})";
+  EXPECT_EQ(tell_switches(of_switches(text, "n.json"), {}, cluster), "n.json: 1 switches");
+  EXPECT_THAT(cluster.switches, ElementsAre("r7"));
+  cluster.hosts = {"third"};
+  EXPECT_THAT(tell_switches(of_switches(text, "n.json"), {}, cluster), HasSubstr("n.json names no switch of third"));
+}
+
 TEST(TopologyTest, ANodeThatNobodyNamesLeavesSwitchesUnknown) {
   accept::Cluster cluster = four_nodes();
   EXPECT_THAT(tell_switches(of_switches("SwitchName=leaf1 Nodes=n[01-02]", "topology.conf"), {}, cluster),
@@ -135,6 +166,87 @@ TEST(NodeTopologyTest, HwlocsFileDoes) {
   ASSERT_NE(gpu, nullptr);
   EXPECT_EQ(gpu->socket, "socket 0");
   EXPECT_EQ(topology.nearest_nic(*gpu), "mlx5_7");
+}
+
+/// A device below these bridges of a socket; `nic`: of that name.
+NodeTopology::Device device_at(const std::string& busid, const std::string& socket,
+                               const std::vector<std::string>& bridges, const std::string& nic = "") {
+  NodeTopology::Device device;
+  device.busid = busid;
+  device.socket = socket;
+  device.bridges = bridges;
+  device.nic = nic;
+  return device;
+}
+
+TEST(NodeTopologyTest, TheNearestNicSharesTheMostBridgesAndThoseAsNearTakeTurns) {
+  NodeTopology t;
+  t.devices = {device_at("gpu0", "a", {"h", "s1"}),       device_at("gpu1", "a", {"h", "s1"}),
+               device_at("gpu2", "a", {"h", "s2"}),       device_at("gpu3", "b", {"h", "s1"}),
+               device_at("n0", "a", {"h", "s1"}, "mlx0"), device_at("n1", "a", {"h", "s1"}, "mlx1"),
+               device_at("n2", "a", {"h", "s3"}, "mlx2")};
+  EXPECT_EQ(t.nearest_nic(*t.find("gpu0")), "mlx0");
+  EXPECT_EQ(t.nearest_nic(*t.find("GPU1")), "mlx1") << "the second of two with the same two";
+  EXPECT_EQ(t.nearest_nic(*t.find("gpu2")), "mlx2") << "the third of three that are as far";
+  EXPECT_EQ(t.nearest_nic(*t.find("gpu3")), "") << "bridges of another socket are others";
+  EXPECT_EQ(t.nearest_nic(*t.find("n0")), "mlx1") << "another one";
+  EXPECT_EQ(t.find("gpu4"), nullptr);
+}
+
+TEST(NodeTopologyTest, NamesOfDriversAreBetterThanThoseOfInterfaces) {
+  const auto nic = [](const std::vector<std::string>& names) {
+    std::string text = "<topology><object type=\"PCIDev\" pci_busid=\"0:1.0\">";
+    for (const std::string& name : names) {
+      text += "<object type=\"OSDev\" name=\"" + name + "\" osdev_type=\"" + (name == "sda" ? "0" : "2") + "\"/>";
+    }
+    return read_node_topology(text + "</object></topology>", "x").devices.at(0).nic;
+  };
+  EXPECT_EQ(nic({"eth0", "mlx5_0"}), "mlx5_0");
+  EXPECT_EQ(nic({"mlx5_0", "eth0"}), "mlx5_0");
+  EXPECT_EQ(nic({"ib0", "mlx5_0"}), "mlx5_0");
+  EXPECT_EQ(nic({"eth0", "eth1"}), "eth0");
+  EXPECT_EQ(nic({"sda"}), "");
+}
+
+TEST(NodeTopologyTest, OfElementsOnlyTheOpenOnesAreAbove) {
+  const NodeTopology t = read_node_topology(
+      "<!-- <pci busid=\"9:9.9\"> --><system><cpu numaid=\"0\"><pci busid=\"0:1.0\"/><nic/></cpu>\n"
+      "<cpu numaid=\"1\"\n arch=\"x\"><pci class=\"a\" busid=\"0:2.0\"><pci busid=\"0:3.0\"><gpu/></pci></pci></cpu>"
+      "<pci busid=\"0:4.0\"></pci></system>",
+      "x");
+  ASSERT_EQ(t.devices.size(), 4U);
+  const auto place = [&](const char* busid) {
+    const NodeTopology::Device* const device = t.find(busid);
+    std::string text = device->socket + ":";
+    for (const std::string& bridge : device->bridges) text += " " + bridge;
+    return text;
+  };
+  EXPECT_EQ(place("0:1.0"), "NUMA node 0:");
+  EXPECT_EQ(place("0:2.0"), "NUMA node 1:");
+  EXPECT_EQ(place("0:3.0"), "NUMA node 1: 0:2.0");
+  EXPECT_EQ(place("0:4.0"), ":");
+  EXPECT_THROW(read_node_topology("<other><pci busid=\"0:1.0\"/></other>", "x"), ConfigError);
+}
+
+TEST(NodeTopologyTest, SocketsAreToldApartOnlyWhereAllRanksOfANodeHaveOne) {
+  const NodeTopology topology = read_node_topology(nccl_xml(), "nccl.xml");
+  accept::Cluster known = four_gpus();
+  known.devices[2] = "PCI 0000:99:00.0";
+  EXPECT_EQ(tell_node(topology, "f", known), "f: 3 of 4 ranks are below 2 sockets, 3 have a NIC near them");
+  EXPECT_THAT(known.switch_of, IsEmpty());
+  EXPECT_THAT(known.adapters, ElementsAre("mlx5_0", "mlx5_1", "", "mlx5_3"));
+  accept::Cluster one = four_gpus();
+  one.gpus_per_node = 2;
+  one.devices.resize(2);
+  one.adapters = {"told", ""};
+  EXPECT_EQ(tell_node(topology, "f", one), "f: 2 of 2 ranks are below 1 sockets, 2 have a NIC near them");
+  EXPECT_THAT(one.adapters, ElementsAre("told", "mlx5_1"));
+  EXPECT_THAT(one.switch_of, IsEmpty()) << "one socket separates nobody";
+  accept::Cluster nodes = four_gpus();
+  nodes.nodes = 2;
+  nodes.gpus_per_node = 2;
+  tell_node(topology, "f", nodes);
+  EXPECT_THAT(nodes.switch_of, IsEmpty()) << "between nodes switches count";
 }
 
 TEST(NodeTopologyTest, WhatIsNeitherIsSaidToBeNeither) {
