@@ -59,7 +59,7 @@ struct HloProgram {
 HloProgram place_collectives(const HloModule& module, const config::Cluster* cluster = nullptr);
 
 /// Reads a module of a file, gzipped or not: text of XLA, an HloModuleProto, or the largest module in an xplane.pb.
-/// Throws ConfigError.
+/// Throws ConfigError, which does not name the file.
 HloModule read_hlo(const std::string& path);
 
 std::string hlo_report(const HloProgram& program);
