@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kMostDevices = 1 << 20;
 using Numbers = std::vector<std::int64_t>;
 
-/// Of "[2,4]" or "(1,0)", the first that `text` has.
+/// Numbers of "[2,4]" or "(1,0)", the first that `text` has.
 Numbers listed(std::string_view text, char open, char close) {
   const std::size_t begin = text.find(open);
   if (begin == text.npos) return {};
@@ -43,7 +43,7 @@ std::vector<int> laid_out(const Numbers& dims, Numbers order) {
   return numbers;
 }
 
-/// Of "[4,2]T(1,0)".
+/// Devices of "[4,2]T(1,0)".
 std::vector<int> iota_of(std::string_view text) {
   const std::size_t turned = text.find("]T(");
   return laid_out(listed(text, '[', ']'), turned == text.npos ? Numbers() : listed(text.substr(turned), '(', ')'));

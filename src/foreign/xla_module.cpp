@@ -124,7 +124,7 @@ void for_each_part(std::string_view list, const auto& part) {
   }
 }
 
-/// Of "%name", "name (", "bf16[8]{0} %name": the last word that is a name.
+/// The last word: "name" of "%name", "name (" and "bf16[8]{0} %name".
 std::string name_of(std::string_view text) {
   text = text.substr(text.rfind(' ') + 1);
   if (text.starts_with('%')) text.remove_prefix(1);
@@ -211,7 +211,7 @@ void add_arrays_of_proto(std::string_view shape, int depth, std::vector<HloArray
     arrays.push_back(array_of(kTypes[type], integers_in(shape, 3)));
 }
 
-/// Of a message with dimensions and their order in fields.
+/// "[4,2]T(1,0)" of a message with dimensions and their order in two fields.
 std::string iota_text(std::string_view message, std::uint32_t dims, std::uint32_t order) {
   const std::vector<std::int64_t> turned = integers_in(message, order);
   return fmt::format("[{}]{}", fmt::join(integers_in(message, dims), ","),

@@ -23,13 +23,13 @@ namespace {
 constexpr std::int64_t kScalarBytes = 256;  // a loss, a norm
 constexpr double kMilli = 1e3;
 
-/// A kind of collective: what the order calls it, and what it costs as.
+/// A kind of collective, with its name in the order and what it costs as.
 struct Kind {
   Communication kind;
   std::string_view label;
   clock::Collective cost;
 };
-const Kind& kind_of(Communication kind) {
+const Kind& kind_facts(Communication kind) {
   static constexpr Kind kKinds[] = {{Communication::all_gather, "AG", clock::Collective::all_gather},
                                     {Communication::reduce_scatter, "RS", clock::Collective::reduce_scatter},
                                     {Communication::all_reduce, "AR", clock::Collective::all_reduce},
@@ -122,7 +122,7 @@ class Placer {
       if (carried->opcode != "tuple" || one.index < 0 || one.index >= std::ssize(carried->operands)) return {};
       return parameter(around, carried->operands[static_cast<std::size_t>(one.index)], looks);
     }
-    // What computes with a weight is not one: values only become smaller on the way, and no product is passed through.
+    // A product with a weight is no weight: values only become smaller on the way, and no product is passed through.
     static const std::set<std::string_view> kCarries{"fusion",        "bitcast", "copy",      "convert",
                                                      "dynamic-slice", "reshape", "transpose", "slice"};
     if (!kCarries.contains(one.opcode) || one.arrays.empty() || flops(c, one) >= 0) return {};
@@ -145,7 +145,7 @@ class Placer {
     if (facts.groups >= 0) placed.ranks = module_.groups[static_cast<std::size_t>(facts.groups)].size;
     placed.depth = depth;
     placed.first = first;
-    const std::string_view word = kind_of(facts.kind).label;
+    const std::string_view word = kind_facts(facts.kind).label;
     placed.label =
         fmt::format("{}{}{}{}", word, numbers_[word]++, facts.operands > 1 ? fmt::format("<{}>", facts.operands) : "",
                     facts.pipelined ? "p" : "");
@@ -197,7 +197,7 @@ class Placer {
     }
     shape.nodes = static_cast<int>(std::max<std::size_t>(1, nodes.size()));
     for (const auto& [node, ranks] : nodes) shape.per_node = std::max(shape.per_node, ranks);
-    return clock::collective_cost(*cluster_, kind_of(one.facts.kind).cost, static_cast<double>(one.bytes()), shape)
+    return clock::collective_cost(*cluster_, kind_facts(one.facts.kind).cost, static_cast<double>(one.bytes()), shape)
         .seconds();
   }
 
@@ -211,7 +211,7 @@ class Placer {
     };
     add(one);
     for (const std::int32_t operand : one.operands) add(row(c, operand));
-    // What is sliced or updated in place is not read as a whole.
+    // Slices, and updates in place, do not read all of an array.
     if (mentions(one.name, "dynamic") || one.opcode == "dynamic-slice") bytes = std::min(bytes, 2 * least);
     const std::int64_t flop = flops(c, one);
     return std::max(bytes / rates_.memory_bytes_per_s,

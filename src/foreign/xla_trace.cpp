@@ -251,7 +251,7 @@ std::vector<std::int64_t> XlaRows::executions(const std::vector<Row>& rows, std:
   std::map<std::int64_t, std::int64_t> runs;                 // by number, where rows tell it
   std::map<std::int32_t, std::vector<std::int64_t>> begins;  // by instruction
   for (const Row& row : rows) {
-    if (row.module != module || row.op < 0) continue;
+    if (row.module < 0 || row.module != module || row.op < 0) continue;
     const auto call = launches_.find(row.correlation);
     const std::int64_t launched = call == launches_.end() ? row.begin_ns : call->second;
     begins[row.op].push_back(launched);
@@ -317,7 +317,7 @@ void XlaRows::device_event(const Row& row, std::int64_t id, KinetoRows& to, std:
   if (kind && facts != nullptr && facts->collective) {
     const HloCollective& known = *facts->collective;
     const HloModule& module = *facts->module;
-    // Of operands of several types the bytes are what counts.
+    // Bytes count where operands have several types.
     const int size = std::max(1, hlo_type(known.dtype).first);
     add(field::kInElements, number(known.bytes_in / size));
     add(field::kOutElements, number(known.bytes_out / size));

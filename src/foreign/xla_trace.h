@@ -24,7 +24,7 @@ struct XlaRanks {
   std::string trouble;  ///< why not all of it was read; "": all was
 };
 
-/// What a file of jax.profiler says: the rows of all devices of one process, and of its host. Each device becomes a
+/// A file of jax.profiler: the rows of all devices of one process, and of its host. Each device becomes a
 /// rank. Kernels know the instruction that they are of; the module, which an xplane.pb brings along, knows what that
 /// instruction communicates, and with whom.
 ///

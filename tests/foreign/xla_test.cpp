@@ -1,4 +1,4 @@
-// What JAX leaves behind: traces of jax.profiler and programs compiled by XLA. tests/peer/xla_traces.py and
+// Files that JAX leaves behind: traces of jax.profiler and programs compiled by XLA. tests/peer/xla_traces.py and
 // xla_programs.py record what the real ones hold.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -296,6 +296,14 @@ TEST_F(JaxTrace, CollectivesOnTheComputeStreamAreCollectives) {
   EXPECT_THAT(job.ranks.front().notes, ::testing::Contains(HasSubstr("6 collectives, 0.002 ms, ran on the stream")));
   const Explanation explained = explain(job, recognise(job));
   EXPECT_NEAR(explained.exposed_communication_ms, 0.0005, 1e-9);
+}
+
+TEST_F(JaxTrace, KernelsOfNoModuleHaveNoSteps) {
+  testing::XSpace space;
+  space.row("/device:GPU:0", "Stream #7(Compute)", "gemm", 100, 50, {{"hlo_op", std::string("dot.1")}});
+  const JobTrace job = read_job({write("host.xplane.pb", space.bytes())});
+  ASSERT_EQ(job.ranks.size(), 1U);
+  EXPECT_EQ(job.ranks[0].steps_told_by, "");
 }
 
 TEST_F(JaxTrace, TheFolderOfTheProfilerIsReadAndItsLastRecordingCounts) {
