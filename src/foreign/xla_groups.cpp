@@ -110,10 +110,10 @@ ReplicaGroups mesh_groups(std::string_view text) {
   std::vector<int> numbers = laid_out(dims, order);
   if (const std::size_t ids = text.substr(0, braces).find("device_ids="); ids != text.npos) {
     const std::string_view list = text.substr(ids, braces - ids);
-    std::vector<int> devices = iota_of(list);
-    if (list.find('[') == list.npos) {
-      for (const std::int64_t id : numbers_in(list)) devices.push_back(static_cast<int>(id));
-    }
+    std::vector<int> devices;
+    if (list.find('[') != list.npos) devices = iota_of(list);
+    for (const std::int64_t id : devices.empty() ? numbers_in(list) : Numbers())
+      devices.push_back(static_cast<int>(id));
     if (devices.size() != numbers.size()) return {size, {}};
     for (int& number : numbers) number = devices[static_cast<std::size_t>(number)];
   }
