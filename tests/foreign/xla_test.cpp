@@ -180,16 +180,15 @@ TEST(HloText, WhatIsNoModuleIsSaidToBeNone) {
   EXPECT_THROW(parse_hlo_text("# a model\n"), ConfigError);
   EXPECT_THROW(parse_hlo_text("HloModule jit_f, is_scheduled=true\n"), ConfigError);
   EXPECT_THROW(parse_hlo_proto("no protobuf"), ConfigError);
-  // Calls that double the work each time, and a loop without end whose body is empty.
+  // Calls in one another, and a loop without end whose body does nothing.
   std::string text = "HloModule m\n\n%c0 (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n}\n";
-  for (int i = 1; i < 40; ++i) {
+  for (int i = 1; i < 70; ++i) {
     text += fmt::format(
-        "\n%c{0} (x: f32[]) -> f32[] {{\n  %x = f32[] parameter(0)\n  %a = f32[] call(%x), to_apply=%c{1}\n"
-        "  %b = f32[] call(%x), to_apply=%c{1}\n}}\n",
-        i, i - 1);
+        "\n%c{} (x: f32[]) -> f32[] {{\n  %x = f32[] parameter(0)\n  %a = f32[] call(%x), to_apply=%c{}\n}}\n", i,
+        i - 1);
   }
   const std::string entry = "\nENTRY %m (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %w = f32[] ";
-  EXPECT_THROW(place_collectives(parse_hlo_text(text + entry + "call(%x), to_apply=%c39\n}\n")), ConfigError);
+  EXPECT_THROW(place_collectives(parse_hlo_text(text + entry + "call(%x), to_apply=%c69\n}\n")), ConfigError);
   const config::Cluster cluster =
       config::load_cluster(FSDPBENCH_RECORDED_DIR "/../../../profiles/clusters/dgx-h100.toml");
   const HloModule endless = parse_hlo_text(
