@@ -84,7 +84,7 @@ FOLDERS = [
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
     Folder("tune", 3900, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
-    Folder("foreign", 12750, "job_trace.h, explain.h, match_schedule.h",
+    Folder("foreign", 12370, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
            "other programs' traces up to a step that the walk of causes understands, and what is said of them"),
     Folder("accept/collectives", 2300, "measure_collectives.h",
@@ -123,7 +123,7 @@ LIMITS = [
     Limit("analysis/fsdpbench", 11130, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4700, "lines", "profiles/**/*.toml"),
-    Limit("docs", 38400, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("docs", 38980, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

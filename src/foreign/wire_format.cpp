@@ -2,13 +2,13 @@
 
 namespace fsdpbench::foreign {
 
-bool WireMessage::varint(std::uint64_t& value) {
-  value = 0;
-  for (unsigned shift = 0; shift < 64; shift += 7) {
-    if (rest_.empty()) return false;
+bool WireMessage::varint(std::int64_t& value) {
+  std::uint64_t sum = 0;
+  for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
     const auto byte = static_cast<unsigned char>(rest_.front());
     rest_.remove_prefix(1);
-    value |= static_cast<std::uint64_t>(byte & 127U) << shift;
+    sum |= static_cast<std::uint64_t>(byte & 127U) << shift;
+    value = static_cast<std::int64_t>(sum);
     if (byte < 128) return true;
   }
   return false;
@@ -16,45 +16,55 @@ bool WireMessage::varint(std::uint64_t& value) {
 
 bool WireMessage::next() {
   if (rest_.empty() || broken_) return false;
-  std::uint64_t key = 0;
   bytes_ = {};
-  value_ = 0;
+  integer_ = 0;
   broken_ = true;
-  if (!varint(key) || key >> 3U == 0 || key >> 3U > 0x1FFFFFFF) return false;
+  std::int64_t key = 0;
+  if (!varint(key) || key < 8 || key >> 3U > 0x1FFFFFFF) return false;
   field_ = static_cast<std::uint32_t>(key >> 3U);
-  const auto take = [&](std::uint64_t count) {
-    if (count > rest_.size()) return false;
-    bytes_ = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return true;
-  };
-  constexpr unsigned kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5;
-  const auto type = static_cast<unsigned>(key & 7U);
+  constexpr int kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5;
+  const auto type = static_cast<int>(key & 7);
   is_bytes_ = type == kLength;
-  if (type == kVarint) {
-    if (!varint(value_)) return false;
-  } else if (type == kLength) {
-    if (!varint(value_) || !take(value_)) return false;
-    value_ = 0;
-  } else if (type == kFixed64 || type == kFixed32) {
-    if (!take(type == kFixed64 ? 8 : 4)) return false;
-    bytes_ = {};
-  } else {
-    return false;
-  }
+  std::int64_t length = type == kFixed64 ? 8 : type == kFixed32 ? 4 : 0;
+  if (type == kVarint ? !varint(integer_) : type == kLength ? !varint(length) : length == 0) return false;
+  if (length < 0 || static_cast<std::uint64_t>(length) > rest_.size()) return false;
+  if (is_bytes_) bytes_ = rest_.substr(0, static_cast<std::size_t>(length));
+  rest_.remove_prefix(static_cast<std::size_t>(length));
   broken_ = false;
   return true;
 }
 
 void WireMessage::add_to(std::vector<std::int64_t>& list) const {
-  if (!is_bytes_) {
-    list.push_back(integer());
-    return;
-  }
+  if (!is_bytes_) list.push_back(integer_);
   WireMessage packed(bytes_);
-  for (std::uint64_t value = 0; !packed.rest_.empty() && packed.varint(value);) {
-    list.push_back(static_cast<std::int64_t>(value));
+  for (std::int64_t value = 0; packed.varint(value);) list.push_back(value);
+}
+
+std::string_view bytes_in(std::string_view message, std::uint32_t field) {
+  const std::vector<std::string_view> all = all_in(message, field);
+  return all.empty() ? std::string_view() : all.back();
+}
+
+std::int64_t integer_in(std::string_view message, std::uint32_t field) {
+  std::int64_t found = 0;
+  for (WireMessage in(message); in.next();) found = in.field() == field ? in.integer() : found;
+  return found;
+}
+
+std::vector<std::string_view> all_in(std::string_view message, std::uint32_t field) {
+  std::vector<std::string_view> found;
+  for (WireMessage in(message); in.next();) {
+    if (in.field() == field) found.push_back(in.bytes());
   }
+  return found;
+}
+
+std::vector<std::int64_t> integers_in(std::string_view message, std::uint32_t field) {
+  std::vector<std::int64_t> found;
+  for (WireMessage in(message); in.next();) {
+    if (in.field() == field) in.add_to(found);
+  }
+  return found;
 }
 
 }  // namespace fsdpbench::foreign

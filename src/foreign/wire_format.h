@@ -18,20 +18,23 @@ class WireMessage {
   bool broken() const { return broken_; }
 
   std::uint32_t field() const { return field_; }
-  /// Of a number; 0 of what is none.
-  std::int64_t integer() const { return static_cast<std::int64_t>(value_); }
-  /// Of a text, bytes or a message; "" of a number.
-  std::string_view bytes() const { return bytes_; }
-  /// Adds a repeated number, packed or not.
-  void add_to(std::vector<std::int64_t>& list) const;
+  std::int64_t integer() const { return integer_; }    ///< of a number; 0 of what is none
+  std::string_view bytes() const { return bytes_; }    ///< of a text, bytes or a message; "" of a number
+  void add_to(std::vector<std::int64_t>& list) const;  ///< adds a repeated number, packed or not
 
  private:
-  bool varint(std::uint64_t& value);
+  bool varint(std::int64_t& value);
 
   std::string_view rest_, bytes_;
-  std::uint64_t value_ = 0;
+  std::int64_t integer_ = 0;
   std::uint32_t field_ = 0;
   bool is_bytes_ = false, broken_ = false;
 };
+
+// One field of a message: its last value, "" or 0 if there is none; all of its values.
+std::string_view bytes_in(std::string_view message, std::uint32_t field);
+std::int64_t integer_in(std::string_view message, std::uint32_t field);
+std::vector<std::string_view> all_in(std::string_view message, std::uint32_t field);
+std::vector<std::int64_t> integers_in(std::string_view message, std::uint32_t field);
 
 }  // namespace fsdpbench::foreign

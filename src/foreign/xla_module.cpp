@@ -4,10 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <functional>
-#include <map>
+#include <iterator>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -16,130 +13,122 @@
 namespace fsdpbench::foreign {
 namespace {
 
-constexpr std::size_t kMostInstructions = std::size_t{4} << 20;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr int kMostTuples = 32;  // one in another
 
-struct HloType {
-  std::string_view name;
-  int number;  ///< PrimitiveType of xla_data.proto
-  int bytes;
-  std::string_view c10;
-};
-constexpr auto kTypes = std::to_array<HloType>({{"pred", 1, 1, "Bool"},
-                                                {"s8", 2, 1, "Char"},
-                                                {"s16", 3, 2, "Short"},
-                                                {"s32", 4, 4, "Int"},
-                                                {"s64", 5, 8, "Long"},
-                                                {"u8", 6, 1, "Byte"},
-                                                {"u16", 7, 2, "Short"},
-                                                {"u32", 8, 4, "Int"},
-                                                {"u64", 9, 8, "Long"},
-                                                {"f16", 10, 2, "Half"},
-                                                {"f32", 11, 4, "Float"},
-                                                {"f64", 12, 8, "Double"},
-                                                {"c64", 15, 8, "ComplexFloat"},
-                                                {"bf16", 16, 2, "BFloat16"},
-                                                {"c128", 18, 16, "ComplexDouble"},
-                                                {"f8e5m2", 19, 1, "Float8_e5m2"},
-                                                {"f8e4m3fn", 20, 1, "Float8_e4m3fn"}});
-
-/// "8e4m3fn" in "f8e4m3fn"; of other types of one byte the name alone tells the size.
-const HloType* type_of(std::string_view name) {
-  const auto found = std::ranges::find(kTypes, name, &HloType::name);
-  return found == kTypes.end() ? nullptr : &*found;
-}
+// By PrimitiveType of xla_data.proto; the second list is what c10 calls them.
+constexpr std::string_view kTypes[] = {"",           "pred",       "s8",       "s16",      "s32",    "s64",
+                                       "u8",         "u16",        "u32",      "u64",      "f16",    "f32",
+                                       "f64",        "",           "",         "c64",      "bf16",   "",
+                                       "c128",       "f8e5m2",     "f8e4m3fn", "s4",       "u4",     "f8e4m3b11fnuz",
+                                       "f8e5m2fnuz", "f8e4m3fnuz", "s2",       "u2",       "f8e4m3", "f8e3m4",
+                                       "s1",         "u1",         "f4e2m1fn", "f8e8m0fnu"};
+constexpr std::string_view kC10[] = {
+    "",      "Bool",         "Char",     "Short", "Int",           "Long",        "Byte",
+    "Short", "Int",          "Long",     "Half",  "Float",         "Double",      "",
+    "",      "ComplexFloat", "BFloat16", "",      "ComplexDouble", "Float8_e5m2", "Float8_e4m3fn"};
 
 HloArray array_of(std::string_view dtype, std::vector<std::int64_t> dims) {
   HloArray array{std::string(dtype), std::move(dims), 1, 0};
-  const auto bytes = hlo_type(dtype).first;
   for (const std::int64_t dim : array.dims) {
     if (dim < 0 || (dim > 0 && array.elements > kMostBytes / dim))
       throw ConfigError("has an array of more than 1 PiB.");
     array.elements *= dim;
   }
-  array.bytes = array.elements * bytes;
+  array.bytes = array.elements * hlo_type(dtype).first;
   return array;
 }
 
-void read_config(std::string_view config, HloInstruction& one) {
-  one.sync = config.find("\"is_sync\":true") != config.npos;
-  one.pipelined = config.find("\"is_pipelined\":true") != config.npos;
-  constexpr std::string_view kTrips = "\"known_trip_count\":{\"n\":\"";
-  if (const std::size_t at = config.find(kTrips); at != config.npos) {
-    const char* const begin = config.data() + at + kTrips.size();
-    std::from_chars(begin, config.data() + config.size(), one.trips);
-  }
-}
-
-/// What both forms of a module build up.
+/// Collector of what either form of a module tells, one instruction after another. Names, and the numbers that protos
+/// have instead, stand for what came before: XLA writes operands before what uses them, computations before their
+/// callers. What is told of nothing that came before was trimmed away.
 class ModuleBuilder {
  public:
   HloModule module;
 
-  std::int32_t groups(std::string_view key, const auto& read) {
-    const auto [known, fresh] = groups_.try_emplace(std::string(key), static_cast<std::int32_t>(module.groups.size()));
-    if (fresh) module.groups.push_back(read());
-    return known->second;
+  void computation(const std::string& name, bool entry) {
+    const auto number = static_cast<std::int32_t>(module.computations.size());
+    if (entry) module.entry = number;
+    module.computations.emplace_back().name = name;
+    computations_.emplace(name, number);
+    rows_.clear();
   }
 
-  void count() {
-    if (++instructions_ > kMostInstructions) {
-      throw ConfigError(fmt::format("has more than {} instructions, which is what is read.", kMostInstructions));
+  /// `one` and what it is called; `config`, `groups`: as the text has them.
+  void instruction(HloInstruction one, std::string_view name, const std::vector<std::string>& operands,
+                   const std::vector<std::string>& called, std::string_view config, const std::string& groups) {
+    constexpr std::size_t kMost = std::size_t{4} << 20;
+    if (++instructions_ > kMost)
+      throw ConfigError(fmt::format("has more than {} instructions, which is what is read.", kMost));
+    const auto add = [](const auto& names, const std::vector<std::string>& of, std::vector<std::int32_t>& to) {
+      for (const std::string& each : of) {
+        if (const auto known = names.find(each); known != names.end()) to.push_back(known->second);
+      }
+    };
+    add(rows_, operands, one.operands);
+    add(computations_, called, one.called);
+    const auto has = [&](std::string_view part) { return config.find(part) != config.npos; };
+    one.sync = has("\"is_sync\":true");
+    one.pipelined = has("\"is_pipelined\":true");
+    module.since_0_11_1 = module.since_0_11_1 || has("\"communication_domain\"");
+    one.trips = number_behind("\"known_trip_count\":{\"n\":", config);
+    if (!groups.empty()) {
+      const auto [known, fresh] = groups_.try_emplace(groups, static_cast<std::int32_t>(module.groups.size()));
+      if (fresh) module.groups.push_back(parse_groups(groups));
+      one.groups = known->second;
     }
+    std::vector<HloInstruction>& own = module.computations.back().instructions;
+    rows_.emplace(name, static_cast<std::int32_t>(own.size()));
+    own.push_back(std::move(one));
+  }
+
+  HloModule take() {
+    if (module.entry < 0) throw ConfigError("has no entry computation: it is cut off, or no module of XLA's.");
+    return std::move(module);
   }
 
  private:
-  std::map<std::string, std::int32_t> groups_;
+  std::unordered_map<std::string, std::int32_t> computations_, rows_, groups_;  // rows: of the last computation
   std::size_t instructions_ = 0;
 };
 
 // ---- text
 
-/// Where the bracket that `text` has at `open` is closed, quotes passed over; npos: nowhere.
-std::size_t closing(std::string_view text, std::size_t open) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t at = open; at < text.size(); ++at) {
+/// Where `text`, from `at` on, has `until` outside of brackets and quotes, or closes a bracket that it did not open;
+/// its end if nowhere.
+std::size_t end_of(std::string_view text, std::size_t at, char until) {
+  for (int depth = 0; at < text.size(); ++at) {
     const char c = text[at];
-    if (quoted) {
-      if (c == '\\') ++at;
-      quoted = c != '"';
-    } else if (c == '"') {
-      quoted = true;
+    if (c == until && depth == 0) break;
+    if (c == '"') {
+      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
     } else if (c == '(' || c == '{' || c == '[') {
       ++depth;
-    } else if ((c == ')' || c == '}' || c == ']') && --depth == 0) {
-      return at;
+    } else if ((c == ')' || c == '}' || c == ']') && --depth < 0) {
+      break;
     }
   }
-  return std::string_view::npos;
+  return std::min(at, text.size());
 }
 
-/// Calls `part` with each part of a list that commas outside of brackets and quotes separate.
+/// Calls `part` with each part of a list: "a, (b, c), /*index=2*/d}" has three.
 void for_each_part(std::string_view list, const auto& part) {
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at <= list.size(); ++at) {
-    if (at < list.size() && (list[at] == '(' || list[at] == '{' || list[at] == '[')) {
-      at = closing(list, at);
-      if (at == list.npos) break;
-      continue;
-    }
-    if (at < list.size() && list[at] == '"') {
-      for (++at; at < list.size() && list[at] != '"'; ++at) at += list[at] == '\\' ? 1 : 0;
-      continue;
-    }
-    if (at < list.size() && list[at] != ',') continue;
-    std::string_view one = list.substr(begin, at - begin);
-    begin = at + 1;
-    while (one.starts_with(' ')) one.remove_prefix(1);
-    if (one.starts_with("/*")) one.remove_prefix(std::min(one.size(), one.find("*/") + 2));  // /*index=5*/
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = end_of(list, begin, ',');
+    std::string_view one = list.substr(begin, end - begin);
+    one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
+    if (one.starts_with("/*")) one.remove_prefix(std::min(one.size(), one.find("*/") + 2));
     if (!one.empty()) part(one);
+    if (end < list.size() && list[end] != ',') break;
+    begin = end + 1;
   }
 }
 
-std::string_view without_percent(std::string_view name) {
-  while (name.starts_with(' ') || name.starts_with('%')) name.remove_prefix(1);
-  return name.substr(0, name.find_first_of(" ,)}{"));
+/// The last word: "name" of "%name", "name (" and "bf16[8]{0} %name".
+std::string name_of(std::string_view text) {
+  text = text.substr(text.rfind(' ') + 1);
+  if (text.starts_with('%')) text.remove_prefix(1);
+  return std::string(text.substr(0, text.find_first_of(",)}{(")));
 }
 
 /// The text behind `key`, to its closing quote.
@@ -156,12 +145,9 @@ std::string quoted(std::string_view text, std::string_view key) {
 
 /// "(bf16[512,4096]{1,0}, bf16[4096,4096]{1,0})", "f32[]".
 void add_arrays(std::string_view shape, int depth, std::vector<HloArray>& arrays) {
-  constexpr int kDeepest = 32;
-  if (depth > kDeepest) throw ConfigError("has a tuple in too many others.");
+  if (depth > kMostTuples) throw ConfigError("has a tuple in too many others.");
   if (shape.starts_with('(')) {
-    const std::size_t end = closing(shape, 0);
-    for_each_part(shape.substr(1, end == shape.npos ? end : end - 1),
-                  [&](std::string_view part) { add_arrays(part, depth + 1, arrays); });
+    for_each_part(shape.substr(1), [&](std::string_view part) { add_arrays(part, depth + 1, arrays); });
     return;
   }
   const std::size_t open = shape.find('[');
@@ -169,402 +155,224 @@ void add_arrays(std::string_view shape, int depth, std::vector<HloArray>& arrays
   arrays.push_back(array_of(shape.substr(0, open), numbers_in(shape.substr(open + 1, shape.find(']') - open - 1))));
 }
 
-class TextReader {
- public:
-  HloModule read(std::string_view text) {
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      line(text.substr(0, end));
-      text.remove_prefix(std::min(text.size(), end + 1));
-    }
-    if (built_.module.name.empty()) throw ConfigError("is no text of XLA: it does not begin with HloModule.");
-    if (built_.module.entry < 0) throw ConfigError("has no ENTRY computation: it is cut off, or no module of XLA's.");
-    for (const auto& [where, name] : calls_) {
-      const auto known = names_.find(name);
-      if (known == names_.end()) continue;  // trimmed away
-      auto& [computation, row] = where;
-      built_.module.computations[computation].instructions[row].called.push_back(known->second);
-    }
-    return std::move(built_.module);
+/// A line of a computation.
+void text_instruction(std::string_view text, ModuleBuilder& to) {
+  HloComputation& owner = to.module.computations.back();
+  const bool root = text.starts_with("ROOT ");
+  if (root) text.remove_prefix(5);
+  const std::size_t equals = text.find(" = ");
+  if (equals == text.npos) return;
+  HloInstruction one;
+  one.name = name_of(text.substr(0, equals));
+  text.remove_prefix(equals + 3);
+  const std::size_t behind_type = end_of(text, 0, ' ');
+  add_arrays(text.substr(0, behind_type), 0, one.arrays);
+  text.remove_prefix(std::min(text.size(), behind_type + 1));
+  const std::size_t open = std::min(text.find('('), text.size()), close = end_of(text, open + 1, '\0');
+  if (close == text.size()) return;
+  one.opcode = text.substr(0, open);
+  const std::string_view arguments = text.substr(open + 1, close - open - 1);
+  std::vector<std::string> operands, called;
+  if (one.opcode == "parameter") {
+    one.index = number_behind("", arguments);
+  } else if (one.opcode != "constant") {
+    for_each_part(arguments, [&](std::string_view part) { operands.push_back(name_of(part)); });
   }
-
- private:
-  void line(std::string_view text) {
-    if (text.starts_with("HloModule ")) {
-      built_.module.name = without_percent(text.substr(10));
-      built_.module.scheduled = text.find("is_scheduled=true") != text.npos;
-      built_.module.partitions = attribute(text, "num_partitions=");
-      built_.module.replicas = attribute(text, "replica_count=");
-    } else if (text.starts_with('}')) {
-      inside_ = false;
-    } else if (!text.starts_with(' ') && text.ends_with('{') && text.find(" -> ") != text.npos) {
-      const bool entry = text.starts_with("ENTRY ");
-      if (entry) text.remove_prefix(6);
-      if (entry) built_.module.entry = static_cast<std::int32_t>(built_.module.computations.size());
-      HloComputation& made = built_.module.computations.emplace_back();
-      made.name = without_percent(text);
-      names_.emplace(made.name, static_cast<std::int32_t>(built_.module.computations.size()) - 1);
-      rows_.clear();
-      inside_ = true;
-    } else if (inside_ && text.starts_with("  ")) {
-      instruction(text.substr(2));
-    }
-  }
-
-  static std::int64_t attribute(std::string_view text, std::string_view key) {
-    const std::size_t at = text.find(key);
-    std::int64_t number = 1;
-    if (at != text.npos) std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number);
-    return number;
-  }
-
-  void instruction(std::string_view text) {
-    const bool root = text.starts_with("ROOT ");
-    if (root) text.remove_prefix(5);
-    const std::size_t equals = text.find(" = ");
-    if (equals == text.npos) return;
-    HloInstruction one;
-    one.name = without_percent(text.substr(0, equals));
-    text.remove_prefix(equals + 3);
-    // The type ends at the first space outside of brackets.
-    std::size_t end = text.starts_with('(') ? closing(text, 0) : 0;
-    if (end == text.npos) return;
-    while (end < text.size() && text[end] != ' ') {
-      if (text[end] == '{' || text[end] == '[') end = std::min(closing(text, end), text.size() - 1);
-      ++end;
-    }
-    add_arrays(text.substr(0, end), 0, one.arrays);
-    text.remove_prefix(std::min(text.size(), end + 1));
-    const std::size_t open = text.find('(');
-    if (open == text.npos) return;
-    one.opcode = text.substr(0, open);
-    const std::size_t close = closing(text, open);
-    if (close == text.npos) return;
-    built_.count();
-    const std::string_view operands = text.substr(open + 1, close - open - 1);
-    if (one.opcode == "parameter") {
-      std::from_chars(operands.data(), operands.data() + operands.size(), one.index);
-    } else if (one.opcode != "constant") {
-      for_each_part(operands, [&](std::string_view part) {
-        const auto known = rows_.find(without_percent(part.substr(part.rfind(' ') == part.npos ? 0 : part.rfind(' '))));
-        if (known != rows_.end()) one.operands.push_back(known->second);
+  std::string groups;
+  std::string_view config;
+  for_each_part(text.substr(close + 1), [&](std::string_view part) {
+    const std::size_t at = std::min(part.find('='), part.size() - 1);
+    const std::string_view key = part.substr(0, at), value = part.substr(at + 1);
+    if (key == "metadata") one.op_name = quoted(value, "op_name=\"");
+    if (key == "backend_config") config = value;
+    if (key == "index") one.index = number_behind("", value);
+    if (key == "lhs_contracting_dims") one.contracts = numbers_in(value);
+    if (key == "replica_groups") groups = value;
+    if (key == "device_ids") groups += fmt::format(", {}", part);
+    if (key == "calls" || key == "body" || key == "condition" || key == "to_apply" || key.ends_with("_computation") ||
+        key.ends_with("_computations")) {
+      for_each_part(value.substr(value.starts_with('{')), [&](std::string_view name) {
+        called.insert(key == "body" ? called.begin() : called.end(), name_of(name));
       });
     }
-    HloComputation& owner = built_.module.computations.back();
-    const std::pair where(built_.module.computations.size() - 1, owner.instructions.size());
-    std::string_view mesh, order;
-    for_each_part(text.substr(close + 1), [&](std::string_view part) {
-      const std::size_t at = part.find('=');
-      if (at == part.npos) return;
-      const std::string_view key = part.substr(0, at), value = part.substr(at + 1);
-      if (key == "metadata") {
-        one.op_name = quoted(value, "op_name=\"");
-      } else if (key == "backend_config") {
-        read_config(value, one);
-      } else if (key == "index") {
-        std::from_chars(value.data(), value.data() + value.size(), one.index);
-      } else if (key == "lhs_contracting_dims") {
-        one.contracts = numbers_in(value);
-      } else if (key == "replica_groups") {
-        mesh = value;
-      } else if (key == "device_ids") {
-        order = part;
-      } else if (key == "calls" || key == "body" || key == "condition" || key == "to_apply" ||
-                 key == "branch_computations" || key.ends_with("_computation")) {
-        const std::string_view list = value.starts_with('{') ? value.substr(1, value.size() - 2) : value;
-        for_each_part(list, [&](std::string_view name) { calls_.emplace_back(where, without_percent(name)); });
-      }
-    });
-    if (!mesh.empty()) {
-      const std::string whole = order.empty() ? std::string(mesh) : fmt::format("{}, {}", mesh, order);
-      one.groups = built_.groups(whole, [&] { return parse_groups(whole); });
-    }
-    if (root) owner.root = static_cast<std::int32_t>(owner.instructions.size());
-    owner.instructions.push_back(std::move(one));
-    const auto row = static_cast<std::int32_t>(owner.instructions.size()) - 1;
-    rows_.emplace(owner.instructions.back().name, row);
-  }
-
-  struct Hash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-  template <typename Value>
-  using Names = std::unordered_map<std::string, Value, Hash, std::equal_to<>>;
-
-  ModuleBuilder built_;
-  Names<std::int32_t> names_;  // computations
-  Names<std::int32_t> rows_;   // instructions of the last one
-  std::vector<std::pair<std::pair<std::size_t, std::size_t>, std::string>> calls_;
-  bool inside_ = false;
-};
+  });
+  if (root) owner.root = static_cast<std::int32_t>(owner.instructions.size());
+  const std::string name = one.name;
+  to.instruction(std::move(one), name, operands, called, config, groups);
+}
 
 // ---- protobuf; numbers of fields are those of XLA's hlo.proto and xla_data.proto
 
-void check(const WireMessage& message) {
-  if (message.broken()) throw ConfigError("is no HloModuleProto, or is cut off.");
-}
-
 void add_arrays_of_proto(std::string_view shape, int depth, std::vector<HloArray>& arrays) {
-  constexpr int kDeepest = 32;
-  if (depth > kDeepest) throw ConfigError("has a tuple in too many others.");
-  constexpr std::uint32_t kType = 2, kDims = 3, kTuple = 4;
-  int type = 0;
-  bool tuple = false;
-  std::vector<std::int64_t> dims;
-  WireMessage in(shape);
-  while (in.next()) {
-    if (in.field() == kType) type = static_cast<int>(in.integer());
-    if (in.field() == kDims) in.add_to(dims);
-    if (in.field() == kTuple) {
-      tuple = true;
-      add_arrays_of_proto(in.bytes(), depth + 1, arrays);
-    }
-  }
-  check(in);
-  const auto known = std::ranges::find(kTypes, type, &HloType::number);
-  if (!tuple && known != kTypes.end()) arrays.push_back(array_of(known->name, std::move(dims)));
+  if (depth > kMostTuples) throw ConfigError("has a tuple in too many others.");
+  for (const std::string_view part : all_in(shape, 4)) add_arrays_of_proto(part, depth + 1, arrays);
+  const auto type = static_cast<std::size_t>(integer_in(shape, 2));
+  if (type < std::size(kTypes) && !kTypes[type].empty())
+    arrays.push_back(array_of(kTypes[type], integers_in(shape, 3)));
 }
 
-/// One of the numbers 1 to 4 of a message, each a repeated number.
-std::array<std::vector<std::int64_t>, 5> lists_of(std::string_view bytes) {
-  std::array<std::vector<std::int64_t>, 5> lists;
-  WireMessage in(bytes);
-  while (in.next()) {
-    if (in.field() < lists.size()) in.add_to(lists.at(in.field()));
-  }
-  return lists;
+/// "[4,2]T(1,0)" of a message with dimensions and their order in two fields.
+std::string iota_text(std::string_view message, std::uint32_t dims, std::uint32_t order) {
+  const std::vector<std::int64_t> turned = integers_in(message, order);
+  return fmt::format("[{}]{}", fmt::join(integers_in(message, dims), ","),
+                     turned.empty() ? "" : fmt::format("T({})", fmt::join(turned, ",")));
 }
 
-ReplicaGroups mesh_of(std::string_view bytes) {
-  std::vector<std::int64_t> axes, named;
-  std::vector<int> devices;
-  bool whole = true;
-  WireMessage in(bytes);
-  while (in.next()) {
-    WireMessage part(in.bytes());
-    if (in.field() == 1) {  // Mesh: axes 1, device ids 2 as a list or 3 as an iota
-      while (part.next()) {
-        if (part.field() == 1) axes.push_back(lists_of(part.bytes())[2].empty() ? 0 : lists_of(part.bytes())[2].back());
-        if (part.field() == 2) {
-          std::vector<std::int64_t> list;
-          part.add_to(list);
-          for (const std::int64_t id : list) devices.push_back(static_cast<int>(id));
-        }
-        if (part.field() == 3) devices = iota_numbers({lists_of(part.bytes())[1], lists_of(part.bytes())[2]});
-      }
-    } else if (in.field() == 2) {  // AxisRef: an axis, and which part of it
-      std::int64_t axis = 0;
-      while (part.next()) {
-        if (part.field() == 1) axis = part.integer();
-        whole = whole && part.field() == 1;
-      }
-      named.push_back(axis);
-    }
-  }
-  return whole ? mesh_groups(axes, named, devices) : ReplicaGroups();
+/// As the text has it, from a Mesh 1 with axes 1 and device ids 2 as a list or 3 as an iota, and AxisRefs 2.
+std::string mesh_text(std::string_view bytes) {
+  const std::string_view mesh = bytes_in(bytes, 1);
+  std::string text = "mesh[";
+  int number = 0;
+  for (const std::string_view axis : all_in(mesh, 1)) text += fmt::format("'{}'={} ", number++, integer_in(axis, 2));
+  text += "]";
+  if (const auto ids = integers_in(mesh, 2); !ids.empty())
+    text += fmt::format(", device_ids=({})", fmt::join(ids, ","));
+  for (const std::string_view ids : all_in(mesh, 3)) text += fmt::format(", device_ids=({})", iota_text(ids, 1, 2));
+  text += " {";
+  for (const std::string_view axis : all_in(bytes, 2))
+    text += fmt::format("'{}'{} ", integer_in(axis, 1), bytes_in(axis, 2).empty() ? "" : ":");
+  return text + "}";
 }
 
-class ProtoReader {
- public:
-  HloModule read(std::string_view bytes) {
-    constexpr std::uint32_t kName = 1, kComputations = 3, kEntry = 6, kSchedule = 7;
-    std::int64_t entry = -1;
-    std::string_view schedule;
-    WireMessage in(bytes);
-    std::vector<std::string_view> computations;
-    while (in.next()) {
-      if (in.field() == kName) built_.module.name = in.bytes();
-      if (in.field() == kComputations) computations.push_back(in.bytes());
-      if (in.field() == kEntry) entry = in.integer();
-      if (in.field() == kSchedule) schedule = in.bytes();
-    }
-    check(in);
-    read_schedule(schedule);
-    for (const std::string_view one : computations) computation(one);
-    if (const auto known = numbers_.find(entry); known != numbers_.end()) built_.module.entry = known->second;
-    if (built_.module.entry < 0) throw ConfigError("has no entry computation: it is no module of XLA's, or cut off.");
-    for (const auto& [where, number] : calls_) {
-      const auto known = numbers_.find(number);
-      if (known == numbers_.end()) continue;
-      built_.module.computations[where.first].instructions[where.second].called.push_back(known->second);
-    }
-    // The configuration is not read: all devices are in the groups of some collective.
-    for (const ReplicaGroups& groups : built_.module.groups) {
-      std::int64_t devices = 0;
-      for (const std::vector<int>& list : groups.lists) devices += static_cast<std::int64_t>(list.size());
-      built_.module.partitions = std::max(built_.module.partitions, devices);
-    }
-    return std::move(built_.module);
-  }
+std::string groups_text(std::string_view instruction) {
+  std::string text;
+  for (const std::string_view list : all_in(instruction, 49))
+    text += fmt::format("{}{{{}}}", text.empty() ? "{" : ",", fmt::join(integers_in(list, 1), ","));
+  for (const std::string_view iota : all_in(instruction, 92))
+    text = fmt::format("[{},{}]<={}", integer_in(iota, 1), integer_in(iota, 2), iota_text(iota, 3, 4));
+  for (const std::string_view mesh : all_in(instruction, 93)) text = mesh_text(mesh);
+  return text;
+}
 
- private:
-  void read_schedule(std::string_view bytes) {
-    WireMessage in(bytes);
-    while (in.next()) {
-      if (in.field() != 1) continue;  // sequences: computation 1, InstructionSequence 2
-      std::int64_t computation = 0;
-      std::vector<std::int64_t> ids;
-      WireMessage entry(in.bytes());
-      while (entry.next()) {
-        if (entry.field() == 1) computation = entry.integer();
-        if (entry.field() == 2) ids = lists_of(entry.bytes())[1];
-      }
-      order_[computation] = std::move(ids);
-      built_.module.scheduled = true;
-    }
-    check(in);
-  }
+void proto_instruction(std::string_view bytes, ModuleBuilder& to) {
+  constexpr std::uint32_t kParameter = 9, kTupleIndex = 13;
+  const auto names = [&](std::uint32_t field) {
+    std::vector<std::string> made;
+    for (const std::int64_t number : integers_in(bytes, field)) made.push_back(std::to_string(number));
+    return made;
+  };
+  HloInstruction one;
+  one.name = bytes_in(bytes, 1);
+  one.opcode = bytes_in(bytes, 2);
+  one.op_name = bytes_in(bytes_in(bytes, 7), 2);
+  one.contracts = integers_in(bytes_in(bytes, 30), 1);
+  if (one.opcode == "parameter" || one.opcode == "get-tuple-element")
+    one.index = integer_in(bytes, one.opcode == "parameter" ? kParameter : kTupleIndex);
+  add_arrays_of_proto(bytes_in(bytes, 3), 0, one.arrays);
+  const std::string id = std::to_string(integer_in(bytes, 35));
+  to.instruction(std::move(one), id, names(36), names(38), bytes_in(bytes, 43), groups_text(bytes));
+}
 
-  void computation(std::string_view bytes) {
-    constexpr std::uint32_t kName = 1, kInstructions = 2, kId = 5, kRoot = 6;
-    std::vector<std::pair<std::int64_t, std::string_view>> own;
-    std::int64_t id = 0, root = -1;
-    std::string name;
-    WireMessage in(bytes);
-    while (in.next()) {
-      if (in.field() == kName) name = in.bytes();
-      if (in.field() == kId) id = in.integer();
-      if (in.field() == kRoot) root = in.integer();
-      if (in.field() != kInstructions) continue;
-      constexpr std::uint32_t kInstructionId = 35;
-      std::int64_t number = 0;
-      WireMessage one(in.bytes());
-      while (one.next()) {
-        if (one.field() == kInstructionId) number = one.integer();
-      }
-      own.emplace_back(number, in.bytes());
-    }
-    check(in);
-    if (const auto order = order_.find(id); order != order_.end()) {
-      std::unordered_map<std::int64_t, std::size_t> place;
-      for (std::size_t i = 0; i < order->second.size(); ++i) place.emplace(order->second[i], i);
-      std::ranges::stable_sort(own, {}, [&](const auto& one) {
-        const auto known = place.find(one.first);
-        return known == place.end() ? place.size() : known->second;
-      });
-    }
-    numbers_.emplace(id, static_cast<std::int32_t>(built_.module.computations.size()));
-    HloComputation& made = built_.module.computations.emplace_back();
-    made.name = std::move(name);
-    std::unordered_map<std::int64_t, std::int32_t> rows;
-    for (std::size_t i = 0; i < own.size(); ++i) rows.emplace(own[i].first, static_cast<std::int32_t>(i));
-    for (const auto& [number, text] : own) instruction(text, rows, made);
-    if (const auto row = rows.find(root); row != rows.end()) made.root = row->second;
-  }
+using Places = std::unordered_map<std::int64_t, std::size_t>;  // of instructions in the order of launches
 
-  void instruction(std::string_view bytes, const std::unordered_map<std::int64_t, std::int32_t>& rows,
-                   HloComputation& owner) {
-    enum : std::uint32_t {
-      name = 1,
-      opcode = 2,
-      shape = 3,
-      metadata = 7,
-      parameter = 9,
-      tuple_index = 13,
-      dot = 30,
-      operands = 36,
-      called = 38,
-      config = 43,
-      lists = 49,
-      iota = 92,
-      mesh = 93
-    };
-    built_.count();
-    HloInstruction one;
-    std::string listed;
-    std::vector<std::int64_t> ids, callees;
-    WireMessage in(bytes);
-    while (in.next()) {
-      switch (in.field()) {
-        case name: one.name = in.bytes(); break;
-        case opcode: one.opcode = in.bytes(); break;
-        case shape: add_arrays_of_proto(in.bytes(), 0, one.arrays); break;
-        case metadata: {
-          WireMessage part(in.bytes());
-          while (part.next()) {
-            if (part.field() == 2) one.op_name = part.bytes();
-          }
-          break;
-        }
-        case parameter:
-        case tuple_index: one.index = std::max(one.index, in.integer()); break;
-        case dot: one.contracts = lists_of(in.bytes())[1]; break;
-        case operands: in.add_to(ids); break;
-        case called: in.add_to(callees); break;
-        case config: read_config(in.bytes(), one); break;
-        case lists:
-          listed += fmt::format("{}{{{}}}", listed.empty() ? "{" : ",", fmt::join(lists_of(in.bytes())[1], ","));
-          break;
-        case iota: {
-          const auto parts = lists_of(in.bytes());
-          if (parts[1].empty() || parts[2].empty()) break;
-          one.groups = built_.groups(fmt::format("iota {}", in.bytes()), [&] {
-            return iota_groups(parts[1].back(), parts[2].back(), {parts[3], parts[4]});
-          });
-          break;
-        }
-        case mesh:
-          one.groups = built_.groups(fmt::format("mesh {}", in.bytes()), [&] { return mesh_of(in.bytes()); });
-          break;
-        default: break;
-      }
-    }
-    check(in);
-    if (!listed.empty()) {
-      listed += '}';
-      one.groups = built_.groups(listed, [&] { return parse_groups(listed); });
-    }
-    if (one.index < 0 && (one.opcode == "parameter" || one.opcode == "get-tuple-element")) one.index = 0;
-    for (const std::int64_t id : ids) {
-      const auto row = rows.find(id);
-      if (row != rows.end()) one.operands.push_back(row->second);
-    }
-    const std::pair where(built_.module.computations.size() - 1, owner.instructions.size());
-    for (const std::int64_t id : callees) calls_.emplace_back(where, id);
-    owner.instructions.push_back(std::move(one));
-  }
-
-  ModuleBuilder built_;
-  std::unordered_map<std::int64_t, std::int32_t> numbers_;  // computations by id
-  std::unordered_map<std::int64_t, std::vector<std::int64_t>> order_;
-  std::vector<std::pair<std::pair<std::size_t, std::size_t>, std::int64_t>> calls_;
-};
+void proto_computation(std::string_view bytes, std::int64_t entry, const Places& places, ModuleBuilder& to) {
+  std::vector<std::pair<std::int64_t, std::string_view>> own;
+  for (const std::string_view one : all_in(bytes, 2)) own.emplace_back(integer_in(one, 35), one);
+  std::ranges::stable_sort(own, {}, [&](const auto& one) {
+    const auto known = places.find(one.first);
+    return known == places.end() ? places.size() : known->second;
+  });
+  const std::int64_t id = integer_in(bytes, 5), root = integer_in(bytes, 6);
+  to.computation(std::to_string(id), id == entry);
+  for (const auto& [number, instruction] : own) proto_instruction(instruction, to);
+  HloComputation& made = to.module.computations.back();
+  made.name = bytes_in(bytes, 1);
+  const auto last = std::ranges::find(own, root, [](const auto& one) { return one.first; });
+  if (last != own.end()) made.root = static_cast<std::int32_t>(last - own.begin());
+}
 
 }  // namespace
 
-HloModule parse_hlo_text(std::string_view text) { return TextReader().read(text); }
-HloModule parse_hlo_proto(std::string_view bytes) { return ProtoReader().read(bytes); }
+HloModule parse_hlo_text(std::string_view text) {
+  ModuleBuilder made;
+  bool inside = false;
+  for (std::size_t end = 0; !text.empty(); text.remove_prefix(std::min(text.size(), end + 1))) {
+    end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.starts_with("HloModule ")) {
+      made.module.name = line.substr(10, line.find_first_of(", ", 10) - 10);
+      made.module.scheduled = line.find("is_scheduled=true") != line.npos;
+      made.module.partitions = std::clamp<std::int64_t>(number_behind("num_partitions=", line), 1, 1 << 20);
+      made.module.replicas = std::clamp<std::int64_t>(number_behind("replica_count=", line), 1, 1 << 20);
+    } else if (line.starts_with('}')) {
+      inside = false;
+    } else if (!line.starts_with(' ') && line.ends_with('{') && line.find(" -> ") != line.npos) {
+      const bool entry = line.starts_with("ENTRY ");
+      if (entry) line.remove_prefix(6);
+      made.computation(name_of(line.substr(0, line.find(' '))), entry);
+      inside = true;
+    } else if (inside && line.starts_with("  ")) {
+      text_instruction(line.substr(2), made);
+    }
+  }
+  if (made.module.name.empty()) throw ConfigError("is no text of XLA: it does not begin with HloModule.");
+  return made.take();
+}
+
+HloModule parse_hlo_proto(std::string_view bytes) {
+  WireMessage whole(bytes);
+  while (whole.next()) {
+  }
+  if (whole.broken()) throw ConfigError("is no HloModuleProto, or is cut off.");
+  std::unordered_map<std::int64_t, Places> places;  // by computation
+  for (const std::string_view sequence : all_in(bytes_in(bytes, 7), 1)) {
+    Places& own = places[integer_in(sequence, 1)];
+    for (const std::int64_t one : integers_in(bytes_in(sequence, 2), 1)) own.emplace(one, own.size());
+  }
+  ModuleBuilder made;
+  made.module.name = bytes_in(bytes, 1);
+  made.module.scheduled = !places.empty();
+  for (const std::string_view one : all_in(bytes, 3))
+    proto_computation(one, integer_in(bytes, 6), places[integer_in(one, 5)], made);
+  HloModule module = made.take();
+  // The configuration is not read: all devices are in the groups of some collective.
+  for (const ReplicaGroups& groups : module.groups) {
+    std::int64_t devices = 0;
+    for (const std::vector<int>& list : groups.lists) devices += std::ssize(list);
+    module.partitions = std::max(module.partitions, devices);
+  }
+  return module;
+}
+
+std::vector<std::string_view> modules_in_xspace(std::string_view bytes) {
+  std::vector<std::string_view> found{bytes};
+  // XSpace planes 1, XPlane event_metadata 4, its value 2, XEventMetadata stats 5, XStat bytes 6, HloProto hlo_module 1
+  for (const std::uint32_t field : {1, 4, 2, 5, 6, 1}) {
+    std::vector<std::string_view> inner;
+    for (const std::string_view message : found) std::ranges::copy(all_in(message, field), std::back_inserter(inner));
+    std::erase(inner, "");
+    found = std::move(inner);
+  }
+  return found;
+}
 
 std::pair<int, std::string_view> hlo_type(std::string_view dtype) {
-  if (const HloType* known = type_of(dtype)) return {known->bytes, known->c10};
-  return {dtype.starts_with("f8") || dtype.starts_with("f4") || dtype == "s4" || dtype == "u4" ? 1 : 0, ""};
+  const auto type = static_cast<std::size_t>(std::ranges::find(kTypes, dtype) - std::begin(kTypes));
+  if (dtype.empty() || type == std::size(kTypes)) return {0, ""};
+  const auto bits = numbers_in(dtype);
+  return {bits.empty() ? 1 : std::max(1, static_cast<int>(bits[0] / 8)), type < std::size(kC10) ? kC10[type] : ""};
 }
 
 std::optional<Communication> communication_of_hlo(std::string_view opcode) {
-  constexpr auto kKinds =
-      std::to_array<std::pair<std::string_view, Communication>>({{"all-gather", Communication::all_gather},
-                                                                 {"reduce-scatter", Communication::reduce_scatter},
-                                                                 {"all-reduce", Communication::all_reduce},
-                                                                 {"all-to-all", Communication::all_to_all},
-                                                                 {"ragged-all-to-all", Communication::all_to_all},
-                                                                 {"collective-broadcast", Communication::broadcast},
-                                                                 {"collective-permute", Communication::send}});
+  using enum Communication;
+  constexpr std::pair<std::string_view, Communication> kKinds[] = {
+      {"all-gather", all_gather},  {"reduce-scatter", reduce_scatter}, {"all-reduce", all_reduce},
+      {"all-to-all", all_to_all},  {"ragged-all-to-all", all_to_all},  {"collective-broadcast", broadcast},
+      {"collective-permute", send}};
   if (opcode.ends_with("-start")) opcode.remove_suffix(6);
-  const auto found = std::ranges::find(kKinds, opcode, &std::pair<std::string_view, Communication>::first);
-  return found == kKinds.end() ? std::nullopt : std::optional(found->second);
+  const auto* const found = std::ranges::find(kKinds, opcode, &std::pair<std::string_view, Communication>::first);
+  return found == std::end(kKinds) ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<schedule::Phase> phase_of_path(std::string_view op_name) {
-  for (const std::string_view word : {"transpose(", "rematted_computation"}) {
-    if (op_name.find(word) != op_name.npos) return schedule::Phase::backward;
-  }
-  if (op_name.find("jvp(") != op_name.npos) return schedule::Phase::forward;
-  return std::nullopt;
+  const auto has = [&](std::string_view word) { return op_name.find(word) != op_name.npos; };
+  if (has("transpose(") || has("rematted_computation")) return schedule::Phase::backward;
+  return has("jvp(") ? std::optional(schedule::Phase::forward) : std::nullopt;
 }
 
 std::optional<HloCollective> collective_of(const HloModule& module, std::int32_t computation, std::int32_t row) {
   const HloComputation& own = module.computations[static_cast<std::size_t>(computation)];
-  const HloInstruction& one = own.instructions[static_cast<std::size_t>(row)];
+  const HloInstruction& one = module.row(computation, row);
   const HloComputation* around = &own;  // where the collective's operands are
   const HloInstruction* inner = &one;
   if (one.opcode == "async-start" && !one.called.empty()) {
@@ -573,35 +381,33 @@ std::optional<HloCollective> collective_of(const HloModule& module, std::int32_t
     inner = &around->instructions[static_cast<std::size_t>(around->root)];
   }
   const auto kind = communication_of_hlo(inner->opcode);
-  if (!kind || inner->opcode.ends_with("-done")) return std::nullopt;
+  if (!kind) return std::nullopt;
   HloCollective found;
   found.computation = computation;
   found.row = row;
   found.kind = *kind;
   found.groups = inner->groups;
   std::size_t operands = 0;
+  std::int64_t most = -1;
   for (const std::int32_t operand : inner->operands) {
     for (const HloArray& array : around->instructions[static_cast<std::size_t>(operand)].arrays) {
-      if (operands++ == 0) found.dtype = array.dtype;
-      found.elements_in += array.elements;
+      ++operands;
+      if (array.bytes > most) found.dtype = array.dtype;
+      most = std::max(most, array.bytes);
       found.bytes_in += array.bytes;
     }
   }
   // A start of some kinds has its operands before its results, and a context behind them.
   const std::size_t first = one.arrays.size() >= 2 * operands ? operands : 0;
-  for (std::size_t i = first; i < std::min(one.arrays.size(), first + operands); ++i) {
-    found.elements_out += one.arrays[i].elements;
+  for (std::size_t i = first; i < std::min(one.arrays.size(), first + operands); ++i)
     found.bytes_out += one.arrays[i].bytes;
-  }
   found.operands = static_cast<int>(operands);
   const bool starts = one.opcode.ends_with("-start");
   found.asynchronous = starts && !one.sync;
   found.pipelined = one.pipelined || inner->pipelined;
-  for (std::size_t i = static_cast<std::size_t>(row) + 1; starts && i < own.instructions.size(); ++i) {
-    const HloInstruction& later = own.instructions[i];
-    if (!later.opcode.ends_with("-done") || later.operands.empty() || later.operands.front() != row) continue;
-    found.done = static_cast<std::int32_t>(i);
-    break;
+  for (std::int32_t i = row + 1; starts && found.done < 0 && i < std::ssize(own.instructions); ++i) {
+    const HloInstruction& later = module.row(computation, i);
+    if (later.opcode.ends_with("-done") && !later.operands.empty() && later.operands.front() == row) found.done = i;
   }
   return found;
 }

@@ -8,10 +8,25 @@
 #include <vector>
 
 #include "foreign/job_trace.h"
-#include "foreign/xla_groups.h"
 #include "schedule/op.h"
 
 namespace fsdpbench::foreign {
+
+/// The numbers in a text, whatever stands between them.
+std::vector<std::int64_t> numbers_in(std::string_view text);
+/// The first number behind `key`; `otherwise` if there is none.
+std::int64_t number_behind(std::string_view key, std::string_view text, std::int64_t otherwise = -1);
+
+/// Who takes part in a collective: sets of devices, by their place in the program's mesh.
+struct ReplicaGroups {
+  std::int64_t size = -1;               ///< of each
+  std::vector<std::vector<int>> lists;  ///< empty: more devices than are listed here, or not told
+};
+
+/// Any of XLA's forms: "{{0,1},{2,3}}"; "[2,4]<=[4,2]T(1,0)", 2 groups of 4 of the numbers from 0 on, laid out in rows
+/// of (4,2) and read with the axes in that order; "mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}", devices that
+/// differ in the named axes only, of a mesh whose devices have another order.
+ReplicaGroups parse_groups(std::string_view text);
 
 // A program as XLA compiled it: computations, each a sequence of instructions in the order in which they are launched,
 // as far as collectives, loops and what lies between them ask. Indices are into the vectors of the module; -1 is none.
@@ -29,7 +44,7 @@ struct HloInstruction {
   std::string op_name;  ///< of its metadata: "jit(train)/jvp()/while/body/dot_general"; "" if it has none
   std::vector<HloArray> arrays;
   std::vector<std::int32_t> operands;    ///< into its computation's instructions
-  std::vector<std::int32_t> called;      ///< into HloModule::computations
+  std::vector<std::int32_t> called;      ///< into HloModule::computations; of a while: body, condition
   std::int32_t groups = -1;              ///< into HloModule::groups
   std::int64_t index = -1;               ///< of a parameter: its number; of get-tuple-element: which
   std::int64_t trips = -1;               ///< of a while: known_trip_count
@@ -46,10 +61,15 @@ struct HloComputation {
 struct HloModule {
   std::string name;  ///< "jit_train"
   bool scheduled = false;
+  bool since_0_11_1 = false;  ///< made by a JAX from there on, as far as its collectives tell
   std::int64_t partitions = 1, replicas = 1;
   std::vector<HloComputation> computations;
   std::vector<ReplicaGroups> groups;
   std::int32_t entry = -1;
+
+  const HloInstruction& row(std::int32_t computation, std::int32_t row) const {
+    return computations[static_cast<std::size_t>(computation)].instructions[static_cast<std::size_t>(row)];
+  }
 };
 
 /// Reads the text of a module: what `compiled.as_text()` gives, or XLA's dump after optimizations. Throws ConfigError:
@@ -57,6 +77,9 @@ struct HloModule {
 HloModule parse_hlo_text(std::string_view text);
 /// Reads an HloModuleProto; likewise.
 HloModule parse_hlo_proto(std::string_view bytes);
+
+/// The HloModuleProtos that an xplane.pb brings along, those of all that ran.
+std::vector<std::string_view> modules_in_xspace(std::string_view bytes);
 
 /// "all-gather-start" is an all_gather; nothing of what is no collective, or the end of one.
 std::optional<Communication> communication_of_hlo(std::string_view opcode);
@@ -70,8 +93,8 @@ struct HloCollective {
   std::int32_t computation = -1, row = -1;
   std::int32_t done = -1;  ///< the instruction that waits for it; -1: it is itself where it ends
   Communication kind = Communication::other;
-  std::int64_t elements_in = 0, elements_out = 0, bytes_in = 0, bytes_out = 0;
-  std::string dtype;  ///< of its first operand
+  std::int64_t bytes_in = 0, bytes_out = 0;
+  std::string dtype;  ///< of its largest operand
   int operands = 0;   ///< how many are combined in it
   std::int32_t groups = -1;
   bool asynchronous = false, pipelined = false;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,16 +14,30 @@
 #include "base/read_input.h"
 #include "clock/collective_cost.h"
 #include "clock/compute_cost.h"
-#include "foreign/wire_format.h"
 #include "record/table.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
-constexpr std::int64_t kScalarElements = 64;  // a loss, a norm
-constexpr std::size_t kMostVisits = std::size_t{8} << 20;
+constexpr std::int64_t kScalarBytes = 256;  // a loss, a norm
 constexpr double kMilli = 1e3;
+
+/// A kind of collective, with its name in the order and what it costs as.
+struct Kind {
+  Communication kind;
+  std::string_view label;
+  clock::Collective cost;
+};
+const Kind& kind_facts(Communication kind) {
+  static constexpr Kind kKinds[] = {{Communication::all_gather, "AG", clock::Collective::all_gather},
+                                    {Communication::reduce_scatter, "RS", clock::Collective::reduce_scatter},
+                                    {Communication::all_reduce, "AR", clock::Collective::all_reduce},
+                                    {Communication::all_to_all, "A2A", clock::Collective::all_to_all},
+                                    {Communication::send, "CP", clock::Collective::send_recv},
+                                    {Communication::broadcast, "C", clock::Collective::broadcast}};
+  return *std::ranges::find(kKinds, kind, &Kind::kind);
+}
 
 bool is_free(const HloInstruction& one) {
   static const std::set<std::string_view> kFree{"parameter", "constant",  "bitcast",      "get-tuple-element",
@@ -42,34 +57,25 @@ class Placer {
       config::check_fits(*cluster, program_.devices);
       rates_ = clock::gpu_rates(*cluster, DType::bf16);
     }
-    for (std::size_t c = 0; c < module.computations.size(); ++c) {
-      const auto& rows = module.computations[c].instructions;
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        if (rows[i].opcode != "while") continue;
-        for (const std::int32_t body : rows[i].called) {
-          loop_of_.try_emplace(body, static_cast<std::int32_t>(c), static_cast<std::int32_t>(i));
-        }
+    for (std::int32_t c = 0; c < std::ssize(module.computations); ++c) {
+      for (std::int32_t i = 0; i < std::ssize(computation(c).instructions); ++i) {
+        if (row(c, i).opcode != "while") continue;
+        for (const std::int32_t body : row(c, i).called) loop_of_.try_emplace(body, c, i);
       }
     }
   }
 
   HloProgram place() {
-    visit(module_.entry, 1, 0, "");
-    if (cluster_ != nullptr) {
-      visits_ = 0;
-      run(module_.entry, 1);
-      program_.seconds = now_;
-      program_.compute_seconds = computed_;
-    }
+    walk(module_.entry, 1, 0, "program", true);
+    program_.seconds = now_;
+    program_.compute_seconds = computed_;
     advise();
     return std::move(program_);
   }
 
  private:
   const HloComputation& computation(std::int32_t c) const { return module_.computations[static_cast<std::size_t>(c)]; }
-  const HloInstruction& row(std::int32_t c, std::int32_t i) const {
-    return computation(c).instructions[static_cast<std::size_t>(i)];
-  }
+  const HloInstruction& row(std::int32_t c, std::int32_t i) const { return module_.row(c, i); }
 
   /// FLOP of the matrix products in an instruction: a dot, or a fusion around some. -1: it has none.
   std::int64_t flops(std::int32_t c, const HloInstruction& one, int depth = 0) const {
@@ -77,8 +83,7 @@ class Placer {
       const HloInstruction& left = row(c, one.operands.front());
       double flop = 2.0 * static_cast<double>(one.arrays.front().elements);
       for (const std::int64_t dim : one.contracts) {
-        if (left.arrays.empty() || dim < 0 || dim >= static_cast<std::int64_t>(left.arrays.front().dims.size()))
-          return 0;
+        if (left.arrays.empty() || dim < 0 || dim >= std::ssize(left.arrays.front().dims)) return 0;
         flop *= static_cast<double>(left.arrays.front().dims[static_cast<std::size_t>(dim)]);
       }
       return flop < 9e18 ? static_cast<std::int64_t>(flop) : 0;
@@ -114,13 +119,10 @@ class Placer {
         carried = &row(around, loop->second.second);
         if (!carried->operands.empty()) carried = &row(around, carried->operands.front());
       }
-      if (carried->opcode != "tuple" || one.index < 0 ||
-          one.index >= static_cast<std::int64_t>(carried->operands.size())) {
-        return {};
-      }
+      if (carried->opcode != "tuple" || one.index < 0 || one.index >= std::ssize(carried->operands)) return {};
       return parameter(around, carried->operands[static_cast<std::size_t>(one.index)], looks);
     }
-    // What computes with a weight is not one: values only become smaller on the way, and no product is passed through.
+    // A product with a weight is no weight: values only become smaller on the way, and no product is passed through.
     static const std::set<std::string_view> kCarries{"fusion",        "bitcast", "copy",      "convert",
                                                      "dynamic-slice", "reshape", "transpose", "slice"};
     if (!kCarries.contains(one.opcode) || one.arrays.empty() || flops(c, one) >= 0) return {};
@@ -143,12 +145,7 @@ class Placer {
     if (facts.groups >= 0) placed.ranks = module_.groups[static_cast<std::size_t>(facts.groups)].size;
     placed.depth = depth;
     placed.first = first;
-    const char* word = facts.kind == Communication::all_gather       ? "AG"
-                       : facts.kind == Communication::reduce_scatter ? "RS"
-                       : facts.kind == Communication::all_reduce     ? "AR"
-                       : facts.kind == Communication::all_to_all     ? "A2A"
-                       : facts.kind == Communication::send           ? "CP"
-                                                                     : "C";
+    const std::string_view word = kind_facts(facts.kind).label;
     placed.label =
         fmt::format("{}{}{}{}", word, numbers_[word]++, facts.operands > 1 ? fmt::format("<{}>", facts.operands) : "",
                     facts.pipelined ? "p" : "");
@@ -160,14 +157,12 @@ class Placer {
       placed.parameter += (placed.parameter.empty() ? "" : ", ") + clean_text(found, kMostOfACell);
     }
     const auto& rows = computation(facts.computation).instructions;
-    const auto end = facts.done < 0 ? rows.size() : static_cast<std::size_t>(facts.done);
-    for (auto i = static_cast<std::size_t>(facts.row) + 1; facts.done >= 0 && i < end; ++i) {
-      if (collective_of(module_, facts.computation, static_cast<std::int32_t>(i)))
-        ++placed.collectives;
-      else if (flops(facts.computation, rows[i]) >= 0)
-        ++placed.products;
-      else if (!is_free(rows[i]))
-        ++placed.kernels;
+    for (std::int32_t i = facts.row + 1; i < facts.done; ++i) {
+      const HloInstruction& between = row(facts.computation, i);
+      int& count = collective_of(module_, facts.computation, i) ? placed.collectives
+                   : flops(facts.computation, between) >= 0     ? placed.products
+                                                                : placed.kernels;
+      if (!is_free(between)) ++count;
     }
     if (facts.kind == Communication::all_reduce) {
       const std::int32_t result = facts.done >= 0 ? facts.done : facts.row;
@@ -182,75 +177,12 @@ class Placer {
         ++users;
         slices += mentions(rows[i].name, "dynamic-slice") || mentions(rows[i].name, "dynamic_slice");
       }
-      placed.sliced = users > 0 && slices == users && facts.elements_in > kScalarElements;
+      placed.sliced = users > 0 && slices == users && facts.bytes_in > kScalarBytes;
     }
-    index_[{facts.computation, facts.row}] = program_.collectives.size();
     program_.collectives.push_back(std::move(placed));
   }
 
-  void count_visit() {
-    if (++visits_ > kMostVisits) {
-      throw ConfigError(fmt::format("runs more than {} instructions, which is what is followed.", kMostVisits));
-    }
-  }
-
-  /// The collectives of a computation and of those that it calls; what it does in order becomes a line.
-  void visit(std::int32_t c, std::int64_t times, int depth, const std::string& title) {
-    constexpr int kDeepest = 32;
-    if (nested_ > kDeepest) throw ConfigError("has a computation in too many others.");
-    ++nested_;
-    const std::size_t line = program_.order.size();
-    program_.order.emplace_back();
-    std::string text;
-    std::map<std::int32_t, std::string> open;
-    int products = 0, before = 0;
-    const auto put = [&](const std::string& word) {
-      if (products > 0) text += fmt::format(" G{}", products > 1 ? std::to_string(products) : "");
-      products = 0;
-      text += ' ' + word;
-    };
-    const auto& rows = computation(c).instructions;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      count_visit();
-      const HloInstruction& one = rows[i];
-      const auto here = static_cast<std::int32_t>(i);
-      if (one.opcode == "while") {
-        const std::int64_t trips = one.trips >= 0 ? one.trips : 1;
-        if (trips > 0 && times > (std::int64_t{1} << 40) / trips) throw ConfigError("repeats a loop too often.");
-        put(fmt::format("loop {}", program_.loops.size()));
-        const std::string inner =
-            fmt::format("loop {} x{}", program_.loops.size(), one.trips >= 0 ? std::to_string(trips) : "?");
-        program_.loops.push_back(
-            {one.name, depth, one.trips, mentions(one.name, "double_buffer") || mentions(one.name, "unrolled")});
-        for (const std::int32_t body : one.called) visit(body, times * trips, depth + 1, inner);
-      } else if (one.opcode == "call" || one.opcode == "conditional") {
-        for (const std::int32_t inner : one.called) visit(inner, times, depth, title);
-      } else if (const auto found = collective_of(module_, c, here); found && one.opcode != "async-update") {
-        if (!index_.contains({c, here})) add_collective(*found, times, depth, before == 0);
-        const PlacedCollective& placed = program_.collectives[index_.at({c, here})];
-        if (found->done >= 0) open[found->done] = placed.label;
-        put((found->done >= 0 ? "+" : "") + placed.label + (found->asynchronous ? "" : "!"));
-      } else if (const auto ends = open.find(here); ends != open.end()) {
-        put("-" + ends->second);
-      } else if (flops(c, one) >= 0) {
-        ++products, ++before;
-      }
-    }
-    if (products > 0) text += fmt::format(" G{}", products > 1 ? std::to_string(products) : "");
-    --nested_;
-    program_.order[line] = text.empty() ? "" : (title.empty() ? "program" : title) + ":" + text;
-  }
-
   double collective_seconds(const PlacedCollective& one) const {
-    clock::Collective kind = clock::Collective::all_reduce;
-    switch (one.facts.kind) {
-      case Communication::all_gather: kind = clock::Collective::all_gather; break;
-      case Communication::reduce_scatter: kind = clock::Collective::reduce_scatter; break;
-      case Communication::all_to_all: kind = clock::Collective::all_to_all; break;
-      case Communication::send: kind = clock::Collective::send_recv; break;
-      case Communication::broadcast: kind = clock::Collective::broadcast; break;
-      default: break;
-    }
     clock::GroupShape shape{static_cast<int>(std::min<std::int64_t>(program_.devices, 1 << 20)), 1, 1};
     std::vector<int> members;
     if (one.facts.groups >= 0) {
@@ -265,65 +197,97 @@ class Placer {
     }
     shape.nodes = static_cast<int>(std::max<std::size_t>(1, nodes.size()));
     for (const auto& [node, ranks] : nodes) shape.per_node = std::max(shape.per_node, ranks);
-    return clock::collective_cost(*cluster_, kind, static_cast<double>(one.bytes()), shape).seconds();
+    return clock::collective_cost(*cluster_, kind_facts(one.facts.kind).cost, static_cast<double>(one.bytes()), shape)
+        .seconds();
   }
 
   double kernel_seconds(std::int32_t c, const HloInstruction& one) const {
-    double bytes = 0;
-    for (const HloArray& array : one.arrays) bytes += static_cast<double>(array.bytes);
-    for (const std::int32_t operand : one.operands) {
-      for (const HloArray& array : row(c, operand).arrays) bytes += static_cast<double>(array.bytes);
-    }
-    // What is sliced or updated in place is not read as a whole.
-    if (mentions(one.name, "dynamic") || one.opcode == "dynamic-slice") {
-      bytes = 0;
-      for (const HloArray& array : one.arrays) bytes = std::max(bytes, static_cast<double>(array.bytes));
-      for (const std::int32_t operand : one.operands) {
-        for (const HloArray& array : row(c, operand).arrays) {
-          if (array.elements > 1) bytes = std::min(bytes, 2.0 * static_cast<double>(array.bytes));
-        }
+    double bytes = 0, least = std::numeric_limits<double>::infinity();
+    const auto add = [&](const HloInstruction& of) {
+      for (const HloArray& array : of.arrays) {
+        bytes += static_cast<double>(array.bytes);
+        if (array.elements > 1) least = std::min(least, static_cast<double>(array.bytes));
       }
-    }
+    };
+    add(one);
+    for (const std::int32_t operand : one.operands) add(row(c, operand));
+    // Slices, and updates in place, do not read all of an array.
+    if (mentions(one.name, "dynamic") || one.opcode == "dynamic-slice") bytes = std::min(bytes, 2 * least);
     const std::int64_t flop = flops(c, one);
     return std::max(bytes / rates_.memory_bytes_per_s,
                     flop > 0 ? static_cast<double>(flop) / (rates_.product_flops * clock::kTypicalEfficiency) : 0);
   }
 
-  void run(std::int32_t c, std::int64_t times) {
+  void count_visit() {
+    constexpr std::size_t kMost = std::size_t{8} << 20;
+    if (++visits_ > kMost)
+      throw ConfigError(fmt::format("runs more than {} instructions, which is what is followed.", kMost));
+  }
+
+  /// Runs a computation and those that it calls. `told`: what it does becomes a line of the order, and its collectives
+  /// are placed; later iterations only take their time.
+  void walk(std::int32_t c, std::int64_t times, int depth, const std::string& title, bool told) {
+    constexpr int kMostCalls = 64;
+    if (++nested_ > kMostCalls) throw ConfigError("has a computation in too many others.");
+    count_visit();
+    const std::size_t line = program_.order.size();
+    if (told) program_.order.emplace_back();
+    std::string text;
+    std::map<std::int32_t, std::pair<std::size_t, double>> open;  // by -done: the collective, and when it ends
+    int products = 0, before = 0;
+    const auto put = [&](const std::string& word) {
+      if (products > 0) text += fmt::format(" G{}", products > 1 ? std::to_string(products) : "");
+      products = 0;
+      text += word;
+    };
     const auto& rows = computation(c).instructions;
-    std::map<std::int32_t, std::pair<double, std::size_t>> ends;  // by -done
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::int32_t i = 0; i < std::ssize(rows); ++i) {
       count_visit();
-      const HloInstruction& one = rows[i];
-      const auto here = static_cast<std::int32_t>(i);
+      const HloInstruction& one = rows[static_cast<std::size_t>(i)];
       if (one.opcode == "while") {
-        for (std::int64_t trip = 0; trip < std::max<std::int64_t>(one.trips, 1); ++trip) {
-          for (const std::int32_t body : one.called) run(body, times);
+        const std::int64_t trips = std::max<std::int64_t>(one.trips, 1);
+        if (times > (std::int64_t{1} << 40) / trips) throw ConfigError("repeats a loop too often.");
+        const std::size_t loop = program_.loops.size();
+        const bool doubled = mentions(one.name, "double_buffer") || mentions(one.name, "unrolled");
+        const std::string inner = fmt::format("loop {} x{}{}", loop, one.trips >= 0 ? std::to_string(trips) : "?",
+                                              doubled ? " (two iterations in one)" : "");
+        put(fmt::format(" loop {}", loop));
+        if (told) program_.loops.push_back({one.name, depth, one.trips, doubled});
+        for (std::size_t part = one.called.size(); part-- > 0;) {  // the condition, which also ends it, and the body
+          const std::int64_t runs = trips + (part > 0 && one.trips >= 0 ? 1 : 0);
+          for (std::int64_t run = 0; run < (cluster_ != nullptr ? runs : 1); ++run)
+            walk(one.called[part], times * runs, depth + 1, inner, told && run == 0);
         }
       } else if (one.opcode == "call" || one.opcode == "conditional") {
-        for (const std::int32_t inner : one.called) run(inner, times);
-      } else if (const auto known = index_.find({c, here}); known != index_.end()) {
+        for (const std::int32_t inner : one.called) walk(inner, times, depth, title, told);
+      } else if (const auto ends = open.find(i); ends != open.end()) {
+        PlacedCollective& placed = program_.collectives[ends->second.first];
+        put(" -" + placed.label);
+        placed.exposed_seconds += std::max(0.0, ends->second.second - now_);
+        now_ = std::max(now_, ends->second.second);
+      } else if (const auto found = collective_of(module_, c, i)) {
+        const auto [known, fresh] = index_.try_emplace({c, i}, program_.collectives.size());
+        if (fresh) add_collective(*found, times, depth, before == 0);
         PlacedCollective& placed = program_.collectives[known->second];
-        const double took = collective_seconds(placed), begin = std::max(now_, sent_);
+        put(fmt::format(" {}{}{}", found->done >= 0 ? "+" : "", placed.label, found->asynchronous ? "" : "!"));
+        const double took = cluster_ != nullptr ? collective_seconds(placed) : 0;
         placed.seconds += took;
-        sent_ = begin + took;
-        if (placed.facts.asynchronous && placed.facts.done >= 0) {
-          ends[placed.facts.done] = {sent_, known->second};
-        } else {
+        sent_ = std::max(now_, sent_) + took;
+        if (found->done >= 0) open[found->done] = {known->second, found->asynchronous ? sent_ : now_};
+        if (!found->asynchronous) {
           placed.exposed_seconds += sent_ - now_;
           now_ = sent_;
         }
-      } else if (const auto end = ends.find(here); end != ends.end()) {
-        if (end->second.first > now_) {
-          program_.collectives[end->second.second].exposed_seconds += end->second.first - now_;
-          now_ = end->second.first;
-        }
       } else if (!is_free(one)) {
-        const double took = kernel_seconds(c, one);
+        if (flops(c, one) >= 0) ++products, ++before;
+        const double took = cluster_ != nullptr ? kernel_seconds(c, one) : 0;
         now_ += took;
         computed_ += took;
       }
     }
+    put("");
+    --nested_;
+    if (told && !text.empty()) program_.order[line] = title + ":" + text;
   }
 
   void advise();
@@ -336,113 +300,88 @@ class Placer {
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> index_;     // of collectives
   std::map<std::int32_t, std::pair<std::int32_t, std::int32_t>> loop_of_;  // by body: where its while is
   std::size_t visits_ = 0;
-  int nested_ = 0;  // computations that are being visited
+  int nested_ = 0;  // computations that are being run
   double now_ = 0, sent_ = 0, computed_ = 0;
 };
 
-bool is_small(const PlacedCollective& one) {
-  return std::max(one.facts.elements_in, one.facts.elements_out) <= kScalarElements;
-}
+bool is_small(const PlacedCollective& one) { return one.bytes() <= kScalarBytes; }
 
 /// Why nothing hides a collective; "": products do.
 std::string why_exposed(const PlacedCollective& one) {
   if (is_small(one)) return "a few elements";
-  if (!one.facts.asynchronous) {
-    return one.facts.done >= 0 ? "not asynchronous: nothing that does not need it stands between its start and its end"
-                               : "not asynchronous: the compute stream does it";
-  }
+  if (!one.facts.asynchronous) return "synchronous";
   if (one.products > 0) return "";
-  if (one.depth > 0 && one.first && !one.facts.pipelined)
-    return "the loop's boundary: no product is before it in an iteration";
-  if (one.facts.operands > 1)
-    return fmt::format("{} are combined, and what would hide it needs one of them", one.facts.operands);
-  return "no product is between its start and its end";
-}
-
-std::string list_of(const std::vector<std::string>& labels) {
-  constexpr std::size_t kMost = 6;
-  const std::size_t shown = std::min(labels.size(), kMost);
-  return fmt::format("{}{}", fmt::join(labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-                     labels.size() > shown ? " …" : "");
+  if (one.depth > 0 && one.first && !one.facts.pipelined) return "boundary";
+  return one.facts.operands > 1 ? fmt::format("{} combined", one.facts.operands) : "nothing between";
 }
 
 void Placer::advise() {
-  std::vector<std::string> boundary, sync, combined, sliced, forward, wide, early;
-  bool any_start = false, any_async = false, names_parameter = false;
-  for (const PlacedCollective& one : program_.collectives) {
-    any_start = any_start || one.facts.done >= 0;
-    any_async = any_async || one.facts.asynchronous;
-    if (is_small(one)) continue;
-    names_parameter = names_parameter || !one.parameter.empty();
-    const std::string why = why_exposed(one);
-    if (why.starts_with("the loop")) boundary.push_back(one.label);
-    if (!one.facts.asynchronous && one.facts.done >= 0) sync.push_back(one.label);
-    if (one.facts.operands > 1 && one.facts.asynchronous && one.products == 0) combined.push_back(one.label);
-    if (one.sliced) sliced.push_back(one.label);
-    const bool sums = one.facts.kind == Communication::reduce_scatter || one.facts.kind == Communication::all_reduce;
-    if (sums && one.phase == schedule::Phase::forward) forward.push_back(one.label);
-    if (one.facts.kind == Communication::all_gather && one.facts.dtype == "f32" && !one.parameter.empty())
-      wide.push_back(one.label);
-  }
-  const auto say = [&](const std::vector<std::string>& labels, std::string_view sentence) {
-    if (!labels.empty()) program_.advice.push_back(fmt::format(fmt::runtime(sentence), list_of(labels)));
-  };
-  if (any_start && !any_async && !sync.empty()) {
-    say(sync,
-        "No collective is asynchronous ({}): XLA's latency hiding scheduler did not run. On GPUs before Hopper, or "
-        "before JAX 0.7.2, XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true starts it.");
-  } else {
-    say(sync,
-        "On the compute stream: {}. XLA found nothing to run meanwhile in the same computation; "
-        "XLA_FLAGS=--xla_gpu_disable_async_collectives= (empty) is the default and must not name their kind.");
-  }
-  say(boundary,
-      "{}: the first of an iteration has nothing before it. "
-      "XLA_FLAGS=--xla_gpu_enable_pipelined_all_gather=true (from JAX 0.11.1 on --xla_gpu_pipeline_all_gather=on) "
-      "gathers one iteration ahead, for another iteration's weights in memory; not through the barrier of "
-      "jax.checkpoint.");
-  say(combined,
-      "{}: combined into one that nothing hides. A lower "
-      "XLA_FLAGS=--xla_gpu_all_gather_combine_threshold_bytes (reduce_scatter, all_reduce likewise) parts them; "
-      "XLA compares it with a gather's whole result, but with a reduce-scatter's shard.");
-  say(sliced,
-      "{}: all-reduced, and only a slice is used: twice a reduce-scatter's bytes. Give the gradient its parameter's "
-      "sharding: jax.lax.with_sharding_constraint(grad, NamedSharding(mesh, PartitionSpec('fsdp', None))).");
-  if (names_parameter || std::ranges::none_of(program_.collectives, [](const PlacedCollective& one) {
-        return one.facts.kind == Communication::all_gather && !is_small(one);
-      })) {
-    say(forward,
-        "{}: activations are summed in forward. Tensor parallelism does that; without it the batch is not split "
-        "over the axis of the weights: PartitionSpec(('data', 'fsdp')) for the batch.");
-  } else {
-    say(forward,
-        "{}: XLA gathers and sums activations, no weights. The batch is not split over the axis of the weights: "
-        "PartitionSpec(('data', 'fsdp')) for the batch, and with_sharding_constraint at each block's end.");
-  }
-  say(wide, "{}: gathered in f32, twice the bytes of bf16. Cast the shard before its use: w.astype(jnp.bfloat16).");
-}
-
-/// The largest module of an xplane.pb.
-std::optional<HloModule> module_in_xspace(std::string_view bytes) {
-  std::string_view largest;
-  const auto search = [&](auto&& self, std::string_view message, int depth) -> void {
-    // XSpace 1, XPlane 4 event_metadata, map 2, XEventMetadata 5 stats, XStat 6 bytes
-    static constexpr std::uint32_t kPath[] = {1, 4, 2, 5, 6};
-    WireMessage in(message);
-    while (in.next()) {
-      if (in.field() != kPath[depth]) continue;
-      if (depth < 4)
-        self(self, in.bytes(), depth + 1);
-      else if (in.bytes().size() > largest.size())
-        largest = in.bytes();
+  const auto say = [&](const auto& about, std::string_view sentence) {
+    std::vector<std::string> labels;
+    for (const PlacedCollective& one : program_.collectives) {
+      if (!is_small(one) && about(one)) labels.push_back(one.label);
     }
+    constexpr std::size_t kMost = 6;
+    const std::string more = labels.size() > kMost ? " …" : "";
+    const bool any = !labels.empty();
+    labels.resize(std::min(labels.size(), kMost));
+    if (any && !sentence.empty())
+      program_.advice.push_back(fmt::format("{}{}: {}", fmt::join(labels, ", "), more, sentence));
+    return any;
   };
-  search(search, bytes, 0);
-  WireMessage proto(largest);
-  while (proto.next()) {
-    if (proto.field() == 1) return parse_hlo_proto(proto.bytes());
-  }
-  return std::nullopt;
+  using enum Communication;
+  const auto of_kind = [](Communication kind) { return [=](const auto& one) { return one.facts.kind == kind; }; };
+  const bool asynchronous = say([](const auto& one) { return one.facts.asynchronous; }, "");
+  say([](const auto& one) { return !one.facts.asynchronous && one.facts.done >= 0; },
+      asynchronous
+          ? "on the compute stream. XLA found nothing to run meanwhile in the same computation. "
+            "--xla_gpu_disable_async_collectives must not name their kind."
+          : "no collective is asynchronous: XLA's latency hiding scheduler did not run. On GPUs before Hopper, "
+            "or before JAX 0.7.2, XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true starts it.");
+  const bool pipelined = say([](const auto& one) { return one.facts.kind == all_gather && one.facts.pipelined; }, "");
+  say([](const auto& one) { return one.facts.kind == all_gather && why_exposed(one) == "boundary"; },
+      pipelined
+          ? "the first of an iteration has nothing before it, and XLA did not pipeline it: nothing passes the "
+            "barrier of jax.checkpoint."
+          : fmt::format("the first of an iteration has nothing before it. XLA_FLAGS={} gathers one iteration ahead, "
+                        "for another iteration's weights in memory; not through the barrier of jax.checkpoint.",
+                        module_.since_0_11_1 ? "--xla_gpu_pipeline_all_gather=on"
+                                             : "--xla_gpu_enable_pipelined_all_gather=true"));
+  say([](const auto& one) { return one.facts.operands > 1 && one.facts.asynchronous && one.products == 0; },
+      "combined into one that nothing hides. A lower XLA_FLAGS=--xla_gpu_all_gather_combine_threshold_bytes "
+      "(reduce_scatter, all_reduce likewise) parts them; XLA compares it with a gather's whole result, but with a "
+      "reduce-scatter's shard.");
+  say([](const auto& one) { return one.sliced; },
+      "all-reduced, and only a slice is used: twice a reduce-scatter's bytes. Give the gradient its parameter's "
+      "sharding: jax.lax.with_sharding_constraint(grad, NamedSharding(mesh, PartitionSpec('fsdp', None))).");
+  const bool weights = say([](const auto& one) { return !one.parameter.empty(); }, "");
+  say(
+      [](const auto& one) {
+        return (one.facts.kind == reduce_scatter || one.facts.kind == all_reduce) &&
+               one.phase == schedule::Phase::forward;
+      },
+      weights || !say(of_kind(all_gather), "")
+          ? "activations are summed in forward. Tensor parallelism does that; without it the batch is not split over "
+            "the axis of the weights: PartitionSpec(('data', 'fsdp')) for the batch."
+          : "XLA gathers and sums activations, no weights. The batch is not split over the axis of the weights: "
+            "PartitionSpec(('data', 'fsdp')) for the batch, and with_sharding_constraint at each block's end.");
+  say(
+      [](const auto& one) {
+        return one.facts.kind == all_gather && mentions(one.path, "rematted_computation") && !one.parameter.empty();
+      },
+      "gathered again, because jax.checkpoint computes the block again. Without jax.checkpoint, and outside of scan, "
+      "XLA gathers each weight once and keeps it.");
+  say([](const auto& one) { return one.facts.kind == all_to_all && !one.path.ends_with("all_to_all"); },
+      "nobody wrote an all_to_all: XLA moves activations from one sharding to another. "
+      "jax.lax.with_sharding_constraint on what is before and behind it says which one both have.");
+  say([](const auto& one) { return mentions(one.name, ".remat"); },
+      "XLA's own rematerialisation does it again: the program is over its limit of memory, of which "
+      "XLA_FLAGS=--xla_gpu_memory_limit_slop_factor is the percentage.");
+  say(
+      [](const auto& one) {
+        return one.facts.kind == all_gather && one.facts.dtype == "f32" && !one.parameter.empty();
+      },
+      "gathered in f32, twice the bytes of bf16. Cast the shard before its use: w.astype(jnp.bfloat16).");
 }
 
 }  // namespace
@@ -455,122 +394,120 @@ HloModule read_hlo(const std::string& path) {
   constexpr std::uint64_t kMost = std::uint64_t{2} << 30;  // what protobuf itself can hold
   trace::InputFile file(path, kMost);
   const std::string bytes(std::istreambuf_iterator<char>(&file), {});
-  if (!file.error().empty()) throw ConfigError(fmt::format("{}: cannot be read: {}.", path, file.error()));
-  try {
-    if (std::string_view(bytes).substr(0, 4096).find("HloModule ") != std::string_view::npos)
-      return parse_hlo_text(bytes);
-    if (path.find(".xplane.pb") != path.npos) {
-      if (auto module = module_in_xspace(bytes)) return std::move(*module);
-      throw ConfigError("has no module of XLA.");
-    }
-    return parse_hlo_proto(bytes);
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", path, error.what()));
-  }
+  if (!file.error().empty()) throw ConfigError(fmt::format("cannot be read: {}.", file.error()));
+  if (std::string_view(bytes).substr(0, 4096).find("HloModule ") != std::string_view::npos)
+    return parse_hlo_text(bytes);
+  if (path.find(".xplane.pb") == path.npos) return parse_hlo_proto(bytes);
+  const auto modules = modules_in_xspace(bytes);
+  if (modules.empty()) throw ConfigError("has no module of XLA.");
+  return parse_hlo_proto(*std::ranges::max_element(modules, {}, &std::string_view::size));
 }
 
 std::string hlo_report(const HloProgram& program) {
   std::string text =
       fmt::format("{}: {} devices, {}\n\n", clean_text(program.name, kMostOfACell), program.devices,
                   program.scheduled ? "in the order of launches" : "not scheduled: the order is not that of launches");
-  for (const std::string& line : program.order) {
-    if (!line.empty()) text += app::text_line(line);
-  }
-  text += "\n+ begins, - is waited for, ! not asynchronous, Gn matrix products, <n> combined, p pipelined\n\n";
+  for (const std::string& line : program.order) text += line.empty() ? "" : app::text_line(line);
+  text +=
+      "+ begins, - is waited for, ! not asynchronous, Gn matrix products, <n> combined, p pipelined, +1 another like "
+      "it\n\n";
   const bool timed = program.seconds > 0;
-  app::Table table;
-  table.header = {"collective", "a step", "MB each", "type", "ranks", "between", "of"};
-  if (timed) table.header.insert(table.header.begin() + 6, {"ms", "exposed"});
-  table.header.emplace_back("why exposed");
-  double exposed = 0;
+  constexpr double kLeast = 200;                              // half a percent of the step; below that it is hidden
+  const auto first_key = [](const std::string& parameters) {  // "['up']" of "params['up'], params['down']"
+    const std::size_t begin = std::min(parameters.find('['), parameters.size());
+    return parameters.substr(begin, parameters.find(", ") - begin);
+  };
   struct Alike {
-    const PlacedCollective* first = nullptr;
-    std::size_t count = 0;
+    std::vector<std::string> cells;
+    std::string label;
+    int others = -1;
     std::int64_t times = 0;
     double seconds = 0, exposed_seconds = 0;
   };
-  std::vector<std::pair<std::vector<std::string>, Alike>> alike;  // by what the cells say
+  std::vector<Alike> alike;
+  double exposed = 0;
   for (const PlacedCollective& one : program.collectives) {
     exposed += one.exposed_seconds;
-    const bool hidden = timed && one.exposed_seconds * 100 < one.seconds;
-    std::vector<std::string> cells{
+    if (timed && one.exposed_seconds * kLeast < program.seconds) continue;
+    const std::vector<std::string> cells{
         one.label.substr(0, 2),
         fmt::format("{:.3f}", static_cast<double>(one.bytes()) / 1e6),
         one.facts.dtype,
         one.ranks > 0 ? std::to_string(one.ranks) : "?",
-        one.facts.done < 0 ? "" : fmt::format("{} products, {} others", one.products, one.kernels + one.collectives),
-        !one.parameter.empty() ? one.parameter : clean_text(one.path, 60),
-        hidden ? "" : why_exposed(one)};
-    auto known = std::ranges::find(alike, cells, &std::pair<std::vector<std::string>, Alike>::first);
-    if (known == alike.end()) known = alike.insert(alike.end(), {std::move(cells), {&one}});
-    Alike& sum = known->second;
-    ++sum.count;
-    sum.times += one.times;
-    sum.seconds += one.seconds;
-    sum.exposed_seconds += one.exposed_seconds;
+        one.facts.done < 0 ? "" : fmt::format("G{} and {}", one.products, one.kernels + one.collectives),
+        one.parameter.empty() ? clean_text(one.path.substr(one.path.rfind('/') + 1), 40) : first_key(one.parameter),
+        why_exposed(one)};
+    auto known = std::ranges::find(alike, cells, &Alike::cells);
+    if (known == alike.end()) known = alike.insert(known, {cells, one.label});
+    ++known->others;
+    known->times += one.times;
+    known->seconds += one.seconds;
+    known->exposed_seconds += one.exposed_seconds;
   }
-  for (const auto& [cells, sum] : alike) {
-    std::vector<std::string> row{
-        sum.count > 1 ? fmt::format("{} and {} like it", sum.first->label, sum.count - 1) : sum.first->label,
-        std::to_string(sum.times)};
-    row.insert(row.end(), cells.begin() + 1, cells.begin() + 5);
+  app::Table table;
+  table.header = {"collective", "a step", "MB each", "type", "ranks", "between", "of", "why exposed"};
+  if (timed) table.header.insert(table.header.end() - 2, {"ms", "exposed"});
+  for (const Alike& sum : alike) {
+    std::vector<std::string>& row = table.rows.emplace_back(sum.cells);
+    row[0] = sum.others > 0 ? fmt::format("{} +{}", sum.label, sum.others) : sum.label;
+    row.insert(row.begin() + 1, std::to_string(sum.times));
     if (timed) {
-      row.push_back(fmt::format("{:.3f}", sum.seconds * kMilli));
-      row.push_back(fmt::format("{:.3f}", sum.exposed_seconds * kMilli));
+      row.insert(row.end() - 2,
+                 {fmt::format("{:.3f}", sum.seconds * kMilli), fmt::format("{:.3f}", sum.exposed_seconds * kMilli)});
     }
-    row.insert(row.end(), cells.begin() + 5, cells.end());
-    table.rows.push_back(std::move(row));
   }
   text += app::format_table(table);
+  text += "\n";
   if (timed) {
-    text += fmt::format("\n{:.2f} ms a step: {:.2f} ms of kernels, {:.2f} ms of exposed communication.\n",
-                        program.seconds * kMilli, program.compute_seconds * kMilli, exposed * kMilli);
+    text += fmt::format(
+        "{:.2f} ms a step: {:.2f} ms of kernels, {:.2f} ms of exposed communication. Hidden collectives are not "
+        "listed.\n",
+        program.seconds * kMilli, program.compute_seconds * kMilli, exposed * kMilli);
   }
-  for (const std::string& sentence : program.advice) text += "\n" + sentence + "\n";
+  for (const std::string& sentence : program.advice) text += sentence + "\n";
   return text;
 }
 
 std::string hlo_json(const HloProgram& program) {
-  nlohmann::ordered_json json;
-  json["module"] = clean_text(program.name, kMostOfACell);
-  json["scheduled"] = program.scheduled;
-  json["devices"] = program.devices;
-  json["order"] = nlohmann::ordered_json::array();
+  using Json = nlohmann::ordered_json;
+  Json json{{"module", clean_text(program.name, kMostOfACell)},
+            {"scheduled", program.scheduled},
+            {"devices", program.devices},
+            {"order", Json::array()},
+            {"collectives", Json::array()},
+            {"loops", Json::array()}};
   for (const std::string& line : program.order) {
     if (!line.empty()) json["order"].push_back(line);
   }
-  json["collectives"] = nlohmann::ordered_json::array();
   for (const PlacedCollective& one : program.collectives) {
-    nlohmann::ordered_json row;
-    row["name"] = clean_text(one.name, kMostOfACell);
-    row["label"] = one.label;
-    row["kind"] = to_string(one.facts.kind);
-    row["asynchronous"] = one.facts.asynchronous;
-    row["pipelined"] = one.facts.pipelined;
-    row["times"] = one.times;
-    row["depth"] = one.depth;
-    row["bytes_in"] = one.facts.bytes_in;
-    row["bytes_out"] = one.facts.bytes_out;
+    const HloCollective& facts = one.facts;
+    Json row{{"name", clean_text(one.name, kMostOfACell)},
+             {"label", one.label},
+             {"kind", to_string(facts.kind)},
+             {"asynchronous", facts.asynchronous},
+             {"pipelined", facts.pipelined},
+             {"times", one.times},
+             {"depth", one.depth},
+             {"bytes_in", facts.bytes_in},
+             {"bytes_out", facts.bytes_out},
+             {"dtype", facts.dtype},
+             {"operands", facts.operands},
+             {"products_between", one.products},
+             {"kernels_between", one.kernels},
+             {"collectives_between", one.collectives},
+             {"sliced", one.sliced}};
     if (one.ranks > 0) row["ranks"] = one.ranks;
-    row["dtype"] = one.facts.dtype;
-    row["operands"] = one.facts.operands;
     if (one.phase) row["phase"] = schedule::to_string(*one.phase);
     if (!one.parameter.empty()) row["parameter"] = one.parameter;
-    row["products_between"] = one.products;
-    row["kernels_between"] = one.kernels;
-    row["collectives_between"] = one.collectives;
-    row["sliced"] = one.sliced;
-    if (program.seconds > 0) {
-      row["seconds"] = one.seconds;
-      row["exposed_seconds"] = one.exposed_seconds;
-    }
+    if (program.seconds > 0) row["seconds"] = one.seconds, row["exposed_seconds"] = one.exposed_seconds;
     if (const std::string why = why_exposed(one); !why.empty()) row["why_exposed"] = why;
     json["collectives"].push_back(std::move(row));
   }
-  json["loops"] = nlohmann::ordered_json::array();
-  for (const PlacedLoop& loop : program.loops) {
-    json["loops"].push_back(
-        {{"name", clean_text(loop.name, kMostOfACell)}, {"depth", loop.depth}, {"trips", loop.trips}});
+  for (const PlacedLoop& one : program.loops) {
+    json["loops"].push_back({{"name", clean_text(one.name, kMostOfACell)},
+                             {"depth", one.depth},
+                             {"trips", one.trips},
+                             {"double_buffered", one.doubled}});
   }
   if (program.seconds > 0) json["seconds"] = program.seconds, json["compute_seconds"] = program.compute_seconds;
   json["advice"] = program.advice;
@@ -580,9 +517,8 @@ std::string hlo_json(const HloProgram& program) {
 std::string hlo_answer(const std::string& path, const std::string& cluster, bool json) {
   std::optional<config::Cluster> machine;
   if (!cluster.empty()) machine = config::load_cluster(cluster);
-  const HloModule module = read_hlo(path);
   try {
-    const HloProgram program = place_collectives(module, machine ? &*machine : nullptr);
+    const HloProgram program = place_collectives(read_hlo(path), machine ? &*machine : nullptr);
     return json ? hlo_json(program) : hlo_report(program);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", path, error.what()));

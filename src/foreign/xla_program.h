@@ -38,7 +38,7 @@ struct PlacedLoop {
   bool doubled = false;    ///< two iterations of the source are one
 };
 
-/// What a compiled program communicates, in the order of its launches.
+/// Communication of a compiled program, in the order of its launches.
 struct HloProgram {
   std::string name;
   bool scheduled = false;
@@ -59,13 +59,13 @@ struct HloProgram {
 HloProgram place_collectives(const HloModule& module, const config::Cluster* cluster = nullptr);
 
 /// Reads a module of a file, gzipped or not: text of XLA, an HloModuleProto, or the largest module in an xplane.pb.
-/// Throws ConfigError.
+/// Throws ConfigError, which does not name the file.
 HloModule read_hlo(const std::string& path);
 
 std::string hlo_report(const HloProgram& program);
 std::string hlo_json(const HloProgram& program);
 
-/// What commands print of a file. `cluster`: a name or a file; empty: no times.
+/// The answer that commands print of a file. `cluster`: a name or a file; empty: no times.
 std::string hlo_answer(const std::string& path, const std::string& cluster, bool json);
 
 }  // namespace fsdpbench::foreign

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -29,10 +27,19 @@ Value text(std::string_view value) { return {Value::Type::text, 0, value}; }
 
 /// In JSON every number is a text.
 std::int64_t integer_of(const Value& value) {
-  std::int64_t result = -1;
-  if (value.is_integer()) return value.integer;
-  if (value.is_text()) std::from_chars(value.text.data(), value.text.data() + value.text.size(), result);
-  return result;
+  return value.is_integer() ? value.integer : number_behind("", value.text);
+}
+
+ParsedEvent event(std::string_view category, std::string_view name, std::int64_t begin_ns, std::int64_t length_ns,
+                  std::optional<std::int64_t> process = {}, std::int64_t thread = 0) {
+  ParsedEvent made;
+  made.ph = "X";
+  made.category = category;
+  made.name = name;
+  made.begin_ns = begin_ns;
+  made.length_ns = length_ns;
+  if (process) made.members = {{field::kPid.name, number(*process)}, {field::kTid.name, number(thread)}};
+  return made;
 }
 
 /// "all-gather-start" of "all-gather-start.4": what an instruction is called before its number.
@@ -47,14 +54,6 @@ std::string_view stem(std::string_view op) {
 
 /// Thunks around those of a body.
 bool is_around_others(std::string_view op) { return op == "while" || op == "call" || op == "conditional"; }
-
-/// "size:4096" of "kind_src:device kind_dst:device size:4096 dest:0 async:1".
-std::int64_t copied_bytes(std::string_view details) {
-  std::int64_t bytes = -1;
-  const std::size_t at = details.find("size:");
-  if (at != details.npos) std::from_chars(details.data() + at + 5, details.data() + details.size(), bytes);
-  return bytes;
-}
 
 /// XLA launches a collective that is not asynchronous where it computes, so that nothing can run beside it.
 void note_compute_stream(RankRows& rank) {
@@ -77,25 +76,17 @@ void note_compute_stream(RankRows& rank) {
 }  // namespace
 
 XlaRows::Track XlaRows::track_of(std::string_view plane, std::string_view line) {
-  const auto number_in = [](std::string_view text) {
-    std::int64_t value = 0;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-  };
-  constexpr std::string_view kDevice = "/device:GPU:", kStream = "Stream #";
-  Track track;
+  constexpr std::string_view kDevice = "/device:GPU:", kThread = "Host Threads/";
+  using enum Track::Of;
   if (plane.starts_with(kDevice)) {
-    if (!line.starts_with(kStream)) return track;  // what xprof derives of the streams
-    track = {Track::Of::device, number_in(plane.substr(kDevice.size())), number_in(line.substr(kStream.size()))};
-    if (track.device < 0 || track.device >= kMostLocalDevices) track.of = Track::Of::nothing;
-  } else if (plane == "/host:CPU") {
-    track.of = line.starts_with("python")                                             ? Track::Of::python
-               : line.starts_with("Host Threads/") && line.find("/NVTX") == line.npos ? Track::Of::calls
-               : line.starts_with("tf_")                                              ? Track::Of::thunks
-                                                                                      : Track::Of::nothing;
-    if (track.of == Track::Of::calls) track.id = number_in(line.substr(13));
+    const std::int64_t id = number_behind(kDevice, plane);
+    // Other lines are what xprof derives of the streams.
+    const bool read = line.starts_with("Stream #") && id >= 0 && id < kMostLocalDevices;
+    return {read ? device : nothing, id, number_behind("#", line)};
   }
-  return track;
+  if (plane != "/host:CPU") return {};
+  if (line.starts_with(kThread) && line.find("/NVTX") == line.npos) return {calls, 0, number_behind(kThread, line)};
+  return {line.starts_with("python") ? python : line.starts_with("tf_") ? thunks : nothing, 0, 0};
 }
 
 void XlaRows::add(const Track& track, std::string_view name, std::int64_t begin_ns, std::int64_t length_ns,
@@ -106,21 +97,24 @@ void XlaRows::add(const Track& track, std::string_view name, std::int64_t begin_
   row.length_ns = length_ns;
   row.device = track.device;
   row.track = track.id;
-  std::string_view op, path, around;
+  std::string_view op, module, path, around;
   for (const auto& [key, value] : stats) {
     if (key == "hlo_op") op = value.text;
-    if (key == "hlo_module") row.module = names_.number(value.text);
+    if (key == "hlo_module") module = value.text;
     if (key == "name") path = value.text;
     if (key == "tf_op") around = value.text;
     if (key == "correlation_id") row.correlation = integer_of(value);
     if (key == "device_ordinal") row.device = integer_of(value);
     if (key == "run_id") row.run = integer_of(value);
     if (key == "step_num") row.step = integer_of(value);
-    if (key == "memcpy_details") row.bytes = copied_bytes(value.text), row.kind = Activity::copy;
-    if (key == "memset_details") row.bytes = copied_bytes(value.text), row.kind = Activity::fill;
+    if (key == "memcpy_details") row.bytes = number_behind("size:", value.text), row.kind = Activity::copy;
+    if (key == "memset_details") row.bytes = number_behind("size:", value.text), row.kind = Activity::fill;
   }
   if (path.empty() && around.find('/') != around.npos) path = around;  // before JAX 0.6
+  if (!module.empty()) row.module = names_.number(module);
   if (!op.empty()) row.op = names_.number(op);
+  if (const auto known = ops_.find({std::string(module), std::string(op)}); known != ops_.end())
+    row.facts = &known->second;
   if (!path.empty()) row.path = names_.number(path);
   const bool of_device = track.of == Track::Of::device;
   if (of_device && (name.starts_with("MemoryAlloc") || name.starts_with("MemoryFree"))) return;
@@ -170,137 +164,80 @@ bool XlaRows::json_event(const ParsedEvent& event) {
 // Numbers of fields are those of tsl's xplane.proto.
 
 void XlaRows::xspace(std::string_view bytes, std::int64_t most_events) {
-  std::vector<std::string_view> planes;
-  WireMessage in(bytes);
-  while (in.next()) {
-    if (in.field() == 1) planes.push_back(in.bytes());
-  }
+  const std::vector<std::string_view> planes = all_in(bytes, 1);
   if (planes.empty()) throw ConfigError("is no xplane.pb of a profiler, or is cut off in its first plane.");
+  for (const std::string_view module : modules_in_xspace(bytes)) add_module(module);
   for (const std::string_view one : planes) plane(one, most_events);
-  if (in.broken()) trouble_ = "The file is cut off.";
+  WireMessage whole(bytes);
+  while (whole.next()) {
+  }
+  if (whole.broken()) trouble_ = "The file is cut off.";
 }
 
 void XlaRows::plane(std::string_view bytes, std::int64_t most_events) {
-  struct Named {
-    std::string_view name;
-    std::vector<std::string_view> stats;
+  std::unordered_map<std::int64_t, std::string_view> events, stat_names;
+  for (const std::string_view entry : all_in(bytes, 4)) events[integer_in(entry, 1)] = bytes_in(entry, 2);
+  for (const std::string_view entry : all_in(bytes, 5))
+    stat_names[integer_in(entry, 1)] = bytes_in(bytes_in(entry, 2), 2);
+  const auto name_of = [&](std::int64_t id) {
+    const auto known = stat_names.find(id);
+    return known == stat_names.end() ? std::string_view() : known->second;
   };
-  std::string_view name;
-  std::vector<std::string_view> lines, own_stats;
-  std::unordered_map<std::int64_t, Named> events, stat_names;
-  WireMessage in(bytes);
-  while (in.next()) {
-    constexpr std::uint32_t kName = 2, kLine = 3, kEvents = 4, kStats = 5, kOwn = 6;
-    if (in.field() == kName) name = in.bytes();
-    if (in.field() == kLine) lines.push_back(in.bytes());
-    if (in.field() == kOwn) own_stats.push_back(in.bytes());
-    if (in.field() != kEvents && in.field() != kStats) continue;
-    const bool of_event = in.field() == kEvents;
-    std::int64_t id = 0;
-    Named made;
-    WireMessage entry(in.bytes());
-    while (entry.next()) {
-      if (entry.field() == 1) id = entry.integer();
-      if (entry.field() != 2) continue;
-      std::string_view shown;
-      WireMessage one(entry.bytes());
-      while (one.next()) {
-        if (one.field() == 2) made.name = one.bytes();
-        if (one.field() == 4 && of_event) shown = one.bytes();
-        if (one.field() == 5 && of_event) made.stats.push_back(one.bytes());
-      }
-      if (!shown.empty()) made.name = shown;
-    }
-    (of_event ? events : stat_names)[id] = std::move(made);
-  }
   const auto read_stat = [&](std::string_view stat) -> Stat {
-    std::int64_t id = 0;
+    std::string_view name;
     Value value;
-    WireMessage one(stat);
-    while (one.next()) {
+    for (WireMessage one(stat); one.next();) {
       constexpr std::uint32_t kUnsigned = 3, kSigned = 4, kText = 5, kBytes = 6, kName = 7;
-      if (one.field() == 1) id = one.integer();
+      if (one.field() == 1) name = name_of(one.integer());
       if (one.field() == kUnsigned || one.field() == kSigned) value = number(one.integer());
       if (one.field() == kText || one.field() == kBytes) value = text(one.bytes());
-      if (one.field() == kName) {
-        const auto known = stat_names.find(one.integer());
-        value = text(known == stat_names.end() ? std::string_view() : known->second.name);
-      }
+      if (one.field() == kName) value = text(name_of(one.integer()));
     }
-    const auto known = stat_names.find(id);
-    return {known == stat_names.end() ? std::string_view() : known->second.name, value};
+    return {name, value};
   };
-  for (const std::string_view stat : own_stats) {
+  for (const std::string_view stat : all_in(bytes, 6)) {
     const auto [key, value] = read_stat(stat);
     if (key == "profile_start_time") base_ns_ = integer_of(value);
     if (key == "device_vendor" && device_model_.empty()) device_model_ = clean_text(value.text, kMostOfACell);
   }
-  if (name == "/host:metadata") {
-    for (const auto& [id, event] : events) {
-      for (const std::string_view stat : event.stats) {
-        const auto [key, value] = read_stat(stat);
-        if (value.is_text() && key.find("lo") != key.npos && !value.text.empty()) add_module(value.text);
-      }
-    }
-    return;
-  }
-  for (const std::string_view line : lines) {
-    std::string_view line_name;
-    std::int64_t line_ns = 0;
-    std::vector<std::string_view> rows;
-    WireMessage at(line);
-    while (at.next()) {
-      if (at.field() == 2 || (at.field() == 11 && !at.bytes().empty())) line_name = at.bytes();
-      if (at.field() == 3) line_ns = at.integer();
-      if (at.field() == 4) rows.push_back(at.bytes());
-    }
-    Track track = track_of(name, line_name);
+  for (const std::string_view line : all_in(bytes, 3)) {
+    const std::string_view shown = bytes_in(line, 11);
+    const Track track = track_of(bytes_in(bytes, 2), shown.empty() ? bytes_in(line, 2) : shown);
+    const std::int64_t line_ns = integer_in(line, 3);
     if (track.of == Track::Of::nothing) continue;
-    std::vector<Stat> stats;
-    for (const std::string_view raw : rows) {
+    for (const std::string_view event : all_in(line, 4)) {
       if (rows_++ >= most_events) {
         trouble_ = fmt::format("The file has more rows than the {} that are read.", most_events);
         return;
       }
-      std::int64_t id = 0, offset_ps = 0, length_ps = 0;
-      stats.clear();
-      WireMessage event(raw);
-      while (event.next()) {
-        if (event.field() == 1) id = event.integer();
-        if (event.field() == 2) offset_ps = event.integer();
-        if (event.field() == 3) length_ps = event.integer();
-        if (event.field() == 4) stats.push_back(read_stat(event.bytes()));
-      }
-      const auto known = events.find(id);
+      const auto known = events.find(integer_in(event, 1));
       if (known == events.end()) continue;
-      for (const std::string_view stat : known->second.stats) stats.push_back(read_stat(stat));
+      std::vector<Stat> stats;
+      for (const std::string_view stat : all_in(event, 4)) stats.push_back(read_stat(stat));
+      for (const std::string_view stat : all_in(known->second, 5)) stats.push_back(read_stat(stat));
       constexpr std::int64_t kMost_ns = 2'200'000'000'000'000'000, kPico = 1000;
+      const std::int64_t offset_ps = integer_in(event, 2), length_ps = integer_in(event, 3);
       if (line_ns < 0 || line_ns > kMost_ns || offset_ps < 0 || length_ps < 0) continue;
-      add(track, known->second.name, line_ns + offset_ps / kPico, length_ps / kPico, stats);
+      const std::string_view name = bytes_in(known->second, 4);
+      add(track, name.empty() ? bytes_in(known->second, 2) : name, line_ns + offset_ps / kPico, length_ps / kPico,
+          stats);
     }
   }
 }
 
 void XlaRows::add_module(std::string_view bytes) {
-  WireMessage in(bytes);  // HloProto: hlo_module 1
-  while (in.next()) {
-    if (in.field() != 1) continue;
-    try {
-      HloModule module = parse_hlo_proto(in.bytes());
-      const std::string name = module.name;
-      modules_.insert_or_assign(name, std::move(module));
-    } catch (const ConfigError&) {
-      continue;  // then the sizes of its collectives are not known
+  try {
+    HloModule made = parse_hlo_proto(bytes);
+    HloModule& module = modules_.insert_or_assign(made.name, std::move(made)).first->second;
+    for (std::int32_t c = 0; c < std::ssize(module.computations); ++c) {
+      const auto& rows = module.computations[static_cast<std::size_t>(c)].instructions;
+      for (std::int32_t i = 0; i < std::ssize(rows); ++i) {
+        const HloInstruction& one = rows[static_cast<std::size_t>(i)];
+        ops_[{module.name, one.name}] = {collective_of(module, c, i), &module, one.op_name};
+      }
     }
+  } catch (const ConfigError&) {  // then the sizes of its collectives are not known
   }
-}
-
-const XlaRows::OpFacts* XlaRows::facts_of(const Row& row) const {
-  if (row.op < 0 || row.module < 0) return nullptr;
-  const auto module = ops_.find(std::string(names_[row.module]));
-  if (module == ops_.end()) return nullptr;
-  const auto op = module->second.find(std::string(names_[row.op]));
-  return op == module->second.end() ? nullptr : &op->second;
 }
 
 /// When the main module began to run, each time; `module` becomes that one, or -1.
@@ -309,39 +246,29 @@ std::vector<std::int64_t> XlaRows::executions(const std::vector<Row>& rows, std:
   for (const Row& row : rows) {
     if (row.module >= 0) times[row.module] += row.length_ns;
   }
-  module = -1;
-  for (const auto& [one, ns] : times) {
-    if (module < 0 || ns > times[module]) module = one;
-  }
-  const auto launched = [&](const Row& row) {
-    const auto call = launches_.find(row.correlation);
-    return call == launches_.end() ? row.begin_ns : call->second;
-  };
+  const auto longest = std::ranges::max_element(times, {}, [](const auto& one) { return one.second; });
+  module = longest == times.end() ? -1 : longest->first;
   std::map<std::int64_t, std::int64_t> runs;                 // by number, where rows tell it
   std::map<std::int32_t, std::vector<std::int64_t>> begins;  // by instruction
-  std::int64_t run_of_the_last = -1;
   for (const Row& row : rows) {
-    if (row.module != module || row.op < 0) continue;
-    if (row.run != -1) {
-      const auto [run, fresh] = runs.try_emplace(row.run, launched(row));
-      run->second = std::min(run->second, launched(row));
-      run_of_the_last = row.run;
-    }
-    begins[row.op].push_back(launched(row));
+    if (row.module < 0 || row.module != module || row.op < 0) continue;
+    const auto call = launches_.find(row.correlation);
+    const std::int64_t launched = call == launches_.end() ? row.begin_ns : call->second;
+    begins[row.op].push_back(launched);
+    if (row.run == -1) continue;
+    const auto run = runs.try_emplace(row.run, launched).first;
+    run->second = std::min(run->second, launched);
   }
   std::vector<std::int64_t> found;
-  if (run_of_the_last != -1) {
-    for (const auto& [run, begin_ns] : runs) found.push_back(begin_ns);
-  } else if (!begins.empty()) {
-    std::map<std::size_t, std::size_t> counts;
-    for (const auto& [op, moments] : begins) ++counts[moments.size()];
-    constexpr std::size_t kTenth = 10;
-    const auto usual = std::ranges::find_if(counts, [&](const auto& c) { return c.second * kTenth >= begins.size(); });
-    for (auto& [op, moments] : begins) {
-      if (usual == counts.end() || moments.size() != usual->first) continue;
-      std::ranges::sort(moments);
-      if (found.empty() || moments.front() < found.front()) found = moments;
-    }
+  for (const auto& [run, begin_ns] : runs) found.push_back(begin_ns);
+  std::map<std::size_t, std::size_t> counts;
+  for (const auto& [op, moments] : begins) ++counts[moments.size()];
+  constexpr std::size_t kTenth = 10;
+  const auto usual = std::ranges::find_if(counts, [&](const auto& c) { return c.second * kTenth >= begins.size(); });
+  for (auto& [op, moments] : begins) {
+    if (!runs.empty() || usual == counts.end() || moments.size() != usual->first) continue;
+    std::ranges::sort(moments);
+    if (found.empty() || moments.front() < found.front()) found = moments;
   }
   std::ranges::sort(found);
   return found;
@@ -350,52 +277,72 @@ std::vector<std::int64_t> XlaRows::executions(const std::vector<Row>& rows, std:
 /// Tells `to` where steps begin and end, as it would be told by torch.profiler.
 void XlaRows::mark_steps(std::vector<Row>& rows, std::vector<Row>& steps, KinetoRows& to, std::string& told) {
   std::int32_t module = -1;
-  std::vector<std::int64_t> begins = executions(rows, module);
+  const std::vector<std::int64_t> begins = executions(rows, module);
   if (begins.empty()) return;
-  std::size_t each = 1;
   const bool annotated = !steps.empty() && begins.size() % steps.size() == 0;
-  if (annotated) each = begins.size() / steps.size();
+  const std::size_t each = annotated ? begins.size() / steps.size() : 1;
   std::int64_t end = begins.back();
   for (const Row& row : rows) end = std::max(end, row.begin_ns + row.length_ns);
   for (std::size_t i = 0; i * each < begins.size(); ++i) {
     const std::int64_t until = (i + 1) * each < begins.size() ? begins[(i + 1) * each] : end;
     const std::string name = fmt::format("ProfilerStep#{}", annotated ? steps[i].step : static_cast<std::int64_t>(i));
-    ParsedEvent event;
-    event.ph = "X";
-    event.category = "user_annotation";
-    event.name = name;
-    event.begin_ns = begins[i * each];
-    event.length_ns = until - begins[i * each];
-    event.members = {{field::kPid.name, number(-1)}, {field::kTid.name, number(-1)}};
-    to.event(event);
+    to.event(event("user_annotation", name, begins[i * each], until - begins[i * each], -1, -1));
   }
   const std::string whole = fmt::format("XlaModule {}", names_[module]);
-  ParsedEvent event;
-  event.ph = "X";
-  event.category = "user_annotation";
-  event.name = whole;
-  event.begin_ns = begins.front();
-  event.length_ns = end - begins.front();
-  event.members = {{field::kPid.name, number(-1)}, {field::kTid.name, number(-2)}};
-  to.event(event);
+  to.event(event("user_annotation", whole, begins.front(), end - begins.front(), -1, -2));
   told = fmt::format("executions of the module {}{}", names_[module],
                      annotated ? ", with the numbers of StepTraceAnnotation" : "");
 }
 
-XlaRanks XlaRows::take() {
-  for (const auto& [name, module] : modules_) {
-    auto& ops = ops_[name];
-    for (std::size_t c = 0; c < module.computations.size(); ++c) {
-      const auto& rows = module.computations[c].instructions;
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        OpFacts& facts = ops[rows[i].name];
-        facts.module = &module;
-        facts.path = rows[i].op_name;
-        facts.collective = collective_of(module, static_cast<std::int32_t>(c), static_cast<std::int32_t>(i));
+/// A row of a device as torch.profiler would tell it. `id`: of the device, among all of the program.
+void XlaRows::device_event(const Row& row, std::int64_t id, KinetoRows& to, std::int64_t& world) {
+  const OpFacts* const facts = row.facts;
+  const std::string_view category = row.kind == Activity::copy   ? "gpu_memcpy"
+                                    : row.kind == Activity::fill ? "gpu_memset"
+                                                                 : "kernel";
+  ParsedEvent told = event(category, names_[row.name], row.begin_ns, row.length_ns);
+  const auto add = [&](const trace::Field& field, const Value& value) { told.args.emplace_back(field.name, value); };
+  const auto kind =
+      row.op < 0 || row.kind != Activity::computation ? std::nullopt : communication_of_hlo(stem(names_[row.op]));
+  add(field::kDevice, number(on_host_ ? RankRows::kHostDevice : row.device));
+  add(field::kStream, number(!on_host_ ? row.track : kind ? 0 : 1));
+  add(field::kCorrelation, number(row.correlation));
+  if (row.bytes >= 0) add(field::kBytes, number(row.bytes));
+  const std::string_view path = row.path >= 0      ? names_[row.path]
+                                : facts != nullptr ? std::string_view(facts->path)
+                                                   : std::string_view();
+  if (!path.empty()) told.args.emplace_back(kSourcePath, text(path));
+  std::string group;
+  if (kind) add(field::kCollectiveName, text(to_string(*kind)));
+  if (kind && facts != nullptr && facts->collective) {
+    const HloCollective& known = *facts->collective;
+    const HloModule& module = *facts->module;
+    // Bytes count where operands have several types.
+    const int size = std::max(1, hlo_type(known.dtype).first);
+    add(field::kInElements, number(known.bytes_in / size));
+    add(field::kOutElements, number(known.bytes_out / size));
+    add(field::kDtype, text(hlo_type(known.dtype).second));
+    world = std::max(world, module.partitions * module.replicas);
+    if (known.groups >= 0) {
+      const ReplicaGroups& groups = module.groups[static_cast<std::size_t>(known.groups)];
+      const auto [list, fresh] = own_groups_.try_emplace({&module, known.groups, id});
+      for (const std::vector<int>& one : groups.lists) {
+        if (!fresh || one.size() > kMostOfAGroup) continue;
+        const bool own = groups.lists.size() == 1 || std::ranges::find(one, static_cast<int>(id)) != one.end();
+        if (own) list->second = fmt::format("[{}]", fmt::join(one, ", "));
       }
+      group = list->second.empty() ? fmt::format("groups of {}", groups.size) : list->second;
+      add(field::kGroupName, text(group));
+      add(field::kGroupSize, number(groups.size));
+      if (!list->second.empty()) add(field::kGroupRanks, text(group));
     }
   }
+  to.event(told);
+}
+
+XlaRanks XlaRows::take() {
   std::ranges::stable_sort(device_, {}, &Row::begin_ns);
+  std::ranges::stable_sort(host_, {}, &Row::begin_ns);
   std::map<std::int64_t, std::vector<Row>> by_device;
   std::unordered_map<std::int64_t, std::int64_t> device_of;  // by correlation
   for (const Row& row : device_) {
@@ -403,91 +350,32 @@ XlaRanks XlaRows::take() {
     if (row.correlation >= 0) device_of.emplace(row.correlation, row.device);
   }
   device_ = {};
-  std::ranges::stable_sort(host_, {}, &Row::begin_ns);
   std::vector<Row> steps;
   std::set<std::int64_t> numbers;
   for (const Row& row : host_) {
     if (row.step >= 0 && numbers.insert(row.step).second) steps.push_back(row);
   }
-  XlaRanks made;
-  made.base_ns = base_ns_;
-  made.trouble = trouble_;
-  std::int64_t place = 0;
-  const auto devices = static_cast<std::int64_t>(by_device.size());
+  XlaRanks made{{}, base_ns_, trouble_};
+  std::int64_t local = -1;
+  const auto devices = std::ssize(by_device);
   for (auto& [device, rows] : by_device) {
-    const std::int64_t local = place++;
+    ++local;
     const std::int64_t id = on_host_ ? device / kDevicesOfAProcess * devices + device % kDevicesOfAProcess : local;
     KinetoRows to(functions_);
-    std::int64_t world = 0;
-    std::map<std::int32_t, std::string> lists;  // by groups of the module at hand
-    const HloModule* lists_of = nullptr;
     for (const Row& row : host_) {
       constexpr std::int64_t kCall = 0, kFunction = 1;
-      if (row.device == kCall) {
-        const auto own = device_of.find(row.correlation);
-        if (own == device_of.end() ? local > 0 : own->second != device) continue;
-      }
-      ParsedEvent event;
-      event.ph = "X";
-      event.category = row.device == kCall       ? "cuda_runtime"
-                       : row.device == kFunction ? "python_function"
-                                                 : "user_annotation";
-      event.name = names_[row.name];
-      event.begin_ns = row.begin_ns;
-      event.length_ns = row.length_ns;
-      event.members = {{field::kPid.name, number(0)}, {field::kTid.name, number(row.device == kCall ? row.track : -2)}};
-      event.args.emplace_back(field::kCorrelation.name, number(row.correlation));
-      to.event(event);
+      const auto own = device_of.find(row.correlation);
+      const bool call = row.device == kCall;
+      if (call && (own == device_of.end() ? local > 0 : own->second != device)) continue;
+      const auto* const category = call                      ? "cuda_runtime"
+                                   : row.device == kFunction ? "python_function"
+                                                             : "user_annotation";
+      ParsedEvent told = event(category, names_[row.name], row.begin_ns, row.length_ns, 0, call ? row.track : -2);
+      told.args.emplace_back(field::kCorrelation.name, number(row.correlation));
+      to.event(told);
     }
-    for (const Row& row : rows) {
-      const OpFacts* const facts = facts_of(row);
-      ParsedEvent event;
-      event.ph = "X";
-      event.category = row.kind == Activity::copy ? "gpu_memcpy" : row.kind == Activity::fill ? "gpu_memset" : "kernel";
-      event.name = names_[row.name];
-      event.begin_ns = row.begin_ns;
-      event.length_ns = row.length_ns;
-      const auto kind = row.op < 0 ? std::nullopt : communication_of_hlo(stem(names_[row.op]));
-      const bool communicates = row.kind == Activity::computation && kind.has_value();
-      event.args = {{field::kDevice.name, number(on_host_ ? RankRows::kHostDevice : device)},
-                    {field::kStream.name, number(on_host_ ? (communicates ? 0 : 1) : row.track)},
-                    {field::kCorrelation.name, number(row.correlation)}};
-      if (row.bytes >= 0) event.args.emplace_back(field::kBytes.name, number(row.bytes));
-      const std::string_view path = row.path >= 0      ? names_[row.path]
-                                    : facts != nullptr ? std::string_view(facts->path)
-                                                       : std::string_view();
-      if (!path.empty()) event.args.emplace_back(kSourcePath, text(path));
-      std::string group_name, size_name;
-      if (communicates) {
-        event.args.emplace_back(field::kCollectiveName.name, text(to_string(*kind)));
-        if (facts != nullptr && facts->collective) {
-          const HloCollective& known = *facts->collective;
-          // Of operands of several types the bytes are what counts.
-          const int size = std::max(1, hlo_type(known.dtype).first);
-          event.args.emplace_back(field::kInElements.name, number(known.bytes_in / size));
-          event.args.emplace_back(field::kOutElements.name, number(known.bytes_out / size));
-          event.args.emplace_back(field::kDtype.name, text(hlo_type(known.dtype).second));
-          world = std::max(world, facts->module->partitions * facts->module->replicas);
-          if (known.groups >= 0) {
-            if (lists_of != facts->module) lists.clear();
-            lists_of = facts->module;
-            const ReplicaGroups& groups = facts->module->groups[static_cast<std::size_t>(known.groups)];
-            const auto [list, fresh] = lists.try_emplace(known.groups);
-            if (fresh) {
-              for (const std::vector<int>& one : groups.lists) {
-                const bool own = groups.lists.size() == 1 || std::ranges::find(one, static_cast<int>(id)) != one.end();
-                if (own && one.size() <= kMostOfAGroup) list->second = fmt::format("[{}]", fmt::join(one, ", "));
-              }
-            }
-            group_name = list->second.empty() ? fmt::format("groups of {}", groups.size) : list->second;
-            event.args.emplace_back(field::kGroupName.name, text(group_name));
-            event.args.emplace_back(field::kGroupSize.name, number(groups.size));
-            if (!list->second.empty()) event.args.emplace_back(field::kGroupRanks.name, text(list->second));
-          }
-        }
-      }
-      to.event(event);
-    }
+    std::int64_t world = 0;
+    for (const Row& row : rows) device_event(row, id, to, world);
     std::string told;
     mark_steps(rows, steps, to, told);
     trace::FileFacts facts;

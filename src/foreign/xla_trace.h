@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,7 +24,7 @@ struct XlaRanks {
   std::string trouble;  ///< why not all of it was read; "": all was
 };
 
-/// What a file of jax.profiler says: the rows of all devices of one process, and of its host. Each device becomes a
+/// A file of jax.profiler: the rows of all devices of one process, and of its host. Each device becomes a
 /// rank. Kernels know the instruction that they are of; the module, which an xplane.pb brings along, knows what that
 /// instruction communicates, and with whom.
 ///
@@ -51,16 +52,18 @@ class XlaRows {
     enum class Of : std::uint8_t { nothing, device, python, calls, thunks } of = Of::nothing;
     std::int64_t device = 0, id = 0;
   };
+  /// An instruction of a module that the file brings along.
+  struct OpFacts {
+    std::optional<HloCollective> collective;
+    const HloModule* module = nullptr;
+    std::string path;
+  };
   struct Row {
     std::int64_t begin_ns = 0, length_ns = 0, device = 0, track = 0;
     std::int64_t correlation = -1, bytes = -1, run = -1, step = -1;
     std::int32_t name = 0, op = -1, module = -1, path = -1;  // of names_
     Activity kind = Activity::computation;
-  };
-  struct OpFacts {
-    std::optional<HloCollective> collective;
-    const HloModule* module = nullptr;
-    std::string path;
+    const OpFacts* facts = nullptr;
   };
   using Stat = std::pair<std::string_view, trace::Value>;
 
@@ -69,7 +72,7 @@ class XlaRows {
            const std::vector<Stat>& stats);
   void plane(std::string_view bytes, std::int64_t most_events);
   void add_module(std::string_view bytes);
-  const OpFacts* facts_of(const Row& row) const;
+  void device_event(const Row& row, std::int64_t id, KinetoRows& to, std::int64_t& world);
   void mark_steps(std::vector<Row>& rows, std::vector<Row>& steps, KinetoRows& to, std::string& told);
   std::vector<std::int64_t> executions(const std::vector<Row>& rows, std::int32_t& module) const;
 
@@ -79,8 +82,9 @@ class XlaRows {
   std::map<std::int64_t, std::string> planes_;                     // of JSON, by pid
   std::map<std::pair<std::int64_t, std::int64_t>, Track> tracks_;  // of JSON, by pid and tid
   std::map<std::string, HloModule, std::less<>> modules_;
-  std::map<std::string, std::unordered_map<std::string, OpFacts>, std::less<>> ops_;  // by module and instruction
-  std::unordered_map<std::int64_t, std::int64_t> launches_;                           // by correlation
+  std::map<std::pair<std::string, std::string>, OpFacts> ops_;  // by module and instruction
+  std::map<std::tuple<const HloModule*, std::int32_t, std::int64_t>, std::string> own_groups_;  // also by device
+  std::unordered_map<std::int64_t, std::int64_t> launches_;                                     // by correlation
   std::optional<std::int64_t> base_ns_;
   std::string device_model_, trouble_;
   std::int64_t rows_ = 0;

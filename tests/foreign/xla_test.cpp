@@ -1,5 +1,6 @@
-// What JAX leaves behind: traces of jax.profiler and programs compiled by XLA. tests/peer/xla_traces.py and
+// Files that JAX leaves behind: traces of jax.profiler and programs compiled by XLA. tests/peer/xla_traces.py and
 // xla_programs.py record what the real ones hold.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -12,7 +13,7 @@
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
-#include "foreign/xla_groups.h"
+#include "foreign/xla_module.h"
 #include "foreign/xla_program.h"
 #include "support/temporary_folder.h"
 #include "support/xspace.h"
@@ -33,6 +34,7 @@ TEST(ReplicaGroups, AreReadInEachFormThatXlaPrints) {
   EXPECT_EQ(parse_groups("[2,4]<=[4,2]T(1,0)").lists, strided);
   EXPECT_EQ(parse_groups("mesh['axis_0'=4,'axis_1'=1,'axis_2'=2] {'axis_0'}").lists, strided);
   EXPECT_EQ(parse_groups("mesh['axis_0'=4,'axis_1'=1,'axis_2'=2], device_ids=([2,4]T(1,0)) {'axis_0'}").lists, halves);
+  EXPECT_EQ(parse_groups("mesh['axis_0'=4,'axis_1'=2], device_ids=(0,4,1,5,2,6,3,7) {'axis_0'}").lists, halves);
   EXPECT_EQ(parse_groups("mesh['axis_0'=4,'axis_1'=2] {'axis_0','axis_1'}").lists, (Lists{{0, 1, 2, 3, 4, 5, 6, 7}}));
   // Parts of axes, a form that nobody knows, and more devices than there are.
   EXPECT_EQ(parse_groups("mesh['axis_0'=8] {'axis_0':(1)2}").size, -1);
@@ -121,6 +123,45 @@ TEST(HloText, HasItsCollectivesWithBytesGroupsAndWhatLiesBetween) {
   EXPECT_THAT(hlo_report(program), HasSubstr("xla_gpu_enable_pipelined_all_gather=true"));
 }
 
+/// kProgram with `from` replaced by `to`.
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = kProgram;
+  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST(HloText, AdviceNamesTheFlagOfTheVersionThatCompiledIt) {
+  const std::string newer = changed("\"is_pipelined\":false", "\"is_pipelined\":false,\"communication_domain\":\"X\"");
+  EXPECT_THAT(hlo_report(place_collectives(parse_hlo_text(newer))),
+              HasSubstr("XLA_FLAGS=--xla_gpu_pipeline_all_gather=on"));
+  const std::string pipelined = changed("is_sync\":true", "is_sync\":false,\"is_pipelined\":true");
+  EXPECT_THAT(hlo_report(place_collectives(parse_hlo_text(pipelined))), HasSubstr("XLA did not pipeline it"));
+}
+
+TEST(HloText, LoopsSayWhetherTwoIterationsAreOneAndTheirConditionsRunOnceMore) {
+  const std::string doubled = changed("%while.1", "%while_double_buffer.1");
+  EXPECT_THAT(hlo_report(place_collectives(parse_hlo_text(doubled))),
+              HasSubstr("loop 0 x4 (two iterations in one): +AG0"));
+  const std::string asks = changed("ROOT %less = pred[] fusion(%state.1)",
+                                   "%all-reduce.9 = pred[] all-reduce(%state.1), replica_groups={}\n"
+                                   "  ROOT %less = pred[] fusion(%state.1)");
+  const HloProgram program = place_collectives(parse_hlo_text(asks));
+  ASSERT_EQ(program.collectives.size(), 5U);
+  EXPECT_EQ(program.collectives[0].name, "all-reduce.9");
+  EXPECT_EQ(program.collectives[0].times, 5);
+}
+
+TEST(HloText, WhatWasGatheredAgainOrMovedByNobodyIsSaid) {
+  EXPECT_THAT(hlo_report(place_collectives(parse_hlo_text(changed("jit(train)/jvp()/while/body/dot_general",
+                                                                  "jit(train)/checkpoint/rematted_computation/dot")))),
+              HasSubstr("AG0: gathered again"));
+  EXPECT_THAT(hlo_report(place_collectives(parse_hlo_text(changed("%all-reduce.5", "%all-reduce.5.remat")))),
+              HasSubstr("XLA's own rematerialisation"));
+  EXPECT_THAT(hlo_report(place_collectives(parse_hlo_text(changed("all-reduce(%zero, %x)", "all-to-all(%zero, %x)")))),
+              HasSubstr("nobody wrote an all_to_all"));
+}
+
 TEST(HloText, OnAClusterWhatProductsHideIsNotExposed) {
   config::Cluster cluster = config::load_cluster(FSDPBENCH_RECORDED_DIR "/../../../profiles/clusters/dgx-h100.toml");
   const HloModule module = parse_hlo_text(kProgram);
@@ -139,11 +180,20 @@ TEST(HloText, WhatIsNoModuleIsSaidToBeNone) {
   EXPECT_THROW(parse_hlo_text("# a model\n"), ConfigError);
   EXPECT_THROW(parse_hlo_text("HloModule jit_f, is_scheduled=true\n"), ConfigError);
   EXPECT_THROW(parse_hlo_proto("no protobuf"), ConfigError);
-  // A loop in itself.
-  EXPECT_THROW(
-      place_collectives(parse_hlo_text("HloModule m\n\nENTRY %a (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n"
-                                       "  ROOT %w = f32[] while(%x), condition=%a, body=%a\n}\n")),
-      ConfigError);
+  // Calls in one another, and a loop without end whose body does nothing.
+  std::string text = "HloModule m\n\n%c0 (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n}\n";
+  for (int i = 1; i < 70; ++i) {
+    text += fmt::format(
+        "\n%c{} (x: f32[]) -> f32[] {{\n  %x = f32[] parameter(0)\n  %a = f32[] call(%x), to_apply=%c{}\n}}\n", i,
+        i - 1);
+  }
+  const std::string entry = "\nENTRY %m (x: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  ROOT %w = f32[] ";
+  EXPECT_THROW(place_collectives(parse_hlo_text(text + entry + "call(%x), to_apply=%c69\n}\n")), ConfigError);
+  const config::Cluster cluster =
+      config::load_cluster(FSDPBENCH_RECORDED_DIR "/../../../profiles/clusters/dgx-h100.toml");
+  const HloModule endless = parse_hlo_text(
+      text + entry + "while(%x), body=%c0, backend_config={\"known_trip_count\":{\"n\":\"1000000000000\"}}\n}\n");
+  EXPECT_THROW(place_collectives(endless, &cluster), ConfigError);
   EXPECT_THROW(
       parse_hlo_text("HloModule m\n\nENTRY %a (x: f32[]) -> f32[] {\n  ROOT %x = f32[1099511627776,1099511627776] "
                      "parameter(0)\n}\n"),
@@ -245,6 +295,14 @@ TEST_F(JaxTrace, CollectivesOnTheComputeStreamAreCollectives) {
   EXPECT_THAT(job.ranks.front().notes, ::testing::Contains(HasSubstr("6 collectives, 0.002 ms, ran on the stream")));
   const Explanation explained = explain(job, recognise(job));
   EXPECT_NEAR(explained.exposed_communication_ms, 0.0005, 1e-9);
+}
+
+TEST_F(JaxTrace, KernelsOfNoModuleHaveNoSteps) {
+  testing::XSpace space;
+  space.row("/device:GPU:0", "Stream #7(Compute)", "gemm", 100, 50, {{"hlo_op", std::string("dot.1")}});
+  const JobTrace job = read_job({write("host.xplane.pb", space.bytes())});
+  ASSERT_EQ(job.ranks.size(), 1U);
+  EXPECT_EQ(job.ranks[0].steps_told_by, "");
 }
 
 TEST_F(JaxTrace, TheFolderOfTheProfilerIsReadAndItsLastRecordingCounts) {

@@ -1,4 +1,7 @@
+#include <filesystem>
+
 #include "base/error.h"
+#include "config/cluster.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/xla_program.h"
 #include "fuzz/fuzz_target.h"
@@ -26,7 +29,15 @@ void parse(const std::string& path) {
     foreign::read_job({path});
   } catch (const Error&) {  // a program of XLA's is no trace
   }
-  foreign::place_collectives(foreign::read_hlo(path));
+  static const config::Cluster kCluster = [] {
+    const auto source = std::filesystem::path(__FILE__).parent_path() / "../..";
+    config::Cluster cluster = config::load_cluster((source / "profiles/clusters/dgx-h100.toml").string());
+    cluster.nodes = 1 << 10;
+    return cluster;
+  }();
+  const foreign::HloModule module = foreign::read_hlo(path);
+  foreign::hlo_report(foreign::place_collectives(module));
+  foreign::hlo_json(foreign::place_collectives(module, &kCluster));
 }
 
 }  // namespace fsdpbench::fuzz

@@ -1,9 +1,9 @@
 """Trains the decoder of tests/golden under FSDP2, FSDP1 and DDP for eight AdamW steps on four CPU ranks, and stores every
 loss and every final parameter: `python train.py FOLDER`. It begins with the stored parameters of decoder_untied; the
-tokens are those of tests/support/tiny_run.h, computed from their number.
+tokens are those of tests/support/tiny_run.h, computed from their number. With --trace, two ranks trace steps 5 to 7 under
+FSDP2 instead, as FOLDER/rank_N.json.gz.
 """
 
-import json
 import os
 import pathlib
 import sys
@@ -27,27 +27,10 @@ import make_decoder  # noqa: E402
 RANKS, BATCH, SEQ, STEPS = 4, 8, 17, 8
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
 ENGINES = ("fsdp2", "fsdp1", "ddp")
-MASK = (1 << 64) - 1
-
-
-def token(sample, i, vocabulary):
-    """HashedBatches::tokens of tests/support/tiny_run.h."""
-    z = (sample * 0x9E3779B97F4A7C15 + i * 0xD1B54A32D192ED03) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return (z ^ (z >> 31)) % vocabulary
 
 
 def initial_parameters():
-    index = json.loads((GOLDEN / "decoder_untied.json").read_text())
-    data = (GOLDEN / "decoder_untied.bin").read_bytes()
-    result = {}
-    for name, entry in index["tensors"].items():
-        if name.startswith("initial/"):
-            count = int(np.prod(entry["shape"]))
-            values = np.frombuffer(data, "<f4", count, entry["offset"]).reshape(entry["shape"])
-            result[name.removeprefix("initial/")] = torch.from_numpy(values.copy())
-    return result
+    return {name: torch.from_numpy(value) for name, value in golden_file.initial("decoder_untied").items()}
 
 
 class Parameters(nn.Module):
@@ -135,7 +118,7 @@ def train(engine, rank, parameters):
     losses = []
     for step in range(STEPS):
         samples = range(step * BATCH + rank * each, step * BATCH + (rank + 1) * each)
-        tokens = torch.tensor([[token(s, i, make_decoder.MODEL["vocab"]) for i in range(SEQ + 1)] for s in samples])
+        tokens = torch.tensor([[golden_file.token(s, i, make_decoder.MODEL["vocab"]) for i in range(SEQ + 1)] for s in samples])
         value = model(tokens)
         value.backward()
         optimizer.step()
@@ -144,6 +127,24 @@ def train(engine, rank, parameters):
         dist.all_reduce(mean)
         losses.append(mean.item() / RANKS)
     return losses, final_parameters(engine, model)
+
+
+def trace(rank, address, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    from torch.profiler import profile, schedule
+    model = under("fsdp2", Decoder(initial_parameters()))
+    optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+    with profile(schedule=schedule(wait=0, warmup=5, active=3, repeat=1), record_shapes=True,
+                 on_trace_ready=lambda p: p.export_chrome_trace(f"{folder}/rank_{rank}.json.gz")) as profiler:
+        for step in range(STEPS):
+            samples = range(step * BATCH + rank * 4, step * BATCH + rank * 4 + 4)
+            tokens = torch.tensor([[golden_file.token(s, i, make_decoder.MODEL["vocab"]) for i in range(SEQ + 1)] for s in samples])
+            model(tokens).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    dist.destroy_process_group()
 
 
 def work(rank, address, folder):
@@ -165,4 +166,5 @@ def work(rank, address, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as store:
-        mp.spawn(work, args=(f"file://{store}/store", os.path.abspath(sys.argv[1])), nprocs=RANKS)
+        traces = sys.argv[2:] == ["--trace"]
+        mp.spawn(trace if traces else work, args=(f"file://{store}/store", os.path.abspath(sys.argv[1])), nprocs=2 if traces else RANKS)

@@ -24,7 +24,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from train import ADAMW, BATCH, RANKS, SEQ, STEPS, golden_file, initial_parameters, make_decoder, token
+from train import ADAMW, BATCH, RANKS, SEQ, STEPS, golden_file, initial_parameters, make_decoder
 
 MODEL = make_decoder.MODEL | {"vocab": 60}
 MESHES = {  # shard x tensor; tokens that two ranks split are of an even number
@@ -118,7 +118,7 @@ def train(mesh, parameters, by_tokens, seq_len):
     losses = []
     for step in range(STEPS):
         samples = range(step * BATCH + index * each, step * BATCH + (index + 1) * each)
-        tokens = torch.tensor([[token(s, i, MODEL["vocab"]) for i in range(seq_len + 1)] for s in samples])
+        tokens = torch.tensor([[golden_file.token(s, i, MODEL["vocab"]) for i in range(seq_len + 1)] for s in samples])
         with loss_parallel():
             value = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].reshape(-1))
             value.backward()

@@ -1,5 +1,6 @@
 // Eight steps of training against what FSDP2, FSDP1 and DDP of PyTorch made of the same parameters and tokens
-// (train.py), and FSDP2 on ranks that split layers (train_tensor.py).
+// (train.py), FSDP of JAX on eight devices and on two processes (train_xla.py), and FSDP2 on ranks that split layers
+// (train_tensor.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <filesystem>
 
 #include "support/golden_tokens.h"
+#include "support/presets.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -26,6 +28,7 @@ RunConfig as(const std::string& engine) {
   c.fsdp.gradient_scaling = GradientScaling::pre_post_divide;
   c.fsdp.reduce_scatter_buffers = 0;
   if (engine == "ddp") c.fsdp.strategy = Strategy::no_shard;
+  if (engine == "xla") c = testing::with_preset(c, "xla");
   return c;
 }
 

@@ -65,7 +65,8 @@ def message(data):
 # PrimitiveType of xla_data.proto: bytes of an element.
 BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 2, 8: 4, 9: 8, 10: 2, 11: 4, 12: 8, 15: 8, 16: 2, 18: 16, 19: 1, 20: 1,
          23: 1, 24: 1, 25: 1}
-KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
+KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all",
+         "collective-broadcast")
 
 
 def arrays(shape):
@@ -110,10 +111,10 @@ def counts(module):
             if opcode == "while":
                 trips = config.split('"known_trip_count":{"n":"')
                 n = int(trips[1].split('"')[0]) if len(trips) > 1 else 1
-                loops.append([depth, n])
-                # called_computation_ids: the body and the condition; the condition's result is one boolean
-                for body in called:
-                    walk(body, times * n, depth + 1)
+                loops.append([depth, n if len(trips) > 1 else -1])
+                body, condition = called
+                walk(condition, times * (n + 1) if len(trips) > 1 else times, depth + 1)  # once more, to leave
+                walk(body, times * n, depth + 1)
                 continue
             if opcode in ("call", "conditional"):
                 for body in called:

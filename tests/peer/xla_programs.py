@@ -171,7 +171,8 @@ def train_step(jax, mesh, *, scan=False, checkpoint=False, dtype="bfloat16", cas
     return jax.jit(train, donate_argnums=(0, 1)), (arguments(stored), arguments(state), x)
 
 
-def compile_for(name, topology="1x1x8", mesh=None, flags=None, **keywords):
+def compiled_on(topology, mesh, flags, make, **keywords):
+    """What make(jax, mesh, **keywords) gives, a jitted function and the shapes of its arguments, compiled for H100s."""
     import jax
     import numpy as np
     from jax.experimental import topologies
@@ -179,10 +180,18 @@ def compile_for(name, topology="1x1x8", mesh=None, flags=None, **keywords):
     devices = topologies.get_topology_desc(platform="cuda", target_config=target, topology=topology).devices
     mesh = mesh or {"fsdp": len(devices)}
     grid = jax.sharding.Mesh(np.array(devices).reshape(*mesh.values()), tuple(mesh))
-    step, arguments = train_step(jax, grid, **keywords)
+    step, arguments = make(jax, grid, **keywords)
     # Autotuning would time kernels on a GPU; it chooses kernels, and no collective.
     options = {"xla_gpu_autotune_level": "0"} | (flags or {})
+    if jax.__version_info__ >= (0, 11, 1):
+        renamed = {flag: flag.replace("enable_pipelined", "pipeline") for flag in options}
+        options = {renamed[flag]: value if flag == renamed[flag] else "COLLECTIVE_PIPELINING_MODE_" + ("ON" if value == "True" else "OFF")
+                   for flag, value in options.items()}
     return step.lower(*arguments).compile(compiler_options=options)
+
+
+def compile_for(topology="1x1x8", mesh=None, flags=None, **keywords):
+    return compiled_on(topology, mesh, flags, train_step, **keywords)
 
 
 def trimmed(text):
@@ -210,24 +219,34 @@ def trimmed(text):
     return "\n\n".join([head, *(block for name, block in own.items() if name in kept)]) + "\n"
 
 
+def text_and_proto(jax, compiled, dump):
+    """Before JAX 0.8 the plugin does not hand out the module: it is in what XLA wrote into the folder `dump`."""
+    if jax.__version_info__ >= (0, 8):
+        return compiled.as_text(), compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+    path = max(dump.glob("*jit_train*after_optimizations.hlo.pb"), key=lambda p: p.stat().st_mtime_ns)
+    return path.with_suffix("").with_suffix(".txt").read_text(), xla_counts.message(path.read_bytes())[1][0]
+
+
 def record(folder, names):
+    dump = pathlib.Path(tempfile.mkdtemp())
+    os.environ["XLA_FLAGS"] = f"--xla_dump_to={dump} --xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
+    os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # before 0.9 the plugin asks for a driver
     import jax
     folder.mkdir(parents=True, exist_ok=True)
     for name, case in programs().items():
         if names and name not in names:
             continue
-        compiled = compile_for(name, **case)
-        module = compiled.runtime_executable().hlo_modules()[0]
-        memory = compiled.memory_analysis()
-        counts = xla_counts.counts(module.as_serialized_hlo_module_proto())
-        counts["temp_bytes"] = memory.temp_size_in_bytes
-        (folder / f"{name}.hlo.txt").write_text(trimmed(compiled.as_text()))
-        (folder / f"{name}.json").write_text(json.dumps(counts | {"case": case, "jax": jax.__version__}, sort_keys=True))
+        compiled = compile_for(**case)
+        text, proto = text_and_proto(jax, compiled, dump)
+        counts = xla_counts.counts(proto) | {"case": case, "jax": jax.__version__}
+        (folder / f"{name}.hlo.txt").write_text(trimmed(text))
+        (folder / f"{name}.json").write_text(json.dumps(counts, sort_keys=True))
         print(name, len(counts["collectives"]), flush=True)
 
 
 KINDS = {"all-gather": "all_gather", "all-reduce": "all_reduce", "reduce-scatter": "reduce_scatter",
-         "all-to-all": "all_to_all", "collective-permute": "send", "ragged-all-to-all": "all_to_all"}
+         "all-to-all": "all_to_all", "collective-permute": "send", "ragged-all-to-all": "all_to_all",
+         "collective-broadcast": "broadcast"}
 
 
 def pack(folder):
