@@ -94,14 +94,23 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const config::RunConfig& config = training.config;
   const plan::Plan& plan = training.plan;
   const schedule::Schedules& schedules = training.schedules;
-  const bool decoder = config.model.kind == config::ModelKind::decoder;
-  const std::vector<plan::ModuleWork> work =
-      plan::module_work(plan::tensor_part(config.model, plan.mesh.tensor), config.train.batch_per_rank,
-                        decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
-                        plan::expert_split(config), config.fsdp.checkpoint_keeps, config.mesh.context);
   const DType dtype = config.fsdp.param_dtype;
   GpuRates rates = gpu_rates(cluster, dtype);
+  config::Model model = config.model;
   if (use.measured) rates.measured = cluster.measured;
+  if (config::MeasuredGpu& measured = rates.measured;
+      measured.eager_fraction > 0 && config.simulate.framework != config::Simulate::Framework::own) {
+    rates.apart_fraction = measured.eager_fraction;
+    measured.odd_output_tflops = measured.eager_odd_output_tflops;
+    measured.odd_input_tflops = measured.eager_odd_input_tflops;
+    // PyTorch's RMSNorm is one kernel, as LayerNorm is, since 2.9.
+    if (config.simulate.framework != config::Simulate::Framework::transformers) model.norm = config::Norm::layer;
+  }
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  const std::vector<plan::ModuleWork> work =
+      plan::module_work(plan::tensor_part(model, plan.mesh.tensor), config.train.batch_per_rank,
+                        decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1,
+                        plan::expert_split(config), config.fsdp.checkpoint_keeps, config.mesh.context);
   const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
   // 32 MiB a thread since Hopper, before that 2 x 4 MiB and 8 x 16 KiB (at::cuda's parseChosenWorkspaceSize).

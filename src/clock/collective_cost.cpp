@@ -246,6 +246,20 @@ const Choice& quickest(const Choices& choices, double bytes) {
       choices, {}, [&](const Choice& c) { return std::pair(c.estimate.seconds(bytes), c.estimate.seconds_per_byte); });
 }
 
+/// What bytes take over so many nodes, over what the rate of their NICs says: so that 256 MiB take what the cluster's
+/// curve says. A group of a part of each node's GPUs shares the NICs, and their fate, with the groups of the others.
+double slower_than_alone(const config::Cluster& cluster, Collective collective, int nodes) {
+  constexpr double kBytes = 1 << 28;
+  const config::InterFabric& inter = cluster.inter;
+  const bool reduces = collective == Collective::all_reduce;
+  const double rate = config::at_nodes(inter, reduces ? inter.curve_all_reduce : inter.curve_gather, nodes);
+  const GroupShape shape{nodes * cluster.gpus_per_node, nodes, cluster.gpus_per_node};
+  const Choice choice = quickest(Choices(cluster, collective, shape, Algorithm::automatic), kBytes);
+  const CollectiveCost alone = achieved(cluster, collective, kBytes, shape, choice.algorithm, choice.protocol);
+  const double took = (reduces ? 2 : 1) * kBytes * (shape.ranks - 1) / shape.ranks / (rate * kGiga);
+  return std::max(1.0, (took - alone.latency_s) / alone.transfer_s);
+}
+
 }  // namespace
 
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape) {
@@ -291,7 +305,10 @@ CollectiveCost collective_cost(const config::Cluster& cluster, Collective collec
   if (choices.begin() == choices.end()) return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);
 
   const Choice& choice = quickest(choices, bytes);
-  return achieved(cluster, collective, bytes, shape, choice.algorithm, choice.protocol);
+  CollectiveCost cost = achieved(cluster, collective, bytes, shape, choice.algorithm, choice.protocol);
+  if (shape.nodes > 1 && !cluster.inter.curve_nodes.empty())
+    cost.transfer_s *= slower_than_alone(cluster, collective, shape.nodes);
+  return cost;
 }
 
 }  // namespace fsdpbench::clock

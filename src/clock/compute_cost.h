@@ -54,6 +54,7 @@ struct GpuRates {
   double memory_bytes_per_s = 0;   ///< read and written together, as a copy achieves it
   int sms = 0;                     ///< multiprocessors, or compute units
   config::MeasuredGpu measured{};  ///< stands for the first and third, if it was
+  double apart_fraction = 1;       ///< of the copy's rate, what updates, copies of units and kernels not joined achieve
 };
 
 /// Rates of a cluster's GPU, computing in `dtype`; fp32 is multiplied as fp32, not tf32.
@@ -108,8 +109,11 @@ class ComputeCost {
   double attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside = {}) const;
   /// Seconds of the optimizer's update that reads and writes `bytes` if it is one kernel.
   double update_seconds(double bytes, const Beside& beside = {}) const;
-  /// Seconds of a kernel that only moves bytes, read and written.
+  /// Seconds of a kernel that only moves bytes, read and written; of one that a framework calls by itself.
   double stream_seconds(double bytes, const Beside& beside = {}) const;
+  double apart_seconds(double bytes, const Beside& beside = {}) const {
+    return stream_seconds(bytes / gpu_.apart_fraction, beside);
+  }
   /// Seconds of one pass of a module: its kernels one after another.
   /// `share` of a recomputation is done (fsdp.recompute_share).
   double module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside = {}, double share = 1) const;

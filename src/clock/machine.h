@@ -24,8 +24,8 @@ class Machine : public Clock {
   /// Whether op times are in doubt, so that Changes::draw changes them.
   virtual bool in_doubt() const = 0;
   /// Beside that: 95 of 100 steps of `training` lie, over one of the configuration in force, within so much of what is
-  /// forecast, as a share. Absent: nobody knows.
-  virtual std::optional<double> doubt(const schedule::Training& /*training*/) const { return 0; }
+  /// forecast, as a share. `gain`: what that is less than 1. Absent: nobody knows.
+  virtual std::optional<double> doubt(const schedule::Training& /*training*/, double /*gain*/) const { return 0; }
 };
 
 }  // namespace fsdpbench::clock

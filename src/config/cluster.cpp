@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -69,6 +71,16 @@ ClusterField count(std::string name, At at, int low, int high, bool required = t
             int read = 0;
             if (!decode(value, read) || read < low || read > high) return false;
             at(cluster) = read;
+            return true;
+          }};
+}
+
+ClusterField curve(std::string name, std::vector<double> InterFabric::*member) {
+  return {std::move(name), "an array of numbers, one for each of inter.curve_nodes", false,
+          [=](Cluster& cluster, const Value& value) {
+            double read = 0;
+            if (!decode(value, read) || read <= 0) return false;
+            (cluster.inter.*member).push_back(read);
             return true;
           }};
 }
@@ -140,6 +152,11 @@ std::vector<ClusterField> make_cluster_fields() {
       latency("inter.hop_latency_us", at(&Cluster::inter, &InterFabric::hop_latency_us)),
       count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
       number_field("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1, 1e6, false),
+      curve("inter.curve_nodes", &InterFabric::curve_nodes),
+      curve("inter.curve_gather_gb_per_s", &InterFabric::curve_gather),
+      curve("inter.curve_all_reduce_gb_per_s", &InterFabric::curve_all_reduce),
+      curve("inter.curve_low", &InterFabric::curve_low),
+      curve("inter.curve_high", &InterFabric::curve_high),
       latency("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us)),
       number_field("host.framework_factor", at(&Cluster::host, &ClusterHost::framework_factor), 0, 100, false),
       rate_or_none("host.pcie_gb_per_s", at(&Cluster::host, &ClusterHost::pcie_gb_per_s)),
@@ -148,6 +165,9 @@ std::vector<ClusterField> make_cluster_fields() {
       rate_or_none("measured.odd_output_tflops", at(&Cluster::measured, &MeasuredGpu::odd_output_tflops)),
       rate_or_none("measured.odd_input_tflops", at(&Cluster::measured, &MeasuredGpu::odd_input_tflops)),
       rate_or_none("measured.pass_fraction", at(&Cluster::measured, &MeasuredGpu::pass_fraction)),
+      rate_or_none("measured.eager_fraction", at(&Cluster::measured, &MeasuredGpu::eager_fraction)),
+      rate_or_none("measured.eager_odd_output_tflops", at(&Cluster::measured, &MeasuredGpu::eager_odd_output_tflops)),
+      rate_or_none("measured.eager_odd_input_tflops", at(&Cluster::measured, &MeasuredGpu::eager_odd_input_tflops)),
       rate_or_none("measured.attention_64_tflops", at(&Cluster::measured, &MeasuredGpu::attention_64_tflops)),
       rate_or_none("measured.attention_128_tflops", at(&Cluster::measured, &MeasuredGpu::attention_128_tflops)),
       rate_or_none("measured.attention_half_length", at(&Cluster::measured, &MeasuredGpu::attention_half_length)),
@@ -195,6 +215,11 @@ class ClusterReader {
                   {"inter.nic_ll128_gb_per_s", cluster_.inter.nic_ll128_gb_per_s}});
     check_within("gpu.memory_gb_per_s", cluster_.gpu.memory_gb_per_s,
                  {{"gpu.memory_copy_gb_per_s", cluster_.gpu.memory_copy_gb_per_s}});
+    const InterFabric& inter = cluster_.inter;
+    for (const auto* of_curve : {&inter.curve_gather, &inter.curve_all_reduce, &inter.curve_low, &inter.curve_high}) {
+      if (of_curve->size() == inter.curve_nodes.size() && std::ranges::is_sorted(inter.curve_nodes)) continue;
+      throw ConfigError(path_ + ": inter.curve_nodes rise, and every other inter.curve has a number for each of them.");
+    }
     return cluster_;
   }
 
@@ -242,6 +267,10 @@ class ClusterReader {
       fail(node, near.empty() ? fmt::format("unknown key '{}'; valid are {}.", name, fmt::join(names, ", "))
                               : fmt::format("unknown key '{}'; the nearest valid key is '{}'.", name, near));
     }
+    if (const toml::array* numbers = node.as_array(); numbers && name.starts_with("inter.curve_")) {
+      for (const toml::node& number : *numbers) take_value(name, number);
+      return;
+    }
     const std::optional<Value> value = scalar(node);
     if (value && field->read(cluster_, *value)) {
       seen_.push_back(name);
@@ -281,11 +310,41 @@ class ClusterReader {
 
 }  // namespace
 
+double at_nodes(const InterFabric& inter, const std::vector<double>& curve, int nodes) {
+  const std::vector<double>& at = inter.curve_nodes;
+  const auto above = std::ranges::upper_bound(at, nodes);
+  if (above == at.begin()) return curve.front();
+  if (above == at.end()) return curve.back();
+  const auto i = above - at.begin();
+  const double part = std::log(nodes / at[i - 1]) / std::log(at[i] / at[i - 1]);
+  return std::exp(std::lerp(std::log(curve[i - 1]), std::log(curve[i]), part));
+}
+
 Cluster load_cluster(const std::string& name_or_path) {
   const std::size_t colon = name_or_path.rfind(':');
   const bool file = std::filesystem::exists(name_or_path);  // whose name may have a colon
   if (file || colon == std::string::npos) return ClusterReader(find_cluster(name_or_path)).read("");
-  return ClusterReader(find_cluster(name_or_path.substr(0, colon))).read(name_or_path.substr(colon + 1));
+  const std::string name = name_or_path.substr(0, colon), site = name_or_path.substr(colon + 1);
+  if (!site.ends_with("GB/s")) return ClusterReader(find_cluster(name)).read(site);
+  double rate = 0;
+  const auto [end, status] = std::from_chars(site.data(), site.data() + site.size() - 4, rate);
+  Cluster cluster = load_cluster(name);
+  const double line = cluster.inter.nics_per_node * cluster.inter.nic_gb_per_s;
+  if (status != std::errc() || end != site.data() + site.size() - 4 || !(rate > 0) || rate > 1.05 * line) {
+    throw ConfigError(
+        fmt::format("{}: {} is no bus bandwidth between its nodes; expected a number above 0 and at most "
+                    "the {} GB/s of a node's NICs, as 65GB/s.",
+                    name, site, line));
+  }
+  InterFabric& inter = cluster.inter;
+  inter.nic_achieved_gb_per_s = std::min(rate / inter.nics_per_node, inter.nic_gb_per_s);
+  inter.asked = true;
+  for (auto* of_curve :
+       {&inter.curve_nodes, &inter.curve_gather, &inter.curve_all_reduce, &inter.curve_low, &inter.curve_high}) {
+    of_curve->clear();
+  }
+  cluster.site = site;
+  return cluster;
 }
 
 void check_fits(const Cluster& cluster, std::int64_t ranks) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fsdpbench::config {
 
@@ -29,11 +30,13 @@ struct ClusterGpu {
 /// What kernels of this GPU were measured at with bf16, 1e12 FLOP/s where nothing else is said, under the power that it
 /// has: simulate.efficiency = "measured". All 0: it was not.
 struct MeasuredGpu {
-  double product_tflops = 0;       ///< products of a large k
-  double product_fill = 0;         ///< depth of k that a product's beginning and end are worth
-  double odd_output_tflops = 0;    ///< products whose rows of the output are no multiples of 16 bytes
-  double odd_input_tflops = 0;     ///< those of which an input's rows are none
-  double pass_fraction = 0;        ///< of the rate of a copy, what norms, rotations and activations reach
+  double product_tflops = 0;     ///< products of a large k
+  double product_fill = 0;       ///< depth of k that a product's beginning and end are worth
+  double odd_output_tflops = 0;  ///< products whose rows of the output are no multiples of 16 bytes
+  double odd_input_tflops = 0;   ///< those of which an input's rows are none
+  double pass_fraction = 0;      ///< of the rate of a copy, what norms, rotations and activations reach
+  double eager_fraction = 0;     ///< of it, what PyTorch's own kernels reach: updates, copies, passes not compiled
+  double eager_odd_output_tflops = 0, eager_odd_input_tflops = 0;  ///< the odd ones as PyTorch calls them
   double attention_64_tflops = 0;  ///< forward and backward together, long sequences, heads of 64
   double attention_128_tflops = 0;
   double attention_half_length = 0;  ///< the length at which half of it is reached
@@ -73,6 +76,10 @@ struct InterFabric {
   double hop_latency_us = 0;         ///< of one step of a collective from node to node
   int pod_nodes = 0;                 ///< nodes that reach each other at full rate; 0: all
   double oversubscription = 1;       ///< between pods a node gets 1/oversubscription of its rate
+  bool asked = false;                ///< nic_achieved_gb_per_s is what was measured where the training runs
+  /// Bus bandwidth of 256 MiB over so many whole nodes, as measured, and the parts of it between which measurements
+  /// lay; all of one length, by nodes. Empty: no such curve is known.
+  std::vector<double> curve_nodes, curve_gather, curve_all_reduce, curve_low, curve_high;
 };
 
 /// Host time per issued op; and, for state that lies in its memory (fsdp.cpu_offload), rates a GPU in 1e9
@@ -100,7 +107,11 @@ struct Cluster {
   std::int64_t most_ranks() const { return std::int64_t{nodes} * gpus_per_node; }
 };
 
-/// Reads a cluster by a file or a name of profiles/clusters; ":SITE" behind it takes the figures of that site.
+/// A figure of a curve of `inter` at so many nodes: straight between its points in the logarithms of both.
+double at_nodes(const InterFabric& inter, const std::vector<double>& curve, int nodes);
+
+/// Reads a cluster by a file or a name of profiles/clusters; ":SITE" behind it takes the figures of that site, and
+/// ":65GB/s" the bus bandwidth that large collectives were measured at between its nodes.
 /// profiles/README.md says which keys may be left out. Unknown keys are refused, and so are achieved rates above their
 /// peaks. Throws ConfigError with file, line, key, value and what would be valid.
 Cluster load_cluster(const std::string& name_or_path);

@@ -13,9 +13,9 @@
 namespace fsdpbench::app {
 namespace {
 
-constexpr std::array kKeys{"train.batch_per_rank", "train.seq_len",     "fsdp.activation_checkpointing",
-                           "fsdp.param_dtype",     "fsdp.reduce_dtype", "simulate.compiled",
-                           "simulate.efficiency"};
+constexpr std::array kKeys{"train.batch_per_rank", "train.seq_len",      "fsdp.activation_checkpointing",
+                           "fsdp.param_dtype",     "fsdp.reduce_dtype",  "simulate.compiled",
+                           "simulate.attention",   "simulate.efficiency"};
 
 }  // namespace
 

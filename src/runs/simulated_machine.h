@@ -78,6 +78,7 @@ class SimulatedMachine final : public clock::Machine {
   clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override;
   clock::StepCosts least_costs(const schedule::Training& training) const override;
   bool in_doubt() const override { return accuracy_ || calibration_; }
+  std::optional<double> doubt(const schedule::Training& training, double gain) const override;
 
  private:
   std::string basis_;

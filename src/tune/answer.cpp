@@ -57,7 +57,7 @@ class Answerer {
     const bool by_time = options_.objective != Objective::memory;
     if (by_time) {
       const schedule::Training start = training_at(result_.start().point), chosen = training_at(best().point);
-      const std::optional<double> share = machine_.doubt(chosen);
+      const std::optional<double> share = machine_.doubt(chosen, answer_.gain);
       answer_.unknown = !share;
       const double doubt = share.value_or(0) * (1 - answer_.gain);
       const bool changed = *result_.best != 0;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -206,15 +207,16 @@ class Explainer {
 
 /// What of a training others have to share for theirs to say something of it.
 struct Likeness {
-  std::string model, gpu, cluster;
+  std::string model, gpu, cluster, framework;
   double parameters = 0, ranks = 0, tokens = 0;  ///< tokens: a rank and step
   bool fp8 = false, compiled = false, recomputes = false;
   config::Strategy strategy = config::Strategy::full_shard;
 
-  Likeness(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on)
+  Likeness(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on, std::string whose)
       : model(c.model.preset),
         gpu(on.gpu.name),
         cluster(on.name),
+        framework(std::move(whose)),
         parameters(static_cast<double>(shapes.parameter_count())),
         ranks(static_cast<double>(c.mesh.ranks)),
         tokens(tokens_of_rank(c)),
@@ -223,13 +225,17 @@ struct Likeness {
         recomputes(c.fsdp.activation_checkpointing),
         strategy(c.fsdp.strategy) {}
 
-  /// The hardware counts most, then the size of the model, then the rest.
+  /// The model and the framework count most, then the hardware, the size of the model, and the rest.
   double distance(const Likeness& other) const {
     const auto fold = [](double a, double b) { return std::abs(std::log2(a / b)); };
-    return 8 * (gpu != other.gpu) + 4 * (fp8 != other.fp8) + 2 * fold(parameters, other.parameters) +
-           (model != other.model) + fold(ranks, other.ranks) / 2 + fold(tokens, other.tokens) / 2 +
+    return 12 * (model != other.model) + 6 * !same_framework(other) + 8 * (gpu != other.gpu) + 4 * (fp8 != other.fp8) +
+           2 * fold(parameters, other.parameters) + fold(ranks, other.ranks) / 2 + fold(tokens, other.tokens) / 2 +
            2 * (compiled != other.compiled) + (recomputes != other.recomputes) + (strategy != other.strategy) +
            (cluster != other.cluster);
+  }
+  /// PyTorch's own modules are in every framework of theirs.
+  bool same_framework(const Likeness& other) const {
+    return framework == "pytorch" || other.framework.starts_with(framework);
   }
   /// In what `other` is not this.
   std::vector<std::string> differs(const Likeness& other) const {
@@ -239,6 +245,7 @@ struct Likeness {
     };
     add(cluster != other.cluster, other.cluster);
     add(model != other.model, other.model);
+    add(!same_framework(other), other.framework);
     add(ranks != other.ranks, fmt::format("{} ranks", other.ranks));
     add(tokens != other.tokens, fmt::format("{} tokens a rank and step", other.tokens));
     add(fp8 != other.fp8, other.fp8 ? "fp8 products" : "no fp8 products");
@@ -250,7 +257,7 @@ struct Likeness {
 };
 
 NearestPublished nearest_published(const engine::Setup& setup, const config::Cluster& cluster) {
-  const Likeness own(setup.config, setup.plan.shapes, cluster);
+  const Likeness own(setup.config, setup.plan.shapes, cluster, framework_of(setup.config));
   struct Candidate {
     config::CsvRow row;
     config::RunConfig config;
@@ -261,7 +268,8 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
   for (const config::CsvRow& row : config::read_csv(config::find_published_trainings())) {
     if (!row.text("not_predicted").empty()) continue;
     config::RunConfig config = config::published_config(row);
-    const Likeness other(config, plan::model_shapes(config.model), config::load_cluster(config.simulate.cluster));
+    const Likeness other(config, plan::model_shapes(config.model), config::load_cluster(config.simulate.cluster),
+                         row.text("family"));
     const double distance = own.distance(other);
     if (!best || distance < best->distance) best = {row, std::move(config), own.differs(other), distance};
   }
@@ -275,6 +283,98 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
           tokens_of_rank(best->config) / (machine.forecast(theirs).slowest_ns() * 1e-9),
           std::move(best->differs)};
 }
+
+/// What alone moves the step, to where it may be by what is known of it.
+class Hinges {
+ public:
+  Hinges(const Cell& cell, const std::vector<Assumption>& assumptions)
+      : setup_(cell.setup), assumptions_(assumptions), machine_(cell.setup.config), sure_(machine_.times(setup_)) {}
+
+  std::vector<Hinge> all() {
+    if (!sure_.uncertainty) return {};
+    drawn(
+        "what computation reaches of its rates", [](const schedule::Op& op, bool) { return !op.is_collective(); },
+        "--framework NAME, or a profiled step: `fsdpbench trace explain`");
+    drawn(
+        "the network between nodes", [](const schedule::Op& op, bool inter) { return op.is_collective() && inter; },
+        "--between-nodes RATE, or a log of nccl-tests");
+    drawn(
+        "links within a node", [](const schedule::Op& op, bool inter) { return op.is_collective() && !inter; },
+        "a cluster file with measured rates");
+    host();
+    const config::Simulate& s = setup_.config.simulate;
+    other("simulate.compiled", s.compiled ? "false" : "true",
+          [](config::RunConfig& c) { c.simulate.compiled = !c.simulate.compiled; });
+    using Attention = config::Simulate::Attention;
+    const bool old = machine_.cluster()->gpu.fp8_gemm_fraction == 0;
+    const Attention kind = s.attention != Attention::flash2 ? Attention::flash2
+                           : old                            ? Attention::flash1
+                                                            : Attention::current;
+    other("simulate.attention", std::string(config::to_string(kind)),
+          [=](config::RunConfig& c) { c.simulate.attention = kind; });
+    std::ranges::stable_sort(found_, std::ranges::greater(), [](const Hinge& h) { return h.high_ms / h.low_ms; });
+    constexpr double kSay = 1.02;  // less is no matter
+    std::erase_if(found_, [](const Hinge& h) { return h.high_ms < kSay * h.low_ms; });
+    if (found_.size() > 3) found_.resize(3);
+    return std::move(found_);
+  }
+
+ private:
+  double ms(const clock::OpTimes& times) const { return clock::forecast(setup_, times).slowest_ns() * 1e-6; }
+
+  /// All ops that `wanted` take the least and the most of what is drawn for them.
+  void drawn(const char* what, bool (*wanted)(const schedule::Op&, bool inter), const char* say) {
+    std::array<double, 2> ends{};
+    for (const bool most : {false, true}) {
+      clock::OpTimes times = sure_.times;
+      for (std::size_t step = 0; step < times.steps.size(); ++step) {
+        const std::vector<schedule::Op>& ops = setup_.schedules.steps[step].ops;
+        for (std::size_t i = 0; i < ops.size(); ++i) {
+          clock::OpCost& cost = times.steps[step][i];
+          const int source = sure_.uncertainty->source[step][i];
+          if (source < 0 || !wanted(ops[i], cost.fabric == static_cast<int>(clock::Fabric::inter))) continue;
+          const std::vector<double>& ratios = sure_.uncertainty->ratios[source];
+          const double ratio = most ? std::ranges::max(ratios) : std::ranges::min(ratios);
+          cost.run_ns *= ratio, cost.link_ns *= ratio;
+        }
+      }
+      ends[most] = ms(times);
+    }
+    found_.push_back({what, ends[0], ends[1], say});
+  }
+
+  void host() {
+    const std::vector<double>& draws = sure_.uncertainty->own_issue;
+    if (draws.empty()) return;
+    const auto with = [&](double ratio) {
+      clock::OpTimes times = sure_.times;
+      for (std::vector<double>& of_step : times.own_issue) {
+        for (double& ns : of_step) ns *= ratio;
+      }
+      return ms(times);
+    };
+    found_.push_back({"the time of the host", with(std::ranges::min(draws)), with(std::ranges::max(draws)),
+                      "a profiled step: gaps between kernels"});
+  }
+
+  /// A setting that nobody said might be another.
+  void other(const std::string& key, const std::string& value, const std::function<void(config::RunConfig&)>& change) {
+    const auto said = std::ranges::find(assumptions_, key, &Assumption::key);
+    if (said != assumptions_.end() && said->said) return;
+    config::RunConfig config = setup_.config;
+    change(config);
+    const double there = SimulatedMachine(config).forecast(engine::set_up(config)).slowest_ns() * 1e-6;
+    const double here = ms(sure_.times);
+    found_.push_back({fmt::format("{}: {:.4g} ms if {}", key, there, value), std::min(here, there),
+                      std::max(here, there), fmt::format("--set {}={}", key, value)});
+  }
+
+  const engine::Setup& setup_;
+  const std::vector<Assumption>& assumptions_;
+  SimulatedMachine machine_;
+  SimulatedTimes sure_;
+  std::vector<Hinge> found_;
+};
 
 double step_of(const MeasuredRate& measured, const Expectation& expectation) {
   switch (measured.unit) {
@@ -355,9 +455,11 @@ MeasuredRate read_measured_rate(std::string_view text) {
   return rate;
 }
 
-Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured) {
+Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured,
+                   std::vector<Assumption> assumptions) {
   const account::RunMetrics& m = trial.metrics.value();
   Expectation e;
+  e.assumptions = std::move(assumptions);
   e.headline = run_headline(cell.setup);
   e.config = config::to_json(cell.setup.config);
   e.step_ms.value = m.step_ms.median;
@@ -374,6 +476,7 @@ Expectation expect(const Cell& cell, const Trial& trial, const std::optional<Mea
   e.device_bytes = trial.device_bytes;
   if (!cell.setup.config.simulate.cluster.empty()) {
     e.published = nearest_published(cell.setup, config::load_cluster(cell.setup.config.simulate.cluster));
+    if (e.step_ms.bounds) e.hangs_on = Hinges(cell, e.assumptions).all();
   }
   if (!measured) return e;
   const double step = step_of(*measured, e), expected = e.step_ms.value;
@@ -394,6 +497,11 @@ std::string expectation_text(const Expectation& e) {
   }
   std::string text = format_table(answer_table(table)) + assumptions_text(e.assumptions);
   if (e.device_bytes) text += e.memory_basis + "\n";
+  Table hinges{"the interval hangs on, each alone", {"", "step, ms", "say"}, {}};
+  for (const Hinge& h : e.hangs_on) {
+    hinges.rows.push_back({h.what, fmt::format("{:.4g} to {:.4g}", h.low_ms, h.high_ms), h.say});
+  }
+  if (!hinges.rows.empty()) text += "\n" + format_table(hinges);
   if (e.published) text += "\n" + published_text(*e.published);
   if (!e.measured) return text;
   text += "\n" + measured_text(e);
@@ -419,6 +527,16 @@ Fields<NearestPublished> declared<NearestPublished>() {
       {"tokens_per_s_rank", &P::published, "1/s", "tokens of one rank a second, as published"},
       {"predicted", &P::predicted, "1/s", "the same as it is predicted"},
       {"differs", &P::differs, "", "in what it is not this training"}}};
+}
+
+template <>
+Fields<Hinge> declared<Hinge>() {
+  using H = Hinge;
+  return {"Hinge", "What the interval of a step hangs on.", "tune/expectation.h", {
+      {"what", &H::what, "", "what the answer takes for granted"},
+      {"low_ms", &H::low_ms, "ms", "the step at one end of it, where all else is as expected"},
+      {"high_ms", &H::high_ms, "ms", "the step at the other"},
+      {"say", &H::say, "", "how to say what is the case"}}};
 }
 
 template <>
@@ -454,6 +572,7 @@ Fields<Expectation> declared<Expectation>() {
           {"peak_bytes", &E::peak_bytes, "B", "reserved by PyTorch's allocator; without a GPU, exact blocks"},
           {"device_bytes", &E::device_bytes, "B", "what its GPU has", or_null},
           {"basis", &E::memory_basis, "", "states, loss and activations that are counted"}}}},
+      {"hangs_on", &E::hangs_on, "", "the three things that move the step most; empty: it has no interval"},
       {"published", &E::published, "", "null where no cluster is named", or_null},
       {"measured", &E::measured, "", "null without --measured", or_null},
       {"reasons", &E::reasons, "", "empty if nothing was measured, or the same as expected"}}};

@@ -41,6 +41,21 @@ struct PossibleReason {
   std::string measure;  ///< how to measure that
 };
 
+/// What the interval of a step hangs on: one thing that the answer takes for granted, and how far the step moves with
+/// it.
+struct Hinge {
+  std::string what;
+  double low_ms = 0, high_ms = 0;  ///< the step, where all else is as expected
+  std::string say;                 ///< how to say what is the case
+};
+
+/// The one thing that several measured trainings have in common.
+struct SharedReason {
+  std::string what;                   ///< with its amount
+  std::vector<double> over_measured;  ///< by training: the step that follows from it over the measured one
+  double typical() const;             ///< the median of how far these are from 1
+};
+
 /// The published training that is most like this one.
 struct NearestPublished {
   std::string id, title, source;     ///< of profiles/published/training.csv
@@ -63,6 +78,7 @@ struct Expectation : StepAnswer {
   std::vector<Assumption> assumptions;
   bool fits = true;                           ///< in its GPU; memory is what PyTorch's allocator reserves, else blocks
   std::optional<std::int64_t> device_bytes;   ///< what its GPU has
+  std::vector<Hinge> hangs_on;                ///< the three that move it most; empty: no interval
   std::optional<NearestPublished> published;  ///< absent where no cluster is named, and so no GPU
   std::optional<MeasuredStep> measured;
   std::vector<PossibleReason> reasons;  ///< empty if nothing was measured, or the same as expected
@@ -72,7 +88,23 @@ Fields<Expectation> declared<Expectation>();
 
 /// `trial`: of `cell`, a simulation of a machine that it names, all of whose steps are there. Throws ConfigError for an
 /// MFU where no peak is known.
-Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured);
+Expectation expect(const Cell& cell, const Trial& trial, const std::optional<MeasuredRate>& measured,
+                   std::vector<Assumption> assumptions = {});
+
+/// Whose code trains: a family of profiles/published/training.csv that simulate.efficiency names, else as fsdp.preset
+/// says: "deepspeed", "megatron", "torchtitan", "own" or "pytorch".
+std::string framework_of(const config::RunConfig& config);
+/// The settings by which a framework's trainings are simulated on a cluster, "KEY=VALUE": of a family of published
+/// trainings what most of its rows have, on that GPU if there are some. Throws ConfigError for another name.
+std::vector<std::string> framework_settings(const std::string& framework, const std::string& cluster);
+
+/// "12GB/s" as it is; else of a file that nccl-tests or `fsdpbench collectives` wrote on several nodes the bus
+/// bandwidth of its largest message. Throws ConfigError.
+std::string between_nodes(const std::string& rate_or_file);
+
+/// What alone brings the steps of all `cells`, trainings on one cluster, nearest to what was measured, the best first.
+std::vector<SharedReason> shared_reasons(const std::vector<Cell>& cells, const std::vector<MeasuredRate>& measured);
+std::string shared_text(const std::vector<SharedReason>& reasons, const std::vector<std::string>& names);
 
 std::string expectation_text(const Expectation& expectation);
 

@@ -83,7 +83,7 @@ MeasuredMachine::MeasuredMachine(const FinishedRun& run)
       typical_(view_, run.setup, noise_ms(run)),
       doubt_(doubt_of(run, typical_.forecast(typical_.training()).slowest_ns() / 1e6)) {}
 
-std::optional<double> MeasuredMachine::doubt(const schedule::Training& training) const {
+std::optional<double> MeasuredMachine::doubt(const schedule::Training& training, double /*gain*/) const {
   RunDoubt doubt = doubt_;
   const schedule::Training steady = training.steady();
   doubt.reach = clock::what_if_times(typical_.times(), steady).doubt_ns / typical_.forecast(steady).slowest_ns();

@@ -62,7 +62,7 @@ class MeasuredMachine final : public clock::Machine {
   clock::StepCosts least_costs(const schedule::Training& training) const override;
   /// Steps differed, so that another choice of them would have given other times; a draw is such a choice.
   bool in_doubt() const override { return !typical_.repeats(); }
-  std::optional<double> doubt(const schedule::Training& training) const override;
+  std::optional<double> doubt(const schedule::Training& training, double gain) const override;
 
  private:
   account::RunView view_;

@@ -55,6 +55,19 @@ void expect_cost(const CollectiveCost& cost, double latency_us, double transfer_
   EXPECT_NEAR(cost.transfer_s * 1e6, transfer_us, 1e-9 * transfer_us);
 }
 
+TEST(CollectiveCost, AtTheSizeOfAMeasuredCurveItIsTheCurve) {
+  const Cluster cluster = load_cluster("aws-p5:hopper-prod");
+  for (std::size_t i = 0; i < cluster.inter.curve_nodes.size(); ++i) {
+    const GroupShape shape = over_nodes(static_cast<int>(cluster.inter.curve_nodes[i]));
+    EXPECT_NEAR(bus(cluster, Collective::all_gather, 256 * kMiB, shape), cluster.inter.curve_gather[i],
+                0.01 * cluster.inter.curve_gather[i]);
+    EXPECT_GE(1.01 * bus(load_cluster("aws-p5"), Collective::all_reduce, kGiB, shape),
+              bus(cluster, Collective::all_reduce, kGiB, shape));
+  }
+  EXPECT_EQ(seconds(cluster, Collective::all_gather, kGiB, kNode),
+            seconds(load_cluster("aws-p5"), Collective::all_gather, kGiB, kNode));
+}
+
 TEST(CollectiveCost, RingIsStepsAndBytesOfTheSlowerLinks) {
   const Cluster cluster = plain_cluster();
   // 7 steps of 2 us; 7/8 of 800 MB at 100 GB/s.

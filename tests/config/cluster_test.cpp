@@ -114,6 +114,31 @@ TEST_F(ClusterFile, ASiteReplacesWhatItNames) {
   EXPECT_EQ(hall.site, "hall");
 }
 
+TEST_F(ClusterFile, AMeasuredRateStandsForTheNetwork) {
+  const Cluster cluster = load_cluster("aws-p5:65GB/s");
+  EXPECT_DOUBLE_EQ(cluster.inter.nics_per_node * cluster.inter.nic_achieved_gb_per_s, 65);
+  EXPECT_TRUE(cluster.inter.asked);
+  EXPECT_FALSE(load_cluster("aws-p5").inter.asked);
+  EXPECT_TRUE(load_cluster("aws-p5:hopper-prod:65GB/s").inter.curve_nodes.empty()) << "what was measured goes first";
+  for (const char* wrong : {"aws-p5:GB/s", "aws-p5:0GB/s", "aws-p5:-3GB/s", "aws-p5:900GB/s", "aws-p5:x5GB/s"}) {
+    EXPECT_THAT(config_error([&] { load_cluster(wrong); }), HasSubstr("is no bus bandwidth between its nodes"))
+        << wrong;
+  }
+}
+
+TEST_F(ClusterFile, ACurveByNodesIsStraightBetweenItsPoints) {
+  const InterFabric inter = load_cluster("aws-p5:hopper-prod").inter;
+  EXPECT_NEAR(at_nodes(inter, inter.curve_gather, 2), inter.curve_gather.front(), 1e-9);
+  EXPECT_EQ(at_nodes(inter, inter.curve_gather, 500), inter.curve_gather.back());
+  EXPECT_NEAR(at_nodes(inter, inter.curve_gather, 8), inter.curve_gather[2], 1e-9);
+  EXPECT_GT(at_nodes(inter, inter.curve_gather, 12), inter.curve_gather[3]);
+  EXPECT_LT(at_nodes(inter, inter.curve_gather, 12), inter.curve_gather[2]);
+  const std::string inter_table =
+      "[inter]\nkind = 'roce'\nnics_per_node = 1\nnic_gb_per_s = 4\nnic_achieved_gb_per_s = 2\nhop_latency_us = 1\n";
+  EXPECT_THAT(error(cluster_text("", "", inter_table + "curve_nodes = [2, 4]\ncurve_low = [1]\n")),
+              HasSubstr("every other inter.curve has a number for each of them"));
+}
+
 TEST_F(ClusterFile, MistakesInSitesAreNamedWhicheverIsAskedFor) {
   const auto with = [](const std::string& add) { return cluster_text("", "", add); };
   const std::string hall = "[site.hall.intra]\n";

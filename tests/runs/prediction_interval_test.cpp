@@ -164,6 +164,28 @@ TEST(PredictionInterval, OfTheTypicalEfficiencyIsWider) {
   EXPECT_NEAR(width("simulate.efficiency=0.774"), framework, 0.01 * framework) << "as its rows say";
 }
 
+/// A large gain is as doubtful as published pairs of trainings are off; a small one by a part of it.
+TEST(PredictionInterval, OfAGainIsAsWideAsPairsAreOff) {
+  const Cell cell = on_cluster();
+  const SimulatedMachine machine(cell.setup.config);
+  EXPECT_DOUBLE_EQ(*machine.doubt(cell.setup, 0.01), 0.006);
+  EXPECT_DOUBLE_EQ(*machine.doubt(cell.setup, 0.5), 0.13);
+  EXPECT_EQ(machine.doubt(cell.setup, 0.5), machine.doubt(cell.setup, -0.5));
+  EXPECT_EQ(
+      *SimulatedMachine(simulated({"mesh.ranks=4", "emulate.compute_tflops=0.01"}).setup.config).doubt(cell.setup, 0.5),
+      0);
+}
+
+/// With the network's rate measured there, a step that waits for it is less in doubt.
+TEST(PredictionInterval, OfAMeasuredNetworkIsNarrower) {
+  const auto width = [](const char* cluster) {
+    const Cell cell = on_cluster({"model.preset=llama3-8b", "train.seq_len=512", "mesh.ranks=16", cluster});
+    const Trial trial = trial_of(cell);
+    return trial.sureness->step_ms->width() / trial.metrics->step_ms.median;
+  };
+  EXPECT_LT(width("simulate.cluster=ethernet-h100:10GB/s"), 0.8 * width("simulate.cluster=ethernet-h100"));
+}
+
 TEST(PredictionInterval, SaysWhoseEfficiencyItRestsOn) {
   const Cell cell = on_cluster({"mesh.ranks=8", "simulate.efficiency=fms-fsdp"});
   EXPECT_THAT(trial_of(cell).sureness->from,

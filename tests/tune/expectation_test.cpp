@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -15,6 +17,7 @@
 #include "config/find_file.h"
 #include "config/published.h"
 #include "runs/simulated_machine.h"
+#include "support/temporary_folder.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -169,6 +172,96 @@ TEST(NearestPublished, OfAPublishedTrainingIsItself) {
     EXPECT_NEAR(e.published->predicted, e.tokens_per_s_rank->value, e.tokens_per_s_rank->value * 1e-3);
   }
   EXPECT_EQ(asked, 2);
+}
+
+TEST(NearestPublished, IsOfTheSameModelAndFramework) {
+  const Expectation e = expectation_of(
+      on_dgx({"model.preset=llama3-8b", "mesh.ranks=64", "train.seq_len=4096", "simulate.efficiency=torchtitan"}));
+  ASSERT_TRUE(e.published);
+  EXPECT_THAT(e.published->title, HasSubstr("llama3-8b"));
+  EXPECT_THAT(e.published->differs, ::testing::Not(::testing::Contains(HasSubstr("llm-foundry"))));
+}
+
+/// Said settings are not in question; a network that was measured is hardly.
+TEST(Hinges, NameWhatMovesTheStepMost) {
+  const std::vector<std::string> slow{"mesh.ranks=64", "model.preset=llama3-8b", "train.seq_len=512",
+                                      "simulate.cluster=ethernet-h100"};
+  const auto hinges = [&](const char* more, bool said) {
+    std::vector<std::string> all = slow;
+    all.emplace_back(more);
+    const Cell cell = on_dgx(all);
+    std::vector<Assumption> assumptions{{"simulate.compiled", "false", said}};
+    return expect(cell, simulation_of(cell), {}, assumptions).hangs_on;
+  };
+  const auto width = [](const std::vector<Hinge>& all, const char* what) {
+    double most = 1;
+    for (const Hinge& hinge : all) {
+      if (hinge.what.starts_with(what)) most = hinge.high_ms / hinge.low_ms;
+    }
+    return most;
+  };
+  const auto open = hinges("train.accumulate=1", false);
+  ASSERT_FALSE(open.empty());
+  EXPECT_LE(open.size(), 3U);
+  EXPECT_TRUE(
+      std::ranges::is_sorted(open, std::ranges::greater(), [](const Hinge& h) { return h.high_ms / h.low_ms; }));
+  EXPECT_GT(width(open, "the network between nodes"), 1.3);
+  const auto measured = hinges("simulate.cluster=ethernet-h100:10GB/s", true);
+  EXPECT_LT(width(measured, "the network between nodes"), 0.8 * width(open, "the network between nodes"));
+  EXPECT_EQ(width(measured, "simulate.compiled"), 1);
+}
+
+TEST(FrameworkSettings, AreThoseOfItsPublishedTrainings) {
+  using ::testing::Contains;
+  const auto titan = framework_settings("torchtitan", "dgx-h100");
+  EXPECT_THAT(titan, Contains("simulate.efficiency=torchtitan"));
+  EXPECT_THAT(titan, Contains("simulate.compiled=true"));
+  EXPECT_THAT(framework_settings("llm-foundry", "roce-a100"), Contains("simulate.attention=flash1"));
+  EXPECT_THAT(framework_settings("llm-foundry", "dgx-h100"), Contains("simulate.attention=flash2"));
+  EXPECT_THAT(framework_settings("own", "dgx-h100"), Contains("simulate.host=own"));
+  EXPECT_THROW(framework_settings("caffe", "dgx-h100"), ConfigError);
+}
+
+TEST(BetweenNodes, IsARateOrWhatAFileSays) {
+  EXPECT_EQ(between_nodes("12 GB/s"), "12GB/s");
+  EXPECT_THROW(between_nodes("12"), ConfigError);
+  const TemporaryFolder folder;
+  const auto log = [&](const char* second) {
+    return folder.write(
+        "log", std::string("#  Rank  0 Group  0 Pid  1 on  node1 device  0 [0] H100\n#  Rank  1 Group  0 Pid  2 "
+                           "on  ") +
+                   second +
+                   " device  0 [0] H100\n"
+                   "   1048576   262144  float  none  -1  99.1  10.58  18.50  0  98.0  10.7  18.7  0\n"
+                   "  1073741824  268435456  float  none  -1  9000  119.3  104.40  0  9000  119.3  104.4  0\n"
+                   "# Avg bus bandwidth    : 61.5\n");
+  };
+  EXPECT_EQ(between_nodes(log("node2")), "104.4GB/s");
+  EXPECT_THROW(between_nodes(log("node1")), ConfigError);
+  EXPECT_EQ(
+      between_nodes(folder.write("c.json", R"({"world": {"places": [{"host": "a"}, {"host": "b"}]}, "operations": [
+      {"name": "all_gather", "results": [{"size": 10, "out_of_place": {"busbw_gb_per_s": 3}},
+                                         {"size": 90, "out_of_place": {"busbw_gb_per_s": 47.5}}]}]})")),
+      "47.5GB/s");
+}
+
+/// Trainings of different sizes that were all measured on a network with a sixth of the rate have that in common.
+TEST(SharedReasons, FindTheNetworkThatExplainsAllRows) {
+  std::vector<Cell> cells;
+  std::vector<MeasuredRate> measured;
+  for (const char* batch : {"train.batch_per_rank=1", "train.batch_per_rank=2", "train.batch_per_rank=4"}) {
+    const std::vector<std::string> of{"mesh.ranks=16", "train.seq_len=1024", batch};
+    std::vector<std::string> slow = of;
+    slow.emplace_back("simulate.cluster=dgx-h100:60GB/s");
+    measured.push_back({Unit::step_ms, simulation_of(on_dgx(slow)).metrics->step_ms.median});
+    cells.push_back(on_dgx(of));
+  }
+  const std::vector<SharedReason> reasons = shared_reasons(cells, measured);
+  ASSERT_EQ(reasons.size(), 4U);
+  EXPECT_THAT(reasons.front().what, HasSubstr("between nodes"));
+  EXPECT_LT(reasons.front().typical(), 0.05);
+  EXPECT_GT(reasons[1].typical(), 2 * reasons.front().typical());
+  EXPECT_THAT(shared_text(reasons, {"a", "b", "c"}), HasSubstr("One thing explains them all"));
 }
 
 TEST(NearestPublished, SaysInWhatItDiffers) {
