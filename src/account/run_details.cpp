@@ -15,7 +15,7 @@
 
 namespace fsdpbench::account {
 
-std::vector<MemoryLevel> memory_timeline(const StepRecords& step, int rank) {
+std::vector<trace::LiveBytes> memory_timeline(const StepRecords& step, int rank) {
   const StepView view(step, rank);
   const std::vector<schedule::Buffer>& buffers = step.schedule().buffers;
   struct Change {
@@ -34,12 +34,12 @@ std::vector<MemoryLevel> memory_timeline(const StepRecords& step, int rank) {
   }
   std::ranges::stable_sort(changes, {}, &Change::time_ns);
 
-  std::vector<MemoryLevel> levels(1);
+  std::vector<trace::LiveBytes> levels(1);
   for (const schedule::Buffer& b : buffers) {
     if (b.persistent) levels.front().live[index_of(b.category)] += b.bytes;
   }
   for (const Change& c : changes) {
-    MemoryLevel level = levels.back();
+    trace::LiveBytes level = levels.back();
     level.time_ns = c.time_ns - view.window().begin_ns;
     level.live[index_of(c.category)] += c.bytes;
     levels.push_back(level);

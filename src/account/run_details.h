@@ -9,18 +9,14 @@
 #include "base/link_model.h"
 #include "base/memory_space.h"
 #include "plan/plan.h"
+#include "trace/facts.h"
 
 namespace fsdpbench::account {
 
-/// Live bytes from `time_ns` (since the step's begin) on.
-struct MemoryLevel {
-  std::int64_t time_ns = 0;
-  CategoryBytes live{};
-};
-
 /// Live bytes of one rank over one step, at every change: an op's buffers live from its begin on the lane, or until its
-/// end, not from when the host, far ahead, issued it. The first level is that of the step's begin.
-std::vector<MemoryLevel> memory_timeline(const StepRecords& step, int rank);
+/// end, not from when the host, far ahead, issued it. The first level is that of the step's begin, from
+/// which times count.
+std::vector<trace::LiveBytes> memory_timeline(const StepRecords& step, int rank);
 
 /// One phase of a step, in milliseconds of RunMetrics: means over all ranks in the run's middle steps, scaled to the
 /// median step (run_view.h). A phase begins when its first

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::account {
 
-StepBound step_bound(const StepView& step) {
+trace::StepBound step_bound(const StepView& step) {
   struct Place {
     std::int64_t end_ns = 0;
     std::int64_t own_ns = 0;  // what the op itself takes
@@ -33,7 +33,7 @@ StepBound step_bound(const StepView& step) {
     place.end_ns = std::max<std::int64_t>(0, end_of(place.after)) + place.own_ns;
     if (place.end_ns > end_of(last)) last = i;
   }
-  StepBound bound;
+  trace::StepBound bound;
   bound.ns = std::max<std::int64_t>(0, end_of(last));
   std::array<std::int64_t, kLaneCount> by_lane{};
   for (int i = last; i >= 0; i = places[i].after) {

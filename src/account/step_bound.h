@@ -6,6 +6,7 @@
 #include "base/lane.h"
 #include "clock/op_times.h"
 #include "schedule/training.h"
+#include "trace/facts.h"
 
 namespace fsdpbench::account {
 
@@ -13,13 +14,7 @@ namespace fsdpbench::account {
 /// every op takes as long as it did (a collective from the arrival of its last peer on) and begins as soon as its lane,
 /// its communicator, its events and the host's waits allow; issuing costs nothing. clock::max_plus_bound() of a run of
 /// this rank alone, with the chain of ops that takes so long.
-struct StepBound {
-  std::int64_t ns = 0;
-  Lane lane = Lane::compute;  ///< the one with most of the chain
-  std::int64_t lane_ns = 0;   ///< what of the chain runs there
-};
-
-StepBound step_bound(const StepView& step);
+trace::StepBound step_bound(const StepView& step);
 
 /// A step without a machine, in nanoseconds.
 struct StepPrediction {

@@ -38,7 +38,6 @@ class Reader {
     sweep.base = base();
     sweep.trials = integer("trials", sweep.trials, 1, kMostTrials);
     sweep.seed = static_cast<std::uint64_t>(integer("seed", 1, 0, INT64_MAX));
-    sweep.keep_traces = boolean("keep_traces", false);
     sweep.set = settings(table("set"));
     sweep.axes = axes(sweep);
     sweep.skips = rules(sweep, "skip", "reason");
@@ -55,8 +54,8 @@ class Reader {
   }
 
   void check_names() const {
-    static const std::vector<std::string> kNames{"title",       "x",   "series", "base", "trials", "seed",
-                                                 "keep_traces", "set", "axes",   "skip", "when"};
+    static const std::vector<std::string> kNames{"title", "x",   "series", "base", "trials",
+                                                 "seed",  "set", "axes",   "skip", "when"};
     for (const auto& [key, node] : file_) {
       const std::string name(key.str());
       if (std::ranges::count(kNames, name) > 0) continue;
@@ -78,13 +77,6 @@ class Reader {
     const auto* v = node->as_integer();
     if (v != nullptr && v->get() >= low && v->get() <= high) return v->get();
     fail(*node, fmt::format("{} is not valid; expected an integer from {} to {}.", name, low, high));
-  }
-
-  bool boolean(const char* name, bool otherwise) const {
-    const toml::node* node = file_.get(name);
-    if (node == nullptr) return otherwise;
-    if (const auto* v = node->as_boolean()) return v->get();
-    fail(*node, fmt::format("{} is not valid; expected true or false.", name));
   }
 
   std::string base() const {

@@ -32,7 +32,6 @@ struct SweepFile {
   std::string base;                 ///< path of a run profile, absolute; a name was looked up
   std::int64_t trials = 3;          ///< of each cell
   std::uint64_t seed = 1;           ///< of the order in which cells run
-  bool keep_traces = false;         ///< the last trial of each cell also leaves its result folder
   Settings set;
   std::vector<SweepAxis> axes;
   std::vector<CellRule> skips;     ///< cells to leave out

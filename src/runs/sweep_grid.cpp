@@ -125,7 +125,7 @@ SweepGrid expand_sweep(config::SweepFile file, const std::vector<std::string>& o
   }
   expand_cells(grid);
   std::string all = config::to_toml(config::load_profile(grid.file.base, grid.base_overrides, &grid.file.notes));
-  all += fmt::format("seed={} keep_traces={}\n", grid.file.seed, grid.file.keep_traces);  // more trials may follow
+  all += fmt::format("seed={}\n", grid.file.seed);  // more trials may follow
   for (const SweepCell& cell : grid.cells) all += fmt::format("{} {}\n", cell.id, fmt::join(cell.overrides, " "));
   grid.hash = fmt::format("{:016x}", stable_hash(all));
   return grid;

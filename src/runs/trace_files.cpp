@@ -73,14 +73,13 @@ trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_
         {stall.time, account::name_of(told), stall.op, stall.late_rank,
          told.jitter ? kBeyondTypical : advice_.at(static_cast<std::size_t>(stall.cause)).c_str()});
   }
-  for (const account::MemoryLevel& level : account::memory_timeline(records, place)) {
+  for (const trace::LiveBytes& level : account::memory_timeline(records, place)) {
     explanation.memory.push_back({records.window(place).begin_ns + level.time_ns, level.live});
   }
   for (const schedule::Buffer& buffer : records.schedule().buffers) {
     if (buffer.persistent) explanation.kept_bytes += buffer.bytes;
   }
-  const account::StepBound bound = account::step_bound(account::StepView(records, place));
-  explanation.bound = trace::StepBound{bound.ns, bound.lane, bound.lane_ns};
+  explanation.bound = account::step_bound(account::StepView(records, place));
   explanation.gpu = gpu_samples(rank, step);
   return explanation;
 }

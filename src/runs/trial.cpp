@@ -184,7 +184,7 @@ std::vector<CauseInterval> cause_intervals(const Trial& trial) {
 MemoryTimeline timeline_of(const account::RunView& run, const account::CauseReport& causes) {
   const auto step = std::ranges::find(run.steps(), causes.example_step, &account::StepRecords::number);
   MemoryTimeline timeline{causes.example_rank, causes.example_step, {}, {}};
-  for (const account::MemoryLevel& level : account::memory_timeline(*step, causes.example_place)) {
+  for (const trace::LiveBytes& level : account::memory_timeline(*step, causes.example_place)) {
     timeline.time_ms.push_back(ms_of_trial(level.time_ns));
     for (const MemoryCategory c : kMemoryCategories) timeline.live[index_of(c)].push_back(level.live[index_of(c)]);
   }

@@ -13,7 +13,7 @@ using schedule::OpKind;
 using testing::HandRun;
 using testing::Times;
 
-StepBound bound_of(const HandRun& run) {
+trace::StepBound bound_of(const HandRun& run) {
   const RunView view = run.view();
   return step_bound(StepView(view.steps().front(), 0));
 }
@@ -26,7 +26,7 @@ TEST(StepBound, FollowsTheChainAndNamesItsLane) {
   run.collective(OpKind::all_gather, Lane::all_gather, {.begin = 400, .end = 500}).record = 1;
   run.forward({.begin = 600, .end = 620}).waits = {{1}};
   // 10 without the wait for peers, then 100 beside 30 of computation, then 20.
-  const StepBound bound = bound_of(run);
+  const trace::StepBound bound = bound_of(run);
   EXPECT_EQ(bound.ns, 130);
   EXPECT_EQ(bound.lane, Lane::all_gather);
   EXPECT_EQ(bound.lane_ns, 110);

@@ -26,7 +26,6 @@ TEST_F(SweepFileTest, ReadsEverything) {
 title = "T"
 trials = 5
 seed = 7
-keep_traces = true
 x = "train.steps"
 series = ["mesh.ranks"]
 [set]
@@ -47,7 +46,6 @@ reason = "r"
   EXPECT_EQ(sweep.base, (folder_.path() / "base.toml").string());
   EXPECT_EQ(sweep.trials, 5);
   EXPECT_EQ(sweep.seed, 7U);
-  EXPECT_TRUE(sweep.keep_traces);
   EXPECT_EQ(sweep.x, "train.steps");
   EXPECT_THAT(sweep.series, ElementsAre("mesh.ranks"));
   ASSERT_EQ(sweep.set.size(), 1U);

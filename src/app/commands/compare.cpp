@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "app/commands/command.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "config/find_file.h"
@@ -22,7 +21,6 @@
 #include "record/json_part.h"
 #include "runs/compare_report.h"
 #include "runs/measure.h"
-#include "runs/progress.h"
 #include "runs/result_file.h"
 #include "runs/result_folder.h"
 
@@ -146,15 +144,9 @@ class ComparisonRun {
   /// Runs until there are `trials` pairs. False if the user stopped it: then the pairs that are done count.
   bool run(int trials) {
     keep_what_is_done(console().quiet());
-    const std::int64_t begin = now_ns();
     bool finished = true;
     for (int pair = 0; pair < trials && finished; ++pair) {
-      std::string line = fmt::format("trial {} of {} of each side", pair + 1, trials);
-      if (pair > 0) {
-        const double passed = static_cast<double>(now_ns() - begin) * 1e-9;
-        line += fmt::format("  {} left", format_duration(passed / pair * (trials - pair)));
-      }
-      console().progress(line);
+      console().progress(fmt::format("trial {} of {} of each side", pair + 1, trials));
       try {
         run_pair(pair % 2 == 0);
       } catch (const Interrupted&) {

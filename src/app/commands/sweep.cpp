@@ -135,15 +135,14 @@ State state_of(const std::vector<LoggedTrial>& trials, bool retry_failed) {
 }
 
 /// One trial for the log. Failing is a result too; being stopped, or not being able to write, is not.
-LoggedTrial logged_trial(const SweepGrid& grid, const SweepCell& cell, std::uint64_t number, Job* job,
-                         const fs::path& keep) {
+LoggedTrial logged_trial(const SweepGrid& grid, const SweepCell& cell, std::uint64_t number, Job* job) {
   LoggedTrial logged{.cell = cell.id, .number = number, .trial = {}, .reason = {}};
   const auto failed = [&](const std::string& reason, ExitCode code) {
     logged.reason = reason;
     logged.exit_code = static_cast<int>(code);
   };
   try {
-    logged.trial = whole_trial(cell_config(grid, cell, job), job, keep);
+    logged.trial = whole_trial(cell_config(grid, cell, job), job);
   } catch (const Error& error) {
     if (error.code() == ExitCode::interrupted || error.code() == ExitCode::cannot_write) throw;
     // A rank that was killed says nothing about the cell.
@@ -232,8 +231,7 @@ class SweepRun {
     const auto number = static_cast<std::uint64_t>(trial);
     if (state_.done.contains({cell.id, number}) || state_.failed.contains(cell.id)) return;
     progress_.show(cell, trial);
-    const bool keeps = grid_.file.keep_traces && trial + 1 == grid_.file.trials;
-    LoggedTrial logged = logged_trial(grid_, cell, number, job_, keeps ? folder_ / "cells" / cell.id : fs::path());
+    LoggedTrial logged = logged_trial(grid_, cell, number, job_);
     if (logged.trial) {
       state_.done.insert({cell.id, number});
       progress_.done(logged.trial->seconds);
