@@ -274,6 +274,7 @@ AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCol
                             found.ranks[r].cut.steps[s].window.end + offset};
       std::array<std::int64_t, kLaneCount> lane;
       lane.fill(window.begin);
+      std::vector<std::int64_t> done(static_cast<std::size_t>(schedules.event_count), window.begin);  // by event
       std::int64_t issued = window.begin;
       for (std::size_t i = 0; i < steady.ops.size(); ++i) {
         const Op& op = steady.ops[i];
@@ -292,11 +293,14 @@ AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCol
             record.peers_arrived_ns = std::clamp(arrival.at_ns + offset, record.begin_ns, record.end_ns);
           }
         } else if (op.has_work()) {
-          // It began when its lane was free and it was issued, and took no time.
-          last = std::clamp(std::max(last, issued), window.begin, window.end);
+          // It began when its lane was free, it was issued and what it waits for was done, and took no time.
+          last = std::max(last, issued);
+          for (const schedule::Wait& wait : op.waits) last = std::max(last, done[wait.event]);
+          last = std::clamp(last, window.begin, window.end);
           record.begin_ns = record.end_ns = last;
           if (op.is_collective()) record.peers_arrived_ns = last;
         }
+        if (op.record >= 0) done[op.record] = last;
         record.issued_ns = std::min(issued, op.has_work() ? record.begin_ns : issued);
         if (op.is_host()) {
           issued = std::clamp(parts[r].waited_until(i) + offset, issued, std::max(issued, window.end));
