@@ -324,6 +324,9 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
     throw ConfigError(
         fmt::format("This is {}: only sharded training follows a schedule that is known here.", found.name));
   }
+  if (job.ranks.front().is_compiled() && !found.schedule) {
+    throw ConfigError("XLA orders the collectives of a compiled program itself; `explain --hlo` reads the program.");
+  }
   if (!found.schedule || !found.schedule->exact()) {
     throw ConfigError(fmt::format(
         "The order of collectives is not one of the schedules that are known here: {}. {}",

@@ -74,7 +74,7 @@ std::optional<Finding> find_checkpointing(const RankRows& rank, const HostWords&
     }
   }
   // What costs most is kept, and all else runs again.
-  if (attending.names > 0 && attending.again == 0 && telling.again > 0 &&
+  if (attending.names > 0 && attending.again == 0 && telling.again > 1 &&
       telling.again + attending.names == telling.names) {
     return Finding{
         "activation checkpointing", "selective",

@@ -586,8 +586,9 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
       if (const int size = bytes_of_dtype(facts.dtype); size > 0 && use.elements >= 0) use.bytes = use.elements * size;
     }
     const auto own = dialects::own_name(rank.names[static_cast<std::size_t>(device.name)]);
-    if ((part >= 0 && part <= kFewElements) || use.kind == Communication::barrier ||
-        (own && own->op == "gather_norm") || words.around(device.launch, "clip_grad_norm") >= 0) {
+    const bool few = part >= 0 && part <= kFewElements && !words.unit(device.launch);  // a norm may be a unit
+    if (few || use.kind == Communication::barrier || (own && own->op == "gather_norm") ||
+        words.around(device.launch, "clip_grad_norm") >= 0) {
       use.purpose = Purpose::scalars;
     }
     use.prefetch = (own && own->prefetch) || words.prefetches(device.launch);

@@ -77,8 +77,8 @@ class RowStep : public account::StepFacts {
         slack_(types.launch_lag_ns(static_cast<std::size_t>(rank))),
         step_(found_.cut.steps[step]),
         in_order_(found_.uses[step]),
-        computes_on_host_(rank_.computes_on_host()),
-        computation_(intervals_of(rank_, step_).computation) {
+        computation_(intervals_of(rank_, step_).computation),
+        computes_on_host_(rank_.computes_on_host() && !computation_.empty()) {
     for (const CollectiveUse& use : found_.uses[step]) uses_[use.row] = &use;
     first_launch_ = launch_at(step_.device.front());
     if (found.schedule) {
@@ -155,7 +155,7 @@ class RowStep : public account::StepFacts {
       // Without computation nothing tells what should have run meanwhile, but who came last is seen all the same.
       if (computation_.empty() && stall.cause != Cause::straggler) stall.cause = Cause::unknown;
       // Where the host computes itself, what it does between its ops is its own.
-      if (computes_on_host_ && !computation_.empty() && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
+      if (computes_on_host_ && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
       IntervalSet left{stall.time};
       // The host, or nobody knows.
       if (stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch || stall.cause == Cause::unknown) {
@@ -524,8 +524,8 @@ class RowStep : public account::StepFacts {
   std::int64_t slack_;
   const JobStep& step_;
   const std::vector<CollectiveUse>& in_order_;
-  bool computes_on_host_;
   IntervalSet computation_;
+  bool computes_on_host_;
   std::map<std::int32_t, const CollectiveUse*> uses_;
   bool prefetches_backward_ = true, follows_compute_ = false;
   std::int64_t first_launch_ = 0, longest_ = 0;

@@ -320,10 +320,13 @@ std::string headline(const ExplainedJob& e) {
   }
   if (certain) return late;
   const bool experts = e.recognition.shards && e.recognition.kind == foreign::JobKind::experts;
+  const foreign::Finding* job = e.recognition.find("job");
+  const bool says_sharded = job != nullptr && job->value == to_string(foreign::JobKind::sharded);
   std::string text =
       experts ? "No setting was tried: trainings whose ranks exchange rows of experts are not replayed, because "
                 "products of experts and exchanges take as long as rows come, and that is up to the data."
-      : !e.recognition.is_fsdp()       ? "No setting was tried: the trace shows no sharded training."
+      : !e.recognition.is_fsdp()       ? fmt::format("No setting was tried: the trace shows no {}.",
+                                               says_sharded ? "gather of the job's parameters" : "sharded training")
       : e.not_replayed_because.empty() ? "No setting of the job is certain to make its step shorter."
                                        : fmt::format("No setting was tried: {}", e.not_replayed_because);
   constexpr double kMostly = 90;  // percent

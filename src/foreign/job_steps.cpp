@@ -47,31 +47,53 @@ std::vector<Cut> optimizer_cuts(const RankRows& rank) {
   return cuts;
 }
 
-/// The shortest list of collectives that the whole trace repeats, at least twice and with more than one kind or size.
+bool updates(const RankRows& rank, std::int32_t row) {
+  const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+  const std::string& name = rank.names[static_cast<std::size_t>(device.name)];
+  return device.kind == Activity::computation && (name.find("multi_tensor_apply") != std::string::npos ||
+                                                  kernel_kind(device.kind, name, {}) == KernelKind::optimizer);
+}
+
+/// The shortest list of collectives, with more than one kind or size, that the trace repeats up to its end at least
+/// twice; what comes before is shorter. A step begins after the optimizer, or else where the list does that ends with
+/// the trace.
 std::vector<Cut> period_cuts(const RankRows& rank, const std::vector<std::int32_t>& by_launch) {
-  std::vector<std::int32_t> rows;
-  for (std::int32_t row : by_launch) {
-    if (rank.device[static_cast<std::size_t>(row)].collective >= 0) rows.push_back(row);
+  std::vector<std::int32_t> rows,
+      begins;  // collectives; what was launched first after the optimizer before each, or it
+  for (std::size_t i = 0, updated = 0; i < by_launch.size(); ++i) {
+    if (updates(rank, by_launch[i])) updated = i + 1;
+    if (rank.device[static_cast<std::size_t>(by_launch[i])].collective < 0) continue;
+    rows.push_back(by_launch[i]);
+    begins.push_back(by_launch[updated > 0 ? updated : i]);
+    updated = 0;
   }
-  const auto key = [&](std::int32_t row) {
+  const auto key = [&](std::size_t i) {
     const auto& facts =
-        rank.collectives[static_cast<std::size_t>(rank.device[static_cast<std::size_t>(row)].collective)];
+        rank.collectives[static_cast<std::size_t>(rank.device[static_cast<std::size_t>(rows[i])].collective)];
     return std::make_tuple(facts.kind, facts.elements_in, facts.elements_out, facts.group);
   };
   std::vector<Cut> cuts;
   const std::size_t n = rows.size();
   for (std::size_t period = 2; period * 2 <= n; ++period) {
-    if (n % period != 0) continue;
-    bool repeats = true;
-    for (std::size_t i = period; repeats && i < n; ++i) repeats = key(rows[i]) == key(rows[i - period]);
-    if (!repeats) continue;
+    std::size_t from = n - period;  // from here on it repeats
+    while (from > 0 && key(from - 1) == key(from - 1 + period)) --from;
+    if (from >= period || n - from < 2 * period) continue;
     bool varied = false;
-    for (std::size_t i = 1; !varied && i < period; ++i) varied = key(rows[i]) != key(rows[0]);
+    for (std::size_t i = from + 1; !varied && i < from + period; ++i) varied = key(i) != key(from);
     if (!varied) return cuts;
-    std::int64_t begin = std::numeric_limits<std::int64_t>::min();
-    for (std::size_t i = period; i <= n; i += period) {
-      const std::int64_t end = i < n ? launched_ns(rank, rows[i]) : std::numeric_limits<std::int64_t>::max();
-      cuts.push_back({static_cast<std::int64_t>(i / period - 1), {begin, end}});
+    const auto after_update = [&](std::size_t first) {
+      bool all = true;
+      for (std::size_t i = first; i < n; i += period) all = all && (i == 0 || begins[i] != rows[i]);
+      return all;
+    };
+    std::size_t first = from + (n - from) % period;
+    for (std::size_t i = 0; i < period && !after_update(first); ++i) {
+      if (after_update(from + i)) first = from + i;
+    }
+    std::int64_t begin = first == 0 ? std::numeric_limits<std::int64_t>::min() : launched_ns(rank, begins[first]);
+    for (std::size_t i = first + period; i <= n; i += period) {
+      const std::int64_t end = i < n ? launched_ns(rank, begins[i]) : std::numeric_limits<std::int64_t>::max();
+      cuts.push_back({static_cast<std::int64_t>(cuts.size()), {begin, end}});
       begin = end;
     }
     return cuts;
@@ -197,9 +219,9 @@ void find_host_work(const RankRows& rank, JobSteps& cut) {
 }  // namespace
 
 double JobSteps::sureness() const {
-  if (!launches_known) return 0.5;
-  if (source == StepSource::profiler) return 0.99;
-  return source == StepSource::whole ? 0.3 : 0.9;
+  if (source == StepSource::whole) return 0.3;
+  if (!launches_known) return source == StepSource::period ? 0.8 : 0.5;
+  return source == StepSource::profiler ? 0.99 : 0.9;
 }
 
 std::string_view to_string(StepSource source) {
@@ -239,9 +261,12 @@ JobSteps cut_steps(const RankRows& rank) {
     cuts = optimizer_cuts(rank);
     result.source = StepSource::optimizer;
   }
-  if (cuts.empty()) {
-    cuts = period_cuts(rank, by_launch);
-    result.source = StepSource::period;
+  // Where nothing tells which rows the host launched within its marks, the device's own are surer.
+  if (cuts.empty() || (!result.launches_known && !rank.is_compiled())) {
+    if (std::vector<Cut> periods = period_cuts(rank, by_launch); !periods.empty()) {
+      cuts = std::move(periods);
+      result.source = StepSource::period;
+    }
   }
   if (cuts.empty()) {
     cuts.push_back({0, {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}});

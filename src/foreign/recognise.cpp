@@ -469,12 +469,16 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   }
   const auto in_trace =
       std::ranges::count_if(order, [](const LaunchToken& t) { return t.what != LaunchToken::What::computation; });
-  if (r.kind == JobKind::experts && !r.schedule->exact()) {
-    // The nearest one of many is no answer: what engines do with experts differs in a collective or two.
-    r.unknown.push_back(fmt::format(
-        "Which schedule the job follows: the nearest, of {}, has {} collectives elsewhere, and the job {} ({}).",
-        r.schedule->config.fsdp.preset, r.schedule->collectives_off, in_trace,
-        r.schedule->deviations.empty() ? "in another order" : r.schedule->deviations.front()));
+  if ((r.kind == JobKind::experts || rank.is_compiled()) && !r.schedule->exact()) {
+    // The nearest one of many is no answer: what engines do with experts differs in a collective or two, and a compiler
+    // orders collectives as it likes.
+    r.unknown.push_back(
+        rank.is_compiled()
+            ? "Which schedule the job follows: XLA's own, of the compiled program."
+            : fmt::format("Which schedule the job follows: the nearest, of {}, has {} collectives elsewhere, and the "
+                          "job {} ({}).",
+                          r.schedule->config.fsdp.preset, r.schedule->collectives_off, in_trace,
+                          r.schedule->deviations.empty() ? "in another order" : r.schedule->deviations.front()));
     r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
     r.schedule.reset();
     return;
@@ -583,12 +587,14 @@ Recognition recognise(const JobTrace& job) {
   PurposeCounts counts;
   std::set<std::int64_t> sizes;
   int collectives = 0;
+  const int ranks = std::max(job.ranks.front().world_size.value_or(0), static_cast<int>(job.ranks.size()));
   for (const CollectiveUse& use : uses) {
+    if (ranks == 1) continue;  // its collectives send nothing
     ++counts.n[{use.purpose, use.phase}];
     if (use.purpose == Purpose::gradients) sizes.insert(use.elements);
     collectives += use.purpose != Purpose::scalars;
   }
-  r.kind = kind_of(counts, words, sizes.size() == 1, collectives);
+  r.kind = kind_of(counts, words, sizes.size() == 1, collectives, ranks > 1);
   r.shards = shards_parameters(counts);
   const bool computes = std::ranges::any_of(job.ranks, [](const RankRows& rank) {
     return std::ranges::find(rank.device, Activity::computation, &DeviceRow::kind) != rank.device.end();
@@ -613,9 +619,11 @@ Recognition recognise(const JobTrace& job) {
     if (!named.empty() || row == words.engines.end() || !engine->traces.of_one_program) continue;
     named = fmt::format(", and a row is called \"{}\"", row->second);
   }
-  r.findings.push_back({"job", std::string(to_string(r.kind)),
+  const bool by_name = program.shards && !named.empty();
+  r.findings.push_back({"job", std::string(to_string(by_name ? JobKind::sharded : r.kind)),
                         (computes ? what_they_do(counts) : "collectives, and nothing that computes") + named,
-                        r.kind == JobKind::unknown ? 0.3
+                        by_name                      ? 0.8
+                        : r.kind == JobKind::unknown ? 0.3
                         // A name of something that communicates is no evidence for one device alone.
                         : named.empty() || r.kind == JobKind::single ? 0.85
                                                                      : 0.98});

@@ -142,7 +142,8 @@ def step_of(case: dict, answer: dict) -> str:
     as_traced = len(steps) == len(traced) and abs(median(steps) / median(traced) - 1) < 0.03
     ahead = case.get("host_ms_a_step", 0) < 0.75 * case["step_ms_median"] and case["world"] == 2
     right = as_traced and (not ahead or abs(median(steps) / case["step_ms_median"] - 1) < 0.06)
-    return RIGHT if right else f"{WRONG}: {median(steps):.1f}"
+    sure = {one["what"]: one for one in answer["recognition"]["findings"]}["steps"]["confidence"] >= CONFIDENT
+    return RIGHT if right else f"{WRONG if sure else UNKNOWN}: {median(steps):.1f}"
 
 
 def score(case: dict, answer: dict) -> dict[str, str]:
