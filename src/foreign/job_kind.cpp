@@ -17,7 +17,7 @@ struct Word {
   std::string_view part;
 };
 
-/// What the tables of other engines know in `name`.
+/// Words of other engines' tables that are in `name`.
 void find_dialects(const std::string& name, JobWords& found) {
   const auto has = [&](std::string_view part) { return !part.empty() && name.find(part) != std::string::npos; };
   const auto note = [&](std::string& where, std::span<const std::string_view> parts) {
@@ -142,7 +142,7 @@ JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equ
 
 namespace {
 
-/// What the engine is called where it does this; empty: its names say nothing of that.
+/// Name of the engine where it does this; empty: its names say nothing of that.
 std::string_view name_as(const dialects::ProgramNames& names, JobKind kind, bool quantized) {
   switch (kind) {
     case JobKind::sharded: return quantized && !names.quantized.empty() ? names.quantized : names.sharded;
