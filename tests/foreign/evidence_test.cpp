@@ -198,9 +198,9 @@ TEST(Evidence, AnAllToAllOfEmbeddingsMakesNoMixtureOfExperts) {
   counts.n[{Purpose::gradients, schedule::Phase::backward}] = 3;
   JobWords words;
   words.backward = "autograd::engine::evaluate_function: MmBackward0";
-  EXPECT_EQ(kind_of(counts, words, false, 5), JobKind::experts);
+  EXPECT_EQ(kind_of(counts, words, false, 5, true), JobKind::experts);
   words.embeddings = "split_embedding_codegen_lookup_rowwise_adagrad_function";
-  EXPECT_EQ(kind_of(counts, words, false, 5), JobKind::model_parallel);
+  EXPECT_EQ(kind_of(counts, words, false, 5, true), JobKind::model_parallel);
   EXPECT_THAT(program_of(words, JobKind::model_parallel, {}).name, HasSubstr("recommendation"));
 }
 
