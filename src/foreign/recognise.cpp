@@ -213,8 +213,8 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
   if (facts.root) facts.root_elements = r.table.units[r.table.root].elements;
   std::map<std::int64_t, int> sizes;
   for (std::size_t i = 0; i < r.table.units.size(); ++i) {
-    const int unit = static_cast<int>(i);
-    if (unit != r.table.root && !r.table.is_experts(unit)) ++sizes[r.table.units[i].elements];
+    if (const int unit = static_cast<int>(i); unit != r.table.root && !r.table.is_experts(unit))
+      ++sizes[r.table.units[i].elements];
   }
   int most = 0;
   for (const auto& [size, count] : sizes) {
@@ -222,7 +222,7 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
     most = std::max(most, count);
   }
   find_mesh(job, uses, r);
-  int again = 0, forward = 0;
+  int again = 0;
   bool root_again = false, first_reduces = false, first_replicates = false;
   std::int32_t gathers_on = -1, reduces_on = -1;
   int last_micro = 0;
@@ -230,7 +230,7 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
     last_micro = std::max(last_micro, use.micro);
     if (r.table.is_experts(use.unit)) continue;
     if (use.purpose == Purpose::parameters) {
-      (use.phase == Phase::backward ? again : forward) += 1;
+      again += use.phase == Phase::backward;
       if (use.phase == Phase::forward && gathers_on < 0) gathers_on = use.group;
       root_again = root_again || (use.phase == Phase::backward && use.unit == r.table.root && facts.root);
     }
@@ -461,8 +461,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   const auto in_trace =
       std::ranges::count_if(order, [](const LaunchToken& t) { return t.what != LaunchToken::What::computation; });
   if ((r.kind == JobKind::experts || rank.is_compiled()) && !r.schedule->exact()) {
-    // The nearest one of many is no answer: what engines do with experts differs in a collective or two, and a compiler
-    // orders collectives as it likes.
+    // The nearest one is no answer: engines differ in a collective or two of experts, and compilers order as they like.
     r.unknown.push_back(
         rank.is_compiled()
             ? "Which schedule the job follows: XLA's own, of the compiled program."
@@ -476,16 +475,15 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   }
   ScheduleMatch& match = *r.schedule;
   if (r.table.source == UnitSource::order && match.exact()) take_units(job, r);
-  const auto collectives = in_trace;
   const double sure = match.exact()
                           ? (match.distance == 0 ? 0.99 : 0.9)
-                          : std::max(0.1, 1.0 - 2.0 * match.collectives_off / static_cast<double>(collectives + 1));
+                          : std::max(0.1, 1.0 - 2.0 * match.collectives_off / static_cast<double>(in_trace + 1));
   const std::string as =
       r.facts.expert > 1 ? fmt::format("the job follows {}'s order: {} of {} collectives in place",
-                                       match.config.fsdp.preset, collectives, collectives)
+                                       match.config.fsdp.preset, in_trace, in_trace)
       : match.exact()
-          ? fmt::format("{} collectives and the computation between them are launched as in its schedule", collectives)
-          : fmt::format("{} of {} collectives are not launched as in its schedule", match.collectives_off, collectives);
+          ? fmt::format("{} collectives and the computation between them are launched as in its schedule", in_trace)
+          : fmt::format("{} of {} collectives are not launched as in its schedule", match.collectives_off, in_trace);
   r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
   r.findings.push_back({"schedule", match.config.fsdp.preset, as, sure});
   for (const auto& [what, key] : std::initializer_list<std::pair<const char*, const char*>>{

@@ -100,7 +100,7 @@ void count_units(const Read& read, Tally& tally) {
     for (const corpus::CollectiveTruth& one : read.made.files[r].collectives) truth[one.begin_ns].push_back(&one);
     for (const auto& uses : read.found.ranks[r].uses) {
       for (const CollectiveUse& use : uses) {
-        const auto at = truth.find(read.job.ranks[r].device[static_cast<std::size_t>(use.row)].begin_ns);
+        const auto at = truth.find(read.job.ranks[r].device[use.row].begin_ns);
         if (at == truth.end()) continue;
         bool any = false, good = false;
         for (const corpus::CollectiveTruth* one : at->second) {
