@@ -50,8 +50,7 @@ class StepAdopter {
       if (own[i].what != LaunchToken::What::computation) {
         if (to < 0) return false;
         ++met;
-        rows_[static_cast<std::size_t>(other[static_cast<std::size_t>(to)].begin)] = {
-            step_.device[static_cast<std::size_t>(own[i].begin)]};
+        rows_[other[to].begin] = {step_.device[own[i].begin]};
         continue;
       }
       if (to < 0) {
@@ -61,7 +60,7 @@ class StepAdopter {
       LaunchToken run = own[i];
       if (spare_) run.begin = spare_->begin;
       spare_.reset();
-      deal_run(run, other[static_cast<std::size_t>(to)]);
+      deal_run(run, other[to]);
     }
     if (met != collectives) return false;
     deal_by_name();
@@ -93,19 +92,19 @@ class StepAdopter {
   std::int64_t waited_until(std::size_t op) const {
     while (op < rows_.size() && rows_[op].empty()) ++op;
     if (op == rows_.size()) return step_.window.begin;
-    const auto end_of = [&](std::int32_t wait) { return rank_.host[static_cast<std::size_t>(wait)].end_ns; };
+    const auto end_of = [&](std::int32_t wait) { return rank_.host[wait].end_ns; };
     const std::vector<std::int32_t>& waits = found_.cut.waits;
     const auto after = std::ranges::upper_bound(waits, launched_ns(rank_, rows_[op].front()), {}, end_of);
     return after == waits.begin() ? step_.window.begin : std::max(step_.window.begin, end_of(after[-1]));
   }
 
  private:
-  const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
+  const DeviceRow& device(std::int32_t row) const { return rank_.device[row]; }
 
   bool computes(std::int32_t row) const {
     const DeviceRow& d = device(row);
     if (d.kind != Activity::computation || d.stream != found_.compute_stream) return false;
-    const std::string& name = rank_.names[static_cast<std::size_t>(d.name)];
+    const std::string& name = rank_.names[d.name];
     const auto own = dialects::own_name(name);
     if (own) return own->op == "forward" || own->op == "backward" || own->op == "recompute";
     return !is_layout_copy(name);
@@ -113,7 +112,7 @@ class StepAdopter {
 
   double weight(const Op& op) const {
     if (op.module < 0) return 1;
-    const plan::ModuleSizes& s = sizes_[static_cast<std::size_t>(op.module)];
+    const plan::ModuleSizes& s = sizes_[op.module];
     const double flops = op.kind == OpKind::backward    ? s.backward_flops
                          : op.kind == OpKind::recompute ? s.recompute_flops
                                                         : s.forward_flops;
@@ -145,12 +144,11 @@ class StepAdopter {
   void deal_run(const LaunchToken& own, const LaunchToken& other) {
     std::vector<std::int32_t> rows;
     for (int i = own.begin; i < own.end; ++i) {
-      if (computes(step_.device[static_cast<std::size_t>(i)]))
-        rows.push_back(step_.device[static_cast<std::size_t>(i)]);
+      if (computes(step_.device[i])) rows.push_back(step_.device[i]);
     }
     std::vector<std::size_t> ops;
     for (int i = other.begin; i < other.end; ++i) {
-      const OpKind kind = schedule_.ops[static_cast<std::size_t>(i)].kind;
+      const OpKind kind = schedule_.ops[i].kind;
       if (kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::recompute) {
         ops.push_back(static_cast<std::size_t>(i));
       }
@@ -164,7 +162,7 @@ class StepAdopter {
     for (std::int32_t row : step_.device) {
       const DeviceRow& d = device(row);
       if (d.kind == Activity::collective) continue;
-      const std::string& name = rank_.names[static_cast<std::size_t>(d.name)];
+      const std::string& name = rank_.names[d.name];
       if (const auto own = dialects::own_name(name)) {
         named[own->op].push_back(row);
       } else if (name.find("split_with_sizes_copy") != std::string::npos) {
@@ -187,7 +185,7 @@ class StepAdopter {
     }
   }
 
-  /// What computes after the last collective, where no names tell.
+  /// Computation after the last collective, where no names tell.
   void deal_optimizer() {
     std::vector<std::size_t> ops;
     for (std::size_t i = 0; i < schedule_.ops.size(); ++i) {
@@ -201,7 +199,7 @@ class StepAdopter {
     for (std::size_t i = after; i < step_.device.size(); ++i) {
       const DeviceRow& d = device(step_.device[i]);
       if (d.kind != Activity::computation) continue;
-      if (dialects::own_name(rank_.names[static_cast<std::size_t>(d.name)])) return;
+      if (dialects::own_name(rank_.names[d.name])) return;
       rows.push_back(step_.device[i]);
     }
     deal(rows, ops);
@@ -224,9 +222,9 @@ std::string first_elsewhere(const JobTrace& job, const Recognition& found) {
   if (found.schedule->first_off < 0) return {};
   const RankRows& rank = job.ranks.front();
   const JobStep& step = found.ranks.front().cut.steps[found.reference_step];
-  const std::int32_t at = step.device[static_cast<std::size_t>(found.schedule->first_off)];
-  const DeviceRow& row = rank.device[static_cast<std::size_t>(at)];
-  const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+  const std::int32_t at = step.device[found.schedule->first_off];
+  const DeviceRow& row = rank.device[at];
+  const std::string& name = rank.names[row.name];
   return fmt::format(", the first of them {}, {:.3f} ms into step {}", name.substr(0, name.find('(')),
                      static_cast<double>(row.begin_ns - step.window.begin) / 1e6, step.number);
 }
@@ -274,6 +272,7 @@ AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCol
                             found.ranks[r].cut.steps[s].window.end + offset};
       std::array<std::int64_t, kLaneCount> lane;
       lane.fill(window.begin);
+      std::vector<std::int64_t> done(static_cast<std::size_t>(schedules.event_count), window.begin);  // by event
       std::int64_t issued = window.begin;
       for (std::size_t i = 0; i < steady.ops.size(); ++i) {
         const Op& op = steady.ops[i];
@@ -292,11 +291,14 @@ AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCol
             record.peers_arrived_ns = std::clamp(arrival.at_ns + offset, record.begin_ns, record.end_ns);
           }
         } else if (op.has_work()) {
-          // It began when its lane was free and it was issued, and took no time.
-          last = std::clamp(std::max(last, issued), window.begin, window.end);
+          // It began when its lane was free, it was issued and what it waits for was done, and took no time.
+          last = std::max(last, issued);
+          for (const schedule::Wait& wait : op.waits) last = std::max(last, done[wait.event]);
+          last = std::clamp(last, window.begin, window.end);
           record.begin_ns = record.end_ns = last;
           if (op.is_collective()) record.peers_arrived_ns = last;
         }
+        if (op.record >= 0) done[op.record] = last;
         record.issued_ns = std::min(issued, op.has_work() ? record.begin_ns : issued);
         if (op.is_host()) {
           issued = std::clamp(parts[r].waited_until(i) + offset, issued, std::max(issued, window.end));
@@ -319,6 +321,9 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
   if (!found.is_fsdp()) {
     throw ConfigError(
         fmt::format("This is {}: only sharded training follows a schedule that is known here.", found.name));
+  }
+  if (job.ranks.front().is_compiled() && !found.schedule) {
+    throw ConfigError("XLA orders the collectives of a compiled program itself; `explain --hlo` reads the program.");
   }
   if (!found.schedule || !found.schedule->exact()) {
     throw ConfigError(fmt::format(

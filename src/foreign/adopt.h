@@ -28,8 +28,8 @@ struct AdoptedRun {
 /// [Note: whose time a row is]
 /// Collectives are one op each. Computation between two of them is that of the ops which the schedule has there: a row
 /// an op where there are as many, else rows are dealt out in order, by FLOPs. Copies, casts and updates likewise, by
-/// their names. An op that no row is for takes no time, at the end of the one before it on its lane. Times are on the
-/// first rank's clock; a lane's ops do not overlap, nor leave their step: what does is cut.
+/// their names. An op that no row is for takes no time, as soon as its lane is free and what it waits for is done.
+/// Times are on the first rank's clock; a lane's ops do not overlap, nor leave their step: what does is cut.
 AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                  const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes);
 

@@ -37,9 +37,9 @@ std::optional<Finding> find_checkpointing(const RankRows& rank, const HostWords&
   std::map<std::int32_t, Launches> by_name;
   int recomputed = 0, own_forward = 0, in_backward = 0;
   for (const std::int32_t index : step.device) {
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+    const DeviceRow& row = rank.device[index];
     if (row.kind != Activity::computation || row.stream != compute_stream) continue;
-    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    const std::string& name = rank.names[row.name];
     if (const auto own = dialects::own_name(name)) {
       recomputed += own->op == "recompute";
       own_forward += own->op == "forward";
@@ -64,17 +64,16 @@ std::optional<Finding> find_checkpointing(const RankRows& rank, const HostWords&
     const int again = launches.backward * 2 >= launches.forward;
     ++all.names;
     all.again += again;
-    if (!is_of_forward_alone(rank.names[static_cast<std::size_t>(name)])) continue;
+    if (!is_of_forward_alone(rank.names[name])) continue;
     ++telling.names;
     telling.again += again;
-    if (kernel_kind(Activity::computation, rank.names[static_cast<std::size_t>(name)], std::nullopt) ==
-        KernelKind::attention) {
+    if (kernel_kind(Activity::computation, rank.names[name], std::nullopt) == KernelKind::attention) {
       ++attending.names;
       attending.again += again;
     }
   }
   // What costs most is kept, and all else runs again.
-  if (attending.names > 0 && attending.again == 0 && telling.again > 0 &&
+  if (attending.names > 0 && attending.again == 0 && telling.again > 1 &&
       telling.again + attending.names == telling.names) {
     return Finding{
         "activation checkpointing", "selective",

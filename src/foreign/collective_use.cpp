@@ -79,8 +79,8 @@ void phases_by_count(std::vector<CollectiveUse>& uses) {
   }
 }
 
-/// What computes before and after a collective in the order of launches says where it stands. Returns, for each,
-/// whether some of backward was launched since the collective before it.
+/// A collective stands where that stands which computes before and after it in the order of launches. Returns, for
+/// each, whether some of backward was launched since the collective before it.
 std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const HostWords& words,
                               std::vector<CollectiveUse>& uses) {
   std::map<std::int32_t, std::size_t> use_of;
@@ -90,7 +90,7 @@ std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const H
   bool any = false, backward = false;
   std::optional<Phase> now;
   for (std::int32_t row : step.device) {
-    const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+    const DeviceRow& device = rank.device[row];
     std::optional<Phase> phase =
         device.phase >= 0 ? std::optional(static_cast<Phase>(device.phase)) : words.phase(device.launch);
     const auto use = use_of.find(row);
@@ -113,7 +113,7 @@ std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const H
   }
   now.reset();
   for (auto row = step.device.rbegin(); row != step.device.rend(); ++row) {
-    const DeviceRow& device = rank.device[static_cast<std::size_t>(*row)];
+    const DeviceRow& device = rank.device[*row];
     const auto use = use_of.find(*row);
     if (use != use_of.end()) {
       after[use->second] = now;
@@ -124,7 +124,7 @@ std::vector<bool> find_phases(const RankRows& rank, const JobStep& step, const H
   }
   for (std::size_t i = 0; i < uses.size(); ++i) {
     CollectiveUse& use = uses[i];
-    const bool launched = rank.device[static_cast<std::size_t>(use.row)].launch >= 0;
+    const bool launched = rank.device[use.row].launch >= 0;
     const bool ends_backward = before[i] == Phase::backward && (!after[i] || after[i] == Phase::optimizer);
     if (told[i]) {
       use.phase = *told[i];
@@ -169,7 +169,7 @@ void count_microbatches(std::vector<CollectiveUse>& uses, const std::vector<bool
 /// Whether a group's description says that its ranks split layers: "mesh_tp" of a DeviceMesh.
 bool splits_layers(const RankRows& rank, std::int32_t group) {
   if (group < 0) return false;
-  const std::string& description = rank.groups[static_cast<std::size_t>(group)].description;
+  const std::string& description = rank.groups[group].description;
   return description == "tp" || description.ends_with("_tp") ||
          description.find("TENSOR_MODEL_PARALLEL") != description.npos;
 }
@@ -197,7 +197,7 @@ void find_others_uses(const RankRows& rank, const HostWords& words, std::vector<
     const dialects::TraceNames& names = engine->traces;
     if (names.forward_prefetch.empty()) continue;
     const auto within = [&](const CollectiveUse& use) {
-      const std::int32_t launch = rank.device[static_cast<std::size_t>(use.row)].launch;
+      const std::int32_t launch = rank.device[use.row].launch;
       return std::ranges::any_of(names.parts, [&](std::string_view part) { return words.around(launch, part) >= 0; });
     };
     const auto is_own_kind = [](const CollectiveUse& use) {
@@ -252,17 +252,17 @@ bool exchanges_for_experts(const RankRows& rank, const HostWords& words, const s
   std::int64_t elements = -1;
   for (const CollectiveUse& use : uses) {
     if (use.kind == Communication::all_gather && use.phase == Phase::forward) {
-      const auto unit = words.unit(rank.device[static_cast<std::size_t>(use.row)].launch);
+      const auto unit = words.unit(rank.device[use.row].launch);
       if (unit && ++gathers[{use.micro, *unit}] > 1) return true;  // experts under the name of their block
     }
     if (use.kind != Communication::all_to_all) continue;
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
-    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    const DeviceRow& row = rank.device[use.row];
+    const std::string& name = rank.names[row.name];
     if (dialects::own_name(name) || (row.launch >= 0 && communication_of_kernel(name) == Communication::all_to_all)) {
       return true;  // a library of such exchanges, or this program, which has no others
     }
     if (row.collective < 0) continue;
-    const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(row.collective)];
+    const CollectiveFacts& facts = rank.collectives[row.collective];
     const bool uneven = facts.elements_in >= 0 && facts.elements_out >= 0 && facts.elements_in != facts.elements_out;
     if (uneven || (elements >= 0 && use.elements >= 0 && use.elements != elements)) return true;
     elements = std::max(elements, use.elements);
@@ -379,10 +379,9 @@ class ByOrder {
     taken.resize(static_cast<std::size_t>(n), false);
     for (const int pass : {0, 1, 2}) {
       for (int unit = n - 1; unit >= 0; --unit) {
-        if (taken[static_cast<std::size_t>(unit)]) continue;
-        if (pass < 2 && !alike(table_.units[static_cast<std::size_t>(unit)].elements, use.elements, pass == 0))
-          continue;
-        taken[static_cast<std::size_t>(unit)] = true;
+        if (taken[unit]) continue;
+        if (pass < 2 && !alike(table_.units[unit].elements, use.elements, pass == 0)) continue;
+        taken[unit] = true;
         return unit;
       }
     }
@@ -401,9 +400,8 @@ class ByOrder {
     if (use.kind == Communication::all_to_all) return n - 1 - exchanged_++ / 2;  // within nodes, then across them
     reduced_.resize(static_cast<std::size_t>(n), false);
     for (int unit = n - 1; unit >= 0; --unit) {
-      if (!reduced_[static_cast<std::size_t>(unit)] &&
-          alike(table_.units[static_cast<std::size_t>(unit)].elements, use.elements)) {
-        reduced_[static_cast<std::size_t>(unit)] = true;
+      if (!reduced_[unit] && alike(table_.units[unit].elements, use.elements)) {
+        reduced_[unit] = true;
         return unit;
       }
     }
@@ -411,12 +409,12 @@ class ByOrder {
     std::int64_t sum = 0;
     int first = -1;
     for (int unit = n - 1; unit >= 0; --unit) {
-      if (reduced_[static_cast<std::size_t>(unit)]) continue;
-      const std::int64_t elements = table_.units[static_cast<std::size_t>(unit)].elements;
+      if (reduced_[unit]) continue;
+      const std::int64_t elements = table_.units[unit].elements;
       if (first >= 0 && use.elements >= 0 && sum + elements > use.elements + use.elements / 50) break;
       first = first < 0 ? unit : first;
       sum += std::max<std::int64_t>(elements, 0);
-      reduced_[static_cast<std::size_t>(unit)] = true;
+      reduced_[unit] = true;
       if (use.elements < 0) break;
     }
     return first;
@@ -438,8 +436,8 @@ std::string first_of_bucket(std::string_view label) {
 
 std::optional<std::string> named_unit(const RankRows& rank, const HostWords& words, const CollectiveUse& use,
                                       UnitSource& source) {
-  const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
-  if (const auto own = dialects::own_name(rank.names[static_cast<std::size_t>(row.name)]); own && !own->unit.empty()) {
+  const DeviceRow& row = rank.device[use.row];
+  if (const auto own = dialects::own_name(rank.names[row.name]); own && !own->unit.empty()) {
     source = UnitSource::own_names;
     const std::string label = first_of_bucket(own->unit);
     return label == "R" ? "root" : label;
@@ -451,19 +449,7 @@ std::optional<std::string> named_unit(const RankRows& rank, const HostWords& wor
   return std::nullopt;
 }
 
-/// Ranks of the group of a collective, else how many times what a rank gives is gathered; 0: not told.
-std::int64_t gathering_ranks(const RankRows& rank, const CollectiveUse& use) {
-  if (use.group >= 0 && rank.groups[static_cast<std::size_t>(use.group)].size > 0) {
-    return rank.groups[static_cast<std::size_t>(use.group)].size;
-  }
-  const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
-  if (facts < 0 || (use.kind != Communication::all_gather && use.kind != Communication::reduce_scatter)) return 0;
-  const CollectiveFacts& told = rank.collectives[static_cast<std::size_t>(facts)];
-  const std::int64_t part = std::min(told.elements_in, told.elements_out);
-  return part > 0 ? std::max(told.elements_in, told.elements_out) / part : 0;
-}
-
-/// What is gathered in forward under one name, by the ranks that gather it.
+/// Parts that are gathered in forward under one name.
 struct GatheredParts {
   std::map<std::int64_t, std::int64_t> elements;  // by ranks
   bool twice = false;                             // one group of ranks gathers it several times in a forward
@@ -487,7 +473,7 @@ void name_experts(const RankRows& rank, const std::vector<CollectiveUse>& uses,
   } else {
     for (const FoundUnit& unit : table.units) {
       if (unit.experts_of < 0) continue;
-      const FoundUnit& block = table.units[static_cast<std::size_t>(unit.experts_of)];
+      const FoundUnit& block = table.units[unit.experts_of];
       if (unit.label != block.label + std::string(kOfExperts)) continue;
       parts[block.label].elements = {{unit.ranks, unit.elements}, {block.ranks, block.elements}};
     }
@@ -551,11 +537,20 @@ std::string_view to_string(Purpose purpose) {
   return kNames[purpose];
 }
 
+std::int64_t gathering_ranks(const RankRows& rank, const CollectiveUse& use) {
+  if (use.group >= 0 && rank.groups[use.group].size > 0) return rank.groups[use.group].size;
+  const std::int32_t facts = rank.device[use.row].collective;
+  if (facts < 0 || (use.kind != Communication::all_gather && use.kind != Communication::reduce_scatter)) return 0;
+  const CollectiveFacts& told = rank.collectives[facts];
+  const std::int64_t part = std::min(told.elements_in, told.elements_out);
+  return part > 0 ? std::max(told.elements_in, told.elements_out) / part : 0;
+}
+
 std::optional<Phase> phase_of_row(const RankRows& rank, const HostWords& words, std::int32_t row) {
-  const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+  const DeviceRow& device = rank.device[row];
   if (device.phase >= 0) return static_cast<Phase>(device.phase);
   const auto told = words.phase(device.launch);
-  return told ? told : phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
+  return told ? told : phase_of_kernel(rank.names[device.name]);
 }
 
 int bytes_of_dtype(std::string_view dtype) {
@@ -571,13 +566,13 @@ int bytes_of_dtype(std::string_view dtype) {
 std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep& step, const HostWords& words) {
   std::vector<CollectiveUse> uses;
   for (std::int32_t row : step.device) {
-    const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+    const DeviceRow& device = rank.device[row];
     if (device.kind != Activity::collective) continue;
     CollectiveUse use;
     use.row = row;
     std::int64_t part = -1;
     if (device.collective >= 0) {
-      const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(device.collective)];
+      const CollectiveFacts& facts = rank.collectives[device.collective];
       use.kind = facts.kind;
       use.group = facts.group;
       const bool scatters = facts.kind == Communication::reduce_scatter;
@@ -585,9 +580,10 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
       part = scatters ? facts.elements_out : facts.elements_in;
       if (const int size = bytes_of_dtype(facts.dtype); size > 0 && use.elements >= 0) use.bytes = use.elements * size;
     }
-    const auto own = dialects::own_name(rank.names[static_cast<std::size_t>(device.name)]);
-    if ((part >= 0 && part <= kFewElements) || use.kind == Communication::barrier ||
-        (own && own->op == "gather_norm") || words.around(device.launch, "clip_grad_norm") >= 0) {
+    const auto own = dialects::own_name(rank.names[device.name]);
+    const bool few = part >= 0 && part <= kFewElements && !words.unit(device.launch);  // a norm may be a unit
+    if (few || use.kind == Communication::barrier || (own && own->op == "gather_norm") ||
+        words.around(device.launch, "clip_grad_norm") >= 0) {
       use.purpose = Purpose::scalars;
     }
     use.prefetch = (own && own->prefetch) || words.prefetches(device.launch);
@@ -607,15 +603,15 @@ int count_passes(const RankRows& rank, const JobStep& step, const HostWords& wor
   if (rank.is_compiled()) return 0;
   std::vector<std::int8_t> products(rank.names.size(), -1);  // by name: there are fewer names than rows
   const auto is_product = [&](std::int32_t name) {
-    std::int8_t& known = products[static_cast<std::size_t>(name)];
-    if (known < 0) known = is_matrix_product(rank.names[static_cast<std::size_t>(name)]);
+    std::int8_t& known = products[name];
+    if (known < 0) known = is_matrix_product(rank.names[name]);
     return known > 0;
   };
   int passes = 0;
   bool backward = false;
   std::size_t next = 0;
   for (const std::int32_t index : step.device) {
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+    const DeviceRow& row = rank.device[index];
     if (next < uses.size() && uses[next].row == index) {
       if (before != nullptr) before->push_back(passes);
       ++next;
@@ -688,7 +684,7 @@ void assign_units(const RankRows& rank, const HostWords& words, std::vector<Coll
     if (use.purpose == Purpose::gradients) last = &use;
   }
   const bool other_last = last != nullptr && last->unit > 0 &&
-                          alike(table.units[static_cast<std::size_t>(last->unit)].elements, last->elements) &&
+                          alike(table.units[last->unit].elements, last->elements) &&
                           !alike(table.units[0].elements, last->elements);
   if (other_last) return;
   table.root = 0;

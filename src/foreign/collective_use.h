@@ -60,7 +60,7 @@ struct UnitTable {
   /// A unit was gathered twice in one forward, and nothing tells its parts apart: sizes and groups are not known.
   bool mixes_parts = false;
 
-  bool is_experts(int unit) const { return unit >= 0 && units[static_cast<std::size_t>(unit)].experts_of >= 0; }
+  bool is_experts(int unit) const { return unit >= 0 && units[unit].experts_of >= 0; }
   /// Units that are experts of others.
   int experts() const;
 };
@@ -68,6 +68,9 @@ struct UnitTable {
 /// The part of a step that row `row` of the device belongs to, by annotations and threads of the host, else by its own
 /// name; nothing where neither tells.
 std::optional<schedule::Phase> phase_of_row(const RankRows& rank, const HostWords& words, std::int32_t row);
+
+/// Ranks of the group of a collective, else how many times what a rank gives is gathered; 0: not told.
+std::int64_t gathering_ranks(const RankRows& rank, const CollectiveUse& use);
 
 /// The collectives of one step of one rank in the order of their launches, with phase and purpose; no units yet.
 std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep& step, const HostWords& words);

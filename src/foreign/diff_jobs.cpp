@@ -33,12 +33,12 @@ struct DiffSide {
 constexpr const char* kComputes = "computation";
 
 std::string row_label(const RankRows& rank, const HostWords& words, std::int32_t row) {
-  const std::string& name = rank.names[static_cast<std::size_t>(rank.device[static_cast<std::size_t>(row)].name)];
+  const std::string& name = rank.names[rank.device[row].name];
   const auto phase = phase_of_row(rank, words, row);
   return phase ? fmt::format("{}, {}", name, to_string(*phase)) : name;
 }
 
-/// What a collective is called: by its place in the schedule where both jobs have the same units.
+/// Name of a collective: by its place in the schedule where both jobs have the same units.
 std::string collective_label(const UnitTable& table, const CollectiveUse& use) {
   std::string label(to_string(use.kind));
   if (use.unit >= 0) {
@@ -88,7 +88,7 @@ class SideReader {
     // Where rows overlap, the one that began first has the time.
     std::int64_t until = step.window.begin, computed = 0;
     for (const std::int32_t row : step.running) {
-      const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+      const DeviceRow& device = rank.device[row];
       if (device.kind != Activity::computation) continue;
       const std::int64_t begin = std::max(device.begin_ns, until), end = std::min(device.end_ns, step.window.end);
       if (end <= begin) continue;

@@ -48,14 +48,14 @@ EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward
   return settings;
 }
 
-/// What the rows show of a cause, to follow what the table of causes says; absent: not enough to advise anything.
+/// Evidence of a cause in the rows, to follow what the table of causes says; absent: not enough to advise anything.
 std::optional<std::string> seen_of(const account::CauseShare& share, const Recognition& found,
                                    const Explanation& explained, bool forward) {
   const Exchanges exchanges = explained.exchanges.value_or(Exchanges());
   const bool exchanged = share.cause == Cause::link_bound || share.cause == Cause::step_boundary;
   switch (share.cause) {
     case Cause::straggler:
-      if (share.late_rank < 0) return std::nullopt;
+      if (share.late_rank < 0 || !explained.late || !explained.late->certain()) return std::nullopt;
       return fmt::format(" (rank {} comes last to most of what others wait for)", share.late_rank);
     case Cause::host_bound:
       if (explained.garbage_ms > 0) {
@@ -113,7 +113,7 @@ std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const 
       "It waits for its data: look at its loader and its storage.",
       "Its transfers take longer once all have come: look at its link."};
   const double percent = explained.mean_step_ms > 0 ? 100 * late.late_ms.median / explained.mean_step_ms : 0;
-  const int rank = job.ranks[static_cast<std::size_t>(late.place)].rank;
+  const int rank = job.ranks[late.place].rank;
   constexpr double kMoreWork = 1.02;
   const std::string look =
       late.where == OwnPart::kernels && late.work >= kMoreWork

@@ -15,12 +15,11 @@ std::optional<ExchangedRows> exchanged_rows(const JobTrace& job, const MatchedCo
   ExchangedRows rows;
   std::int64_t sum = 0;
   for (const MatchedCollective::Part& part : one.parts) {
-    const RankRows& rank = job.ranks[static_cast<std::size_t>(part.rank)];
-    const std::int32_t facts = rank.device[static_cast<std::size_t>(part.row)].collective;
+    const RankRows& rank = job.ranks[part.rank];
+    const std::int32_t facts = rank.device[part.row].collective;
     if (facts < 0) return std::nullopt;
-    const CollectiveFacts& told = rank.collectives[static_cast<std::size_t>(facts)];
-    const std::int64_t size =
-        told.group < 0 ? rank.world_size.value_or(0) : rank.groups[static_cast<std::size_t>(told.group)].size;
+    const CollectiveFacts& told = rank.collectives[facts];
+    const std::int64_t size = told.group < 0 ? rank.world_size.value_or(0) : rank.groups[told.group].size;
     const std::int64_t elements = receives ? told.elements_out : told.elements_in;
     if (elements < 0 || size != static_cast<std::int64_t>(one.parts.size())) return std::nullopt;
     sum += elements;
@@ -46,7 +45,7 @@ std::optional<Busiest> busiest_of(const JobTrace& job, const MatchedCollective& 
     const auto rows = exchanged_rows(job, one, receives);
     if (!rows) return std::nullopt;
     const double ratio = rows->times_mean(rows->busiest);
-    if (ratio > most.ratio) most = {ratio, job.ranks[static_cast<std::size_t>(one.parts[rows->busiest].rank)].rank};
+    if (ratio > most.ratio) most = {ratio, job.ranks[one.parts[rows->busiest].rank].rank};
   }
   return most;
 }
@@ -83,15 +82,15 @@ std::optional<Exchanges> find_exchanges(const JobTrace& job, const Recognition& 
       for (const CollectiveUse& use : found.ranks[r].uses[s]) {
         if (use.purpose != Purpose::experts) continue;
         rows.insert({static_cast<int>(r), use.row});
-        const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
+        const DeviceRow& row = rank.device[use.row];
         exchanging.push_back({row.begin_ns, row.end_ns});
         ++result.times;
       }
       for (const std::int32_t index : found.ranks[r].cut.steps[s].device) {
-        const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+        const DeviceRow& row = rank.device[index];
         if (row.kind != Activity::computation) continue;
         computing.push_back({row.begin_ns, row.end_ns});
-        const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+        const std::string& name = rank.names[row.name];
         if (kernel_kind(row.kind, name, std::nullopt) == KernelKind::attention) attending.push_back(computing.back());
       }
       const IntervalSet exchange = unite(std::move(exchanging)), attention = unite(std::move(attending));
@@ -114,7 +113,7 @@ std::optional<Exchanges> find_exchanges(const JobTrace& job, const Recognition& 
   }
   find_imbalance(job, rows, matched, result);
   for (const HostSync& sync : found.syncs) {
-    const HostRow& row = job.ranks.front().host[static_cast<std::size_t>(sync.row)];
+    const HostRow& row = job.ranks.front().host[sync.row];
     ++result.syncs;
     result.sync_ms += static_cast<double>(row.end_ns - row.begin_ns) / 1e6;
   }

@@ -36,7 +36,7 @@ std::optional<double> overlap_pct(const RankRows& rank) {
          static_cast<double>(length(communication));
 }
 
-/// What collectives do alike.
+/// Key of collectives that do alike.
 using CollectiveKey = std::tuple<Communication, int, schedule::Phase>;
 
 struct CollectiveSums {
@@ -58,8 +58,8 @@ std::optional<Arrivals> arrivals_at(const MatchedCollective& one, std::int64_t g
   const std::size_t all = group_size > 0 ? static_cast<std::size_t>(group_size) : job.ranks.size();
   if (one.parts.size() < std::max<std::size_t>(all, 2)) return std::nullopt;
   const auto begin_of = [&](const MatchedCollective::Part& part) {
-    const RankRows& rank = job.ranks[static_cast<std::size_t>(part.rank)];
-    return rank.device[static_cast<std::size_t>(part.row)].begin_ns + matched.offset_ns(part.rank);
+    const RankRows& rank = job.ranks[part.rank];
+    return rank.device[part.row].begin_ns + matched.offset_ns(part.rank);
   };
   const auto [first, last] = std::ranges::minmax_element(one.parts, {}, begin_of);
   const std::int64_t skew = begin_of(*last) - begin_of(*first);
@@ -76,7 +76,7 @@ std::optional<ArrivalSkew> skew_of(CollectiveSums& sums, const JobTrace& job) {
   for (const auto& [place, times] : sums.last) {
     if (times <= most) continue;
     most = times;
-    skew.last_rank = job.ranks[static_cast<std::size_t>(place)].rank;
+    skew.last_rank = job.ranks[place].rank;
     skew.last_pct = 100.0 * static_cast<double>(times) / static_cast<double>(skew.times);
   }
   return skew;
@@ -114,7 +114,7 @@ std::vector<Contention> find_contention(const JobTrace& job, const Recognition& 
         rows.clear();
       };
       for (const std::int32_t i : step.device) {
-        const DeviceRow& row = rank.device[static_cast<std::size_t>(i)];
+        const DeviceRow& row = rank.device[i];
         if (row.kind == Activity::collective) end_run();
         if (row.kind != Activity::computation || row.stream != recognised.compute_stream) continue;
         names.push_back(row.name);
@@ -124,11 +124,11 @@ std::vector<Contention> find_contention(const JobTrace& job, const Recognition& 
     }
     for (const auto& [names, alike] : runs) {
       for (std::size_t k = 0; k < names.size(); ++k) {
-        const std::string& name = rank.names[static_cast<std::size_t>(names[k])];
+        const std::string& name = rank.names[names[k]];
         if (!is_matrix_product(name) && !dialects::own_name(name)) continue;
         std::vector<std::int64_t> alone, with;
         for (const std::vector<std::int32_t>& run : alike) {
-          const DeviceRow& row = rank.device[static_cast<std::size_t>(run[k])];
+          const DeviceRow& row = rank.device[run[k]];
           const std::int64_t took = row.end_ns - row.begin_ns;
           const std::int64_t beside = length_within({row.begin_ns, row.end_ns}, communication);
           if (beside == 0) alone.push_back(took);
@@ -155,7 +155,7 @@ std::vector<Contention> find_contention(const JobTrace& job, const Recognition& 
   return result;
 }
 
-/// What a rank does on its own, by step.
+/// A rank's own work, by step.
 std::vector<OwnTime> own_times(const ExplainedRank& rank) {
   std::vector<OwnTime> own;
   for (const ExplainedStep& step : rank.steps) {
@@ -174,8 +174,7 @@ double work_of(const JobTrace& job, std::size_t place) {
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     double flops = 0;
     for (const HostRow& row : job.ranks[r].host) {
-      if (row.product >= 0)
-        flops += static_cast<double>(job.ranks[r].products[static_cast<std::size_t>(row.product)].flops);
+      if (row.product >= 0) flops += static_cast<double>(job.ranks[r].products[row.product].flops);
     }
     if (flops <= 0) return 0;
     (r == place ? own : others) += flops;
@@ -226,8 +225,8 @@ std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> exposed_by_row(const
                                                                            const RankRows& rank) {
   std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> by_row;
   for (const account::Stall& stall : stalls) {
-    if (stall.op < 0 || rank.device[static_cast<std::size_t>(stall.op)].kind != Activity::collective) continue;
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(stall.op)];
+    if (stall.op < 0 || rank.device[stall.op].kind != Activity::collective) continue;
+    const DeviceRow& row = rank.device[stall.op];
     if (stall.time.begin < row.begin_ns || stall.time.end > row.end_ns) continue;  // idle before it began
     auto& [ns, causes] = by_row[stall.op];
     ns += stall.time.end - stall.time.begin;
@@ -251,9 +250,7 @@ std::vector<account::CauseShare> shares_of(const Explanation& e, const JobTrace&
       share.unit = worst->unit;
       share.op = worst->unit.empty() ? worst->kind : worst->kind + " " + worst->unit;
     }
-    if (cause == Cause::straggler && e.late_rank) {
-      share.late_rank = job.ranks[static_cast<std::size_t>(*e.late_rank)].rank;
-    }
+    if (cause == Cause::straggler && e.late_rank) share.late_rank = job.ranks[*e.late_rank].rank;
   }
   std::ranges::stable_sort(shares, std::greater<>(), &account::CauseShare::ms);
   return shares;
@@ -313,15 +310,15 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
       const auto exposed = exposed_by_row(step.stalls, rank);
       for (const CollectiveUse& use : recognised.uses[s]) {
         CollectiveSums& sum = sums[{use.kind, use.unit, use.phase}];
-        const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
+        const DeviceRow& row = rank.device[use.row];
         if (sum.times == 0) {
           sum.row.kind = to_string(use.kind);
           sum.row.phase = to_string(use.phase);
           sum.row.purpose = use.purpose;
           sum.row.bytes = use.bytes;
-          if (use.unit >= 0) sum.row.unit = found.table.units[static_cast<std::size_t>(use.unit)].label;
+          if (use.unit >= 0) sum.row.unit = found.table.units[use.unit].label;
           if (use.group >= 0) {
-            const Group& group = rank.groups[static_cast<std::size_t>(use.group)];
+            const Group& group = rank.groups[use.group];
             sum.row.ranks = static_cast<int>(std::max<std::int64_t>(0, group.size));
             sum.row.group = group.ranks;
           }
@@ -329,11 +326,10 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
         ++sum.times;
         sum.ns += row.end_ns - row.begin_ns;
         sum.waited_ns += matched.last_arrival(static_cast<int>(r), use.row).at_ns - row.begin_ns;
-        if (const int one = matched.of_row(static_cast<int>(r), use.row);
-            one >= 0 && !arrived[static_cast<std::size_t>(one)]) {
-          arrived[static_cast<std::size_t>(one)] = true;
-          const std::int64_t size = use.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(use.group)].size;
-          if (const auto all = arrivals_at(matched.all()[static_cast<std::size_t>(one)], size, job, matched)) {
+        if (const int one = matched.of_row(static_cast<int>(r), use.row); one >= 0 && !arrived[one]) {
+          arrived[one] = true;
+          const std::int64_t size = use.group < 0 ? -1 : rank.groups[use.group].size;
+          if (const auto all = arrivals_at(matched.all()[one], size, job, matched)) {
             sum.skews_ns.push_back(all->skew_ns);
             if (all->last >= 0) ++sum.last[all->last];
           }

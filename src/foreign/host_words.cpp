@@ -61,13 +61,13 @@ HostWords::HostWords(const RankRows& rank) : rank_(rank), phases_(rank.host.size
   // A thread of the autograd engine, which runs nothing else: all of it is backward.
   std::map<std::int32_t, bool> engine_threads;
   for (const HostRow& row : rank.host) {
-    const std::string_view name = rank.names[static_cast<std::size_t>(row.name)];
+    const std::string_view name = rank.names[row.name];
     if (name.starts_with("autograd::engine")) {
       engine_threads.try_emplace(row.thread, true);
       has_autograd_ = true;
     }
     if (name.starts_with("ProfilerStep") || name.starts_with("Optimizer.") ||
-        words[static_cast<std::size_t>(row.name)] == static_cast<std::int8_t>(Phase::optimizer)) {
+        words[row.name] == static_cast<std::int8_t>(Phase::optimizer)) {
       engine_threads[row.thread] = false;
     }
   }
@@ -85,12 +85,12 @@ HostWords::HostWords(const RankRows& rank) : rank_(rank), phases_(rank.host.size
     }
     for (auto at = path.rbegin(); at != path.rend(); ++at) {
       const HostRow& row = rank.host[*at];
-      std::int8_t outer = row.parent >= 0 ? phases_[static_cast<std::size_t>(row.parent)] : kNoPhase;
+      std::int8_t outer = row.parent >= 0 ? phases_[row.parent] : kNoPhase;
       if (outer == kNoPhase && row.parent < 0) {
         const auto engine = engine_threads.find(row.thread);
         if (engine != engine_threads.end() && engine->second) outer = static_cast<std::int8_t>(Phase::backward);
       }
-      const std::int8_t own = words[static_cast<std::size_t>(row.name)];
+      const std::int8_t own = words[row.name];
       const bool settled =
           outer == static_cast<std::int8_t>(Phase::backward) || outer == static_cast<std::int8_t>(Phase::optimizer);
       phases_[*at] = settled || own == kNoPhase ? outer : own;
@@ -99,13 +99,13 @@ HostWords::HostWords(const RankRows& rank) : rank_(rank), phases_(rank.host.size
 }
 
 std::optional<Phase> HostWords::phase(std::int32_t row) const {
-  if (row < 0 || phases_[static_cast<std::size_t>(row)] == kNoPhase) return std::nullopt;
-  return static_cast<Phase>(phases_[static_cast<std::size_t>(row)]);
+  if (row < 0 || phases_[row] == kNoPhase) return std::nullopt;
+  return static_cast<Phase>(phases_[row]);
 }
 
 std::optional<std::string> HostWords::unit(std::int32_t row) const {
-  for (; row >= 0; row = rank_.host[static_cast<std::size_t>(row)].parent) {
-    const std::size_t name = static_cast<std::size_t>(rank_.host[static_cast<std::size_t>(row)].name);
+  for (; row >= 0; row = rank_.host[row].parent) {
+    const std::size_t name = static_cast<std::size_t>(rank_.host[row].name);
     for (const dialects::Words* words : dialects::words_in_traces()) {
       if (auto unit = words->traces.unit(rank_.names[name])) return unit;
     }
@@ -120,8 +120,8 @@ bool HostWords::prefetches(std::int32_t row) const {
 }
 
 std::int32_t HostWords::around(std::int32_t row, std::string_view text) const {
-  for (; row >= 0; row = rank_.host[static_cast<std::size_t>(row)].parent) {
-    const std::size_t name = static_cast<std::size_t>(rank_.host[static_cast<std::size_t>(row)].name);
+  for (; row >= 0; row = rank_.host[row].parent) {
+    const std::size_t name = static_cast<std::size_t>(rank_.host[row].name);
     if (contains(rank_.names[name], text)) return row;
   }
   return -1;

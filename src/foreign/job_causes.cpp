@@ -23,12 +23,12 @@ using account::Cause;
 using account::Stall;
 using schedule::Phase;
 
-std::vector<std::int64_t> likeness(const RankRows& rank, std::int32_t row) {
-  const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+std::vector<std::int64_t> kind_and_size(const RankRows& rank, std::int32_t row) {
+  const DeviceRow& device = rank.device[row];
   if (device.collective < 0) return {};
-  const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(device.collective)];
+  const CollectiveFacts& facts = rank.collectives[device.collective];
   if (facts.elements_in < 0 && facts.elements_out < 0) return {};  // nobody knows what is like it
-  const std::int64_t size = facts.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(facts.group)].size;
+  const std::int64_t size = facts.group < 0 ? -1 : rank.groups[facts.group].size;
   return {static_cast<std::int64_t>(facts.kind), facts.elements_in, facts.elements_out,
           static_cast<std::int64_t>(bytes_of_dtype(facts.dtype)), size};
 }
@@ -69,16 +69,16 @@ class RowStep : public account::StepFacts {
   RowStep(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched, const JobTypes& types,
           int rank, std::size_t step)
       : job_(job),
-        rank_(job.ranks[static_cast<std::size_t>(rank)]),
-        found_(found.ranks[static_cast<std::size_t>(rank)]),
+        rank_(job.ranks[rank]),
+        found_(found.ranks[rank]),
         matched_(matched),
         types_(types),
         place_(rank),
         slack_(types.launch_lag_ns(static_cast<std::size_t>(rank))),
         step_(found_.cut.steps[step]),
         in_order_(found_.uses[step]),
-        computes_on_host_(rank_.computes_on_host()),
-        computation_(intervals_of(rank_, step_).computation) {
+        computation_(intervals_of(rank_, step_).computation),
+        computes_on_host_(rank_.computes_on_host() && !computation_.empty()) {
     for (const CollectiveUse& use : found_.uses[step]) uses_[use.row] = &use;
     first_launch_ = launch_at(step_.device.front());
     if (found.schedule) {
@@ -95,7 +95,7 @@ class RowStep : public account::StepFacts {
     return {ops_, records_, window, std::move(edges_)};
   }
 
-  std::int32_t row_at(int i) const { return rows_[static_cast<std::size_t>(i)]; }
+  std::int32_t row_at(int i) const { return rows_[i]; }
   /// The op of a row; -1: it does not run in this step.
   int op_of(std::int32_t row) const {
     const auto at = std::ranges::find(rows_, row);
@@ -122,10 +122,10 @@ class RowStep : public account::StepFacts {
       return {before, before < 0 ? 0 : end_of(before)};
     }
     constexpr std::int64_t kRounding = 1000;  // profilers write microseconds
-    const auto wait_end = [&](std::int32_t wait) { return rank_.host[static_cast<std::size_t>(wait)].end_ns; };
+    const auto wait_end = [&](std::int32_t wait) { return rank_.host[wait].end_ns; };
     for (auto at = std::ranges::upper_bound(found_.cut.waits, launched, {}, wait_end);
          at != found_.cut.waits.begin() && wait_end(*(at - 1)) > step_.window.begin; --at) {
-      const HostRow& wait = rank_.host[static_cast<std::size_t>(*(at - 1))];
+      const HostRow& wait = rank_.host[*(at - 1)];
       const int before = ended_by(wait.end_ns + kRounding, false);
       if (before >= 0 && end_of(before) > wait.begin_ns) return {before, wait.end_ns};  // else it did not wait
     }
@@ -151,11 +151,11 @@ class RowStep : public account::StepFacts {
           if (stall.time.begin == from) continue;
         }
       }
-      if (stall.op >= 0) stall.op = rows_[static_cast<std::size_t>(stall.op)];
+      if (stall.op >= 0) stall.op = rows_[stall.op];
       // Without computation nothing tells what should have run meanwhile, but who came last is seen all the same.
       if (computation_.empty() && stall.cause != Cause::straggler) stall.cause = Cause::unknown;
       // Where the host computes itself, what it does between its ops is its own.
-      if (computes_on_host_ && !computation_.empty() && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
+      if (computes_on_host_ && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
       IntervalSet left{stall.time};
       // The host, or nobody knows.
       if (stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch || stall.cause == Cause::unknown) {
@@ -182,7 +182,7 @@ class RowStep : public account::StepFacts {
   bool mostly_latency(int i) const override { return types_.mostly_latency(rank_, row_at(i), transfer_ns(i)); }
   bool serialised(int i) const override { return found_.serialised.contains(row_at(i)); }
   std::int64_t slowed_by_sharing(int) const override { return 0; }  // nobody knows what it takes alone
-  std::int64_t issued_until(int i) const override { return records_[static_cast<std::size_t>(i)].issued_ns; }
+  std::int64_t issued_until(int i) const override { return records_[i].issued_ns; }
 
   Cause why_issued_late(int i) const override {
     const std::int32_t row = row_at(i);
@@ -191,7 +191,7 @@ class RowStep : public account::StepFacts {
     if (const auto blocked = blocked_before(launched)) return of_wait(*blocked);
     if (launched <= first_launch_) return Cause::host_bound;  // nothing could be launched before the step began
     if (host_waited_for(i) >= 0) return Cause::host_bound;    // it went on as soon as it could
-    const bool gathers = ops_[static_cast<std::size_t>(i)].kind == schedule::OpKind::all_gather;
+    const bool gathers = ops_[i].kind == schedule::OpKind::all_gather;
     const bool behind = !computes_on_host_ && host_behind(launched);
     return !gathers || behind ? Cause::host_bound : Cause::late_prefetch;
   }
@@ -215,7 +215,7 @@ class RowStep : public account::StepFacts {
   }
 
   bool at_boundary(int i, bool) const override {
-    const schedule::Op& op = ops_[static_cast<std::size_t>(i)];
+    const schedule::Op& op = ops_[i];
     if (computation_.empty()) return true;
     const DeviceRow& row = device(row_at(i));
     if (op.phase == Phase::forward && row.begin_ns < computation_.front().begin) return true;
@@ -226,13 +226,13 @@ class RowStep : public account::StepFacts {
   bool prefetches_backward() const override { return prefetches_backward_; }
 
  private:
-  const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
-  std::int64_t launch_at(std::int32_t row) const { return found_.cut.launched[static_cast<std::size_t>(row)]; }
+  const DeviceRow& device(std::int32_t row) const { return rank_.device[row]; }
+  std::int64_t launch_at(std::int32_t row) const { return found_.cut.launched[row]; }
   std::int64_t transfer_ns(int i) const {
     return device(row_at(i)).end_ns - matched_.last_arrival(place_, row_at(i)).at_ns;
   }
 
-  /// What an exchange takes longer because this rank has more of its rows than the mean: in proportion to them.
+  /// Time that an exchange takes longer because this rank has more of its rows than the mean: in proportion to them.
   std::int64_t of_more_rows_ns(int i) const {
     const MatchedCollective* one = exchange(row_at(i));
     if (one == nullptr) return 0;
@@ -276,14 +276,14 @@ class RowStep : public account::StepFacts {
     const auto use = uses_.find(row);
     if (use == uses_.end() || use->second->purpose != Purpose::experts) return nullptr;
     const int one = matched_.of_row(place_, row);
-    return one < 0 ? nullptr : &matched_.all()[static_cast<std::size_t>(one)];
+    return one < 0 ? nullptr : &matched_.all()[one];
   }
 
-  /// What a rank computes between two of its collectives.
+  /// Computation of a rank between two of its collectives.
   std::int64_t computed_ns(int place, std::int32_t after, std::int32_t before) const {
-    const std::vector<DeviceRow>& rows = job_.ranks[static_cast<std::size_t>(place)].device;
-    const std::int64_t begin = rows[static_cast<std::size_t>(after)].end_ns;
-    const std::int64_t end = rows[static_cast<std::size_t>(before)].begin_ns;
+    const std::vector<DeviceRow>& rows = job_.ranks[place].device;
+    const std::int64_t begin = rows[after].end_ns;
+    const std::int64_t end = rows[before].begin_ns;
     IntervalSet computing;
     for (auto at = std::ranges::lower_bound(rows, begin, {}, &DeviceRow::begin_ns);
          at != rows.end() && at->begin_ns < end; ++at) {
@@ -298,7 +298,7 @@ class RowStep : public account::StepFacts {
     const auto next = std::ranges::lower_bound(rank_.device, step_.window.end, {}, &DeviceRow::begin_ns);
     if (next == rank_.device.end() || computes_on_host_) return step_.window.end;
     if (next->launch < 0) return step_.window.begin;  // nothing says that it was late
-    const std::int64_t launched = rank_.host[static_cast<std::size_t>(next->launch)].end_ns;
+    const std::int64_t launched = rank_.host[next->launch].end_ns;
     if (next->begin_ns - launched <= slack_) return step_.window.end;
     return std::clamp(launched, step_.window.begin, step_.window.end);
   }
@@ -326,9 +326,7 @@ class RowStep : public account::StepFacts {
     for (int i : by_begin) {
       const DeviceRow& row = device(row_at(i));
       if (row.kind != Activity::collective) {
-        if (const auto before = last.find(row.stream); before != last.end()) {
-          edges_.lane_before[static_cast<std::size_t>(i)] = before->second;
-        }
+        if (const auto before = last.find(row.stream); before != last.end()) edges_.lane_before[i] = before->second;
       }
       last[row.stream] = i;
     }
@@ -376,8 +374,7 @@ class RowStep : public account::StepFacts {
     // its row begin; what begins within so much of it was launched late, not held back by the device.
     // Where the host computes itself, nothing is launched: its next op was late for what it waited for.
     const bool host_waits = computes_on_host_ && row.kind != Activity::collective;
-    const std::int64_t launched =
-        row.launch < 0 || host_waits ? step_.window.begin : rank_.host[static_cast<std::size_t>(row.launch)].end_ns;
+    const std::int64_t launched = row.launch < 0 || host_waits ? step_.window.begin : rank_.host[row.launch].end_ns;
     const bool late = row.launch >= 0 && launched > free_since && row.begin_ns - launched <= slack_;
     record.issued_ns = late ? record.begin_ns : std::clamp(launched, step_.window.begin, record.begin_ns);
   }
@@ -393,7 +390,7 @@ class RowStep : public account::StepFacts {
     edges_.recorders[at].push_back(before);
   }
 
-  /// What computes, or copies, waited for what ended last on another stream since its own was free.
+  /// A row that computes, or copies, waited for what ended last on another stream since its own was free.
   void wait_for_last(int i, std::int64_t free_since) {
     constexpr std::int64_t kRounding = 1000;  // profilers write microseconds
     const DeviceRow& own = device(row_at(i));
@@ -415,7 +412,7 @@ class RowStep : public account::StepFacts {
     const auto end_of = [&](int other) { return device(row_at(other)).end_ns; };
     for (auto at = std::ranges::upper_bound(by_end_, begin + 1000, {}, end_of);
          at != by_end_.begin() && end_of(*(at - 1)) > std::max(free_since, begin - slack_); --at) {
-      const schedule::Op& op = ops_[static_cast<std::size_t>(i)];
+      const schedule::Op& op = ops_[i];
       const bool gathers = op.kind == schedule::OpKind::all_gather;
       const DeviceRow& other = device(row_at(*(at - 1)));
       if (*(at - 1) == i || other.begin_ns >= begin || (gathers && other.kind != Activity::computation)) continue;
@@ -480,16 +477,16 @@ class RowStep : public account::StepFacts {
 
   bool same_group(const DeviceRow& a, const DeviceRow& b) const {
     if (a.collective < 0 || b.collective < 0) return false;
-    const std::int32_t group = rank_.collectives[static_cast<std::size_t>(a.collective)].group;
-    return group >= 0 && group == rank_.collectives[static_cast<std::size_t>(b.collective)].group;
+    const std::int32_t group = rank_.collectives[a.collective].group;
+    return group >= 0 && group == rank_.collectives[b.collective].group;
   }
 
   /// The host's wait that ended just before `launched`: nothing else was launched between.
   std::optional<std::int32_t> blocked_before(std::int64_t launched) const {
-    const auto end_of = [&](std::int32_t i) { return rank_.host[static_cast<std::size_t>(i)].end_ns; };
+    const auto end_of = [&](std::int32_t i) { return rank_.host[i].end_ns; };
     auto at = std::ranges::upper_bound(found_.cut.waits, launched, {}, end_of);
     for (; at != found_.cut.waits.begin(); --at) {
-      const HostRow& wait = rank_.host[static_cast<std::size_t>(*(at - 1))];
+      const HostRow& wait = rank_.host[*(at - 1)];
       if (wait.end_ns <= first_launch_ || launched - wait.end_ns > slack_) break;
       if (wait.end_ns - wait.begin_ns > 1000) return *(at - 1);
     }
@@ -497,9 +494,8 @@ class RowStep : public account::StepFacts {
   }
 
   Cause of_wait(std::int32_t row) const {
-    const HostRow& wait = rank_.host[static_cast<std::size_t>(row)];
-    return rank_.names[static_cast<std::size_t>(wait.name)].find("Event") != std::string::npos ? Cause::all_gather_limit
-                                                                                               : Cause::host_sync;
+    const HostRow& wait = rank_.host[row];
+    return rank_.names[wait.name].find("Event") != std::string::npos ? Cause::all_gather_limit : Cause::host_sync;
   }
 
   /// Whether computation before `launched` was launched late, too: the device had nothing queued.
@@ -524,8 +520,8 @@ class RowStep : public account::StepFacts {
   std::int64_t slack_;
   const JobStep& step_;
   const std::vector<CollectiveUse>& in_order_;
-  bool computes_on_host_;
   IntervalSet computation_;
+  bool computes_on_host_;
   std::map<std::int32_t, const CollectiveUse*> uses_;
   bool prefetches_backward_ = true, follows_compute_ = false;
   std::int64_t first_launch_ = 0, longest_ = 0;
@@ -557,7 +553,7 @@ class PathOfRows : public account::PathStep {
     const std::int32_t row = part(at.place).rows.row_at(at.op);
     const int late = matched_.last_arrival(at.place, row).late_rank, one = matched_.of_row(at.place, row);
     if (late < 0 || one < 0) return at;
-    for (const MatchedCollective::Part& of : matched_.all()[static_cast<std::size_t>(one)].parts) {
+    for (const MatchedCollective::Part& of : matched_.all()[one].parts) {
       if (of.rank != late) continue;
       const int op = part(late).rows.op_of(of.row);
       return op < 0 ? At{} : At{late, op};  // it runs in another of that rank's steps
@@ -608,7 +604,7 @@ class PathOfRows : public account::PathStep {
 account::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
   account::StepRuns runs;
   for (const std::int32_t index : step.running) {
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+    const DeviceRow& row = rank.device[index];
     const Interval time{std::max(row.begin_ns, step.window.begin), std::min(row.end_ns, step.window.end)};
     (row.kind == Activity::computation  ? runs.computation
      : row.kind == Activity::collective ? runs.communication
@@ -629,7 +625,7 @@ JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedC
       if (row.launch >= 0) lags.push_back(std::max<std::int64_t>(0, row.begin_ns - launched_ns(rank, index)));
       if (row.collective < 0) continue;
       const auto arrival = matched.last_arrival(static_cast<int>(r), index);
-      transfers[likeness(rank, index)].push_back(row.end_ns - arrival.at_ns);
+      transfers[kind_and_size(rank, index)].push_back(row.end_ns - arrival.at_ns);
     }
     // A launch takes what the quickest ones take: twice that is not yet late, and clocks are good for microseconds.
     // Where the host is far ahead even the quickest have waited for others.
@@ -645,7 +641,7 @@ JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedC
     for (const auto& uses : found.ranks[r].uses) {
       for (const CollectiveUse& use : uses) {
         // With what it waited: some rank came last and did not, and clocks that are off make no transfer fast.
-        const DeviceRow& row = job.ranks[r].device[static_cast<std::size_t>(use.row)];
+        const DeviceRow& row = job.ranks[r].device[use.row];
         best_rate_ = std::max(best_rate_, rate(job.ranks[r], use.row, row.end_ns - row.begin_ns));
       }
     }
@@ -653,9 +649,9 @@ JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedC
 }
 
 double JobTypes::rate(const RankRows& rank, std::int32_t row, std::int64_t transfer_ns) {
-  const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+  const DeviceRow& device = rank.device[row];
   if (device.collective < 0 || transfer_ns <= 0) return 0;
-  const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(device.collective)];
+  const CollectiveFacts& facts = rank.collectives[device.collective];
   const double bytes =
       static_cast<double>(std::max(facts.elements_in, facts.elements_out)) * bytes_of_dtype(facts.dtype);
   return bytes / static_cast<double>(transfer_ns);
@@ -667,7 +663,7 @@ bool JobTypes::mostly_latency(const RankRows& rank, std::int32_t row, std::int64
 }
 
 std::int64_t JobTypes::usual_transfer_ns(const RankRows& rank, std::int32_t row) const {
-  const std::vector<std::int64_t> key = likeness(rank, row);
+  const std::vector<std::int64_t> key = kind_and_size(rank, row);
   const auto at = std::ranges::lower_bound(usual_, key, {}, [](const auto& entry) { return entry.first; });
   return at == usual_.end() || at->first != key ? -1 : at->second;
 }

@@ -26,7 +26,7 @@ double ms_of_job(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
 double in_us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 /// The number of the rank at a place.
-int number_of(const ExplainedJob& e, int place) { return e.job.ranks[static_cast<std::size_t>(place)].rank; }
+int number_of(const ExplainedJob& e, int place) { return e.job.ranks[place].rank; }
 const foreign::LateRank& late_of(const ExplainedJob& e) { return *e.explanation.late; }
 
 /// Causes that have any time.
@@ -116,10 +116,9 @@ StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
     one.causes[cause] = static_cast<double>(step.causes[cause]) * 1e-6;
   }
   for (const foreign::CollectiveUse& use : found.uses[s]) {
-    const foreign::DeviceRow& row = rows.device[static_cast<std::size_t>(use.row)];
-    one.collectives.push_back(
-        {&use, in_us(row.begin_ns - begin_ns), in_us(row.end_ns - row.begin_ns),
-         use.unit >= 0 ? e.recognition.table.units[static_cast<std::size_t>(use.unit)].label : std::string()});
+    const foreign::DeviceRow& row = rows.device[use.row];
+    one.collectives.push_back({&use, in_us(row.begin_ns - begin_ns), in_us(row.end_ns - row.begin_ns),
+                               use.unit >= 0 ? e.recognition.table.units[use.unit].label : std::string()});
   }
   for (const account::Stall& stall : step.stalls) {
     if (stall.time.end - stall.time.begin < kShortestStall_ns) continue;
@@ -127,10 +126,8 @@ StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
     told.begin_us = in_us(stall.time.begin - begin_ns);
     told.us = in_us(stall.time.end - stall.time.begin);
     told.cause = stall.cause;
-    if (stall.op >= 0) {
-      told.row = rows.names[static_cast<std::size_t>(rows.device[static_cast<std::size_t>(stall.op)].name)];
-    }
-    if (stall.late_rank >= 0) told.late_rank = e.job.ranks[static_cast<std::size_t>(stall.late_rank)].rank;
+    if (stall.op >= 0) told.row = rows.names[rows.device[stall.op].name];
+    if (stall.late_rank >= 0) told.late_rank = e.job.ranks[stall.late_rank].rank;
   }
   return one;
 }

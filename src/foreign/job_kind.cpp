@@ -17,7 +17,7 @@ struct Word {
   std::string_view part;
 };
 
-/// What the tables of other engines know in `name`.
+/// Words of other engines' tables that are in `name`.
 void find_dialects(const std::string& name, JobWords& found) {
   const auto has = [&](std::string_view part) { return !part.empty() && name.find(part) != std::string::npos; };
   const auto note = [&](std::string& where, std::span<const std::string_view> parts) {
@@ -112,7 +112,15 @@ bool shards_parameters(const PurposeCounts& counts) {
   return early > 0 && counts.of(Purpose::gradients) > 0;
 }
 
-JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives) {
+/// The engine of whose own rows some are there, and that shards parameters; null: none.
+static const dialects::Words* sharding_engine(const JobWords& words) {
+  const auto own = std::ranges::find_if(words.engines, [](const auto& engine) {
+    return engine.first->traces.of_one_program && !engine.first->traces.program.sharded.empty();
+  });
+  return own == words.engines.end() ? nullptr : own->first;
+}
+
+JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives, bool several) {
   const bool trains = !words.backward.empty() || !words.optimizer.empty();
   const int gathers = counts.of(Purpose::parameters), gradients = counts.of(Purpose::gradients);
   if (counts.of(Purpose::experts) > 0) return words.embeddings.empty() ? JobKind::experts : JobKind::model_parallel;
@@ -125,8 +133,8 @@ JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equ
     // All of one size, in a program that never goes backward: parts of layers' activations.
     return !trains && all_equal && gradients > 2 ? JobKind::inference : JobKind::data_parallel;
   }
-  // Rows of an engine that trains, and no backward: the recording was cut off before it.
-  if (activations > 0 && !trains && !words.engines.empty()) return JobKind::unknown;
+  // Rows of an engine that shards, and nothing that it sends: the recording was cut off before it.
+  if (several && sharding_engine(words) != nullptr) return JobKind::unknown;
   if (activations > 0) return trains ? JobKind::model_parallel : JobKind::inference;
   if (collectives > 0) return JobKind::unknown;
   return trains || words.serving.empty() ? JobKind::single : JobKind::inference;
@@ -134,7 +142,7 @@ JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equ
 
 namespace {
 
-/// What the engine is called where it does this; empty: its names say nothing of that.
+/// Name of the engine where it does this; empty: its names say nothing of that.
 std::string_view name_as(const dialects::ProgramNames& names, JobKind kind, bool quantized) {
   switch (kind) {
     case JobKind::sharded: return quantized && !names.quantized.empty() ? names.quantized : names.sharded;
@@ -161,13 +169,10 @@ Program program_of(const JobWords& words, JobKind kind, const UnitTable& table) 
     if (!name.empty() && words.engines.contains(engine)) return {std::string(name), engine};
   }
   // The engine's own rows are there, and nothing that it sends: a short part of a step.
-  const auto own = std::ranges::find_if(words.engines, [&](const auto& engine) {
-    return kind == JobKind::unknown && engine.first->traces.of_one_program;
-  });
-  if (own != words.engines.end()) {
+  if (const dialects::Words* own = sharding_engine(words); own != nullptr && kind == JobKind::unknown) {
     return {fmt::format("a part of a job of {} that gathers no parameters and reduces no gradients",
-                        own->first->traces.program.sharded),
-            nullptr};
+                        own->traces.program.sharded),
+            nullptr, true};
   }
   if (kind == JobKind::model_parallel && !words.embeddings.empty()) {
     return {"a recommendation model, with its embedding tables split over ranks", nullptr};

@@ -58,12 +58,14 @@ struct PurposeCounts {
 std::string what_they_do(const PurposeCounts& counts);
 /// Whether parameters are gathered before the optimizer, and gradients reduced: FSDP or ZeRO-3, perhaps with more.
 bool shards_parameters(const PurposeCounts& counts);
-/// `all_equal`: all reductions of gradients are of one size. `collectives`: of a step, without scalars.
-JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives);
+/// `all_equal`: all reductions of gradients are of one size. `collectives`: of a step, without scalars. `several`:
+/// ranks.
+JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives, bool several);
 /// The program, as its names tell: "PyTorch FSDP2 (fully_shard)", and the engine that it is of; null: no name says.
 struct Program {
   std::string name;
   const dialects::Words* engine = nullptr;
+  bool shards = false;  ///< it does, by its name alone: no gather of parameters is in the trace
 };
 Program program_of(const JobWords& words, JobKind kind, const UnitTable& table);
 /// Presets that may be meant, the likeliest first. `engine`: null: not known.

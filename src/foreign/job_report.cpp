@@ -68,7 +68,7 @@ std::string percent_of(double value, double of) { return of > 0 ? fmt::format("{
 std::string what_it_is(const ExplainedJob& e) {
   const Recognition& r = e.recognition;
   std::string text = fmt::format("This is {}", r.name);
-  if (r.is_fsdp() || r.schedule) {
+  if (r.find("units") != nullptr) {
     text += fmt::format(": {} units{}, {} ranks{}", r.facts.units, r.facts.root ? " and the root" : "", r.facts.shard,
                         r.facts.replicate > 1 ? fmt::format(" x {} replicas", r.facts.replicate) : "");
   }
@@ -260,9 +260,7 @@ std::string most_exposed(const ExplainedJob& e) {
     table.rows.push_back({one.kind, one.unit, one.phase, fmt::format("{:.3g}", one.times), job_ms(one.time_ms),
                           e.job.ranks.size() > 1 ? job_ms(one.waited_ms) : "–", job_ms(one.exposed_ms),
                           one.busbw_gb_s ? fmt::format("{:.1f}", *one.busbw_gb_s) : "-"});
-    if (has_roof) {
-      table.rows.back().push_back(one.link_share_pct ? fmt::format("{:.1f} %", *one.link_share_pct) : "–");
-    }
+    if (has_roof) table.rows.back().push_back(one.link_share_pct ? fmt::format("{:.1f} %", *one.link_share_pct) : "–");
     table.rows.back().emplace_back(to_string(one.worst));
   }
   if (table.rows.empty()) return {};
@@ -320,10 +318,13 @@ std::string headline(const ExplainedJob& e) {
   }
   if (certain) return late;
   const bool experts = e.recognition.shards && e.recognition.kind == foreign::JobKind::experts;
+  const foreign::Finding* job = e.recognition.find("job");
+  const bool says_sharded = job != nullptr && job->value == to_string(foreign::JobKind::sharded);
   std::string text =
       experts ? "No setting was tried: trainings whose ranks exchange rows of experts are not replayed, because "
                 "products of experts and exchanges take as long as rows come, and that is up to the data."
-      : !e.recognition.is_fsdp()       ? "No setting was tried: the trace shows no sharded training."
+      : !e.recognition.is_fsdp()       ? fmt::format("No setting was tried: the trace shows no {}.",
+                                               says_sharded ? "gather of the job's parameters" : "sharded training")
       : e.not_replayed_because.empty() ? "No setting of the job is certain to make its step shorter."
                                        : fmt::format("No setting was tried: {}", e.not_replayed_because);
   constexpr double kMostly = 90;  // percent
@@ -340,13 +341,13 @@ std::string headline(const ExplainedJob& e) {
 std::optional<account::PathReport> path_of_job(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;
   if (x.path.empty()) return std::nullopt;
-  const auto rows = [&](int place) -> const foreign::RankRows& { return e.job.ranks[static_cast<std::size_t>(place)]; };
+  const auto rows = [&](int place) -> const foreign::RankRows& { return e.job.ranks[place]; };
   return account::report_path(
       x.path, x.steps_ms.size(), x.median_path, step_of_path(e, x.median_path),
       [&](int place) { return rows(place).rank; },
       [&](int place, int op) {
-        const foreign::DeviceRow& row = rows(place).device[static_cast<std::size_t>(op)];
-        return rows(place).names[static_cast<std::size_t>(row.name)];
+        const foreign::DeviceRow& row = rows(place).device[op];
+        return rows(place).names[row.name];
       });
 }
 

@@ -33,7 +33,7 @@ std::vector<Cut> profiler_cuts(const RankRows& rank) {
 std::vector<Cut> optimizer_cuts(const RankRows& rank) {
   std::vector<std::int64_t> ends;
   for (const HostRow& row : rank.host) {
-    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    const std::string& name = rank.names[row.name];
     if (name.starts_with("Optimizer.step#") && (ends.empty() || row.begin_ns >= ends.back()))
       ends.push_back(row.end_ns);
   }
@@ -47,31 +47,52 @@ std::vector<Cut> optimizer_cuts(const RankRows& rank) {
   return cuts;
 }
 
-/// The shortest list of collectives that the whole trace repeats, at least twice and with more than one kind or size.
+bool updates(const RankRows& rank, std::int32_t row) {
+  const DeviceRow& device = rank.device[row];
+  const std::string& name = rank.names[device.name];
+  return device.kind == Activity::computation && (name.find("multi_tensor_apply") != std::string::npos ||
+                                                  kernel_kind(device.kind, name, {}) == KernelKind::optimizer);
+}
+
+/// The shortest list of collectives, with more than one kind or size, that the trace repeats up to its end at least
+/// twice; what comes before is shorter. A step begins after the optimizer, or else where the list does that ends with
+/// the trace.
 std::vector<Cut> period_cuts(const RankRows& rank, const std::vector<std::int32_t>& by_launch) {
-  std::vector<std::int32_t> rows;
-  for (std::int32_t row : by_launch) {
-    if (rank.device[static_cast<std::size_t>(row)].collective >= 0) rows.push_back(row);
+  std::vector<std::int32_t> rows,
+      begins;  // collectives; what was launched first after the optimizer before each, or it
+  for (std::size_t i = 0, updated = 0; i < by_launch.size(); ++i) {
+    if (updates(rank, by_launch[i])) updated = i + 1;
+    if (rank.device[by_launch[i]].collective < 0) continue;
+    rows.push_back(by_launch[i]);
+    begins.push_back(by_launch[updated > 0 ? updated : i]);
+    updated = 0;
   }
-  const auto key = [&](std::int32_t row) {
-    const auto& facts =
-        rank.collectives[static_cast<std::size_t>(rank.device[static_cast<std::size_t>(row)].collective)];
+  const auto key = [&](std::size_t i) {
+    const auto& facts = rank.collectives[rank.device[rows[i]].collective];
     return std::make_tuple(facts.kind, facts.elements_in, facts.elements_out, facts.group);
   };
   std::vector<Cut> cuts;
   const std::size_t n = rows.size();
   for (std::size_t period = 2; period * 2 <= n; ++period) {
-    if (n % period != 0) continue;
-    bool repeats = true;
-    for (std::size_t i = period; repeats && i < n; ++i) repeats = key(rows[i]) == key(rows[i - period]);
-    if (!repeats) continue;
+    std::size_t from = n - period;  // from here on it repeats
+    while (from > 0 && key(from - 1) == key(from - 1 + period)) --from;
+    if (from >= period || n - from < 2 * period) continue;
     bool varied = false;
-    for (std::size_t i = 1; !varied && i < period; ++i) varied = key(rows[i]) != key(rows[0]);
+    for (std::size_t i = from + 1; !varied && i < from + period; ++i) varied = key(i) != key(from);
     if (!varied) return cuts;
-    std::int64_t begin = std::numeric_limits<std::int64_t>::min();
-    for (std::size_t i = period; i <= n; i += period) {
-      const std::int64_t end = i < n ? launched_ns(rank, rows[i]) : std::numeric_limits<std::int64_t>::max();
-      cuts.push_back({static_cast<std::int64_t>(i / period - 1), {begin, end}});
+    const auto after_update = [&](std::size_t first) {
+      bool all = true;
+      for (std::size_t i = first; i < n; i += period) all = all && (i == 0 || begins[i] != rows[i]);
+      return all;
+    };
+    std::size_t first = from + (n - from) % period;
+    for (std::size_t i = 0; i < period && !after_update(first); ++i) {
+      if (after_update(from + i)) first = from + i;
+    }
+    std::int64_t begin = first == 0 ? std::numeric_limits<std::int64_t>::min() : launched_ns(rank, begins[first]);
+    for (std::size_t i = first + period; i <= n; i += period) {
+      const std::int64_t end = i < n ? launched_ns(rank, begins[i]) : std::numeric_limits<std::int64_t>::max();
+      cuts.push_back({static_cast<std::int64_t>(cuts.size()), {begin, end}});
       begin = end;
     }
     return cuts;
@@ -91,7 +112,7 @@ std::vector<std::optional<Launch>> find_launches(const RankRows& rank) {
                      std::ranges::any_of(rank.device, [](const DeviceRow& row) { return row.launch >= 0; });
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const DeviceRow& row = rank.device[i];
-    std::optional<Launch>& before = last[static_cast<std::size_t>(row.stream)];
+    std::optional<Launch>& before = last[row.stream];
     if (row.launch >= 0 || !known) {
       before = any = Launch{launched_ns(rank, static_cast<std::int32_t>(i)), row.launch};
       launches[i] = before;
@@ -122,7 +143,7 @@ std::optional<std::vector<Interval>> marks_around(const RankRows& rank, const Jo
 
 /// All rows and all steps once, in order of time, with those in hand that have begun and not ended.
 void find_running(const RankRows& rank, JobSteps& cut) {
-  const auto device = [&](std::int32_t row) -> const DeviceRow& { return rank.device[static_cast<std::size_t>(row)]; };
+  const auto device = [&](std::int32_t row) -> const DeviceRow& { return rank.device[row]; };
   std::vector<std::int32_t> by_begin(rank.device.size()), running;
   std::iota(by_begin.begin(), by_begin.end(), 0);
   std::ranges::stable_sort(by_begin, {}, [&](std::int32_t row) { return device(row).begin_ns; });
@@ -147,7 +168,7 @@ void leave_out_cut_step(const RankRows& rank, JobSteps& cut) {
   if (cut.steps.size() < 3 || rank.computes_on_host()) return;
   std::vector<bool> answered(rank.host.size());
   for (const DeviceRow& row : rank.device) {
-    if (row.launch >= 0) answered[static_cast<std::size_t>(row.launch)] = true;
+    if (row.launch >= 0) answered[row.launch] = true;
   }
   std::vector<std::int64_t> lost;
   for (std::size_t i = 0; i < rank.host.size(); ++i) {
@@ -157,9 +178,8 @@ void leave_out_cut_step(const RankRows& rank, JobSteps& cut) {
     return std::ranges::lower_bound(lost, step.window.end) - std::ranges::lower_bound(lost, step.window.begin);
   };
   const auto collectives_of = [&](const JobStep& step) {
-    return std::ranges::count_if(step.device, [&](std::int32_t row) {
-      return rank.device[static_cast<std::size_t>(row)].kind == Activity::collective;
-    });
+    return std::ranges::count_if(step.device,
+                                 [&](std::int32_t row) { return rank.device[row].kind == Activity::collective; });
   };
   const JobStep last = std::move(cut.steps.back());
   cut.steps.pop_back();
@@ -173,8 +193,7 @@ void leave_out_cut_step(const RankRows& rank, JobSteps& cut) {
 void find_host_work(const RankRows& rank, JobSteps& cut) {
   std::vector<std::int64_t> launches;  // of what computes
   for (const DeviceRow& row : rank.device) {
-    if (row.kind == Activity::computation && row.launch >= 0)
-      launches.push_back(rank.host[static_cast<std::size_t>(row.launch)].begin_ns);
+    if (row.kind == Activity::computation && row.launch >= 0) launches.push_back(rank.host[row.launch].begin_ns);
   }
   std::ranges::sort(launches);
   std::vector<bool> loads(rank.names.size());  // by name: there are fewer names than rows
@@ -182,24 +201,24 @@ void find_host_work(const RankRows& rank, JobSteps& cut) {
   for (std::size_t i = 0; i < rank.host.size(); ++i) {
     const HostRow& row = rank.host[i];
     if (row.kind == HostWork::synchronise) cut.waits.push_back(static_cast<std::int32_t>(i));
-    if (loads[static_cast<std::size_t>(row.name)]) cut.loads.push_back({row.begin_ns, row.end_ns});
-    if (rank.names[static_cast<std::size_t>(row.name)] == kGarbage) cut.garbage.push_back({row.begin_ns, row.end_ns});
-    if (launches.empty() || !rank.names[static_cast<std::size_t>(row.name)].starts_with("Optimizer.step#")) continue;
+    if (loads[row.name]) cut.loads.push_back({row.begin_ns, row.end_ns});
+    if (rank.names[row.name] == kGarbage) cut.garbage.push_back({row.begin_ns, row.end_ns});
+    if (launches.empty() || !rank.names[row.name].starts_with("Optimizer.step#")) continue;
     const auto next = std::ranges::lower_bound(launches, row.begin_ns);
     if (next == launches.end() || *next > row.end_ns) cut.updates.push_back({row.begin_ns, row.end_ns});
   }
   cut.updates = unite(std::move(cut.updates));
   cut.loads = unite(std::move(cut.loads));
   cut.garbage = unite(std::move(cut.garbage));
-  std::ranges::sort(cut.waits, {}, [&](std::int32_t i) { return rank.host[static_cast<std::size_t>(i)].end_ns; });
+  std::ranges::sort(cut.waits, {}, [&](std::int32_t i) { return rank.host[i].end_ns; });
 }
 
 }  // namespace
 
 double JobSteps::sureness() const {
-  if (!launches_known) return 0.5;
-  if (source == StepSource::profiler) return 0.99;
-  return source == StepSource::whole ? 0.3 : 0.9;
+  if (source == StepSource::whole) return 0.3;
+  if (!launches_known) return source == StepSource::period ? 0.8 : 0.5;
+  return source == StepSource::profiler ? 0.99 : 0.9;
 }
 
 std::string_view to_string(StepSource source) {
@@ -209,8 +228,8 @@ std::string_view to_string(StepSource source) {
 }
 
 std::int64_t launched_ns(const RankRows& rank, std::int32_t row) {
-  const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
-  return device.launch >= 0 ? rank.host[static_cast<std::size_t>(device.launch)].begin_ns : device.begin_ns;
+  const DeviceRow& device = rank.device[row];
+  return device.launch >= 0 ? rank.host[device.launch].begin_ns : device.begin_ns;
 }
 
 JobSteps cut_steps(const RankRows& rank) {
@@ -231,7 +250,7 @@ JobSteps cut_steps(const RankRows& rank) {
   }
   const std::vector<std::int64_t>& launched = result.launched;
   // On a computed clock many calls take no time: then their order in the file is the host's.
-  std::ranges::stable_sort(by_launch, {}, [&](std::int32_t row) { return *launches[static_cast<std::size_t>(row)]; });
+  std::ranges::stable_sort(by_launch, {}, [&](std::int32_t row) { return *launches[row]; });
 
   std::vector<Cut> cuts = profiler_cuts(rank);
   result.source = StepSource::profiler;
@@ -239,9 +258,12 @@ JobSteps cut_steps(const RankRows& rank) {
     cuts = optimizer_cuts(rank);
     result.source = StepSource::optimizer;
   }
-  if (cuts.empty()) {
-    cuts = period_cuts(rank, by_launch);
-    result.source = StepSource::period;
+  // Where nothing tells which rows the host launched within its marks, the device's own are surer.
+  if (cuts.empty() || (!result.launches_known && !rank.is_compiled())) {
+    if (std::vector<Cut> periods = period_cuts(rank, by_launch); !periods.empty()) {
+      cuts = std::move(periods);
+      result.source = StepSource::period;
+    }
   }
   if (cuts.empty()) {
     cuts.push_back({0, {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}});
@@ -250,14 +272,12 @@ JobSteps cut_steps(const RankRows& rank) {
 
   std::size_t at = 0;
   for (const Cut& cut : cuts) {
-    while (at < by_launch.size() && launched[static_cast<std::size_t>(by_launch[at])] < cut.host.begin) {
+    while (at < by_launch.size() && launched[by_launch[at]] < cut.host.begin) {
       ++at;
       ++result.left_out;
     }
     JobStep step{cut.number, cut.host, {}, {}};
-    while (at < by_launch.size() && launched[static_cast<std::size_t>(by_launch[at])] < cut.host.end) {
-      step.device.push_back(by_launch[at++]);
-    }
+    while (at < by_launch.size() && launched[by_launch[at]] < cut.host.end) step.device.push_back(by_launch[at++]);
     if (!step.device.empty()) result.steps.push_back(std::move(step));
   }
   result.left_out += by_launch.size() - at;
@@ -265,12 +285,12 @@ JobSteps cut_steps(const RankRows& rank) {
 
   const auto first_begin = [&](const JobStep& step) {
     std::int64_t begin = std::numeric_limits<std::int64_t>::max();
-    for (std::int32_t row : step.device) begin = std::min(begin, rank.device[static_cast<std::size_t>(row)].begin_ns);
+    for (std::int32_t row : step.device) begin = std::min(begin, rank.device[row].begin_ns);
     return begin;
   };
   const auto last_end = [&](const JobStep& step) {
     std::int64_t end = std::numeric_limits<std::int64_t>::min();
-    for (std::int32_t row : step.device) end = std::max(end, rank.device[static_cast<std::size_t>(row)].end_ns);
+    for (std::int32_t row : step.device) end = std::max(end, rank.device[row].end_ns);
     return end;
   };
   // A step ends when the device has done what was launched in it; the next one begins there.

@@ -31,16 +31,13 @@ std::vector<StreamRole> stream_roles(const RankRows& rank, int& compute) {
     if (row.kind == Activity::computation) computes[stream] += ns;
     if (row.kind == Activity::copy || row.kind == Activity::fill) copies[stream] += ns;
     if (row.kind == Activity::collective) {
-      const Communication kind =
-          row.collective < 0 ? Communication::other : rank.collectives[static_cast<std::size_t>(row.collective)].kind;
+      const Communication kind = row.collective < 0 ? Communication::other : rank.collectives[row.collective].kind;
       sends[stream][kind] += std::max<std::int64_t>(ns, 1);
     }
   }
   compute = -1;
   for (std::size_t i = 0; i < roles.size(); ++i) {
-    if (computes[i] > 0 && (compute < 0 || computes[i] > computes[static_cast<std::size_t>(compute)])) {
-      compute = static_cast<int>(i);
-    }
+    if (computes[i] > 0 && (compute < 0 || computes[i] > computes[compute])) compute = static_cast<int>(i);
   }
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const bool computing = static_cast<int>(i) == compute;

@@ -18,8 +18,8 @@ namespace {
 
 /// The product that row `launch` of the host is a part of; -1: none.
 std::int32_t host_product(const RankRows& rank, std::int32_t launch) {
-  for (std::int32_t row = launch; row >= 0; row = rank.host[static_cast<std::size_t>(row)].parent) {
-    if (rank.host[static_cast<std::size_t>(row)].product >= 0) return rank.host[static_cast<std::size_t>(row)].product;
+  for (std::int32_t row = launch; row >= 0; row = rank.host[row].parent) {
+    if (rank.host[row].product >= 0) return rank.host[row].product;
   }
   return -1;
 }
@@ -40,15 +40,13 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
     std::set<std::int32_t> counted;  // products
     for (const JobStep& step : found.ranks[r].cut.steps) {
       for (const std::int32_t index : step.device) {
-        const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+        const DeviceRow& row = rank.device[index];
         KernelKind kind{};
         if (words.phase(row.launch) == Phase::optimizer) {
-          kind = kernel_kind(row.kind, rank.names[static_cast<std::size_t>(row.name)], Phase::optimizer);
+          kind = kernel_kind(row.kind, rank.names[row.name], Phase::optimizer);
         } else {
           const auto [known, fresh] = by_name.try_emplace({row.kind, row.name}, KernelKind::other);
-          if (fresh) {
-            known->second = kernel_kind(row.kind, rank.names[static_cast<std::size_t>(row.name)], std::nullopt);
-          }
+          if (fresh) known->second = kernel_kind(row.kind, rank.names[row.name], std::nullopt);
           kind = known->second;
         }
         KernelSum& sum = sums[{kind, row.name}];
@@ -57,7 +55,7 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
         if (rank.products.empty() || row.kind != Activity::computation) continue;
         const std::int32_t product = host_product(rank, row.launch);
         if (product < 0) continue;
-        const Product& asked = rank.products[static_cast<std::size_t>(product)];
+        const Product& asked = rank.products[product];
         ProductSum& of_dtype = products[asked.dtype];
         of_dtype.ns += row.end_ns - row.begin_ns;
         if (!counted.insert(product).second) continue;  // another kernel of the same one
@@ -66,7 +64,7 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
       }
     }
     for (const auto& [key, sum] : sums) {
-      const std::string_view name = rank.names[static_cast<std::size_t>(key.second)];
+      const std::string_view name = rank.names[key.second];
       for (KernelSum* into : {&kinds[key.first], &kernels[{key.first, name}]}) {
         into->kind = key.first;
         into->launches += sum.launches;
@@ -122,11 +120,9 @@ std::optional<double> overlap_by_hta(const JobTrace& job, const RankRows& rank) 
   IntervalSet computation, communication;
   for (const DeviceRow& row : rank.device) {
     if (row.kind == Activity::copy || row.kind == Activity::fill) continue;
-    if (last_began && (row.launch < 0 || rank.host[static_cast<std::size_t>(row.launch)].begin_ns >= *last_began)) {
-      continue;
-    }
-    Kind& kind = kinds[static_cast<std::size_t>(row.name)];
-    if (kind == Kind::unknown) kind = kind_of(rank.names[static_cast<std::size_t>(row.name)]);
+    if (last_began && (row.launch < 0 || rank.host[row.launch].begin_ns >= *last_began)) continue;
+    Kind& kind = kinds[row.name];
+    if (kind == Kind::unknown) kind = kind_of(rank.names[row.name]);
     if (kind == Kind::communication) communication.push_back({row.begin_ns, row.end_ns});
     if (kind == Kind::computation) computation.push_back({row.begin_ns, row.end_ns});
   }

@@ -145,9 +145,7 @@ std::optional<Communication> communication_of_kernel(std::string_view name) {
     const std::size_t at = plain.find(word);
     return at != std::string_view::npos && (at == 0 || plain[at - 1] == ' ' || plain[at - 1] == ':');
   };
-  if (std::ranges::any_of(kLibraries, library)) {
-    return first_part(kLibraryWords, plain).value_or(Communication::other);
-  }
+  if (std::ranges::any_of(kLibraries, library)) return first_part(kLibraryWords, plain).value_or(Communication::other);
   if (const auto kind = first_part(kOwnKernels, plain)) return kind;
   std::string_view function = plain.substr(0, plain.find('<'));
   if (const auto at = function.find_last_of(" :"); at != std::string_view::npos) function.remove_prefix(at + 1);

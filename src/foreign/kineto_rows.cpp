@@ -34,7 +34,7 @@ class HostWorkRows {
     for (std::size_t i = 0; i < rows_.host.size(); ++i) {
       const HostRow& row = rows_.host[i];
       const auto name = static_cast<std::size_t>(row.name);
-      covered[i] = row.parent >= 0 && covered[static_cast<std::size_t>(row.parent)];
+      covered[i] = row.parent >= 0 && covered[row.parent];
       if (range_[name]) {
         collective(row);
       } else if (row.kind == HostWork::op && call_[name]) {
@@ -56,18 +56,18 @@ class HostWorkRows {
   /// gloo scatters reductions by all-reduces.
   void collective(const HostRow& row) {
     CollectiveFacts facts;
-    facts.kind = communication_of_call(rows_.names[static_cast<std::size_t>(row.name)]).value_or(Communication::other);
+    facts.kind = communication_of_call(rows_.names[row.name]).value_or(Communication::other);
     const auto call = std::ranges::find_if(calls_, [&](const Call& c) {
       return c.kind == facts.kind ||
              (c.kind == Communication::reduce_scatter && facts.kind == Communication::all_reduce);
     });
     DeviceRow& made = device_row(row, Activity::collective, communicator());
-    if (row.collective >= 0) facts = rows_.collectives[static_cast<std::size_t>(row.collective)];
+    if (row.collective >= 0) facts = rows_.collectives[row.collective];
     if (call != calls_.end()) {
       made.launch = call->row;
-      if (const std::int32_t told = rows_.host[static_cast<std::size_t>(call->row)].collective; told >= 0) {
+      if (const std::int32_t told = rows_.host[call->row].collective; told >= 0) {
         const std::string dtype = std::move(facts.dtype);  // a call with lists of tensors does not tell it
-        facts = rows_.collectives[static_cast<std::size_t>(told)];
+        facts = rows_.collectives[told];
         if (bytes_of_dtype(facts.dtype) == 0) facts.dtype = dtype;
       }
       facts.kind = call->kind;
@@ -84,21 +84,16 @@ class HostWorkRows {
   }
 
   DeviceRow& device_row(const HostRow& row, Activity kind, std::int32_t stream) {
-    DeviceRow made;
-    made.begin_ns = row.begin_ns;
-    made.end_ns = row.end_ns;
-    made.stream = stream;
-    made.name = row.name;
-    made.kind = kind;
-    return rows_.device.emplace_back(made);
+    return rows_.device.emplace_back(
+        DeviceRow{.begin_ns = row.begin_ns, .end_ns = row.end_ns, .stream = stream, .name = row.name, .kind = kind});
   }
 
   std::int32_t stream(std::int32_t thread) {
     if (streams_.size() <= static_cast<std::size_t>(thread)) streams_.resize(static_cast<std::size_t>(thread) + 1, -1);
-    std::int32_t& known = streams_[static_cast<std::size_t>(thread)];
+    std::int32_t& known = streams_[thread];
     if (known < 0) {
       known = static_cast<std::int32_t>(rows_.streams.size());
-      rows_.streams.push_back({RankRows::kHostDevice, rows_.threads[static_cast<std::size_t>(thread)]});
+      rows_.streams.push_back({RankRows::kHostDevice, rows_.threads[thread]});
     }
     return known;
   }
@@ -309,10 +304,7 @@ void KinetoRows::host_row(const ParsedEvent& event, RowKind kind, std::string_vi
   const auto time = times(event);
   if (!time) return;
   LinkedHost host;
-  host.row.begin_ns = time->begin_ns;
-  host.row.end_ns = time->end_ns;
-  host.row.thread = thread(event);
-  host.row.name = names_.number(name);
+  host.row = {.begin_ns = time->begin_ns, .end_ns = time->end_ns, .thread = thread(event), .name = names_.number(name)};
   host.external = integer_or(event.arg(field::kExternalId.name), -1);
   switch (kind) {
     case RowKind::call:
@@ -402,14 +394,12 @@ std::int32_t KinetoRows::collective(const ParsedEvent& event) {
   if (name == nullptr || !name->is_text()) return -1;
   const auto kind = communication_of_call(name->text);
   if (!kind) return -1;
-  CollectiveFacts facts;
-  facts.kind = *kind;
-  facts.elements_in = integer_or(event.arg(field::kInElements.name), -1);
-  facts.elements_out = integer_or(event.arg(field::kOutElements.name), -1);
-  facts.dtype = clean_text(text_of(event.arg(field::kDtype.name)), 40);
-  facts.group = group(event);
-  facts.sequence = integer_or(event.arg(field::kSequence.name), -1);
-  rows_.collectives.push_back(std::move(facts));
+  rows_.collectives.push_back({.kind = *kind,
+                               .elements_in = integer_or(event.arg(field::kInElements.name), -1),
+                               .elements_out = integer_or(event.arg(field::kOutElements.name), -1),
+                               .dtype = clean_text(text_of(event.arg(field::kDtype.name)), 40),
+                               .group = group(event),
+                               .sequence = integer_or(event.arg(field::kSequence.name), -1)});
   return static_cast<std::int32_t>(rows_.collectives.size()) - 1;
 }
 
@@ -454,9 +444,7 @@ std::int32_t KinetoRows::group(const ParsedEvent& event) {
   const std::int64_t size = integer_or(event.arg(field::kGroupSize.name), -1);
   if (name.empty() && size < 0) return -1;
   const auto known = groups_.find(name.empty() ? fmt::format("{}", size) : std::string(name));
-  if (known != groups_.end() && !rows_.groups[static_cast<std::size_t>(known->second)].ranks.empty()) {
-    return known->second;
-  }
+  if (known != groups_.end() && !rows_.groups[known->second].ranks.empty()) return known->second;
   std::vector<int> ranks = ranks_of(trace::listed_integers(text_of(event.arg(field::kGroupRanks.name))));
   const std::int64_t start = integer_or(event.arg(kRankStart), -1);
   const std::int64_t stride = integer_or(event.arg(kRankStride), -1);
@@ -465,7 +453,7 @@ std::int32_t KinetoRows::group(const ParsedEvent& event) {
     for (std::int64_t i = 0; i < size; ++i) ranks.push_back(static_cast<int>(start + i * stride));
   }
   if (known != groups_.end()) {
-    rows_.groups[static_cast<std::size_t>(known->second)].ranks = std::move(ranks);
+    rows_.groups[known->second].ranks = std::move(ranks);
     return known->second;
   }
   if (rows_.groups.size() >= trace::FileFacts::kMostGroups) return -1;
@@ -525,11 +513,9 @@ void KinetoRows::add_notes() {
   note(far_rows_, "rows of the device lie more than an hour from all that the host did, and were left out");
   note(std::ranges::count_if(rows_.device, [](const DeviceRow& row) { return row.launch < 0; }),
        "rows of the device have no launch in the file");
-  note(std::ranges::count_if(rows_.device,
-                             [&](const DeviceRow& row) {
-                               return row.launch >= 0 &&
-                                      row.begin_ns < rows_.host[static_cast<std::size_t>(row.launch)].begin_ns;
-                             }),
+  note(std::ranges::count_if(
+           rows_.device,
+           [&](const DeviceRow& row) { return row.launch >= 0 && row.begin_ns < rows_.host[row.launch].begin_ns; }),
        "rows of the device begin before their launch, by the file's clocks");
   if (names_.full()) rows_.notes.emplace_back("The file has more names than are kept; some rows have lost theirs.");
 }
@@ -541,36 +527,36 @@ void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) 
   std::vector<std::optional<Communication>> ops;
   for (const std::string& name : names) ops.push_back(communication_of_op(name));
   const auto by_op = [&](std::int32_t at) -> std::optional<Communication> {
-    for (; at >= 0; at = host_[static_cast<std::size_t>(at)].row.parent) {
-      const HostRow& around = host_[static_cast<std::size_t>(at)].row;
-      if (const auto kind = ops[static_cast<std::size_t>(around.name)]) return kind;
+    for (; at >= 0; at = host_[at].row.parent) {
+      const HostRow& around = host_[at].row;
+      if (const auto kind = ops[around.name]) return kind;
     }
     return std::nullopt;
   };
   std::vector<std::vector<std::int32_t>> ranges;  // by thread, in the order of their begins
   for (std::size_t i = 0; i < host_.size(); ++i) {
-    if (!is_range_of_collective(names[static_cast<std::size_t>(host_[i].row.name)])) continue;
+    if (!is_range_of_collective(names[host_[i].row.name])) continue;
     const auto thread = static_cast<std::size_t>(host_[i].row.thread);
     if (ranges.size() <= thread) ranges.resize(thread + 1);
     ranges[thread].push_back(static_cast<std::int32_t>(i));
   }
   const auto by_range = [&](std::int32_t at) -> std::optional<Communication> {
     if (at < 0) return std::nullopt;
-    const HostRow& launch = host_[static_cast<std::size_t>(at)].row;
+    const HostRow& launch = host_[at].row;
     if (static_cast<std::size_t>(launch.thread) >= ranges.size()) return std::nullopt;
-    const auto& own = ranges[static_cast<std::size_t>(launch.thread)];
-    const auto row = [&](std::int32_t index) -> const HostRow& { return host_[static_cast<std::size_t>(index)].row; };
+    const auto& own = ranges[launch.thread];
+    const auto row = [&](std::int32_t index) -> const HostRow& { return host_[index].row; };
     const auto after =
         std::ranges::upper_bound(own, launch.begin_ns, {}, [&](std::int32_t i) { return row(i).begin_ns; });
     if (after == own.begin() || row(after[-1]).end_ns < launch.end_ns) return std::nullopt;
-    const std::string& name = names[static_cast<std::size_t>(row(after[-1]).name)];
+    const std::string& name = names[row(after[-1]).name];
     // Of what is coalesced all kernels but those that send and receive say what they do.
     return name.ends_with(":coalesced") ? Communication::send : communication_of_call(name);
   };
   for (LinkedDevice& d : device_) {
     if (d.row.kind != Activity::collective || d.row.collective >= 0) continue;
     CollectiveFacts own;
-    own.kind = communication_of_kernel(names[static_cast<std::size_t>(d.row.name)]).value_or(Communication::other);
+    own.kind = communication_of_kernel(names[d.row.name]).value_or(Communication::other);
     if (own.kind == Communication::other) {
       const auto op = by_op(d.row.launch);
       own.kind = (op ? op : by_range(d.row.launch)).value_or(Communication::other);
@@ -593,9 +579,9 @@ void KinetoRows::find_types(const std::vector<std::string>& names) {
   std::set<std::int32_t> untold;
   for (const LinkedDevice& d : device_) {
     if (d.row.collective < 0) continue;
-    CollectiveFacts& facts = rows_.collectives[static_cast<std::size_t>(d.row.collective)];
+    CollectiveFacts& facts = rows_.collectives[d.row.collective];
     if (facts.dtype != "Byte") continue;
-    const std::string& name = names[static_cast<std::size_t>(d.row.name)];
+    const std::string& name = names[d.row.name];
     const auto type = std::ranges::find_if(kTypes, [&](const auto& one) { return name.find(one.first) != name.npos; });
     if (type == std::end(kTypes)) {
       untold.insert(d.row.collective);
@@ -606,13 +592,13 @@ void KinetoRows::find_types(const std::vector<std::string>& names) {
   }
   const auto fits = [&](std::string_view type) {
     return std::ranges::all_of(untold, [&](std::int32_t one) {
-      const std::int64_t bytes = rows_.collectives[static_cast<std::size_t>(one)].elements_out;
+      const std::int64_t bytes = rows_.collectives[one].elements_out;
       return bytes % bytes_of_dtype(type) == 0 && reduced.contains(bytes / bytes_of_dtype(type));
     });
   };
   const std::string_view type = fits("BFloat16") ? "BFloat16" : fits("Float") ? "Float" : fits("Byte") ? "Byte" : "";
   for (const std::int32_t one : untold) {
-    CollectiveFacts& facts = rows_.collectives[static_cast<std::size_t>(one)];
+    CollectiveFacts& facts = rows_.collectives[one];
     if (type.empty()) facts.elements_in = facts.elements_out = -1;
     if (!type.empty()) take(facts, type);
   }
@@ -626,8 +612,8 @@ bool KinetoRows::add_waits_for_counts(const std::vector<std::string>& names, std
   std::vector<LinkedHost> waits;
   for (const LinkedDevice& d : device_) {
     if (d.row.launch < 0 || d.row.kind != Activity::collective) continue;
-    if (names[static_cast<std::size_t>(d.row.name)].find("notify_dispatch") == std::string::npos) continue;
-    const HostRow launch = host_[static_cast<std::size_t>(d.row.launch)].row;
+    if (names[d.row.name].find("notify_dispatch") == std::string::npos) continue;
+    const HostRow launch = host_[d.row.launch].row;
     auto next = host_.begin() + d.row.launch + 1;
     while (next != host_.end() && (next->row.thread != launch.thread || next->row.begin_ns < launch.end_ns)) ++next;
     if (next == host_.end()) continue;
@@ -635,12 +621,7 @@ bool KinetoRows::add_waits_for_counts(const std::vector<std::string>& names, std
     const bool of_it =
         until >= d.row.begin_ns && until <= d.row.end_ns + kAfter_ns && until - launch.end_ns >= kShortest_ns;
     if (!of_it) continue;
-    LinkedHost& wait = waits.emplace_back();
-    wait.row = {.begin_ns = launch.end_ns,
-                .end_ns = until,
-                .thread = launch.thread,
-                .name = wait_name,
-                .kind = HostWork::synchronise};
+    waits.emplace_back().row = {launch.end_ns, until, launch.thread, wait_name, -1, -1, -1, HostWork::synchronise};
   }
   host_.insert(host_.end(), waits.begin(), waits.end());
   return !waits.empty();

@@ -32,7 +32,7 @@ class NameTable {
   /// The number of `text`, made fit to be shown (base/read_input.h). Once kMostBytes are full, that of "(one name of
   /// too many)" for what is new.
   std::int32_t number(std::string_view text);
-  std::string_view operator[](std::int32_t number) const { return *texts_[static_cast<std::size_t>(number)]; }
+  std::string_view operator[](std::int32_t number) const { return *texts_[number]; }
   bool full() const { return bytes_ >= kMostBytes; }
   std::vector<std::string> take();
 

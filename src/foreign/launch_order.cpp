@@ -33,9 +33,7 @@ int plan_unit(const UnitTable& table, int unit) {
   for (int other = 0; other < static_cast<int>(table.units.size()); ++other) {
     if (other == table.root || other == unit) continue;
     // Experts come behind all units that have modules, in the order of their blocks.
-    const auto place_of = [&](int one) {
-      return experts ? table.units[static_cast<std::size_t>(one)].experts_of : one;
-    };
+    const auto place_of = [&](int one) { return experts ? table.units[one].experts_of : one; };
     const bool before = experts != table.is_experts(other) ? experts : place_of(other) < place_of(unit);
     place += before ? 1 : 0;
   }
@@ -65,7 +63,7 @@ std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step,
   }
   std::vector<LaunchToken> tokens;
   for (std::size_t i = 0; i < step.device.size(); ++i) {
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(step.device[i])];
+    const DeviceRow& row = rank.device[step.device[i]];
     const int place = static_cast<int>(i);
     const auto use = use_of.find(step.device[i]);
     if (use != use_of.end()) {
@@ -79,7 +77,7 @@ std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step,
     }
     // What is launched after the last reduction updates parameters.
     if (row.kind != Activity::computation || row.stream != compute_stream || i > last_collective) continue;
-    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    const std::string& name = rank.names[row.name];
     const auto own = dialects::own_name(name);
     if (is_layout_copy(name) || (own && own->op != "forward" && own->op != "backward" && own->op != "recompute"))
       continue;

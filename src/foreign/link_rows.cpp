@@ -25,7 +25,7 @@ std::vector<Key> calls_by_correlation(const std::vector<LinkedHost>& host) {
   // Calls that launch before others of the same correlation, outer ones before inner ones, which come later.
   std::ranges::sort(keys, [&](const Key& a, const Key& b) {
     const auto order = [&](const Key& key) {
-      const bool launches = host[static_cast<std::size_t>(key.second)].row.kind == HostWork::launch;
+      const bool launches = host[key.second].row.kind == HostWork::launch;
       return std::pair(launches ? 0 : 1, key.second);
     };
     return a.first != b.first ? a.first < b.first : order(a) < order(b);
@@ -63,14 +63,14 @@ void nest(std::vector<LinkedHost>& host, const std::vector<bool>& apart) {
   for (std::size_t i = 0; i < host.size(); ++i) {
     HostRow& row = host[i].row;
     if (open.size() <= static_cast<std::size_t>(row.thread)) open.resize(static_cast<std::size_t>(row.thread) + 1);
-    std::vector<std::int32_t>& around = open[static_cast<std::size_t>(row.thread)];
-    const auto at = [&](std::int32_t index) -> const HostRow& { return host[static_cast<std::size_t>(index)].row; };
+    std::vector<std::int32_t>& around = open[row.thread];
+    const auto at = [&](std::int32_t index) -> const HostRow& { return host[index].row; };
     while (!around.empty() && at(around.back()).end_ns <= row.begin_ns) around.pop_back();
     // Rows of a thread nest, but for those with broken times, which enclose nothing that outlasts them.
     const auto parent = std::find_if(around.rbegin(), around.rend(),
                                      [&](std::int32_t index) { return at(index).end_ns >= row.end_ns; });
     row.parent = parent == around.rend() ? -1 : *parent;
-    if (!apart[static_cast<std::size_t>(row.name)]) around.push_back(static_cast<std::int32_t>(i));
+    if (!apart[row.name]) around.push_back(static_cast<std::int32_t>(i));
   }
 }
 
@@ -97,14 +97,12 @@ void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDev
   for (LinkedDevice& d : device) {
     if (!unknown(d)) continue;
     for (std::int32_t at = d.row.launch; at >= 0 && d.row.collective < 0;) {
-      const HostRow& around = host[static_cast<std::size_t>(at)].row;
+      const HostRow& around = host[at].row;
       d.row.collective = around.collective;
       at = around.parent;
     }
     if (d.row.collective >= 0 || d.external < 0) continue;
-    if (const std::int32_t call = find_row(calls, d.external); call >= 0) {
-      d.row.collective = host[static_cast<std::size_t>(call)].row.collective;
-    }
+    if (const std::int32_t call = find_row(calls, d.external); call >= 0) d.row.collective = host[call].row.collective;
   }
 }
 namespace {

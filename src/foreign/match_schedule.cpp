@@ -209,7 +209,7 @@ std::vector<std::string> deviations_of(const std::vector<LaunchToken>& order, co
   };
   for (std::size_t i = 0; i < order.size(); ++i) {
     const int to = tried.difference.to_other[i];
-    if (to >= 0) met[static_cast<std::size_t>(to)] = true;
+    if (to >= 0) met[to] = true;
   }
   std::vector<std::size_t> missing;
   for (std::size_t j = 0; j < tried.order.size(); ++j) {

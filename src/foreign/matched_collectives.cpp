@@ -31,8 +31,8 @@ MatchedCollectives::MatchedCollectives(const JobTrace& job) : job_(job), offsets
     // Numbers that the profiler gives count only if they are unique: one kernel may do several operations.
     for (std::size_t row = 0; row < rank.device.size(); ++row) {
       if (rank.device[row].collective < 0) continue;
-      const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(rank.device[row].collective)];
-      const std::string group = facts.group < 0 ? "?" : group_key(rank.groups[static_cast<std::size_t>(facts.group)]);
+      const CollectiveFacts& facts = rank.collectives[rank.device[row].collective];
+      const std::string group = facts.group < 0 ? "?" : group_key(rank.groups[facts.group]);
       const std::int64_t count = seen[{group, facts.kind}]++;
       const OneOnAll key{group, facts.kind, facts.sequence >= 0 ? facts.sequence : count};
       auto [place, fresh] = known.try_emplace(key, all_.size());
@@ -42,23 +42,19 @@ MatchedCollectives::MatchedCollectives(const JobTrace& job) : job_(job), offsets
       of_row_[r][row] = static_cast<std::int32_t>(place->second);
     }
   }
-  const auto end_of = [&](const MatchedCollective::Part& part) {
-    return job.ranks[static_cast<std::size_t>(part.rank)].device[static_cast<std::size_t>(part.row)].end_ns;
-  };
+  const auto end_of = [&](const MatchedCollective::Part& part) { return job.ranks[part.rank].device[part.row].end_ns; };
   std::vector<bool> placed(job.ranks.size(), job.shared_clock);
   if (!placed.empty()) placed[0] = true;
   for (bool more = !job.shared_clock; more;) {
     more = false;
     std::vector<std::vector<std::int64_t>> differences(job.ranks.size());
     for (const MatchedCollective& one : all_) {
-      const auto known_part = std::ranges::find_if(
-          one.parts, [&](const MatchedCollective::Part& p) { return placed[static_cast<std::size_t>(p.rank)]; });
+      const auto known_part =
+          std::ranges::find_if(one.parts, [&](const MatchedCollective::Part& p) { return placed[p.rank]; });
       if (known_part == one.parts.end()) continue;
       const std::int64_t end = end_of(*known_part) + offset_ns(known_part->rank);
       for (const MatchedCollective::Part& part : one.parts) {
-        if (!placed[static_cast<std::size_t>(part.rank)]) {
-          differences[static_cast<std::size_t>(part.rank)].push_back(end - end_of(part));
-        }
+        if (!placed[part.rank]) differences[part.rank].push_back(end - end_of(part));
       }
     }
     for (std::size_t r = 0; r < differences.size(); ++r) {
@@ -71,7 +67,7 @@ MatchedCollectives::MatchedCollectives(const JobTrace& job) : job_(job), offsets
   for (const MatchedCollective& one : all_) {
     const std::int64_t end = end_of(one.parts.front()) + offset_ns(one.parts.front().rank);
     for (const MatchedCollective::Part& part : one.parts) {
-      off[static_cast<std::size_t>(part.rank)].push_back(std::abs(end_of(part) + offset_ns(part.rank) - end));
+      off[part.rank].push_back(std::abs(end_of(part) + offset_ns(part.rank) - end));
     }
   }
   for (auto& values : off) {
@@ -79,29 +75,27 @@ MatchedCollectives::MatchedCollectives(const JobTrace& job) : job_(job), offsets
   }
 }
 
-int MatchedCollectives::of_row(int rank, std::int32_t row) const {
-  return of_row_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(row)];
-}
+int MatchedCollectives::of_row(int rank, std::int32_t row) const { return of_row_[rank][row]; }
 
 std::int64_t MatchedCollectives::last_end_ns(int rank, std::int32_t row) const {
-  std::int64_t end = job_.ranks[static_cast<std::size_t>(rank)].device[static_cast<std::size_t>(row)].end_ns;
+  std::int64_t end = job_.ranks[rank].device[row].end_ns;
   const int place = of_row(rank, row);
   if (place < 0 || !job_.shared_clock) return end;
-  for (const MatchedCollective::Part& part : all_[static_cast<std::size_t>(place)].parts) {
-    const RankRows& other = job_.ranks[static_cast<std::size_t>(part.rank)];
-    end = std::max(end, other.device[static_cast<std::size_t>(part.row)].end_ns);
+  for (const MatchedCollective::Part& part : all_[place].parts) {
+    const RankRows& other = job_.ranks[part.rank];
+    end = std::max(end, other.device[part.row].end_ns);
   }
   return end;
 }
 
 MatchedCollectives::Arrival MatchedCollectives::last_arrival(int rank, std::int32_t row) const {
-  const DeviceRow& own = job_.ranks[static_cast<std::size_t>(rank)].device[static_cast<std::size_t>(row)];
+  const DeviceRow& own = job_.ranks[rank].device[row];
   Arrival arrival{own.begin_ns, -1};
   const int place = of_row(rank, row);
   if (place < 0) return arrival;
   std::int64_t shortest = own.end_ns - own.begin_ns;
-  for (const MatchedCollective::Part& part : all_[static_cast<std::size_t>(place)].parts) {
-    const DeviceRow& other = job_.ranks[static_cast<std::size_t>(part.rank)].device[static_cast<std::size_t>(part.row)];
+  for (const MatchedCollective::Part& part : all_[place].parts) {
+    const DeviceRow& other = job_.ranks[part.rank].device[part.row];
     shortest = std::min(shortest, other.end_ns - other.begin_ns);
     const std::int64_t begin = other.begin_ns + offset_ns(part.rank) - offset_ns(rank);
     if (begin > arrival.at_ns) arrival = {std::min(begin, own.end_ns), part.rank};

@@ -28,7 +28,7 @@ class MatchedCollectives {
 
   const std::vector<MatchedCollective>& all() const { return all_; }
   /// To be added to a rank's times so that they are the first rank's.
-  std::int64_t offset_ns(int rank) const { return offsets_[static_cast<std::size_t>(rank)]; }
+  std::int64_t offset_ns(int rank) const { return offsets_[rank]; }
   /// Half of the collectives end within so much of each other on the two ranks, once offsets are taken out; of all
   /// pairs the worst.
   std::int64_t residual_ns() const { return residual_; }

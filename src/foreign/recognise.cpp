@@ -45,14 +45,7 @@ int group_ranks(const RankRows& rank, const UnitTable& table, const std::vector<
   std::map<int, std::int64_t> elements;
   for (const CollectiveUse& use : uses) {
     if (use.purpose != purpose || (phase && use.phase != *phase) || table.is_experts(use.unit)) continue;
-    std::int64_t size = use.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(use.group)].size;
-    const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
-    const bool parts = use.kind == Communication::all_gather || use.kind == Communication::reduce_scatter;
-    if (size <= 0 && facts >= 0 && parts) {  // what is gathered is so many times what a rank gives
-      const CollectiveFacts& told = rank.collectives[static_cast<std::size_t>(facts)];
-      const std::int64_t part = std::min(told.elements_in, told.elements_out);
-      if (part > 0) size = std::max(told.elements_in, told.elements_out) / part;
-    }
+    const std::int64_t size = gathering_ranks(rank, use);
     if (size > 0) elements[static_cast<int>(size)] += std::max<std::int64_t>(use.elements, 1);
   }
   int best = 0;
@@ -66,9 +59,9 @@ int group_ranks(const RankRows& rank, const UnitTable& table, const std::vector<
 
 DType dtype_of(const RankRows& rank, const std::vector<CollectiveUse>& uses, Purpose purpose) {
   for (const CollectiveUse& use : uses) {
-    const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
+    const std::int32_t facts = rank.device[use.row].collective;
     if (use.purpose != purpose || facts < 0) continue;
-    const std::string& name = rank.collectives[static_cast<std::size_t>(facts)].dtype;
+    const std::string& name = rank.collectives[facts].dtype;
     if (bytes_of_dtype(name) == 2) return DType::bf16;
     if (!name.empty()) return DType::f32;
   }
@@ -82,15 +75,15 @@ std::vector<HostSync> find_syncs(const RankRows& rank, const HostWords& words, c
   for (std::size_t i = 0; i < rank.host.size(); ++i) {
     const HostRow& row = rank.host[i];
     if (row.kind != HostWork::synchronise || row.begin_ns < begin || row.begin_ns > end) continue;
-    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    const std::string& name = rank.names[row.name];
     if (name.find("Event") != std::string::npos) continue;  // limits wait for events
     const auto phase = words.phase(static_cast<std::int32_t>(i));
     if (phase == Phase::optimizer) continue;
     std::string where = phase == Phase::backward ? "backward" : "forward";
-    for (std::int32_t at = row.parent; at >= 0; at = rank.host[static_cast<std::size_t>(at)].parent) {
-      const HostRow& around = rank.host[static_cast<std::size_t>(at)];
+    for (std::int32_t at = row.parent; at >= 0; at = rank.host[at].parent) {
+      const HostRow& around = rank.host[at];
       if (around.kind != HostWork::op) continue;
-      where += ", in " + rank.names[static_cast<std::size_t>(around.name)];
+      where += ", in " + rank.names[around.name];
       break;
     }
     syncs.push_back({0, 0, static_cast<std::int32_t>(i), where});
@@ -115,8 +108,7 @@ void take_units(const JobTrace& job, Recognition& r) {
         const int to = difference.to_other[k];
         all = all && to >= 0;
         if (to < 0) continue;
-        units[step.device[static_cast<std::size_t>(order[k].begin)]] =
-            table_unit(r.table, r.schedule->order[static_cast<std::size_t>(to)].unit);
+        units[step.device[order[k].begin]] = table_unit(r.table, r.schedule->order[to].unit);
       }
       if (!all) continue;
       for (CollectiveUse& use : rank.uses[s]) {
@@ -218,11 +210,11 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
   if (r.table.units.size() == 1) r.table.root = -1;  // the one unit there is
   facts.root = r.table.root >= 0;
   facts.units = static_cast<int>(r.table.units.size()) - r.table.experts() - (facts.root ? 1 : 0);
-  if (facts.root) facts.root_elements = r.table.units[static_cast<std::size_t>(r.table.root)].elements;
+  if (facts.root) facts.root_elements = r.table.units[r.table.root].elements;
   std::map<std::int64_t, int> sizes;
   for (std::size_t i = 0; i < r.table.units.size(); ++i) {
-    const int unit = static_cast<int>(i);
-    if (unit != r.table.root && !r.table.is_experts(unit)) ++sizes[r.table.units[i].elements];
+    if (const int unit = static_cast<int>(i); unit != r.table.root && !r.table.is_experts(unit))
+      ++sizes[r.table.units[i].elements];
   }
   int most = 0;
   for (const auto& [size, count] : sizes) {
@@ -230,7 +222,7 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
     most = std::max(most, count);
   }
   find_mesh(job, uses, r);
-  int again = 0, forward = 0;
+  int again = 0;
   bool root_again = false, first_reduces = false, first_replicates = false;
   std::int32_t gathers_on = -1, reduces_on = -1;
   int last_micro = 0;
@@ -238,7 +230,7 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
     last_micro = std::max(last_micro, use.micro);
     if (r.table.is_experts(use.unit)) continue;
     if (use.purpose == Purpose::parameters) {
-      (use.phase == Phase::backward ? again : forward) += 1;
+      again += use.phase == Phase::backward;
       if (use.phase == Phase::forward && gathers_on < 0) gathers_on = use.group;
       root_again = root_again || (use.phase == Phase::backward && use.unit == r.table.root && facts.root);
     }
@@ -253,9 +245,8 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
   facts.accumulate_mode = !first_reduces                             ? config::AccumulateMode::no_sync
                           : facts.replicate > 1 && !first_replicates ? config::AccumulateMode::reduce_scatter_only
                                                                      : config::AccumulateMode::reduce_each;
-  facts.separate_reductions =
-      gathers_on >= 0 && reduces_on >= 0 && gathers_on != reduces_on &&
-      rank.groups[static_cast<std::size_t>(gathers_on)].size == rank.groups[static_cast<std::size_t>(reduces_on)].size;
+  facts.separate_reductions = gathers_on >= 0 && reduces_on >= 0 && gathers_on != reduces_on &&
+                              rank.groups[gathers_on].size == rank.groups[reduces_on].size;
   facts.param_dtype = dtype_of(rank, uses, Purpose::parameters);
   facts.reduce_dtype = dtype_of(rank, uses, Purpose::gradients);
 }
@@ -315,7 +306,7 @@ void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   int event_waits = 0;
   for (const HostRow& row : rank.host) {
     if (row.kind != HostWork::synchronise || row.begin_ns < begin || row.begin_ns > end) continue;
-    event_waits += rank.names[static_cast<std::size_t>(row.name)].find("Event") != std::string::npos;
+    event_waits += rank.names[row.name].find("Event") != std::string::npos;
   }
   config::AllGatherLimit& limit = r.schedule->config.fsdp.all_gather_limit;
   Finding found{"all-gather limit", "", "", 0};
@@ -351,7 +342,7 @@ std::optional<ToldPrefetch> told_prefetch(const RankRows& rank, const HostWords&
   const dialects::TraceNames& names = engine->traces;
   // Where a range of the engine is around each gather, one that is not there is none.
   const auto within = [&](const CollectiveUse& use, std::string_view range) {
-    const std::int32_t launch = rank.device[static_cast<std::size_t>(use.row)].launch;
+    const std::int32_t launch = rank.device[use.row].launch;
     return !range.empty() && words.around(launch, range) >= 0;
   };
   const auto of_engine = [&](const CollectiveUse& use) {
@@ -404,7 +395,7 @@ std::optional<Finding> find_sequence_exchanges(const RankRows& rank, const JobSt
   bool attention = false, product = false;
   auto use = uses.begin();
   for (const std::int32_t index : step.device) {
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
+    const DeviceRow& row = rank.device[index];
     if (use != uses.end() && use->row == index) {
       if (use->kind == Communication::all_to_all && use->purpose == Purpose::activations) {
         around += exchanges > 0 && attention && !product;
@@ -413,7 +404,7 @@ std::optional<Finding> find_sequence_exchanges(const RankRows& rank, const JobSt
       }
       ++use;
     } else if (exchanges > 0 && row.kind == Activity::computation) {
-      const KernelKind kind = kernel_kind(row.kind, rank.names[static_cast<std::size_t>(row.name)], std::nullopt);
+      const KernelKind kind = kernel_kind(row.kind, rank.names[row.name], std::nullopt);
       attention = attention || kind == KernelKind::attention;
       product = product || kind == KernelKind::products;
     }
@@ -453,7 +444,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   r.facts.prefetch = told_prefetch(rank, host_words, uses, r.engine);
   r.facts.reentrant =
       r.facts.prefetch && std::ranges::any_of(uses, [&](const CollectiveUse& use) {
-        const std::int32_t launch = rank.device[static_cast<std::size_t>(use.row)].launch;
+        const std::int32_t launch = rank.device[use.row].launch;
         return use.phase == Phase::backward && host_words.around(launch, r.engine->traces.forward_prefetch) >= 0;
       });
   const auto order = launch_order(rank, step, uses, r.table, first.compute_stream, r.table.source != UnitSource::order);
@@ -465,28 +456,30 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   }
   const auto in_trace =
       std::ranges::count_if(order, [](const LaunchToken& t) { return t.what != LaunchToken::What::computation; });
-  if (r.kind == JobKind::experts && !r.schedule->exact()) {
-    // The nearest one of many is no answer: what engines do with experts differs in a collective or two.
-    r.unknown.push_back(fmt::format(
-        "Which schedule the job follows: the nearest, of {}, has {} collectives elsewhere, and the job {} ({}).",
-        r.schedule->config.fsdp.preset, r.schedule->collectives_off, in_trace,
-        r.schedule->deviations.empty() ? "in another order" : r.schedule->deviations.front()));
+  if ((r.kind == JobKind::experts || rank.is_compiled()) && !r.schedule->exact()) {
+    // The nearest one is no answer: engines differ in a collective or two of experts, and compilers order as they like.
+    r.unknown.push_back(
+        rank.is_compiled()
+            ? "Which schedule the job follows: XLA's own, of the compiled program."
+            : fmt::format("Which schedule the job follows: the nearest, of {}, has {} collectives elsewhere, and the "
+                          "job {} ({}).",
+                          r.schedule->config.fsdp.preset, r.schedule->collectives_off, in_trace,
+                          r.schedule->deviations.empty() ? "in another order" : r.schedule->deviations.front()));
     r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
     r.schedule.reset();
     return;
   }
   ScheduleMatch& match = *r.schedule;
   if (r.table.source == UnitSource::order && match.exact()) take_units(job, r);
-  const auto collectives = in_trace;
   const double sure = match.exact()
                           ? (match.distance == 0 ? 0.99 : 0.9)
-                          : std::max(0.1, 1.0 - 2.0 * match.collectives_off / static_cast<double>(collectives + 1));
+                          : std::max(0.1, 1.0 - 2.0 * match.collectives_off / static_cast<double>(in_trace + 1));
   const std::string as =
       r.facts.expert > 1 ? fmt::format("the job follows {}'s order: {} of {} collectives in place",
-                                       match.config.fsdp.preset, collectives, collectives)
+                                       match.config.fsdp.preset, in_trace, in_trace)
       : match.exact()
-          ? fmt::format("{} collectives and the computation between them are launched as in its schedule", collectives)
-          : fmt::format("{} of {} collectives are not launched as in its schedule", match.collectives_off, collectives);
+          ? fmt::format("{} collectives and the computation between them are launched as in its schedule", in_trace)
+          : fmt::format("{} of {} collectives are not launched as in its schedule", match.collectives_off, in_trace);
   r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
   r.findings.push_back({"schedule", match.config.fsdp.preset, as, sure});
   for (const auto& [what, key] : std::initializer_list<std::pair<const char*, const char*>>{
@@ -579,12 +572,14 @@ Recognition recognise(const JobTrace& job) {
   PurposeCounts counts;
   std::set<std::int64_t> sizes;
   int collectives = 0;
+  const int ranks = std::max(job.ranks.front().world_size.value_or(0), static_cast<int>(job.ranks.size()));
   for (const CollectiveUse& use : uses) {
+    if (ranks == 1) continue;  // its collectives send nothing
     ++counts.n[{use.purpose, use.phase}];
     if (use.purpose == Purpose::gradients) sizes.insert(use.elements);
     collectives += use.purpose != Purpose::scalars;
   }
-  r.kind = kind_of(counts, words, sizes.size() == 1, collectives);
+  r.kind = kind_of(counts, words, sizes.size() == 1, collectives, ranks > 1);
   r.shards = shards_parameters(counts);
   const bool computes = std::ranges::any_of(job.ranks, [](const RankRows& rank) {
     return std::ranges::find(rank.device, Activity::computation, &DeviceRow::kind) != rank.device.end();
@@ -609,9 +604,14 @@ Recognition recognise(const JobTrace& job) {
     if (!named.empty() || row == words.engines.end() || !engine->traces.of_one_program) continue;
     named = fmt::format(", and a row is called \"{}\"", row->second);
   }
-  r.findings.push_back({"job", std::string(to_string(r.kind)),
-                        (computes ? what_they_do(counts) : "collectives, and nothing that computes") + named,
-                        r.kind == JobKind::unknown ? 0.3
+  const bool by_name = program.shards && !named.empty();
+  r.findings.push_back({"job", std::string(to_string(by_name ? JobKind::sharded : r.kind)),
+                        (!computes                     ? "collectives, and nothing that computes"
+                         : ranks == 1 && !uses.empty() ? "a rank alone gathers and reduces nothing"
+                                                       : what_they_do(counts)) +
+                            named,
+                        by_name                      ? 0.8
+                        : r.kind == JobKind::unknown ? 0.3
                         // A name of something that communicates is no evidence for one device alone.
                         : named.empty() || r.kind == JobKind::single ? 0.85
                                                                      : 0.98});
@@ -649,9 +649,11 @@ Recognition recognise(const JobTrace& job) {
     const double by_order = first.cut.launches_known ? 0.8 : 0.5;
     static constexpr EnumNames<UnitSource> kSources{"names that fsdpbench gave them", "annotations of FSDP",
                                                     "order and sizes of collectives"};
-    r.findings.push_back({"units", fmt::format("{}{}", facts.units, facts.root ? " and the root" : ""),
-                          std::string(kSources[r.table.source]),
-                          r.table.source != UnitSource::order ? 0.99 : by_order});
+    if (!job.ranks.front().is_compiled()) {  // a compiler gathers parameter by parameter
+      r.findings.push_back({"units", fmt::format("{}{}", facts.units, facts.root ? " and the root" : ""),
+                            std::string(kSources[r.table.source]),
+                            r.table.source != UnitSource::order ? 0.99 : by_order});
+    }
     r.findings.push_back({"mesh", fmt::format("{} shards x {} replicas", facts.shard, facts.replicate),
                           r.mesh_told ? "sizes of the groups that gather, and that all-reduce what was reduced"
                                       : "ranks of the job: the trace names no groups of collectives",
@@ -672,9 +674,9 @@ Recognition recognise(const JobTrace& job) {
     if (r.schedule) {
       for (const HostSync& sync : r.syncs) {
         if (r.schedule->deviations.size() >= kMostDeviations) break;
-        const HostRow& row = job.ranks.front().host[static_cast<std::size_t>(sync.row)];
+        const HostRow& row = job.ranks.front().host[sync.row];
         r.schedule->deviations.push_back(fmt::format("the host waits for the device ({}, {:.3f} ms) in {}",
-                                                     job.ranks.front().names[static_cast<std::size_t>(row.name)],
+                                                     job.ranks.front().names[row.name],
                                                      static_cast<double>(row.end_ns - row.begin_ns) / 1e6, sync.where));
       }
     }

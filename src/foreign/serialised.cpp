@@ -14,7 +14,7 @@ constexpr std::int64_t kTogether = 20'000;
 /// What a layer computes: no copy into the next reduction's buffer, and nothing that scales or casts it.
 bool is_of_a_layer(const RankRows& rank, const DeviceRow& row) {
   if (row.kind != Activity::computation) return false;
-  const KernelKind kind = kernel_kind(row.kind, rank.names[static_cast<std::size_t>(row.name)], std::nullopt);
+  const KernelKind kind = kernel_kind(row.kind, rank.names[row.name], std::nullopt);
   return kind == KernelKind::products || kind == KernelKind::attention || kind == KernelKind::other;
 }
 
@@ -27,9 +27,7 @@ enum class BesideReduction : std::uint8_t { unknown, ran, waited };
 /// began just when that was over.
 BesideReduction beside_reduction(const RankRows& rank, const JobSteps& cut, std::size_t step,
                                  const std::vector<bool>& reduces, int compute_stream, std::size_t place) {
-  const auto device = [&](std::int32_t other) -> const DeviceRow& {
-    return rank.device[static_cast<std::size_t>(other)];
-  };
+  const auto device = [&](std::int32_t other) -> const DeviceRow& { return rank.device[other]; };
   const std::vector<std::int32_t>& order = cut.steps[step].device;
   const std::int32_t row = order[place];
   const DeviceRow& own = device(row);
@@ -37,10 +35,10 @@ BesideReduction beside_reduction(const RankRows& rank, const JobSteps& cut, std:
   const auto launch = order.begin() + static_cast<std::ptrdiff_t>(place);
   const auto next = std::find_if(launch, order.end(), computes);
   if (next == order.end() || device(*next).launch < 0) return BesideReduction::unknown;
-  if (cut.launched[static_cast<std::size_t>(*next)] + kTogether >= own.begin_ns) return BesideReduction::unknown;
+  if (cut.launched[*next] + kTogether >= own.begin_ns) return BesideReduction::unknown;
   bool layer = false, another = false;
   for (auto at = next; at != order.end() && !another; ++at) {
-    another = reduces[static_cast<std::size_t>(*at)];
+    another = reduces[*at];
     layer = layer || is_of_a_layer(rank, device(*at));
   }
   if (!layer || !another) return BesideReduction::unknown;
@@ -64,13 +62,11 @@ std::set<std::int32_t> find_serialised(const RankRows& rank, const JobSteps& cut
   if (rank.computes_on_host()) return waited;
   std::vector<bool> reduces(rank.device.size());
   for (std::size_t step = 0; step < uses.size(); ++step) {
-    for (const CollectiveUse& use : uses[step]) {
-      reduces[static_cast<std::size_t>(use.row)] = use.purpose == Purpose::gradients;
-    }
+    for (const CollectiveUse& use : uses[step]) reduces[use.row] = use.purpose == Purpose::gradients;
     const std::vector<std::int32_t>& order = cut.steps[step].device;
     for (std::size_t place = 0; place < order.size(); ++place) {
-      const DeviceRow& row = rank.device[static_cast<std::size_t>(order[place])];
-      if (!reduces[static_cast<std::size_t>(order[place])] || row.end_ns - row.begin_ns <= 4 * kTogether) continue;
+      const DeviceRow& row = rank.device[order[place]];
+      if (!reduces[order[place]] || row.end_ns - row.begin_ns <= 4 * kTogether) continue;
       const BesideReduction beside = beside_reduction(rank, cut, step, reduces, compute_stream, place);
       told += beside != BesideReduction::unknown;
       if (beside == BesideReduction::waited) waited.insert(order[place]);

@@ -80,8 +80,8 @@ class RankTimeline {
   }
 
  private:
-  const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
-  std::string_view name_of(std::int32_t name) const { return rank_.names[static_cast<std::size_t>(name)]; }
+  const DeviceRow& device(std::int32_t row) const { return rank_.device[row]; }
+  std::string_view name_of(std::int32_t name) const { return rank_.names[name]; }
   Track track(int tid) const { return {static_cast<int>(place_) + 1, tid}; }
   void name(int tid, std::string_view text) {
     events_.name_track("thread_name", track(tid), text);
@@ -93,7 +93,7 @@ class RankTimeline {
   void find_what_rows_are() {
     const HostWords words(rank_);
     for (std::size_t s = 0; s < found_.cut.steps.size(); ++s) {
-      for (const CollectiveUse& use : found_.uses[s]) uses_[static_cast<std::size_t>(use.row)] = &use;
+      for (const CollectiveUse& use : found_.uses[s]) uses_[use.row] = &use;
       const std::int64_t end = found_.cut.steps[s].window.end;
       ends_.push_back(ends_.empty() ? end : std::max(ends_.back(), end));
       std::optional<Phase> now;
@@ -112,10 +112,10 @@ class RankTimeline {
 
   /// "all_gather layers.3"; of what is no collective of the step the device's own name.
   std::string title(std::int32_t row) const {
-    const CollectiveUse* use = uses_[static_cast<std::size_t>(row)];
+    const CollectiveUse* use = uses_[row];
     if (use == nullptr) return std::string(name_of(device(row).name));
     std::string text(to_string(use->kind));
-    if (use->unit >= 0) text += " " + table_.units[static_cast<std::size_t>(use->unit)].label;
+    if (use->unit >= 0) text += " " + table_.units[use->unit].label;
     return text + (use->prefetch ? "*" : "");
   }
 
@@ -146,14 +146,10 @@ class RankTimeline {
     events_.arg(field::kStep, step);
     if (stall.op >= 0) {
       events_.arg(field::kOpName, title(stall.op));
-      const CollectiveUse* use = uses_[static_cast<std::size_t>(stall.op)];
-      if (use != nullptr && use->unit >= 0) {
-        events_.arg(field::kUnit, table_.units[static_cast<std::size_t>(use->unit)].label);
-      }
+      const CollectiveUse* use = uses_[stall.op];
+      if (use != nullptr && use->unit >= 0) events_.arg(field::kUnit, table_.units[use->unit].label);
     }
-    if (stall.late_rank >= 0) {
-      events_.arg(field::kLateRank, job_.ranks[static_cast<std::size_t>(stall.late_rank)].rank);
-    }
+    if (stall.late_rank >= 0) events_.arg(field::kLateRank, job_.ranks[stall.late_rank].rank);
     events_.arg(field::kAdvice, advice_[stall.cause]);
     events_.end();
   }
@@ -163,9 +159,7 @@ class RankTimeline {
     std::vector<std::int32_t> launched(rank_.host.size(), -1);  // by host row: the collective
     for (std::size_t i = 0; i < rank_.device.size(); ++i) {
       const DeviceRow& row = rank_.device[i];
-      if (row.kind == Activity::collective && row.launch >= 0) {
-        launched[static_cast<std::size_t>(row.launch)] = static_cast<std::int32_t>(i);
-      }
+      if (row.kind == Activity::collective && row.launch >= 0) launched[row.launch] = static_cast<std::int32_t>(i);
     }
     struct Thread {
       std::int32_t thread;
@@ -183,16 +177,16 @@ class RankTimeline {
       if (place == thread->tids.size()) {
         thread->tids.push_back(next_tid_);
         const bool first = thread == threads.begin() && place == 0;
-        name(next_tid_++, first ? std::string("host")
-                                : fmt::format("host, thread {}{}", rank_.threads[static_cast<std::size_t>(row.thread)],
-                                              place > 0 ? ", beside" : ""));
+        name(next_tid_++,
+             first ? std::string("host")
+                   : fmt::format("host, thread {}{}", rank_.threads[row.thread], place > 0 ? ", beside" : ""));
       }
       const Track where = track(thread->tids[place]);
       const std::int64_t begin = row.begin_ns + offset_;
       events_.head('X', waits ? "host" : "issue", waits ? std::string(name_of(row.name)) : title(launched[i]), where,
                    begin);
       events_.duration(row.end_ns - row.begin_ns);
-      const std::int64_t step = waits ? step_at(row.begin_ns) : steps_[static_cast<std::size_t>(launched[i])];
+      const std::int64_t step = waits ? step_at(row.begin_ns) : steps_[launched[i]];
       if (step >= 0) events_.arg(field::kStep, step);
       events_.end();
       if (!waits) launches_.emplace_back(std::pair(where, begin), launched[i]);
@@ -202,7 +196,7 @@ class RankTimeline {
   /// The number of the step in which the device was at a moment of the rank's own clock; -1: none.
   std::int64_t step_at(std::int64_t ns) const {
     const auto at = std::ranges::upper_bound(ends_, ns);
-    return at == ends_.end() ? -1 : found_.cut.steps[static_cast<std::size_t>(at - ends_.begin())].number;
+    return at == ends_.end() ? -1 : found_.cut.steps[at - ends_.begin()].number;
   }
 
   /// Streams in the order of what they do, each on a track and as many beside it as it needs.
@@ -217,7 +211,7 @@ class RankTimeline {
     std::ranges::stable_sort(order, {}, rank_of);
     std::vector<std::vector<std::int32_t>> rows(rank_.streams.size());
     for (std::size_t i = 0; i < rank_.device.size(); ++i) {
-      rows[static_cast<std::size_t>(rank_.device[i].stream)].push_back(static_cast<std::int32_t>(i));
+      rows[rank_.device[i].stream].push_back(static_cast<std::int32_t>(i));
     }
     std::vector<std::string> named;
     for (const std::size_t stream : order) {
@@ -236,7 +230,7 @@ class RankTimeline {
           tids.push_back(next_tid_);
           name(next_tid_++, place == 0 ? role : fmt::format("{}, beside {}", role, place));
         }
-        device_tids_[static_cast<std::size_t>(row)] = tids[place];
+        device_tids_[row] = tids[place];
         write_row(row, track(tids[place]));
       }
     }
@@ -253,11 +247,9 @@ class RankTimeline {
                  title(row), where, d.begin_ns + offset_);
     events_.duration(d.end_ns - d.begin_ns);
     if (steps_[i] >= 0) events_.arg(field::kStep, steps_[i]);
-    if (use != nullptr && use->unit >= 0) {
-      events_.arg(field::kUnit, table_.units[static_cast<std::size_t>(use->unit)].label);
-    }
+    if (use != nullptr && use->unit >= 0) events_.arg(field::kUnit, table_.units[use->unit].label);
     if (phases_[i]) events_.arg(field::kPhase, to_string(*phases_[i]));
-    events_.arg(field::kStream, rank_.streams[static_cast<std::size_t>(d.stream)].id);
+    events_.arg(field::kStream, rank_.streams[d.stream].id);
     if (use != nullptr) events_.arg(field::kDeviceName, name_of(d.name));
     if (use != nullptr && use->bytes > 0) events_.arg(field::kBytes, use->bytes);
     if (use == nullptr && d.bytes > 0) events_.arg(field::kBytes, d.bytes);
@@ -268,7 +260,7 @@ class RankTimeline {
     const std::int64_t begin = device(row).begin_ns + offset_;
     if (begin < from.second) return;  // by their clocks
     events_.flow("issue", (static_cast<std::int64_t>(place_) << kArrowShift) + ++arrows_, from.first, from.second,
-                 track(device_tids_[static_cast<std::size_t>(row)]), begin);
+                 track(device_tids_[row]), begin);
   }
 
   void write_memory() {
@@ -325,9 +317,7 @@ std::int64_t earliest_ns(const JobTrace& job, const Recognition& found, const Ex
     first(rank.device);
     first(rank.host);
     if (!rank.memory.empty()) earliest = std::min(earliest, rank.memory.front().time_ns + offset);
-    for (const JobStep& step : found.ranks[place].cut.steps) {
-      earliest = std::min(earliest, step.window.begin + offset);
-    }
+    for (const JobStep& step : found.ranks[place].cut.steps) earliest = std::min(earliest, step.window.begin + offset);
   }
   return earliest == std::numeric_limits<std::int64_t>::max() ? 0 : earliest;
 }

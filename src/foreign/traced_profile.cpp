@@ -207,6 +207,7 @@ void count_from_trace(const TracedStep& step, double least_ms, account::Counterf
   gain.ci_high = std::min(gain.gain_ms + above, std::max(0.0, step.step_ms - step.computed_ms));
   gain.step_ms = step.step_ms - gain.gain_ms;
   gain.advised = gain.advised && gain.ci_low > 0;
+  gain.more_bytes.reset();  // no trace tells what activations take, and with them when memory peaks
 }
 
 void count_from_trace(const TracedStep& step, tune::SearchResult& result) {
@@ -238,7 +239,7 @@ std::string held_up_because(const foreign::JobTrace& job, const foreign::Explana
   const std::optional<foreign::LateRank>& late = explanation.late;
   if (!late || !late->certain() || late->late_ms.median * 2 <= explanation.exposed_communication_ms) return {};
   return fmt::format("rank {} holds the others up for {:.3f} ms of a step; settings are worth trying once it does not.",
-                     job.ranks[static_cast<std::size_t>(late->place)].rank, late->late_ms.median);
+                     job.ranks[late->place].rank, late->late_ms.median);
 }
 
 std::string replay_error_sentence(const TracedStep& step) {

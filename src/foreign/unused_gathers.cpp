@@ -86,7 +86,7 @@ class RangeFollower {
       const DeviceRow& row = rank_.device[i];
       const std::int64_t at = launched_ns(rank_, static_cast<std::int32_t>(i));
       if (row.kind != Activity::computation || at < from || at >= to) continue;
-      const KernelKind kind = kernel_kind(row.kind, rank_.names[static_cast<std::size_t>(row.name)], std::nullopt);
+      const KernelKind kind = kernel_kind(row.kind, rank_.names[row.name], std::nullopt);
       if (kind == KernelKind::products || kind == KernelKind::attention || kind == KernelKind::other) return false;
     }
     return true;
@@ -115,13 +115,13 @@ std::vector<UnitEvent> events_of(const JobTrace& job, const Recognition& found, 
   for (std::size_t step = 0; step < found.ranks.front().uses.size(); ++step) {
     for (const CollectiveUse& use : found.ranks.front().uses[step]) {
       if (use.purpose != Purpose::parameters || use.unit < 0) continue;
-      const std::string& label = found.table.units[static_cast<std::size_t>(use.unit)].label;
+      const std::string& label = found.table.units[use.unit].label;
       events.push_back({Event::gather, launched_ns(rank, use.row), label == "root" ? "" : label, &use, false, step});
     }
   }
   for (const HostRow& row : rank.host) {
     if (row.kind != HostWork::annotation) continue;
-    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    const std::string& name = rank.names[row.name];
     if (const auto used = unit_in(name, names.copy_out)) events.push_back({Event::use, row.begin_ns, *used});
     if (const auto done = unit_in(name, names.after_forward)) events.push_back({Event::done, row.end_ns, *done});
     if (const auto done = unit_in(name, names.after_backward)) {
@@ -137,14 +137,14 @@ std::vector<UnitEvent> events_of(const JobTrace& job, const Recognition& found, 
 
 /// What a rank sends for a gather: its part, to all others of the group; -1: not told.
 std::int64_t sent_bytes(const RankRows& rank, const Recognition& found, const CollectiveUse& use) {
-  std::int64_t ranks = use.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(use.group)].size;
+  std::int64_t ranks = use.group < 0 ? -1 : rank.groups[use.group].size;
   if (ranks <= 0 && found.mesh_told) ranks = found.facts.shard;
   return use.bytes > 0 && ranks > 0 ? use.bytes / ranks * (ranks - 1) : -1;
 }
 
 void add_gather(UnusedGathers one, const RankRows& rank, const Recognition& found, const CollectiveUse& use,
                 const std::string& unit, std::vector<UnusedGathers>& all) {
-  const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
+  const DeviceRow& row = rank.device[use.row];
   auto same =
       std::ranges::find_if(all, [&](const UnusedGathers& o) { return o.waste == one.waste && o.why == one.why; });
   if (same == all.end()) {
@@ -205,7 +205,7 @@ UnusedGathersFound by_ranges(const JobTrace& job, const Recognition& found, cons
     if (!in_step(*fate) || (!fate->dropped && !fate->early)) continue;
     UnusedGathers one;
     std::string_view around;
-    const std::int32_t launch = rank.device[static_cast<std::size_t>(fate->gather->row)].launch;
+    const std::int32_t launch = rank.device[fate->gather->row].launch;
     if (!names.forward_prefetch.empty() && host_words.around(launch, names.forward_prefetch) >= 0) around = "forward";
     if (!names.backward_prefetch.empty() && host_words.around(launch, names.backward_prefetch) >= 0)
       around = "backward";
@@ -248,11 +248,11 @@ UnusedGathersFound by_schedule(const JobTrace& job, const Recognition& found) {
       UnusedGathers one;
       one.waste = wasted.waste;
       one.evidence = fmt::format("the job launches op by op what {} does", found.schedule->config.fsdp.preset);
-      const bool next_micro = steady.ops[static_cast<std::size_t>(wasted.op)].phase == Phase::forward;
+      const bool next_micro = steady.ops[wasted.op].phase == Phase::forward;
       explain_waste(one, *gathers[place], next_micro, {}, found);
       const int unit = table_unit(found.table, wasted.unit);
-      add_gather(std::move(one), rank, found, *gathers[place],
-                 unit < 0 ? "root" : found.table.units[static_cast<std::size_t>(unit)].label, result.all);
+      add_gather(std::move(one), rank, found, *gathers[place], unit < 0 ? "root" : found.table.units[unit].label,
+                 result.all);
     }
   } catch (const ConfigError& error) {
     result.unknown = fmt::format("Whether each all-gather was used: {}", error.what());

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`trace explain` of jobs that were recorded on a real device (tests/foreign/recorded-h100), whose settings are known:
+"""`trace explain` of jobs that were recorded (tests/foreign/recorded-h100, recorded-cpu) and whose settings are known:
 each answer is right, wrong or not given, and what is said with confidence may not be wrong.
 
     trace_recorded_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
@@ -16,7 +16,7 @@ import program
 from program import Program
 
 FOREIGN = Path(__file__).resolve().parent.parent / "foreign"
-RECORDED = FOREIGN / "recorded-h100"
+RECORDED, ON_PROCESSORS = FOREIGN / "recorded-h100", FOREIGN / "recorded-cpu"
 sys.path.insert(0, str(FOREIGN))
 from transformed_traces import TRANSFORMATIONS  # noqa: E402
 from truth_table import RIGHT, WRONG, score  # noqa: E402
@@ -36,6 +36,8 @@ def contradictions(answer: dict) -> list[str]:
         found += ["overlap without communication" for rank in answer["ranks"] if rank.get("overlap_pct") is not None]
     if "late_launches_pct" not in answer and "host_bound" in causes:
         found.append("host_bound, and nothing tells when the host launched what")
+    for rank in answer["critical_path"]["ranks"] if step["compute_ms"] == 0 else []:
+        found += ["a path by the host, and nothing tells what it did"] if "host" in rank["kinds_ms"] else []
     if step["compute_ms"] == 0:
         found += [f"{cause} without computation" for cause in causes if cause not in ("straggler", "unknown")]
     if "straggler" in causes and len(answer["ranks"]) < 2:
@@ -58,11 +60,15 @@ class TraceRecorded(Program):
         super().setUp()
         if self.answers:
             return
-        self.cases.update({case["name"]: case for case in json.loads((RECORDED / "truth.json").read_text())})
+        places = {}
+        for place in (RECORDED, ON_PROCESSORS):
+            of_place = {case["name"]: case for case in json.loads((place / "truth.json").read_text())}
+            self.cases.update(of_place)
+            places.update(dict.fromkeys(of_place, place))
 
         def explain(name: str) -> dict:
             folder = self.folder / name
-            with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
+            with tarfile.open(places[name] / f"{name}.tar.xz") as archive:
                 archive.extractall(folder)
             return json.loads(self.call("trace", "explain", str(folder), "--json").stdout)
 
@@ -85,6 +91,12 @@ class TraceRecorded(Program):
             answer = self.answers[name]
             self.assertGreater(answer["host_most_ahead_ms"], 100, name)
             self.assertNotIn("host_bound", [cause["cause"] for cause in answer["causes"] if cause["share_pct"] > 1], name)
+
+    def test_a_replay_is_no_longer_than_its_step(self) -> None:
+        for name, answer in self.answers.items():
+            if "typical_ms" in answer:
+                steps = answer["step"]["slowest_rank"]["steps_ms"]
+                self.assertLess(answer["typical_ms"], 1.01 * max(steps), name)
 
     def test_nobody_is_accused_on_few_steps(self) -> None:
         for name, answer in self.answers.items():

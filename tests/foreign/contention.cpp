@@ -11,9 +11,7 @@ IntervalSet communicating(const schedule::Schedules& schedules, const trace::Ran
   std::vector<Interval> busy;
   for (const trace::Record& record : trace.records) {
     const schedule::Schedule& schedule = schedules.of_step(static_cast<std::size_t>(record.step));
-    if (schedule.ops[static_cast<std::size_t>(record.op)].is_collective()) {
-      busy.push_back({record.begin_ns, record.end_ns});
-    }
+    if (schedule.ops[record.op].is_collective()) busy.push_back({record.begin_ns, record.end_ns});
   }
   return unite(std::move(busy));
 }

@@ -52,9 +52,8 @@ TEST_P(Corpus, KeepsToTheRulesOfTracesAndIsReadAsItWasWritten) {
     for (const DeviceRow& row : rows.device) {
       if (row.kind == Activity::collective) collectives.push_back(&row);
     }
-    std::ranges::sort(collectives, {}, [&](const DeviceRow* row) {
-      return std::pair(row->begin_ns, rows.streams[static_cast<std::size_t>(row->stream)].id);
-    });
+    std::ranges::sort(collectives, {},
+                      [&](const DeviceRow* row) { return std::pair(row->begin_ns, rows.streams[row->stream].id); });
     if (made.run == nullptr) continue;  // of these programs it is not told what each collective was
     ASSERT_EQ(collectives.size(), made.files[i].collectives.size());
     for (std::size_t k = 0; k < collectives.size(); ++k) {

@@ -55,9 +55,7 @@ TEST(Evidence, PrefetchingIsWhatRangesSay) {
       const auto& keys = truth[side];
       const bool ahead = keys.contains("fsdp.forward_prefetch");
       EXPECT_EQ(fsdp.forward_prefetch.mode == Mode::explicit_, ahead) << where;
-      if (ahead) {
-        EXPECT_EQ(fsdp.forward_prefetch.depth, keys["fsdp.forward_prefetch"].get<int>()) << where;
-      }
+      if (ahead) EXPECT_EQ(fsdp.forward_prefetch.depth, keys["fsdp.forward_prefetch"].get<int>()) << where;
       const auto backward = keys.find("fsdp.backward_prefetch");
       if (backward == keys.end()) {
         EXPECT_EQ(fsdp.backward_prefetch.mode, Mode::pre) << where;
@@ -67,12 +65,8 @@ TEST(Evidence, PrefetchingIsWhatRangesSay) {
         EXPECT_EQ(fsdp.backward_prefetch.mode, Mode::explicit_) << where;
         EXPECT_EQ(fsdp.backward_prefetch.depth, backward->get<int>()) << where;
       }
-      if (told) {
-        EXPECT_GE(found.find("backward prefetch")->confidence, 0.9) << where;
-      }
-      if (found.schedule->distance > 0) {
-        EXPECT_FALSE(found.schedule->deviations.empty()) << where;
-      }
+      if (told) EXPECT_GE(found.find("backward prefetch")->confidence, 0.9) << where;
+      if (found.schedule->distance > 0) EXPECT_FALSE(found.schedule->deviations.empty()) << where;
       ++asked;
     }
   }
@@ -126,7 +120,7 @@ TEST(Evidence, TwoHalvesOfABatchAreTold) {
     const Recognition found = recognise(job);
     EXPECT_EQ(found.kind, JobKind::experts);
     ASSERT_EQ(found.syncs.size(), 1U);  // from the launch of notify_dispatch to that of dispatch
-    const HostRow& wait = job.ranks[0].host[static_cast<std::size_t>(found.syncs[0].row)];
+    const HostRow& wait = job.ranks[0].host[found.syncs[0].row];
     EXPECT_EQ(wait.end_ns - wait.begin_ns, 313'000);
     Explanation explained = explain(job, found);
     ASSERT_TRUE(explained.exchanges);
@@ -198,9 +192,9 @@ TEST(Evidence, AnAllToAllOfEmbeddingsMakesNoMixtureOfExperts) {
   counts.n[{Purpose::gradients, schedule::Phase::backward}] = 3;
   JobWords words;
   words.backward = "autograd::engine::evaluate_function: MmBackward0";
-  EXPECT_EQ(kind_of(counts, words, false, 5), JobKind::experts);
+  EXPECT_EQ(kind_of(counts, words, false, 5, true), JobKind::experts);
   words.embeddings = "split_embedding_codegen_lookup_rowwise_adagrad_function";
-  EXPECT_EQ(kind_of(counts, words, false, 5), JobKind::model_parallel);
+  EXPECT_EQ(kind_of(counts, words, false, 5, true), JobKind::model_parallel);
   EXPECT_THAT(program_of(words, JobKind::model_parallel, {}).name, HasSubstr("recommendation"));
 }
 

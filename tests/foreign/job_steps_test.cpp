@@ -86,5 +86,36 @@ TEST(JobSteps, MarksInEachOtherAreNoWindows) {
   EXPECT_LE(cut.looked_at, 3 * rank.device.size());
 }
 
+/// A gather, a product, a reduction and the optimizer a step, of which the recording has the second half of the first.
+/// Its launches are not in the file, and the host's marks are of other rows.
+TEST(JobSteps, WithoutLaunchesAStepIsWhatRepeatsOnTheDevice) {
+  RankRows rank;
+  rank.names = {"ncclDevKernel", "gemm", "multi_tensor_apply_kernel<FusedAdam>"};
+  rank.streams.resize(1);
+  rank.collectives.resize(2);
+  rank.collectives[1].kind = Communication::reduce_scatter;
+  for (std::int64_t row = 2; row < 16; ++row) {
+    DeviceRow& device = rank.device.emplace_back();
+    device = {.begin_ns = row * kStep_ns, .end_ns = row * kStep_ns + 50};
+    if (row % 2 == 0) {
+      device.kind = Activity::collective;
+      device.collective = row % 4 == 0 ? 0 : 1;
+    } else {
+      device.name = row % 4 == 1 ? 1 : 2;
+    }
+  }
+  rank.steps = {{0, 0, 900}, {1, 900, 1300}, {2, 1300, 2000}};
+  const JobSteps cut = cut_steps(rank);
+  EXPECT_EQ(cut.source, StepSource::period);
+  EXPECT_EQ(cut.sureness(), 0.8);
+  ASSERT_EQ(cut.steps.size(), 3U);
+  EXPECT_EQ(cut.left_out, 2U);
+  for (const JobStep& step : cut.steps) EXPECT_EQ(step.device.size(), 4U);
+  EXPECT_EQ(cut.steps[1].window.end - cut.steps[1].window.begin, 4 * kStep_ns);
+  for (DeviceRow& row : rank.device) row.collective = -1;  // nothing repeats: the marks are all there is
+  EXPECT_EQ(cut_steps(rank).source, StepSource::profiler);
+  EXPECT_EQ(cut_steps(rank).sureness(), 0.5);
+}
+
 }  // namespace
 }  // namespace fsdpbench::foreign

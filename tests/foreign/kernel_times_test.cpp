@@ -75,7 +75,7 @@ TEST(KernelTimes, KindsAddUpToAllRowsOfTheSteps) {
     for (std::size_t r = 0; r < job.ranks.size(); ++r) {
       for (const JobStep& step : found.ranks[r].cut.steps) {
         for (const std::int32_t i : step.device) {
-          const DeviceRow& row = job.ranks[r].device[static_cast<std::size_t>(i)];
+          const DeviceRow& row = job.ranks[r].device[i];
           rows_ns += row.end_ns - row.begin_ns;
           ++rows;
         }
@@ -111,7 +111,7 @@ TEST(Arrivals, SayHowFarApartRanksAreAndWhoIsLast) {
     rank.groups = {{"0", "default_pg", 2, {0, 1}}};
     for (std::size_t i = 0; i < 3; ++i) {
       rank.collectives.push_back({Communication::all_gather, 512, 1024, "Float", 0, static_cast<std::int64_t>(i)});
-      DeviceRow row{begins[static_cast<std::size_t>(r)][i] * kMs, static_cast<std::int64_t>(50 + 100 * i) * kMs};
+      DeviceRow row{begins[r][i] * kMs, static_cast<std::int64_t>(50 + 100 * i) * kMs};
       row.collective = static_cast<std::int32_t>(i);
       row.kind = Activity::collective;
       rank.device.push_back(row);

@@ -12,7 +12,7 @@ using schedule::OpKind;
 
 std::string product_name(Vendor vendor, const plan::Product& product, bool bf16, int which) {
   constexpr std::array<int, 3> kTiles{64, 128, 256};
-  const int tile = kTiles[static_cast<std::size_t>((product.n / 512 + product.m / 512 + which) % 3)];
+  const int tile = kTiles[(product.n / 512 + product.m / 512 + which) % 3];
   if (vendor == Vendor::amd) {
     return fmt::format("Cijk_Alik_Bljk_{}_MT{}x128x32_MI16x16x16x1_SN_GRVW8_GSU1_WG64_4_1", bf16 ? "BBS_BH" : "SB",
                        tile);
@@ -160,9 +160,7 @@ std::vector<Kernel> kernels_of(const Dialect& dialect, const schedule::Op& op, c
       break;
     default: break;
   }
-  if (kernels.empty() && op.has_work() && !op.is_collective()) {
-    one("aten::copy_", elementwise("FillFunctor<float>"));
-  }
+  if (kernels.empty() && op.has_work() && !op.is_collective()) one("aten::copy_", elementwise("FillFunctor<float>"));
   return kernels;
 }
 

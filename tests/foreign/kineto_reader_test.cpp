@@ -86,11 +86,11 @@ TEST_F(KinetoReader, LinksWhatRanToWhoLaunchedItAndWhatItWasPartOf) {
   EXPECT_EQ(gather.kind, Activity::collective);
   EXPECT_EQ(gather.begin_ns, 150'000);
   EXPECT_EQ(gather.end_ns, 250'000);
-  EXPECT_EQ(rows.streams[static_cast<std::size_t>(gather.stream)].id, 24);
+  EXPECT_EQ(rows.streams[gather.stream].id, 24);
   EXPECT_EQ(name_of(rows, gather.launch), "cudaLaunchKernelExC");  // not the driver's call inside it
-  const HostRow& launch = rows.host[static_cast<std::size_t>(gather.launch)];
+  const HostRow& launch = rows.host[gather.launch];
   EXPECT_EQ(name_of(rows, launch.parent), "record_param_comms");
-  const HostRow& call = rows.host[static_cast<std::size_t>(launch.parent)];
+  const HostRow& call = rows.host[launch.parent];
   EXPECT_EQ(name_of(rows, call.parent), "FSDP::pre_forward (layers.0)");
   const CollectiveFacts& facts = rows.collectives.at(static_cast<std::size_t>(gather.collective));
   EXPECT_EQ(facts.kind, Communication::all_gather);
@@ -123,7 +123,7 @@ TEST_F(KinetoReader, KeepsWhatTheFileSaysOfTheJob) {
   EXPECT_EQ(rows.steps[0].number, 4);
   EXPECT_EQ(rows.steps[0].end_ns, 400'000);
   ASSERT_THAT(rows.waits, SizeIs(1));
-  EXPECT_EQ(rows.streams[static_cast<std::size_t>(rows.waits[0].on_stream)].id, 24);
+  EXPECT_EQ(rows.streams[rows.waits[0].on_stream].id, 24);
   ASSERT_THAT(rows.memory, SizeIs(1));
   EXPECT_EQ(rows.memory[0].allocated, 100);
 }

@@ -53,10 +53,10 @@ TEST(LateRank, IsNobodyWhereItIsNotSoInEachStep) {
 
 TEST(LateRank, WhoIsBlamedIsNamedIfItIsLateForCertain) {
   auto own = alike(2, 6);
-  for (int step = 0; step < 6; ++step) own[0][static_cast<std::size_t>(step)].host += (step % 2 == 0 ? 20 : -5) * kMs;
+  for (int step = 0; step < 6; ++step) own[0][step].host += (step % 2 == 0 ? 20 : -5) * kMs;
   EXPECT_FALSE(find_late_rank(own, 100, 0)) << "late in every other step, and early in the rest";
   own = alike(2, 6);
-  for (int step = 0; step < 6; ++step) own[0][static_cast<std::size_t>(step)].host += (step % 2 == 0 ? 12 : 2) * kMs;
+  for (int step = 0; step < 6; ++step) own[0][step].host += (step % 2 == 0 ? 12 : 2) * kMs;
   EXPECT_FALSE(find_late_rank(own, 100)) << "its interval goes below 5 % of the step";
   EXPECT_TRUE(find_late_rank(own, 100, 0));
 }
@@ -84,14 +84,12 @@ TEST(LateRank, OfRealJobsIsTheOneThatSleeps) {
         if (truth["sleeps"].get<double>() == 0) {
           ++others;
           accused += explained.late.has_value();
-          if (explained.late) {
-            EXPECT_GT(explained.late->late_ms.ci_low, 0) << pair.path() << side;
-          }
+          if (explained.late) EXPECT_GT(explained.late->late_ms.ci_low, 0) << pair.path() << side;
           continue;
         }
         ++sleepers;
         ASSERT_TRUE(explained.late) << pair.path() << side;
-        EXPECT_EQ(job.ranks[static_cast<std::size_t>(explained.late->place)].rank, truth["ranks"].get<int>() - 1);
+        EXPECT_EQ(job.ranks[explained.late->place].rank, truth["ranks"].get<int>() - 1);
         EXPECT_EQ(explained.late->where, OwnPart::host);
         // The machine did other things meanwhile, too.
         EXPECT_GT(explained.late->late_ms.median, truth["sleeps"].get<double>() * 1e3 * 0.7);

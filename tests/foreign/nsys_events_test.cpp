@@ -99,8 +99,7 @@ TEST_F(Nsys, KernelsStreamsCallsAndRangesAreRead) {
   EXPECT_EQ(launch.begin_ns, 100);
   EXPECT_EQ(rank.names.at(static_cast<std::size_t>(launch.name)), "cudaLaunchKernelExC");
   ASSERT_GE(launch.parent, 0);
-  EXPECT_EQ(rank.names.at(static_cast<std::size_t>(rank.host[static_cast<std::size_t>(launch.parent)].name)),
-            "layers.0");
+  EXPECT_EQ(rank.names.at(static_cast<std::size_t>(rank.host[launch.parent].name)), "layers.0");
   EXPECT_EQ(std::ranges::count(rank.host, HostWork::synchronise, &HostRow::kind), 1);
   ASSERT_EQ(rank.steps.size(), 1U);
   EXPECT_EQ(rank.steps.front().number, 4);

@@ -66,7 +66,7 @@ std::vector<Range> fsdp2(const Place& at, const std::vector<std::string>& labels
   const Op& op = at.op();
   const int unit = at.unit();
   const auto range = [&](std::string_view what, int of) {
-    const std::string& label = labels[static_cast<std::size_t>(of)];
+    const std::string& label = labels[of];
     return Range{fmt::format("FSDP::{}{}", what, label.empty() ? "" : fmt::format(" ({})", label)), of};
   };
   const bool backward = op.phase == Phase::backward;
@@ -74,9 +74,7 @@ std::vector<Range> fsdp2(const Place& at, const std::vector<std::string>& labels
     const int hook = op.prefetch ? at.hook(false) : unit;
     std::vector<Range> path{range(backward ? "pre_backward" : "pre_forward", hook)};
     if (op.prefetch) {
-      path.push_back({fmt::format("FSDP::{}_prefetch for {}", backward ? "backward" : "forward",
-                                  labels[static_cast<std::size_t>(unit)]),
-                      unit});
+      path.push_back({fmt::format("FSDP::{}_prefetch for {}", backward ? "backward" : "forward", labels[unit]), unit});
     }
     path.push_back(range("all_gather", unit));
     return path;
@@ -95,9 +93,7 @@ std::vector<Range> fsdp2(const Place& at, const std::vector<std::string>& labels
     return {{"FSDP::root_post_backward_callback", 0}, range("post_backward_reshard", unit)};
   }
   if (op.kind == OpKind::reshard) return {range(backward ? "post_backward_reshard" : "post_forward", unit)};
-  if (at.reduces() && unit == 0) {
-    return {{"FSDP::root_post_backward_callback", 0}, range("post_backward_reduce", unit)};
-  }
+  if (at.reduces() && unit == 0) return {{"FSDP::root_post_backward_callback", 0}, range("post_backward_reduce", unit)};
   if (at.reduces()) return {range("post_backward_reduce", unit)};
   return {};
 }

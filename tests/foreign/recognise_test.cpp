@@ -100,7 +100,7 @@ void count_units(const Read& read, Tally& tally) {
     for (const corpus::CollectiveTruth& one : read.made.files[r].collectives) truth[one.begin_ns].push_back(&one);
     for (const auto& uses : read.found.ranks[r].uses) {
       for (const CollectiveUse& use : uses) {
-        const auto at = truth.find(read.job.ranks[r].device[static_cast<std::size_t>(use.row)].begin_ns);
+        const auto at = truth.find(read.job.ranks[r].device[use.row].begin_ns);
         if (at == truth.end()) continue;
         bool any = false, good = false;
         for (const corpus::CollectiveTruth* one : at->second) {
@@ -238,8 +238,30 @@ TEST(Recognise, ForwardsThatRunAgainInBackwardAreCheckpointing) {
   }
 }
 
-/// Where every module is in a unit, nothing is left for the root: a schedule is compared without the root's
-/// computation.
+/// Ranges of FSDP2 on two ranks, and nothing that it gathers: a part of a job, whatever else its ranks exchange. On one
+/// rank, and of a group of one, nothing is sent.
+TEST(Recognise, AJobIsShardedByItsRangesAndAloneOnOneRank) {
+  JobTrace job;
+  RankRows& rank = job.ranks.emplace_back();
+  rank.names = {"gemm", "FSDP::post_forward (blocks.0)", "nccl"};
+  rank.streams.resize(1);
+  CollectiveFacts& facts = rank.collectives.emplace_back();
+  facts.kind = Communication::all_reduce;
+  facts.elements_in = facts.elements_out = 4096;
+  rank.device.push_back({.begin_ns = 0, .end_ns = 10});
+  EXPECT_EQ(recognise(job).find("job")->value, "single");
+  rank.world_size = 2;
+  const Recognition part = recognise(job);
+  EXPECT_EQ(part.find("job")->value, "sharded");
+  EXPECT_EQ(part.find("job")->confidence, 0.8);
+  EXPECT_FALSE(part.is_fsdp());
+  rank.names[1] = "DistributedDataParallel.forward";
+  rank.device.push_back({.begin_ns = 10, .end_ns = 20, .name = 2, .collective = 0, .kind = Activity::collective});
+  EXPECT_EQ(recognise(job).find("job")->value, "data_parallel");
+  rank.world_size = 1;
+  EXPECT_EQ(recognise(job).find("job")->value, "single");
+}
+
 // One hardware queue: gathers run beside computation, reductions never do, though they have a stream of their own.
 TEST(Recognise, ReductionsThatComputationWaitsForWithoutNeedAreSerialised) {
   const auto serialised_ms = [](config::ReduceLane lane, Recognition& found) {
@@ -260,6 +282,8 @@ TEST(Recognise, ReductionsThatComputationWaitsForWithoutNeedAreSerialised) {
   EXPECT_EQ(found.find("reductions"), nullptr);
 }
 
+/// Where every module is in a unit, nothing is left for the root: a schedule is compared without the root's
+/// computation.
 TEST(Recognise, AJobWithoutARootFollowsItsSchedule) {
   for (const bool keeps : {false, true}) {
     corpus::CaseSpec spec = case_named("fsdp2 grad-op");

@@ -36,7 +36,7 @@ class RankStory {
     for (const plan::Unit& unit : run.setup.plan.units) {
       if (unit.is_experts()) {  // FSDP2 names parameter groups by their module, so those of one have one name
         const bool nested = run.setup.plan.nests_experts;
-        labels_.push_back(labels_[static_cast<std::size_t>(unit.members.experts_of)] + (nested ? ".experts" : ""));
+        labels_.push_back(labels_[unit.members.experts_of] + (nested ? ".experts" : ""));
         continue;
       }
       const bool root = unit.label() == "R";
@@ -241,9 +241,8 @@ class RankStory {
   }
 
   void kernels(const Op& op, const trace::Record& record, std::int64_t thread, std::int64_t begin, std::int64_t end) {
-    const plan::ModuleWork* work = op.module >= 0 && static_cast<std::size_t>(op.module) < work_.size()
-                                       ? &work_[static_cast<std::size_t>(op.module)]
-                                       : nullptr;
+    const plan::ModuleWork* work =
+        op.module >= 0 && static_cast<std::size_t>(op.module) < work_.size() ? &work_[op.module] : nullptr;
     const std::vector<Kernel> list = kernels_of(dialect_, op, work, run_.setup.plan.param_dtype == DType::bf16);
     double all = 0;
     for (const Kernel& kernel : list) all += kernel.weight;
@@ -301,8 +300,7 @@ class RankStory {
         : exchange                        ? "all_to_allv"
                                           : "_allgather_base",
         c.count * (scatters ? size : 1), c.count * (gathers ? size : 1), size, trace::torch_name(c.dtype), group,
-        group == "0" ? "default_pg" : description(c.group), fmt::join(members, ", "),
-        sequence_[static_cast<std::size_t>(c.group)]++);
+        group == "0" ? "default_pg" : description(c.group), fmt::join(members, ", "), sequence_[c.group]++);
     const bool told = dialect_.collective_fields && dialect_.vendor != Vendor::nvidia_old;
     const std::int64_t latest = std::max(begin + 200, std::min(end, record.begin_ns - 40));
     host("cpu_op", collective_op(dialect_, op.kind), thread, begin, latest);

@@ -236,11 +236,10 @@ def _gain(knob: Record) -> str:
 
 
 def _knobs(knobs: Sequence[Record]) -> Table:
-    rows = [[clean(knob.set, 120), clean(knob.words, 200) or "–", milliseconds(knob["step_ms"]), _gain(knob),
-             "–" if knob.more_bytes is None else size(knob.more_bytes)] for knob in knobs]
-    return Table("Replayed with the job's own op times", ["fsdpbench's key", "in its words", "step", "gain", "memory"],
-                 rows, texts=(1,), note="The schedule that the job follows was walked again with one knob turned: an "
-                                        "interval is that of the gain, memory is what it needs more.")
+    rows = [[clean(knob.set, 120), clean(knob.words, 200) or "–", milliseconds(knob["step_ms"]), _gain(knob)] for knob in knobs]
+    return Table("Replayed with the job's own op times", ["fsdpbench's key", "in its words", "step", "gain"], rows,
+                 texts=(1,), note="The schedule that the job follows was walked again with one knob turned: an interval is "
+                                  "that of the gain.")
 
 
 def _contention(slower: Sequence[Record]) -> Table:

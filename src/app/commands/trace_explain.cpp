@@ -76,7 +76,6 @@ void replay(ExplainedJob& explained) {
     for (const account::Counterfactual& knob : adopted.causes.knobs) {
       account::ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
       count_from_trace(*explained.replay, explained.replay->least_ms, replayed.gain);
-      if (explained.recognition.facts.unit_elements <= 0) replayed.gain.more_bytes.reset();  // nothing tells how large
       say_in_words(explained.recognition, adopted.setup.config, replayed);
     }
     for (account::CauseShare& share : explained.explanation.causes) {
