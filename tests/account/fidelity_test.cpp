@@ -167,6 +167,16 @@ TEST(Fidelity, WhatIsInjectedIsAskedForHoweverLittle) {
   EXPECT_NEAR(f.compute.value().modelled_ms, 3, 1e-9);
 }
 
+TEST(Fidelity, OfLessThanANanosecondIsOne) {
+  HandRun run(2);
+  run.step(0, 100);
+  run.forward({0, 5}).module = 0;
+  plan::ModuleSizes size;
+  size.forward_flops = 250;  // a quarter of a nanosecond
+  const auto f = emulation_fidelity(run.view(), plan::Groups(plan::Mesh{2, 1}), {size}, emulated(), {});
+  EXPECT_TRUE(f && f->compute);
+}
+
 TEST(Fidelity, CopiesOverPcieAreModelledToo) {
   config::RunConfig c = emulated();
   c.emulate.pcie_gb_per_s = 2;

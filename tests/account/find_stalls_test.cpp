@@ -485,6 +485,10 @@ TEST(FindStalls, StallsThatOverlapOrLeaveSomethingOutAreRefused) {
   EXPECT_FALSE(holds({{{10, 15}}, {{0, 10}}}, 15));
 }
 
+TEST(FindStalls, ALinkThatWasDoneAtOnceIsKnownToo) {
+  EXPECT_THAT(find(gather_over({1, 2, 50})).ns, ElementsAre(Pair(Cause::link_bound, 2), Pair(Cause::slow_link, 48)));
+}
+
 TEST(FindStalls, WhatRanBeforeOrAfterSharedNoLink) {
   HandRun run(2);
   run.step(0, 400);

@@ -86,5 +86,14 @@ TEST(Setup, TheLargestModelFits) {
   EXPECT_GT(pool_bytes(c).value_or(0), std::int64_t{4} << 50);
 }
 
+TEST(ShareMemory, IsOnUnlessItIsTurnedOff) {
+  const auto shares = [](const char* value) { return share_memory([value](const std::string&) { return value; }); };
+  EXPECT_TRUE(shares(nullptr));
+  EXPECT_TRUE(shares(""));
+  EXPECT_TRUE(shares("1"));
+  EXPECT_FALSE(shares("0"));
+  EXPECT_THROW(shares("yes"), ConfigError);
+}
+
 }  // namespace
 }  // namespace fsdpbench::engine
