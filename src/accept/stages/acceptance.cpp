@@ -374,22 +374,17 @@ std::span<const Acceptance::Row> Acceptance::rows() {
 }  // namespace
 
 Topology topology_of(const config::Acceptance& wanted) {
-  const auto text_of = [](const char* key, const std::string& path, const char* expected) {
-    if (path.empty()) return std::string();
-    std::ifstream file(path);
-    std::string text(std::istreambuf_iterator<char>(file), {});
-    if (file && text.find_first_not_of(" \t\r\n") != text.npos) return text;
-    throw ConfigError(fmt::format("{} = \"{}\" cannot be read; expected {}.", key, path, expected));
-  };
-  Topology topology{
-      .nodes_per_switch = wanted.nodes_per_switch,
-      .switches = text_of("topology", wanted.topology,
-                          "a file as Slurm's topology.conf, or what `scontrol show topology` or `kubectl get nodes -o "
-                          "json` prints"),
-      .source = wanted.topology,
-      .node = text_of("node_topology", wanted.node_topology,
-                      "a file that NCCL wrote (NCCL_TOPO_DUMP_FILE), or `lstopo --of xml`"),
-      .node_source = wanted.node_topology};
+  Topology topology{.nodes_per_switch = wanted.nodes_per_switch, .switches = {}, .source = wanted.topology};
+  if (!wanted.topology.empty()) {
+    std::ifstream file(wanted.topology);
+    topology.switches.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file || topology.switches.find_first_not_of(" \t\r\n") == std::string::npos) {
+      throw ConfigError(
+          fmt::format("topology = \"{}\" cannot be read; expected a file as Slurm's topology.conf, or what `scontrol "
+                      "show topology` or `kubectl get nodes -o json` prints.",
+                      wanted.topology));
+    }
+  }
   check_topology(topology);
   return topology;
 }

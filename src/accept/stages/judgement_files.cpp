@@ -176,9 +176,6 @@ std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const Accep
   if (!measured.topology.empty()) {
     all.push_back(accept::judged("topology", "switches that connect nodes", Verdict::unrated, measured.topology));
   }
-  if (!measured.node_topology.empty()) {
-    all.push_back(accept::judged("topology", "sockets and NICs of a node", Verdict::unrated, measured.node_topology));
-  }
   tell_other_work(measured, all);
   return all;
 }

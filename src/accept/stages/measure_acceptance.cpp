@@ -291,11 +291,9 @@ class AcceptanceRank {
         cluster_.uuids.push_back(f.uuid);
         cluster_.adapters.push_back(f.adapter);
       }
-      const Topology known = lead_ == nullptr ? Topology{} : lead_->topology;
-      if (!known.node.empty()) {
-        m.node_topology = tell_node(read_node_topology(known.node, known.node_source), known.node_source, cluster_);
+      if (!cluster_.one_node()) {
+        m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves, cluster_);
       }
-      if (!cluster_.one_node()) m.topology = tell_switches(known, leaves, cluster_);
     }
     m.cluster = cluster_;
     m.on_processors = cluster_.on_processors;

@@ -47,7 +47,6 @@ struct AcceptanceMeasurements {
   std::vector<Fingerprint> fingerprints;    ///< by rank
   std::vector<std::string> hosts;           ///< by rank
   std::string topology;                     ///< who told of switches; empty: there is one node
-  std::string node_topology;                ///< what a file told of sockets and NICs; empty: there is none
   double others_share = 0;                  ///< of the busiest host's processors, what other programs took meanwhile
   bool rates_tails = false;                 ///< collectives were to be measured often enough for a p99
   std::vector<double> ready_s;              ///< by rank: until its device and its communicators were there
