@@ -34,7 +34,7 @@ class Folder:
 
 # A room is a folder of src, with those in it; they may use each other. Rooms stand below the rooms that they use.
 FOLDERS = [
-    Folder("base", 1950, "lane.h, lane_pool.h", "",
+    Folder("base", 2000, "lane.h, lane_pool.h", "",
            "bytes, lanes, clocks, errors"),
     Folder("record", 1350, "json_fields.h, table.h, console.h", "",
            "a thing is declared once, with name, unit and meaning, and can be written, read, tabled, printed and documented"),
@@ -90,14 +90,14 @@ FOLDERS = [
     Folder("accept/collectives", 2300, "measure_collectives.h",
            "record config launch hardware backend account engine runs",
            "collectives alone, as nccl-tests measure them; several at once"),
-    Folder("accept/stages", 4200, "acceptance.h, measure_acceptance.h, acceptance_report.h",
+    Folder("accept/stages", 4230, "acceptance.h, measure_acceptance.h, acceptance_report.h",
            "record config launch hardware schedule backend clock account engine runs accept/collectives accept",
            "the stages on real ranks and the time they may take; the judgement and its files"),
-    Folder("accept/gate", 1000, "gate_report.h", "record hardware/other_work.h account runs accept/stages accept",
+    Folder("accept/gate", 1010, "gate_report.h", "record config/write.h hardware/other_work.h account runs accept/stages accept",
            "later results against accepted ones"),
     Folder("accept", 2750, "finding.h, blame_links.h, verdict.h", "record account runs/result_fields.h",
            "fit or not, and who is to blame: from rates to named parts, with interval and evidence"),
-    Folder("app/commands", 4950, "command.h, run.cpp",
+    Folder("app/commands", 4980, "command.h, run.cpp",
            "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign "
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
@@ -119,11 +119,11 @@ class Limit:
 LIMITS = [
     Limit("src", 710, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 167, "keys", "profiles/README.md"),
-    Limit("tests", 81450, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 11300, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("tests", 81650, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("analysis/fsdpbench", 11400, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4700, "lines", "profiles/**/*.toml"),
-    Limit("docs", 38400, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("docs", 38750, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

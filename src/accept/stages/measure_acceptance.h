@@ -15,6 +15,7 @@
 #include "accept/stages/stage_clock.h"
 #include "accept/stages/step_arms.h"
 #include "accept/stages/topology.h"
+#include "config/accuracy.h"
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"
@@ -31,6 +32,11 @@ struct AcceptanceEffort {
   std::int64_t pair_bytes = std::int64_t{4} << 20;
   std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
 };
+
+/// What `wanted` asks for; `full`: of collectives so many that tails can be rated.
+AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full);
+inline constexpr int kOpsOfAPair = 5;
+inline constexpr int kBesideIterations = 3;  ///< of each collective, that warm up or check data
 
 /// Between ranks.
 template <>
@@ -83,12 +89,12 @@ struct AcceptanceLead {
   Topology topology;
   /// Asked once it is known who the ranks are: why nothing else is to be measured; empty: it is.
   std::function<std::string(const AcceptanceMeasurements&)> why_stop;
+  AcceptanceMeasurements& measured;  ///< what all have measured so far, also where an error ends it
 };
 
-/// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. On
-/// rank 0, which has the `lead`, it returns what all have measured; elsewhere `lead` is null, and it returns nothing of
-/// use. Throws as Backend::run.
-AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
-                                          launch::Session* session, const AcceptanceLead* lead);
+/// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. Rank
+/// 0 has the `lead`, elsewhere it is null. Throws as Backend::run.
+void measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort, launch::Session* session,
+                        const AcceptanceLead* lead);
 
 }  // namespace fsdpbench::app

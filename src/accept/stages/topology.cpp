@@ -177,9 +177,10 @@ class Judge {
       for (const std::vector<double>& round : rounds) samples.push_back(round.at(rank) * figure.scale);
       all.insert(all.end(), samples.begin(), samples.end());
       const std::string name = fmt::format("rank {} on {}", rank, hosts[rank]);
-      Judgement j = judged(figure, fmt::format("{}: {}", figure.name, name), samples);
+      Judgement j = judged(figure, figure.name, samples);
       if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
       j.sentence = fmt::format("{}: {}", name, j.sentence);
+      j.part = name;
       j.ranks = {static_cast<int>(rank)};
       bad.push_back(std::move(j));
     }
