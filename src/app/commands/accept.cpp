@@ -16,6 +16,7 @@
 #include "config/accuracy.h"
 #include "config/find_file.h"
 #include "config/spelling.h"
+#include "config/validate.h"
 #include "engine/setup.h"
 #include "launch/addresses.h"
 #include "launch/interrupt.h"
@@ -107,6 +108,7 @@ int plan_machine(const config::Acceptance& wanted, const AcceptArguments& argume
                    : wanted.ranks > 0        ? wanted.ranks
                                              : static_cast<int>(config.mesh.ranks);
   config.mesh.ranks = std::int64_t{nodes} * each;
+  config::validate(config);
   const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
   console().print(acceptance_plan(wanted, arguments.profile, engine::set_up(std::move(config)), nodes, patience));
   return 0;
