@@ -1,7 +1,7 @@
 # `make help` lists what a person types, and every `make check-NAME`: name, one line of help and command are in one place.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help build test demo bench wheel cuda analysis clean deps configure test-build asan-build tsan-build cuda-build
+.PHONY: help build test demo demo-begin bench wheel cuda analysis clean deps configure test-build asan-build tsan-build cuda-build
 .PHONY: $(shell sed -n 's/^\(check-[a-z-]*\):.*/\1/p' Makefile)
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
@@ -20,8 +20,11 @@ help:
 build: configure  ## the program, as build/bin/fsdpbench (installs what is missing)
 	$(call made,fsdpbench)
 
+demo-begin:
+	@[ -x $(FSDPBENCH) ] || echo "The program is built first: 3 to 10 minutes on 2 to 16 cores, seconds where it is built already."
+
 # Computation is emulated, so that the demo shows the same on a busy machine: ranks that really compute share its cores.
-demo: build  ## build, then the quickstart with and without prefetching
+demo: demo-begin build  ## build, then the quickstart with and without prefetching
 	@$(PYTHON) src/cmake/demo.py $(FSDPBENCH) profiles/runs/quickstart.toml
 
 test: test-build  ## build everything and pass all tests

@@ -34,7 +34,7 @@ class Folder:
 
 # A room is a folder of src, with those in it; they may use each other. Rooms stand below the rooms that they use.
 FOLDERS = [
-    Folder("base", 1950, "lane.h, lane_pool.h", "",
+    Folder("base", 2000, "lane.h, lane_pool.h", "",
            "bytes, lanes, clocks, errors"),
     Folder("record", 1350, "json_fields.h, table.h, console.h", "",
            "a thing is declared once, with name, unit and meaning, and can be written, read, tabled, printed and documented"),
@@ -90,10 +90,10 @@ FOLDERS = [
     Folder("accept/collectives", 2300, "measure_collectives.h",
            "record config launch hardware backend account engine runs",
            "collectives alone, as nccl-tests measure them; several at once"),
-    Folder("accept/stages", 4200, "acceptance.h, measure_acceptance.h, acceptance_report.h",
+    Folder("accept/stages", 4230, "acceptance.h, measure_acceptance.h, acceptance_report.h",
            "record config launch hardware schedule backend clock account engine runs accept/collectives accept",
            "the stages on real ranks and the time they may take; the judgement and its files"),
-    Folder("accept/gate", 1000, "gate_report.h", "record hardware/other_work.h account runs accept/stages accept",
+    Folder("accept/gate", 1010, "gate_report.h", "record config/write.h hardware/other_work.h account runs accept/stages accept",
            "later results against accepted ones"),
     Folder("accept", 2750, "finding.h, blame_links.h, verdict.h", "record account runs/result_fields.h",
            "fit or not, and who is to blame: from rates to named parts, with interval and evidence"),

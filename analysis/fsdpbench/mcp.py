@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional
 from . import commands, results
 from .call import ProgramError, call
 
-_MISSING = "fsdpbench mcp needs the package mcp (Python 3.10 or newer): pip install 'fsdpbench[mcp]'"
+_MISSING = "fsdpbench mcp needs the package mcp (Python 3.10 or newer): pip install mcp"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MOST_RESULTS = 500
 _MOST_ENTRIES = 8  # of a list that summary() shows

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 from unittest import mock
 
 import matplotlib.figure
+from matplotlib.text import Text
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DATA = Path(__file__).resolve().parent / "data"
@@ -73,6 +75,46 @@ class FolderTest(unittest.TestCase):
         change(value)
         (folder / "compare.json").write_text(json.dumps(value))
         return folder
+
+
+def texts_of(figure):
+    """The texts that are drawn, with their boxes in pixels and their angle; those cut off by their axes are left out."""
+    drawn = []
+    draw = Text.draw
+
+    def recording(text, renderer):
+        drawn.append(text)
+        draw(text, renderer)
+
+    with mock.patch.object(Text, "draw", recording):
+        figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    found = []
+    for text in drawn:
+        if text.get_visible() and text.get_text().strip():
+            box = Text.get_window_extent(text, renderer)
+            cut = text.axes is not None and text.get_clip_on() and not text.axes.bbox.overlaps(box)
+            if not cut:
+                found.append((text.get_text(), box, text.get_rotation()))
+    return found
+
+
+class FigureTest(FolderTest):
+    def check(self, figure, name: str) -> "list[str]":
+        """What is written in it, once it is known that all of it can be read."""
+        texts = texts_of(figure)
+        self.assertGreater(len(texts), 3, name)
+        width, height = figure.bbox.width, figure.bbox.height
+        for text, box, _ in texts:
+            self.assertTrue(box.x0 > -2 and box.y0 > -2 and box.x1 < width + 2 and box.y1 < height + 2,
+                            f"{name}: {text!r} is outside: {box} of {width} x {height}")
+        for (a, box_a, turn_a), (b, box_b, turn_b) in combinations(texts, 2):
+            if turn_a not in (0, 90) or turn_b not in (0, 90):
+                continue  # the box around a slanting text is larger than the text
+            across = min(box_a.x1, box_b.x1) - max(box_a.x0, box_b.x0)
+            upward = min(box_a.y1, box_b.y1) - max(box_a.y0, box_b.y0)
+            self.assertFalse(across > 1 and upward > 3, f"{name}: {a!r} and {b!r} overlap by {across} x {upward}")
+        return [text for text, _, _ in texts]
 
 
 class UndrawnTest(FolderTest):

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import unittest
-from itertools import combinations
 from pathlib import Path
-from unittest import mock
 
-from support import DATA, HOSTILE, FolderTest, make_hostile
-
-from matplotlib.text import Text
+from support import DATA, HOSTILE, FigureTest, make_hostile, texts_of
 
 from fsdpbench.analysis.page import svg_of
 from fsdpbench.analysis.figures.collectives import fold
@@ -26,43 +22,7 @@ from fsdpbench.analysis.sweep_page import sweep_page
 from fsdpbench.analysis.trace import LaneTrace, RankTrace, Slice, Trace
 
 
-def texts_of(figure):
-    """The texts that are drawn, with their boxes in pixels and their angle; those cut off by their axes are left out."""
-    drawn = []
-    draw = Text.draw
-
-    def recording(text, renderer):
-        drawn.append(text)
-        draw(text, renderer)
-
-    with mock.patch.object(Text, "draw", recording):
-        figure.canvas.draw()
-    renderer = figure.canvas.get_renderer()
-    found = []
-    for text in drawn:
-        if text.get_visible() and text.get_text().strip():
-            box = Text.get_window_extent(text, renderer)
-            cut = text.axes is not None and text.get_clip_on() and not text.axes.bbox.overlaps(box)
-            if not cut:
-                found.append((text.get_text(), box, text.get_rotation()))
-    return found
-
-
-class Figures(FolderTest):
-    def check(self, figure, name: str) -> None:
-        texts = texts_of(figure)
-        self.assertGreater(len(texts), 3, name)
-        width, height = figure.bbox.width, figure.bbox.height
-        for text, box, _ in texts:
-            self.assertTrue(box.x0 > -2 and box.y0 > -2 and box.x1 < width + 2 and box.y1 < height + 2,
-                            f"{name}: {text!r} is outside: {box} of {width} x {height}")
-        for (a, box_a, turn_a), (b, box_b, turn_b) in combinations(texts, 2):
-            if turn_a not in (0, 90) or turn_b not in (0, 90):
-                continue  # the box around a slanting text is larger than the text
-            across = min(box_a.x1, box_b.x1) - max(box_a.x0, box_b.x0)
-            upward = min(box_a.y1, box_b.y1) - max(box_a.y0, box_b.y0)
-            self.assertFalse(across > 1 and upward > 3, f"{name}: {a!r} and {b!r} overlap by {across} x {upward}")
-
+class Figures(FigureTest):
     def check_page(self, page, least: int) -> None:
         drawn = [p for p in page.pictures if p.figure is not None]
         self.assertGreaterEqual(len(drawn), least, [(p.name, p.reason) for p in page.pictures])

@@ -462,7 +462,7 @@ class Investigation {
     finding.element = {Element::Kind::spine, 0, 0};
     finding.relative = median_interval(slow);
     finding.shortfall = 1 - finding.relative.median;
-    finding.check = next_check(finding.element, cluster_);
+    finding.check = next_check(finding.element, cluster_, SlowAt::transfers);
     finding.evidence = fmt::format(
         "{} is slow: {} of {} transfers, each alone, carried {:.1f} % of what the others did (95 %: {:.1f} to {:.1f}); "
         "the "
@@ -495,7 +495,7 @@ class Investigation {
     finding.kind = kind;
     finding.relative = median_interval(std::move(again));
     finding.shortfall = 1 - finding.relative.median;
-    finding.check = next_check(element, cluster_);
+    finding.check = next_check(element, cluster_, SlowAt::transfers);
     const std::string what = kind == Finding::Kind::slow ? "carries" : "in both directions at once carries";
     finding.evidence = fmt::format(
         "{} {} {:.1f} % of what its peers do (95 %: {:.1f} to {:.1f}), in the first measurement and again in {} "
@@ -547,7 +547,7 @@ class Investigation {
       }
       finding.shortfall = 1 - *std::ranges::min_element(rates);
       finding.relative = median_interval(rates);
-      finding.check = next_check(finding.element, cluster_);
+      finding.check = next_check(finding.element, cluster_, SlowAt::transfers);
       finding.evidence =
           fmt::format("{} fell by up to {:.0f} % in {} of {} pairings and was as fast as its peers in the others",
                       name_of(finding.element, cluster_), 100 * finding.shortfall, most, rates.size());

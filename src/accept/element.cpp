@@ -85,7 +85,6 @@ void add_end(int end, const Cluster& cluster, std::vector<int>& ranks) {
 std::string group_of(int group, const Cluster& cluster) {
   if (!told(cluster)) return list_of(groups_of(cluster).members.at(group), cluster);
   const std::string name = named(cluster.switches, group);
-  if (cluster.one_node()) return name;  // "socket 1"
   return fmt::format("switch {}", name.empty() ? std::to_string(group) : name);
 }
 
@@ -184,13 +183,22 @@ std::string name_of(const Element& element, const Cluster& cluster) {
   throw std::logic_error("name_of: no such kind of element");
 }
 
-std::string next_check(const Element& element, const Cluster& cluster) {
+std::string next_check(const Element& element, const Cluster& cluster, SlowAt at) {
   switch (element.kind) {
     case Element::Kind::gpu:
+      if (at == SlowAt::transfers && cluster.on_processors) {
+        return "its cable and switch port, its NIC's firmware and PCIe slot; within a host, who shares its memory";
+      }
+      if (at == SlowAt::transfers) {
+        return "its NVLinks' state and error counters (nvidia-smi nvlink -s, -e), the switch port they lead to, its "
+               "NIC's "
+               "cable and firmware, and both their PCIe placement and width (nvidia-smi topo -m)";
+      }
       if (cluster.on_processors)
         return "its clocks, power cap and cooling, limits of its control group, and what else runs there";
       return "its clocks, power cap, throttle reasons and ECC counters (nvidia-smi -q), and what else runs there";
-    case Element::Kind::node: return "its BIOS and PCIe settings, CPU load, and whether all its NICs have full width";
+    case Element::Kind::node:
+      return "its cables and switch ports, the firmware of its NICs, their PCIe slots and width, and its CPU load";
     case Element::Kind::nic: return "its cable and port: rate, width, symbol errors, PCIe generation and lanes";
     case Element::Kind::link:
       return cluster.one_node() ? "that NVLink's state and error counters, or the PCIe path that replaces it"

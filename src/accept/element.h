@@ -79,7 +79,9 @@ Place place_of(const Element& element, const Cluster& cluster);
 
 /// "rank 19 (device 3 of node 2)", "NIC 1 of node 5", "the link between node 3 and node 7".
 std::string name_of(const Element& element, const Cluster& cluster);
-/// Advice what to look at next: counters, cables, clocks.
-std::string next_check(const Element& element, const Cluster& cluster);
+/// How a part was found to be slow.
+enum class SlowAt : std::uint8_t { work, transfers };
+/// Advice what to look at next: clocks of what is slow at its work, cables and ports of what is slow at transfers.
+std::string next_check(const Element& element, const Cluster& cluster, SlowAt at);
 
 }  // namespace fsdpbench::accept

@@ -101,7 +101,7 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
     finding.element = {Element::Kind::gpu, static_cast<int>(rank), 0};
     finding.shortfall = late.median / whole;
     finding.relative = late;
-    finding.check = next_check(finding.element, cluster);
+    finding.check = next_check(finding.element, cluster, SlowAt::work);
     finding.evidence = fmt::format(
         "{} comes last in {:.0f} % of {} steps; the others wait {} a step for it, and the transfers take {}",
         name_of(finding.element, cluster), 100 * *most, samples.size(), app::shown(late.median, "us"), moves);

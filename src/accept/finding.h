@@ -31,6 +31,7 @@ struct Finding {
   std::string check;        ///< what to look at next
   std::string direction{};  ///< "sends" or "receives": it is slow in this direction only; empty: in both
   bool on_cores = false;    ///< what it rests on was done by processors, which other programs may have taken meanwhile
+  std::string figure{};     ///< of the judgement that it is: what was compared among peers
 
   bool accuses() const { return kind != Kind::transient && kind != Kind::collision; }
 };

@@ -32,7 +32,8 @@ Fields<accept::Judgement> declared() {
   using J = accept::Judgement;
   return {"Judgement", "One rule applied to one figure.", "accept/verdict.h", {
     {"rule", &J::rule, "", "name of the rule ([accept.md](accept.md))"},
-    {"figure", &J::figure, "", "figure that was judged"},
+    {"figure", &J::figure, "", "figure that was judged, named alike in each acceptance"},
+    {"part", &J::part, "", "rank, node or link that it was judged for; absent: all", if_any},
     {"verdict", &J::verdict, "", "`pass`, `unrated`, `inconclusive` or `fail`"},
     {"why", &J::sentence, "", "a sentence with the numbers"},
     {"value", &J::value, "", "the figure, in `unit`; absent if it was not measured", if_any, check_interval},

@@ -160,7 +160,7 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
     Finding finding;
     finding.element = {Element::Kind::gpu, static_cast<int>(rank), 0};
     finding.relative = median_interval(rates);
-    finding.check = next_check(finding.element, cluster);
+    finding.check = next_check(finding.element, cluster, SlowAt::work);
     const std::string name = name_of(finding.element, cluster);
     // One that stays below its peers also in its better rounds is slow, however much it scatters.
     const bool always_below = finding.relative.high < 1 - allowed && best < 1 - allowed;

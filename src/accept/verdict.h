@@ -29,7 +29,7 @@ int exit_code(Verdict verdict, ExitCode failed);
 /// One rule applied to one figure.
 struct Judgement {
   std::string rule;    ///< "floor", "tail", …
-  std::string figure;  ///< what was judged: "all_gather 33554432 B on 8 ranks"
+  std::string figure;  ///< what was judged, the same in each acceptance: "all_gather 33554432 B on 8 ranks"
   Verdict verdict = Verdict::inconclusive;
   Interval value;  ///< of the figure, in `unit`
   std::string unit;
@@ -38,6 +38,11 @@ struct Judgement {
   std::vector<int> ranks{};     ///< whom it is about; empty: nobody, or all
   bool on_host = false;         ///< processors of hosts did it, also where ranks compute on GPUs
   Place place{};                ///< where that is
+  std::string part{};           ///< of what the figure is judged: "rank 4 (device 4 of node 0)"; empty: of all
+  double took_s = 0;            ///< its share of the stages that it rests on
+
+  /// For people: the figure and its part.
+  std::string name() const { return part.empty() ? figure : figure + ": " + part; }
 };
 
 /// One that was no question of numbers.

@@ -68,7 +68,21 @@ std::vector<ToldStall> TypicalStalls::tell(const StepRecords& step, int rank, co
       told.back().stall.late_rank = -1;
     }
   }
-  return told;
+  // What waits as long before the same computation in the typical step repeats, though for another cause there.
+  std::vector<ToldStall> named;
+  for (ToldStall& rest : told) {
+    Interval& time = rest.stall.time;
+    std::array<std::int64_t, kCauseCount>& typical = left[ended_by(before, rest.stall)];
+    for (std::size_t cause = 0; rest.jitter && cause < kCauseCount; ++cause) {
+      const std::int64_t repeats = std::min(typical[cause], time.end - time.begin);
+      if (repeats <= 0) continue;
+      typical[cause] -= repeats;
+      named.push_back({rest.stall, false});
+      named.back().stall.time.end = time.begin += repeats;
+    }
+    if (time.begin < time.end) named.push_back(rest);
+  }
+  return named;
 }
 namespace {
 

@@ -39,8 +39,9 @@ class TypicalStalls {
                 bool prefetches_backward, const EvenRows& even_rows = {});
 
   /// Splits what find_stalls() found for the rank in place `rank`: of the stretches between two computations each
-  /// cause has as much as it has before the same computation in the typical step, from the first one on; the rest is
-  /// jitter. The parts cover the same time, in order. `rank`: one stands for all if the typical step has one rank only.
+  /// cause has as much as it has before the same computation in the typical step, from the first one on. What is
+  /// left repeats as far as others of its causes are left there, and beyond them it is jitter. The parts cover the same
+  /// time, in order. `rank`: one stands for all if the typical step has one rank only.
   std::vector<ToldStall> tell(const StepRecords& step, int rank, const std::vector<Stall>& stalls) const;
 
  private:

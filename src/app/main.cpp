@@ -31,8 +31,8 @@ Services services() {
 
 /// Not what went wrong, but what was found: of several answers, or that there is one.
 bool is_answer(int code) {
-  constexpr std::array kAnswers{ExitCode::ok, ExitCode::slower, ExitCode::below_floor, ExitCode::inconclusive,
-                                ExitCode::other_machine};
+  constexpr std::array kAnswers{ExitCode::ok,           ExitCode::slower,        ExitCode::below_floor,
+                                ExitCode::inconclusive, ExitCode::other_machine, ExitCode::few_rated};
   return std::ranges::any_of(kAnswers, [&](ExitCode answer) { return static_cast<int>(answer) == code; });
 }
 

@@ -20,6 +20,7 @@ enum class ExitCode : int {
   below_floor = 10,    ///< slower than what was demanded of the machine; `watch`: a late rank or slow communicator
   inconclusive = 11,   ///< `accept`, `gate` or `watch` could not say: not measured, too uncertain, or unrated
   other_machine = 12,  ///< `gate`: the result is not of the machine, or not of what the baseline was measured on
+  few_rated = 13,      ///< `accept`: nothing is amiss, but fewer rules could be rated than were asked for
   interrupted = 130,   ///< Ctrl-C, SIGTERM or SIGHUP; partial results were kept and marked
 };
 

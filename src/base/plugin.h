@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace fsdpbench {
 
@@ -18,6 +20,7 @@ struct PluginFile {
   const char* variable = "";  ///< of the environment; names the file instead
   const char* symbol = "";
   const char* built_by = "";  ///< for messages: "make cuda"
+  const char* needs = "";     ///< for messages: "install NVIDIA's libraries by …"
 };
 
 /// The first member of what a plugin exports.
@@ -27,6 +30,15 @@ struct PluginInterfaces {
 
 /// The interfaces of this build. If they are equal, program and plugin were compiled with the same headers.
 const PluginInterfaces& plugin_interfaces();
+
+/// Folders of NVIDIA's libraries that the system's loader does not search: in order, those of NVIDIA's wheels beside
+/// the installed package of `program` (site-packages/nvidia/*/lib, where PyTorch has them), of CUDA_HOME, of the
+/// toolkit's usual place.
+std::vector<std::filesystem::path> library_folders(const std::filesystem::path& program);
+
+/// Opens a library, and before it those that it needs, where the system's loader does not find them, from `folders`.
+/// Null if that does not work; `why_not` says what is missing.
+void* open_library(const std::string& name, const std::vector<std::filesystem::path>& folders, std::string& why_not);
 
 /// The file named by the environment, else the one beside the program; it need not exist.
 std::filesystem::path plugin_path(const PluginFile& file);

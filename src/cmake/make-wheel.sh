@@ -3,7 +3,8 @@
 # beside it (auditwheel). Leaves one wheel in OUT.
 #   make-wheel.sh BUILD OUT
 # A build folder of `make build` is taken as it is: nothing is compiled twice, and its program is for processors like this
-# one only.
+# one only. Any other gets the CUDA backend where this machine has nvcc; NVIDIA's libraries stay outside (the extra cuda13
+# names its wheels), and are found beside the package or on the system.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
@@ -23,6 +24,17 @@ for key in FSDPBENCH_NATIVE FSDPBENCH_TESTS FSDPBENCH_BENCH FSDPBENCH_UNITY; do
   [ -z "$value" ] || settings+=(--config-settings "cmake.define.$key=$value")
 done
 
+cuda=$(sed -n "s/^FSDPBENCH_CUDA:BOOL=//p" "$cache" 2>/dev/null || true)
+if [ -z "$cuda" ] && { command -v nvcc || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]; } >/dev/null; then
+  cuda=ON
+fi
+if [ "$cuda" = ON ]; then
+  src/cmake/fetch-cudnn-frontend.sh "$build"
+  for setting in cmake.define.FSDPBENCH_CUDA=ON "build.targets=fsdpbench;fsdpbench_cuda" "install.components=program;cuda"; do
+    settings+=(--config-settings "$setting")
+  done
+fi
+
 raw=$(mktemp -d)
 # scikit-build-core configures the folder for itself: for another prefix, with its own Python.
 restore() {
@@ -37,7 +49,7 @@ trap restore EXIT
 "$python" -m pip wheel . --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$raw" "${settings[@]}"
 rm -rf "$out"
 mkdir -p "$out"
-"$python" -m auditwheel repair --strip --wheel-dir "$out" "$raw"/fsdpbench-*.whl
+"$python" -m auditwheel repair --strip --exclude 'libcu*' --exclude 'libnv*' --exclude 'libnccl*' --wheel-dir "$out" "$raw"/fsdpbench-*.whl
 wheel=$(echo "$out"/fsdpbench-*.whl)
 size=$(stat --format=%s "$wheel")
 echo "$wheel: $((size / 1000000)) MB"

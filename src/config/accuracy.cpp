@@ -220,7 +220,6 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("nodes")) a.nodes = top.whole("nodes", 1, 1 << 20);
   if (file.contains("nodes_per_switch")) a.nodes_per_switch = top.whole("nodes_per_switch", 1, 1 << 20);
   if (file.contains("topology")) a.topology = top.text("topology");
-  if (file.contains("node_topology")) a.node_topology = top.text("node_topology");
   if (file.contains("matrix")) a.matrix = top.whole("matrix", 16, 1 << 16);
   if (file.contains("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
   if (file.contains("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);
@@ -228,6 +227,7 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("scale_pct")) a.scale_pct = top.number("scale_pct", 0, 100);
   if (file.contains("transport")) a.transport = top.texts("transport");
   if (file.contains("memory_mib")) a.memory_mib = top.whole("memory_mib", 1, 1 << 16);
+  if (file.contains("rated_pct")) a.rated_pct = top.number("rated_pct", 0, 100);
   if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
   if (file.contains("explained_pct")) a.explained_pct = top.number("explained_pct", 1, 100);
   if (file.contains("reference")) {

@@ -88,6 +88,14 @@ struct AcceptanceReference {
   double hop_us = 0;   ///< of the collectives: what a step of the ring takes beside its bytes
   double ceiling = 0;  ///< that the links can carry, or the device can do, at most; 0: not known
   std::string source;
+
+  /// What it says of a collective of so many bytes on so many ranks: it is of large messages, and any pays for the
+  /// steps of its ring, too.
+  double at(double bytes, int ranks) const {
+    const double moved = bytes * (ranks - 1) / ranks;
+    const double us = hop_us * (ranks - 1) + moved / value * 1e-3;
+    return us > 0 ? moved / us * 1e-3 : 0;
+  }
 };
 
 /// Requirements of `fsdpbench accept`: a file of profiles/acceptance.
@@ -101,7 +109,6 @@ struct Acceptance {
   int nodes = 1;                        ///< that must be there, at least
   int nodes_per_switch = 0;             ///< that share a leaf switch, in the order of ranks; 0: not told
   std::string topology;                 ///< a file of Slurm's topology or of Kubernetes' nodes; empty: none
-  std::string node_topology;            ///< a file of NCCL's or hwloc's topology of a node; empty: none
   int matrix = 1024;                    ///< rows and columns of the products that a rank's rate is measured by
   double exposed_pct = 100;             ///< of a step, at most, in which a rank only waits for communication
   double tolerance_pct = 90;            ///< of a reference that must be reached
@@ -109,6 +116,7 @@ struct Acceptance {
   double scale_pct = 80;                ///< of what a small group of ranks carries that a large one must
   std::vector<std::string> transport;   ///< words, one of which names each way that bytes may take; none: any
   std::int64_t memory_mib = 32;         ///< that a rank copies to measure its memory
+  double rated_pct = 50;                ///< of the rules, at least, that must be rated
   std::optional<double> slowdown;       ///< of computation beside communication, at most; absent: not rated
   std::optional<double> explained_pct;  ///< of a step, at least, that follows from its parts; absent: not rated
   std::vector<AcceptanceReference> references;  ///< those that are known; none: nothing is rated by a floor

@@ -458,6 +458,12 @@ void check_inject(const RunConfig& config, Notes& notes) {
   check_rank("inject.slow_rank", inject.slow_rank, config.mesh.ranks);
   check_rank("inject.slow_link_rank", inject.slow_link_rank, config.mesh.ranks);
   check_rank("inject.delay_rank", inject.delay_rank, config.mesh.ranks);
+  require(inject.slow_rank < 0 || inject.slow_rank_factor > 1,
+          "inject.slow_rank = {} needs inject.slow_rank_factor: how many times slower it is, more than 1.",
+          inject.slow_rank);
+  require(inject.slow_link_rank < 0 || inject.slow_link_factor > 1,
+          "inject.slow_link_rank = {} needs inject.slow_link_factor: how many times slower it is, more than 1.",
+          inject.slow_link_rank);
   require(inject.slow_link_rank < 0 || config.emulate.link_gb_per_s || !config.simulate.cluster.empty(),
           "inject.slow_link_rank = {} needs a modelled link to slow down: set emulate.link_gb_per_s.",
           inject.slow_link_rank);

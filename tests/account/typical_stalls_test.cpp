@@ -71,8 +71,9 @@ TEST(TypicalStalls, WhatACauseTakesBeyondTheTypicalStepIsJitter) {
   EXPECT_EQ(told.parts[1].stall.op, told.parts[0].stall.op) << "it still says what was waited for";
 }
 
-TEST(TypicalStalls, OneCauseHasNothingOfAnothersTime) {
-  EXPECT_THAT(tell(lagging(50, 0, 0), lagging(0, 50, 0)).ns, ElementsAre(Pair("jitter", 50)));
+TEST(TypicalStalls, AWaitThatRepeatsIsNoJitterThoughItHasAnotherCauseInTheTypicalStep) {
+  EXPECT_THAT(tell(lagging(50, 0, 0), lagging(0, 50, 0)).ns, ElementsAre(Pair("unknown", 50)));
+  EXPECT_THAT(tell(lagging(50, 0, 0), lagging(0, 80, 0)).ns, ElementsAre(Pair("jitter", 30), Pair("unknown", 50)));
 }
 
 TEST(TypicalStalls, NeitherHasOneWaitOfAnother) {

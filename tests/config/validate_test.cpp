@@ -296,7 +296,12 @@ TEST(Validate, AccumulateModeOfHybridOnly) {
 TEST(Validate, InjectedTroubleMustHitSomething) {
   EXPECT_EQ(error([](RunConfig& c) { c.inject.slow_rank = 4; }),
             "inject.slow_rank = 4 is no rank: mesh.ranks = 4, so expected -1 (none) or 0 to 3.");
-  EXPECT_THAT(error([](RunConfig& c) { c.inject.slow_link_rank = 1; }), HasSubstr("set emulate.link_gb_per_s"));
+  EXPECT_EQ(error([](RunConfig& c) { c.inject.slow_rank = 1; }),
+            "inject.slow_rank = 1 needs inject.slow_rank_factor: how many times slower it is, more than 1.");
+  EXPECT_EQ(error([](RunConfig& c) { c.inject.slow_link_rank = 1; }),
+            "inject.slow_link_rank = 1 needs inject.slow_link_factor: how many times slower it is, more than 1.");
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.slow_link_rank = 1, c.inject.slow_link_factor = 2; }),
+              HasSubstr("set emulate.link_gb_per_s"));
   EXPECT_THAT(error([](RunConfig& c) { c.inject.delay_rank = 9; }), HasSubstr("inject.delay_rank = 9 is no rank"));
   EXPECT_THAT(error([](RunConfig& c) { c.inject.delay_us = 9; }), HasSubstr("needs inject.delay_lane"));
   EXPECT_THAT(error([](RunConfig& c) { c.inject.host_sync_after_layer = 4; }), HasSubstr("is no layer"));

@@ -97,6 +97,23 @@ class Interrupt(Program):
         while process.poll() is None and computed() < begin + seconds:
             time.sleep(0.01)
 
+    def test_an_acceptance_keeps_the_stages_that_were_measured(self) -> None:
+        process = self.start("accept", "cpu", *sets("mesh.ranks=2"), "--full", "--budget", "10m", "--out", "out")
+        for line in process.stderr:
+            if "all_gather of" in line or "computation alone" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED, out + err)
+        measured = self.result()
+        self.assertGreater(len(measured["device_rates_flops_per_s"]), 0)
+        last = measured["stages"][-1]
+        self.assertTrue(last["skipped"])
+        self.assertIn("ended by its user", last["note"])
+        self.assertIn(measured["verdict"], ("inconclusive", "fail"))
+        self.assertEqual((self.folder / "out/pass_nodes.txt").read_text(), "")
+        self.assertIn("what was to follow", (self.folder / "out/junit.xml").read_text())
+
     def test_what_has_nothing_to_keep_ends_at_once(self) -> None:
         huge = self.folder / "huge.json"
         huge.write_text('{"traceEvents":[' + '{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' * 2_000_000 + "{}]}")

@@ -11,6 +11,7 @@ INCONCLUSIVE where other programs run, and where a machine never keeps up with a
 says so. Blocks called `diff` must still apply to the source.
 """
 
+import os
 import re
 import shlex
 import subprocess
@@ -120,6 +121,29 @@ class Pages(Program):
             for hunk in re.split(r"^@@.*\n", hunks, flags=re.MULTILINE)[1:]:
                 old = "".join(f"{line[1:]}\n" for line in hunk.splitlines() if not line.startswith("+"))
                 self.assertIn(old, source, f"{file}: the page's change does not apply any more")
+
+    def python(self, code: str) -> str:
+        return subprocess.run(["/usr/bin/python3", "-B", "-c", code], capture_output=True, text=True, cwd=self.folder,
+                              check=True, timeout=program.PATIENCE_S,
+                              env={**os.environ, "FSDPBENCH_PROGRAM": str(program.PROGRAM),
+                                   "PYTHONPATH": str(program.SOURCE / "analysis")}).stdout
+
+    def test_python_prints_what_install_says(self) -> None:
+        page = (program.SOURCE / "docs/install.md").read_text(encoding="utf-8")
+        code = re.search(r"^    python -c '(.*)'$", page, flags=re.MULTILINE)[1]
+        self.assertIn(f"\n    {self.python(code)}", page)
+
+    def test_results_in_python_have_the_values_of_the_page(self) -> None:
+        """A line `expression  # value` or `expression  # value: meaning`."""
+        page = (program.SOURCE / "docs/python.md").read_text(encoding="utf-8")
+        block = blocks(page, "python")[0][1]
+        shown = re.findall(r"^(run\.\S+) +# (-?[\d.]+(?=:)|\".*\")", block, flags=re.MULTILINE)
+        self.assertEqual(len(shown), 3)
+        code = "\n".join(line for line in block.splitlines() if line.startswith(("import", "run = ")))
+        printed = self.python(code + "".join(f"\nprint({expression})" for expression, _ in shown)).splitlines()
+        for (expression, wanted), said in zip(shown, printed):
+            digits = len(wanted.partition(".")[2])
+            self.assertEqual(f"{float(said):.{digits}f}" if wanted[0] != '"' else f'"{said}"', wanted, expression)
 
     def test_every_page_with_a_console_is_run(self) -> None:
         found = {str(page.relative_to(program.SOURCE)) for folder in (program.SOURCE / "docs", program.SOURCE)

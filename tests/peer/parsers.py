@@ -46,8 +46,7 @@ def deepspeed(folder):
     read = DeepSpeedConfig(str(path))
     expect(read.train_micro_batch_size_per_gpu == written["train_micro_batch_size_per_gpu"], "micro-batch")
     expect(read.gradient_accumulation_steps == written["gradient_accumulation_steps"], "accumulation")
-    expect(read.optimizer_params == written["optimizer"]["params"], "optimizer")
-    expect(read.gradient_clipping == written["gradient_clipping"], "clipping")
+    expect(not {"optimizer", "gradient_clipping"} & set(written), "what decides about learning is the user's")
     fields = {field.alias or name: name for name, field in type(read.zero_config).model_fields.items()}
     for key, value in written["zero_optimization"].items():
         expect(key in fields, f"zero_optimization.{key} is no field of DeepSpeed's")

@@ -70,8 +70,13 @@ def _verdict(judgements: Sequence[Record]) -> List[str]:
     worst = [j for j in judgements if j.verdict == "fail"][:4]
     if not worst:
         worst = [j for j in judgements if j.verdict == "inconclusive"][:1]
-    return texts + [sentence(f"{j['rule']}, {j['figure']}: {j['why']}") for j in worst
+    return texts + [sentence(f"{j['rule']}, {name_of(j)}: {j['why']}") for j in worst
                     if j.rule != "peers" or j.verdict == "inconclusive"]
+
+
+def name_of(judgement: Record) -> str:
+    """The figure, and the part that it was judged for."""
+    return ": ".join(text for text in (judgement["figure"], judgement.part) if text)
 
 
 _HEADER = ("rule", "figure", "verdict", "median", "95 % interval", "compared with", "unit", "where", "why")
@@ -80,7 +85,7 @@ _TEXTS = (2, 6, 7, 8)
 
 def _row(j: Record) -> List[str]:
     value = j.inner("value")
-    return [clean(j.rule, 40), clean(j.figure, 80), j["verdict"], "–" if value.median is None else digits(value.median),
+    return [clean(j.rule, 40), clean(name_of(j), 160), j["verdict"], "–" if value.median is None else digits(value.median),
             "–" if None in (value.median, value.ci_low, value.ci_high) else f"{digits(value.ci_low)} – {digits(value.ci_high)}",
             "–" if j.bound is None else digits(j.bound), clean(j.unit, 60), _place(j), clean(j.why, 600)]
 

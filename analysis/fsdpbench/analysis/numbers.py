@@ -86,6 +86,11 @@ def interval_name(step: Record, things: str = "steps") -> str:
     return f"range of {step.n} {things}" if step.n > 1 else f"a single {things.rstrip('s')}"
 
 
+def is_range(step: Record) -> bool:
+    """Low and high are the least and the most of a few values, and no interval."""
+    return step.interval == "range" or (step.interval is None and step.n is not None and step.n < 5)
+
+
 def interval_text(metrics: Record, things: str = "steps") -> str:
     """'95 % interval 81.2 to 83.1 ms'; empty where there is none."""
     step = metrics.inner("step_ms")

@@ -10,7 +10,6 @@ from .sweep_view import group, key_of, value, varying
 from .text import setting_text
 
 _RANKS, _BATCH = "mesh.ranks", "train.batch_per_rank"
-MAX_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def _lines(cells: Sequence[Record], axes: Sequence[Record],
             if total is not None:
                 parts.append(f"batch {batch:g} in all")
             lines.append(ScalingLine(", ".join(parts) or setting_text(_RANKS, "any"), points))
-    return lines[:MAX_LINES]
+    return lines
 
 
 def _number(v: object) -> bool:

@@ -57,6 +57,16 @@ MEMORY: List[Tuple[str, str, str]] = [
 # Lines of one figure, which are things of the reader's own choice: the colours that stand out on white, with markers and dashes as second sign.
 SERIES = [BLUE, VERMILION, GREEN, PINK, ORANGE, PLUM, SKY, INK]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+MOST_SERIES = len(SERIES)  # of one panel: with more nobody tells them apart
+
+
+def look(index: int) -> Tuple[str, str]:
+    """Colour and marker of the series of this number: no two of the first 24 share a colour."""
+    turn, colour = divmod(index, len(SERIES))
+    shade = {0: 1.0, 1: 0.55}.get(turn % 3)
+    parts = [int(SERIES[colour][i:i + 2], 16) for i in (1, 3, 5)]
+    parts = [p * shade if shade is not None else 128 + p * 0.5 for p in parts]
+    return "#" + "".join(f"{min(round(p), 255):02X}" for p in parts), MARKERS[(colour + turn) % len(MARKERS)]
 
 _DARK = {BLUE, GREEN, VERMILION, PLUM, SLATE, INK}
 

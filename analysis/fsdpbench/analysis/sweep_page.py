@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
@@ -13,18 +14,20 @@ from .figures.lines import Line, Panel, Row, draw_lines, numeric
 from .figures.scaling import draw_scaling
 from .figures.timeline import TimelinePart, draw_timeline
 from .page import Page, Picture, Table
-from .numbers import complete, interval_name, parts_note
+from .numbers import complete, interval_name, is_range, parts_note
 from .scaling_view import scaling_columns
+from .style import MOST_SERIES
 from .sweep_view import (find_axis, group, key_of, label, load_sweep, measured as is_measured, ordered, peak_of, rated,
                          setting_axes, split_axes, step_of, title_of, value, varying, work_axes)
-from .text import clean, digits, dotted, milliseconds, sentence, size, value_text
+from .text import clean, count_text, digits, dotted, milliseconds, sentence, size, value_text
 from .timeline_command import load_part
 from .trace import find_trace
 from .verdict import hidden, made_of, would_help
 from .world import emulation_badges, world_rows
 
 _MAX_COLUMNS = 4
-_MAX_CURVES = 3  # figures of curves, one for each axis
+_MAX_CURVES = 3  # axes that have figures of curves
+_MAX_PARTS = 2  # figures that share what does not fit into one
 _SAME = 0.005  # steps that differ by less are as fast
 _HOW = ("A cell's step time is the median over trials of the slowest rank's median step; trials of all cells took "
         "turns. ")
@@ -49,7 +52,7 @@ def sweep_page(path: Path, budget: Optional[float] = None) -> Page:
         page.badges.append(f"{missing} of {len(sweep.cells)} cells have no numbers")
     page.verdict = _verdict(sweep, measured, budget)
     page.pictures = [_heatmap(sweep, budget)] + _curves(sweep, measured)
-    page.pictures += [_scaling(sweep, measured), _breakdown(sweep, measured), _contrast(sweep, measured)]
+    page.pictures += _scaling(sweep, measured) + [_breakdown(sweep, measured), _contrast(sweep, measured)]
     page.tables = [_table(sweep)]
     page.world = world_rows(world)
     return page
@@ -172,54 +175,78 @@ def _curve_axes(sweep: Record) -> List[Record]:
     return chosen or varying(sweep)[:1]
 
 
+def _chunks(things: Sequence, size: int, most: int) -> "tuple[list, int]":
+    """Parts of that size, so many at most, and how many things are in none."""
+    parts = [things[i:i + size] for i in range(0, len(things), size)]
+    return parts[:most], sum(map(len, parts[most:]))
+
+
 def _curves(sweep: Record, measured: Sequence[Record]) -> List[Picture]:
+    """A figure has at most _MAX_COLUMNS columns and as many lines a panel as there are colours; the rest has its own."""
     axes = _curve_axes(sweep)
     if not axes or not measured:
         return [Picture("curves", "Step time, exposed communication and overlap", "", reason="no axis has two values that were measured")]
     pictures = []
     for i, axis in enumerate(axes):
         series, facets = split_axes(sweep, axis)
-        groups = group(measured, facets)
-        picture = Picture(f"over-{i + 1}", f"Step time, exposed communication and overlap over {title_of(axis)}",
-                          _HOW + f"Bands: {_band(measured)}. Overlap: hidden communication ÷ all "
-                          "communication; a cell that communicates nothing has none."
-                          + (f" The first {_MAX_COLUMNS} of {len(groups)} columns; all are in the table."
-                             if len(groups) > _MAX_COLUMNS else ""))
-        rows = [Row(title, _panels(groups, series, axis, point), percent=title == "overlap (%)") for title, point in (
-            ("step time (ms)", lambda m: (m.step_ms["median"], m.step_ms.ci_low, m.step_ms.ci_high)),
-            ("exposed communication (ms)", lambda m: (m.exposed_comm_ms, None, None)),
-            ("overlap (%)", lambda m: (m.overlap_pct if m.comm_ms else None, None, None)))]
-        picture.figure = draw_lines(rows, title_of(axis), axis.values, title_of(series[0]) if series else "")
-        pictures.append(picture)
+        names = [value_text(v) for v in series[0].values] if series else ["all"]
+        groups, columns_left = _chunks(group(measured, facets), _MAX_COLUMNS, _MAX_PARTS)
+        lines, lines_left = _chunks(names, MOST_SERIES, _MAX_PARTS)
+        left = [count_text(n, what) for n, what in ((columns_left, "further column"), (lines_left, "further line")) if n]
+        caption = (_HOW + f"Bands, or bars of ranges: {_band(measured)}. Overlap: hidden communication ÷ all communication; a cell that "
+                   "communicates nothing has none." + (f" In the table only: {' and '.join(left)}." if left else ""))
+        title = f"Step time, exposed communication and overlap over {title_of(axis)}"
+        parts = [(columns, shown) for columns in groups for shown in lines]
+        for part, (columns, shown) in enumerate(parts):
+            rows = [Row(name, _panels(columns, series, axis, shown, point), percent=name == "overlap (%)") for name, point in (
+                ("step time (ms)", lambda m: (m.step_ms["median"], m.step_ms.ci_low, m.step_ms.ci_high)),
+                ("exposed communication (ms)", lambda m: (m.exposed_comm_ms, None, None)),
+                ("overlap (%)", lambda m: (m.overlap_pct if m.comm_ms else None, None, None)))]
+            picture = Picture(f"over-{i + 1}" + (f"-{part + 1}" if part else ""),
+                              title + (f", {part + 1} of {len(parts)}" if len(parts) > 1 else ""), caption)
+            picture.figure = draw_lines(rows, title_of(axis), axis.values, shown, title_of(series[0]) if series else "")
+            pictures.append(picture)
     return pictures
 
 
 _Point = Tuple[Optional[float], Optional[float], Optional[float]]
 
 
-def _panels(groups: Sequence[Tuple[str, List[Record]]], series: Sequence[Record], axis: Record,
+def _panels(groups: Sequence[Tuple[str, List[Record]]], series: Sequence[Record], axis: Record, names: Sequence[str],
             point: Callable[[Record], _Point]) -> List[Panel]:
-    """point: of a cell's metrics; None in it where they do not have it."""
+    """names: of the lines that are drawn. point: of a cell's metrics; None in it where they do not have it."""
     panels = []
-    for name, cells in groups[:_MAX_COLUMNS]:
+    for name, cells in groups:
         lines = []
         for _, members in group(cells, series):
             shown = value_text(value(members[0], series[0].key)) if series else "all"
+            if shown not in names:
+                continue
             points = [(value(c, axis.key), *p) for c in ordered(members, axis) for p in [point(c.metrics)] if p[0] is not None]
-            lines.append(Line(shown, points))
+            lines.append(Line(shown, points, any(is_range(c.metrics.step_ms) for c in members)))
         panels.append(Panel(name, lines))
     return panels
 
 
-def _scaling(sweep: Record, measured: Sequence[Record]) -> Picture:
-    picture = Picture("scaling", "Scaling over ranks",
-                      "Weak: every rank keeps its batch. Strong: the batch of all ranks together stays the same. "
-                      "Dotted: proportional to the ranks, from each line's smallest number of ranks. Efficiency: "
-                      "tokens/s a rank, as a share of that at the smallest number of ranks.")
+def _scaling(sweep: Record, measured: Sequence[Record]) -> List[Picture]:
     columns = scaling_columns(sweep, measured)
     if not columns:
-        return picture.without("the sweep does not measure two numbers of ranks that belong together")
-    return picture.drawn(draw_scaling(columns))
+        return [Picture("scaling", "Scaling over ranks", "").without(
+            "the sweep does not measure two numbers of ranks that belong together")]
+    lines = max(len(column.lines) for column in columns)
+    starts = range(0, min(lines, MOST_SERIES * 2 * _MAX_PARTS), MOST_SERIES)
+    caption = ("Weak: every rank keeps its batch. Strong: the batch of all ranks together stays the same. Dotted: "
+               "proportional to the ranks, from each line's smallest number of ranks. Efficiency: tokens/s a rank, as a "
+               "share of that at the smallest number of ranks."
+               + (f" In the table only: lines beyond {len(starts) * MOST_SERIES} of {lines}."
+                  if lines > len(starts) * MOST_SERIES else ""))
+    pictures = []
+    for i, start in enumerate(starts):
+        shown = [replace(column, lines=column.lines[start:start + MOST_SERIES]) for column in columns]
+        picture = Picture("scaling" + (f"-{i + 1}" if i else ""),
+                          "Scaling over ranks" + (f", {i + 1} of {len(starts)}" if len(starts) > 1 else ""), caption)
+        pictures.append(picture.drawn(draw_scaling([column for column in shown if column.lines])))
+    return pictures
 
 
 def _breakdown(sweep: Record, measured: Sequence[Record]) -> Picture:

@@ -110,7 +110,7 @@ def axis_name(key: str) -> str:
     return _AXIS_NAMES.get(key, clean(key, 40))
 
 
-def value_text(value: object, limit: int = 32) -> str:
+def value_text(value: object, limit: int = 200) -> str:
     """A value of an axis: 4.0 is 4, true is true, anything else its own text."""
     if isinstance(value, bool):
         return "true" if value else "false"

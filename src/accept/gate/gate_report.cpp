@@ -124,6 +124,7 @@ const Fields<GatedResult>& side_result_fields() {
     {"name", &R::name, "", "of its folder"},
     {"date", &R::date, "", "when it was measured; empty for simulations"},
     {"not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass", if_any},
+    {"injected", &R::injected, "", "faults that were injected", if_any},
   }};
   return kAll;
 }
@@ -222,6 +223,7 @@ std::string GateReport::headline() const {
     text += fmt::format("; {} better", better);
   }
   if (is_emulated(now.front().machine)) text += "; EMULATED";
+  if (!now.front().injected.empty()) text += fmt::format("; INJECTED: {}", fmt::join(now.front().injected, ", "));
   return text;
 }
 

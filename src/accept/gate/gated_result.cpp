@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/read_input.h"
+#include "config/write.h"
 #include "hardware/other_work.h"
 #include "runs/compare_report.h"
 #include "runs/result_fields.h"
@@ -73,9 +74,16 @@ constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"t
                                     MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false},
                                     MeasuredRule{"latency", false}};
 
-/// A configuration without the keys that change nothing of what is measured, but how often it is.
-json without_how_often(json config) {
-  for (const char* table : {"trace", "checkpoint"}) config.erase(table);
+/// A configuration without the keys that change nothing of what is measured, but how often it is, and without faults:
+/// a failure that was rehearsed is gated as one that came by itself. `injected` gets those.
+json without_how_often(json config, std::vector<std::string>& injected) {
+  static const json kNone = config::to_json(config::RunConfig{})["inject"];
+  const json faults = config.value("inject", json::object());
+  for (const auto& [key, value] : faults.items()) {
+    if (!kNone.contains(key) || value != kNone[key])
+      injected.push_back(fmt::format("inject.{} = {}", key, value.dump()));
+  }
+  for (const char* table : {"trace", "checkpoint", "inject"}) config.erase(table);
   if (config.contains("train")) {
     for (const char* key : {"steps", "warmup"}) config["train"].erase(key);
   }
@@ -87,7 +95,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
       {"fabric", j.at("fabric").text()}, {"ranks", j.at("ranks").value()}, {"nodes", j.at("nodes").value()}};
   if (j.has("settings")) {
     json settings = j.at("settings").value();
-    settings["config"] = without_how_often(j.at("settings").at("config").value());
+    settings["config"] = without_how_often(j.at("settings").at("config").value(), result.injected);
     result.measured["settings"] = std::move(settings);
   }
   if (const std::string verdict = j.at("verdict").text(); verdict != "pass") {
@@ -125,7 +133,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
 }
 
 void read_run_result(const JsonPart& j, GatedResult& result) {
-  result.measured = without_how_often(j.at("config").value());
+  result.measured = without_how_often(j.at("config").value(), result.injected);
   if (!j.at("complete").flag()) {
     result.not_accepted_because = "the run was stopped before its last step";
   } else if (j.has("diverged_because")) {

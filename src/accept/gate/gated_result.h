@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "accept/gate/machine_print.h"
 #include "accept/regression.h"
@@ -11,13 +12,14 @@ namespace fsdpbench::app {
 /// A result as gates compare it: who measured what, whether it was accepted, and its figures. Of `accept`, `run`,
 /// `simulate`, `sweep` and `collectives -J`.
 struct GatedResult {
-  std::string name;                  ///< of its folder, for people
-  std::string kind;                  ///< "acceptance", "run", "sweep", "collectives"
-  std::string date;                  ///< as its world has it; empty: simulated
-  std::string digest;                ///< of its file
-  MachinePrint machine;              ///< it was measured on
-  nlohmann::json measured;           ///< what, by key: only results with the same can be compared
-  std::string not_accepted_because;  ///< why its own verdict is no pass; empty: it is
+  std::string name;                   ///< of its folder, for people
+  std::string kind;                   ///< "acceptance", "run", "sweep", "collectives"
+  std::string date;                   ///< as its world has it; empty: simulated
+  std::string digest;                 ///< of its file
+  MachinePrint machine;               ///< it was measured on
+  nlohmann::json measured;            ///< what, by key: only results with the same can be compared
+  std::string not_accepted_because;   ///< why its own verdict is no pass; empty: it is
+  std::vector<std::string> injected;  ///< faults, "inject.slow_rank = 2": a failure was rehearsed
   accept::ResultFigures figures;
 };
 

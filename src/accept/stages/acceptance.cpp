@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/write.h"
+#include "hardware/other_work.h"
 #include "launch/addresses.h"
 #include "record/console.h"
 #include "record/json_fields.h"
@@ -39,15 +40,6 @@ namespace {
 constexpr const char* kMeasuring = "measuring for an acceptance";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
-
-AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
-  AcceptanceEffort effort;
-  effort.matrix = wanted.matrix;
-  effort.memory_bytes = wanted.memory_mib << 20;
-  if (full) effort.iterations = 200;
-  if (full) effort.arm_rounds = 30;
-  return effort;
-}
 
 /// A rank that differs, or too few of them: what would be measured is of another machine than the one that is asked
 /// for.
@@ -153,7 +145,7 @@ class Acceptance {
     stage_ = stage;
   }
 
-  void measure(double limit_s, const LostWork& lost) {
+  void measure(double limit_s, const LostWork& lost, const std::function<void(const Measured&)>& keep) {
     std::once_flag once;
     const auto lost_once = [&](int rank, const std::string& why, bool hangs) {
       std::call_once(once, lost, nodes(), rank, why, hangs);
@@ -164,14 +156,18 @@ class Acceptance {
       if (job_ != nullptr)
         limit = std::jthread([&](const std::stop_token& stop) { end_after(limit_s, stop, lost_once); });
       measure();
+    } catch (const Interrupted&) {
+      keep_measured(keep);
+      throw;
     } catch (const BackendError& error) {
       // A lost rank shows in the data first, and in the channel a moment later.
       constexpr int kLost = static_cast<int>(ExitCode::rank_failed);
-      if (job_ == nullptr) {
-        lost_once(0, error.what(), false);
-      } else if (job_->watch().failure_code(1).value_or(kLost) == kLost) {  // else the user ended it, or a key is wrong
-        const std::optional<launch::JobFailure> failure = job_->channel().failure();
-        lost_once(failure ? failure->rank : -1, failure ? failure->message : error.what(), false);
+      const int code = job_ == nullptr ? kLost : job_->watch().failure_code(1).value_or(kLost);
+      if (code == static_cast<int>(ExitCode::interrupted)) keep_measured(keep);
+      if (code == kLost) {  // else a key is wrong
+        const std::optional<launch::JobFailure> failure = job_ == nullptr ? std::nullopt : job_->channel().failure();
+        const int rank = job_ == nullptr ? 0 : failure ? failure->rank : -1;
+        lost_once(rank, failure ? failure->message : error.what(), false);
       }
       throw;
     }
@@ -189,6 +185,17 @@ class Acceptance {
   };
   friend void fsdpbench::app::serve_acceptance(Job& job, const JsonPart& order);
   static std::span<const Row> rows();
+
+  /// What was measured before the user ended it. How busy hosts were is known of rank 0's process alone, to which other
+  /// ranks are other work: so nothing that fails by its time is certain.
+  void keep_measured(const std::function<void(const Measured&)>& keep) {
+    if (measured_.hosts.empty()) return;
+    clock_.skip("what was to follow", "it was ended by its user (Ctrl-C, SIGTERM or SIGHUP)");
+    measured_.stages = clock_.stages();
+    const ProcessorTime used = since(began_);
+    measured_.others_share = taken_by_others({{measured_.hosts.front(), used}}, job_ == nullptr);
+    keep({measured_, trial_});
+  }
 
   launch::Session* session() const { return job_ == nullptr ? nullptr : &job_->session(); }
 
@@ -237,8 +244,8 @@ class Acceptance {
   void measure_machine() {
     order(effort_);
     const AcceptanceLead lead{clock_, topology_,
-                              [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
-    measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
+                              [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }, measured_};
+    measure_acceptance(cell_.setup, effort_, session(), &lead);
   }
 
   void ask_standstills() {
@@ -247,26 +254,16 @@ class Acceptance {
     measured_.standstill_s = standstills(*job_);
   }
 
-  /// About, from what collectives and products took.
+  /// By what collectives and products took.
   double step_s() const {
-    double seconds = 0;
-    for (const plan::Unit& unit : cell_.setup.plan.units) {
-      double fastest = 0;  // bytes a second
-      for (const CollectiveRow& row : measured_.ladder) {
-        if (row.in_place) fastest = std::max(fastest, row.in_place->algorithm_gb_per_s(row.message) * 1e9);
-      }
-      const auto bytes = static_cast<double>(unit.layout.gathered_numel() * size_of(cell_.setup.plan.param_dtype));
-      if (fastest > 0) seconds += 3 * bytes / fastest;
-    }
-    double flops = 0;
-    for (const plan::ModuleSizes& module : cell_.setup.sizes) {
-      flops += module.forward_flops + module.recompute_flops + module.backward_flops;
+    double fastest = 0;  // bytes a second
+    for (const CollectiveRow& row : measured_.ladder) {
+      if (row.in_place) fastest = std::max(fastest, row.in_place->algorithm_gb_per_s(row.message) * 1e9);
     }
     std::vector<double> rates;
     for (const std::vector<double>& round : measured_.device_rates)
       rates.insert(rates.end(), round.begin(), round.end());
-    const double rate = rates.empty() ? 0 : account::median(std::move(rates));
-    return seconds + (rate > 0 ? flops / rate : 0);
+    return about_step_s(cell_.setup, fastest, rates.empty() ? 0 : account::median(std::move(rates)));
   }
 
   void measure_steps() {
@@ -348,6 +345,7 @@ class Acceptance {
   const AcceptanceEffort effort_;
   const bool full_;
   Job* const job_;
+  const ProcessorTime began_ = processor_time();
   StageClock clock_;
   const char* row_ = "";  // the name of the one under way
   AcceptanceMeasurements measured_;
@@ -373,31 +371,38 @@ std::span<const Acceptance::Row> Acceptance::rows() {
 
 }  // namespace
 
+double about_step_s(const engine::Setup& setup, double bytes_per_s, double flops_per_s) {
+  double bytes = 0, flops = 0;
+  for (const plan::Unit& unit : setup.plan.units) {
+    bytes += 3 * static_cast<double>(unit.layout.gathered_numel() * size_of(setup.plan.param_dtype));
+  }
+  for (const plan::ModuleSizes& module : setup.sizes) {
+    flops += module.forward_flops + module.recompute_flops + module.backward_flops;
+  }
+  return (bytes_per_s > 0 ? bytes / bytes_per_s : 0) + (flops_per_s > 0 ? flops / flops_per_s : 0);
+}
+
 Topology topology_of(const config::Acceptance& wanted) {
-  const auto text_of = [](const char* key, const std::string& path, const char* expected) {
-    if (path.empty()) return std::string();
-    std::ifstream file(path);
-    std::string text(std::istreambuf_iterator<char>(file), {});
-    if (file && text.find_first_not_of(" \t\r\n") != text.npos) return text;
-    throw ConfigError(fmt::format("{} = \"{}\" cannot be read; expected {}.", key, path, expected));
-  };
-  Topology topology{
-      .nodes_per_switch = wanted.nodes_per_switch,
-      .switches = text_of("topology", wanted.topology,
-                          "a file as Slurm's topology.conf, or what `scontrol show topology` or `kubectl get nodes -o "
-                          "json` prints"),
-      .source = wanted.topology,
-      .node = text_of("node_topology", wanted.node_topology,
-                      "a file that NCCL wrote (NCCL_TOPO_DUMP_FILE), or `lstopo --of xml`"),
-      .node_source = wanted.node_topology};
+  Topology topology{.nodes_per_switch = wanted.nodes_per_switch, .switches = {}, .source = wanted.topology};
+  if (!wanted.topology.empty()) {
+    std::ifstream file(wanted.topology);
+    topology.switches.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file || topology.switches.find_first_not_of(" \t\r\n") == std::string::npos) {
+      throw ConfigError(
+          fmt::format("topology = \"{}\" cannot be read; expected a file as Slurm's topology.conf, or what `scontrol "
+                      "show topology` or `kubectl get nodes -o json` prints.",
+                      wanted.topology));
+    }
+  }
   check_topology(topology);
   return topology;
 }
 
 Measured measure_stages(const config::Acceptance& wanted, const Topology& topology, const Cell& cell,
-                        const Patience& patience, Job* job, const LostWork& lost) {
+                        const Patience& patience, Job* job, const LostWork& lost,
+                        const std::function<void(const Measured&)>& keep) {
   Acceptance acceptance(wanted, topology, cell, patience, job);
-  acceptance.measure(patience.limit_s, lost);
+  acceptance.measure(patience.limit_s, lost, keep);
   return std::move(acceptance).take();
 }
 

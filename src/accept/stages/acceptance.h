@@ -39,9 +39,13 @@ using LostWork =
     std::function<void(const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs)>;
 
 /// All stages, on rank 0; the others of a job (null: there is none) serve it. Stages are rows of one table, in
-/// acceptance.cpp. Throws BackendError if a rank is lost.
+/// acceptance.cpp. Throws BackendError if a rank is lost, or its user ends it; then `keep` hears what was measured.
 Measured measure_stages(const config::Acceptance& wanted, const Topology& topology, const Cell& cell,
-                        const Patience& patience, Job* job, const LostWork& lost);
+                        const Patience& patience, Job* job, const LostWork& lost,
+                        const std::function<void(const Measured&)>& keep);
+
+/// Seconds of a step, about: its bytes at a rate of collectives, and its products at a rate of devices; 0: not known.
+double about_step_s(const engine::Setup& setup, double bytes_per_s, double flops_per_s);
 
 /// The part of every other rank of a job in a stage that rank 0 orders.
 void serve_acceptance(Job& job, const JsonPart& order);

@@ -46,10 +46,6 @@ std::vector<std::string> finding_lines(const AcceptanceReport& report) {
   return lines;
 }
 
-std::int64_t rated(const AcceptanceReport& r) {
-  return std::ranges::count_if(r.judgements, [](const Judgement& j) { return j.verdict != Verdict::unrated; });
-}
-
 accept::Place accused_place(const Finding& finding, const accept::Cluster& cluster) {
   accept::Place place = accept::place_of(finding.element, cluster);
   place.direction = finding.direction;
@@ -77,34 +73,33 @@ std::string acceptance_headline(const AcceptanceReport& r) {
   }
   return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}{}", upper(to_string(r.verdict)),
                      r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
-                     r.fabric, rated(r), r.judgements.size(),
+                     r.fabric, rated_rules(r), r.judgements.size(),
                      busy == r.judgements.end()
                          ? ""
                          : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median),
                      blamed);
 }
 
-/// Lines that a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
+/// Lines that a scheduler or a person reads first: wrong data, then who is to blame, what else failed, what is open.
 std::vector<std::string> first_lines(const AcceptanceReport& r) {
   std::vector<std::string> lines;
-  const auto add_failed = [&](bool data) {
+  const auto add = [&](Verdict verdict, bool data) {
     for (const Judgement& j : r.judgements) {
-      if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
+      const bool by_its_finding = j.rule == "ranks" || (j.rule == "peers" && !j.part.empty());
+      if (j.verdict != verdict || by_its_finding || (j.rule == "data") != data) continue;
       // Sentences have ranks and hosts; whoever goes to the machine needs devices and NICs, too.
-      const std::string place =
-          j.ranks.empty() || (j.place.device.empty() && j.place.uuid.empty() && j.place.nic.empty())
-              ? ""
-              : place_text(j.place);
-      lines.push_back(
-          fmt::format("{}, {}: {}{}", j.rule, j.figure, j.sentence, place.empty() ? "" : fmt::format(" ({})", place)));
+      const bool known = !j.ranks.empty() && !(j.place.device.empty() && j.place.uuid.empty() && j.place.nic.empty());
+      lines.push_back(fmt::format("{}: {}, {}: {}{}", to_string(verdict), j.rule, j.name(), j.sentence,
+                                  known ? fmt::format(" ({})", place_text(j.place)) : ""));
     }
   };
-  add_failed(true);
+  add(Verdict::fail, true);
   for (std::string& line : finding_lines(r)) lines.push_back(std::move(line));
+  add(Verdict::fail, false);
+  add(Verdict::inconclusive, false);
   for (const Judgement& j : r.judgements) {
-    if (j.figure == kRemainderFigure) lines.push_back(j.sentence);
+    if (j.rule == kOtherWorkRule) lines.push_back(j.sentence);
   }
-  add_failed(false);
   if (r.lateness && r.lateness->in_turn) lines.push_back(r.lateness->sentence);
   return lines;
 }
@@ -116,34 +111,19 @@ std::string acceptance_table(const AcceptanceReport& r, bool verbose) {
   for (const Judgement& j : r.judgements) order.push_back(&j);
   std::ranges::stable_sort(order, {}, [](const Judgement* j) { return accept::place_in_tables(j->verdict); });
   Table table{.title = "", .header = {"verdict", "rule", "figure", "median", "95 %", "limit"}, .rows = {}};
-  std::string failed, open;
-  std::int64_t hidden = 0;
   for (const Judgement* j : order) {
-    const bool fails = j->verdict == Verdict::fail;
-    if ((fails && j->rule != "peers") || j->verdict == Verdict::inconclusive) {  // peers: by its finding
-      (fails ? failed : open) +=
-          text_line(fmt::format("{}: {}, {}: {}", to_string(j->verdict), j->rule, j->figure, j->sentence));
-    }
-    if (j->verdict == Verdict::unrated && !verbose) {
-      ++hidden;
-      continue;
-    }
+    if (j->verdict == Verdict::unrated && !verbose) continue;
     const Shown value(j->unit, j->value.median);
     const bool has = j->value.n > 0;
-    table.rows.push_back({std::string(to_string(j->verdict)), j->rule, j->figure,
+    table.rows.push_back({std::string(to_string(j->verdict)), j->rule, j->name(),
                           has ? value.text(j->value.median) : "–", has ? value.range(j->value.low, j->value.high) : "–",
                           j->bound ? shown(*j->bound, j->unit) : "–"});
   }
-  std::string text = text_line(acceptance_headline(r)) + failed;
-  for (const std::string& line : finding_lines(r)) text += text_line(line);
-  text += open;
-  for (const Judgement& j : r.judgements) {
-    if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
-  }
-  if (r.lateness && r.lateness->in_turn) text += text_line(r.lateness->sentence);
+  std::string text = text_line(acceptance_headline(r));
+  for (const std::string& line : first_lines(r)) text += text_line(line);
   if (!table.rows.empty()) text += '\n' + format_table(table);
-  if (hidden > 0) text += fmt::format("{} rules were not rated: --verbose shows them\n", hidden);
-  return text;
+  const std::size_t hidden = r.judgements.size() - table.rows.size();
+  return hidden == 0 ? text : text + fmt::format("{} rules were not rated: --verbose shows them\n", hidden);
 }
 
 std::string acceptance_markdown(const AcceptanceReport& r, const std::string& evidence) {
@@ -153,7 +133,7 @@ std::string acceptance_markdown(const AcceptanceReport& r, const std::string& ev
   if (!lines.empty()) text += '\n';
   Table table{.title = "", .header = {"rule", "figure", "verdict", "why"}, .rows = {}};
   for (const Judgement& j : r.judgements) {
-    table.rows.push_back({j.rule, j.figure, std::string(to_string(j.verdict)), j.sentence});
+    table.rows.push_back({j.rule, j.name(), std::string(to_string(j.verdict)), j.sentence});
   }
   text += markdown_table(table);
   if (const std::string place = place_text(accept::place_of_all(r.cluster)); !place.empty()) {
@@ -166,7 +146,7 @@ std::string acceptance_markdown(const AcceptanceReport& r, const std::string& ev
 std::string acceptance_junit(const AcceptanceReport& r) {
   const std::string host = accept::place_of_all(r.cluster).host;
   const std::string headline = acceptance_headline(r);
-  return junit_xml({.suite = "accept", .host = host, .headline = headline}, r.judgements);
+  return junit_xml({.suite = "accept", .host = host, .seconds = r.took_s, .headline = headline}, r.judgements);
 }
 
 std::string acceptance_metrics(const AcceptanceReport& r) {
@@ -179,14 +159,15 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
   };
   const std::string fabric = fmt::format("fabric=\"{}\"{}", prometheus_label(r.fabric), everywhere);
   const auto of = [](const Judgement& j, const std::string& unit) {
-    return fmt::format("rule=\"{}\",figure=\"{}\"{}{}", prometheus_label(j.rule), prometheus_label(j.figure), unit,
+    return fmt::format("rule=\"{}\",figure=\"{}\"{}{}{}", prometheus_label(j.rule), prometheus_label(j.figure),
+                       j.part.empty() ? "" : fmt::format(",part=\"{}\"", prometheus_label(j.part)), unit,
                        labelled(j.place));
   };
   std::string text = gauge("verdict", "0 pass, 1 unrated, 2 inconclusive, 3 fail") +
                      sample("verdict", fabric, static_cast<int>(r.verdict)) +
                      gauge("rules", "Rules that were applied, by whether there was something to rate them by") +
-                     sample("rules", "rated=\"true\"" + everywhere, rated(r)) +
-                     sample("rules", "rated=\"false\"" + everywhere, std::ssize(r.judgements) - rated(r)) +
+                     sample("rules", "rated=\"true\"" + everywhere, rated_rules(r)) +
+                     sample("rules", "rated=\"false\"" + everywhere, std::ssize(r.judgements) - rated_rules(r)) +
                      gauge("emulated", "1 if computation or links were emulated, so that times are modelled") +
                      sample("emulated", fabric, r.emulated ? 1 : 0) + gauge("rule", "The same of each rule and figure");
   for (const Judgement& j : r.judgements) text += sample("rule", of(j, ""), static_cast<int>(j.verdict));
@@ -323,7 +304,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
     {"verdict", via(&A::report, &R::verdict), "", "`pass`, `unrated`, `inconclusive` or `fail`"},
     {"fabric", via(&A::report, &R::fabric), "", "fabric that the machine was compared with"},
     {"emulated", via(&A::report, &R::emulated), "", "whether computation or links were emulated, in part or in all: times are then modelled"},
-    {"rated", via(&A::report, rated), "", "number of rules that were rated"},
+    {"rated", via(&A::report, rated_rules), "", "number of rules that were rated"},
     {"ranks", via(&A::report, &R::ranks), "", "number of ranks"},
     {"nodes", via(&A::report, &R::cluster, &accept::Cluster::nodes), "", "number of nodes"},
     {"world", &A::world, "", "what it was measured with"},

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -79,103 +82,113 @@ void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judg
 }
 namespace {
 
-using accept::Finding;
-using accept::Judgement;
-using accept::Verdict;
+constexpr const char *kPeers = "peers", *kPairs = "pairs among each other";
 
-/// The least value that `reference` demands of a figure, and the highest possible one, where the profile knows it.
-void judge_bounds(const config::Acceptance& wanted, const std::string& of, const std::string& figure,
-                  const std::string& unit, const std::vector<double>& samples,
-                  const std::optional<accept::Reference>& reference, AcceptanceReport& report) {
-  report.judgements.push_back(accept::judge_floor(figure, unit, samples, reference, wanted.tolerance_pct / 100));
-  const config::AcceptanceReference* const known = wanted.find(of);
-  if (known != nullptr && known->ceiling > 0) {
-    report.judgements.push_back(accept::judge_ceiling(figure, unit, samples, known->ceiling));
+/// An acceptance that is being judged.
+struct Judging {
+  const config::Acceptance& wanted;
+  const AcceptanceMeasurements& m;
+  const Trial* trial;
+  AcceptanceReport report;
+
+  void add(Judgement j) { report.judgements.push_back(std::move(j)); }
+  void add(std::vector<Judgement> all) { std::ranges::move(all, std::back_inserter(report.judgements)); }
+  void add(const char* rule, std::string figure, Verdict verdict, std::string sentence) {
+    add(accept::judged(rule, std::move(figure), verdict, std::move(sentence)));
   }
-}
 
-void judge_bounds(const config::Acceptance& wanted, const std::string& of, const std::string& figure,
-                  const std::string& unit, const std::vector<double>& samples, AcceptanceReport& report) {
-  const config::AcceptanceReference* const known = wanted.find(of);
-  judge_bounds(wanted, of, figure, unit, samples,
-               known == nullptr ? std::nullopt : std::optional(accept::Reference{known->value, known->source}), report);
-}
+  /// Of `figure` among peers: nobody is slow, or these are. They are judgements once it is known what is certain.
+  void compared(const std::string& figure, std::vector<Finding> findings, bool on_cores) {
+    if (findings.empty()) add(kPeers, figure, Verdict::pass, "none is slower than its peers");
+    for (Finding& finding : findings) {
+      finding.on_cores = on_cores;
+      finding.figure = figure;
+      report.findings.push_back(std::move(finding));
+    }
+  }
 
-void add_findings(std::vector<Finding> findings, bool on_cores, AcceptanceReport& report) {
-  for (Finding& finding : findings) finding.on_cores = on_cores;
-  std::ranges::move(findings, std::back_inserter(report.findings));
-}
+  std::optional<accept::Reference> reference(const std::string& of) const {
+    const config::AcceptanceReference* const known = wanted.find(of);
+    return known == nullptr ? std::nullopt : std::optional(accept::Reference{known->value, known->source});
+  }
+
+  /// The least value that `reference` demands of a figure, and the highest possible one, where the profile knows it.
+  void bounds(const std::string& of, const std::string& figure, const std::string& unit,
+              const std::vector<double>& samples, const std::optional<accept::Reference>& least) {
+    add(accept::judge_floor(figure, unit, samples, least, wanted.tolerance_pct / 100));
+    const config::AcceptanceReference* const known = wanted.find(of);
+    if (known != nullptr && known->ceiling > 0) add(accept::judge_ceiling(figure, unit, samples, known->ceiling));
+  }
+};
 
 /// Ranks that share fewer cores wait for one now and then: one that was slow for a while is no finding
 /// about it there. One that stays slow is.
-void add_device_findings(const AcceptanceMeasurements& m, const accept::DeviceRounds& rounds, std::string_view at,
-                         AcceptanceReport& report) {
+void compare_devices(Judging& judging, const accept::DeviceRounds& rounds, std::string_view at) {
+  const AcceptanceMeasurements& m = judging.m;
+  const std::string figure = fmt::format("ranks among each other, in {}", at);
+  const int ranks = judging.report.ranks;
+  if (ranks < accept::kFewestPeers) {
+    return judging.add(kPeers, figure, Verdict::unrated,
+                       fmt::format("{} ranks are too few to compare: {} are needed", ranks, accept::kFewestPeers));
+  }
+  if (rounds.empty()) return;  // its stage says why
   std::vector<Finding> findings = accept::blame_devices(m.cluster, rounds, at);
   name_throttling(findings, m.gpus);
   const auto transient = std::ranges::count_if(findings, [](const Finding& f) { return !f.accuses(); });
   if (m.shares_cores && transient > 0) {
     std::erase_if(findings, [](const Finding& f) { return !f.accuses(); });
-    report.judgements.push_back(
-        accept::judged("peers", fmt::format("ranks among each other, in {}", at), Verdict::unrated,
-                       fmt::format("{} of {} ranks were slow for a while: they share fewer cores, and waited for one",
-                                   transient, report.ranks)));
+    judging.add(kPeers, figure, Verdict::unrated,
+                fmt::format("{} of {} ranks were slow for a while: they share fewer cores, and waited for one",
+                            transient, ranks));
+    if (findings.empty()) return;
   }
-  add_findings(std::move(findings), m.on_processors && m.computes, report);
+  judging.compared(figure, std::move(findings), m.on_processors && m.computes);
 }
 
-void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
-  std::vector<double> tflops;
-  for (const std::vector<double>& round : m.device_rates) {
-    for (const double rate : round) {
-      if (rate > 0) tflops.push_back(rate * 1e-12);
+void judge_devices(Judging& judging) {
+  const AcceptanceMeasurements& m = judging.m;
+  const auto all = [](const accept::DeviceRounds& rounds, double scale) {
+    std::vector<double> rates;
+    for (const std::vector<double>& round : rounds) {
+      for (const double rate : round) {
+        if (rate > 0) rates.push_back(rate * scale);
+      }
     }
+    return rates;
+  };
+  judging.bounds("gemm", "matrix products of a rank", "TFLOP/s", all(m.device_rates, 1e-12), judging.reference("gemm"));
+  compare_devices(judging, m.device_rates, "matrix products");
+  constexpr const char* kMemory = "memory of a rank, read and written";
+  if (!m.computes) {
+    return judging.add("floor", kMemory, Verdict::unrated, "computation is emulated: nothing moves in memory");
   }
-  judge_bounds(wanted, "gemm", "matrix products of a rank", "TFLOP/s", tflops, report);
-  add_device_findings(m, m.device_rates, "matrix products", report);
-  std::vector<double> gb_per_s;
-  for (const std::vector<double>& round : m.memory_rates) {
-    for (const double rate : round) gb_per_s.push_back(rate * 1e-9);
-  }
-  if (m.computes) {
-    judge_bounds(wanted, "memory", "memory of a rank, read and written", "GB/s", gb_per_s, report);
-    add_device_findings(m, m.memory_rates, "copies in its memory", report);
-  } else {
-    report.judgements.push_back(accept::judged("floor", "memory of a rank, read and written", Verdict::unrated,
-                                               "computation is emulated: nothing moves in memory"));
-  }
-  if (report.ranks < accept::kFewestPeers) {
-    report.judgements.push_back(accept::judged(
-        "peers", "ranks among each other", Verdict::unrated,
-        fmt::format("{} ranks are too few to compare: {} are needed", report.ranks, accept::kFewestPeers)));
-  }
+  judging.bounds("memory", kMemory, "GB/s", all(m.memory_rates, 1e-9), judging.reference("memory"));
+  compare_devices(judging, m.memory_rates, "copies in its memory");
 }
 
-void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
+void judge_nodes(Judging& judging) { judging.add(judge_node_rates(judging.wanted, judging.m.node, judging.m.hosts)); }
+
+void judge_pairs(Judging& judging) {
+  const AcceptanceMeasurements& m = judging.m;
   if (m.cluster.ends() < 2) return;
-  judge_bounds(wanted, "pair", "pairs, one way", "GB/s", m.links.one_way, report);
+  judging.bounds("pair", "pairs, one way", "GB/s", m.links.one_way, judging.reference("pair"));
   if (m.shares_cores && m.cores_move_bytes) {
-    report.judgements.push_back(
-        accept::judged("peers", "pairs among each other", Verdict::unrated,
-                       fmt::format("{} ranks share fewer cores, which also move their bytes: pairs show "
-                                   "who got a core",
-                                   m.cluster.gpus_per_node)));
-    return;
+    return judging.add(kPeers, kPairs, Verdict::unrated,
+                       fmt::format("{} ranks share fewer cores, which also move their bytes: pairs show who got a core",
+                                   m.cluster.gpus_per_node));
   }
-  add_findings(m.links.findings, m.on_processors && m.cores_move_bytes, report);
+  if (m.links.compared) judging.compared(kPairs, m.links.findings, m.on_processors && m.cores_move_bytes);
   if (!m.links.remainder) return;
-  Judgement j = accept::judged("peers", kRemainderFigure, Verdict::inconclusive, m.links.remainder->sentence);
+  Judgement j = accept::judged(kPeers, kRemainderFigure, Verdict::inconclusive, m.links.remainder->sentence);
   j.value = m.links.remainder->relative;
   j.unit = "of what the parts to blame leave";
-  report.judgements.push_back(std::move(j));
+  judging.add(std::move(j));
 }
 
 /// A reference is of large messages: a message of these bytes also pays for the steps of its ring.
 std::optional<accept::Reference> ring_reference(const config::AcceptanceReference* r, const Message& message) {
   if (r == nullptr) return std::nullopt;
-  const double others = message.ranks - 1;
-  const double moved = static_cast<double>(message.bytes()) * others / message.ranks;
-  const double us = r->hop_us * others + moved / r->value * 1e-3;
-  return accept::Reference{us > 0 ? moved / us * 1e-3 : 0, r->source};
+  return accept::Reference{r->at(static_cast<double>(message.bytes()), message.ranks), r->source};
 }
 
 /// GB/s of bus bandwidth, an iteration each.
@@ -185,14 +198,6 @@ std::vector<double> bus_rates(const Message& message, const Timing& timing) {
     if (us > 0) rates.push_back(static_cast<double>(message.bytes()) * message.bus_factor() / us * 1e-3);
   }
   return rates;
-}
-
-std::vector<int> ranks_with_wrong_data(const Timing& timing) {
-  std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < timing.rank_wrong.size(); ++rank) {
-    if (timing.rank_wrong[rank] > 0) ranks.push_back(static_cast<int>(rank));
-  }
-  return ranks;
 }
 
 /// "rank 3 (node7) has 12 wrong elements", for up to a few ranks.
@@ -208,42 +213,62 @@ std::string wrong_data_text(const AcceptanceMeasurements& m, const Timing& timin
   return text.empty() ? fmt::format("{} elements of the result are wrong", *timing.wrong) : text;
 }
 
-void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
+/// Each timing of the ladder, out of place and in place.
+void for_each_timing(const AcceptanceMeasurements& m,
+                     const std::function<void(const Message&, const Timing&, bool in_place)>& visit) {
   for (const CollectiveRow& row : m.ladder) {
-    const std::string name(to_string(row.message.op));
-    for (const bool in_place : {false, true}) {
-      const std::optional<Timing>& timing = in_place ? row.in_place : row.out_of_place;
-      if (!timing) continue;
-      const std::string figure = ladder_figure(row.message, in_place);
-      if (timing->wrong.value_or(0) > 0) {
-        report.wrong_data = true;
-        const std::vector<int> ranks = ranks_with_wrong_data(*timing);
-        report.judgements.push_back(accept::judged("data", figure, Verdict::fail, wrong_data_text(m, *timing, ranks)));
-        // If most have wrong elements, whoever sent them is to blame, and nobody knows who that is.
-        if (2 * ranks.size() <= timing->rank_wrong.size()) report.judgements.back().ranks = ranks;
-        continue;
-      }
-      if (m.cluster.ranks() < 2) continue;  // nobody to communicate with
-      const std::vector<double> rates = bus_rates(row.message, *timing);
-      judge_bounds(wanted, name, figure, "GB/s", rates, ring_reference(wanted.find(name), row.message), report);
-      constexpr std::int64_t kTailFrom_bytes = 1 << 20;
-      if (m.rates_tails && row.message.bytes() >= kTailFrom_bytes) {
-        report.judgements.push_back(accept::judge_tail(figure, timing->iterations_us));
-      }
-    }
-  }
-  if (m.cluster.ranks() < 2) {
-    report.judgements.push_back(accept::judged(
-        "floor", "collectives", Verdict::inconclusive,
-        "no collective was measured, as one rank has nobody to communicate with: start a process per rank by mpirun, "
-        "torchrun or srun, or let this one have threads for ranks with --set mesh.ranks"));
-  } else if (m.ladder.empty()) {
-    report.judgements.push_back(
-        accept::judged("floor", "collectives", Verdict::inconclusive, "no collective was measured"));
+    if (row.out_of_place) visit(row.message, *row.out_of_place, false);
+    if (row.in_place) visit(row.message, *row.in_place, true);
   }
 }
 
-void judge_scales(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
+void judge_ladder(Judging& judging) {
+  const AcceptanceMeasurements& m = judging.m;
+  const bool alone = m.cluster.ranks() < 2;  // nobody to communicate with
+  for_each_timing(m, [&](const Message& message, const Timing& timing, bool in_place) {
+    const std::string name(to_string(message.op)), figure = ladder_figure(message, in_place);
+    if (timing.wrong.value_or(0) > 0) {
+      judging.report.wrong_data = true;
+      std::vector<int> ranks;
+      for (std::size_t rank = 0; rank < timing.rank_wrong.size(); ++rank) {
+        if (timing.rank_wrong[rank] > 0) ranks.push_back(static_cast<int>(rank));
+      }
+      judging.add("data", figure, Verdict::fail, wrong_data_text(m, timing, ranks));
+      // If most have wrong elements, whoever sent them is to blame, and nobody knows who that is.
+      if (2 * ranks.size() <= timing.rank_wrong.size()) judging.report.judgements.back().ranks = ranks;
+      return;
+    }
+    if (alone) return;
+    judging.bounds(name, figure, "GB/s", bus_rates(message, timing),
+                   ring_reference(judging.wanted.find(name), message));
+    constexpr std::int64_t kTailFrom_bytes = 1 << 20;
+    if (m.rates_tails && message.bytes() >= kTailFrom_bytes) {
+      judging.add(accept::judge_tail(figure, timing.iterations_us));
+    }
+  });
+  if (!alone && !m.ladder.empty()) return;
+  judging.add("floor", "collectives", Verdict::inconclusive,
+              alone
+                  ? "no collective was measured, as one rank has nobody to communicate with: start a process per rank "
+                    "by mpirun, torchrun or srun, or let this one have threads for ranks with --set mesh.ranks"
+                  : "no collective was measured");
+}
+
+void judge_shapes(Judging& judging) {
+  if (judging.m.cluster.ranks() < 2) return;
+  std::map<std::string, std::vector<accept::SizeRate>> shapes;
+  for_each_timing(judging.m, [&](const Message& message, const Timing& timing, bool in_place) {
+    if (timing.wrong.value_or(0) > 0) return;
+    shapes[fmt::format("{} by size{}", to_string(message.op), in_place ? ", in place" : "")].push_back(
+        {message.bytes(), accept::median_interval(bus_rates(message, timing))});
+  });
+  for (auto& [figure, sizes] : shapes) {
+    judging.add(accept::judge_shape(figure, std::move(sizes), judging.wanted.cliff_pct / 100));
+  }
+}
+
+void judge_scales(Judging& judging) {
+  const AcceptanceMeasurements& m = judging.m;
   if (m.cluster.ranks() < 2) return;
   for (const backend::Collective op : {backend::Collective::all_gather, backend::Collective::reduce_scatter}) {
     std::vector<accept::Rung> rungs;
@@ -257,8 +282,8 @@ void judge_scales(const config::Acceptance& wanted, const AcceptanceMeasurements
       }
     }
     const std::string size = bytes > 0 ? fmt::format(" of {} per rank", format_bytes(bytes)) : "";
-    report.judgements.push_back(accept::judge_scale(fmt::format("{}{}, by ranks of a group", to_string(op), size),
-                                                    rungs, wanted.scale_pct / 100));
+    judging.add(accept::judge_scale(fmt::format("{}{}, by ranks of a group", to_string(op), size), rungs,
+                                    judging.wanted.scale_pct / 100));
   }
   if (m.scales.shard == 0) return;
   std::vector<double> ratios;
@@ -266,103 +291,143 @@ void judge_scales(const config::Acceptance& wanted, const AcceptanceMeasurements
   for (const double us : m.scales.reduce_beside_us) {
     if (alone > 0) ratios.push_back(us / alone);
   }
-  report.judgements.push_back(
-      accept::judge_slowdown(fmt::format("reduce-scatter in groups of {} beside all-reduce across {} replicas",
-                                         m.scales.shard, m.scales.replicate),
-                             std::move(ratios), std::nullopt));
+  judging.add(accept::judge_slowdown(fmt::format("reduce-scatter in groups of {} beside all-reduce across {} replicas",
+                                                 m.scales.shard, m.scales.replicate),
+                                     std::move(ratios), std::nullopt));
 }
 
-void judge_shapes(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
-  if (m.cluster.ranks() < 2) return;
-  std::map<std::string, std::vector<accept::SizeRate>> shapes;
-  for (const CollectiveRow& row : m.ladder) {
-    for (const bool in_place : {false, true}) {
-      const std::optional<Timing>& timing = in_place ? row.in_place : row.out_of_place;
-      if (!timing || timing->wrong.value_or(0) > 0) continue;
-      shapes[fmt::format("{} by size{}", to_string(row.message.op), in_place ? ", in place" : "")].push_back(
-          {row.message.bytes(), accept::median_interval(bus_rates(row.message, *timing))});
-    }
-  }
-  for (auto& [figure, sizes] : shapes) {
-    report.judgements.push_back(accept::judge_shape(figure, std::move(sizes), wanted.cliff_pct / 100));
-  }
-}
-
-void judge_lateness(const AcceptanceMeasurements& m, AcceptanceReport& report) {
-  constexpr const char* kFigure = "ranks at the reductions of the training steps";
-  if (m.cluster.ranks() < accept::kFewestToBeLate) {
-    report.judgements.push_back(accept::judged(
-        "lateness", kFigure, Verdict::unrated,
-        fmt::format("of {} ranks one is always last: {} are needed", m.cluster.ranks(), accept::kFewestToBeLate)));
-    return;
-  }
-  const accept::LatenessReport& lateness = report.lateness.emplace(accept::blame_lateness(m.cluster, m.arrivals));
-  const Verdict verdict = m.arrivals.empty() ? Verdict::inconclusive : lateness.late ? Verdict::fail : Verdict::pass;
-  Judgement j = accept::judged("lateness", kFigure, verdict, lateness.sentence);
-  j.value = lateness.waiting_us;
-  j.unit = "us of waiting for the last rank";
-  if (lateness.late) j.place = accept::place_of(lateness.late->element, m.cluster);
-  report.judgements.push_back(std::move(j));
-}
-
-void judge_parts_of_a_step(const config::Acceptance& wanted, const AcceptanceMeasurements& m,
-                           AcceptanceReport& report) {
-  if (m.cluster.ranks() < 2) return;  // nobody to communicate with
-  accept::ArmBounds bounds;
-  bounds.exposed = wanted.exposed_pct / 100;
-  bounds.slowdown = wanted.slowdown;
-  if (wanted.explained_pct) bounds.explained = *wanted.explained_pct / 100;
-  const std::string why_none = "the arms of a step were not measured";
-  std::vector<Judgement> all = accept::judge_arms(m.arms, bounds, why_none);
-  all.push_back(
-      accept::judge_explained(m.arms, m.predicted.ms, bounds, m.arms.empty() ? why_none : m.predicted.why_none));
-  if (!m.soak.empty()) {
-    const std::vector<Judgement> drifts = accept::judge_drift(m.soak);
-    all.insert(all.end(), drifts.begin(), drifts.end());
-  }
-  report.judgements.insert(report.judgements.end(), all.begin(), all.end());
-}
-
-void judge_step(const config::Acceptance& wanted, const Trial* trial, AcceptanceReport& report) {
+void judge_step(Judging& judging) {
   std::vector<double> shares;
-  if (trial != nullptr && trial->metrics) {
-    for (const account::RankMetrics& rank : trial->metrics->ranks) {
+  if (judging.trial != nullptr && judging.trial->metrics) {
+    for (const account::RankMetrics& rank : judging.trial->metrics->ranks) {
       if (rank.step_ms.median > 0) shares.push_back(rank.exposed_comm_ms / rank.step_ms.median);
     }
   }
-  report.judgements.push_back(
-      accept::judge_exposed("training steps, by rank", std::move(shares), wanted.exposed_pct / 100));
+  judging.add(accept::judge_exposed("training steps, by rank", std::move(shares), judging.wanted.exposed_pct / 100));
+}
+
+void judge_parts_of_a_step(Judging& judging) {
+  const AcceptanceMeasurements& m = judging.m;
+  if (m.cluster.ranks() < 2) return;  // nobody to communicate with
+  accept::ArmBounds bounds;
+  bounds.exposed = judging.wanted.exposed_pct / 100;
+  bounds.slowdown = judging.wanted.slowdown;
+  if (judging.wanted.explained_pct) bounds.explained = *judging.wanted.explained_pct / 100;
+  const std::string why_none = "the arms of a step were not measured";
+  judging.add(accept::judge_arms(m.arms, bounds, why_none));
+  judging.add(
+      accept::judge_explained(m.arms, m.predicted.ms, bounds, m.arms.empty() ? why_none : m.predicted.why_none));
+  if (!m.soak.empty()) judging.add(accept::judge_drift(m.soak));
+}
+
+void judge_lateness(Judging& judging) {
+  const AcceptanceMeasurements& m = judging.m;
+  constexpr const char *kRule = "lateness", *kFigure = "ranks at the reductions of the training steps";
+  if (m.cluster.ranks() < accept::kFewestToBeLate) {
+    return judging.add(
+        kRule, kFigure, Verdict::unrated,
+        fmt::format("of {} ranks one is always last: {} are needed", m.cluster.ranks(), accept::kFewestToBeLate));
+  }
+  const accept::LatenessReport& lateness =
+      judging.report.lateness.emplace(accept::blame_lateness(m.cluster, m.arrivals));
+  const Verdict verdict = m.arrivals.empty() ? Verdict::inconclusive : lateness.late ? Verdict::fail : Verdict::pass;
+  Judgement j = accept::judged(kRule, kFigure, verdict, lateness.sentence);
+  j.value = lateness.waiting_us;
+  j.unit = "us of waiting for the last rank";
+  if (lateness.late) j.place = accept::place_of(lateness.late->element, m.cluster);
+  judging.add(std::move(j));
 }
 
 /// A process that did not run for a while, whatever was measured then: what came of it cannot be passed.
-void judge_standstills(const AcceptanceMeasurements& m, AcceptanceReport& report) {
+void judge_standstills(Judging& judging) {
   constexpr double kLongest_s = 1;  // a crowded machine keeps a process waiting, too, but not for so long
-  std::vector<std::size_t> stood;
-  for (std::size_t rank = 0; rank < m.standstill_s.size(); ++rank) {
-    if (m.standstill_s[rank] > kLongest_s) stood.push_back(rank);
-  }
-  if (2 * stood.size() > m.standstill_s.size()) {
-    report.judgements.push_back(
-        accept::judged("standstill", "all ranks", Verdict::inconclusive,
-                       fmt::format("{} of {} processes did not run at all for more than {} s: their "
-                                   "machine was paused, or has far too much to do",
-                                   stood.size(), m.standstill_s.size(), kLongest_s)));
-    return;
-  }
-  for (const std::size_t rank : stood) {
-    Finding finding;
+  const std::vector<double>& standstill_s = judging.m.standstill_s;
+  std::vector<Finding> findings;
+  for (std::size_t rank = 0; rank < standstill_s.size(); ++rank) {
+    if (standstill_s[rank] <= kLongest_s) continue;
+    Finding& finding = findings.emplace_back();
     finding.element = {accept::Element::Kind::gpu, static_cast<int>(rank), 0};
     finding.kind = Finding::Kind::transient;
     finding.shortfall = 1;
     finding.evidence = fmt::format("the process of {} did not run at all for {:.1f} s",
-                                   accept::name_of(finding.element, m.cluster), m.standstill_s[rank]);
+                                   accept::name_of(finding.element, judging.m.cluster), standstill_s[rank]);
     finding.check =
         "who stops processes there: signals, debuggers, swapping, limits of its container, a paused machine";
-    report.findings.push_back(std::move(finding));
   }
+  if (2 * findings.size() > standstill_s.size()) {
+    return judging.add(
+        "standstill", "all ranks", Verdict::inconclusive,
+        fmt::format("{} of {} processes did not run at all for more than {} s: their machine was paused, "
+                    "or has far too much to do",
+                    findings.size(), standstill_s.size(), kLongest_s));
+  }
+  if (!standstill_s.empty()) judging.compared("processes that run all the time", std::move(findings), false);
+}
+
+/// What findings say of their parts, once it is known what is certain.
+void judge_findings(Judging& judging) {
+  soften(judging.m, judging.report.judgements, judging.report.findings);
+  for (const Finding& finding : judging.report.findings) {
+    Judgement j = accept::judged(kPeers, finding.figure, finding.accuses() ? Verdict::fail : Verdict::inconclusive,
+                                 finding.evidence);
+    j.part = accept::name_of(finding.element, judging.m.cluster);
+    j.value = finding.relative;
+    j.unit = "of its peers' median";
+    j.place = accept::place_of(finding.element, judging.report.cluster);
+    j.place.direction = finding.direction;
+    judging.add(std::move(j));
+  }
+  // Whoever waits for a slow part comes late: it explains that, and blames nobody else.
+  const bool explained = std::ranges::any_of(judging.report.findings, &Finding::accuses);
+  const auto& lateness = judging.report.lateness;
+  if (lateness && lateness->late && !explained) judging.report.findings.push_back(*lateness->late);
+  std::ranges::stable_partition(judging.report.findings, &Finding::accuses);
+}
+
+/// Of few rules that were rated a pass says little: a profile or its user asks for a share of them.
+void judge_share(Judging& judging) {
+  const double least = judging.wanted.rated_pct / 100;
+  if (least <= 0) return;
+  const auto all = static_cast<double>(judging.report.judgements.size());
+  const double share = static_cast<double>(rated_rules(judging.report)) / all;
+  Judgement j = accept::of_samples(kRatedRule, "rules that could be rated", "of all", {share});
+  j.bound = least;
+  j.verdict = share < least ? Verdict::inconclusive : Verdict::pass;
+  j.sentence = fmt::format("{} of {:.0f} rules could be rated, and {:.0f} % are asked for (rated_pct, --least-rated)",
+                           rated_rules(judging.report), all, 100 * least);
+  judging.add(std::move(j));
+}
+
+/// What is judged, in this order, and the stages that it rests on, by how their names begin.
+struct Judges {
+  void (*judge)(Judging& judging);
+  std::vector<std::string_view> stages;
+};
+
+const std::vector<Judges>& all_judges() {
+  static const std::vector<Judges> kAll{
+      {[](Judging& j) { j.add(judge_gpus(j.m.gpus, j.m.hosts)); }, {}},
+      {judge_devices, {"matrix products", "copies in memory of all"}},
+      {judge_nodes, {"copies in memory of hosts", "copies to", "copies from", "launches"}},
+      {judge_pairs, {"pairs of"}},
+      {judge_ladder, {"all_gather of", "reduce_scatter of"}},
+      {judge_shapes, {}},
+      {judge_scales, {"collectives in groups", "reduce-scatter in groups"}},
+      {judge_step, {"training steps"}},
+      {judge_parts_of_a_step, {"computation alone", "soak"}},
+      {judge_lateness, {}},
+      {judge_standstills, {}},
+      {judge_findings, {}},
+      {judge_share, {}},
+  };
+  return kAll;
 }
 
 }  // namespace
+
+std::int64_t rated_rules(const AcceptanceReport& report) {
+  return std::ranges::count_if(report.judgements, [](const Judgement& j) { return j.verdict != Verdict::unrated; });
+}
 
 std::string ladder_figure(const Message& message, bool in_place) {
   return fmt::format("{} of {} on {} ranks{}", to_string(message.op), format_bytes(message.bytes()), message.ranks,
@@ -371,7 +436,10 @@ std::string ladder_figure(const Message& message, bool in_place) {
 
 int AcceptanceReport::exit_code() const {
   if (wrong_data) return static_cast<int>(ExitCode::wrong_data);
-  return accept::exit_code(verdict, ExitCode::below_floor);
+  const auto open = [](const Judgement& j) { return j.verdict == Verdict::inconclusive && j.rule != kRatedRule; };
+  const bool only_too_few = verdict == Verdict::inconclusive && !judgements.empty() &&
+                            judgements.back().rule == kRatedRule && std::ranges::none_of(judgements, open);
+  return only_too_few ? static_cast<int>(ExitCode::few_rated) : accept::exit_code(verdict, ExitCode::below_floor);
 }
 
 void tell_places(AcceptanceReport& report) {
@@ -382,58 +450,39 @@ void tell_places(AcceptanceReport& report) {
 
 AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const AcceptanceMeasurements& measured,
                                   const Trial* trial) {
-  AcceptanceReport report;
+  Judging judging{wanted, measured, trial, {}};
+  AcceptanceReport& report = judging.report;
   report.fabric = wanted.fabric;
   report.ranks = static_cast<int>(measured.hosts.size());
   report.cluster = measured.cluster;
   report.hosts = measured.hosts;
   report.emulated = !measured.computes || (measured.on_processors && !measured.cores_move_bytes);
   report.judgements = judge_facts(wanted, measured);
-  if (!measured.stopped_because.empty()) {
-    report.judgements.push_back(
-        accept::judged("stages", "all after the rendezvous", Verdict::inconclusive,
-                       fmt::format("they were not measured, because {}", measured.stopped_because)));
-    report.verdict = accept::overall(report.judgements);
-    tell_places(report);
-    return report;
-  }
   for (const Stage& stage : measured.stages) {
-    if (!stage.skipped) continue;
-    report.judgements.push_back(accept::judged("stages", stage.name, Verdict::inconclusive,
-                                               fmt::format("it was not measured: {}", stage.note)));
+    report.took_s += stage.took_s;
+    if (stage.skipped) {
+      judging.add("stages", stage.name, Verdict::inconclusive, fmt::format("it was not measured: {}", stage.note));
+    }
   }
-  for (Judgement& judgement : judge_gpus(measured.gpus, measured.hosts)) {
-    report.judgements.push_back(std::move(judgement));
+  if (!measured.stopped_because.empty()) {
+    judging.add("stages", "all after the rendezvous", Verdict::inconclusive,
+                fmt::format("they were not measured, because {}", measured.stopped_because));
   }
-  judge_devices(wanted, measured, report);
-  for (Judgement& judgement : judge_node_rates(wanted, measured.node, measured.hosts)) {
-    report.judgements.push_back(std::move(judgement));
+  for (const Judges& row : all_judges()) {
+    if (!measured.stopped_because.empty()) break;
+    const std::size_t first = report.judgements.size();
+    row.judge(judging);
+    double took_s = 0;
+    for (const Stage& stage : measured.stages) {
+      const auto rests = [&](std::string_view name) { return stage.name.starts_with(name); };
+      if (std::ranges::any_of(row.stages, rests)) took_s += stage.took_s;
+    }
+    const std::span added = std::span(report.judgements).subspan(first);
+    for (Judgement& j : added) j.took_s = took_s / static_cast<double>(added.size());
   }
-  judge_pairs(wanted, measured, report);
-  judge_ladder(wanted, measured, report);
-  judge_shapes(wanted, measured, report);
-  judge_scales(wanted, measured, report);
-  judge_step(wanted, trial, report);
-  judge_parts_of_a_step(wanted, measured, report);
-  judge_lateness(measured, report);
-  judge_standstills(measured, report);
-  soften(measured, report.judgements, report.findings);
-  for (const Finding& finding : report.findings) {
-    Judgement j = accept::judged("peers", accept::name_of(finding.element, measured.cluster),
-                                 finding.accuses() ? Verdict::fail : Verdict::inconclusive, finding.evidence);
-    j.value = finding.relative;
-    j.unit = "of its peers' median";
-    j.place = accept::place_of(finding.element, report.cluster);
-    j.place.direction = finding.direction;
-    report.judgements.push_back(std::move(j));
-  }
-  // Whoever waits for a slow part comes late: it explains that, and blames nobody else.
-  const bool explained = std::ranges::any_of(report.findings, &Finding::accuses);
-  if (report.lateness && report.lateness->late && !explained) report.findings.push_back(*report.lateness->late);
-  std::ranges::stable_partition(report.findings, &Finding::accuses);
   tell_places(report);
   report.verdict = accept::overall(report.judgements);
-  return report;
+  return std::move(judging.report);
 }
 
 }  // namespace fsdpbench::app

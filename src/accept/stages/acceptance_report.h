@@ -38,13 +38,20 @@ struct AcceptanceReport {
   accept::Verdict verdict = accept::Verdict::inconclusive;
   bool wrong_data = false;
   bool emulated = false;  ///< computation or links, in part or in all: times are modelled, not the machine's
+  double took_s = 0;      ///< all stages
 
-  /// One of base/error.h: ok, wrong_data, below_floor (fail), inconclusive (also if nothing could be rated).
+  /// One of base/error.h: ok, wrong_data, below_floor (fail), few_rated (nothing but that is amiss), inconclusive (also
+  /// if nothing could be rated).
   int exit_code() const;
 };
 
 /// The figure of the judgement that says that more is slow than the parts to blame explain.
 inline constexpr const char* kRemainderFigure = "pairs beside the parts to blame";
+
+/// The rule that so many of all rules are rated, as the profile or --least-rated asks for.
+inline constexpr const char* kRatedRule = "rated";
+/// Number of rules that were rated.
+std::int64_t rated_rules(const AcceptanceReport& report);
 
 /// Name of a judgement of this collective: "all_gather of 4.0 MiB on 8 ranks, in place".
 std::string ladder_figure(const Message& message, bool in_place);

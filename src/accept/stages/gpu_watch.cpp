@@ -13,7 +13,7 @@ namespace {
 using accept::Judgement;
 using accept::Verdict;
 
-constexpr const char* kGpuRule = "GPU";
+constexpr const char *kGpuRule = "GPU", *kGpus = "GPUs";
 
 /// Nobody is slow for having nothing to do.
 bool works(const GpuSample& sample) { return (sample.limits.value_or(0) & bit(ClockLimit::idle)) == 0; }
@@ -116,22 +116,21 @@ std::vector<Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& 
         unknown = fmt::format("rank {}: {}", rank, gpu.unknown_because.substr(0, gpu.unknown_because.size() - 1));
       continue;
     }
-    const std::string figure = fmt::format("GPU of rank {}", rank);
-    const std::string name = fmt::format("the GPU of rank {} on {}", rank, hosts.at(rank));
-    for (const std::string& complaint : gpu.complaints) {
-      all.push_back(accept::judged(kGpuRule, figure, Verdict::fail, fmt::format("{} {}", name, complaint)));
+    const auto add = [&](Verdict verdict, const std::string& what) {
+      all.push_back(accept::judged(kGpuRule, kGpus, verdict,
+                                   fmt::format("the GPU of rank {} on {} {}", rank, hosts.at(rank), what)));
+      all.back().part = fmt::format("rank {}", rank);
       all.back().ranks = {static_cast<int>(rank)};
-    }
+    };
+    for (const std::string& complaint : gpu.complaints) add(Verdict::fail, complaint);
     if (gpu.throttled > 0) {
-      all.push_back(accept::judged(kGpuRule, figure, gpu.throttled > kShortly ? Verdict::fail : Verdict::inconclusive,
-                                   fmt::format("{} {}", name, throttling_text(gpu))));
-      all.back().ranks = {static_cast<int>(rank)};
+      add(gpu.throttled > kShortly ? Verdict::fail : Verdict::inconclusive, throttling_text(gpu));
     }
     if (gpu.complaints.empty() && gpu.throttled == 0) ++healthy;
   }
-  if (!unknown.empty()) all.push_back(accept::judged(kGpuRule, "GPUs", Verdict::unrated, unknown));
+  if (!unknown.empty()) all.push_back(accept::judged(kGpuRule, kGpus, Verdict::unrated, unknown));
   if (healthy > 0 && all.empty()) {
-    all.push_back(accept::judged(kGpuRule, "GPUs", Verdict::pass,
+    all.push_back(accept::judged(kGpuRule, kGpus, Verdict::pass,
                                  fmt::format("{} GPUs throttled nowhere and reported no error", healthy)));
   }
   return all;

@@ -41,11 +41,11 @@ void judge_inventory(const AcceptanceMeasurements& m, std::vector<Judgement>& ou
       if (value == usual->first) continue;
       all_alike = false;
       out.push_back(accept::judged(
-          "inventory", fmt::format("{} of rank {}", name, ranks.front()),
-          variable ? Verdict::inconclusive : Verdict::fail,
+          "inventory", name, variable ? Verdict::inconclusive : Verdict::fail,
           fmt::format("rank {} on {}{} has {} = '{}', and {} of {} ranks have '{}'", ranks.front(),
                       m.hosts.at(ranks.front()), ranks.size() > 1 ? fmt::format(" and {} more", ranks.size() - 1) : "",
                       name, value, usual->second.size(), m.fingerprints.size(), usual->first)));
+      out.back().part = fmt::format("rank {}", ranks.front());
       out.back().ranks.assign(ranks.begin(), ranks.end());
     }
   }
@@ -176,9 +176,6 @@ std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const Accep
   if (!measured.topology.empty()) {
     all.push_back(accept::judged("topology", "switches that connect nodes", Verdict::unrated, measured.topology));
   }
-  if (!measured.node_topology.empty()) {
-    all.push_back(accept::judged("topology", "sockets and NICs of a node", Verdict::unrated, measured.node_topology));
-  }
   tell_other_work(measured, all);
   return all;
 }
@@ -222,8 +219,26 @@ std::string place_text(const accept::Place& place) {
 }
 
 std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgements) {
-  const auto count = [&](Verdict v) { return std::ranges::count(judgements, v, &Judgement::verdict); };
-  const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\"", judgements.size(),
+  struct Case {
+    const Judgement* first;
+    Verdict verdict;
+    std::string sentences, places;
+    double seconds;
+  };
+  std::vector<Case> cases;
+  for (const Judgement& j : judgements) {
+    const auto same = [&](const Case& c) { return c.first->rule == j.rule && c.first->figure == j.figure; };
+    const auto found = std::ranges::find_if(cases, same);
+    Case& c = found == cases.end() ? cases.emplace_back(Case{&j, Verdict::pass, {}, {}, 0}) : *found;
+    c.verdict = std::max(c.verdict, j.verdict);
+    c.sentences += fmt::format("{}{}", c.sentences.empty() ? "" : "; ", xml(j.sentence));
+    if (const std::string place = place_text(j.place); !place.empty()) {
+      c.places += fmt::format("<system-out>{}</system-out>", xml(place));
+    }
+    c.seconds += j.took_s;
+  }
+  const auto count = [&](Verdict v) { return std::ranges::count(cases, v, &Case::verdict); };
+  const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\"", cases.size(),
                                          count(Verdict::fail), count(Verdict::inconclusive));
   std::string text = fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"fsdpbench\" {0} time=\"{1:.3f}\">\n  <testsuite "
@@ -234,20 +249,17 @@ std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgem
     text +=
         fmt::format("    <properties><property name=\"headline\" value=\"{}\"/></properties>\n", xml(suite.headline));
   }
-  for (const Judgement& j : judgements) {
-    text += fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"0\">", xml(suite.suite), xml(j.rule),
-                        xml(j.figure));
-    const std::string why = xml(j.sentence);
-    switch (j.verdict) {
-      case Verdict::fail: text += fmt::format("<failure type=\"{}\" message=\"{}\"/>", xml(j.rule), why); break;
-      case Verdict::inconclusive: text += fmt::format("<error type=\"{}\" message=\"{}\"/>", xml(j.rule), why); break;
-      case Verdict::unrated: text += fmt::format("<skipped message=\"{}\"/>", why); break;
-      case Verdict::pass: text += fmt::format("<system-out>{}</system-out>", why); break;
+  for (const Case& c : cases) {
+    const std::string rule = xml(c.first->rule);
+    text += fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"{:.3f}\">", xml(suite.suite), rule,
+                        xml(c.first->figure), c.seconds);
+    switch (c.verdict) {
+      case Verdict::fail: text += fmt::format("<failure type=\"{}\" message=\"{}\"/>", rule, c.sentences); break;
+      case Verdict::inconclusive: text += fmt::format("<error type=\"{}\" message=\"{}\"/>", rule, c.sentences); break;
+      case Verdict::unrated: text += fmt::format("<skipped message=\"{}\"/>", c.sentences); break;
+      case Verdict::pass: text += fmt::format("<system-out>{}</system-out>", c.sentences); break;
     }
-    if (const std::string place = place_text(j.place); !place.empty()) {
-      text += fmt::format("<system-out>{}</system-out>", xml(place));
-    }
-    text += "</testcase>\n";
+    text += c.places + "</testcase>\n";
   }
   return text + "  </testsuite>\n</testsuites>\n";
 }

@@ -18,10 +18,11 @@ inline constexpr const char* kOtherWorkRule = "other work";
 /// named with what it has instead), whether all came, and what carried their bytes.
 std::vector<accept::Judgement> judge_facts(const config::Acceptance& wanted, const AcceptanceMeasurements& measured);
 
-/// Verdicts as continuous integrations read them: one suite called `suite`, a test case a judgement. Fail is a failure,
-/// inconclusive an error, unrated skipped. The form is that of Ant's reports with what Jenkins reads besides:
-/// docs/accept.md. Where a judgement is of is in the `system-out` of its case. `seconds`: what it all took; `host`:
-/// where; `date`: ISO 8601, any of them empty or 0 if not known.
+/// Verdicts as continuous integrations read them: one suite called `suite`, a test case for each figure of a rule,
+/// which has the worst verdict of the figure's parts, so that its cases are the same whoever is to blame. Fail is a
+/// failure, inconclusive an error, unrated skipped. The form is that of Ant's reports with what Jenkins reads besides:
+/// docs/accept.md. Places are in the `system-out` of a case. `seconds`: what it all took; `host`: where; `date`: ISO
+/// 8601, any of them empty or 0 if not known.
 struct JunitSuite {
   std::string_view suite;
   std::string_view host = {};

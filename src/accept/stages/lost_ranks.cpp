@@ -41,8 +41,8 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
   AcceptanceReport report = failed(wanted, ranks, hosts);
   report.hosts.resize(ranks);
   for (const LostRank& one : lost) {
-    const std::string figure = one.rank < 0 ? "all ranks" : fmt::format("rank {}", one.rank);
-    report.judgements.push_back(accept::judged(kLostRule, figure, Verdict::fail, one.sentence));
+    report.judgements.push_back(accept::judged(kLostRule, "all ranks", Verdict::fail, one.sentence));
+    if (one.rank >= 0) report.judgements.back().part = fmt::format("rank {}", one.rank);
     Finding& finding = report.findings.emplace_back();
     finding.kind = Finding::Kind::lost;
     finding.shortfall = 1;

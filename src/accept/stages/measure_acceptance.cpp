@@ -38,9 +38,7 @@ using backend::Collective;
 using backend::RankContext;
 using backend::Stamp;
 
-constexpr int kOpsOfAPair = 5;
-constexpr int kForTails = 100;        // iterations: of fewer there is no p99
-constexpr int kBesideIterations = 3;  // that warm up, or check data
+constexpr int kForTails = 100;  // iterations: of fewer there is no p99
 constexpr Lane kPairLane = Lane::all_gather;
 
 /// Ends the search for slow links in its middle.
@@ -218,11 +216,10 @@ class AcceptanceRank {
         transport_(transport),
         lead_(context.rank == 0 ? lead : nullptr) {}
 
-  AcceptanceMeasurements run() {
-    AcceptanceMeasurements m;
+  void run(AcceptanceMeasurements& m) {
     take_inventory(m);
     if (lead_ != nullptr) m.stopped_because = lead_->why_stop(m);
-    if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return m;
+    if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return;
     measure_in_rounds(m);
     measure_pairs(m);
     measure_ladder(m);
@@ -238,7 +235,6 @@ class AcceptanceRank {
       m.transports.push_back(std::move(told.transport));
       m.gpus.push_back(std::move(told.gpu));
     }
-    return m;
   }
 
  private:
@@ -291,11 +287,9 @@ class AcceptanceRank {
         cluster_.uuids.push_back(f.uuid);
         cluster_.adapters.push_back(f.adapter);
       }
-      const Topology known = lead_ == nullptr ? Topology{} : lead_->topology;
-      if (!known.node.empty()) {
-        m.node_topology = tell_node(read_node_topology(known.node, known.node_source), known.node_source, cluster_);
+      if (!cluster_.one_node()) {
+        m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves, cluster_);
       }
-      if (!cluster_.one_node()) m.topology = tell_switches(known, leaves, cluster_);
     }
     m.cluster = cluster_;
     m.on_processors = cluster_.on_processors;
@@ -539,6 +533,15 @@ Fields<AcceptanceEffort> declared() {
 }
 // clang-format on
 
+AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
+  AcceptanceEffort effort;
+  effort.matrix = wanted.matrix;
+  effort.memory_bytes = wanted.memory_mib << 20;
+  if (full) effort.iterations = 200;
+  if (full) effort.arm_rounds = 30;
+  return effort;
+}
+
 std::vector<Message> ladder_of(const engine::Setup& setup) {
   const std::map<std::int64_t, int> shards = shards_of(setup);
   std::set<std::int64_t> counts;
@@ -555,8 +558,8 @@ std::vector<Message> ladder_of(const engine::Setup& setup) {
   return messages;
 }
 
-AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
-                                          launch::Session* session, const AcceptanceLead* lead) {
+void measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort, launch::Session* session,
+                        const AcceptanceLead* lead) {
   backend::BackendOptions options = engine::backend_options(setup, session);
   std::int64_t most = 0;
   for (const Message& message : ladder_of(setup)) most = std::max(most, message.bytes());
@@ -566,7 +569,6 @@ AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const Acce
                        scale_bytes(scale_effort(setup, effort), options.ranks);
   options.category_bytes = {};
   RankMeeting meeting(options.ranks, session);
-  AcceptanceMeasurements measurements;
   const std::string transport = usual_transport(setup, session);
   std::vector<launch::ClockOffset> clocks;
   if (session != nullptr) clocks = launch::measure_clock_offsets(session->control());
@@ -575,23 +577,23 @@ AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const Acce
   backend->run(options, [&](RankContext& context) {
     const ProcessorTime before = processor_time();
     const double ready_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-    AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, transport, lead).run();
+    AcceptanceMeasurements of_no_use;
+    AcceptanceMeasurements& m = context.rank == 0 && lead != nullptr ? lead->measured : of_no_use;
+    m.clocks = clocks;
+    m.rates_tails = effort.iterations >= kForTails;
+    AcceptanceRank(setup, effort, context, meeting, transport, lead).run(m);
     const ProcessorTime used = since(before);
     const std::vector<double> own{ready_s, used.machine_s, used.busy_s, used.own_s};
     const std::vector<std::vector<double>> all = meeting.gather(context, own);
     if (context.rank != 0) return;
-    measurements = std::move(mine);
     std::vector<ProcessorUse> uses;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       const std::vector<double>& of_rank = all[rank];
-      measurements.ready_s.push_back(of_rank.at(0));
-      uses.push_back({measurements.hosts.at(rank), {of_rank.at(1), of_rank.at(2), of_rank.at(3)}});
+      m.ready_s.push_back(of_rank.at(0));
+      uses.push_back({m.hosts.at(rank), {of_rank.at(1), of_rank.at(2), of_rank.at(3)}});
     }
-    measurements.others_share = taken_by_others(uses, session == nullptr);
-    measurements.rates_tails = effort.iterations >= kForTails;
+    m.others_share = taken_by_others(uses, session == nullptr);
   });
-  measurements.clocks = std::move(clocks);
-  return measurements;
 }
 
 }  // namespace fsdpbench::app

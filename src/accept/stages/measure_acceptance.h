@@ -15,6 +15,7 @@
 #include "accept/stages/stage_clock.h"
 #include "accept/stages/step_arms.h"
 #include "accept/stages/topology.h"
+#include "config/accuracy.h"
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"
@@ -32,6 +33,11 @@ struct AcceptanceEffort {
   std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
 };
 
+/// What `wanted` asks for; `full`: of collectives so many that tails can be rated.
+AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full);
+inline constexpr int kOpsOfAPair = 5;
+inline constexpr int kBesideIterations = 3;  ///< of each collective, that warm up or check data
+
 /// Between ranks.
 template <>
 Fields<AcceptanceEffort> declared();
@@ -47,7 +53,6 @@ struct AcceptanceMeasurements {
   std::vector<Fingerprint> fingerprints;    ///< by rank
   std::vector<std::string> hosts;           ///< by rank
   std::string topology;                     ///< who told of switches; empty: there is one node
-  std::string node_topology;                ///< what a file told of sockets and NICs; empty: there is none
   double others_share = 0;                  ///< of the busiest host's processors, what other programs took meanwhile
   bool rates_tails = false;                 ///< collectives were to be measured often enough for a p99
   std::vector<double> ready_s;              ///< by rank: until its device and its communicators were there
@@ -84,12 +89,12 @@ struct AcceptanceLead {
   Topology topology;
   /// Asked once it is known who the ranks are: why nothing else is to be measured; empty: it is.
   std::function<std::string(const AcceptanceMeasurements&)> why_stop;
+  AcceptanceMeasurements& measured;  ///< what all have measured so far, also where an error ends it
 };
 
-/// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. On
-/// rank 0, which has the `lead`, it returns what all have measured; elsewhere `lead` is null, and it returns nothing of
-/// use. Throws as Backend::run.
-AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
-                                          launch::Session* session, const AcceptanceLead* lead);
+/// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. Rank
+/// 0 has the `lead`, elsewhere it is null. Throws as Backend::run.
+void measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort, launch::Session* session,
+                        const AcceptanceLead* lead);
 
 }  // namespace fsdpbench::app

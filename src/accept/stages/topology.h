@@ -15,45 +15,19 @@ struct Topology {
   int nodes_per_switch = 0;  ///< of nodes in the order of their ranks; 0: not told
   /// Slurm's topology.conf, what `scontrol show topology` prints, or `kubectl get nodes -o json`; empty: not told
   std::string switches;
-  std::string source;       ///< where the text is from
-  std::string node;         ///< NCCL's or hwloc's XML of a node; empty: not told
-  std::string node_source;  ///< likewise
+  std::string source;  ///< where the text is from
 };
 
 /// The leaf switch of a task, of Slurm's SLURM_TOPOLOGY_ADDR ("s0.s4.node12") and SLURM_TOPOLOGY_ADDR_PATTERN
 /// ("switch.switch.node"); empty: they name none.
 std::string leaf_of_address(const std::string& address, const std::string& pattern);
 
-/// Throws ConfigError if a text of `told` is not what it should be: before anything is measured.
+/// Throws ConfigError if the text of `told` is not what it should be: before anything is measured.
 void check_topology(const Topology& told);
 
 /// Sets the switches of `cluster`, whose hosts are known: by `told`, else by `leaves`, the leaf of each rank as Slurm
 /// told its task. Says in a sentence who told of them, or why they are not known.
 std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster);
-
-/// Tree of the devices of a node, as NCCL (NCCL_TOPO_DUMP_FILE) or hwloc (`lstopo --of xml`) wrote it.
-struct NodeTopology {
-  struct Device {
-    std::string busid;                 ///< "0000:4e:00.0", in lower case
-    std::string socket;                ///< "NUMA node 1", "socket 0"; empty: it is below none
-    std::vector<std::string> bridges;  ///< PCIe switches above it, the outermost first
-    std::string nic;                   ///< name of the NIC that it is; empty: it is none
-  };
-  std::vector<Device> devices;
-
-  /// The one at that place of the bus; null: there is none.
-  const Device* find(const std::string& busid) const;
-  /// The NIC that shares most PCIe switches with the device, at least one; else empty. Of several that share as many,
-  /// each neighbour gets its own: the n-th device of them the n-th NIC.
-  std::string nearest_nic(const Device& device) const;
-};
-
-/// Throws ConfigError that names `source` if the text is neither.
-NodeTopology read_node_topology(const std::string& text, const std::string& source);
-
-/// Tells `cluster`, whose devices are known, the nearest NIC of each rank that has none, and within one node the socket
-/// of each. Says in a sentence what it told.
-std::string tell_node(const NodeTopology& topology, const std::string& source, accept::Cluster& cluster);
 
 /// Rates of nodes beside the fabric, all ranks at once. Rounds are [round][rank].
 struct NodeRates {

@@ -9,6 +9,7 @@
 
 #include "accept/stages/acceptance.h"
 #include "accept/stages/lost_ranks.h"
+#include "accept/stages/plan_acceptance.h"
 #include "accept/stages/stage_clock.h"
 #include "app/commands/command.h"
 #include "app/report_page.h"
@@ -16,6 +17,8 @@
 #include "config/accuracy.h"
 #include "config/find_file.h"
 #include "config/spelling.h"
+#include "config/validate.h"
+#include "engine/setup.h"
 #include "launch/addresses.h"
 #include "launch/interrupt.h"
 #include "launch/own_ranks.h"
@@ -37,10 +40,13 @@ struct AcceptArguments {
   std::string out;                     ///< folder; empty: runs/accept-<profile>-<date-time>
   bool overwrite = false;
   bool verbose = false;
-  bool full = false;   ///< more iterations, so that tails can be rated, and a soak
-  std::string budget;  ///< of time, as duration_s() reads it; empty: 5 minutes, full 30
-  std::string ras;     ///< HOST:PORT of NCCL's RAS, or "off"; empty: where NCCL puts it, of GPUs only
-  std::string limit;   ///< likewise: what still runs then is ended; empty: half as much again as the budget, and 2 min
+  bool full = false;                      ///< more iterations, so that tails can be rated, and a soak
+  std::string budget;                     ///< of time, as duration_s() reads it; empty: 5 minutes, full 30
+  std::optional<double> least_rated_pct;  ///< in place of the profile's rated_pct
+  bool plan = false;                      ///< says what would be measured, and measures nothing
+  std::optional<int> nodes;               ///< of the plan
+  std::string ras;    ///< HOST:PORT of NCCL's RAS, or "off"; empty: where NCCL puts it, of GPUs only
+  std::string limit;  ///< likewise: what still runs then is ended; empty: half as much again as the budget, and 2 min
 
   OldResult old() const { return overwrite ? OldResult::overwrite : OldResult::refuse; }
   double budget_s() const { return budget.empty() ? (full ? 1800 : 300) : duration_s(budget); }
@@ -87,6 +93,7 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
                              fmt::format("{}s", arguments.limit_s()), "--out", folder.string()});
   if (arguments.full) words.emplace_back("--full");
   if (!arguments.ras.empty()) words.insert(words.end(), {"--ras", arguments.ras});
+  if (arguments.least_rated_pct) words.insert(words.end(), {"--least-rated", fmt::format("{}", wanted.rated_pct)});
   if (arguments.overwrite) words.emplace_back("--overwrite");
   if (console().quiet()) words.emplace_back("--quiet");
   if (console().verbose()) words.emplace_back("--verbose");
@@ -105,13 +112,32 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   return report_lost(folder, report, config, call.command_line, ExitCode::rank_failed);
 }
 
+/// Prints what an acceptance would measure, on as many nodes as are asked for.
+int plan_machine(const config::Acceptance& wanted, const AcceptArguments& arguments) {
+  config::RunConfig config = load_config(config::find_profile(wanted.run), arguments.overrides, nullptr);
+  const int nodes = arguments.nodes.value_or(wanted.nodes);
+  if (nodes < wanted.nodes) {
+    throw ConfigError(fmt::format("--nodes {}: {} is about {} nodes or more.", nodes, arguments.profile, wanted.nodes));
+  }
+  const int each = wanted.ranks_per_node > 0 ? wanted.ranks_per_node
+                   : wanted.ranks > 0        ? wanted.ranks
+                                             : static_cast<int>(config.mesh.ranks);
+  config.mesh.ranks = std::int64_t{nodes} * each;
+  config::validate(config);
+  const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
+  console().print(acceptance_plan(wanted, arguments.profile, engine::set_up(std::move(config)), nodes, patience));
+  return 0;
+}
+
 /// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom, lists of nodes and worst_step.json.
 /// `job`: null, or the job whose rank 0 this is. Returns the process exit code; throws base/error.h errors.
 int accept_machine(const AcceptArguments& arguments, const Call& call) {
   console().set_verbose(arguments.verbose);
   Job* const job = call.job;
   const std::string path = config::find_acceptance(arguments.profile);
-  const config::Acceptance wanted = config::read_acceptance(path);
+  config::Acceptance wanted = config::read_acceptance(path);
+  if (arguments.least_rated_pct) wanted.rated_pct = *arguments.least_rated_pct;
+  if (arguments.plan) return plan_machine(wanted, arguments);
   config::RunConfig config = load_config(config::find_profile(wanted.run), arguments.overrides, placement_of(job));
   if (config.device.backend == config::BackendKind::virtual_) {
     throw ConfigError("accept measures a machine; device.backend = \"virtual\" is none. Use \"cpu\" or \"cuda\".");
@@ -153,15 +179,20 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
                 call.command_line, ExitCode::rank_failed);
   };
   const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
-  const auto [measured, trial] = measure_stages(wanted, topology, cell, patience, job, lost_it);
+  // A job that its user has ended has nobody left to ask.
+  const auto write = [&](const Measured& all, launch::Session* session) {
+    const AcceptanceReport report = judge_acceptance(wanted, all.raw, all.trial ? &*all.trial : nullptr);
+    World world = all.trial ? all.trial->world : current_world(config, session, {});
+    world.command_line = call.command_line;
+    write_acceptance(folder.path(), report, all.raw, world, settings_compared(wanted, cell.setup.config));
+    if (all.trial) write_worst_step(folder.path() / "worst_step.json", cell.setup, *all.trial);
+    console().info(fmt::format("written to {}", folder.path().string()));
+    return report.exit_code();
+  };
+  const Measured all = measure_stages(wanted, topology, cell, patience, job, lost_it,
+                                      [&](const Measured& so_far) { write(so_far, nullptr); });
   if (job != nullptr) job->watch().doing("judging and writing results");
-  const AcceptanceReport report = judge_acceptance(wanted, measured, trial ? &*trial : nullptr);
-  World world = trial ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
-  world.command_line = call.command_line;
-  write_acceptance(folder.path(), report, measured, world, settings_compared(wanted, cell.setup.config));
-  if (trial) write_worst_step(folder.path() / "worst_step.json", cell.setup, *trial);
-  console().info(fmt::format("written to {}", folder.path().string()));
-  return report.exit_code();
+  return write(all, job == nullptr ? nullptr : &job->session());
 }
 
 constexpr const char* kAcceptHelp =
@@ -184,12 +215,13 @@ metrics.prom (Prometheus' textfile collector) and worst_step.json (timeline of t
 draws them.
 
 Examples
+  fsdpbench accept hgx-h100-nodes --plan --nodes 32
   fsdpbench accept cpu --set mesh.ranks=6
   fsdpbench accept cpu --set mesh.ranks=4 --full --budget 10m
   srun -n 8 fsdpbench accept hgx-h100
 
-Exit codes: 0 pass, 9 a collective gave a wrong result, 10 fail, 11 inconclusive or unrated; others: fsdpbench help
-exit-codes.
+Exit codes: 0 pass, 9 a collective gave a wrong result, 10 fail, 11 inconclusive or unrated, 13 nothing is amiss but too
+few rules were rated; others: fsdpbench help exit-codes.
 )";
 
 }  // namespace
@@ -206,8 +238,19 @@ Command accept_command() {
   command.option("--limit", &accept_it->limit, "TIME",
                  "When ranks that still run are ended, as a failure; default: 1.5 budgets and 2m");
   command.option("--ras", &accept_it->ras, "HOST:PORT",
-                 "NCCL's RAS, asked about lost ranks; default: localhost on GPUs; off: nobody");
+                 "NCCL's RAS, asked about lost ranks; default: localhost:28028 on GPUs; off: nobody");
+  command.option("--least-rated", &accept_it->least_rated_pct, "PCT",
+                 "Share of the rules that must be rated for a pass; default: the profile's rated_pct, 50");
+  command.flag("--plan", accept_it->plan, "Print stages, durations, floors and commands; measure nothing");
+  command.option("--nodes", &accept_it->nodes, "N", "With --plan: of so many nodes").within(1, 1 << 20);
   command.flag("--verbose", accept_it->verbose, "Print rules, too, that were not rated");
+  command.check = [accept_it] {
+    (void)ras_of(accept_it->ras, true);
+    if (accept_it->nodes && !accept_it->plan)
+      throw ConfigError("--nodes goes with --plan; ranks are started by srun or mpirun.");
+    const double least = accept_it->least_rated_pct.value_or(0);
+    if (!(least >= 0 && least <= 100)) throw ConfigError(fmt::format("--least-rated {}: expected 0 to 100.", least));
+  };
   command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
   command.runs_ranks = true;
   command.body = [accept_it](const Call& call) { return accept_machine(*accept_it, call); };

@@ -88,6 +88,7 @@ constexpr const char* kExitCodes = R"(Exit codes
   10   slower than demanded: accept, collectives; watch: a late rank or slow communicator
   11   accept, gate or watch reached no verdict
   12   gate: another machine, or another measurement than the baseline's
+  13   accept: nothing is amiss, but fewer rules were rated than asked for
   130  stopped by Ctrl-C, SIGTERM or SIGHUP
 )";
 

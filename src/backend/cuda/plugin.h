@@ -18,7 +18,12 @@ struct Plugin {
 };
 
 /// extern "C" const Plugin* fsdpbench_cuda_plugin();
-inline constexpr PluginFile kPluginFile = {"The cuda backend", "fsdpbench_cuda.so", "FSDPBENCH_CUDA_PLUGIN",
-                                           "fsdpbench_cuda_plugin", "make cuda"};
+inline constexpr PluginFile kPluginFile = {"The cuda backend",
+                                           "fsdpbench_cuda.so",
+                                           "FSDPBENCH_CUDA_PLUGIN",
+                                           "fsdpbench_cuda_plugin",
+                                           "make cuda",
+                                           "install CUDA 13, cuDNN and NCCL, or NVIDIA's wheels (pip install "
+                                           "'FILE.whl[cuda13]' of this program's wheel), or set LD_LIBRARY_PATH"};
 
 }  // namespace fsdpbench::backend::cuda

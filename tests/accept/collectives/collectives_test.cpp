@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <memory>
 #include <regex>
 #include <set>
@@ -540,6 +541,36 @@ class FailsOnce : public backend::Communicator {
   const int which_;
   int calls_ = 0;
 };
+
+/// A communicator that counts how often ranks met in it.
+class CountsBarriers : public FailsOnce {
+ public:
+  explicit CountsBarriers(backend::RankContext& context) : FailsOnce(context, How::not_done, -1) {}
+  void barrier() override {
+    ++count;
+    FailsOnce::barrier();
+  }
+  int count = 0;
+};
+
+TEST(BlockingTest, RanksMeetAfterEachIterationWithZ1AndNotOtherwise) {
+  std::map<std::string, int> met;
+  for (const char* const blocking : {"0", "1", "2"}) {
+    for (const char* const aggregated : {"1", "3"}) {
+      const CollectivesArguments arguments =
+          arguments_of({{"-b", "4K"}, {"-n", "5"}, {"-w", "0"}, {"-c", "0"}, {"-z", blocking}, {"-m", aggregated}});
+      RankMeeting meeting(2, nullptr);
+      on_ranks(2, [&](backend::RankContext& context) {
+        CountsBarriers counts(context);
+        backend::RankContext counted{context.rank, context.device, counts};
+        const Message message = Message::of_size(Collective::all_gather, DType::f32, 4096, 2);
+        (void)CollectiveTimer(arguments, counted, meeting).timing(message, Reduction::sum, false);
+        if (context.rank == 0) met[blocking] = counts.count;
+      });
+    }
+    EXPECT_EQ(met[blocking], met["0"] + (std::string_view(blocking) == "1" ? 5 : 0)) << blocking;
+  }
+}
 
 /// Of one message, whose third timed iteration of four fails.
 Timing timing_that_fails_once(FailsOnce::How how, const Message& message, bool in_place, bool check_all) {

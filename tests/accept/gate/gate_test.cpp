@@ -175,6 +175,17 @@ TEST(GatedResultTest, ACollectiveBringsItsTimesByMessage) {
   EXPECT_THAT(config_error([&] { stored(j); }), HasSubstr("it has no figure to compare"));
 }
 
+TEST(GatedResultTest, AnInjectedFaultIsGatedAsOneThatCameByItselfAndIsSaid) {
+  const json good = run_json({10, 10.1, 10.2, 10, 10.1, 10.2});
+  json slow = run_json({30, 30.1, 30.2, 30, 30.1, 30.2});
+  slow["config"]["inject"] = {{"slow_rank", 2}, {"slow_rank_factor", 3.0}, {"slow_link_rank", -1}};
+  const GateReport report = judge_gate(three_of(good), {stored(slow)}, OtherMachine::no, 0.05);
+  EXPECT_EQ(report.not_comparable_because, "");
+  EXPECT_EQ(report.exit_code(), static_cast<int>(ExitCode::slower));
+  EXPECT_THAT(report.headline(), HasSubstr("INJECTED: inject.slow_rank = 2, inject.slow_rank_factor = 3.0"));
+  EXPECT_EQ(gate_json(report)["now"]["results"][0]["injected"].size(), 2U);
+}
+
 TEST(GatedResultTest, WhatDidNotPassSaysWhy) {
   EXPECT_EQ(stored(accept_json(40, "inconclusive")).not_accepted_because, "its verdict is inconclusive");
   json stopped = run_json({10, 11, 12});

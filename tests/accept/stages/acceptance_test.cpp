@@ -40,7 +40,8 @@ TEST(AcceptanceTest, WhoIsToBlameFailsTheMachine) {
   EXPECT_EQ(report.exit_code(), static_cast<int>(ExitCode::below_floor));
   const Judgement* peers = judgement(report, "peers", Verdict::fail);
   ASSERT_TRUE(peers);
-  EXPECT_EQ(peers->figure, "rank 3 (device 3 of node 0)");
+  EXPECT_EQ(peers->part, "rank 3 (device 3 of node 0)");
+  EXPECT_EQ(peers->figure, "ranks among each other, in matrix products");
   EXPECT_THAT(acceptance_table(report), HasSubstr("check its clocks"));
 }
 
@@ -93,7 +94,7 @@ TEST(AcceptanceTest, ARankThatWasSlowForAWhileIsNoPass) {
   const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].kind, accept::Finding::Kind::transient);
-  const auto about = std::ranges::find(report.judgements, "rank 2 (device 2 of node 0)", &Judgement::figure);
+  const auto about = std::ranges::find(report.judgements, "rank 2 (device 2 of node 0)", &Judgement::part);
   ASSERT_NE(about, report.judgements.end());
   EXPECT_EQ(about->verdict, Verdict::inconclusive);
 }
@@ -468,7 +469,7 @@ TEST(AcceptanceTest, WhatTheNamedPartDoesNotExplainIsToldBelowIt) {
   const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
   EXPECT_EQ(report.findings.size(), one.findings.size()) << "nobody is accused of it";
   EXPECT_EQ(node_lists(report).fail, node_lists(one).fail);
-  EXPECT_THAT(acceptance_markdown(report), HasSubstr("\n- part of what is slow is not explained by it\n"));
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr(": part of what is slow is not explained by it\n"));
   EXPECT_THAT(acceptance_table(report),
               HasSubstr("inconclusive: peers, pairs beside the parts to blame: part of what"));
   EXPECT_THAT(acceptance_junit(report), HasSubstr("<error type=\"peers\" message=\"part of what is slow is not"));
@@ -885,17 +886,78 @@ TEST(AcceptanceFilesTest, EveryVerdictHasItsPlaceInJunit) {
   for (const Verdict v : {Verdict::pass, Verdict::unrated, Verdict::inconclusive, Verdict::fail}) {
     Judgement& j = report.judgements.emplace_back();
     j.rule = "floor";
-    j.figure = "<a & \"b\">";
+    j.figure = "<a & \"b\">" + std::string(to_string(v));
     j.verdict = v;
     j.sentence = "because\x01 1 < 2";
   }
   const std::string text = acceptance_junit(report);
   EXPECT_THAT(text, HasSubstr(R"(tests="4" failures="1" errors="1" skipped="1")"));
-  EXPECT_THAT(text, HasSubstr(R"(name="&lt;a &amp; &quot;b&quot;&gt;")"));
+  EXPECT_THAT(text, HasSubstr(R"(name="&lt;a &amp; &quot;b&quot;&gt;pass")"));
   EXPECT_THAT(text, HasSubstr("<failure type=\"floor\" message="));
   EXPECT_THAT(text, HasSubstr("<error type=\"floor\" message="));
   EXPECT_THAT(text, HasSubstr("<skipped message="));
   EXPECT_THAT(text, Not(HasSubstr("\x01")));
+}
+
+TEST(AcceptanceFilesTest, CasesAreTheSameWhoeverIsToBlameAndHaveTheTimeOfTheirStages) {
+  const Trial trial = trial_with_exposed(0.05);
+  const auto names = [&](std::vector<accept::Fault> faults) {
+    AcceptanceMeasurements m = measured(std::move(faults));
+    m.stages = {{"matrix products of all 8 ranks", {}, 3, "", false},
+                {"pairs of ranks: 28 measurements", {}, 5, "", false}};
+    const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+    const std::string text = acceptance_junit(report);
+    EXPECT_THAT(text, AllOf(HasSubstr("time=\"8.000\""), HasSubstr("name=\"pairs among each other\"")));
+    std::vector<std::string> all;
+    double sum = 0;
+    for (std::size_t at = 0; (at = text.find("<testcase ", at)) != std::string::npos; ++at) {
+      all.push_back(text.substr(at, text.find(" time=", at) - at));
+      sum += std::stod(text.substr(text.find(" time=\"", at) + 7));
+    }
+    EXPECT_NEAR(sum, 8, 0.02);
+    return all;
+  };
+  const std::vector<std::string> healthy = names({});
+  EXPECT_EQ(names({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}}), healthy);
+  EXPECT_EQ(names({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}}), healthy);
+  for (const std::string& name : healthy) EXPECT_THAT(name, Not(HasSubstr("rank 3")));
+}
+
+TEST(AcceptanceTest, APassOfFewRulesHasAnExitCodeOfItsOwn) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  w.rated_pct = 90;
+  const AcceptanceReport few = judge_acceptance(w, measured({}), &trial);
+  EXPECT_EQ(few.verdict, Verdict::inconclusive);
+  EXPECT_EQ(few.exit_code(), static_cast<int>(ExitCode::few_rated));
+  EXPECT_THAT(acceptance_table(few), HasSubstr("inconclusive: rated, rules that could be rated: "));
+  EXPECT_TRUE(node_lists(few).pass.empty());
+  w.references.front().value = 1e6;
+  EXPECT_EQ(judge_acceptance(w, measured({}), &trial).exit_code(), static_cast<int>(ExitCode::below_floor));
+  w = wanted();
+  w.rated_pct = 90;
+  EXPECT_EQ(judge_acceptance(w, measured({}), nullptr).exit_code(), static_cast<int>(ExitCode::inconclusive))
+      << "the steps were not measured, which is amiss, too";
+  w.rated_pct = 0;
+  EXPECT_FALSE(judgement(judge_acceptance(w, measured({}), &trial), kRatedRule, Verdict::pass));
+}
+
+TEST(AcceptanceTest, WhatIsSlowAtTransfersIsToldItsCableAndWhatIsSlowAtWorkItsClocks) {
+  accept::Cluster cluster{.nodes = 4, .gpus_per_node = 8};
+  const Element gpu{Element::Kind::gpu, 3, 0};
+  EXPECT_THAT(next_check(gpu, cluster, accept::SlowAt::work), HasSubstr("clocks"));
+  EXPECT_THAT(next_check(gpu, cluster, accept::SlowAt::transfers),
+              AllOf(HasSubstr("cable"), HasSubstr("switch port"), HasSubstr("firmware"), HasSubstr("PCIe"),
+                    Not(HasSubstr("clocks"))));
+  EXPECT_THAT(next_check({Element::Kind::node, 1, 0}, cluster, accept::SlowAt::transfers),
+              AllOf(HasSubstr("cables"), HasSubstr("switch ports"), HasSubstr("firmware"), Not(HasSubstr("clocks"))));
+  cluster.on_processors = true;
+  EXPECT_THAT(next_check(gpu, cluster, accept::SlowAt::transfers),
+              AllOf(HasSubstr("cable"), Not(HasSubstr("cooling"))));
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceReport report =
+      judge_acceptance(wanted(), measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}}), &trial);
+  EXPECT_THAT(acceptance_table(report), Not(HasSubstr("clocks")));
 }
 
 TEST(AcceptanceFilesTest, MarkupFromOutsideHasNoEffectInMarkdown) {

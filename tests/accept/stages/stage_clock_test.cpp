@@ -89,8 +89,10 @@ struct Acceptances {
   AcceptanceEffort effort{.matrix = 16, .device_rounds = 15, .iterations = 6, .pair_bytes = 4096, .memory_bytes = 4096};
 
   AcceptanceMeasurements measure(StageClock& clock) const {
-    const AcceptanceLead lead{clock, {}, [](const AcceptanceMeasurements&) { return std::string(); }};
-    return measure_acceptance(setup, effort, nullptr, &lead);
+    AcceptanceMeasurements measured;
+    const AcceptanceLead lead{clock, {}, [](const AcceptanceMeasurements&) { return std::string(); }, measured};
+    measure_acceptance(setup, effort, nullptr, &lead);
+    return measured;
   }
 };
 

@@ -10,8 +10,8 @@ from matplotlib.patches import Patch
 
 from ...fields import Record
 from .. import style
-from ..text import clean, digits, milliseconds
-from .canvas import FittingLabels, new_figure
+from ..text import digits, milliseconds
+from .canvas import FittingLabels, lines_of, new_figure, wrapped
 
 MAX_ROWS = 60
 
@@ -31,7 +31,8 @@ def draw_breakdown(bars: Sequence[Bar], width: float = 12.0) -> Figure:
     style.apply()
     bars = bars[:MAX_ROWS]
     places = _places(bars)
-    figure = new_figure(width, 0.34 * (places[-1] + 1) + 1.15)
+    names = [wrapped(bar.name, 0.42 * width, 9) for bar in bars]
+    figure = new_figure(width, max(0.34, 0.17 * lines_of(names)) * (places[-1] + 1) + 1.15)
     axes = figure.subplots()
     labels = FittingLabels()
     longest = 0.0
@@ -48,7 +49,7 @@ def draw_breakdown(bars: Sequence[Bar], width: float = 12.0) -> Figure:
         longest = max(longest, left, whole)
     axes.set_xlim(0, longest * 1.08 if longest > 0 else 1)
     axes.set_ylim(places[-1] + 0.5, -0.5)
-    axes.set_yticks(places, [clean(bar.name, 80) for bar in bars], fontsize=9)
+    axes.set_yticks(places, names, fontsize=9)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(True, axis="x")

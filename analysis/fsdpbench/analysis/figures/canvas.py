@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import List, Optional, Sequence, Tuple
 
 from matplotlib.axes import Axes
@@ -9,6 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+
+from ..text import clean, value_text
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -18,16 +21,51 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def wrapped(text: str, inches: float, points: float = 10) -> str:
+    """The whole text, on as many lines as it needs in that width; a name without blanks is parted where it must be."""
+    characters = max(int(inches * 72 / (0.66 * points)), 8)
+    return "\n".join(textwrap.wrap(clean(text, 2000), characters)) or text
+
+
+def lines_of(texts: Sequence[str]) -> int:
+    return max([text.count("\n") + 1 for text in texts], default=1)
+
+
+def ticks_of(values: Sequence[object], inches: float) -> "tuple[List[str], float]":
+    """Names below an axis of that width, and how high they are: side by side where they fit, else for untangle_ticks()."""
+    names = [value_text(v) for v in values]
+    beside = [wrapped(name, inches / len(names) - 0.2, 9) for name in names]
+    longest = max(map(len, names)) * 9 * 0.66 / 72
+    if lines_of(beside) <= 2:
+        return beside, 0.15 * lines_of(beside) if longest < inches / len(names) else 0.4
+    tall = [wrapped(name, 2.6, 9) for name in names]
+    return tall, 9 * 0.66 / 72 * max(len(line) for name in tall for line in name.split("\n"))
+
+
+def legend_below(figure: Figure, handles: Sequence[object], names: Sequence[str], title: str = "") -> None:
+    """The legend of all panels, below them, with every name in full; the figure grows by its height."""
+    width, height = figure.get_size_inches()
+    labels = [wrapped(name, width - 0.8, 9) for name in names]
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    columns = max(1, min(len(labels), int(width * 72 / ((0.66 * longest + 6) * 9))))
+    rows = -(-len(labels) // columns)
+    figure.set_size_inches(width, height + 0.2 * rows * lines_of(labels) + (0.3 if title else 0.1))
+    figure.legend(handles, labels, title=title or None, loc="outside lower center", ncols=columns, alignment="left")
+
+
 def untangle_ticks(figure: Figure, all_axes: Sequence[Axes], gap_px: float = 8) -> None:
-    """Turns the labels below axes in one row where neighbours would touch, also those of two axes; all axes alike."""
+    """Turns the labels below axes in one row where neighbours would touch, also those of two axes; all axes alike, and
+    upright where they have several lines."""
     figure.draw_without_rendering()
     renderer = figure.canvas.get_renderer()
     labels = [label for axes in all_axes for label in axes.get_xticklabels()]
     boxes = [t.get_window_extent(renderer) for t in labels if t.get_visible() and t.get_text()]
     boxes.sort(key=lambda box: box.x0)
     if any(left.x1 + gap_px > right.x0 for left, right in zip(boxes, boxes[1:])):
+        upright = any("\n" in label.get_text() for label in labels)
         for label in labels:
-            label.set(rotation=30, ha="right", rotation_mode="anchor")
+            label.set(rotation=90 if upright else 30, ha="right", va="center" if upright else "baseline",
+                      rotation_mode="anchor")
 
 
 class FittingLabels:

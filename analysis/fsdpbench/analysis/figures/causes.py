@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ...fields import Record
 from .. import style
 from ..text import clean, milliseconds, percent
-from .canvas import new_figure
+from .canvas import new_figure, wrapped
 
 MAX_CAUSES = 15
 # Name, ms, percent of the step, whether of one cause, and what the step would take without it.
@@ -38,7 +38,7 @@ def draw_causes(panels: Sequence[CausePanel], width: float = 12.0) -> Figure:
     for axes, panel, mine in zip(all_axes, panels, rows):
         _draw_panel(axes, mine)
         if panel.title:
-            axes.set_title(clean(panel.title, 120), fontsize=10)
+            axes.set_title(wrapped(panel.title, width - 3), fontsize=10)
     all_axes[-1].set_xlim(0, max([ms for mine in rows for _, ms, *_ in mine] + [1e-9]) * 1.45)
     all_axes[-1].set_xlabel("ms a step in which the compute lane waited")
     return figure

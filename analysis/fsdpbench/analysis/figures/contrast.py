@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from ...fields import ReportError
 from .. import style
-from ..text import clean, milliseconds, percent
+from ..text import milliseconds, percent
 from ..trace import RankTrace
-from .canvas import FittingLabels, new_figure
+from .canvas import FittingLabels, new_figure, wrapped
 from .timeline import TimelinePart, choose_ranks
 
 _Span = Tuple[float, float]  # begin and end, in milliseconds since the step began
@@ -27,7 +27,7 @@ def draw_contrast(parts: Sequence[TimelinePart], width: float = 7.0) -> Figure:
     longest, labels = 0.0, FittingLabels()
     for axes, part in zip(all_axes, parts):
         rank = choose_ranks(part, 1)[0]
-        longest = max(longest, _draw_part(axes, part, rank, labels))
+        longest = max(longest, _draw_part(axes, part, rank, labels, width))
     all_axes[-1].set_xlim(0, longest)
     labels.prune(figure, padding_px=0)
     return figure
@@ -45,7 +45,7 @@ def waits(busy: Sequence[_Span], length_ms: float) -> List[_Span]:
     return [(begin, end) for begin, end in gaps if end > begin]
 
 
-def _draw_part(axes: Axes, part: TimelinePart, rank: RankTrace, labels: FittingLabels) -> float:
+def _draw_part(axes: Axes, part: TimelinePart, rank: RankTrace, labels: FittingLabels, width: float) -> float:
     """Returns the step's length."""
     begin, end = rank.steps.get(part.step, (0.0, 0.0))
     length = end - begin
@@ -75,8 +75,8 @@ def _draw_part(axes: Axes, part: TimelinePart, rank: RankTrace, labels: FittingL
     axes.set_xticks([])
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set_title(f"{clean(part.title, 60)}: {milliseconds(length)} a step, {percent(100 * waited / length)} of it waiting",
-                   fontsize=12)
+    axes.set_title(wrapped(f"{part.title}: {milliseconds(length)} a step, {percent(100 * waited / length)} of it waiting",
+                           width - 1.2, 11), fontsize=12)
     return length
 
 

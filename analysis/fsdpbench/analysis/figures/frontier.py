@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, Sequence, Tuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,8 +14,9 @@ from matplotlib.transforms import Bbox
 from .. import style
 from ..frontier_view import Choice, FrontierPanel
 from ..text import clean, digits
-from .canvas import new_figure
+from .canvas import legend_below, lines_of, new_figure, wrapped
 
+MOST_COLUMNS = 5  # of a row: more are continued below
 _Look = Tuple[str, str]  # colour, marker
 # Where a name may stand beside its point: offset in points, and how it is aligned there.
 _PLACES = [((6, 5), "left", "bottom"), ((6, -5), "left", "top"), ((-6, -5), "right", "top"), ((0, -8), "center", "top"),
@@ -26,20 +26,23 @@ _PLACES = [((6, 5), "left", "bottom"), ((6, -5), "left", "top"), ((-6, -5), "rig
 
 def draw_frontier(rows: Sequence[Sequence[FrontierPanel]]) -> Figure:
     style.apply()
+    rows = [row[i:i + MOST_COLUMNS] for row in rows for i in range(0, len(row), MOST_COLUMNS)]
     columns = max(len(row) for row in rows)
     choices = [choice for row in rows for panel in row for choice in panel.choices]
     looks = _looks([choice.name for choice in choices])
     large = max(choice.peak_bytes for choice in choices) >= 2.0**30
     unit, unit_name = (2.0**30, "GiB") if large else (2.0**20, "MiB")
-    beside = 2 * columns  # names in a line of the legend
-    figure = new_figure(min(max(3.9 * columns, 8.0), 18.0), 2.5 * len(rows) + 0.6 + 0.24 * -(-len(looks) // beside))
+    width = min(max(3.9 * columns, 8.0), 18.0)
+    titles = [[wrapped(panel.title, width / columns - 0.7) for panel in row] for row in rows]
+    figure = new_figure(width, (2.35 + 0.17 * lines_of([title for row in titles for title in row])) * len(rows) + 0.6)
     grid = figure.subplots(len(rows), columns, squeeze=False)
     drawn = []
-    for row, all_axes in zip(rows, grid):
+    for row, all_axes, named in zip(rows, grid, titles):
         for axes in all_axes[len(row):]:
             axes.axis("off")
-        for axes, panel in zip(all_axes, row):
+        for axes, panel, title in zip(all_axes, row, named):
             _draw_panel(axes, panel, looks, unit)
+            axes.set_title(title, fontsize=10, fontweight="normal")
             drawn.append((axes, panel))
     for axes in grid[:, 0]:
         axes.set_ylabel("step (ms)")
@@ -47,8 +50,7 @@ def draw_frontier(rows: Sequence[Sequence[FrontierPanel]]) -> Figure:
         axes.set_xlabel(f"peak memory ({unit_name})")
     handles = [Line2D([], [], linestyle="none", marker=marker, color=colour, markersize=6.5) for colour, marker in
                looks.values()]
-    figure.legend(handles, [clean(name, 30) for name in looks], loc="outside lower center", ncols=beside,
-                  handletextpad=0.3, columnspacing=1.6)
+    legend_below(figure, handles, list(looks))
     figure.draw_without_rendering()  # places are known only when the layout is
     for axes, panel in drawn:
         _name_front(figure, axes, panel, unit)
@@ -56,12 +58,7 @@ def draw_frontier(rows: Sequence[Sequence[FrontierPanel]]) -> Figure:
 
 
 def _looks(names: Sequence[str]) -> Dict[str, _Look]:
-    """One colour a family (deepspeed-z1, deepspeed-z3), one marker each within it."""
-    families: Dict[str, List[str]] = {}
-    for name in dict.fromkeys(names):
-        families.setdefault(re.match(r"[A-Za-z_]*", name).group(), []).append(name)
-    return {name: (style.SERIES[f % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)])
-            for f, family in enumerate(families.values()) for i, name in enumerate(family)}
+    return {name: style.look(i) for i, name in enumerate(dict.fromkeys(names))}
 
 
 def _draw_panel(axes: Axes, panel: FrontierPanel, looks: Dict[str, _Look], unit: float) -> None:
@@ -72,7 +69,6 @@ def _draw_panel(axes: Axes, panel: FrontierPanel, looks: Dict[str, _Look], unit:
         best = choice in front
         axes.plot([choice.peak_bytes / unit], [choice.step_ms], linestyle="none", marker=marker, markersize=6.5,
                   color=colour, markerfacecolor=colour if best else "white", markeredgewidth=1.3, zorder=3 if best else 2)
-    axes.set_title(clean(panel.title, 44), fontsize=10, fontweight="normal")
     axes.margins(x=0.11, y=0.2)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -99,7 +95,7 @@ def _name_front(figure: Figure, axes: Axes, panel: FrontierPanel, unit: float) -
 
 
 def _label(axes: Axes, choice: Choice, unit: float, offset: Tuple[int, int], across: str, up: str) -> Annotation:
-    label = axes.annotate(clean(choice.name, 24), (choice.peak_bytes / unit, choice.step_ms), xytext=offset,
+    label = axes.annotate(clean(choice.name, 200), (choice.peak_bytes / unit, choice.step_ms), xytext=offset,
                           textcoords="offset points", ha=across, va=up, fontsize=8.5, color=style.INK,
                           arrowprops={"arrowstyle": "-", "color": style.DIM, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4}
                           if abs(offset[1]) > 10 else None)

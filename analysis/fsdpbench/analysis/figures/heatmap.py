@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from .. import style
-from ..text import clean, digits, size, value_text
-from .canvas import new_figure, untangle_ticks
+from ..text import digits, size, value_text
+from .canvas import lines_of, new_figure, ticks_of, untangle_ticks, wrapped
 
 _COLOURS = "viridis_r"  # ordered also in grey, and for the colour-blind
 
@@ -39,13 +39,19 @@ def draw_heatmap(panels: Sequence[HeatPanel], rows: Sequence[object], columns: S
     style.apply()
     across = min(len(panels), 2 if len(columns) <= 6 else 1)
     down = -(-len(panels) // across)
-    figure = new_figure(width, down * (0.62 * len(rows) + 1.25) + 0.2)
+    titles = [wrapped(panel.title, width / across - 1.8) for panel in panels]
+    (below, height), beside = ticks_of(columns, width / across - 2.8), [wrapped(value_text(v), 1.6, 9) for v in rows]
+    figure = new_figure(width, down * (max(0.62, 0.16 * lines_of(beside) + 0.1) * len(rows) + 1.1
+                                       + 0.17 * lines_of(titles) + height) + 0.2)
     grid = figure.subplots(down, across, squeeze=False)
     for i, axes in enumerate(grid.flat):
         if i >= len(panels):
             axes.set_visible(False)
             continue
         _draw_panel(figure, axes, panels[i], rows, columns, budget_bytes)
+        axes.set_xticks(range(len(columns)), below, fontsize=9)
+        axes.set_yticks(range(len(rows)), beside, fontsize=9)
+        axes.set_title(titles[i], fontsize=10)
         axes.set_xlabel(column_label)
         if i % across == 0:
             axes.set_ylabel(row_label)
@@ -80,13 +86,9 @@ def _draw_panel(figure: Figure, axes: Axes, panel: HeatPanel, rows: Sequence[obj
         _draw_budget(axes, panel, len(rows), len(columns), budget)
     axes.set_xlim(-0.5, len(columns) - 0.5)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xticks(range(len(columns)), [value_text(v, 16) for v in columns], fontsize=9)
-    axes.set_yticks(range(len(rows)), [value_text(v, 16) for v in rows], fontsize=9)
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    if panel.title:
-        axes.set_title(clean(panel.title, 70), fontsize=10)
     bar = figure.colorbar(style.matplotlib.cm.ScalarMappable(norm, colours), ax=axes, fraction=0.04, pad=0.02)
     bar.set_label("step time (ms)", fontsize=9)
     bar.outline.set_visible(False)

@@ -10,23 +10,25 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from .. import style
 from ..scaling_view import ScalingColumn
-from ..text import clean, digits
-from .canvas import new_figure
+from ..text import digits
+from .canvas import new_figure, wrapped
 
 
 def draw_scaling(columns: Sequence[ScalingColumn], width: float = 12.0) -> Figure:
     style.apply()
-    figure = new_figure(width, 6.4 + 0.2 * max(len(c.lines) for c in columns))
-    above, below = figure.subfigures(2, 1, height_ratios=[6, 0.3 + 0.2 * max(len(c.lines) for c in columns)])
+    names = [[wrapped(line.label, width / len(columns) - 1, 9) for line in column.lines] for column in columns]
+    legend = 0.3 + 0.2 * max(sum(name.count("\n") + 1 for name in mine) for mine in names)
+    figure = new_figure(width, 6.1 + legend)
+    above, below = figure.subfigures(2, 1, height_ratios=[6, legend])
     grid = above.subplots(2, len(columns), sharex="col", sharey="row", squeeze=False)
     legends = below.subplots(1, len(columns), squeeze=False)[0]
     for c, column in enumerate(columns):
         rates, efficiency = grid[0][c], grid[1][c]
         for i, line in enumerate(column.lines):
-            colour, marker = style.SERIES[i % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)]
+            colour, marker = style.look(i)
             ranks = [p.ranks for p in line.points]
             rates.plot(ranks, [p.tokens_per_s for p in line.points], color=colour, marker=marker, markersize=max(9 - i, 4),
-                       linewidth=1.6, label=clean(line.label, 48))
+                       linewidth=1.6, label=names[c][i])
             first = line.points[0]
             rates.plot(ranks, [first.tokens_per_s * r / first.ranks for r in ranks], color=colour, linewidth=1,
                        linestyle=":")
@@ -37,7 +39,7 @@ def draw_scaling(columns: Sequence[ScalingColumn], width: float = 12.0) -> Figur
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(FixedLocator(values))
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.set_xticklabels([f"{v:g}" for v in values])
+            axes.set_xticklabels([f"{v:.12g}" for v in values])
             axes.set_xlim(min(values) / 1.1, max(values) * 1.1)
             axes.grid(True, axis="y")
         rates.set_yscale("log", base=10)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ...fields import Record
 from .. import style
-from ..numbers import interval_name
+from ..numbers import interval_name, is_range
 from ..text import milliseconds
 from .canvas import new_figure
 
@@ -33,8 +33,10 @@ def draw_steps(lines: Sequence[StepLine], x_label: str, things: str = "steps", w
         colour = style.SERIES[i % len(style.SERIES)]
         prefix = f"{line.name}: " if line.name else ""
         if line.step.ci_low is not None and line.step.ci_high is not None:
-            axes.axhspan(line.step.ci_low, line.step.ci_high, color=colour, alpha=0.15, linewidth=0,
-                         label=prefix + interval_name(line.step, things))
+            look = ({"facecolor": "none", "edgecolor": colour, "hatch": "....", "linestyle": ":"} if is_range(line.step) else
+                    {"color": colour, "linewidth": 0})
+            axes.axhspan(line.step.ci_low, line.step.ci_high, alpha=0.4 if is_range(line.step) else 0.15,
+                         label=prefix + interval_name(line.step, things), **look)
         axes.axhline(line.step.median, color=colour, linewidth=1.2,
                      label=f"{prefix}median {milliseconds(line.step.median)}")
         axes.plot(range(1, len(line.values_ms) + 1), line.values_ms, color=style.INK if alone else colour,

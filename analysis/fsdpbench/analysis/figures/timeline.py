@@ -15,7 +15,7 @@ from ... import fields
 from .. import style
 from ..text import clean, milliseconds
 from ..trace import LaneTrace, RankTrace, Slice, Trace
-from .canvas import FittingLabels, new_figure
+from .canvas import FittingLabels, new_figure, wrapped
 
 _LANE_NAMES = {"all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "all_reduce": "all-reduce",
                "host_to_device": "host to device", "device_to_host": "device to host", "host_compute": "host compute"}
@@ -132,7 +132,7 @@ def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], label
     axes.grid(True, axis="x")
     axes.spines["left"].set_visible(False)
     if part.title:
-        axes.set_title(clean(part.title, 160), fontsize=font + 1)
+        axes.set_title(wrapped(part.title, axes.figure.get_size_inches()[0] - 2, font), fontsize=font + 1)
     return end - begin
 
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backend/cuda/cupti/cupti_generation.h"
+#include "base/plugin.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
@@ -26,9 +27,8 @@ std::optional<CuptiApi> load_cupti(std::string* why_not) {
   std::string problem;
   for (const char* name : kLibraries) {
     // Never closed: CUPTI keeps threads and calls back until the process ends.
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    library = open_library(name, library_folders(program_folder()), problem);
     if (library != nullptr) break;
-    problem = dlerror();
   }
   if (library == nullptr) {
     *why_not = fmt::format("CUPTI cannot be loaded: {}.", problem);

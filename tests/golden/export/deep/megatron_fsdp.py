@@ -23,6 +23,12 @@
 #
 # For your training script, launcher or environment:
 #   mesh.ranks = 64: for your launcher
+#   train.learning_rate = 0.001: as flags of Megatron-LM
+#   train.beta1 = 0.9: as flags of Megatron-LM
+#   train.beta2 = 0.999: as flags of Megatron-LM
+#   train.epsilon = 1e-08: as flags of Megatron-LM
+#   train.weight_decay = 0.01: as flags of Megatron-LM
+#   train.clip_norm = 1.0: as --clip-grad
 #   nccl.cta_policy = "zero": NCCL_CTA_POLICY=2 in the environment
 #
 # The package megatron-fsdp without Megatron-LM: window and reductions have no argument there.

@@ -23,6 +23,12 @@
 #
 # For your training script, launcher or environment:
 #   mesh.ranks = 64: for your launcher
+#   train.learning_rate = 0.001: as flags of Megatron-LM
+#   train.beta1 = 0.9: as flags of Megatron-LM
+#   train.beta2 = 0.999: as flags of Megatron-LM
+#   train.epsilon = 1e-08: as flags of Megatron-LM
+#   train.weight_decay = 0.01: as flags of Megatron-LM
+#   train.clip_norm = 1.0: as --clip-grad
 #   nccl.cta_policy = "zero": NCCL_CTA_POLICY=2 in the environment
 
 MEGATRON_FSDP_ARGS=(
@@ -38,6 +44,7 @@ MEGATRON_FSDP_ARGS=(
   --megatron-fsdp-grad-comm-dtype bf16
   --recompute-granularity full --recompute-method block --recompute-num-layers 16
   --seq-length 4096 --micro-batch-size 2 --global-batch-size 512
-  --optimizer adam --lr 0.001 --adam-beta1 0.9 --adam-beta2 0.999 --adam-eps 1e-08 --weight-decay 0.01
-  --clip-grad 1
+  --optimizer adam
 )
+# What decides about learning is yours. Measured with --lr 0.001 --weight-decay 0.01 --clip-grad 1
+# --adam-beta1 0.9 --adam-beta2 0.999 --adam-eps 1e-08.

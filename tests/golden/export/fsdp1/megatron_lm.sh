@@ -20,6 +20,12 @@
 #
 # For your training script, launcher or environment:
 #   mesh.ranks = 16: for your launcher
+#   train.learning_rate = 0.1: as flags of Megatron-LM
+#   train.beta1 = 0.9: as flags of Megatron-LM
+#   train.beta2 = 0.999: as flags of Megatron-LM
+#   train.epsilon = 1e-08: as flags of Megatron-LM
+#   train.weight_decay = 0.01: as flags of Megatron-LM
+#   train.clip_norm = 0.0: as --clip-grad
 
 MEGATRON_FSDP_ARGS=(
   --use-megatron-fsdp --use-distributed-optimizer
@@ -31,6 +37,6 @@ MEGATRON_FSDP_ARGS=(
   --bf16
   --megatron-fsdp-grad-comm-dtype fp32
   --seq-length 1024 --micro-batch-size 4 --global-batch-size 128
-  --optimizer sgd --lr 0.1 --weight-decay 0.01
-  --clip-grad 0
+  --optimizer sgd
 )
+# What decides about learning is yours. Measured with --lr 0.1 --weight-decay 0.01 --clip-grad 0.

@@ -19,6 +19,12 @@
 #
 # For your training script, launcher or environment:
 #   mesh.ranks = 4: for your launcher
+#   train.learning_rate = 0.001: as flags of Megatron-LM
+#   train.beta1 = 0.9: as flags of Megatron-LM
+#   train.beta2 = 0.999: as flags of Megatron-LM
+#   train.epsilon = 1e-08: as flags of Megatron-LM
+#   train.weight_decay = 0.01: as flags of Megatron-LM
+#   train.clip_norm = 0.0: as --clip-grad
 
 MEGATRON_FSDP_ARGS=(
   --use-megatron-fsdp --use-distributed-optimizer
@@ -29,6 +35,7 @@ MEGATRON_FSDP_ARGS=(
   --bf16
   --megatron-fsdp-grad-comm-dtype bf16
   --seq-length 128 --micro-batch-size 2 --global-batch-size 8
-  --optimizer adam --lr 0.001 --adam-beta1 0.9 --adam-beta2 0.999 --adam-eps 1e-08 --weight-decay 0.01
-  --clip-grad 0
+  --optimizer adam
 )
+# What decides about learning is yours. Measured with --lr 0.001 --weight-decay 0.01 --clip-grad 0
+# --adam-beta1 0.9 --adam-beta2 0.999 --adam-eps 1e-08.

@@ -15,6 +15,12 @@
 #
 # For your training script, launcher or environment:
 #   mesh.ranks = 8: for your launcher
+#   train.learning_rate = 0.001: as flags of Megatron-LM
+#   train.beta1 = 0.9: as flags of Megatron-LM
+#   train.beta2 = 0.999: as flags of Megatron-LM
+#   train.epsilon = 1e-08: as flags of Megatron-LM
+#   train.weight_decay = 0.01: as flags of Megatron-LM
+#   train.clip_norm = 0.0: as --clip-grad
 #
 # The package megatron-fsdp without Megatron-LM: window and reductions have no argument there.
 # model.bfloat16() before this; masters stay fp32.
