@@ -245,7 +245,6 @@ Command accept_command() {
   command.option("--nodes", &accept_it->nodes, "N", "With --plan: of so many nodes").within(1, 1 << 20);
   command.flag("--verbose", accept_it->verbose, "Print rules, too, that were not rated");
   command.check = [accept_it] {
-    (void)ras_of(accept_it->ras, true);
     if (accept_it->nodes && !accept_it->plan)
       throw ConfigError("--nodes goes with --plan; ranks are started by srun or mpirun.");
     const double least = accept_it->least_rated_pct.value_or(0);

@@ -76,6 +76,7 @@ inline config::Acceptance wanted() {
   w.fabric = "a <fabric> & \"more\"";
   w.ranks = 8;
   w.exposed_pct = 10;
+  w.rated_pct = 40;
   w.references = {{.figure = "gemm", .value = 1, .hop_us = 0, .ceiling = 0, .source = "a table"},
                   {.figure = "all_gather", .value = 30, .hop_us = 0, .ceiling = 100, .source = "a table"}};
   return w;
