@@ -208,7 +208,7 @@ TEST(RunDetails, MemoryRisesWhenAnOpBeginsAndFallsWhenItIsDone) {
   run.forward({150, 180, 100}).frees = {1};
   const RunView view = run.view();
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> told;
-  for (const MemoryLevel& level : memory_timeline(view.steps().front(), 0)) {
+  for (const trace::LiveBytes& level : memory_timeline(view.steps().front(), 0)) {
     told.emplace_back(level.time_ns, level.live[index_of(MemoryCategory::activations)],
                       level.live[index_of(MemoryCategory::communication_buffers)]);
   }

@@ -208,24 +208,5 @@ TEST(TypicalStep, KnowsLinksOnlyWhereTheyTell) {
   EXPECT_FALSE(TypicalStep(RunView(run.setup.schedules, run.measurement.traces), run.setup, 0.1).knows_links());
 }
 
-/// A host that is late on one rank is that rank's lateness, in what it issues and not in its work.
-TEST(TypicalStep, ALateHostIsOfItsRankAndNotOfItsWork) {
-  CauseCases cases(10);
-  config::RunConfig config = cases.healthy();
-  SimulatedRun run(config);
-  const std::size_t late = 1;
-  for (trace::Record& record : run.measurement.traces[late].records) {
-    if (record.end_ns != 0) record.core_wait_ns = 0;
-  }
-  EXPECT_TRUE(run.typical.late_ranks().empty());
-  EXPECT_EQ(run.typical.why_not_of_all(), "");
-  for (std::size_t rank = 0; rank < run.measurement.traces.size(); ++rank) {
-    for (const TypicalStep::LaneExcess& lane : run.typical.excess(rank)) {
-      EXPECT_EQ(lane.longer_ns, 0) << "all steps are alike";
-      EXPECT_EQ(lane.later_ns, 0);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace fsdpbench::account

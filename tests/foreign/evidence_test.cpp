@@ -55,7 +55,9 @@ TEST(Evidence, PrefetchingIsWhatRangesSay) {
       const auto& keys = truth[side];
       const bool ahead = keys.contains("fsdp.forward_prefetch");
       EXPECT_EQ(fsdp.forward_prefetch.mode == Mode::explicit_, ahead) << where;
-      if (ahead) EXPECT_EQ(fsdp.forward_prefetch.depth, keys["fsdp.forward_prefetch"].get<int>()) << where;
+      if (ahead) {
+        EXPECT_EQ(fsdp.forward_prefetch.depth, keys["fsdp.forward_prefetch"].get<int>()) << where;
+      }
       const auto backward = keys.find("fsdp.backward_prefetch");
       if (backward == keys.end()) {
         EXPECT_EQ(fsdp.backward_prefetch.mode, Mode::pre) << where;
@@ -65,8 +67,12 @@ TEST(Evidence, PrefetchingIsWhatRangesSay) {
         EXPECT_EQ(fsdp.backward_prefetch.mode, Mode::explicit_) << where;
         EXPECT_EQ(fsdp.backward_prefetch.depth, backward->get<int>()) << where;
       }
-      if (told) EXPECT_GE(found.find("backward prefetch")->confidence, 0.9) << where;
-      if (found.schedule->distance > 0) EXPECT_FALSE(found.schedule->deviations.empty()) << where;
+      if (told) {
+        EXPECT_GE(found.find("backward prefetch")->confidence, 0.9) << where;
+      }
+      if (found.schedule->distance > 0) {
+        EXPECT_FALSE(found.schedule->deviations.empty()) << where;
+      }
       ++asked;
     }
   }

@@ -84,7 +84,9 @@ TEST(LateRank, OfRealJobsIsTheOneThatSleeps) {
         if (truth["sleeps"].get<double>() == 0) {
           ++others;
           accused += explained.late.has_value();
-          if (explained.late) EXPECT_GT(explained.late->late_ms.ci_low, 0) << pair.path() << side;
+          if (explained.late) {
+            EXPECT_GT(explained.late->late_ms.ci_low, 0) << pair.path() << side;
+          }
           continue;
         }
         ++sleepers;
