@@ -300,7 +300,8 @@ class RankStory {
         : exchange                        ? "all_to_allv"
                                           : "_allgather_base",
         c.count * (scatters ? size : 1), c.count * (gathers ? size : 1), size, trace::torch_name(c.dtype), group,
-        group == "0" ? "default_pg" : description(c.group), fmt::join(members, ", "), sequence_[static_cast<std::size_t>(c.group)]++);
+        group == "0" ? "default_pg" : description(c.group), fmt::join(members, ", "),
+        sequence_[static_cast<std::size_t>(c.group)]++);
     const bool told = dialect_.collective_fields && dialect_.vendor != Vendor::nvidia_old;
     const std::int64_t latest = std::max(begin + 200, std::min(end, record.begin_ns - 40));
     host("cpu_op", collective_op(dialect_, op.kind), thread, begin, latest);

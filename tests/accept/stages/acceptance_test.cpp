@@ -1177,7 +1177,8 @@ TEST(Findings, EachPartHasItsNameItsPlaceAndWhatToCheck) {
   one.switch_of = {0, 0, 1, 1};
   EXPECT_EQ(accept::name_of({Kind::switch_, 1, 0}, one), "what ranks 2 to 3 have in common");
   EXPECT_EQ(accept::name_of({Kind::link, 1, 2}, one), "the link between rank 1 and rank 2");
-  EXPECT_THAT(accept::next_check({Kind::switch_, 1, 0}, one, accept::SlowAt::work), HasSubstr("a socket, a PCIe switch"));
+  EXPECT_THAT(accept::next_check({Kind::switch_, 1, 0}, one, accept::SlowAt::work),
+              HasSubstr("a socket, a PCIe switch"));
   EXPECT_THAT(accept::next_check({Kind::link, 1, 2}, one, accept::SlowAt::transfers), HasSubstr("NVLink"));
   EXPECT_THAT(accept::next_check({Kind::gpu, 1, 0}, one, accept::SlowAt::work), HasSubstr("control group"));
   EXPECT_EQ(accept::place_of({Kind::nic, 0, 1}, one).nic, "NIC 1");
