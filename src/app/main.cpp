@@ -10,6 +10,7 @@
 #include "app/command_line.h"
 #include "base/error.h"
 #include "engine/setup.h"
+#include "hardware/other_work.h"
 #include "launch/interrupt.h"
 #include "launch/placement.h"
 #include "record/console.h"
@@ -79,6 +80,7 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   fsdpbench::app::occupy_closed_streams();
+  fsdpbench::app::spare_address_space();
   fsdpbench::app::install_interrupt_handlers();
   return fsdpbench::app::run_program(argc, argv);
 }

@@ -1,6 +1,7 @@
 #include "hardware/other_work.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
@@ -136,13 +137,32 @@ void ask_control_groups(AvailableMemory& least, const fs::path& root) {
   }
 }
 
+/// `ulimit -v`; absent: none.
+std::optional<std::int64_t> most_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return static_cast<std::int64_t>(limit.rlim_cur);
+}
+
 }  // namespace
 
 AvailableMemory available_memory(const fs::path& root) {
   AvailableMemory least{number_of(root / "proc/meminfo", "MemAvailable:").value_or(0) * 1024, "this machine has"};
   if (least.bytes == 0) return least;
   ask_control_groups(least, root);
+  if (const auto left = address_space_left(root)) take_less(least, *left, "its address space (ulimit -v) has");
   return least;
+}
+
+std::optional<std::int64_t> address_space_left(const fs::path& root) {
+  const std::optional<std::int64_t> most = most_address_space();
+  if (!most) return std::nullopt;
+  const std::int64_t mapped = only_number_in(root / "proc/self/statm").value_or(0) * sysconf(_SC_PAGESIZE);
+  return std::max<std::int64_t>(0, *most - mapped);
+}
+
+void spare_address_space() {
+  if (most_address_space()) mallopt(M_ARENA_MAX, 1);
 }
 
 }  // namespace fsdpbench::app

@@ -84,6 +84,25 @@ void check_open_files(const engine::Setup& setup, int ranks) {
                   files.rlim_max));
 }
 
+/// Counts the stacks of threads where `ulimit -v` limits addresses: a lane is a thread.
+void check_address_space(const engine::Setup& setup, int local_ranks) {
+  const std::optional<std::int64_t> left = address_space_left();
+  if (!left) return;
+  rlimit stack{};
+  const bool known = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
+  const auto stack_bytes = known ? static_cast<std::int64_t>(stack.rlim_cur) : std::int64_t{8} << 20;
+  const std::int64_t threads = local_ranks * (lanes_of(setup) + 1) + 4;
+  constexpr std::int64_t kLibraries = std::int64_t{64} << 20;  // their own threads, compiled kernels
+  const double needed = static_cast<double>(threads) * static_cast<double>(stack_bytes) + kLibraries +
+                        static_cast<double>(memory_of_a_rank(setup)) * local_ranks;
+  if (needed <= static_cast<double>(*left)) return;
+  throw ResourceError(fmt::format(
+      "the ranks need {} of address space, {} of it for the stacks (`ulimit -s`) of {} threads, and `ulimit -v` leaves "
+      "{}. Raise it, or use fewer ranks or a smaller model.",
+      needed < 0x1p62 ? format_bytes(static_cast<std::int64_t>(needed)) : "more than 4 EiB",
+      format_bytes(threads * stack_bytes), threads, format_bytes(*left)));
+}
+
 /// A run that nobody can wait for; its times would not fit the clock either. `times`: engine::simulated_times().
 void check_modelled_time(const config::RunConfig& c, const clock::OpTimes& times) {
   if (!clock::too_long(times)) return;
@@ -200,6 +219,7 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   check_open_files(cell.setup, local_ranks > 0 ? 1 : cell.setup.plan.mesh.ranks());
+  check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   if (!config.checkpoint.resume.empty()) {
     cell.resume =
         std::make_unique<engine::Checkpoint>(config.checkpoint.resume, cell.setup.plan.shapes, config.train.optimizer);

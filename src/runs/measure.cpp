@@ -9,9 +9,11 @@
 #include <system_error>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
+#include "hardware/other_work.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "runs/job_run.h"
@@ -26,7 +28,12 @@ bool out_of_threads(const std::system_error& error) {
 
 std::string words_of(const std::system_error& error) {
   if (!out_of_threads(error)) return error.what();
-  return "the system starts no more threads: see ulimit -u and ulimit -v, and pids.max of its control group";
+  // The system says the same of both.
+  constexpr std::int64_t kStack = std::int64_t{16} << 20;
+  if (const auto left = address_space_left(); left && *left < kStack) {
+    return fmt::format("no address space is left for another thread's stack: ulimit -v leaves {}", format_bytes(*left));
+  }
+  return "the system starts no more threads: see ulimit -u, and pids.max of its control group";
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST(ExplainText, SaysTheCommonMistakeAboutBytes) {
 TEST(ScheduleText, IsOnlyTheOpsOfALayer) {
   const engine::Setup p = prepared(tiny());
   const std::string all = schedule_text(p);
-  EXPECT_EQ(std::ranges::count(all, '\n'), static_cast<std::ptrdiff_t>(p.schedules.steady().ops.size()) + 6);
+  EXPECT_EQ(std::ranges::count(all, '\n'), static_cast<std::ptrdiff_t>(p.schedules.steady().ops.size()) + 4);
   const std::string layer = schedule_text(p, "blocks.1");
   EXPECT_THAT(layer, HasSubstr("forward blocks.1"));
   EXPECT_THAT(layer, HasSubstr("all_gather 1"));

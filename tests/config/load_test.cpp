@@ -262,7 +262,7 @@ TEST_F(Load, WhatCannotBeReadIsNotCalledMissing) {
 
 TEST_F(Load, UnknownModelPresetListsTheKnown) {
   const std::string message = error("[model]\npreset = 'llama'");
-  EXPECT_THAT(message, HasSubstr("model.preset = \"llama\" is not valid; known are "));
+  EXPECT_THAT(message, HasSubstr("model.preset = \"llama\" is not valid; the nearest is 'llama2-7b'; known are "));
   EXPECT_THAT(message, HasSubstr(", gpt2-124m, "));
   EXPECT_THAT(message, HasSubstr(", mlp, "));
   EXPECT_THAT(message, EndsWith("."));

@@ -69,8 +69,7 @@ TEST(ResultFile, WhatCannotBeLookedUpIsNotCalledMissing) {
 
 TEST(ExplainResult, DamageIsSaidInOurWords) {
   const TemporaryFolder folder;
-  for (const char* text : {R"({"causes": 3})", R"({"causes": [{}]})", R"({"causes": [], "metrics": {"step_ms": []}})",
-                           R"({"failure": 3})"}) {
+  for (const char* text : {R"({"causes": 3})", R"({"causes": [{}]})", R"({"causes": [], "metrics": {"step_ms": []}})"}) {
     json result = json::parse(text);
     result.update({{"complete", true}, {"config", json::object()}, {"world", json::object()}});
     const std::string path = folder.write("result.json", result_text(result));

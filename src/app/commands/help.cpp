@@ -78,7 +78,7 @@ constexpr const char* kExitCodes = R"(Exit codes
   0    done
   1    a failure that is not listed here
   2    a wrong profile, option or data, or an output that is there already
-  3    not enough memory, open files or threads
+  3    not enough memory, address space, open files or threads
   4    an output could not be written
   5    a rank failed; watch: a hang or a silent rank
   6    a measurement contradicts itself; its numbers must not be used
