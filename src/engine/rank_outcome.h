@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +16,59 @@
 #include "trace/record.h"
 
 namespace fsdpbench::engine {
+
+/// Steps that one rank has completed, readable by another thread while the rank trains on: whoever must save it when
+/// the run cannot end as it should. Thread-safe.
+class DoneSteps {
+ public:
+  struct Snapshot {
+    std::int64_t steps = 0;  ///< warm-up included
+    trace::RankTrace trace;  ///< of the measured ones among them; its activities only after the rank has ended
+  };
+  /// A copy of what was published last.
+  Snapshot snapshot() const;
+
+  /// The rank has done `steps` steps, and `trace` holds the measured ones. It may grow meanwhile, within the capacity
+  /// that it has, and must live until the next call or withdraw().
+  void publish(const trace::RankTrace& trace, std::int64_t steps);
+  /// `trace` is about to go: keeps a copy of what was published.
+  void withdraw();
+
+  /// The rank has thrown, and not because another one had.
+  void fail() { failed_ = true; }
+  bool failed() const { return failed_; }
+
+ private:
+  const trace::RankTrace* trace_ = nullptr;  // only the first elements, as many as published, are looked at
+  std::int64_t steps_ = 0;
+  std::size_t windows_ = 0;
+  std::size_t records_ = 0;
+  std::size_t samples_ = 0;
+  trace::RankTrace kept_;
+  std::atomic<bool> failed_ = false;
+  mutable std::mutex mutex_;
+
+  trace::RankTrace copy() const;
+};
+
+/// Withdraws at the end of a scope.
+class Publication {
+ public:
+  explicit Publication(DoneSteps* done) : done_(done) {}
+  ~Publication() {
+    if (done_ != nullptr) done_->withdraw();
+  }
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+
+  /// As DoneSteps::publish; nothing without a DoneSteps.
+  void publish(const trace::RankTrace& trace, std::int64_t steps) {
+    if (done_ != nullptr) done_->publish(trace, steps);
+  }
+
+ private:
+  DoneSteps* done_;
+};
 
 /// Results of one rank of a run.
 struct RankOutcome {

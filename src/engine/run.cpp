@@ -37,6 +37,7 @@ struct Shared {
   std::int64_t warmup() const { return setup.config.train.warmup; }
   std::int64_t total_steps() const { return warmup() + setup.config.train.steps; }
   bool cut_short() const { return hooks.interrupt != nullptr && hooks.interrupt->is_set(); }
+  DoneSteps* done(int rank) const { return hooks.done == nullptr ? nullptr : hooks.done + (rank - first_rank); }
   TrainingPosition start() const { return hooks.resume == nullptr ? TrainingPosition{} : hooks.resume->position(); }
   /// That goes on, or begins.
   std::string training() const {
@@ -108,6 +109,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
     saver.emplace(p, context.rank, executor, shared.checkpoints,
                   context.rank == 0 ? shared.batches.digest() : std::nullopt, shared.training(), shared.start());
   }
+  Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
   std::int64_t step = 0;
   std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
@@ -123,6 +125,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
       if (shared.hooks.meet_before_steps) context.world.barrier();
       const float loss = executor.run_step(step);
       if (step >= shared.warmup()) after = executor.wire_bytes();
+      publication.publish(executor.trace(), step + 1);
       if (saver) saver->after_step(step + 1);
       shared.board.report_loss(context.rank, step, loss);
       if (context.rank == 0 && shared.hooks.progress) {
@@ -161,12 +164,15 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   }
 }
 
-/// As run_rank(), and notes it if this rank was stopped.
+/// As run_rank(), and notes it if this rank is the one that fails.
 void run_noted(const Shared& shared, backend::RankContext& context, Measurement& result) {
   try {
     run_rank(shared, context, result);
   } catch (const launch::Stopped&) {
     shared.fewest_steps = 0;  // it was stopped before its first; who fails asks for nobody's
+    throw;
+  } catch (...) {
+    if (DoneSteps* done = shared.done(context.rank)) done->fail();
     throw;
   }
 }

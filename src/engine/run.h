@@ -39,6 +39,9 @@ struct RunHooks {
   const Checkpoint* resume = nullptr;
   /// Whether Measurement::parameters is wanted: the whole model in fp32, in rank 0's host memory.
   bool keep_parameters = false;
+  /// Steps that the ranks of this process have completed, step by step, and also when the run throws: an
+  /// array with one for each, in order.
+  DoneSteps* done = nullptr;
   /// Once set, a run of threads ends in the middle of its step, wherever ranks wait, with the steps that all ranks have
   /// done: Measurement::interrupted. Jobs of processes are ended by their control channel.
   launch::Abort* interrupt = nullptr;

@@ -9,6 +9,7 @@
 #include "account/counterfactual.h"
 #include "account/critical_path.h"
 #include "base/enum_table.h"
+#include "base/lane.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {

@@ -24,6 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 Trial trial_of(const ResultFile& result) {
+  if (const std::string why = why_unfinished(result); !why.empty()) {
+    throw ConfigError(fmt::format("{}: {}.", result.path, why));
+  }
   if (!result.content.contains("metrics")) {
     throw ConfigError(fmt::format("{}: no measured step was completed, so there is nothing to replay.", result.path));
   }

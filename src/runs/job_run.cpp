@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,31 +23,69 @@
 #include "record/json_part.h"
 #include "runs/job.h"
 #include "runs/job_watch.h"
+#include "runs/result_json.h"
 #include "runs/select_backend.h"
 
 namespace fsdpbench::app {
-
-engine::Measurement train_until_interrupted(const Cell& cell, const engine::RunHooks& given) {
-  std::atomic<bool> over = false;
-  launch::Abort now;
-  const AfterInterrupt cuts(kPatienceWithSteps_s, [&] {
-    if (!over) now.set(std::make_exception_ptr(Interrupted()));
-  });
-  const AfterInterrupt ends(kPatienceWithAll_s, [&] {
-    if (over) return;
-    console().warning("interrupted in the middle of a step");
-    _exit(static_cast<int>(ExitCode::interrupted));
-  });
-  engine::RunHooks hooks = given;
-  hooks.interrupt = &now;
-  hooks.steps_over = [&] { over = true; };
-  engine::Measurement measurement = train_on_threads(cell, hooks);
-  over = true;  // also if it was cut short
-  return measurement;
-}
-
 namespace {
 
+/// Saves, and says so; what cannot be saved is said, too.
+void save(RunRescue& rescue, const launch::JobFailure* failure) {
+  try {
+    if (const std::string saved = rescue.save(failure); !saved.empty()) console().warning(saved);
+  } catch (const std::exception& error) {
+    console().warning(fmt::format("what was measured could not be saved: {}", error.what()));
+  }
+}
+
+/// A lane says which rank it is of: "rank 2, lane compute, op forward 1: …"; a host thread has left a note.
+int rank_that_failed(std::string_view message, const RunRescue& rescue) {
+  constexpr std::string_view kRank = "rank ";
+  int rank = -1;
+  if (message.starts_with(kRank)) {
+    std::from_chars(message.data() + kRank.size(), message.data() + message.size(), rank);
+  }
+  return rank >= 0 ? rank : std::max(0, rescue.failed_rank());
+}
+
+}  // namespace
+
+Train train_on_kept_threads(std::filesystem::path folder, World world) {
+  return [folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& given) {
+    const auto ranks = static_cast<int>(cell.setup.config.mesh.ranks);
+    RunRescue rescue(folder, folder.empty() ? nlohmann::json() : result_frame(cell.setup, world), cell.setup, 0, ranks);
+    const auto measured = [&] { return !rescue.done()->snapshot().trace.steps.empty(); };
+    std::atomic<bool> over = false;
+    launch::Abort now;
+    const AfterInterrupt cuts(kPatienceWithSteps_s, [&] {
+      if (!over) now.set(std::make_exception_ptr(Interrupted()));
+    });
+    const AfterInterrupt ends(kPatienceWithAll_s, [&] {
+      if (over) return;
+      console().warning("interrupted in the middle of a step");
+      if (measured()) save(rescue, nullptr);
+      _exit(static_cast<int>(ExitCode::interrupted));
+    });
+    engine::RunHooks hooks = given;
+    hooks.done = rescue.done();
+    hooks.interrupt = &now;
+    hooks.steps_over = [&] { over = true; };
+    try {
+      engine::Measurement measurement = train_on_threads(cell, hooks);
+      over = true;  // also if it was cut short
+      rescue.close();
+      return measurement;
+    } catch (const std::exception& error) {
+      if (!measured()) throw;
+      const launch::JobFailure failure{rank_that_failed(error.what(), rescue), false, error.what()};
+      save(rescue, &failure);
+      throw;
+    }
+  };
+}
+namespace {
+
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kOrder = "job.order";  // from rank 0: JSON, a cell or the end
@@ -78,15 +118,18 @@ Answer answer_from(const JsonPart& part) {
 /// Order of rank 0 to the others.
 struct Order {
   std::optional<int> end;  ///< the job is over, with this exit code; then the rest is empty
-  std::string service;     ///< its name, with what it is to do in `with`; empty: train the cell of `config`
-  json with;
-  std::string config;  ///< to_message()
+  std::string service;     ///< its name, with what it is to do in `frame`; empty: train; then the rest is of a cell
+  std::string config;      ///< to_message()
+  std::string folder;      ///< RunRescue's, as the next
+  json frame;
 };
 
 Order order_from(const JsonPart& part) {
-  if (part.has("end")) return {static_cast<int>(part.at("end").whole(0, 255)), {}, {}, {}};
-  if (part.has("service")) return {{}, part.at("service").text(), part.at("with").value(), {}};
-  return {{}, {}, {}, part.at("config").text()};
+  if (part.has("end")) return {static_cast<int>(part.at("end").whole(0, 255)), {}, {}, {}, {}};
+  if (part.has("service")) return {{}, part.at("service").text(), {}, {}, part.at("with").value()};
+  const JsonPart frame = part.at("frame");
+  if (!frame.value().is_null()) (void)frame.at("train").members();
+  return {{}, {}, part.at("config").text(), part.at("folder").text(), frame.value()};
 }
 
 void send_to_others(Job& job, std::string_view topic, const std::string& payload) {
@@ -113,8 +156,11 @@ std::optional<Cell> open_ordered(const Order& order, int local_ranks, json& answ
 }
 
 /// Rank 0: gives the cell to all others and waits until they are ready for it.
-void announce(Job& job, const Cell& cell) {
-  send_to_others(job, kOrder, json_line({{"config", to_message(cell.setup.config)}}));
+void announce(Job& job, const Cell& cell, const fs::path& folder, const json& frame) {
+  const json order{{"config", to_message(cell.setup.config)},
+                   {"folder", folder.empty() ? "" : fs::absolute(folder).string()},
+                   {"frame", frame}};
+  send_to_others(job, kOrder, json_line(order));
   Answer refusal;
   int refuser = 0;
   for (int rank = 1; rank < job.ranks(); ++rank) {
@@ -142,8 +188,17 @@ double taken_from(Job& job, const ProcessorTime& before, const std::vector<std::
   return taken_by_others(uses, false);
 }
 
-/// This process's rank of a cell that all have agreed on.
-engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hooks) {
+/// This process's rank of a cell that all have agreed on. While it trains, what it has done is saved if the job fails.
+engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hooks, fs::path folder, json frame) {
+  RunRescue rescue(std::move(folder), std::move(frame), cell.setup, job.rank());
+  const struct Guard {
+    Guard(JobWatch& of_job, RunRescue& saves) : watch(of_job) { watch.save_with(&saves); }
+    ~Guard() { watch.save_with(nullptr); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    JobWatch& watch;
+  } guard(job.watch(), rescue);
+  hooks.done = rescue.done();
   hooks.resume = cell.resume.get();
   hooks.steps_over = [&] { job.watch().doing("bringing the ranks' records together"); };
   const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
@@ -151,6 +206,7 @@ engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hook
   const ProcessorTime before = processor_time();
   engine::Measurement measurement = engine::run(*backend, cell.setup, *cell.data, hooks, &job.session());
   measurement.others_share = taken_from(job, before, measurement.hosts);
+  rescue.close();
   return measurement;
 }
 
@@ -162,16 +218,17 @@ void serve_cell(Job& job, const Order& order) {
   if (job.channel().receive(0, kStart) != "go") return;
   engine::RunHooks hooks;
   hooks.stop = interrupt_requested;
-  train_rank(job, *cell, hooks);
+  train_rank(job, *cell, hooks, order.folder, order.frame);
 }
 
 }  // namespace
 
-Train train_on_job(Job& job) {
-  return [&job](const Cell& cell, const engine::RunHooks& hooks) {
+Train train_on_job(Job& job, fs::path folder, World world) {
+  return [&job, folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& hooks) {
+    const json frame = folder.empty() ? json() : result_frame(cell.setup, world);
     job.watch().doing("preparing a run", JobWatch::Work::may_be_cut);
-    announce(job, cell);
-    engine::Measurement measurement = train_rank(job, cell, hooks);
+    announce(job, cell, folder, frame);
+    engine::Measurement measurement = train_rank(job, cell, hooks, folder, frame);
     job.watch().doing("computing metrics and writing results");
     return measurement;
   };
@@ -193,7 +250,7 @@ int serve(Job& job, const Services& services) {
       if (service == services.end()) {
         throw BackendError(fmt::format("rank 0 ordered '{}', which this process does not know", order.service));
       }
-      service->second(job, JsonPart(order.with));
+      service->second(job, JsonPart(order.frame));
       continue;
     }
     serve_cell(job, order);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -11,15 +12,18 @@
 
 namespace fsdpbench::app {
 
-/// Trains all ranks on threads of this process. A signal of the user's ends the run after its step, or in the middle of
-/// it if that takes longer than kPatienceWithSteps_s. If a kernel is still busy kPatienceWithAll_s after the signal,
-/// the process ends here.
-engine::Measurement train_until_interrupted(const Cell& cell, const engine::RunHooks& hooks);
+/// Trains all ranks on threads of this process, for trials measured in `world`, and keeps what is done whatever
+/// happens. A signal of the user's ends the run after its step, or in the middle of it if that takes longer than
+/// kPatienceWithSteps_s. If a rank throws, what the ranks had done is saved in `folder` (empty: nowhere) before that is
+/// rethrown. If a kernel is still busy kPatienceWithAll_s after the signal, the same is saved and the process ends
+/// here.
+Train train_on_kept_threads(std::filesystem::path folder, World world);
 
-/// Trains on all processes of `job`, whose rank 0 this is. What it returns gives a cell to all others, waits until they
-/// are ready for it, and trains. Then it throws the Error of the first rank that is not ready; nobody has begun, and
-/// the job can go on with another cell. `job` must outlive the result.
-Train train_on_job(Job& job);
+/// Trains on all processes of `job`, whose rank 0 this is, for trials measured in `world`. What it returns gives a cell
+/// to all others, waits until they are ready for it, and trains. Then it throws the Error of the first rank that is not
+/// ready; nobody has begun, and the job can go on with another cell. Every rank saves what it has done in `folder` if
+/// the job fails (empty: nowhere). `job` must outlive the result.
+Train train_on_job(Job& job, std::filesystem::path folder, World world);
 
 /// Rank 0: the job is over, with this exit code. The others leave.
 void announce_end(Job& job, int code);

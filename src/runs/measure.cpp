@@ -52,7 +52,7 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
   }
   World world = current_world(cell.setup.config, session, std::move(command_line));
   if (!simulated) {
-    const Train train = job == nullptr ? Train(train_until_interrupted) : train_on_job(*job);
+    const Train train = job == nullptr ? train_on_kept_threads(folder, world) : train_on_job(*job, folder, world);
     return run_trial(cell, hooks, std::move(world), train);
   }
   // A simulation is over at once or computed for long, then with the metrics of all ranks; nothing of it is worth

@@ -111,4 +111,12 @@ void throw_damaged(const ResultFile& result) {
                                 result.path, kExpected));
 }
 
+std::string why_unfinished(const ResultFile& result) {
+  if (!result.content.contains("failure")) return "";
+  const json& failure = result.content["failure"];
+  if (!failure.is_object() || !failure.contains("message") || !failure["message"].is_string()) throw_damaged(result);
+  return fmt::format("this run did not finish ({}) and its result holds the step times of one rank only",
+                     failure["message"].get<std::string>());
+}
+
 }  // namespace fsdpbench::app

@@ -25,4 +25,7 @@ ResultFile read_any_result(const std::string& given, AcceptanceCheck check_accep
 /// Throws when a part of a result is not there or not of the right type: no library's words reach the user.
 [[noreturn]] void throw_damaged(const ResultFile& result);
 
+/// Why the run of a result ended without a result, if a rank failed or died; empty: it has one.
+std::string why_unfinished(const ResultFile& result);
+
 }  // namespace fsdpbench::app

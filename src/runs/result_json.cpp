@@ -56,6 +56,9 @@ std::string causes_text(const JsonPart& result) {
 
 std::string explain_result(const std::string& given) {
   const ResultFile result = read_result(given);
+  if (const std::string why = why_unfinished(result); !why.empty()) {
+    throw ConfigError(fmt::format("{}: {}, so there are no causes in it.", result.path, why));
+  }
   if (const json why = result.content.value("not_rated_because", json()); why.is_string()) {
     throw ConfigError(fmt::format("{}: the run is not rated, so there are no causes in it: {}.", result.path,
                                   why.get<std::string>()));
@@ -73,13 +76,20 @@ namespace {
 
 using nlohmann::json;
 
-struct RunFile {
+/// Parts of a result that it has from its beginning.
+struct RunFrame {
   const engine::Setup* setup;
+  const World* world;
+};
+
+/// A finished run.
+struct RunFile {
+  RunFrame frame;
   const Trial* trial;
   TrialDetails details;
 };
 
-const engine::Setup& run_setup(const RunFile& run) { return *run.setup; }
+const engine::Setup& run_setup(const RunFile& run) { return *run.frame.setup; }
 const engine::Measurement& measured(const RunFile& run) { return run.trial->measurement; }
 bool has_steps(const RunFile& run) { return run.trial->metrics.has_value(); }
 
@@ -373,20 +383,28 @@ Fields<GpuOfRank> declared() {
 
 namespace {
 
+const Fields<RunFrame>& frame_fields() {
+  using F = RunFrame;
+  using S = engine::Setup;
+  static const Fields<F> kAll{"Run", "", "", {
+    {"config", via(&F::setup, &S::config, [](const auto& c) { return config::to_json(c); }), "", "every key with its resolved value"},
+    {"model", via(&F::setup, &S::config, model_text), "", "what to call the model: the name of its preset, or what it is where the profile has sizes of its own"},
+    {"config_changed", via(&F::setup, &S::config, [](const auto& c) { return config::changed_to_json(c, config::presets_of(c)); }), "", "keys whose value differs from the preset's, or from the program's default where no preset sets them: `key`, `value`, `default`"},
+    {"world", &F::world, "", "what it was measured with"},
+    {"train", {"Train", "The training.", "engine/run.h", {
+      {"warmup", via(&F::setup, &S::config, &config::RunConfig::train, &config::Train::warmup), "", "steps before the measured ones"},
+      {"parameters", via(&F::setup, &S::plan, &plan::Plan::shapes, &plan::ModelShapes::parameter_count), "", "number of parameters of the model"},
+    }}, "the training"},
+  }};
+  return kAll;
+}
+
 const Fields<RunFile>& run_fields() {
   using R = RunFile;
   using D = TrialDetails;
   using M = engine::Measurement;
-  using S = engine::Setup;
   static const Fields<R> kAll{"Run", "result.json of `run` and `simulate`: every number, and the world it was measured in.", "runs/trial.h", {
-    {"config", via(&R::setup, &S::config, [](const auto& c) { return config::to_json(c); }), "", "every key with its resolved value"},
-    {"model", via(&R::setup, &S::config, model_text), "", "what to call the model: the name of its preset, or what it is where the profile has sizes of its own"},
-    {"config_changed", via(&R::setup, &S::config, [](const auto& c) { return config::changed_to_json(c, config::presets_of(c)); }), "", "keys whose value differs from the preset's, or from the program's default where no preset sets them: `key`, `value`, `default`"},
-    {"world", via(&R::trial, &Trial::world), "", "what it was measured with"},
-    {"train", {"Train", "The training.", "engine/run.h", {
-      {"warmup", via(&R::setup, &S::config, &config::RunConfig::train, &config::Train::warmup), "", "steps before the measured ones"},
-      {"parameters", via(&R::setup, &S::plan, &plan::Plan::shapes, &plan::ModelShapes::parameter_count), "", "number of parameters of the model"},
-    }}, "the training"},
+    spread(&R::frame, frame_fields()),
     spread(&R::trial, trial_fields()),
     {"complete", via(&R::trial, &Trial::interrupted, std::logical_not<>()), "", "whether all steps were done"},
     {"diverged_because", via(&R::trial, &Trial::diverged_because), "", "why training diverged: a loss or a final parameter is NaN or infinite; the exit code is 8", if_any},
@@ -427,8 +445,10 @@ const Fields<RunFile>& run_fields() {
 
 }  // namespace
 
+json result_frame(const engine::Setup& setup, const World& world) { return frame_fields().write({&setup, &world}); }
+
 json result_json(const engine::Setup& setup, const Trial& trial) {
-  return run_fields().write({&setup, &trial, trial_details(setup, trial)});
+  return run_fields().write({{&setup, &trial.world}, &trial, trial_details(setup, trial)});
 }
 
 const ObjectFacts& run_file_facts() { return run_fields().facts(); }

@@ -33,6 +33,7 @@ void check_run(const JsonPart& j) {
   (void)j.at("complete").flag();
   check_config(j.at("config"));
   (void)j.at("world").members();
+  if (j.has("failure")) (void)j.at("failure").at("message").text();
   if (j.has("diverged_because")) (void)j.at("diverged_because").text();
   if (j.has("not_rated_because")) (void)j.at("not_rated_because").text();
   if (!j.has("metrics")) return;

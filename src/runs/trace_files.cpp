@@ -261,4 +261,12 @@ void write_worst_step(const std::filesystem::path& path, const engine::Setup& se
                             [&](std::size_t rank, std::size_t) { return explanation(rank, worst); });
 }
 
+void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace) {
+  const TraceLabels labels(setup);
+  const std::vector<trace::RankTrace> traces{trace};
+  AllFiles files;
+  write_rank_files(folder, setup, traces, time_base(setup, traces), std::cref(labels), files);
+  files.finish();
+}
+
 }  // namespace fsdpbench::app

@@ -102,4 +102,7 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
 /// step was measured. Throws OutputError.
 void write_worst_step(const std::filesystem::path& path, const engine::Setup& setup, const Trial& trial);
 
+/// One rank's file alone, on its own time line: trace/rank_N.json.gz. Throws OutputError.
+void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace);
+
 }  // namespace fsdpbench::app

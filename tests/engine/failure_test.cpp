@@ -1,6 +1,7 @@
 // One rank's failure ends all ranks with that failure's message; a stop between steps keeps what was measured.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 
 #include "base/error.h"
@@ -92,6 +93,22 @@ TEST(Failure, AnInterruptBeforeTheRunEndsItWithNothing) {
   EXPECT_TRUE(result.interrupted);
   EXPECT_EQ(result.steps_done, 0);
   EXPECT_TRUE(result.losses.empty());
+}
+
+TEST(Failure, WhatEachRankHadDoneIsLeftBehind) {
+  const config::RunConfig c = testing::settled(testing::tiny_decoder());
+  const FailingBatches batches(static_cast<std::int32_t>(c.model.vocab), 29);  // rank 2 in step 3
+  std::array<DoneSteps, 4> done;
+  RunHooks hooks;
+  hooks.done = done.data();
+  EXPECT_THROW(run(*backend::cpu::make_cpu_backend(), set_up(c), batches, hooks), ConfigError);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const DoneSteps::Snapshot left = done[rank].snapshot();
+    EXPECT_GE(left.steps, rank == 2 ? 3 : 2) << rank;  // the others may have been at the end of the step before
+    EXPECT_LE(left.steps, 3) << rank;
+    EXPECT_EQ(left.trace.steps.size(), static_cast<std::size_t>(left.steps - 1)) << rank;
+    EXPECT_EQ(done[rank].failed(), rank == 2) << rank;
+  }
 }
 
 }  // namespace

@@ -19,11 +19,15 @@ def needs_mpirun() -> None:
         raise unittest.SkipTest("under sanitizers ranks with torchrun's variables are enough")
 
 
-def job_result(c: Case, lost: bool) -> None:
-    """A job that has lost a rank leaves no result; one that was interrupted, none that is complete."""
+def job_result(c: Case, dead: int | None) -> None:
+    """Whatever is there says that it is not complete, and who is to blame, if somebody was killed."""
     result = promises.result_of(c.folder / "out")
-    if result is not None and (lost or result["complete"]):
-        raise promises.Broken("a job that was ended has a result")
+    if result is None:
+        return
+    if result["complete"]:
+        raise promises.Broken("a job that was ended has a complete result")
+    if dead is not None and "failure" in result and result["failure"]["rank"] != dead:
+        raise promises.Broken(f"rank {dead} was lost, and result.json blames: {result['failure']}")
 
 
 @fault(4)
@@ -39,7 +43,7 @@ def mpirun_rank_killed(c: Case) -> None:
         raise promises.Broken("a job that lost a rank has ended with exit code 0")
     c.killed = True
     promises.nobody_left(c.bench)
-    job_result(c, True)
+    job_result(c, dead)
 
 
 @fault(2)
@@ -52,7 +56,7 @@ def mpirun_struck(c: Case) -> None:
     c.ended(job, number, launcher=True)
     c.killed = True  # it kills its ranks
     promises.nobody_left(c.bench)
-    job_result(c, False)
+    job_result(c, None)
 
 
 @fault(1)
@@ -66,7 +70,7 @@ def mpirun_rank_stopped(c: Case) -> None:
         raise promises.Broken("a job that lost a rank has ended with exit code 0")
     c.killed = True
     promises.nobody_left(c.bench)
-    job_result(c, True)
+    job_result(c, stopped)
 
 
 @fault(1)
@@ -109,7 +113,7 @@ def torchrun_rank_killed(c: Case) -> None:
     codes = all_ended(c, ranks, {dead: signal.SIGKILL})
     if OK in codes:
         raise promises.Broken(f"a rank was lost, and the exit codes are {codes}")
-    job_result(c, True)
+    job_result(c, dead)
 
 
 @fault(1)
@@ -124,7 +128,7 @@ def torchrun_rank_stopped(c: Case) -> None:
     ranks[stopped].signal(signal.SIGCONT)
     if c.ended(ranks[stopped]) != harness.RANK_FAILED:
         raise promises.Broken(f"the rank that was stopped said {ranks[stopped].err}")
-    job_result(c, True)
+    job_result(c, stopped)
 
 
 @fault(3)
@@ -140,7 +144,7 @@ def torchrun_signal(c: Case) -> None:
     if codes != [INTERRUPTED] * RANKS:
         raise promises.Broken(f"signal {number} to {list(to)}: exit codes {codes}; {ranks[0].err[-400:]}")
     result = promises.result_of(c.folder / "out")
-    if result is not None and result["complete"]:
+    if result is None or result["complete"] or "failure" in result:
         raise promises.Broken(f"interrupted, and result.json is {str(result)[:100]}")
 
 

@@ -18,9 +18,13 @@ from harness import BASE, INTERRUPTED, LONG, OK, RANKS, RANK_FAILED, SWEEP, Faul
 from promises import KILLED, each_once, nobody_left, nothing_lost, result_of, speaks_plainly, whole_lines
 
 class Job(Faults):
-    def check_left(self) -> None:
-        """A job that lost a rank has no result."""
-        self.assertIsNone(result_of(self.folder / "out"))
+    def check_left(self, dead: int) -> None:
+        """What the survivors wrote about a job that had begun to train."""
+        result = result_of(self.folder / "out")
+        self.assertFalse(result["complete"])
+        self.assertEqual((result["failure"]["rank"], result["failure"]["died"]), (dead, True))
+        self.assertRegex(result["failure"]["message"], rf"\brank {dead}\b")
+        self.assertEqual(len(result["steps"]["rank_ms"]), max(0, result["train"]["steps_done"] - 1))
 
 
 class Torchrun(Job):
@@ -32,10 +36,11 @@ class Torchrun(Job):
         for rank, process in enumerate(ranks):
             if rank != stopped:
                 self.ends(process, RANK_FAILED)
-        self.check_left()
+        self.check_left(stopped)
+        before = (self.folder / "out/result.json").read_bytes()
         ranks[stopped].signal(signal.SIGCONT)
         self.ends(ranks[stopped], RANK_FAILED)
-        self.check_left()
+        self.assertEqual((self.folder / "out/result.json").read_bytes(), before, "the verdict was overwritten")
         return ranks
 
     def test_a_rank_that_was_stopped_is_given_up_and_blames_nobody_when_it_wakes(self) -> None:
@@ -44,7 +49,7 @@ class Torchrun(Job):
         self.assertNotRegex(ranks[1].err, r"rank [02] .*(has been silent|was lost|died)")
 
     @long_fault
-    def test_rank_0_that_was_stopped_blames_nobody_when_it_wakes(self) -> None:
+    def test_rank_0_that_was_stopped_does_not_overwrite_the_verdict(self) -> None:
         ranks = self.stop_and_wake(0)
         self.assertNotRegex(ranks[0].err, r"rank [12] .*(has been silent|was lost|died)")
 
@@ -124,8 +129,9 @@ class Mpirun(Job):
                 nobody_left(self.bench)
                 result = result_of(self.folder / "out")
                 if trained:
-                    self.check_left()
-                elif result is not None:
+                    self.check_left(dead)
+                    self.assertIn(result["failure"]["message"], job.err)
+                elif result is not None and "failure" not in result:
                     self.assertTrue(result["complete"])  # the old one: the job had not begun
                     self.assertNotEqual(result["config"]["train"]["steps"], 20000)
 
@@ -144,7 +150,7 @@ class Mpirun(Job):
         kill(self.bench.rank_processes()[RANKS - 1], signal.SIGSTOP)
         self.assertNotEqual(job.wait(), OK)
         nobody_left(self.bench)
-        self.check_left()
+        self.check_left(RANKS - 1)
 
 
 if __name__ == "__main__":

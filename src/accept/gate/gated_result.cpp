@@ -132,9 +132,11 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
   }
 }
 
-void read_run_result(const JsonPart& j, GatedResult& result) {
+void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& result) {
   result.measured = without_how_often(j.at("config").value(), result.injected);
-  if (!j.at("complete").flag()) {
+  if (std::string why = why_unfinished(file); !why.empty()) {
+    result.not_accepted_because = std::move(why);
+  } else if (!j.at("complete").flag()) {
     result.not_accepted_because = "the run was stopped before its last step";
   } else if (j.has("diverged_because")) {
     result.not_accepted_because = "training diverged: " + j.at("diverged_because").text();
@@ -274,7 +276,7 @@ GatedResult read_gated_result(const std::string& given) {
   result.kind = to_string(file.kind);
   try {
     switch (file.kind) {
-      case ResultKind::run: read_run_result(j, result); break;
+      case ResultKind::run: read_run_result(j, file, result); break;
       case ResultKind::acceptance: read_acceptance_result(j, result); break;
       case ResultKind::sweep: read_sweep_result(j, file.path, result); break;
       case ResultKind::collectives: read_collectives_result(j, result); break;

@@ -57,14 +57,15 @@ std::optional<std::pair<ComparedSide, ComparedSide>> stored_sides(const CompareA
   std::vector<ComparedSide> sides;
   for (const std::string& given : {arguments.a, arguments.b}) {
     const ResultFile result = read_result(given);
-    const bool measured = result.content.contains("metrics");
+    std::string why = why_unfinished(result);
+    if (why.empty() && !result.content.contains("metrics")) why = "no measured step was completed";
     if (const auto diverged = result.content.find("diverged_because"); diverged != result.content.end()) {
       if (!diverged->is_string()) throw_damaged(result);
       throw Error(fmt::format("{}: training diverged: {}.", result.path, diverged->get<std::string>()),
                   ExitCode::diverged);
     }
-    if (!measured) {
-      console().info(fmt::format("{}: no measured step was completed; both configurations run here.", given));
+    if (!why.empty()) {
+      console().info(fmt::format("{}: {}; both configurations run here.", given, why));
       return std::nullopt;
     }
     sides.push_back(stored_side(given, result));

@@ -10,6 +10,7 @@
 #include "record/console.h"
 #include "record/json_fields.h"
 #include "record/json_part.h"
+#include "record/table.h"
 #include "runs/build_info.h"
 #include "runs/select_backend.h"
 #include "trace/nvtx_range.h"
