@@ -355,10 +355,9 @@ HloProgram place_collectives(const HloModule& module, const config::Cluster* clu
 }
 
 std::string gathers_ahead(std::optional<bool> since_0_11_1) {
-  constexpr std::string_view kNew = "--xla_gpu_pipeline_all_gather=on";
-  return fmt::format("XLA_FLAGS={}{}",
-                     since_0_11_1.value_or(false) ? kNew : "--xla_gpu_enable_pipelined_all_gather=true",
-                     since_0_11_1 ? "" : fmt::format(" (from JAX 0.11.1 on {})", kNew));
+  if (since_0_11_1.value_or(false)) return "XLA_FLAGS=--xla_gpu_pipeline_all_gather=on";
+  return std::string("XLA_FLAGS=--xla_gpu_enable_pipelined_all_gather=true") +
+         (since_0_11_1 ? "" : " (from JAX 0.11.1 on --xla_gpu_pipeline_all_gather=on)");
 }
 
 std::string why_synchronous(bool others, bool since_0_7_2) {

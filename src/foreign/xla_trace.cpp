@@ -221,20 +221,21 @@ std::string XlaRows::mark_steps(const std::vector<Row>& rows, const std::vector<
   if (times.empty()) return {};
   const std::int32_t module = std::ranges::max_element(times, {}, [](const auto& one) { return one.second; })->first;
   std::int64_t end = 0;
+  std::vector<std::int64_t> begins;
+  std::set<std::int64_t> runs;  // where rows tell their numbers
   for (const Row& row : rows) {
     end = std::max(end, row.begin_ns + row.length_ns);
     if (row.module != module || row.op < 0) continue;
+    if (row.run != -1 && runs.insert(row.run).second) begins.push_back(row.begin_ns);
     const auto call = launches_.find(row.correlation);
     starts[row.op].push_back(call == launches_.end() ? row.begin_ns : call->second);
   }
   std::map<std::size_t, std::size_t> counts;
   for (const auto& [op, moments] : starts) ++counts[moments.size()];
-  constexpr std::size_t kTenth = 10;
-  const auto usual = std::ranges::find_if(counts, [&](const auto& c) { return c.second * kTenth >= starts.size(); });
-  std::vector<std::int64_t> begins;
+  const auto usual = std::ranges::find_if(counts, [&](const auto& c) { return c.second * 10 >= starts.size(); });
   for (auto& [op, moments] : starts) {
     std::ranges::sort(moments);
-    const bool fits = usual != counts.end() && moments.size() == usual->first;
+    const bool fits = runs.empty() && usual != counts.end() && moments.size() == usual->first;
     if (fits && (begins.empty() || moments.front() < begins.front())) begins = moments;
   }
   if (begins.empty()) return {};

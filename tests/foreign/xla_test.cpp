@@ -308,8 +308,8 @@ TEST_F(JaxTrace, SaysHowMuchOfComputationAreCollectivesAndTheFlagOfItsVersion) {
   };
   const std::string with = "Gathers in a loop: XLA_FLAGS=--xla_gpu_", then = " begins them an iteration ahead";
   EXPECT_THAT(told("0.10.1"), ElementsAre(HasSubstr("2.150 of the 16.280 ms a step that it is busy, 13.2 %: XLA found"),
-                                          HasSubstr("all_gather of 4.0 MiB in forward: 1.450 ms, 1 a step"),
-                                          HasSubstr("reduce_scatter of 32.0 MiB in backward: 0.700 ms, 1 a step"),
+                                          HasSubstr("all_gather of 4.00 MiB in forward: 1.450 ms, 1 a step"),
+                                          HasSubstr("reduce_scatter of 32.00 MiB in backward: 0.700 ms, 1 a step"),
                                           HasSubstr(with + "enable_pipelined_all_gather=true" + then)));
   EXPECT_THAT(told("0.11.1"), ::testing::Contains(HasSubstr(with + "pipeline_all_gather=on" + then)));
   EXPECT_THAT(told(""), ::testing::Contains(HasSubstr(with +
