@@ -2,14 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/bytes.h"
 #include "base/dtype.h"
 #include "base/enum_table.h"
 #include "config/words/words.h"
+#include "foreign/xla_program.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
 using account::Cause;
+
+constexpr std::string_view kGathersAhead = "{gathers ahead}";  // in the words of a compiler whose flag was renamed
 
 /// Why nothing can be said of links; empty: the files of all ranks are here.
 std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
@@ -21,13 +29,13 @@ std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
 }
 
 /// How the program's settings are said.
-EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward) {
+EnumTable<Cause, std::string> settings_of(const JobTrace& job, const Recognition& found, bool forward) {
   EnumTable<Cause, std::string> settings;
   const bool own = found.table.source == UnitSource::own_names;
   const dialects::Words* const engine = own ? &dialects::words_of("fsdpbench") : found.engine;
   if (own) {
     for (const Cause cause : kEnumerators<Cause>) settings[cause] = account::kCauses[cause].settings;
-  } else if (engine != &dialects::words_of("maxtext")) {  // what XLA compiled is none of PyTorch's
+  } else if (!job.ranks.front().is_compiled()) {  // XLA's are none of PyTorch's
     settings[Cause::data_loading] = "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
     settings[Cause::host_bound] = "or torch.compile, CUDA graphs, a larger batch";
     settings[Cause::host_sync] = found.kind == JobKind::experts
@@ -41,7 +49,10 @@ EnumTable<Cause, std::string> settings_of(const Recognition& found, bool forward
   }
   if (engine == nullptr || !engine->remedies || !found.shards) return settings;
   const dialects::Remedies& words = *engine->remedies;
-  settings[Cause::late_prefetch] = forward ? words.prefetch_forward : words.prefetch_backward;
+  std::string& prefetch = settings[Cause::late_prefetch] = forward ? words.prefetch_forward : words.prefetch_backward;
+  if (const std::size_t at = prefetch.find(kGathersAhead); at != prefetch.npos)
+    prefetch.replace(at, kGathersAhead.size(),
+                     gathers_ahead(job.ranks.front().xla.value_or(XlaFacts()).since({0, 11, 1})));
   settings[Cause::all_gather_limit] = words.no_limit;
   settings[Cause::communicator_serialisation] = words.separate_reductions;
   settings[Cause::step_boundary] = settings[Cause::host_update] = words.accumulate;
@@ -98,11 +109,58 @@ account::Evidence evidence_of(const JobTrace& job, const Recognition& found, con
   for (const ExplainedCollective& one : explained.collectives) {
     late_ms += one.causes_ms[Cause::late_prefetch] * (one.phase == "forward" ? 1 : -1);
   }
-  account::Evidence evidence{.settings = settings_of(found, late_ms >= 0), .absent = absent_ranks(job, explained)};
+  account::Evidence evidence{.settings = settings_of(job, found, late_ms >= 0), .absent = absent_ranks(job, explained)};
   for (const account::CauseShare& share : explained.causes) {
     evidence.seen[share.cause] = seen_of(share, found, explained, late_ms >= 0);
   }
   return evidence;
+}
+
+std::vector<std::string> on_compute_stream(const RankRows& rank) {
+  if (!rank.xla || rank.computes_on_host()) return {};
+  int compute = -1;
+  const std::vector<StreamRole> roles = stream_roles(rank, compute);
+  struct Sum {
+    std::int64_t ns = 0;
+    std::size_t times = 0;
+  };
+  std::map<std::string, Sum> sums;  // by what they are
+  std::int64_t all_ns = 0;
+  bool elsewhere = false, gathers = false;
+  for (const DeviceRow& row : rank.device) {
+    if (row.kind != Activity::collective) continue;
+    elsewhere = elsewhere || row.stream != compute;
+    if (row.stream != compute) continue;
+    const CollectiveFacts facts = row.collective < 0 ? CollectiveFacts() : rank.collectives[row.collective];
+    const std::int64_t bytes = std::max(facts.elements_in, facts.elements_out) * bytes_of_dtype(facts.dtype);
+    const auto phase = static_cast<schedule::Phase>(row.phase);
+    Sum& sum = sums[fmt::format("{}{}{}", to_string(facts.kind), bytes > 0 ? " of " + format_bytes(bytes) : "",
+                                row.phase < 0 ? "" : fmt::format(" in {}", schedule::to_string(phase)))];
+    sum.ns += row.end_ns - row.begin_ns;
+    ++sum.times;
+    all_ns += row.end_ns - row.begin_ns;
+    gathers = gathers || facts.kind == Communication::all_gather;
+  }
+  if (sums.empty()) return {};
+  const auto steps = static_cast<double>(std::max<std::size_t>(1, rank.steps.size()));
+  const auto ms = [&](std::int64_t ns) { return static_cast<double>(ns) / 1e6 / steps; };
+  const std::int64_t busy_ns = roles[compute].busy_ns;
+  std::vector<std::string> told{fmt::format("{:.3f} of the {:.3f} ms a step that it is busy, {:.1f} %: {}", ms(all_ns),
+                                            ms(busy_ns), 100 * ms(all_ns) / ms(busy_ns),
+                                            why_synchronous(elsewhere, !rank.xla->jaxlib.empty()))};
+  std::vector<std::pair<std::string, Sum>> most(sums.begin(), sums.end());
+  std::ranges::stable_sort(most, std::greater<>(), [](const auto& one) { return one.second.ns; });
+  constexpr std::size_t kMost = 4;
+  most.resize(std::min(most.size(), kMost));
+  for (const auto& [what, sum] : most)
+    told.push_back(
+        fmt::format("{}: {:.3f} ms, {:.3g} a step", what, ms(sum.ns), static_cast<double>(sum.times) / steps));
+  if (gathers)
+    told.push_back(
+        fmt::format("Gathers in a loop: {} begins them an iteration ahead, beside its products; not through the "
+                    "barrier of jax.checkpoint.",
+                    gathers_ahead(rank.xla->since({0, 11, 1}))));
+  return told;
 }
 
 std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const Explanation& explained) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "account/advice.h"
 #include "foreign/explain.h"
@@ -10,6 +11,10 @@ namespace fsdpbench::foreign {
 
 /// "Rank 1 is late by 102.300 ms a step [90.000 to 110.000], 12.1 % of it: its host. …", with what to look at.
 std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const Explanation& explained);
+
+/// Sentences about collectives that XLA launched on the stream of its products, which it does with those that are not
+/// asynchronous.
+std::vector<std::string> on_compute_stream(const RankRows& rank);
 
 /// Evidence for advice from a job's rows, in the words of its program's settings; without replays. A job that
 /// is not sharded gets no advice about sharding.

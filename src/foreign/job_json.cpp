@@ -1,4 +1,5 @@
 #include "foreign/job_json.h"
+#include "foreign/evidence.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -436,7 +437,12 @@ const Fields<ExplainedJob>& job_fields() {
     {"least_ms", via(&E::replay, &TracedStep::least_ms), "ms", "what one rank needs for its own kernels and its host: no setting makes the step shorter"},
     {"knobs", &E::replayed, "", "keys whose change would gain more than the noise, the largest gain first"},
     {"not_replayed_because", &E::not_replayed_because, "", "why nothing was replayed, a sentence", if_any},
-    {"notes", via(&E::explanation, &X::notes), "", "sentences to read before any number"},
+    {"notes", [](const E& e) {
+       std::vector<std::string> notes = foreign::on_compute_stream(e.job.ranks.front());
+       if (!notes.empty()) notes.front().insert(0, "Collectives on the stream that computes: ");
+       notes.insert(notes.end(), e.explanation.notes.begin(), e.explanation.notes.end());
+       return notes;
+     }, "", "sentences to read before any number"},
     {"ranks", ranks_of_job, "", "parts of the step on each rank"},
   }};
   return kAll;

@@ -65,6 +65,13 @@ constexpr int kDecimals = 3;
 std::string job_ms(double value) { return fmt::format("{:.{}f}", value, kDecimals); }
 std::string percent_of(double value, double of) { return of > 0 ? fmt::format("{:.1f} %", 100 * value / of) : ""; }
 
+std::string bullets(const char* title, const std::vector<std::string>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostJobRows); ++i) text += text_line("- " + lines[i]);
+  if (lines.size() > kMostJobRows) text += fmt::format("- and {} more\n", lines.size() - kMostJobRows);
+  return text.empty() ? "" : fmt::format("\n{}\n{}", title, text);
+}
+
 std::string what_it_is(const ExplainedJob& e) {
   const Recognition& r = e.recognition;
   std::string text = fmt::format("This is {}", r.name);
@@ -80,7 +87,9 @@ std::string what_it_is(const ExplainedJob& e) {
     table.rows.push_back(
         {finding.what, finding.value, fmt::format("{:.0f} %", 100 * finding.confidence), finding.evidence});
   }
-  return text + headline(e) + "\n\n" + format_table(table);
+  return text + headline(e) + "\n" +
+         bullets("Collectives on the stream that computes", foreign::on_compute_stream(e.job.ranks.front())) + "\n" +
+         format_table(table);
 }
 
 std::string short_kernel(const std::string& name) {
@@ -274,13 +283,6 @@ std::string contention(const ExplainedJob& e) {
       "\nBeside collectives {} takes {:.1f} us instead of {:.1f} (+{:.0f} %; {} and {} launches): {} ms a step.\n",
       short_kernel(most.kernel), most.beside_us, most.alone_us, 100 * (most.beside_us / most.alone_us - 1), most.beside,
       most.alone, job_ms(most.lost_ms));
-}
-
-std::string bullets(const char* title, const std::vector<std::string>& lines) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(lines.size(), kMostJobRows); ++i) text += text_line("- " + lines[i]);
-  if (lines.size() > kMostJobRows) text += fmt::format("- and {} more\n", lines.size() - kMostJobRows);
-  return text.empty() ? "" : fmt::format("\n{}\n{}", title, text);
 }
 
 /// All-gathers that nobody used, a line for each way.

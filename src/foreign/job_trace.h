@@ -110,6 +110,17 @@ struct StepMark {
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
+/// Facts of a program that XLA compiled, as its trace tells them.
+struct XlaFacts {
+  std::vector<std::int64_t> jaxlib;  ///< its version, {0, 10, 2}; empty: not told
+  std::string steps_told_by;         ///< "": the profiler's annotations
+
+  /// Absent: not told.
+  std::optional<bool> since(const std::vector<std::int64_t>& version) const {
+    return jaxlib.empty() ? std::nullopt : std::optional(jaxlib >= version);
+  }
+};
+
 /// One rank's file. Rows are in order of their begin.
 struct RankRows {
   std::string file;
@@ -130,7 +141,7 @@ struct RankRows {
   std::vector<StreamWait> waits;
   std::vector<MemoryRow> memory;
   std::vector<StepMark> steps;
-  std::string steps_told_by;       ///< what told `steps`; "": the profiler's annotations
+  std::optional<XlaFacts> xla;     ///< of a compiled program
   std::vector<std::string> notes;  ///< what was missing, cut off or mended, a sentence each
 
   /// There is no device: rows of one are what the host did itself (kineto_rows.h), and it waited for collectives.
@@ -138,7 +149,7 @@ struct RankRows {
   static constexpr std::int64_t kHostDevice = -1;
   /// A compiler puts instructions of forward among those of backward, where memory and overlap want it: their order
   /// says nothing of microbatches.
-  bool is_compiled() const { return !steps_told_by.empty(); }
+  bool is_compiled() const { return xla.has_value(); }
 };
 
 /// Role of a stream of a rank's device, from what runs on it.

@@ -224,14 +224,12 @@ std::vector<OneFile> read_database(const std::string& path, const ReadOptions& o
 
 /// What jax.profiler wrote of a process, each device a rank.
 std::vector<OneFile> take_devices(XlaRows& rows, const std::string& path) {
-  XlaRanks made = rows.take();
   std::vector<OneFile> ranks;
-  for (RankRows& one : made.ranks) {
-    if (!made.trouble.empty()) one.notes.insert(one.notes.begin(), made.trouble);
-    ranks.push_back({std::move(one), made.base_ns, ""});
+  for (RankRows& one : rows.take()) {
+    ranks.push_back({std::move(one), rows.base_ns(), ""});
     ranks.back().rows.file = path;
-    if (made.ranks.size() == 1) name_rank(ranks.back().rows);
   }
+  if (ranks.size() == 1) name_rank(ranks.back().rows);
   return ranks;
 }
 

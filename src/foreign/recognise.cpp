@@ -618,7 +618,8 @@ Recognition recognise(const JobTrace& job) {
   if (auto found = find_sequence_exchanges(job.ranks.front(), first.cut.steps[r.reference_step], uses)) {
     r.findings.push_back(std::move(*found));
   }
-  const std::string_view told_by = job.ranks.front().steps_told_by;
+  const std::optional<XlaFacts>& xla = job.ranks.front().xla;
+  const std::string_view told_by = xla ? std::string_view(xla->steps_told_by) : "";
   r.findings.push_back({"steps", std::to_string(first.cut.steps.size()),
                         fmt::format("told by {}", told_by.empty() ? to_string(first.cut.source) : told_by),
                         first.cut.sureness()});
@@ -686,7 +687,8 @@ Recognition recognise(const JobTrace& job) {
   }
   const auto unsized = [](const CollectiveUse& use) { return use.elements < 0; };
   if (std::ranges::any_of(uses, unsized))
-    r.unknown.push_back("Sizes of collectives are not in the trace: record_param_comms has them.");
+    r.unknown.push_back(fmt::format("Sizes of collectives are not in the trace: {} has them.",
+                                    xla ? "the module in an xplane.pb" : "record_param_comms"));
   if (job.ranks.size() == 1 && collectives > 0) {
     r.unknown.push_back("One rank's file only: whether a collective waited for another rank cannot be told.");
   }

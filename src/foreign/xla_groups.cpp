@@ -25,20 +25,19 @@ std::vector<int> laid_out(const Numbers& dims, Numbers order) {
     if (dim < 1 || dim > kMostDevices / count) return {};
     count *= dim;
   }
-  Numbers axes(dims.size()), strides(dims.size(), 1), place(dims.size(), 0);
+  Numbers axes(dims.size()), strides(dims.size(), 1);
   std::iota(axes.begin(), axes.end(), 0);
   if (order.empty()) order = axes;
   if (!std::ranges::is_permutation(order, axes)) return {};
   for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  std::vector<int> numbers;
-  for (std::int64_t done = 0; done < count; ++done) {
-    std::int64_t number = 0;
-    for (std::size_t i = 0; i < dims.size(); ++i) number += place[i] * strides[static_cast<std::size_t>(order[i])];
-    numbers.push_back(static_cast<int>(number));
-    for (std::size_t i = dims.size(); i-- > 0;) {
-      if (++place[i] < dims[static_cast<std::size_t>(order[i])]) break;
-      place[i] = 0;
+  std::vector<int> numbers{0};
+  for (const std::int64_t axis : order) {
+    std::vector<int> longer;
+    const auto one = static_cast<std::size_t>(axis);
+    for (const int number : numbers) {
+      for (std::int64_t i = 0; i < dims[one]; ++i) longer.push_back(number + static_cast<int>(i * strides[one]));
     }
+    numbers = std::move(longer);
   }
   return numbers;
 }
@@ -88,26 +87,25 @@ std::vector<std::pair<std::string_view, std::string_view>> names_in(std::string_
 ReplicaGroups mesh_groups(std::string_view text) {
   const std::size_t end = text.find(']'), braces = text.find('{', std::min(end, text.size()));
   if (braces == text.npos) return {};
-  constexpr std::size_t kMostAxes = 64;
   const auto axes = names_in(text.substr(0, end));
+  constexpr std::size_t kMostAxes = 64;
   if (axes.size() > kMostAxes) return {};
   Numbers dims, named, order;
-  for (const auto& [name, behind] : axes) dims.push_back(numbers_in(behind).size() == 1 ? numbers_in(behind)[0] : 0);
-  std::int64_t size = 1;
-  for (const auto& [name, behind] : names_in(text.substr(braces))) {
-    const auto axis = std::ranges::find(axes, name, [](const auto& one) { return one.first; }) - axes.begin();
-    // 'axis_0':(1)2 is a part of an axis, which is not read
-    if (axis == std::ssize(axes) || behind.starts_with(':')) return {};
-    const std::int64_t dim = dims[static_cast<std::size_t>(axis)];
-    if (dim < 1 || dim > kMostDevices / size) return {};
-    size *= dim;
-    named.push_back(axis);
+  for (const auto& [name, behind] : axes) {
+    dims.push_back(number_behind("", behind));
+    order.push_back(std::ssize(order));
   }
-  for (std::int64_t axis = 0; axis < std::ssize(axes); ++axis) {
-    if (std::ranges::find(named, axis) == named.end()) order.push_back(axis);
+  for (const auto& [name, behind] : names_in(text.substr(braces))) {
+    named.push_back(std::ranges::find(axes, name, [](const auto& one) { return one.first; }) - axes.begin());
+    // 'axis_0':(1)2 is a part of an axis, which is not read
+    if (named.back() == std::ssize(axes) || behind.starts_with(':')) return {};
+    std::erase(order, named.back());
   }
   order.insert(order.end(), named.begin(), named.end());
   std::vector<int> numbers = laid_out(dims, order);
+  if (numbers.empty()) return {};
+  std::int64_t size = 1;
+  for (const std::int64_t axis : named) size *= dims[static_cast<std::size_t>(axis)];
   if (const std::size_t ids = text.substr(0, braces).find("device_ids="); ids != text.npos) {
     const std::string_view list = text.substr(ids, braces - ids);
     std::vector<int> devices;

@@ -245,7 +245,6 @@ std::string groups_text(std::string_view instruction) {
 }
 
 void proto_instruction(std::string_view bytes, ModuleBuilder& to) {
-  constexpr std::uint32_t kParameter = 9, kTupleIndex = 13;
   const auto names = [&](std::uint32_t field) {
     std::vector<std::string> made;
     for (const std::int64_t number : integers_in(bytes, field)) made.push_back(std::to_string(number));
@@ -257,7 +256,7 @@ void proto_instruction(std::string_view bytes, ModuleBuilder& to) {
   one.op_name = bytes_in(bytes_in(bytes, 7), 2);
   one.contracts = integers_in(bytes_in(bytes, 30), 1);
   if (one.opcode == "parameter" || one.opcode == "get-tuple-element")
-    one.index = integer_in(bytes, one.opcode == "parameter" ? kParameter : kTupleIndex);
+    one.index = integer_in(bytes, one.opcode == "parameter" ? 9 : 13);
   add_arrays_of_proto(bytes_in(bytes, 3), 0, one.arrays);
   const std::string id = std::to_string(integer_in(bytes, 35));
   to.instruction(std::move(one), id, names(36), names(38), bytes_in(bytes, 43), groups_text(bytes));
@@ -353,15 +352,19 @@ std::pair<int, std::string_view> hlo_type(std::string_view dtype) {
   return {bits.empty() ? 1 : std::max(1, static_cast<int>(bits[0] / 8)), type < std::size(kC10) ? kC10[type] : ""};
 }
 
-std::optional<Communication> communication_of_hlo(std::string_view opcode) {
-  using enum Communication;
-  constexpr std::pair<std::string_view, Communication> kKinds[] = {
-      {"all-gather", all_gather},  {"reduce-scatter", reduce_scatter}, {"all-reduce", all_reduce},
-      {"all-to-all", all_to_all},  {"ragged-all-to-all", all_to_all},  {"collective-broadcast", broadcast},
-      {"collective-permute", send}};
+const HloKind* kind_of_hlo(std::string_view opcode) {
+  using C = Communication;
+  using K = clock::Collective;
+  static constexpr HloKind kKinds[] = {{"all-gather", "AG", C::all_gather, K::all_gather},
+                                       {"reduce-scatter", "RS", C::reduce_scatter, K::reduce_scatter},
+                                       {"all-reduce", "AR", C::all_reduce, K::all_reduce},
+                                       {"all-to-all", "A2A", C::all_to_all, K::all_to_all},
+                                       {"ragged-all-to-all", "A2A", C::all_to_all, K::all_to_all},
+                                       {"collective-broadcast", "C", C::broadcast, K::broadcast},
+                                       {"collective-permute", "CP", C::send, K::send_recv}};
   if (opcode.ends_with("-start")) opcode.remove_suffix(6);
-  const auto* const found = std::ranges::find(kKinds, opcode, &std::pair<std::string_view, Communication>::first);
-  return found == std::end(kKinds) ? std::nullopt : std::optional(found->second);
+  const auto* const found = std::ranges::find(kKinds, opcode, &HloKind::opcode);
+  return found == std::end(kKinds) ? nullptr : found;
 }
 
 std::optional<schedule::Phase> phase_of_path(std::string_view op_name) {
@@ -380,12 +383,11 @@ std::optional<HloCollective> collective_of(const HloModule& module, std::int32_t
     if (around->root < 0) return std::nullopt;
     inner = &around->instructions[static_cast<std::size_t>(around->root)];
   }
-  const auto kind = communication_of_hlo(inner->opcode);
-  if (!kind) return std::nullopt;
-  HloCollective found;
+  const HloKind* const kind = kind_of_hlo(inner->opcode);
+  if (kind == nullptr) return std::nullopt;
+  HloCollective found{*kind};
   found.computation = computation;
   found.row = row;
-  found.kind = *kind;
   found.groups = inner->groups;
   std::size_t operands = 0;
   std::int64_t most = -1;

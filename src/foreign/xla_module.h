@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "clock/collective_kinds.h"
 #include "foreign/job_trace.h"
 #include "schedule/op.h"
 
@@ -81,21 +82,25 @@ HloModule parse_hlo_proto(std::string_view bytes);
 /// The HloModuleProtos that an xplane.pb brings along, those of all that ran.
 std::vector<std::string_view> modules_in_xspace(std::string_view bytes);
 
-/// "all-gather-start" is an all_gather; nothing of what is no collective, or the end of one.
-std::optional<Communication> communication_of_hlo(std::string_view opcode);
+struct HloKind {
+  std::string_view opcode, label;  ///< "all-gather", and "AG" in the order
+  Communication kind = Communication::other;
+  clock::Collective cost = clock::Collective::all_gather;  ///< what it costs as
+};
+/// That of "all-gather-start"; none of what is no collective, or the end of one.
+const HloKind* kind_of_hlo(std::string_view opcode);
 /// The part of a training step that a source path is of: what is transposed or computed again is backward.
 std::optional<schedule::Phase> phase_of_path(std::string_view op_name);
 /// Bytes of an element of XLA's type, and its name as c10 has it; 0, "" of a type that moves nothing (token).
 std::pair<int, std::string_view> hlo_type(std::string_view dtype);
 
 /// One collective as it stands in a computation.
-struct HloCollective {
+struct HloCollective : HloKind {
   std::int32_t computation = -1, row = -1;
   std::int32_t done = -1;  ///< the instruction that waits for it; -1: it is itself where it ends
-  Communication kind = Communication::other;
   std::int64_t bytes_in = 0, bytes_out = 0;
-  std::string dtype;  ///< of its largest operand
-  int operands = 0;   ///< how many are combined in it
+  std::string dtype{};  ///< of its largest operand
+  int operands = 0;     ///< how many are combined in it
   std::int32_t groups = -1;
   bool asynchronous = false, pipelined = false;
 };

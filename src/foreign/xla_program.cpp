@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -22,22 +23,6 @@ namespace {
 
 constexpr std::int64_t kScalarBytes = 256;  // a loss, a norm
 constexpr double kMilli = 1e3;
-
-/// A kind of collective, with its name in the order and what it costs as.
-struct Kind {
-  Communication kind;
-  std::string_view label;
-  clock::Collective cost;
-};
-const Kind& kind_facts(Communication kind) {
-  static constexpr Kind kKinds[] = {{Communication::all_gather, "AG", clock::Collective::all_gather},
-                                    {Communication::reduce_scatter, "RS", clock::Collective::reduce_scatter},
-                                    {Communication::all_reduce, "AR", clock::Collective::all_reduce},
-                                    {Communication::all_to_all, "A2A", clock::Collective::all_to_all},
-                                    {Communication::send, "CP", clock::Collective::send_recv},
-                                    {Communication::broadcast, "C", clock::Collective::broadcast}};
-  return *std::ranges::find(kKinds, kind, &Kind::kind);
-}
 
 bool is_free(const HloInstruction& one) {
   static const std::set<std::string_view> kFree{"parameter", "constant",  "bitcast",      "get-tuple-element",
@@ -145,10 +130,9 @@ class Placer {
     if (facts.groups >= 0) placed.ranks = module_.groups[static_cast<std::size_t>(facts.groups)].size;
     placed.depth = depth;
     placed.first = first;
-    const std::string_view word = kind_facts(facts.kind).label;
     placed.label =
-        fmt::format("{}{}{}{}", word, numbers_[word]++, facts.operands > 1 ? fmt::format("<{}>", facts.operands) : "",
-                    facts.pipelined ? "p" : "");
+        fmt::format("{}{}{}{}", facts.label, numbers_[facts.label]++,
+                    facts.operands > 1 ? fmt::format("<{}>", facts.operands) : "", facts.pipelined ? "p" : "");
     int looks = 64;
     for (const std::int32_t operand : one.operands) {
       if (facts.kind != Communication::all_gather) break;
@@ -165,40 +149,35 @@ class Placer {
       if (!is_free(between)) ++count;
     }
     if (facts.kind == Communication::all_reduce) {
-      const std::int32_t result = facts.done >= 0 ? facts.done : facts.row;
-      std::size_t users = 0, slices = 0;
-      std::set<std::int32_t> values{result};
-      for (std::size_t i = static_cast<std::size_t>(result) + 1; i < rows.size(); ++i) {
-        if (std::ranges::none_of(rows[i].operands, [&](std::int32_t o) { return values.contains(o); })) continue;
-        if (rows[i].opcode == "get-tuple-element" || rows[i].opcode == "bitcast") {
-          values.insert(static_cast<std::int32_t>(i));
-          continue;
-        }
-        ++users;
-        slices += mentions(rows[i].name, "dynamic-slice") || mentions(rows[i].name, "dynamic_slice");
+      std::set<std::int32_t> values{std::max(facts.done, facts.row)};
+      bool slices = false, others = facts.bytes_in <= kScalarBytes;
+      for (std::int32_t i = *values.begin() + 1; i < std::ssize(rows); ++i) {
+        const HloInstruction& user = row(facts.computation, i);
+        if (std::ranges::none_of(user.operands, [&](std::int32_t o) { return values.contains(o); })) continue;
+        const bool slice = mentions(user.name, "dynamic-slice") || mentions(user.name, "dynamic_slice");
+        const bool carries = user.opcode == "get-tuple-element" || user.opcode == "bitcast";
+        if (carries) values.insert(i);
+        slices = slices || (slice && !carries);
+        others = others || (!slice && !carries);
       }
-      placed.sliced = users > 0 && slices == users && facts.bytes_in > kScalarBytes;
+      placed.sliced = slices && !others;
     }
     program_.collectives.push_back(std::move(placed));
   }
 
   double collective_seconds(const PlacedCollective& one) const {
-    clock::GroupShape shape{static_cast<int>(std::min<std::int64_t>(program_.devices, 1 << 20)), 1, 1};
-    std::vector<int> members;
+    const std::int64_t ranks = one.ranks > 0 ? one.ranks : std::min<std::int64_t>(program_.devices, 1 << 20);
+    std::vector<int> members(static_cast<std::size_t>(ranks));
+    std::iota(members.begin(), members.end(), 0);
     if (one.facts.groups >= 0) {
       const ReplicaGroups& groups = module_.groups[static_cast<std::size_t>(one.facts.groups)];
-      if (groups.size > 0) shape.ranks = static_cast<int>(groups.size);
       if (!groups.lists.empty()) members = groups.lists.front();
     }
     std::map<int, int> nodes;
     for (const int member : members) ++nodes[member / std::max(1, cluster_->gpus_per_node)];
-    if (nodes.empty()) {
-      for (int i = 0; i < shape.ranks; ++i) ++nodes[i / std::max(1, cluster_->gpus_per_node)];
-    }
-    shape.nodes = static_cast<int>(std::max<std::size_t>(1, nodes.size()));
-    for (const auto& [node, ranks] : nodes) shape.per_node = std::max(shape.per_node, ranks);
-    return clock::collective_cost(*cluster_, kind_facts(one.facts.kind).cost, static_cast<double>(one.bytes()), shape)
-        .seconds();
+    clock::GroupShape shape{static_cast<int>(ranks), static_cast<int>(std::max<std::size_t>(1, nodes.size())), 1};
+    for (const auto& [node, of_node] : nodes) shape.per_node = std::max(shape.per_node, of_node);
+    return clock::collective_cost(*cluster_, one.facts.cost, static_cast<double>(one.bytes()), shape).seconds();
   }
 
   double kernel_seconds(std::int32_t c, const HloInstruction& one) const {
@@ -218,18 +197,16 @@ class Placer {
                     flop > 0 ? static_cast<double>(flop) / (rates_.product_flops * clock::kTypicalEfficiency) : 0);
   }
 
-  void count_visit() {
-    constexpr std::size_t kMost = std::size_t{8} << 20;
-    if (++visits_ > kMost)
-      throw ConfigError(fmt::format("runs more than {} instructions, which is what is followed.", kMost));
-  }
-
   /// Runs a computation and those that it calls. `told`: what it does becomes a line of the order, and its collectives
   /// are placed; later iterations only take their time.
   void walk(std::int32_t c, std::int64_t times, int depth, const std::string& title, bool told) {
     constexpr int kMostCalls = 64;
     if (++nested_ > kMostCalls) throw ConfigError("has a computation in too many others.");
-    count_visit();
+    constexpr std::size_t kMost = std::size_t{8} << 20;
+    const auto& rows = computation(c).instructions;
+    visits_ += 1 + rows.size();
+    if (visits_ > kMost)
+      throw ConfigError(fmt::format("runs more than {} instructions, which is what is followed.", kMost));
     const std::size_t line = program_.order.size();
     if (told) program_.order.emplace_back();
     std::string text;
@@ -240,9 +217,7 @@ class Placer {
       products = 0;
       text += word;
     };
-    const auto& rows = computation(c).instructions;
     for (std::int32_t i = 0; i < std::ssize(rows); ++i) {
-      count_visit();
       const HloInstruction& one = rows[static_cast<std::size_t>(i)];
       if (one.opcode == "while") {
         const std::int64_t trips = std::max<std::int64_t>(one.trips, 1);
@@ -330,23 +305,17 @@ void Placer::advise() {
     return any;
   };
   using enum Communication;
-  const auto of_kind = [](Communication kind) { return [=](const auto& one) { return one.facts.kind == kind; }; };
   const bool asynchronous = say([](const auto& one) { return one.facts.asynchronous; }, "");
   say([](const auto& one) { return !one.facts.asynchronous && one.facts.done >= 0; },
-      asynchronous
-          ? "on the compute stream. XLA found nothing to run meanwhile in the same computation. "
-            "--xla_gpu_disable_async_collectives must not name their kind."
-          : "no collective is asynchronous: XLA's latency hiding scheduler did not run. On GPUs before Hopper, "
-            "or before JAX 0.7.2, XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true starts it.");
+      (asynchronous ? "on the compute stream. " : "") + why_synchronous(asynchronous));
   const bool pipelined = say([](const auto& one) { return one.facts.kind == all_gather && one.facts.pipelined; }, "");
   say([](const auto& one) { return one.facts.kind == all_gather && why_exposed(one) == "boundary"; },
       pipelined
           ? "the first of an iteration has nothing before it, and XLA did not pipeline it: nothing passes the "
             "barrier of jax.checkpoint."
-          : fmt::format("the first of an iteration has nothing before it. XLA_FLAGS={} gathers one iteration ahead, "
-                        "for another iteration's weights in memory; not through the barrier of jax.checkpoint.",
-                        module_.since_0_11_1 ? "--xla_gpu_pipeline_all_gather=on"
-                                             : "--xla_gpu_enable_pipelined_all_gather=true"));
+          : fmt::format("the first of an iteration has nothing before it. {} gathers one iteration ahead, for another "
+                        "iteration's weights in memory; not through the barrier of jax.checkpoint.",
+                        gathers_ahead(module_.since_0_11_1)));
   say([](const auto& one) { return one.facts.operands > 1 && one.facts.asynchronous && one.products == 0; },
       "combined into one that nothing hides. A lower XLA_FLAGS=--xla_gpu_all_gather_combine_threshold_bytes "
       "(reduce_scatter, all_reduce likewise) parts them; XLA compares it with a gather's whole result, but with a "
@@ -354,21 +323,19 @@ void Placer::advise() {
   say([](const auto& one) { return one.sliced; },
       "all-reduced, and only a slice is used: twice a reduce-scatter's bytes. Give the gradient its parameter's "
       "sharding: jax.lax.with_sharding_constraint(grad, NamedSharding(mesh, PartitionSpec('fsdp', None))).");
-  const bool weights = say([](const auto& one) { return !one.parameter.empty(); }, "");
+  const auto gathers_weight = [](const auto& one) { return !one.parameter.empty(); };
+  const bool weights = say(gathers_weight, "");
   say(
       [](const auto& one) {
         return (one.facts.kind == reduce_scatter || one.facts.kind == all_reduce) &&
                one.phase == schedule::Phase::forward;
       },
-      weights || !say(of_kind(all_gather), "")
+      weights || !say([](const auto& one) { return one.facts.kind == all_gather; }, "")
           ? "activations are summed in forward. Tensor parallelism does that; without it the batch is not split over "
             "the axis of the weights: PartitionSpec(('data', 'fsdp')) for the batch."
           : "XLA gathers and sums activations, no weights. The batch is not split over the axis of the weights: "
             "PartitionSpec(('data', 'fsdp')) for the batch, and with_sharding_constraint at each block's end.");
-  say(
-      [](const auto& one) {
-        return one.facts.kind == all_gather && mentions(one.path, "rematted_computation") && !one.parameter.empty();
-      },
+  say([&](const auto& one) { return gathers_weight(one) && mentions(one.path, "rematted_computation"); },
       "gathered again, because jax.checkpoint computes the block again. Without jax.checkpoint, and outside of scan, "
       "XLA gathers each weight once and keeps it.");
   say([](const auto& one) { return one.facts.kind == all_to_all && !one.path.ends_with("all_to_all"); },
@@ -377,10 +344,7 @@ void Placer::advise() {
   say([](const auto& one) { return mentions(one.name, ".remat"); },
       "XLA's own rematerialisation does it again: the program is over its limit of memory, of which "
       "XLA_FLAGS=--xla_gpu_memory_limit_slop_factor is the percentage.");
-  say(
-      [](const auto& one) {
-        return one.facts.kind == all_gather && one.facts.dtype == "f32" && !one.parameter.empty();
-      },
+  say([&](const auto& one) { return gathers_weight(one) && one.facts.dtype == "f32"; },
       "gathered in f32, twice the bytes of bf16. Cast the shard before its use: w.astype(jnp.bfloat16).");
 }
 
@@ -388,6 +352,23 @@ void Placer::advise() {
 
 HloProgram place_collectives(const HloModule& module, const config::Cluster* cluster) {
   return Placer(module, cluster).place();
+}
+
+std::string gathers_ahead(std::optional<bool> since_0_11_1) {
+  if (since_0_11_1.value_or(false)) return "XLA_FLAGS=--xla_gpu_pipeline_all_gather=on";
+  return std::string("XLA_FLAGS=--xla_gpu_enable_pipelined_all_gather=true") +
+         (since_0_11_1 ? "" : " (from JAX 0.11.1 on --xla_gpu_pipeline_all_gather=on)");
+}
+
+std::string why_synchronous(bool others, bool since_0_7_2) {
+  if (others) {
+    return "XLA found nothing to run meanwhile in the same computation. --xla_gpu_disable_async_collectives must not "
+           "name their kind.";
+  }
+  return fmt::format(
+      "no collective is asynchronous: XLA's latency hiding scheduler did not run. On GPUs before Hopper{} "
+      "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true starts it.",
+      since_0_7_2 ? "" : ", or before JAX 0.7.2,");
 }
 
 HloModule read_hlo(const std::string& path) {
@@ -419,10 +400,8 @@ std::string hlo_report(const HloProgram& program) {
   };
   struct Alike {
     std::vector<std::string> cells;
-    std::string label;
-    int others = -1;
-    std::int64_t times = 0;
-    double seconds = 0, exposed_seconds = 0;
+    PlacedCollective sum;
+    int others = 0;
   };
   std::vector<Alike> alike;
   double exposed = 0;
@@ -437,19 +416,22 @@ std::string hlo_report(const HloProgram& program) {
         one.facts.done < 0 ? "" : fmt::format("G{} and {}", one.products, one.kernels + one.collectives),
         one.parameter.empty() ? clean_text(one.path.substr(one.path.rfind('/') + 1), 40) : first_key(one.parameter),
         why_exposed(one)};
-    auto known = std::ranges::find(alike, cells, &Alike::cells);
-    if (known == alike.end()) known = alike.insert(known, {cells, one.label});
+    const auto known = std::ranges::find(alike, cells, &Alike::cells);
+    if (known == alike.end()) {
+      alike.push_back({cells, one});
+      continue;
+    }
     ++known->others;
-    known->times += one.times;
-    known->seconds += one.seconds;
-    known->exposed_seconds += one.exposed_seconds;
+    known->sum.times += one.times;
+    known->sum.seconds += one.seconds;
+    known->sum.exposed_seconds += one.exposed_seconds;
   }
   app::Table table;
   table.header = {"collective", "a step", "MB each", "type", "ranks", "between", "of", "why exposed"};
   if (timed) table.header.insert(table.header.end() - 2, {"ms", "exposed"});
-  for (const Alike& sum : alike) {
-    std::vector<std::string>& row = table.rows.emplace_back(sum.cells);
-    row[0] = sum.others > 0 ? fmt::format("{} +{}", sum.label, sum.others) : sum.label;
+  for (const auto& [cells, sum, others] : alike) {
+    std::vector<std::string>& row = table.rows.emplace_back(cells);
+    row[0] = others > 0 ? fmt::format("{} +{}", sum.label, others) : sum.label;
     row.insert(row.begin() + 1, std::to_string(sum.times));
     if (timed) {
       row.insert(row.end() - 2,

@@ -62,6 +62,11 @@ HloProgram place_collectives(const HloModule& module, const config::Cluster* clu
 /// Throws ConfigError, which does not name the file.
 HloModule read_hlo(const std::string& path);
 
+/// XLA's flag for gathers an iteration ahead, in a sentence. Absent: both of its names.
+std::string gathers_ahead(std::optional<bool> since_0_11_1);
+/// What makes XLA's scheduler overlap. `others`: it did, of other collectives.
+std::string why_synchronous(bool others, bool since_0_7_2 = false);
+
 std::string hlo_report(const HloProgram& program);
 std::string hlo_json(const HloProgram& program);
 

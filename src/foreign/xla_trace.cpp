@@ -52,32 +52,11 @@ std::string_view stem(std::string_view op) {
   return op;
 }
 
-/// Thunks around those of a body.
-bool is_around_others(std::string_view op) { return op == "while" || op == "call" || op == "conditional"; }
-
-/// XLA launches a collective that is not asynchronous where it computes, so that nothing can run beside it.
-void note_compute_stream(RankRows& rank) {
-  int compute = -1;
-  stream_roles(rank, compute);
-  std::size_t count = 0;
-  std::int64_t ns = 0;
-  for (const DeviceRow& row : rank.device) {
-    if (row.kind != Activity::collective || row.stream != compute) continue;
-    ++count;
-    ns += row.end_ns - row.begin_ns;
-  }
-  if (count == 0) return;
-  rank.notes.push_back(fmt::format(
-      "{} collectives, {:.3f} ms, ran on the stream that computes: XLA made them synchronous. `explain --hlo` on the "
-      "xplane.pb says which, and why.",
-      count, static_cast<double>(ns) * 1e-6));
-}
-
 }  // namespace
 
-XlaRows::Track XlaRows::track_of(std::string_view plane, std::string_view line) {
+XlaRows::Row XlaRows::row_of(std::string_view plane, std::string_view line) {
   constexpr std::string_view kDevice = "/device:GPU:", kThread = "Host Threads/";
-  using enum Track::Of;
+  using enum Of;
   if (plane.starts_with(kDevice)) {
     const std::int64_t id = number_behind(kDevice, plane);
     // Other lines are what xprof derives of the streams.
@@ -86,17 +65,11 @@ XlaRows::Track XlaRows::track_of(std::string_view plane, std::string_view line) 
   }
   if (plane != "/host:CPU") return {};
   if (line.starts_with(kThread) && line.find("/NVTX") == line.npos) return {calls, 0, number_behind(kThread, line)};
-  return {line.starts_with("python") ? python : line.starts_with("tf_") ? thunks : nothing, 0, 0};
+  return {line.starts_with("python") ? python : line.starts_with("tf_") ? thunks : nothing};
 }
 
-void XlaRows::add(const Track& track, std::string_view name, std::int64_t begin_ns, std::int64_t length_ns,
-                  const std::vector<Stat>& stats) {
-  if (track.of == Track::Of::nothing || length_ns < 0) return;
-  Row row;
-  row.begin_ns = begin_ns;
-  row.length_ns = length_ns;
-  row.device = track.device;
-  row.track = track.id;
+void XlaRows::add(Row row, std::string_view name, const std::vector<Stat>& stats) {
+  if (row.of == Of::nothing || row.length_ns < 0) return;
   std::string_view op, module, path, around;
   for (const auto& [key, value] : stats) {
     if (key == "hlo_op") op = value.text;
@@ -107,33 +80,33 @@ void XlaRows::add(const Track& track, std::string_view name, std::int64_t begin_
     if (key == "device_ordinal") row.device = integer_of(value);
     if (key == "run_id") row.run = integer_of(value);
     if (key == "step_num") row.step = integer_of(value);
-    if (key == "memcpy_details") row.bytes = number_behind("size:", value.text), row.kind = Activity::copy;
-    if (key == "memset_details") row.bytes = number_behind("size:", value.text), row.kind = Activity::fill;
+    if (key == "memcpy_details") row.bytes = number_behind("size:", value.text), row.category = kCopy;
+    if (key == "memset_details") row.bytes = number_behind("size:", value.text), row.category = kFill;
   }
   if (path.empty() && around.find('/') != around.npos) path = around;  // before JAX 0.6
   if (!module.empty()) row.module = names_.number(module);
   if (!op.empty()) row.op = names_.number(op);
   if (const auto known = ops_.find({std::string(module), std::string(op)}); known != ops_.end())
     row.facts = &known->second;
+  if (path.empty() && row.facts != nullptr) path = row.facts->path;
   if (!path.empty()) row.path = names_.number(path);
-  const bool of_device = track.of == Track::Of::device;
+  const bool of_device = row.of == Of::device;
   if (of_device && (name.starts_with("MemoryAlloc") || name.starts_with("MemoryFree"))) return;
-  if (of_device && row.kind == Activity::computation) {
-    if (name.starts_with("Memcpy")) row.kind = Activity::copy;
-    if (name.starts_with("Memset")) row.kind = Activity::fill;
-  }
-  const bool thunk = !of_device && !op.empty() && row.run != -1 && row.device >= 0 && track.of != Track::Of::calls;
+  if (of_device && name.starts_with("Memcpy")) row.category = kCopy;
+  if (of_device && name.starts_with("Memset")) row.category = kFill;
+  const bool thunk = !of_device && !op.empty() && row.run != -1 && row.device >= 0 && row.of != Of::calls;
   if (!of_device && !thunk) {
-    const bool call = track.of == Track::Of::calls && row.correlation >= 0;
+    const bool call = row.of == Of::calls && row.correlation >= 0;
     const bool function = name.starts_with('$');
-    if (!call && (track.of != Track::Of::python || (function && !functions_) || name.starts_with("end: "))) return;
-    if (call) launches_.emplace(row.correlation, begin_ns);
+    if (!call && (row.of != Of::python || (function && !functions_) || name.starts_with("end: "))) return;
+    if (call) launches_.emplace(row.correlation, row.begin_ns);
     row.name = names_.number(name);
-    row.device = call ? 0 : function ? 1 : 2;
+    row.category = call ? "cuda_runtime" : function ? "python_function" : "user_annotation";
     host_.push_back(row);
     return;
   }
-  if (thunk && is_around_others(stem(op))) return;
+  const std::string_view word = stem(op);
+  if (thunk && (word == "while" || word == "call" || word == "conditional")) return;  // around others
   on_host_ = on_host_ || thunk;
   row.name = names_.number(name);
   device_.push_back(row);
@@ -150,14 +123,16 @@ bool XlaRows::json_event(const ParsedEvent& event) {
       if (!name->text.starts_with("/host:") && !name->text.starts_with("/device:")) return false;
       planes_[pid->integer] = name->text;
     } else if (event.name == "thread_name" && tid != nullptr && planes_.contains(pid->integer)) {
-      tracks_[{pid->integer, tid->integer}] = track_of(planes_[pid->integer], name->text);
+      tracks_[{pid->integer, tid->integer}] = row_of(planes_[pid->integer], name->text);
     }
     return planes_.contains(pid->integer);
   }
   if (pid == nullptr || tid == nullptr || event.ph != "X" || !event.begin_ns || !event.length_ns) return false;
   const auto track = tracks_.find({pid->integer, tid->integer});
   if (track == tracks_.end()) return planes_.contains(pid->integer);
-  add(track->second, event.name, *event.begin_ns, *event.length_ns, event.args);
+  Row row = track->second;
+  row.begin_ns = *event.begin_ns, row.length_ns = *event.length_ns;
+  add(row, event.name, event.args);
   return true;
 }
 
@@ -179,48 +154,44 @@ void XlaRows::plane(std::string_view bytes, std::int64_t most_events) {
   for (const std::string_view entry : all_in(bytes, 4)) events[integer_in(entry, 1)] = bytes_in(entry, 2);
   for (const std::string_view entry : all_in(bytes, 5))
     stat_names[integer_in(entry, 1)] = bytes_in(bytes_in(entry, 2), 2);
-  const auto name_of = [&](std::int64_t id) {
-    const auto known = stat_names.find(id);
-    return known == stat_names.end() ? std::string_view() : known->second;
-  };
   const auto read_stat = [&](std::string_view stat) -> Stat {
     std::string_view name;
     Value value;
     for (WireMessage one(stat); one.next();) {
       constexpr std::uint32_t kUnsigned = 3, kSigned = 4, kText = 5, kBytes = 6, kName = 7;
-      if (one.field() == 1) name = name_of(one.integer());
+      if (one.field() == 1) name = stat_names[one.integer()];
       if (one.field() == kUnsigned || one.field() == kSigned) value = number(one.integer());
       if (one.field() == kText || one.field() == kBytes) value = text(one.bytes());
-      if (one.field() == kName) value = text(name_of(one.integer()));
+      if (one.field() == kName) value = text(stat_names[one.integer()]);
     }
     return {name, value};
   };
   for (const std::string_view stat : all_in(bytes, 6)) {
     const auto [key, value] = read_stat(stat);
+    if (key == "jaxlib_version") jaxlib_ = numbers_in(value.text);
     if (key == "profile_start_time") base_ns_ = integer_of(value);
     if (key == "device_vendor" && device_model_.empty()) device_model_ = clean_text(value.text, kMostOfACell);
   }
   for (const std::string_view line : all_in(bytes, 3)) {
     const std::string_view shown = bytes_in(line, 11);
-    const Track track = track_of(bytes_in(bytes, 2), shown.empty() ? bytes_in(line, 2) : shown);
+    Row row = row_of(bytes_in(bytes, 2), shown.empty() ? bytes_in(line, 2) : shown);
     const std::int64_t line_ns = integer_in(line, 3);
-    if (track.of == Track::Of::nothing) continue;
+    if (row.of == Of::nothing) continue;
     for (const std::string_view event : all_in(line, 4)) {
       if (rows_++ >= most_events) {
         trouble_ = fmt::format("The file has more rows than the {} that are read.", most_events);
         return;
       }
-      const auto known = events.find(integer_in(event, 1));
-      if (known == events.end()) continue;
+      const std::string_view known = events[integer_in(event, 1)];
       std::vector<Stat> stats;
       for (const std::string_view stat : all_in(event, 4)) stats.push_back(read_stat(stat));
-      for (const std::string_view stat : all_in(known->second, 5)) stats.push_back(read_stat(stat));
+      for (const std::string_view stat : all_in(known, 5)) stats.push_back(read_stat(stat));
       constexpr std::int64_t kMost_ns = 2'200'000'000'000'000'000, kPico = 1000;
       const std::int64_t offset_ps = integer_in(event, 2), length_ps = integer_in(event, 3);
       if (line_ns < 0 || line_ns > kMost_ns || offset_ps < 0 || length_ps < 0) continue;
-      const std::string_view name = bytes_in(known->second, 4);
-      add(track, name.empty() ? bytes_in(known->second, 2) : name, line_ns + offset_ps / kPico, length_ps / kPico,
-          stats);
+      const std::string_view name = bytes_in(known, 4);
+      row.begin_ns = line_ns + offset_ps / kPico, row.length_ns = length_ps / kPico;
+      add(row, name.empty() ? bytes_in(known, 2) : name, stats);
     }
   }
 }
@@ -240,81 +211,61 @@ void XlaRows::add_module(std::string_view bytes) {
   }
 }
 
-/// When the main module began to run, each time; `module` becomes that one, or -1.
-std::vector<std::int64_t> XlaRows::executions(const std::vector<Row>& rows, std::int32_t& module) const {
-  std::map<std::int32_t, std::int64_t> times;
+/// Tells `to` where steps begin and end, as it would be told by torch.profiler; how that is known, in words.
+std::string XlaRows::mark_steps(const std::vector<Row>& rows, const std::vector<std::int64_t>& steps, KinetoRows& to) {
+  std::map<std::int32_t, std::int64_t> times;                // by module
+  std::map<std::int32_t, std::vector<std::int64_t>> starts;  // of the one that takes most, by instruction
   for (const Row& row : rows) {
     if (row.module >= 0) times[row.module] += row.length_ns;
   }
-  const auto longest = std::ranges::max_element(times, {}, [](const auto& one) { return one.second; });
-  module = longest == times.end() ? -1 : longest->first;
-  std::map<std::int64_t, std::int64_t> runs;                 // by number, where rows tell it
-  std::map<std::int32_t, std::vector<std::int64_t>> begins;  // by instruction
+  if (times.empty()) return {};
+  const std::int32_t module = std::ranges::max_element(times, {}, [](const auto& one) { return one.second; })->first;
+  std::int64_t end = 0;
+  std::vector<std::int64_t> begins;
+  std::set<std::int64_t> runs;  // where rows tell their numbers
   for (const Row& row : rows) {
-    if (row.module < 0 || row.module != module || row.op < 0) continue;
+    end = std::max(end, row.begin_ns + row.length_ns);
+    if (row.module != module || row.op < 0) continue;
+    if (row.run != -1 && runs.insert(row.run).second) begins.push_back(row.begin_ns);
     const auto call = launches_.find(row.correlation);
-    const std::int64_t launched = call == launches_.end() ? row.begin_ns : call->second;
-    begins[row.op].push_back(launched);
-    if (row.run == -1) continue;
-    const auto run = runs.try_emplace(row.run, launched).first;
-    run->second = std::min(run->second, launched);
+    starts[row.op].push_back(call == launches_.end() ? row.begin_ns : call->second);
   }
-  std::vector<std::int64_t> found;
-  for (const auto& [run, begin_ns] : runs) found.push_back(begin_ns);
   std::map<std::size_t, std::size_t> counts;
-  for (const auto& [op, moments] : begins) ++counts[moments.size()];
-  constexpr std::size_t kTenth = 10;
-  const auto usual = std::ranges::find_if(counts, [&](const auto& c) { return c.second * kTenth >= begins.size(); });
-  for (auto& [op, moments] : begins) {
-    if (!runs.empty() || usual == counts.end() || moments.size() != usual->first) continue;
+  for (const auto& [op, moments] : starts) ++counts[moments.size()];
+  const auto usual = std::ranges::find_if(counts, [&](const auto& c) { return c.second * 10 >= starts.size(); });
+  for (auto& [op, moments] : starts) {
     std::ranges::sort(moments);
-    if (found.empty() || moments.front() < found.front()) found = moments;
+    const bool fits = runs.empty() && usual != counts.end() && moments.size() == usual->first;
+    if (fits && (begins.empty() || moments.front() < begins.front())) begins = moments;
   }
-  std::ranges::sort(found);
-  return found;
-}
-
-/// Tells `to` where steps begin and end, as it would be told by torch.profiler.
-void XlaRows::mark_steps(std::vector<Row>& rows, std::vector<Row>& steps, KinetoRows& to, std::string& told) {
-  std::int32_t module = -1;
-  const std::vector<std::int64_t> begins = executions(rows, module);
-  if (begins.empty()) return;
+  if (begins.empty()) return {};
   const bool annotated = !steps.empty() && begins.size() % steps.size() == 0;
   const std::size_t each = annotated ? begins.size() / steps.size() : 1;
-  std::int64_t end = begins.back();
-  for (const Row& row : rows) end = std::max(end, row.begin_ns + row.length_ns);
   for (std::size_t i = 0; i * each < begins.size(); ++i) {
     const std::int64_t until = (i + 1) * each < begins.size() ? begins[(i + 1) * each] : end;
-    const std::string name = fmt::format("ProfilerStep#{}", annotated ? steps[i].step : static_cast<std::int64_t>(i));
+    const std::string name = fmt::format("ProfilerStep#{}", annotated ? steps[i] : static_cast<std::int64_t>(i));
     to.event(event("user_annotation", name, begins[i * each], until - begins[i * each], -1, -1));
   }
   const std::string whole = fmt::format("XlaModule {}", names_[module]);
   to.event(event("user_annotation", whole, begins.front(), end - begins.front(), -1, -2));
-  told = fmt::format("executions of the module {}{}", names_[module],
+  return fmt::format("executions of the module {}{}", names_[module],
                      annotated ? ", with the numbers of StepTraceAnnotation" : "");
 }
 
 /// A row of a device as torch.profiler would tell it. `id`: of the device, among all of the program.
 void XlaRows::device_event(const Row& row, std::int64_t id, KinetoRows& to, std::int64_t& world) {
   const OpFacts* const facts = row.facts;
-  const std::string_view category = row.kind == Activity::copy   ? "gpu_memcpy"
-                                    : row.kind == Activity::fill ? "gpu_memset"
-                                                                 : "kernel";
-  ParsedEvent told = event(category, names_[row.name], row.begin_ns, row.length_ns);
+  ParsedEvent told = event(row.category, names_[row.name], row.begin_ns, row.length_ns);
   const auto add = [&](const trace::Field& field, const Value& value) { told.args.emplace_back(field.name, value); };
-  const auto kind =
-      row.op < 0 || row.kind != Activity::computation ? std::nullopt : communication_of_hlo(stem(names_[row.op]));
+  const HloKind* const kind = row.op < 0 || row.category != kKernel ? nullptr : kind_of_hlo(stem(names_[row.op]));
   add(field::kDevice, number(on_host_ ? RankRows::kHostDevice : row.device));
-  add(field::kStream, number(!on_host_ ? row.track : kind ? 0 : 1));
+  add(field::kStream, number(!on_host_ ? row.track : kind != nullptr ? 0 : 1));
   add(field::kCorrelation, number(row.correlation));
   if (row.bytes >= 0) add(field::kBytes, number(row.bytes));
-  const std::string_view path = row.path >= 0      ? names_[row.path]
-                                : facts != nullptr ? std::string_view(facts->path)
-                                                   : std::string_view();
-  if (!path.empty()) told.args.emplace_back(kSourcePath, text(path));
+  if (row.path >= 0) told.args.emplace_back(kSourcePath, text(names_[row.path]));
   std::string group;
-  if (kind) add(field::kCollectiveName, text(to_string(*kind)));
-  if (kind && facts != nullptr && facts->collective) {
+  if (kind != nullptr) add(field::kCollectiveName, text(to_string(kind->kind)));
+  if (kind != nullptr && facts != nullptr && facts->collective) {
     const HloCollective& known = *facts->collective;
     const HloModule& module = *facts->module;
     // Bytes count where operands have several types.
@@ -340,7 +291,7 @@ void XlaRows::device_event(const Row& row, std::int64_t id, KinetoRows& to, std:
   to.event(told);
 }
 
-XlaRanks XlaRows::take() {
+std::vector<RankRows> XlaRows::take() {
   std::ranges::stable_sort(device_, {}, &Row::begin_ns);
   std::ranges::stable_sort(host_, {}, &Row::begin_ns);
   std::map<std::int64_t, std::vector<Row>> by_device;
@@ -350,41 +301,35 @@ XlaRanks XlaRows::take() {
     if (row.correlation >= 0) device_of.emplace(row.correlation, row.device);
   }
   device_ = {};
-  std::vector<Row> steps;
   std::set<std::int64_t> numbers;
   for (const Row& row : host_) {
-    if (row.step >= 0 && numbers.insert(row.step).second) steps.push_back(row);
+    if (row.step >= 0) numbers.insert(row.step);
   }
-  XlaRanks made{{}, base_ns_, trouble_};
-  std::int64_t local = -1;
+  const std::vector<std::int64_t> steps(numbers.begin(), numbers.end());
+  std::vector<RankRows> made;
   const auto devices = std::ssize(by_device);
   for (auto& [device, rows] : by_device) {
-    ++local;
+    const auto local = std::ssize(made);
     const std::int64_t id = on_host_ ? device / kDevicesOfAProcess * devices + device % kDevicesOfAProcess : local;
     KinetoRows to(functions_);
     for (const Row& row : host_) {
-      constexpr std::int64_t kCall = 0, kFunction = 1;
       const auto own = device_of.find(row.correlation);
-      const bool call = row.device == kCall;
+      const bool call = row.of == Of::calls;
       if (call && (own == device_of.end() ? local > 0 : own->second != device)) continue;
-      const auto* const category = call                      ? "cuda_runtime"
-                                   : row.device == kFunction ? "python_function"
-                                                             : "user_annotation";
-      ParsedEvent told = event(category, names_[row.name], row.begin_ns, row.length_ns, 0, call ? row.track : -2);
+      ParsedEvent told = event(row.category, names_[row.name], row.begin_ns, row.length_ns, 0, call ? row.track : -2);
       told.args.emplace_back(field::kCorrelation.name, number(row.correlation));
       to.event(told);
     }
     std::int64_t world = 0;
     for (const Row& row : rows) device_event(row, id, to, world);
-    std::string told;
-    mark_steps(rows, steps, to, told);
+    const std::string told = mark_steps(rows, steps, to);
     trace::FileFacts facts;
     facts.device = device_model_;
     if (on_host_ || devices == world) facts.rank = id;
     if (world > 0) facts.world_size = world;
-    RankRows& rank = made.ranks.emplace_back(to.take(facts));
-    rank.steps_told_by = told;
-    if (!on_host_) note_compute_stream(rank);
+    RankRows& rank = made.emplace_back(to.take(facts));
+    if (!trouble_.empty()) rank.notes.insert(rank.notes.begin(), trouble_);
+    rank.xla = {jaxlib_, told};
     if (devices > 1) rank.notes.push_back(fmt::format("It is device {} of the {} of its process.", local, devices));
   }
   return made;

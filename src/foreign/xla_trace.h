@@ -17,13 +17,6 @@
 
 namespace fsdpbench::foreign {
 
-/// The ranks of a process, and the Unix time at its time 0, if that is told.
-struct XlaRanks {
-  std::vector<RankRows> ranks;
-  std::optional<std::int64_t> base_ns;
-  std::string trouble;  ///< why not all of it was read; "": all was
-};
-
 /// A file of jax.profiler: the rows of all devices of one process, and of its host. Each device becomes a
 /// rank. Kernels know the instruction that they are of; the module, which an xplane.pb brings along, knows what that
 /// instruction communicates, and with whom.
@@ -43,15 +36,14 @@ class XlaRows {
   void xspace(std::string_view bytes, std::int64_t most_events);
 
   bool empty() const { return device_.empty(); }
-  /// After the last row.
-  XlaRanks take();
+  /// The ranks of the process; after the last row.
+  std::vector<RankRows> take();
+  /// The Unix time at its time 0, if that is told.
+  std::optional<std::int64_t> base_ns() const { return base_ns_; }
 
  private:
-  /// A track of the file.
-  struct Track {
-    enum class Of : std::uint8_t { nothing, device, python, calls, thunks } of = Of::nothing;
-    std::int64_t device = 0, id = 0;
-  };
+  static constexpr std::string_view kKernel = "kernel", kCopy = "gpu_memcpy", kFill = "gpu_memset";
+  enum class Of : std::uint8_t { nothing, device, python, calls, thunks };  // a track of the file
   /// An instruction of a module that the file brings along.
   struct OpFacts {
     std::optional<HloCollective> collective;
@@ -59,32 +51,33 @@ class XlaRows {
     std::string path;
   };
   struct Row {
-    std::int64_t begin_ns = 0, length_ns = 0, device = 0, track = 0;
+    Of of = Of::nothing;
+    std::int64_t device = 0, track = 0, begin_ns = 0, length_ns = 0;
     std::int64_t correlation = -1, bytes = -1, run = -1, step = -1;
     std::int32_t name = 0, op = -1, module = -1, path = -1;  // of names_
-    Activity kind = Activity::computation;
+    std::string_view category = kKernel;
     const OpFacts* facts = nullptr;
   };
   using Stat = std::pair<std::string_view, trace::Value>;
 
-  static Track track_of(std::string_view plane, std::string_view line);
-  void add(const Track& track, std::string_view name, std::int64_t begin_ns, std::int64_t length_ns,
-           const std::vector<Stat>& stats);
+  /// A row of a track, all but its times.
+  static Row row_of(std::string_view plane, std::string_view line);
+  void add(Row row, std::string_view name, const std::vector<Stat>& stats);
   void plane(std::string_view bytes, std::int64_t most_events);
   void add_module(std::string_view bytes);
   void device_event(const Row& row, std::int64_t id, KinetoRows& to, std::int64_t& world);
-  void mark_steps(std::vector<Row>& rows, std::vector<Row>& steps, KinetoRows& to, std::string& told);
-  std::vector<std::int64_t> executions(const std::vector<Row>& rows, std::int32_t& module) const;
+  std::string mark_steps(const std::vector<Row>& rows, const std::vector<std::int64_t>& steps, KinetoRows& to);
 
   bool functions_, on_host_ = false;
   NameTable names_;
   std::vector<Row> device_, host_;
-  std::map<std::int64_t, std::string> planes_;                     // of JSON, by pid
-  std::map<std::pair<std::int64_t, std::int64_t>, Track> tracks_;  // of JSON, by pid and tid
+  std::map<std::int64_t, std::string> planes_;                   // of JSON, by pid
+  std::map<std::pair<std::int64_t, std::int64_t>, Row> tracks_;  // of JSON, by pid and tid
   std::map<std::string, HloModule, std::less<>> modules_;
   std::map<std::pair<std::string, std::string>, OpFacts> ops_;  // by module and instruction
   std::map<std::tuple<const HloModule*, std::int32_t, std::int64_t>, std::string> own_groups_;  // also by device
   std::unordered_map<std::int64_t, std::int64_t> launches_;                                     // by correlation
+  std::vector<std::int64_t> jaxlib_;                                                            // its version
   std::optional<std::int64_t> base_ns_;
   std::string device_model_, trouble_;
   std::int64_t rows_ = 0;

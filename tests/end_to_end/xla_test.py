@@ -94,6 +94,11 @@ class StoredPrograms(unittest.TestCase):
                 late += "reduce_scatter" in kinds and "all_gather" not in kinds[kinds.index("reduce_scatter"):]
         self.assertEqual((loops, exposed, late), (27, 22, 6))
 
+    def test_notes_begin_with_what_is_on_the_compute_stream(self) -> None:
+        told = json.loads(subprocess.run([PROGRAM, "trace", "explain", SOURCE / "tests/foreign/synchronous.xplane.pb", "--json"],
+                                         capture_output=True, check=True).stdout)
+        self.assertIn("that computes: 2.150 of the 16.280 ms", told["notes"][0])
+
     def test_the_recorder_has_as_many_programs_as_are_stored(self) -> None:
         self.assertGreaterEqual(len(xla_programs.programs()), 40)
 

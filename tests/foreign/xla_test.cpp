@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/cluster.h"
+#include "foreign/evidence.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
@@ -275,7 +276,8 @@ TEST_F(JaxTrace, OfAGpuHasStreamsLaunchesStepsAndPhases) {
   for (const DeviceRow& row : rank.device) EXPECT_GE(row.launch, 0);
   ASSERT_EQ(rank.steps.size(), 3U);
   EXPECT_EQ(rank.steps[2].number, 42);
-  EXPECT_THAT(rank.steps_told_by, HasSubstr("jit_train"));
+  ASSERT_TRUE(rank.xla);
+  EXPECT_THAT(rank.xla->steps_told_by, HasSubstr("jit_train"));
   int compute = -1;
   const auto roles = stream_roles(rank, compute);
   ASSERT_EQ(roles.size(), 2U);
@@ -294,9 +296,29 @@ TEST_F(JaxTrace, CollectivesOnTheComputeStreamAreCollectives) {
   const auto roles = stream_roles(job.ranks.front(), compute);
   ASSERT_EQ(roles.size(), 1U);
   EXPECT_EQ(roles[0].role, "compute and communication");
-  EXPECT_THAT(job.ranks.front().notes, ::testing::Contains(HasSubstr("6 collectives, 0.002 ms, ran on the stream")));
+  EXPECT_THAT(on_compute_stream(job.ranks.front()), ::testing::Contains(HasSubstr("no collective is asynchronous")));
   const Explanation explained = explain(job, recognise(job));
   EXPECT_NEAR(explained.exposed_communication_ms, 0.0005, 1e-9);
+}
+
+TEST_F(JaxTrace, SaysHowMuchOfComputationAreCollectivesAndTheFlagOfItsVersion) {
+  const auto told = [&](const std::string& jaxlib) {
+    const JobTrace job = read_job({write("host.xplane.pb", testing::synchronous_step(jaxlib).bytes())});
+    return on_compute_stream(job.ranks.front());
+  };
+  const std::string with = "Gathers in a loop: XLA_FLAGS=--xla_gpu_", then = " begins them an iteration ahead";
+  EXPECT_THAT(told("0.10.1"), ElementsAre(HasSubstr("2.150 of the 16.280 ms a step that it is busy, 13.2 %: XLA found"),
+                                          HasSubstr("all_gather of 4.00 MiB in forward: 1.450 ms, 1 a step"),
+                                          HasSubstr("reduce_scatter of 32.00 MiB in backward: 0.700 ms, 1 a step"),
+                                          HasSubstr(with + "enable_pipelined_all_gather=true" + then)));
+  EXPECT_THAT(told("0.11.1"), ::testing::Contains(HasSubstr(with + "pipeline_all_gather=on" + then)));
+  EXPECT_THAT(told(""), ::testing::Contains(HasSubstr(with +
+                                                      "enable_pipelined_all_gather=true (from JAX 0.11.1 on "
+                                                      "--xla_gpu_pipeline_all_gather=on)" +
+                                                      then)));
+  // The tutorial explains this one.
+  std::ifstream stored(std::string(FSDPBENCH_RECORDED_DIR) + "/../../foreign/synchronous.xplane.pb", std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(stored), {}), testing::synchronous_step("0.10.1").bytes());
 }
 
 TEST_F(JaxTrace, KernelsOfNoModuleHaveNoSteps) {
@@ -304,7 +326,8 @@ TEST_F(JaxTrace, KernelsOfNoModuleHaveNoSteps) {
   space.row("/device:GPU:0", "Stream #7(Compute)", "gemm", 100, 50, {{"hlo_op", std::string("dot.1")}});
   const JobTrace job = read_job({write("host.xplane.pb", space.bytes())});
   ASSERT_EQ(job.ranks.size(), 1U);
-  EXPECT_EQ(job.ranks[0].steps_told_by, "");
+  ASSERT_TRUE(job.ranks[0].xla);
+  EXPECT_EQ(job.ranks[0].xla->steps_told_by, "");
 }
 
 TEST_F(JaxTrace, TheFolderOfTheProfilerIsReadAndItsLastRecordingCounts) {
