@@ -419,7 +419,7 @@ class Browser(BrowserTest):
         self.check(DATA / "run", 7)
 
     def test_sweep(self) -> None:
-        self.check(DATA / "scaling", 5)
+        self.check(DATA / "scaling", 6)
 
     def test_phone(self) -> None:
         self.check(DATA / "run", 7, width=390)

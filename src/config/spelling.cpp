@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "base/bytes.h"
+#include "base/enum_table.h"
 
 namespace fsdpbench::config {
 namespace {
@@ -54,30 +55,36 @@ struct ModeWord {
 };
 
 using PrefetchMode = Prefetch::Mode;
-constexpr std::array<ModeWord<Prefetch>, 8> kPrefetchWords{{{PrefetchMode::none, "none"},
-                                                            {PrefetchMode::implicit, "implicit"},
-                                                            {PrefetchMode::post, "post"},
-                                                            {PrefetchMode::pre, "pre"},
-                                                            {PrefetchMode::explicit_, "explicit", &Prefetch::depth},
-                                                            {PrefetchMode::ahead, "ahead", &Prefetch::depth},
-                                                            {PrefetchMode::window, "window", &Prefetch::elements, 0},
-                                                            {PrefetchMode::rate, "rate", &Prefetch::elements, 0}}};
+constexpr auto kPrefetchWords = std::to_array<ModeWord<Prefetch>>({
+    {PrefetchMode::none, "none"},
+    {PrefetchMode::implicit, "implicit"},
+    {PrefetchMode::post, "post"},
+    {PrefetchMode::pre, "pre"},
+    {PrefetchMode::explicit_, "explicit", &Prefetch::depth},
+    {PrefetchMode::ahead, "ahead", &Prefetch::depth},
+    {PrefetchMode::window, "window", &Prefetch::elements, 0},
+    {PrefetchMode::rate, "rate", &Prefetch::elements, 0},
+});
 using LimitMode = AllGatherLimit::Mode;
-constexpr std::array<ModeWord<AllGatherLimit>, 7> kLimitWords{
-    {{LimitMode::unlimited, "unlimited"},
-     {LimitMode::fsdp1_queue, "fsdp1_queue", &AllGatherLimit::count, 1, true},
-     {LimitMode::fsdp2_event, "fsdp2_event"},
-     {LimitMode::strict, "strict", &AllGatherLimit::count},
-     {LimitMode::buffers, "buffers", &AllGatherLimit::count},
-     {LimitMode::fetched, "fetched", &AllGatherLimit::count},
-     {LimitMode::bytes, "bytes", &AllGatherLimit::bytes}}};
-constexpr std::array<ModeWord<Wrap>, 4> kWrapWords{{{Wrap::Mode::block, "block"},
-                                                    {Wrap::Mode::blocks, "blocks", &Wrap::blocks},
-                                                    {Wrap::Mode::min_size, "size", &Wrap::parameters},
-                                                    {Wrap::Mode::model, "model"}}};
+constexpr auto kLimitWords = std::to_array<ModeWord<AllGatherLimit>>({
+    {LimitMode::unlimited, "unlimited"},
+    {LimitMode::fsdp1_queue, "fsdp1_queue", &AllGatherLimit::count, 1, true},
+    {LimitMode::fsdp2_event, "fsdp2_event"},
+    {LimitMode::strict, "strict", &AllGatherLimit::count},
+    {LimitMode::buffers, "buffers", &AllGatherLimit::count},
+    {LimitMode::fetched, "fetched", &AllGatherLimit::count},
+    {LimitMode::bytes, "bytes", &AllGatherLimit::bytes},
+});
+constexpr auto kWrapWords = std::to_array<ModeWord<Wrap>>({
+    {Wrap::Mode::block, "block"},
+    {Wrap::Mode::blocks, "blocks", &Wrap::blocks},
+    {Wrap::Mode::min_size, "size", &Wrap::parameters},
+    {Wrap::Mode::model, "model"},
+});
 
 template <class T, std::size_t kWords>
 Value encode_mode(const std::array<ModeWord<T>, kWords>& words, const T& value) {
+  static_assert(kWords == kEnumCount<typename T::Mode>, "each mode has a word");
   const ModeWord<T>& mode = *std::ranges::find(words, value.mode, &ModeWord<T>::mode);
   if (const auto* count = std::get_if<int T::*>(&mode.number)) return fmt::format("{}:{}", mode.word, value.**count);
   if (const auto* size = std::get_if<std::int64_t T::*>(&mode.number)) {
