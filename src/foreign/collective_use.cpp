@@ -30,7 +30,9 @@ std::optional<Phase> phase_of_kernel(std::string_view name) {
   for (const std::string_view word : {"ackward", "bwd", "BWD"}) {
     if (name.find(word) != std::string_view::npos) return Phase::backward;
   }
-  if (updates_parameters(name)) return Phase::optimizer;
+  for (const std::string_view word : {"Adam", "adam", "multi_tensor_apply"}) {
+    if (name.find(word) != std::string_view::npos) return Phase::optimizer;
+  }
   for (const std::string_view word : {"orward", "fwd"}) {
     if (name.find(word) != std::string_view::npos) return Phase::forward;
   }
