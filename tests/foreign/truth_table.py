@@ -74,7 +74,8 @@ def forward_is(case: dict, said: str) -> bool:
 def backward_is(case: dict, said: str) -> bool:
     values = said.split(" or ")
     if "backward_depth" in case:
-        return f"explicit:{case['backward_depth']}" in values
+        explicit = f"explicit:{case['backward_depth']}"
+        return explicit in values or (case["backward_depth"] == 1 and "pre" in values)  # the same gathers in the same order
     return keeps(case) or (case.get("backward_prefetch", "pre") or "none") in values
 
 
