@@ -84,7 +84,7 @@ FOLDERS = [
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
     Folder("tune", 4300, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
-    Folder("foreign", 12300, "job_trace.h, explain.h, match_schedule.h",
+    Folder("foreign", 12350, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
            "other programs' traces up to a step that the walk of causes understands, and what is said of them"),
     Folder("accept/collectives", 2300, "measure_collectives.h",

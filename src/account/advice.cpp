@@ -60,7 +60,8 @@ std::string advice(const CauseShare& share, const Evidence& e) {
                : fmt::format("{}: {}{}", kCauses[cause].meaning, advice_with(cause, e.settings[cause]), *e.seen[cause]);
     return fmt::format("at most {:.3f} ms: {}.", share.ms, what);
   }
-  if (!share.without->advised) return {};
+  // Of few steps nobody is the late rank.
+  if (!share.without->advised || (cause == Cause::straggler && share.late_rank < 0)) return {};
   // If no knob turns to the flat layout, it is in use already or the program cannot have it.
   const bool flat =
       std::ranges::any_of(e.knobs, [](const auto& k) { return k.sayable && k.gain.cause == Cause::copy; });

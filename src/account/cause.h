@@ -74,7 +74,7 @@ inline constexpr EnumTable<Cause, CauseFacts> kCauses{
     CauseFacts{"host_sync", "the host had waited for the device", "the host's waits for the device", "find the sync{}",
                "", true},
     CauseFacts{"host_bound", "the host issued the op late without having been blocked, or took long to issue it",
-               "the host's time to issue ops", "larger units{} or a faster host", "fsdp.wrap"},
+               "the host's time to issue ops", "fewer, larger ops{} or a faster host", "fsdp.wrap"},
     CauseFacts{"copy", "a copy-in, a copy-out or a cast stood in the way", "copies in and out of communication buffers",
                "the flat layout{} needs none", "fsdp.layout=flat"},
     CauseFacts{"pcie", "a copy between the memories of device and host stood in the way",

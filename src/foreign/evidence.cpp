@@ -37,7 +37,8 @@ EnumTable<Cause, std::string> settings_of(const JobTrace& job, const Recognition
     for (const Cause cause : kEnumerators<Cause>) settings[cause] = account::kCauses[cause].settings;
   } else if (!job.ranks.front().is_compiled()) {  // XLA's are none of PyTorch's
     settings[Cause::data_loading] = "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
-    settings[Cause::host_bound] = "or torch.compile, CUDA graphs, a larger batch";
+    settings[Cause::host_bound] =
+        fmt::format("{}torch.compile, CUDA graphs, a larger batch", found.shards ? "larger units, " : "");
     settings[Cause::host_sync] = found.kind == JobKind::experts
                                      ? ".item(), .cpu(), or the host reads how many tokens come: keep counts on the "
                                        "device, or give experts a fixed capacity"
@@ -66,7 +67,7 @@ std::optional<std::string> seen_of(const account::CauseShare& share, const Recog
   const bool exchanged = share.cause == Cause::link_bound || share.cause == Cause::step_boundary;
   switch (share.cause) {
     case Cause::straggler:
-      if (share.late_rank < 0 || !explained.late || !explained.late->certain()) return std::nullopt;
+      if (share.late_rank < 0) return std::nullopt;
       return fmt::format(" (rank {} comes last to most of what others wait for)", share.late_rank);
     case Cause::host_bound:
       if (explained.garbage_ms > 0) {

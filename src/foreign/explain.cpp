@@ -236,7 +236,7 @@ std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> exposed_by_row(const
 }
 
 /// The largest first; each at the collective that lost most to it.
-std::vector<account::CauseShare> shares_of(const Explanation& e, const JobTrace& job) {
+std::vector<account::CauseShare> shares_of(const Explanation& e) {
   std::vector<account::CauseShare> shares;
   for (const Cause cause : kEnumerators<Cause>) {
     if (e.causes_ms[cause] <= 0) continue;
@@ -250,7 +250,6 @@ std::vector<account::CauseShare> shares_of(const Explanation& e, const JobTrace&
       share.unit = worst->unit;
       share.op = worst->unit.empty() ? worst->kind : worst->kind + " " + worst->unit;
     }
-    if (cause == Cause::straggler && e.late_rank) share.late_rank = job.ranks[*e.late_rank].rank;
   }
   std::ranges::stable_sort(shares, std::greater<>(), &account::CauseShare::ms);
   return shares;
@@ -380,8 +379,12 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
   for (const auto& [place, ns] : late) {
     if (place >= 0 && ns * 2 > waited) e.late_rank = place;
   }
-  e.causes = shares_of(e, job);
+  e.causes = shares_of(e);
   if (waited > 0) e.late = late_rank_of(job, e, found);
+  for (account::CauseShare& share : e.causes) {
+    if (share.cause != Cause::straggler || !e.late || !e.late->certain() || e.late->place != e.late_rank) continue;
+    share.late_rank = job.ranks[e.late->place].rank;
+  }
   e.launches_known = launches > 0;
   if (launches > 0) {
     e.host_most_ahead_ms = static_cast<double>(std::ranges::max(ahead_ns)) * kMs;

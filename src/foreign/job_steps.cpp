@@ -50,8 +50,8 @@ std::vector<Cut> optimizer_cuts(const RankRows& rank) {
 bool updates(const RankRows& rank, std::int32_t row) {
   const DeviceRow& device = rank.device[row];
   const std::string& name = rank.names[device.name];
-  return device.kind == Activity::computation && (name.find("multi_tensor_apply") != std::string::npos ||
-                                                  kernel_kind(device.kind, name, {}) == KernelKind::optimizer);
+  return device.kind == Activity::computation &&
+         (updates_parameters(name) || kernel_kind(device.kind, name, {}) == KernelKind::optimizer);
 }
 
 /// The shortest list of collectives, with more than one kind or size, that the trace repeats up to its end at least

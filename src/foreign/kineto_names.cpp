@@ -256,6 +256,11 @@ std::string_view to_string(KernelKind kind) {
   return kNames[kind];
 }
 
+bool updates_parameters(std::string_view name) {
+  if (has_one_of(name, {"Adam", "adam"})) return true;
+  return name.find("multi_tensor_apply") != std::string_view::npos && name.find("::Copy<") == std::string_view::npos;
+}
+
 KernelKind kernel_kind(Activity activity, std::string_view name, std::optional<Phase> phase) {
   switch (activity) {
     case Activity::collective: return KernelKind::communication;

@@ -64,6 +64,8 @@ enum class KernelKind : std::uint8_t {
 };
 /// "products"
 std::string_view to_string(KernelKind kind);
+/// Whether a kernel of that name updates parameters, or prepares it. Copies of many tensors at once are of all phases.
+bool updates_parameters(std::string_view name);
 
 /// By what the row is, its name, and the part of the step that it was launched in, where that is known.
 KernelKind kernel_kind(Activity activity, std::string_view name, std::optional<schedule::Phase> phase);

@@ -30,14 +30,19 @@ class HostWorkRows {
   }
 
   void add() {
-    std::vector<bool> covered(rows_.host.size());  // an op around it is a row already
+    std::vector<bool> covered(rows_.host.size());         // an op around it is a row already
+    std::vector<std::int32_t> within(rows_.host.size());  // the innermost call around it, or it; -1: none
     for (std::size_t i = 0; i < rows_.host.size(); ++i) {
       const HostRow& row = rows_.host[i];
       const auto name = static_cast<std::size_t>(row.name);
       covered[i] = row.parent >= 0 && covered[row.parent];
+      within[i] = row.parent >= 0 ? within[row.parent] : -1;
       if (range_[name]) {
         collective(row);
       } else if (row.kind == HostWork::op && call_[name]) {
+        // "_c10d_functional::all_reduce" calls "c10d::allreduce_": that is one call.
+        if (within[i] >= 0 && !calls_.empty() && calls_.back().row == within[i]) calls_.pop_back();
+        within[i] = static_cast<std::int32_t>(i);
         calls_.push_back({static_cast<std::int32_t>(i), *call_[name]});
       } else if (row.kind == HostWork::op && work_[name] && !covered[i]) {
         covered[i] = true;

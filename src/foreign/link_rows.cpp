@@ -1,10 +1,13 @@
 #include "foreign/link_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "base/enum_table.h"
+#include "base/student.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -123,6 +126,16 @@ std::vector<double> excess_ms(const std::vector<std::vector<OwnTime>>& own, std:
   return excess;
 }
 
+/// The lower end of Student's 95 % interval of the mean, of two values or more: a few of them can all be above what
+/// they differ by.
+double lowest_mean(const std::vector<double>& values) {
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return mean - student_quantile(0.025, static_cast<int>(values.size()) - 1) * std::sqrt(squares / (n - 1) / n);
+}
+
 }  // namespace
 
 std::string_view to_string(OwnPart part) {
@@ -138,11 +151,11 @@ std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& 
   if (steps == 0) return std::nullopt;
   std::optional<LateRank> latest;
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
-    const account::Summary late = account::summarize(excess_ms(own, rank, steps, &OwnTime::all));
+    const std::vector<double> excess = excess_ms(own, rank, steps, &OwnTime::all);
+    const account::Summary late = account::summarize(excess);
     const double least = static_cast<int>(rank) == blamed ? 0 : kLeastLate * step_ms * (steps == 1 ? 2 : 1);
-    // Too few steps for an interval: more than half of what it differs by from step to step.
-    const bool steady = late.interval == account::IntervalKind::bootstrap || late.median * 2 > late.max - late.min;
-    const bool is_late = steady && late.ci_low > least && late.median > kLeastLate * step_ms;
+    const double low = late.interval == account::IntervalKind::range ? lowest_mean(excess) : late.ci_low;
+    const bool is_late = low > least && late.median > kLeastLate * step_ms;
     if (!is_late || (latest && late.median <= latest->late_ms.median)) continue;
     latest = LateRank{static_cast<int>(rank), late, OwnPart::kernels, 0};
   }

@@ -573,8 +573,9 @@ Recognition recognise(const JobTrace& job) {
   std::set<std::int64_t> sizes;
   int collectives = 0;
   const int ranks = std::max(job.ranks.front().world_size.value_or(0), static_cast<int>(job.ranks.size()));
+  const bool alone = ranks == 1 && job.ranks.front().world_size;
   for (const CollectiveUse& use : uses) {
-    if (ranks == 1) continue;  // its collectives send nothing
+    if (alone) continue;  // its collectives send nothing
     ++counts.n[{use.purpose, use.phase}];
     if (use.purpose == Purpose::gradients) sizes.insert(use.elements);
     collectives += use.purpose != Purpose::scalars;
@@ -606,9 +607,9 @@ Recognition recognise(const JobTrace& job) {
   }
   const bool by_name = program.shards && !named.empty();
   r.findings.push_back({"job", std::string(to_string(by_name ? JobKind::sharded : r.kind)),
-                        (!computes                     ? "collectives, and nothing that computes"
-                         : ranks == 1 && !uses.empty() ? "a rank alone gathers and reduces nothing"
-                                                       : what_they_do(counts)) +
+                        (!computes                ? "collectives, and nothing that computes"
+                         : alone && !uses.empty() ? "a rank alone gathers and reduces nothing"
+                                                  : what_they_do(counts)) +
                             named,
                         by_name                      ? 0.8
                         : r.kind == JobKind::unknown ? 0.3

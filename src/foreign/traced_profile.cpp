@@ -243,7 +243,9 @@ std::string held_up_because(const foreign::JobTrace& job, const foreign::Explana
 }
 
 std::string replay_error_sentence(const TracedStep& step) {
+  constexpr double kPracticalMiss = 0.03;
   const double miss = step.replayed_all_ms() / step.step_ms - 1;
+  const bool steady = std::abs(miss) < kPracticalMiss || std::abs(miss) * step.step_ms > step.scatter_ms;
   return fmt::format(
       "A replay of the job's op times{} takes {:.3f} ms, {:.1f} % {} than the traced step ({:.3f} ms, median){}. That "
       "error is part of each interval below, and no setting makes the step shorter than {:.3f} ms, which one rank "
@@ -251,7 +253,10 @@ std::string replay_error_sentence(const TracedStep& step) {
       "for its own kernels and its host.",
       step.updated_ms > 0 ? fmt::format(" and {:.3f} ms of the host's update", step.updated_ms) : "",
       step.replayed_all_ms(), std::abs(100 * miss), miss < 0 ? "less" : "more", step.step_ms,
-      step.left_out.empty() ? "" : ": no op has what the step waits for beside them, " + step.left_out, step.least_ms);
+      !step.left_out.empty() ? ": no op has what the step waits for beside them, " + step.left_out
+      : steady               ? ""
+                             : ", which is no more than steps differ by",
+      step.least_ms);
 }
 
 }  // namespace fsdpbench::app

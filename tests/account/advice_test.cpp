@@ -94,6 +94,9 @@ TEST(Advice, WithoutACauseTheStepIsAsLongAsItsReplay) {
   EXPECT_EQ(
       causes[1].advice,
       "without the slowness of rank 5's link the step would take 12.00 ms, 3.00 ms less a step: look at that link.");
+  causes[0].late_rank = -1;
+  advise(causes, {});
+  EXPECT_EQ(causes[0].advice, "") << "nobody is named";
   Evidence evidence;
   evidence.settings[Cause::pcie] = "batch";
   EXPECT_EQ(

@@ -229,6 +229,24 @@ TEST(Evidence, OneFileBlamesNoLink) {
   EXPECT_THAT(explained.causes.front().advice, Not(HasSubstr("larger")));
 }
 
+TEST(Evidence, OneDeviceIsToldNothingOfUnits) {
+  JobTrace job;
+  job.ranks.resize(1);
+  Recognition found;
+  found.kind = JobKind::single;
+  Explanation explained;
+  explained.causes = {{}};
+  explained.causes.front().cause = account::Cause::host_bound;
+  explained.causes.front().share_pct = 20;
+  const auto advice = [&] {
+    account::advise(explained.causes, evidence_of(job, found, explained));
+    return explained.causes.front().advice;
+  };
+  EXPECT_THAT(advice(), HasSubstr("fewer, larger ops (torch.compile"));
+  found.shards = true;
+  EXPECT_THAT(advice(), HasSubstr("fewer, larger ops (larger units, torch.compile"));
+}
+
 /// The parts of two real jobs' steps add up to the change of the step.
 TEST(DiffJobs, AddsUpToTheNanosecond) {
   for (const auto& pair : fs::directory_iterator(pairs_folder())) {

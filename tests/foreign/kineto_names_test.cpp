@@ -97,5 +97,13 @@ TEST(KinetoNames, OfOpsThatCallOthersOnlyThoseWithWorkCount) {
   }
 }
 
+TEST(KinetoNames, CopiesOfManyTensorsUpdateNothing) {
+  EXPECT_TRUE(
+      updates_parameters("multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor>"));
+  EXPECT_TRUE(updates_parameters("multi_tensor_apply_kernel<TensorListMetadata<1>, LpNormFunctor<float>>"));
+  EXPECT_FALSE(updates_parameters("multi_tensor_apply_kernel<CopyFunctor<float>, at::native::Copy<float, float>>"));
+  EXPECT_FALSE(updates_parameters("gemm"));
+}
+
 }  // namespace
 }  // namespace fsdpbench::foreign

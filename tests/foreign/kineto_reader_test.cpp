@@ -327,5 +327,24 @@ TEST_F(KinetoReader, AnEmptyFolderIsRefused) {
   EXPECT_THAT(refusal({folder_.path().string()}), HasSubstr("has no trace"));
 }
 
+/// A functional collective calls one of c10d's, directly or not. Were these two calls, each later range would be of the
+/// call before its own.
+TEST_F(KinetoReader, ACallWithinACallIsOne) {
+  std::string events;
+  for (int step = 0; step < 3; ++step) {
+    const double at = step * 100;
+    events += event("cpu_op", "_c10d_functional::all_reduce", 1, at, 50) + ",\n";
+    if (step > 0) events += event("cpu_op", "between", 1, at + 1, 48) + ",\n";
+    events += event("cpu_op", "c10d::allreduce_", 1, at + 2, 10) + ",\n" +
+              event("user_annotation", "gloo:all_reduce", 2, at + 5, 30) + (step < 2 ? ",\n" : "");
+  }
+  const RankRows rows = read_one(file_of(events));
+  ASSERT_THAT(rows.device, SizeIs(3));
+  for (const DeviceRow& row : rows.device) {
+    EXPECT_EQ(name_of(rows, row.launch), "c10d::allreduce_");
+    EXPECT_EQ(row.begin_ns - rows.host.at(static_cast<std::size_t>(row.launch)).begin_ns, 3'000);
+  }
+}
+
 }  // namespace
 }  // namespace fsdpbench::foreign

@@ -61,6 +61,18 @@ TEST(LateRank, WhoIsBlamedIsNamedIfItIsLateForCertain) {
   EXPECT_TRUE(find_late_rank(own, 100, 0));
 }
 
+TEST(LateRank, OfFewStepsItIsMoreThanWhatTheyDifferBy) {
+  const auto by_ms = [](const std::vector<int>& ms) {
+    auto own = alike(2, ms.size());
+    for (std::size_t step = 0; step < ms.size(); ++step) own[1][step].host += ms[step] * kMs;
+    return find_late_rank(own, 100);
+  };
+  EXPECT_TRUE(by_ms({20, 25, 22}));
+  EXPECT_FALSE(by_ms({18, 24, 37})) << "the mean of such steps may be nothing: 26 of 25";
+  EXPECT_FALSE(by_ms({20, 30}));
+  EXPECT_TRUE(by_ms({20, 20}));
+}
+
 TEST(LateRank, OneStepTakesTwiceAsMuch) {
   auto own = alike(2, 1);
   own[1][0].host += 8 * kMs;

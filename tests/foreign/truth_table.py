@@ -25,7 +25,8 @@ RIGHT, WRONG, UNKNOWN = "right", "wrong", "unknown"
 
 
 def is_sharded(case: dict) -> bool:
-    return case["engine"] in ("fsdp1", "fsdp2") and case["world"] > 1 and case.get("strategy") != "NO_SHARD"
+    """Whether it trains, sharded: what only gathers has none of the settings of backward."""
+    return not case.get("eval") and case["engine"] in ("fsdp1", "fsdp2") and case["world"] > 1 and case.get("strategy") != "NO_SHARD"
 
 
 def keeps(case: dict) -> bool:
@@ -38,6 +39,8 @@ def several_units(case: dict) -> bool:
 
 
 def job_is(case: dict, said: str) -> bool:
+    if case.get("eval"):
+        return said == "inference"
     if case["engine"] == "pipeline":
         return said == "sharded"  # within each stage
     if case["world"] == 1:
@@ -71,7 +74,8 @@ def forward_is(case: dict, said: str) -> bool:
 def backward_is(case: dict, said: str) -> bool:
     values = said.split(" or ")
     if "backward_depth" in case:
-        return f"explicit:{case['backward_depth']}" in values
+        explicit = f"explicit:{case['backward_depth']}"
+        return explicit in values or (case["backward_depth"] == 1 and "pre" in values)  # the same gathers in the same order
     return keeps(case) or (case.get("backward_prefetch", "pre") or "none") in values
 
 
@@ -102,7 +106,7 @@ COLUMNS = {
     "forward": ("forward prefetch", forward_is, several_units),
     "backward": ("backward prefetch", backward_is, several_units),
     "limit": ("all-gather limit", limit_is, several_units),
-    "checkpointing": ("activation checkpointing", checkpointing_is, lambda case: case["engine"] != "pipeline"),
+    "checkpointing": ("activation checkpointing", checkpointing_is, lambda case: case["engine"] != "pipeline" and not case.get("eval")),
 }
 
 
