@@ -75,7 +75,7 @@ FOLDERS = [
     Folder("clock", 5900, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
     Folder("account", 5200, "run_view.h, cause.h, find_stalls.h, judge.h",
-           "record/table.h hardware/gpu_health.h hardware/gpu_health.h trace schedule plan clock config/run_config.h",
+           "record/table.h hardware/gpu_health.h trace schedule plan dialects clock config/run_config.h",
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 4400, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
            "the executor: the only place where schedule meets backend; masters, data, checkpoints"),
@@ -97,7 +97,7 @@ FOLDERS = [
            "later results against accepted ones"),
     Folder("accept", 2750, "finding.h, blame_links.h, verdict.h", "record account runs/result_fields.h",
            "fit or not, and who is to blame: from rates to named parts, with interval and evidence"),
-    Folder("app/commands", 4400, "command.h, run.cpp",
+    Folder("app/commands", 4420, "command.h, run.cpp",
            "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign "
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),

@@ -87,8 +87,8 @@ const ReplayedKnob* best_knob(const std::vector<ReplayedKnob>& knobs, std::optio
 }
 
 std::string knob_sentence(const Counterfactual& knob, const std::string& words) {
-  return fmt::format("{}: {}", words.empty() ? "set " + knob.set : fmt::format("{} ({})", words, knob.set),
-                     brought_by(knob));
+  return fmt::format("{}{}: {}", words.empty() ? "set " + knob.set : fmt::format("{} ({})", words, knob.set),
+                     knob.set.find("_dtype=") == knob.set.npos ? "" : ", which changes numerics", brought_by(knob));
 }
 
 }  // namespace fsdpbench::account

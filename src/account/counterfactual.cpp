@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "clock/forecast.h"
+#include "dialects/sayable.h"
 #include "schedule/memory_walk.h"
 #include "schedule/training.h"
 
@@ -130,7 +131,8 @@ class Finder {
   Counterfactuals find(const std::vector<Asked>& causes) {
     std::vector<Question> questions;
     for (const Asked& asked : causes) questions.push_back(about(asked));
-    for (Knob& knob : knobs_of(typical_.training().config)) {
+    const config::RunConfig& in_force = typical_.training().config;
+    for (Knob& knob : knobs_of(in_force)) {
       Question question = rebuilt(knob.config);
       question.answer.cause = knob.cause;
       question.answer.set = knob.set;
@@ -141,9 +143,13 @@ class Finder {
     if (!typical_.repeats()) find_intervals(questions);
 
     Counterfactuals result;
+    const dialects::Dialect* const system = dialects::dialect_of(in_force);  // whose users the advice is for
     for (Question& question : questions) {
       Counterfactual& answer = question.answer;
       advise(answer);
+      if (system != nullptr && answer.set == "fsdp.layout=flat" && answer.advised) {
+        answer.advised = dialects::Sayable(*system, in_force).says(question.rebuilt->config);
+      }
       if (answer.set.empty()) {
         result.causes.push_back(std::move(answer));
         continue;

@@ -168,7 +168,9 @@ std::string format_table(const Table& raw, std::size_t width) {
   table.title = clean_text(table.title, kMostOfAMessage);
   for (std::string& cell : table.header) cell = clean_text(cell, kMostOfACell);
   for (auto& row : table.rows) {
-    for (std::string& cell : row) cell = clean_text(cell, 2 * kMostOfACell);  // on several lines
+    for (std::string& cell : row) {  // on several lines; a cell alone is a sentence or a paragraph
+      cell = clean_text(cell, row.size() > 1 ? 2 * kMostOfACell : kMostOfAMessage);
+    }
   }
   std::vector<Column> columns = columns_of(table);
   narrow(columns, width == 0 ? kWidthOfFiles : width);

@@ -28,15 +28,16 @@ constexpr const char* kPartsNote =
 
 std::string emulation(const config::RunConfig& c) {
   if (c.device.backend == config::BackendKind::cuda) return "on GPUs";
-  if (!c.simulate.calibration.empty()) return fmt::format("simulated as calibrated in {}", c.simulate.calibration);
-  if (!c.simulate.cluster.empty()) return fmt::format("simulated on {}", c.simulate.cluster);
+  const bool simulated = c.device.backend == config::BackendKind::virtual_;
+  if (simulated && !c.simulate.calibration.empty()) return "simulated as calibrated in " + c.simulate.calibration;
+  if (simulated && !c.simulate.cluster.empty()) return "simulated on " + c.simulate.cluster;
   std::string text;
   if (c.emulate.compute_tflops) text += fmt::format("computation emulated at {} TFLOP/s", *c.emulate.compute_tflops);
   if (c.emulate.link_gb_per_s) {
     text += fmt::format("{}link emulated at {} GB/s + {} us a hop", text.empty() ? "" : ", ", *c.emulate.link_gb_per_s,
                         c.emulate.link_latency_us);
   }
-  if (c.device.backend == config::BackendKind::virtual_) return "simulated: " + text;
+  if (simulated) return "simulated: " + text;
   return text.empty() ? "nothing emulated" : text;
 }
 

@@ -76,6 +76,8 @@ TEST(Advice, AKnobSaysWhatItBringsAndWhatItCosts) {
   EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step [2.50 to 3.75], 0.50 MiB less memory.");
   knob.more_bytes = 0;
   EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step [2.50 to 3.75], no more memory.");
+  EXPECT_EQ(knob_sentence(gain(Cause::link_bound, "fsdp.reduce_dtype=bf16")),
+            "set fsdp.reduce_dtype=bf16, which changes numerics: 3.00 ms less a step.");
 }
 
 TEST(Advice, WithoutACauseTheStepIsAsLongAsItsReplay) {

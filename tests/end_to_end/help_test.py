@@ -7,6 +7,7 @@
 import fcntl
 import json
 import os
+import re
 import struct
 import subprocess
 import termios
@@ -48,6 +49,18 @@ class Help(Program):
             longest = max(map(len, options.splitlines()))
             self.assertTrue(columns - 15 < longest <= columns, (columns, longest))
 
+    def test_only_commands_are_wider_than_the_terminal(self) -> None:
+        """A terminal breaks a command so that it can be copied; prose and tables are broken at blanks."""
+        names = re.findall(r"^  ([a-z-]+(?: [a-z-]+)?)  +[A-Z]", self.call("--help").stdout, re.MULTILINE)
+        self.assertGreater(len(names), 20)
+        for about in [name.split() for name in names] + [["keys"], ["keys", "fsdp"], ["exit-codes"]]:
+            lines = self.on_terminal(80, "help", *about).splitlines()
+            self.assertFalse([line for line in lines if len(line) > 80 and not re.match("  .*fsdpbench ", line)], about)
+            paragraphs = [line for line in lines if line[:1] not in ("", " ") and len(line) > 66]
+            self.assertTrue(paragraphs or about in (["exit-codes"], ["keys", "fsdp"]) or len(lines) < 25, about)
+            if about == ["keys"]:
+                self.assertRegex("\n".join(lines), r"\n  model\.preset  +quickstart, .*\n {26}\S")
+
     def on_terminal(self, columns: int, *arguments: str) -> str:
         """What the program prints on a terminal of so many columns."""
         ours, theirs = os.openpty()
@@ -62,7 +75,7 @@ class Help(Program):
                 pass
             self.assertEqual(running.wait(program.PATIENCE_S), 0)
         os.close(ours)
-        return text.decode()
+        return text.decode().replace("\r\n", "\n")
 
     def test_what_is_not_near_is_not_suggested(self) -> None:
         for given, said in {"fsdp.prefetch=1": "nearest valid keys are 'fsdp.forward_prefetch', 'fsdp.backward_prefetch'.",

@@ -68,7 +68,7 @@ struct Command {
   std::string name;  ///< "run", "trace diff"
   CommandGroup group;
   std::string purpose;          ///< one line of `fsdpbench --help`
-  std::string help;             ///< below the options, as it is written
+  std::string help;             ///< below the options; prose() of help.cpp sets it for the terminal's width
   std::deque<Option> options;   ///< in the order of the help; arguments in the order in which they are given
   bool runs_ranks = false;      ///< on all processes of a job; the others have one process do them
   std::function<void()> check;  ///< what only all options together tell, before anything begins; throws ConfigError

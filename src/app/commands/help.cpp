@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -20,6 +21,8 @@
 
 namespace fsdpbench::app {
 namespace {
+
+constexpr std::size_t kMostWidth = 120;  // of lines to read
 
 constexpr const char* kAbout =
     "fsdpbench measures how well FSDP training hides communication behind computation, predicts it for other machines, "
@@ -95,7 +98,37 @@ constexpr const char* kExitCodes = R"(Exit codes
 using Rows = std::vector<std::vector<std::string>>;
 
 /// A name each with its meaning, which are wrapped to the width of the terminal; a row alone is wrapped as a whole.
-std::string rows_text(Rows rows) { return format_table({.title = {}, .header = {}, .rows = std::move(rows)}); }
+std::string rows_text(Rows rows) {
+  const std::size_t width = std::min(terminal_columns(stdout), kMostWidth);
+  return format_table({.title = {}, .header = {}, .rows = std::move(rows)}, width);
+}
+
+/// Paragraphs; rows "  name  meaning", which continue in lines indented by four; and commands, which are not broken.
+std::string prose(const std::string& text) {
+  std::string out;
+  Rows rows;
+  const auto flush = [&] { out += rows.empty() ? "" : rows_text(std::exchange(rows, {})); };
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = line.find_first_not_of(' '), gap = line.find("  ", begin);
+    const bool row = begin == 2 && gap != line.npos && line.find("fsdpbench ") > gap;
+    const bool paragraph = begin == 0, after_row = !rows.empty() && rows.back().size() > 1;
+    if (begin != line.npos && !rows.empty() && (after_row ? begin > 2 : paragraph)) {
+      rows.back().back() += ' ' + line.substr(begin);
+    } else if (row) {
+      if (!after_row) flush();
+      rows.push_back({line.substr(0, gap), line.substr(line.find_first_not_of(' ', gap))});
+    } else {
+      flush();
+      if (paragraph)
+        rows.push_back({line});
+      else
+        out += line + '\n';
+    }
+  }
+  flush();
+  return out;
+}
 
 bool takes_many(const Option& option) {
   return std::holds_alternative<std::vector<std::string>*>(option.target) ||
@@ -138,13 +171,13 @@ std::string command_help(const Command& command) {
   std::string text = fmt::format("{}\n{}", command.purpose, usage(command));
   arguments.insert(arguments.end(), options.begin(), options.end());
   text += '\n' + rows_text(std::move(arguments));
-  return command.help.empty() ? text : text + '\n' + command.help;
+  return command.help.empty() ? text : text + '\n' + prose(command.help);
 }
 
 std::string key_text(const config::Field& field) {
   static const config::RunConfig kDefaults;
-  return fmt::format("{} = {}\n    {}\n    expected: {}\n", field.name(), config::to_toml(field.write(kDefaults)),
-                     field.meaning, field.valid);
+  return fmt::format("{} = {}\n", field.name(), config::to_toml(field.write(kDefaults))) +
+         rows_text({{"    " + field.meaning}, {"    expected: " + field.valid}});
 }
 
 std::string section_list() {
@@ -158,7 +191,7 @@ std::string section_list() {
 
 /// A section, or one key of it.
 std::string keys_help(const std::string& of) {
-  if (of.empty()) return kKeysHelp + ('\n' + section_list());
+  if (of.empty()) return prose(kKeysHelp) + '\n' + section_list();
   if (const config::Field* field = config::find_field(of)) return key_text(*field);
   std::string text;
   for (const config::Field& field : config::fields()) {
@@ -175,7 +208,7 @@ std::string words_help(const std::vector<std::string>& words) {
   const std::string name = fmt::format("{}", fmt::join(words, " "));
   if (name.empty()) return program_help();
   if (words.front() == "keys" && words.size() <= 2) return keys_help(words.size() > 1 ? words[1] : "");
-  if (name == "exit-codes") return kExitCodes;
+  if (name == "exit-codes") return prose(kExitCodes);
   std::vector<std::string> known{"keys", "exit-codes"};
   for (const Command& command : all_commands()) {
     known.push_back(command.name);

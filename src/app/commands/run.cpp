@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,8 +122,9 @@ int run_profile(const RunArguments& arguments, const Call& call) {
   const ResultFolder folder(config::profile_name(profile), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   console().info(run_headline(cell.setup));
-  if (!config.simulate.cluster.empty()) {
-    console().info(assumptions_text(assumptions_of(config, profile, arguments.overrides)));
+  if (config.device.backend == config::BackendKind::virtual_ && !config.simulate.cluster.empty()) {
+    std::istringstream lines(assumptions_text(assumptions_of(config, profile, arguments.overrides)));
+    for (std::string line; std::getline(lines, line);) console().info(line);
   }
 
   keep_what_is_done(console().quiet());

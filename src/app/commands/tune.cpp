@@ -484,6 +484,7 @@ prefetching, limits of all-gathers and reduce-scatters, and communicators; with 
 too; with --export only what that system can be told. Numerics stay as they are unless an option allows that they change.
 Every policy is simulated, with the op times of --cluster, of a calibration, of emulated rates or of --from RESULT; bounds exclude
 policies that cannot be better. Nothing is proposed whose predicted memory is within its error of the budget.
+
 --from TRACE… reads files of torch.profiler, one for each rank, or their folder: it recognises the job, uses its op
 times, and says what to change in that program's terms.
 

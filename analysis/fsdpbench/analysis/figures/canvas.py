@@ -22,9 +22,10 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def wrapped(text: str, inches: float, points: float = 10) -> str:
-    """The whole text, on as many lines as it needs in that width; a name without blanks is parted where it must be."""
+    """The whole text, on as many lines as it needs in that width; names are parted behind "_", or where they must be."""
     characters = max(int(inches * 72 / (0.66 * points)), 8)
-    return "\n".join(textwrap.wrap(clean(text, 2000), characters)) or text
+    swapped = str.maketrans("_-", "-_")  # textwrap parts names behind "-"
+    return "\n".join(textwrap.wrap(clean(text, 2000).translate(swapped), characters)).translate(swapped) or text
 
 
 def lines_of(texts: Sequence[str]) -> int:
