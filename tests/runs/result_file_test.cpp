@@ -69,7 +69,8 @@ TEST(ResultFile, WhatCannotBeLookedUpIsNotCalledMissing) {
 
 TEST(ExplainResult, DamageIsSaidInOurWords) {
   const TemporaryFolder folder;
-  for (const char* text : {R"({"causes": 3})", R"({"causes": [{}]})", R"({"causes": [], "metrics": {"step_ms": []}})"}) {
+  for (const char* text :
+       {R"({"causes": 3})", R"({"causes": [{}]})", R"({"causes": [], "metrics": {"step_ms": []}})"}) {
     json result = json::parse(text);
     result.update({{"complete", true}, {"config", json::object()}, {"world", json::object()}});
     const std::string path = folder.write("result.json", result_text(result));

@@ -713,14 +713,15 @@ TEST(AcceptanceTest, OfFewRanksNoneIsComparedWithTheOthers) {
   for (std::vector<double>& round : m.device_rates) round.resize(2);
   for (std::vector<double>& round : m.memory_rates) round.resize(2);
   const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
-  EXPECT_THAT(about(report, "peers", "ranks among each other, in matrix products").sentence, HasSubstr("2 ranks are too few to compare"));
+  EXPECT_THAT(about(report, "peers", "ranks among each other, in matrix products").sentence,
+              HasSubstr("2 ranks are too few to compare"));
   EXPECT_THAT(about(report, "lateness", "ranks at the reductions of the training steps").sentence,
               HasSubstr("of 2 ranks one is always last: 3 are needed"));
   EXPECT_FALSE(report.lateness);
-  EXPECT_EQ(about(judge_acceptance(wanted(), measured({}), &trial), "peers",
-                  "ranks among each other, in matrix products")
-                .verdict,
-            Verdict::pass);
+  EXPECT_EQ(
+      about(judge_acceptance(wanted(), measured({}), &trial), "peers", "ranks among each other, in matrix products")
+          .verdict,
+      Verdict::pass);
 }
 
 TEST(AcceptanceTest, EmulatedPartsAreToldAndNotHeldAgainstProcessors) {
@@ -870,9 +871,10 @@ TEST(AcceptanceFilesTest, MarkdownNamesWrongDataFirstAndThePlaceOfWhatFailed) {
   report.lateness->sentence = "all are late";
   tell_places(report);
   const std::string text = acceptance_markdown(report, "abc123");
-  EXPECT_THAT(text, HasSubstr("\n\n- fail: data, ring: 3 elements\n- for a while: it was slow; check clocks\n"
-                              "- fail: floor, pairs: too slow\n- fail: inventory, kernel: differs (host a, device PCI 2)\n"
-                              "- all are late\n\n|"));
+  EXPECT_THAT(text,
+              HasSubstr("\n\n- fail: data, ring: 3 elements\n- for a while: it was slow; check clocks\n"
+                        "- fail: floor, pairs: too slow\n- fail: inventory, kernel: differs (host a, device PCI 2)\n"
+                        "- all are late\n\n|"));
   EXPECT_THAT(text,
               HasSubstr("\nMeasured on host a, device PCI 1, PCI 2.\n\nEvidence: result.json, SHA-256 abc123.\n"));
   EXPECT_THAT(acceptance_markdown(report), Not(HasSubstr("Evidence")));
