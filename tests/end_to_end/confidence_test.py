@@ -47,7 +47,7 @@ class Confidence(Program):
         self.assertEqual(set(list(lost)[:2]), {"host_bound", "straggler"}, "the host of the one, the wait of the other")
         self.assertGreater(lost["straggler"], 500, "of two ranks one waits")
         self.assertGreater(lost["host_bound"], 500, "of two ranks one has a host that sleeps")
-        self.assertAlmostEqual(explained["step"]["step_ms"], (1838.5 + 1665.1) / 2, delta=2)
+        self.assertAlmostEqual(explained["step"]["mean_ms"], (1838.5 + 1665.1) / 2, delta=2)
 
 
 if __name__ == "__main__":
