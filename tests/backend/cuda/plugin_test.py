@@ -71,7 +71,7 @@ class Plugin(unittest.TestCase):
         plugin = self.shared_object("plugin.so", "int toolkit(void); int plugin(void) { return toolkit(); }", str(toolkit))
         toolkit.unlink()
         message = self.refusal(FSDPBENCH_CUDA_PLUGIN=str(plugin))
-        self.assertIn("The cuda backend cannot be loaded, because a library that it needs is missing or does not fit: ",
+        self.assertIn("The cuda backend cannot be loaded, because a library that it needs is missing or does not fit (",
                       message)
         self.assertIn("libtoolkit.so.13: cannot open shared object file", message)
 
