@@ -24,6 +24,7 @@
 #include "backend/cpu/backend.h"
 #include "clock/calibration.h"
 #include "clock/measured_host.h"
+#include "config/presets.h"
 #include "engine/run.h"
 #include "engine/simulate.h"
 #include "support/presets.h"
@@ -104,7 +105,7 @@ RunConfig random_policy(std::mt19937& random, const Ranks& of) {
 /// Presets in turn; their elements suit the size of these units. Whole rounds take checkpointing by turns, so that what
 /// calibrates, two microbatches a step, is no policy of these.
 RunConfig preset_policy(int i, int accumulate, const Ranks& of) {
-  const std::vector<std::string> names = testing::running_presets();
+  const std::vector<std::string> names = config::fsdp_preset_names();
   const std::size_t number = static_cast<std::size_t>(i) % names.size();
   RunConfig c = cluster_of(of);
   const std::int64_t unit = engine::set_up(c).plan.units[1].layout.parameter_numel();
@@ -141,7 +142,7 @@ Step simulated(const engine::Setup& p, const clock::OpTimes& times) {
 std::vector<RunConfig> calibrating_policies(std::mt19937& random, const Ranks& of) {
   std::vector<RunConfig> policies;
   if (of.engines) {
-    for (int i = 0; i < 2 * static_cast<int>(testing::running_presets().size()); ++i) {
+    for (int i = 0; i < 2 * static_cast<int>(config::fsdp_preset_names().size()); ++i) {
       policies.push_back(preset_policy(i, 2, of));
     }
     return policies;
@@ -221,7 +222,7 @@ void print(const std::string& what, const std::vector<Row>& rows) {
 }
 
 void print_presets(const std::vector<Row>& rows) {
-  for (const std::string& preset : testing::running_presets()) {
+  for (const std::string& preset : config::fsdp_preset_names()) {
     std::vector<Row> of_preset;
     std::ranges::copy_if(rows, std::back_inserter(of_preset), [&](const Row& row) { return row.preset == preset; });
     if (!of_preset.empty()) print(preset, of_preset);
