@@ -19,6 +19,11 @@ using account::Cause;
 
 constexpr std::string_view kGathersAhead = "{gathers ahead}";  // in the words of a compiler whose flag was renamed
 
+/// The flag as the compiler of this rank calls it; both names where nothing tells its version.
+std::string gathers_ahead_of(const RankRows& rank) {
+  return gathers_ahead(rank.xla.value_or(XlaFacts()).since({0, 11, 1}));
+}
+
 /// Why nothing can be said of links; empty: the files of all ranks are here.
 std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
   const int here = static_cast<int>(job.ranks.size()), all = job.ranks.front().world_size.value_or(0);
@@ -52,8 +57,7 @@ EnumTable<Cause, std::string> settings_of(const JobTrace& job, const Recognition
   const dialects::Remedies& words = *engine->remedies;
   std::string& prefetch = settings[Cause::late_prefetch] = forward ? words.prefetch_forward : words.prefetch_backward;
   if (const std::size_t at = prefetch.find(kGathersAhead); at != prefetch.npos)
-    prefetch.replace(at, kGathersAhead.size(),
-                     gathers_ahead(job.ranks.front().xla.value_or(XlaFacts()).since({0, 11, 1})));
+    prefetch.replace(at, kGathersAhead.size(), gathers_ahead_of(job.ranks.front()));
   settings[Cause::all_gather_limit] = words.no_limit;
   settings[Cause::communicator_serialisation] = words.separate_reductions;
   settings[Cause::step_boundary] = settings[Cause::host_update] = words.accumulate;
@@ -160,7 +164,7 @@ std::vector<std::string> on_compute_stream(const RankRows& rank) {
     told.push_back(
         fmt::format("Gathers in a loop: {} begins them an iteration ahead, beside its products; not through the "
                     "barrier of jax.checkpoint.",
-                    gathers_ahead(rank.xla->since({0, 11, 1}))));
+                    gathers_ahead_of(rank)));
   return told;
 }
 
