@@ -41,8 +41,8 @@ struct PossibleReason {
   std::string measure;  ///< how to measure that
 };
 
-/// What the interval of a step hangs on: one thing that the answer takes for granted, and how far the step moves with
-/// it.
+/// Reason why the interval of a step is wide: one thing that the answer takes for granted, and how far the step moves
+/// with it.
 struct Hinge {
   std::string what;
   double low_ms = 0, high_ms = 0;  ///< the step, where all else is as expected

@@ -142,7 +142,7 @@ def read_primus(s: Source) -> None:
         return read_torchtitan(s)
     for name in list(s.values):
         s.values[name.replace("_", "-")] = s.values.pop(name)
-    # What the model's own file says besides is not known here: single sizes would be mixed with Megatron-LM's defaults.
+    # The model's file is not at hand: sizes of the command line would be mixed with Megatron-LM's defaults.
     sizes = {name: s.take(name) for name in ("num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "num-query-groups", "num-experts")}
     s.lost(", ".join(f"{name} = {size}" for name, size in sizes.items() if size is not None) + ": the sizes of the named model are taken",
            any(sizes.values()))

@@ -186,7 +186,7 @@ class Acceptance {
   friend void fsdpbench::app::serve_acceptance(Job& job, const JsonPart& order);
   static std::span<const Row> rows();
 
-  /// What was measured before the user ended it. How busy hosts were is known of rank 0's process alone, to which other
+  /// Measurements from before the user ended it. How busy hosts were is known of rank 0's process alone, to which other
   /// ranks are other work: so nothing that fails by its time is certain.
   void keep_measured(const std::function<void(const Measured&)>& keep) {
     if (measured_.hosts.empty()) return;
