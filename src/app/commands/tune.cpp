@@ -177,7 +177,7 @@ class TuneProgress {
   void show(const tune::Space& space, const tune::SearchProgress& progress) {
     const std::int64_t now = now_ns();
     if (now < next_ns_) return;
-    next_ns_ = now + (console().terminal() ? 100'000'000 : 2'000'000'000);
+    next_ns_ = now + (console().terminal() ? 100'000'000 : 10'000'000'000);  // a log is not to be filled
     std::string line = fmt::format("{}: {:.0f} of {:.0f} policies, {}", progress.doing, progress.considered,
                                    progress.all, format_duration(static_cast<double>(now - begin_ns_) * 1e-9));
     if (progress.best) {
