@@ -48,43 +48,6 @@ int rank_that_failed(std::string_view message, const RunRescue& rescue) {
   return rank >= 0 ? rank : std::max(0, rescue.failed_rank());
 }
 
-}  // namespace
-
-Train train_on_kept_threads(std::filesystem::path folder, World world) {
-  return [folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& given) {
-    const auto ranks = static_cast<int>(cell.setup.config.mesh.ranks);
-    RunRescue rescue(folder, folder.empty() ? nlohmann::json() : result_frame(cell.setup, world), cell.setup, 0, ranks);
-    const auto measured = [&] { return !rescue.done()->snapshot().trace.steps.empty(); };
-    std::atomic<bool> over = false;
-    launch::Abort now;
-    const AfterInterrupt cuts(kPatienceWithSteps_s, [&] {
-      if (!over) now.set(std::make_exception_ptr(Interrupted()));
-    });
-    const AfterInterrupt ends(kPatienceWithAll_s, [&] {
-      if (over) return;
-      console().warning("interrupted in the middle of a step");
-      if (measured()) save(rescue, nullptr);
-      _exit(static_cast<int>(ExitCode::interrupted));
-    });
-    engine::RunHooks hooks = given;
-    hooks.done = rescue.done();
-    hooks.interrupt = &now;
-    hooks.steps_over = [&] { over = true; };
-    try {
-      engine::Measurement measurement = train_on_threads(cell, hooks);
-      over = true;  // also if it was cut short
-      rescue.close();
-      return measurement;
-    } catch (const std::exception& error) {
-      if (!measured()) throw;
-      const launch::JobFailure failure{rank_that_failed(error.what(), rescue), false, error.what()};
-      save(rescue, &failure);
-      throw;
-    }
-  };
-}
-namespace {
-
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -222,6 +185,40 @@ void serve_cell(Job& job, const Order& order) {
 }
 
 }  // namespace
+
+Train train_on_kept_threads(std::filesystem::path folder, World world) {
+  return [folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& given) {
+    const auto ranks = static_cast<int>(cell.setup.config.mesh.ranks);
+    RunRescue rescue(folder, folder.empty() ? nlohmann::json() : result_frame(cell.setup, world), cell.setup, 0, ranks);
+    const auto measured = [&] { return !rescue.done()->snapshot().trace.steps.empty(); };
+    std::atomic<bool> over = false;
+    launch::Abort now;
+    const AfterInterrupt cuts(kPatienceWithSteps_s, [&] {
+      if (!over) now.set(std::make_exception_ptr(Interrupted()));
+    });
+    const AfterInterrupt ends(kPatienceWithAll_s, [&] {
+      if (over) return;
+      console().warning("interrupted in the middle of a step");
+      if (measured()) save(rescue, nullptr);
+      _exit(static_cast<int>(ExitCode::interrupted));
+    });
+    engine::RunHooks hooks = given;
+    hooks.done = rescue.done();
+    hooks.interrupt = &now;
+    hooks.steps_over = [&] { over = true; };
+    try {
+      engine::Measurement measurement = train_on_threads(cell, hooks);
+      over = true;  // also if it was cut short
+      rescue.close();
+      return measurement;
+    } catch (const std::exception& error) {
+      if (!measured()) throw;
+      const launch::JobFailure failure{rank_that_failed(error.what(), rescue), false, error.what()};
+      save(rescue, &failure);
+      throw;
+    }
+  };
+}
 
 Train train_on_job(Job& job, fs::path folder, World world) {
   return [&job, folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& hooks) {

@@ -36,6 +36,20 @@ std::string words_of(const std::system_error& error) {
   return "the system starts no more threads: see ulimit -u, and pids.max of its control group";
 }
 
+/// As open_cell(), but a signal that comes meanwhile is obeyed although the command keeps what is done: nothing is
+/// here.
+Cell plan_cell(const config::RunConfig& config, Job* job) {
+  if (job != nullptr) {
+    job->watch().doing("preparing a run", JobWatch::Work::may_be_cut);
+    return open_cell(config, local_ranks(job));
+  }
+  const AfterInterrupt ends(kPatienceWithAll_s, [] {
+    console().warning("interrupted; finished trials are kept, and the same command continues from there");
+    _exit(static_cast<int>(ExitCode::interrupted));
+  });
+  return open_cell(config);
+}
+
 }  // namespace
 
 const launch::Placement* placement_of(const Job* job) { return job == nullptr ? nullptr : &job->session().placement(); }
@@ -65,24 +79,6 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
   });
   return run_trial(cell, hooks, std::move(world));
 }
-
-namespace {
-
-/// As open_cell(), but a signal that comes meanwhile is obeyed although the command keeps what is done: nothing is
-/// here.
-Cell plan_cell(const config::RunConfig& config, Job* job) {
-  if (job != nullptr) {
-    job->watch().doing("preparing a run", JobWatch::Work::may_be_cut);
-    return open_cell(config, local_ranks(job));
-  }
-  const AfterInterrupt ends(kPatienceWithAll_s, [] {
-    console().warning("interrupted; finished trials are kept, and the same command continues from there");
-    _exit(static_cast<int>(ExitCode::interrupted));
-  });
-  return open_cell(config);
-}
-
-}  // namespace
 
 Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep,
                   const std::function<bool()>& enough) {

@@ -106,6 +106,16 @@ class Reader {
   std::size_t first_ = 0;  // record of the step
 };
 
+// Ids of processes and tracks: positive, and unique over the ranks of a run, so that files can be opened together.
+constexpr int kHostPid = 1000;
+constexpr int kDevicePid = 900000;
+constexpr int kDevicePidStep = 16;
+constexpr int kRankHostTid = 1;
+constexpr int kFirstStream = 7;  // as CUPTI numbers the default stream; viewers and HTA want streams above 0
+constexpr int kCudaDevice = 1;   // kineto's device type
+
+int stream_of_lane(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)); }
+
 }  // namespace
 
 RankTrace read_rank_trace(const std::string& path) {
@@ -124,19 +134,6 @@ RankTrace read_rank_trace(const std::string& path) {
   if (trouble) throw ConfigError(fmt::format("{}: {}", path, *trouble));
   return reader.take(facts);
 }
-namespace {
-
-// Ids of processes and tracks: positive, and unique over the ranks of a run, so that files can be opened together.
-constexpr int kHostPid = 1000;
-constexpr int kDevicePid = 900000;
-constexpr int kDevicePidStep = 16;
-constexpr int kRankHostTid = 1;
-constexpr int kFirstStream = 7;  // as CUPTI numbers the default stream; viewers and HTA want streams above 0
-constexpr int kCudaDevice = 1;   // kineto's device type
-
-int stream_of_lane(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)); }
-
-}  // namespace
 
 RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label)
     : file_(path),

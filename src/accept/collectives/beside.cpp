@@ -247,49 +247,6 @@ std::optional<double> ratio(std::optional<double> time, std::optional<double> al
   return *time / *alone;
 }
 
-}  // namespace
-
-std::string_view to_string(Neighbour neighbour) {
-  constexpr EnumNames<Neighbour> kNames{"all_gather", "reduce_scatter", "matrix_product"};
-  return kNames[neighbour];
-}
-
-std::optional<double> BesideRow::slowdown(Neighbour who, Neighbour beside) const {
-  const auto w = static_cast<std::size_t>(who);
-  return ratio(beside_us[w][static_cast<std::size_t>(beside)], alone_us[w]);
-}
-
-std::optional<double> BesideRow::slowdown_together(Neighbour who) const {
-  const auto w = static_cast<std::size_t>(who);
-  return ratio(together_us[w], alone_us[w]);
-}
-
-DType product_dtype(const CollectivesArguments& arguments) {
-  return arguments.dtypes.front() == DType::bf16 ? DType::bf16 : DType::f32;
-}
-
-std::int64_t beside_bytes(const CollectivesArguments& arguments) {
-  std::int64_t bytes = 0;
-  for (const std::int64_t operand : most_bytes(arguments.matrices))
-    bytes = checked_sum(bytes, LanePool::rounded(operand));
-  return bytes;
-}
-
-void measure_beside(const CollectivesArguments& arguments, int max_ctas, RankContext& context, RankMeeting& meeting,
-                    const std::function<void(const BesideRow&)>& on_row) {
-  BesideRank rank(arguments, context, meeting);
-  for (int cycle = 0; arguments.cycles == 0 || cycle < arguments.cycles; ++cycle) {
-    for (const std::int64_t size : sweep_sizes(arguments)) {
-      for (const ProductShape& shape : arguments.matrices) {
-        BesideRow row = rank.row(size, shape);
-        row.max_ctas = max_ctas;
-        if (context.rank == 0) on_row(row);
-      }
-    }
-  }
-}
-namespace {
-
 constexpr const char* kExpectedBeside = "expected the file of `fsdpbench collectives --beside -J FILE`";
 
 BesideRow::Times times_of(const JsonPart& part) {
@@ -345,6 +302,46 @@ std::vector<config::CalibrationSlowdown> slowdowns_of(const std::vector<BesideRo
 }
 
 }  // namespace
+
+std::string_view to_string(Neighbour neighbour) {
+  constexpr EnumNames<Neighbour> kNames{"all_gather", "reduce_scatter", "matrix_product"};
+  return kNames[neighbour];
+}
+
+std::optional<double> BesideRow::slowdown(Neighbour who, Neighbour beside) const {
+  const auto w = static_cast<std::size_t>(who);
+  return ratio(beside_us[w][static_cast<std::size_t>(beside)], alone_us[w]);
+}
+
+std::optional<double> BesideRow::slowdown_together(Neighbour who) const {
+  const auto w = static_cast<std::size_t>(who);
+  return ratio(together_us[w], alone_us[w]);
+}
+
+DType product_dtype(const CollectivesArguments& arguments) {
+  return arguments.dtypes.front() == DType::bf16 ? DType::bf16 : DType::f32;
+}
+
+std::int64_t beside_bytes(const CollectivesArguments& arguments) {
+  std::int64_t bytes = 0;
+  for (const std::int64_t operand : most_bytes(arguments.matrices))
+    bytes = checked_sum(bytes, LanePool::rounded(operand));
+  return bytes;
+}
+
+void measure_beside(const CollectivesArguments& arguments, int max_ctas, RankContext& context, RankMeeting& meeting,
+                    const std::function<void(const BesideRow&)>& on_row) {
+  BesideRank rank(arguments, context, meeting);
+  for (int cycle = 0; arguments.cycles == 0 || cycle < arguments.cycles; ++cycle) {
+    for (const std::int64_t size : sweep_sizes(arguments)) {
+      for (const ProductShape& shape : arguments.matrices) {
+        BesideRow row = rank.row(size, shape);
+        row.max_ctas = max_ctas;
+        if (context.rank == 0) on_row(row);
+      }
+    }
+  }
+}
 
 BesideFile read_beside(const std::string& path) {
   const nlohmann::json content = parse_json(read_input(path, kMostOfAResult, kExpectedBeside));

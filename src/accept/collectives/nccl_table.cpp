@@ -83,6 +83,11 @@ std::string fact_of(const World::RankPlace& place, std::string_view name, const 
   return otherwise;
 }
 
+std::string product_text(const ProductShape& p) {
+  if (p.m == p.n && p.n == p.k) return fmt::format("{} x {}", p.m, p.m);
+  return fmt::format("{} x {} and {} x {}", p.m, p.k, p.k, p.n);
+}
+
 }  // namespace
 
 void TableEnd::add(const CollectiveRow& row) {
@@ -142,15 +147,6 @@ std::string nccl_footer(const TableEnd& end, backend::Collective op) {
   text += end.least_gb_per_s ? fmt::format(" {}\n", end.fast_enough() ? "OK" : "FAILED") : " \n";
   return text + fmt::format("#\n# Collective test concluded: {}\n#\n", program_name(op));
 }
-
-namespace {
-
-std::string product_text(const ProductShape& p) {
-  if (p.m == p.n && p.n == p.k) return fmt::format("{} x {}", p.m, p.m);
-  return fmt::format("{} x {} and {} x {}", p.m, p.k, p.k, p.n);
-}
-
-}  // namespace
 
 std::string beside_table(const BesideRow& row) {
   Table table;

@@ -166,22 +166,6 @@ void judge_transport(const config::Acceptance& wanted, const AcceptanceMeasureme
   }
 }
 
-}  // namespace
-
-std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const AcceptanceMeasurements& measured) {
-  std::vector<Judgement> all;
-  judge_inventory(measured, all);
-  judge_rendezvous(wanted, measured, all);
-  judge_transport(wanted, measured, all);
-  if (!measured.topology.empty()) {
-    all.push_back(accept::judged("topology", "switches that connect nodes", Verdict::unrated, measured.topology));
-  }
-  tell_other_work(measured, all);
-  return all;
-}
-
-namespace {
-
 /// Text between tags and in attributes; what XML 1.0 does not allow is left out.
 std::string xml(std::string_view text) {
   std::string out;
@@ -204,6 +188,18 @@ std::string timestamp(std::string_view date) {
 }
 
 }  // namespace
+
+std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const AcceptanceMeasurements& measured) {
+  std::vector<Judgement> all;
+  judge_inventory(measured, all);
+  judge_rendezvous(wanted, measured, all);
+  judge_transport(wanted, measured, all);
+  if (!measured.topology.empty()) {
+    all.push_back(accept::judged("topology", "switches that connect nodes", Verdict::unrated, measured.topology));
+  }
+  tell_other_work(measured, all);
+  return all;
+}
 
 std::string place_text(const accept::Place& place) {
   std::string text;

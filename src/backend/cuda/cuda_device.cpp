@@ -20,6 +20,43 @@ namespace {
 /// driver at every op.
 constexpr std::size_t kNoted = 64;
 
+using Clock = std::chrono::steady_clock;
+
+// A wait that ends soon is met at once; a long one leaves the core to others.
+constexpr std::chrono::microseconds kSpin{200};
+constexpr std::chrono::microseconds kNap{20};
+constexpr std::chrono::milliseconds kWatchEvery{1};
+/// A communicator's own watch has the same deadline and can say more.
+constexpr std::chrono::seconds kGrace{1};
+/// Longest wait of a device that is given up for its streams. NCCL's kernels end when their communicator is aborted.
+constexpr std::chrono::seconds kPatience{5};
+
+std::unique_ptr<OpTimer> make_timer(const CudaOptions& options, std::string& note) {
+  if (options.timer == Timer::events) return make_event_timer();
+  std::string why_not;
+  std::unique_ptr<OpTimer> timer = make_cupti_timer(&why_not);
+  if (timer != nullptr) return timer;
+  if (options.timer == Timer::cupti) throw ConfigError("device.timer = \"cupti\" cannot be had: " + why_not);
+  note = why_not;
+  return make_event_timer();
+}
+
+std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const BackendOptions& options) {
+  const int gpus = options.session == nullptr ? options.ranks : 1;
+  const bool poison = options.poison_freed_memory;
+  const auto make = [&](std::int64_t bytes) -> std::unique_ptr<DeviceMemory> {
+    if (options.get<CudaOptions>().memory == BlockMemory::fixed) {
+      return std::make_unique<FixedMemory>(streams, bytes, poison);
+    }
+    return std::make_unique<PoolMemory>(streams, bytes, poison, gpus);
+  };
+  if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) return make(options.pool_bytes);
+  if (options.category_bytes == CategoryBytes{}) {
+    throw BackendError("memory that NCCL registers is one region, and nobody said how large it must be");
+  }
+  return std::make_unique<ArenaMemory>(streams, options.category_bytes, poison, make);
+}
+
 }  // namespace
 
 void OpsUnderWay::add(Lane lane, cudaStream_t stream, const char* name, std::int32_t step, std::int32_t op) {
@@ -63,46 +100,6 @@ std::string OpsUnderWay::oldest() const {
                                             : fmt::format(" (step {}, op {})", first->step, first->op);
   return fmt::format("{}{} on lane {}", first->name, where, to_string(lane));
 }
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// A wait that ends soon is met at once; a long one leaves the core to others.
-constexpr std::chrono::microseconds kSpin{200};
-constexpr std::chrono::microseconds kNap{20};
-constexpr std::chrono::milliseconds kWatchEvery{1};
-/// A communicator's own watch has the same deadline and can say more.
-constexpr std::chrono::seconds kGrace{1};
-/// Longest wait of a device that is given up for its streams. NCCL's kernels end when their communicator is aborted.
-constexpr std::chrono::seconds kPatience{5};
-
-std::unique_ptr<OpTimer> make_timer(const CudaOptions& options, std::string& note) {
-  if (options.timer == Timer::events) return make_event_timer();
-  std::string why_not;
-  std::unique_ptr<OpTimer> timer = make_cupti_timer(&why_not);
-  if (timer != nullptr) return timer;
-  if (options.timer == Timer::cupti) throw ConfigError("device.timer = \"cupti\" cannot be had: " + why_not);
-  note = why_not;
-  return make_event_timer();
-}
-
-std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const BackendOptions& options) {
-  const int gpus = options.session == nullptr ? options.ranks : 1;
-  const bool poison = options.poison_freed_memory;
-  const auto make = [&](std::int64_t bytes) -> std::unique_ptr<DeviceMemory> {
-    if (options.get<CudaOptions>().memory == BlockMemory::fixed) {
-      return std::make_unique<FixedMemory>(streams, bytes, poison);
-    }
-    return std::make_unique<PoolMemory>(streams, bytes, poison, gpus);
-  };
-  if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) return make(options.pool_bytes);
-  if (options.category_bytes == CategoryBytes{}) {
-    throw BackendError("memory that NCCL registers is one region, and nobody said how large it must be");
-  }
-  return std::make_unique<ArenaMemory>(streams, options.category_bytes, poison, make);
-}
-
-}  // namespace
 
 CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options, const HostCompute& host)
     : abort_(abort), rank_(rank), timeout_(options.get<CudaOptions>().nccl.timeout_s) {

@@ -31,6 +31,7 @@ void PoisonedBlocks::wait(Lane lane, const std::byte* memory, std::int64_t bytes
     }
   }
 }
+
 namespace {
 
 struct InUse {
@@ -43,6 +44,47 @@ InUse ask_device() {
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
   return {static_cast<std::int64_t>(total - free), static_cast<std::int64_t>(total)};
+}
+
+bool is_communicated(MemoryCategory category) {
+  return category != MemoryCategory::activations && category != MemoryCategory::optimizer;
+}
+
+std::int64_t sum(const CategoryBytes& bytes, bool communicated) {
+  std::int64_t all = 0;
+  for (const MemoryCategory category : kMemoryCategories) {
+    if (is_communicated(category) == communicated) all = checked_sum(all, bytes[index_of(category)]);
+  }
+  return all;
+}
+
+cudaMemPool_t make_pool(int device) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
+  return pool;
+}
+
+template <class Value>
+void set(cudaMemPool_t pool, cudaMemPoolAttr attribute, Value value) {
+  check(cudaMemPoolSetAttribute(pool, attribute, &value), "setting up a memory pool");
+}
+
+void share(cudaMemPool_t pool, int owner, int gpus) {
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    if (gpu == owner) continue;
+    int reaches = 0;
+    check(cudaDeviceCanAccessPeer(&reaches, gpu, owner), "whether one GPU reaches another's memory");
+    if (reaches == 0) continue;  // then NCCL does not try either
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = gpu;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    check(cudaMemPoolSetAccess(pool, &access, 1), "sharing a memory pool with another GPU");
+  }
 }
 
 }  // namespace
@@ -94,21 +136,6 @@ Facts FixedMemory::facts() const {
   return {
       {"pool reserved at most", fmt::format("{}, one region, all of it before the first op", format_bytes(bytes_))}};
 }
-namespace {
-
-bool is_communicated(MemoryCategory category) {
-  return category != MemoryCategory::activations && category != MemoryCategory::optimizer;
-}
-
-std::int64_t sum(const CategoryBytes& bytes, bool communicated) {
-  std::int64_t all = 0;
-  for (const MemoryCategory category : kMemoryCategories) {
-    if (is_communicated(category) == communicated) all = checked_sum(all, bytes[index_of(category)]);
-  }
-  return all;
-}
-
-}  // namespace
 
 ArenaMemory::ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes, bool poison, const MakeOthers& others)
     : poison_(poison), arena_(sum(bytes, true)), others_(others(sum(bytes, false))), poisoned_(streams) {
@@ -146,38 +173,6 @@ Facts ArenaMemory::facts() const {
   for (auto& fact : others_->facts()) all.push_back(std::move(fact));
   return all;
 }
-namespace {
-
-cudaMemPool_t make_pool(int device) {
-  cudaMemPoolProps properties{};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location.type = cudaMemLocationTypeDevice;
-  properties.location.id = device;
-  cudaMemPool_t pool = nullptr;
-  check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
-  return pool;
-}
-
-template <class Value>
-void set(cudaMemPool_t pool, cudaMemPoolAttr attribute, Value value) {
-  check(cudaMemPoolSetAttribute(pool, attribute, &value), "setting up a memory pool");
-}
-
-void share(cudaMemPool_t pool, int owner, int gpus) {
-  for (int gpu = 0; gpu < gpus; ++gpu) {
-    if (gpu == owner) continue;
-    int reaches = 0;
-    check(cudaDeviceCanAccessPeer(&reaches, gpu, owner), "whether one GPU reaches another's memory");
-    if (reaches == 0) continue;  // then NCCL does not try either
-    cudaMemAccessDesc access{};
-    access.location.type = cudaMemLocationTypeDevice;
-    access.location.id = gpu;
-    access.flags = cudaMemAccessFlagsProtReadWrite;
-    check(cudaMemPoolSetAccess(pool, &access, 1), "sharing a memory pool with another GPU");
-  }
-}
-
-}  // namespace
 
 PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison, int gpus)
     : streams_(streams), expected_(expected), poison_(poison), pool_(make_pool(current_gpu())) {

@@ -72,6 +72,17 @@ constexpr auto kVariables = std::to_array<const char*>({
     "NCCL_WIN_ENABLE",
 });
 
+std::string wishes(const NcclOptions& options) {
+  std::vector<std::string> all;
+  if (options.registration == NcclOptions::Register::local) all.emplace_back("register_buffers local");
+  if (options.registration == NcclOptions::Register::window) all.emplace_back("register_buffers window");
+  if (options.cta_policy == NcclOptions::CtaPolicy::efficiency) all.emplace_back("cta_policy efficiency");
+  if (options.cta_policy == NcclOptions::CtaPolicy::zero) all.emplace_back("cta_policy zero");
+  if (options.blocking) all.emplace_back("blocking");
+  if (options.max_ctas > 0) all.push_back(fmt::format("max_ctas {}", options.max_ctas));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
 }  // namespace
 
 std::string nccl_environment() {
@@ -86,20 +97,6 @@ std::string nccl_environment() {
   }
   return all;
 }
-namespace {
-
-std::string wishes(const NcclOptions& options) {
-  std::vector<std::string> all;
-  if (options.registration == NcclOptions::Register::local) all.emplace_back("register_buffers local");
-  if (options.registration == NcclOptions::Register::window) all.emplace_back("register_buffers window");
-  if (options.cta_policy == NcclOptions::CtaPolicy::efficiency) all.emplace_back("cta_policy efficiency");
-  if (options.cta_policy == NcclOptions::CtaPolicy::zero) all.emplace_back("cta_policy zero");
-  if (options.blocking) all.emplace_back("blocking");
-  if (options.max_ctas > 0) all.push_back(fmt::format("max_ctas {}", options.max_ctas));
-  return fmt::format("{}", fmt::join(all, ", "));
-}
-
-}  // namespace
 
 std::unique_ptr<Communicator> make_world_communicator(LaneAccess& lanes, IdExchange& ids, int rank, int ranks,
                                                       const NcclOptions& options) {

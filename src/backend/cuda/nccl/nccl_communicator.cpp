@@ -27,6 +27,36 @@ ncclUniqueId make_id(int rank) {
   return id;
 }
 
+/// Sends to `peers` ranks, of which `to` is the first, and receives from as many, of which `from` is the first; all in
+/// one group, so that they go at once. If buffers have `parts`, part r goes to rank r, or comes from it.
+struct Exchange {
+  int to = 0, from = 0, peers = 1;
+  bool parts = false;
+};
+
+ncclResult_t send_and_receive(const CollectiveCall& call, Exchange exchange, ncclComm_t comm, cudaStream_t stream) {
+  if (call.count == 0) return ncclSuccess;
+  const std::int64_t slice = exchange.parts ? call.count * size_of(call.dtype) : 0;
+  const std::size_t elements = call.count;
+  const ncclDataType_t type = nccl_type(call.dtype);
+  const auto refused = [](ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; };
+  ncclResult_t result = ncclGroupStart();
+  for (int peer = 0; peer < exchange.peers && !refused(result); ++peer) {
+    const int to = exchange.to + peer, from = exchange.from + peer;
+    result = ncclSend(call.input + to * slice, elements, type, to, comm, stream);
+    if (refused(result)) break;
+    result = ncclRecv(call.output + from * slice, elements, type, from, comm, stream);
+  }
+  const ncclResult_t ended = ncclGroupEnd();
+  return refused(result) ? result : ended;
+}
+
+/// Exchanges that NCCL has no call for, or only newer ones have: ncclAlltoAll does the same.
+Exchange exchange_of(Collective kind, int rank, int size) {
+  if (kind == Collective::all_to_all) return {.peers = size, .parts = true};
+  return {.to = (rank + 1) % size, .from = (rank + size - 1) % size};
+}
+
 }  // namespace
 
 ncclUniqueId exchange_nccl_id(IdExchange& ids, int rank) {
@@ -67,39 +97,6 @@ void SoloCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* sta
 std::unique_ptr<Communicator> SoloCommunicator::split(int /*color*/, int /*key*/) {
   return std::make_unique<SoloCommunicator>(lanes_);
 }
-namespace {
-
-/// Sends to `peers` ranks, of which `to` is the first, and receives from as many, of which `from` is the first; all in
-/// one group, so that they go at once. If buffers have `parts`, part r goes to rank r, or comes from it.
-struct Exchange {
-  int to = 0, from = 0, peers = 1;
-  bool parts = false;
-};
-
-ncclResult_t send_and_receive(const CollectiveCall& call, Exchange exchange, ncclComm_t comm, cudaStream_t stream) {
-  if (call.count == 0) return ncclSuccess;
-  const std::int64_t slice = exchange.parts ? call.count * size_of(call.dtype) : 0;
-  const std::size_t elements = call.count;
-  const ncclDataType_t type = nccl_type(call.dtype);
-  const auto refused = [](ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; };
-  ncclResult_t result = ncclGroupStart();
-  for (int peer = 0; peer < exchange.peers && !refused(result); ++peer) {
-    const int to = exchange.to + peer, from = exchange.from + peer;
-    result = ncclSend(call.input + to * slice, elements, type, to, comm, stream);
-    if (refused(result)) break;
-    result = ncclRecv(call.output + from * slice, elements, type, from, comm, stream);
-  }
-  const ncclResult_t ended = ncclGroupEnd();
-  return refused(result) ? result : ended;
-}
-
-/// Exchanges that NCCL has no call for, or only newer ones have: ncclAlltoAll does the same.
-Exchange exchange_of(Collective kind, int rank, int size) {
-  if (kind == Collective::all_to_all) return {.peers = size, .parts = true};
-  return {.to = (rank + 1) % size, .from = (rank + size - 1) % size};
-}
-
-}  // namespace
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclRank> rank, NcclComm& comm, IdExchange* ids)
     : rank_(std::move(rank)), comm_(comm), ids_(ids) {}
