@@ -19,7 +19,6 @@
 #include "config/load.h"
 #include "config/write.h"
 #include "record/json_part.h"
-#include "runs/cause_fields.h"
 #include "runs/result_fields.h"
 #include "runs/result_file.h"
 #include "runs/run_table.h"

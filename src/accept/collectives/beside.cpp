@@ -24,7 +24,7 @@
 #include "record/console.h"
 #include "record/json_part.h"
 #include "runs/result_fields.h"
-#include "runs/result_schema.h"
+#include "runs/result_file.h"
 
 namespace fsdpbench::app {
 namespace {

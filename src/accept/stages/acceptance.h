@@ -12,10 +12,16 @@
 #include "accept/stages/topology.h"
 #include "config/accuracy.h"
 #include "runs/cell.h"
-#include "runs/job.h"
+#include "runs/job_run.h"
 #include "runs/trial.h"
 
 namespace fsdpbench::app {
+
+/// The text of `accept --plan`: stages with about how long they take, the floors that figures are held against, and the
+/// commands. Nothing is measured. Durations follow from the profile's references, and from assumed rates where it has
+/// none. `setup`: of the profile's run on `nodes` nodes; `profile`: as a person typed it.
+std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
+                            int nodes, const Patience& patience);
 
 inline constexpr const char* kAcceptanceService = "accept";  ///< the command's name
 

@@ -12,7 +12,7 @@
 #include "launch/addresses.h"
 #include "record/json_fields.h"
 #include "record/json_part.h"
-#include "runs/progress.h"
+#include "runs/measure.h"
 
 namespace fsdpbench::app {
 namespace {

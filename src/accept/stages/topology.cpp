@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "launch/slurm_lists.h"
+#include "launch/placement.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {
