@@ -25,34 +25,25 @@ namespace fsdpbench::app {
 namespace {
 
 using AllocatorStatistics = clock::CachingAllocator::Statistics;
+using account::Cause;
+using account::CauseReport;
+using account::CauseShare;
+using account::Counterfactual;
 using account::Fidelity;
+using account::Lateness;
+using account::LateRank;
 using account::ModelFlops;
 using account::ModelledTime;
+using account::PathKind;
+using account::PathRank;
+using account::PathSegment;
 using account::RankMetrics;
 using account::RunMetrics;
 using account::Settling;
+using account::StepJitter;
 using account::Summary;
 using nlohmann::json;
 using plan::CommunicationVolume;
-
-}  // namespace
-
-template <>
-Fields<ModelledTime> declared();
-template <>
-Fields<Fidelity> declared();
-template <>
-Fields<AllocatorStatistics> declared();
-template <>
-Fields<RankMetrics> declared();
-template <>
-Fields<RunMetrics> declared();
-template <>
-Fields<Settling> declared();
-template <>
-Fields<ModelFlops> declared();
-
-namespace {
 
 /// A count of bytes that is a double where it is computed.
 struct WholeBytes {
@@ -104,6 +95,61 @@ struct Places {
 bool was_measured(const Trial& trial) { return trial.metrics.has_value(); }
 std::string why_not_rated(const Trial& trial) { return trial.causes ? account::why_not_rated(trial.fidelity) : ""; }
 bool is_rated(const Trial& trial) { return trial.causes && why_not_rated(trial).empty(); }
+
+/// Completes what was read: the step time that causes are of. Without one the file is damaged.
+void complete_causes(Trial& trial) {
+  if (!trial.metrics) trial.causes.reset();
+  if (trial.causes) trial.causes->step_ms = trial.metrics->step_ms.median;
+}
+
+/// Checks what a measured trial must have beside its metrics.
+void check_trial(const JsonPart& j) {
+  if (!j.has("metrics")) return;
+  (void)j.at("comm");
+  (void)j.at("stalled_ms");
+  if (j.flag("rated", true)) (void)j.at("causes");
+}
+
+/// The number that stands for a figure: a summary's median, or the total of bytes by kind.
+double value_of_figure(const json& value) {
+  if (!value.is_object()) return value.get<double>();
+  for (const char* whole : {"median", "total"}) {
+    if (value.contains(whole)) return value[whole].get<double>();
+  }
+  double sum = 0;
+  for (const json& one : value) sum += one.get<double>();
+  return sum;
+}
+
+void find_figures(const ObjectFacts& facts, const json& object, const std::string& path,
+                  std::vector<TrialFigure>& figures) {
+  for (const FieldFacts& field : facts.fields) {
+    const auto value = object.find(field.name);
+    if (value == object.end()) continue;
+    const std::string name = path + field.name;
+    if (!field.figure.label.empty()) {
+      figures.push_back({name, &field, value_of_figure(*value)});
+    } else if (value->is_object() && field.type.object != nullptr) {
+      find_figures(*field.type.object, *value, name + '.', figures);
+    }
+  }
+}
+
+/// A cause by its name.
+struct CauseName : JsonType<Cause> {
+  static void read(const JsonPart& j, Cause& into) {
+    const std::optional<Cause> cause = account::cause_named(j.text());
+    if (!cause) j.refuse("the name of a cause");
+    into = *cause;
+  }
+};
+
+/// Completes the part of a counterfactual that a share of a cause has, too.
+void complete_counterfactual(CauseShare& share) {
+  if (!share.without) return;
+  share.without->cause = share.cause;
+  share.without->late_rank = share.late_rank;
+}
 
 }  // namespace
 
@@ -290,52 +336,6 @@ const Fields<RunMetrics>& step_times_fields() {
   }};
   return kAll;
 }
-// clang-format on
-
-namespace {
-
-/// Completes what was read: the step time that causes are of. Without one the file is damaged.
-void complete_causes(Trial& trial) {
-  if (!trial.metrics) trial.causes.reset();
-  if (trial.causes) trial.causes->step_ms = trial.metrics->step_ms.median;
-}
-
-/// Checks what a measured trial must have beside its metrics.
-void check_trial(const JsonPart& j) {
-  if (!j.has("metrics")) return;
-  (void)j.at("comm");
-  (void)j.at("stalled_ms");
-  if (j.flag("rated", true)) (void)j.at("causes");
-}
-
-/// The number that stands for a figure: a summary's median, or the total of bytes by kind.
-double value_of_figure(const json& value) {
-  if (!value.is_object()) return value.get<double>();
-  for (const char* whole : {"median", "total"}) {
-    if (value.contains(whole)) return value[whole].get<double>();
-  }
-  double sum = 0;
-  for (const json& one : value) sum += one.get<double>();
-  return sum;
-}
-
-void find_figures(const ObjectFacts& facts, const json& object, const std::string& path,
-                  std::vector<TrialFigure>& figures) {
-  for (const FieldFacts& field : facts.fields) {
-    const auto value = object.find(field.name);
-    if (value == object.end()) continue;
-    const std::string name = path + field.name;
-    if (!field.figure.label.empty()) {
-      figures.push_back({name, &field, value_of_figure(*value)});
-    } else if (value->is_object() && field.type.object != nullptr) {
-      find_figures(*field.type.object, *value, name + '.', figures);
-    }
-  }
-}
-
-}  // namespace
-
-// clang-format off
 const Fields<Trial>& trial_fields() {
   static const Fields<Trial> kAll{"Trial", "One timed run of a configuration. What was not measured is absent.", "runs/trial.h", {
     Rule{check_trial},
@@ -420,45 +420,6 @@ std::vector<TrialFigure> figures_of(const Trial& trial) {
   find_figures(trial_fields().facts(), trial_fields().write(trial), "", figures);
   return figures;
 }
-
-namespace {
-
-using account::Cause;
-using account::CauseReport;
-using account::CauseShare;
-using account::Counterfactual;
-using account::Lateness;
-using account::LateRank;
-using account::StepJitter;
-using nlohmann::json;
-
-}  // namespace
-
-template <>
-Fields<StepJitter> declared();
-template <>
-Fields<Lateness> declared();
-template <>
-Fields<LateRank> declared();
-namespace {
-
-/// A cause by its name.
-struct CauseName : JsonType<Cause> {
-  static void read(const JsonPart& j, Cause& into) {
-    const std::optional<Cause> cause = account::cause_named(j.text());
-    if (!cause) j.refuse("the name of a cause");
-    into = *cause;
-  }
-};
-
-/// Completes the part of a counterfactual that a share of a cause has, too.
-void complete_counterfactual(CauseShare& share) {
-  if (!share.without) return;
-  share.without->cause = share.cause;
-  share.without->late_rank = share.late_rank;
-}
-
-}  // namespace
 
 // clang-format off
 template <>
@@ -558,34 +519,6 @@ const Fields<CauseReport>& stall_fields() {
   }};
   return kAll;
 }
-// clang-format on
-namespace {
-
-using account::PathKind;
-using account::PathRank;
-using account::PathSegment;
-using nlohmann::json;
-
-/// Share of one rank in the critical path: kinds that have any.
-struct PathByKind {
-  static json write(const EnumTable<PathKind, double>& times) {
-    json j = json::object();
-    for (const PathKind kind : kEnumerators<PathKind>) {
-      if (times[kind] > 0) j[std::string(to_string(kind))] = times[kind];
-    }
-    return j;
-  }
-  static void read(const JsonPart& j, EnumTable<PathKind, double>& times) {
-    for (const PathKind kind : kEnumerators<PathKind>) {
-      if (j.has(to_string(kind))) times[kind] = j.at(to_string(kind)).number();
-    }
-  }
-  static TypeFacts facts() { return {"map of number"}; }
-};
-
-}  // namespace
-
-// clang-format off
 template <>
 Fields<PathRank> declared() {
   using P = PathRank;
@@ -593,7 +526,7 @@ Fields<PathRank> declared() {
     {"rank", &P::rank, "", "number of the rank"},
     {"ms", &P::ms, "ms", "its part of the path, mean over steps"},
     {"share_pct", &P::share_pct, "%", "share of the path"},
-    {"kinds_ms", as<PathByKind>(&P::kinds_ms), "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank whose records are missing, or for a processor core), `unknown`"},
+    {"kinds_ms", as<EnumMap<PathKind>>(&P::kinds_ms), "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank whose records are missing, or for a processor core), `unknown`"},
   }};
 }
 

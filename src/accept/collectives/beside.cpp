@@ -22,6 +22,7 @@
 #include "base/lane_pool.h"
 #include "base/read_input.h"
 #include "record/console.h"
+#include "record/json_fields.h"
 #include "record/json_part.h"
 #include "runs/result_fields.h"
 #include "runs/result_file.h"
@@ -249,15 +250,6 @@ std::optional<double> ratio(std::optional<double> time, std::optional<double> al
 
 constexpr const char* kExpectedBeside = "expected the file of `fsdpbench collectives --beside -J FILE`";
 
-BesideRow::Times times_of(const JsonPart& part) {
-  BesideRow::Times times;
-  for (std::size_t k = 0; k < kNeighbours; ++k) {
-    const std::string_view name = to_string(static_cast<Neighbour>(k));
-    if (part.has(name)) times[k] = part.at(name).number();
-  }
-  return times;
-}
-
 BesideRow beside_row_from(const JsonPart& part) {
   BesideRow row;
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
@@ -269,12 +261,9 @@ BesideRow beside_row_from(const JsonPart& part) {
   row.dtype = type == type_name(DType::bf16) ? DType::bf16 : DType::f32;
   if (type != type_name(row.dtype)) part.at("type").refuse("\"float\" or \"bfloat16\"");
   if (part.has("max_ctas")) row.max_ctas = static_cast<int>(part.at("max_ctas").whole(0, 1'000'000));
-  row.alone_us = times_of(part.at("alone_us"));
-  row.together_us = times_of(part.at("together_us"));
-  for (std::size_t who = 0; who < kNeighbours; ++who) {
-    const std::string_view name = to_string(static_cast<Neighbour>(who));
-    if (part.at("beside_us").has(name)) row.beside_us[who] = times_of(part.at("beside_us").at(name));
-  }
+  EnumMap<Neighbour>::read(part.at("alone_us"), row.alone_us);
+  EnumMap<Neighbour>::read(part.at("together_us"), row.together_us);
+  EnumMap<Neighbour, EnumMap<Neighbour>>::read(part.at("beside_us"), row.beside_us);
   return row;
 }
 

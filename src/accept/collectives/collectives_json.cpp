@@ -32,29 +32,6 @@ auto timed(std::optional<Timing> CollectiveRow::*timing) {
   };
 }
 
-/// A time of each neighbour that was measured.
-struct TimesByNeighbour {
-  static Json write(const BesideRow::Times& times) {
-    Json j = Json::object();
-    for (const Neighbour who : kEnumerators<Neighbour>) {
-      if (const auto& time = times[static_cast<std::size_t>(who)]) j[to_string(who)] = *time;
-    }
-    return j;
-  }
-  static TypeFacts facts() { return {"map of number"}; }
-};
-/// Times beside each of the others.
-struct TimesBeside {
-  static Json write(const std::array<BesideRow::Times, kNeighbours>& beside) {
-    Json j = Json::object();
-    for (const Neighbour who : kEnumerators<Neighbour>) {
-      j[to_string(who)] = TimesByNeighbour::write(beside[static_cast<std::size_t>(who)]);
-    }
-    return j;
-  }
-  static TypeFacts facts() { return {"map of map of number"}; }
-};
-
 /// A table, and whether its elements were checked.
 using OperationTable = std::pair<const CollectivesTable*, bool>;
 
@@ -178,9 +155,9 @@ Fields<BesideRow> declared() {
     {"shape", [](const R& r) { return std::vector{r.matrix.m, r.matrix.n, r.matrix.k}; }, "", "m, n and k of the product"},
     {"type", via(&R::dtype, type_name), "", "type of the product's numbers"},
     {"max_ctas", &R::max_ctas, "", "largest number of CTAs of NCCL's kernels; absent: NCCL chooses", if_any},
-    {"alone_us", as<TimesByNeighbour>(&R::alone_us), "us", "time of each alone"},
-    {"beside_us", as<TimesBeside>(&R::beside_us), "us", "time of each beside each other one; absent where no op ran beside it from begin to end"},
-    {"together_us", as<TimesByNeighbour>(&R::together_us), "us", "time of each while all three run"},
+    {"alone_us", as<EnumMap<Neighbour>>(&R::alone_us), "us", "time of each alone"},
+    {"beside_us", as<EnumMap<Neighbour, EnumMap<Neighbour>>>(&R::beside_us), "us", "time of each beside each other one; absent where no op ran beside it from begin to end"},
+    {"together_us", as<EnumMap<Neighbour>>(&R::together_us), "us", "time of each while all three run"},
   }};
 }
 
