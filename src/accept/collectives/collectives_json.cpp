@@ -57,6 +57,84 @@ std::vector<OperationTable> operations_of(const CollectivesFile& file) {
   return all;
 }
 
+/// The program of nccl-tests that measures it.
+std::string program_name(backend::Collective op) {
+  if (op == backend::Collective::all_to_all) return "alltoall_perf";
+  if (op == backend::Collective::send_recv) return "sendrecv_perf";
+  return fmt::format("{}_perf", to_string(op));
+}
+
+std::string time_text(double us) {
+  return us >= 10'000 ? fmt::format("{:.0f}", us) : fmt::format("{:.{}f}", us, us >= 100 ? 1 : 2);
+}
+
+/// One of the two halves of a line.
+std::string half_text(const CollectivesArguments& a, const Message& message, const std::optional<Timing>& timing) {
+  const auto line = [&](auto&& time, auto&& algbw, auto&& busbw, auto&& wrong) {
+    return fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", time, algbw, busbw, wrong);
+  };
+  const auto more = [](auto&& least, auto&& most, auto&& p99, auto&& cv) {
+    return fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", least, most, p99, cv);
+  };
+  constexpr std::string_view kNone = "N/A";
+  if (!timing) {
+    return line(kNone, kNone, kNone, kNone) + (a.per_iteration ? more(kNone, kNone, kNone, kNone) : "");
+  }
+  const auto rate = [](double gb_per_s) { return fmt::format("{:.2f}", gb_per_s); };
+  std::string text =
+      line(time_text(timing->time_us), rate(timing->algorithm_gb_per_s(message)), rate(timing->bus_gb_per_s(message)),
+           timing->wrong ? fmt::format("{}", *timing->wrong) : std::string(kNone));
+  if (a.per_iteration) {
+    const Scatter& s = timing->scatter;
+    text += more(time_text(s.min_us), time_text(s.max_us), time_text(s.p99_us), fmt::format("{:.1f}", s.cv_pct()));
+  }
+  return text;
+}
+
+std::string_view average_words(OverRanks how) {
+  constexpr EnumNames<OverRanks> kWords{"rank 0's (-a 0)", "the mean over ranks (-a 1), which hides a slow one",
+                                        "the fastest rank's (-a 2), which hides a slow one",
+                                        "the slowest rank's (-a 3); that of nccl-tests is the mean over ranks (-a 1)"};
+  return kWords[how];
+}
+
+/// Three lines, right above the columns. As nccl-tests 2.19.6 has them: the names of all columns are in the second
+/// line, which is where programs look for them.
+std::string column_heads(const CollectivesArguments& a) {
+  const auto half = [&](std::string_view time, std::string_view algorithm, std::string_view bus, std::string_view wrong,
+                        bool names) {
+    std::string text = fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", time, algorithm, bus, wrong);
+    if (a.per_iteration) {
+      text += names ? fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", "i_min", "i_max", "i_p99", "i_cv%")
+                    : fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", "(us)", "(us)", "(us)", "");
+    }
+    return text;
+  };
+  const auto left = [](std::string_view size, std::string_view count, std::string_view type, std::string_view op,
+                       std::string_view root) {
+    return fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", size, count, type, op, root);
+  };
+  const std::string names = half("time", "algbw", "busbw", "#wrong", true);
+  const std::string units = half("(us)", "(GB/s)", "(GB/s)", "", false);
+  const std::size_t width = names.size();
+  const std::string halves = a.per_iteration ? fmt::format("{:^{}}{:^{}}", "out-of-place", width, "in-place", width)
+                                             : "           out-of-place                       in-place          ";
+  return left("", "", "", "", "") + halves + '\n' + left("size", "count", "type", "redop", "root") + names + names +
+         '\n' + left("(B)", "(elements)", "", "", "") + units + units + '\n';
+}
+
+std::string fact_of(const World::RankPlace& place, std::string_view name, const std::string& otherwise) {
+  for (const auto& [key, value] : place.device) {
+    if (key == name) return value;
+  }
+  return otherwise;
+}
+
+std::string product_text(const ProductShape& p) {
+  if (p.m == p.n && p.n == p.k) return fmt::format("{} x {}", p.m, p.m);
+  return fmt::format("{} x {} and {} x {}", p.m, p.k, p.k, p.n);
+}
+
 }  // namespace
 
 // clang-format off
@@ -181,88 +259,6 @@ Json collectives_json(const CollectivesArguments& arguments, const World& world,
 }
 
 const ObjectFacts& collectives_file_facts() { return fields<CollectivesFile>().facts(); }
-
-namespace {
-
-/// The program of nccl-tests that measures it.
-std::string program_name(backend::Collective op) {
-  if (op == backend::Collective::all_to_all) return "alltoall_perf";
-  if (op == backend::Collective::send_recv) return "sendrecv_perf";
-  return fmt::format("{}_perf", to_string(op));
-}
-
-std::string time_text(double us) {
-  return us >= 10'000 ? fmt::format("{:.0f}", us) : fmt::format("{:.{}f}", us, us >= 100 ? 1 : 2);
-}
-
-/// One of the two halves of a line.
-std::string half_text(const CollectivesArguments& a, const Message& message, const std::optional<Timing>& timing) {
-  const auto line = [&](auto&& time, auto&& algbw, auto&& busbw, auto&& wrong) {
-    return fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", time, algbw, busbw, wrong);
-  };
-  const auto more = [](auto&& least, auto&& most, auto&& p99, auto&& cv) {
-    return fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", least, most, p99, cv);
-  };
-  constexpr std::string_view kNone = "N/A";
-  if (!timing) {
-    return line(kNone, kNone, kNone, kNone) + (a.per_iteration ? more(kNone, kNone, kNone, kNone) : "");
-  }
-  const auto rate = [](double gb_per_s) { return fmt::format("{:.2f}", gb_per_s); };
-  std::string text =
-      line(time_text(timing->time_us), rate(timing->algorithm_gb_per_s(message)), rate(timing->bus_gb_per_s(message)),
-           timing->wrong ? fmt::format("{}", *timing->wrong) : std::string(kNone));
-  if (a.per_iteration) {
-    const Scatter& s = timing->scatter;
-    text += more(time_text(s.min_us), time_text(s.max_us), time_text(s.p99_us), fmt::format("{:.1f}", s.cv_pct()));
-  }
-  return text;
-}
-
-std::string_view average_words(OverRanks how) {
-  constexpr EnumNames<OverRanks> kWords{"rank 0's (-a 0)", "the mean over ranks (-a 1), which hides a slow one",
-                                        "the fastest rank's (-a 2), which hides a slow one",
-                                        "the slowest rank's (-a 3); that of nccl-tests is the mean over ranks (-a 1)"};
-  return kWords[how];
-}
-
-/// Three lines, right above the columns. As nccl-tests 2.19.6 has them: the names of all columns are in the second
-/// line, which is where programs look for them.
-std::string column_heads(const CollectivesArguments& a) {
-  const auto half = [&](std::string_view time, std::string_view algorithm, std::string_view bus, std::string_view wrong,
-                        bool names) {
-    std::string text = fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", time, algorithm, bus, wrong);
-    if (a.per_iteration) {
-      text += names ? fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", "i_min", "i_max", "i_p99", "i_cv%")
-                    : fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", "(us)", "(us)", "(us)", "");
-    }
-    return text;
-  };
-  const auto left = [](std::string_view size, std::string_view count, std::string_view type, std::string_view op,
-                       std::string_view root) {
-    return fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", size, count, type, op, root);
-  };
-  const std::string names = half("time", "algbw", "busbw", "#wrong", true);
-  const std::string units = half("(us)", "(GB/s)", "(GB/s)", "", false);
-  const std::size_t width = names.size();
-  const std::string halves = a.per_iteration ? fmt::format("{:^{}}{:^{}}", "out-of-place", width, "in-place", width)
-                                             : "           out-of-place                       in-place          ";
-  return left("", "", "", "", "") + halves + '\n' + left("size", "count", "type", "redop", "root") + names + names +
-         '\n' + left("(B)", "(elements)", "", "", "") + units + units + '\n';
-}
-
-std::string fact_of(const World::RankPlace& place, std::string_view name, const std::string& otherwise) {
-  for (const auto& [key, value] : place.device) {
-    if (key == name) return value;
-  }
-  return otherwise;
-}
-
-std::string product_text(const ProductShape& p) {
-  if (p.m == p.n && p.n == p.k) return fmt::format("{} x {}", p.m, p.m);
-  return fmt::format("{} x {} and {} x {}", p.m, p.k, p.k, p.n);
-}
-
-}  // namespace
 
 void TableEnd::add(const CollectiveRow& row) {
   for (const std::optional<Timing>* timing : {&row.out_of_place, &row.in_place}) {

@@ -17,12 +17,6 @@
 
 namespace fsdpbench::app {
 
-/// The text of `accept --plan`: stages with about how long they take, the floors that figures are held against, and the
-/// commands. Nothing is measured. Durations follow from the profile's references, and from assumed rates where it has
-/// none. `setup`: of the profile's run on `nodes` nodes; `profile`: as a person typed it.
-std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
-                            int nodes, const Patience& patience);
-
 inline constexpr const char* kAcceptanceService = "accept";  ///< the command's name
 
 /// Switches as the profile describes them. Throws ConfigError if its file cannot be read.
@@ -67,5 +61,11 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
 /// Reports an acceptance that measured nothing, because ranks or devices are not there. Returns `code`.
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code);
+
+/// The text of `accept --plan`: stages with about how long they take, the floors that figures are held against, and the
+/// commands. Nothing is measured. Durations follow from the profile's references, and from assumed rates where it has
+/// none. `setup`: of the profile's run on `nodes` nodes; `profile`: as a person typed it.
+std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
+                            int nodes, const Patience& patience);
 
 }  // namespace fsdpbench::app

@@ -106,6 +106,53 @@ std::vector<std::string> first_lines(const AcceptanceReport& r) {
   return lines;
 }
 
+/// Parts of an acceptance's result.json.
+struct AcceptanceFile {
+  const AcceptanceReport* report;
+  const AcceptanceMeasurements* measured;
+  const World* world;
+  const nlohmann::json* settings;
+};
+
+using FoundIn = std::pair<const accept::Cluster*, const Finding*>;
+
+std::string kind_of(const Finding& finding) {
+  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
+  return std::string(kKinds[finding.kind]);
+}
+
+/// Timing of a collective in a group of ranks: in place where it can be.
+const Timing& timing_of(const CollectiveRow& row) { return row.in_place ? *row.in_place : *row.out_of_place; }
+
+std::string ends_of(const AcceptanceFile& file) {
+  return file.measured->pairs.empty() ? "" : file.report->cluster.one_node() ? "ranks" : "nodes";
+}
+
+constexpr std::int64_t kLargestCount = 1'000'000'000;  // of ranks, nodes
+
+/// Verdicts that their own evidence contradicts: somebody has changed one of them.
+void check_verdicts(const JsonPart& j, const std::vector<accept::Judgement>& judgements) {
+  for (std::size_t i = 0; i < judgements.size(); ++i) {
+    const accept::Judgement& one = judgements[i];
+    const bool passes_below = one.verdict == accept::Verdict::pass && one.bound && one.value.n > 0 &&
+                              one.rule == "floor" && one.value.low < *one.bound;
+    if (passes_below) {
+      j.at("judgements")
+          .list()[i]
+          .at("verdict")
+          .refuse(fmt::format("no \"pass\", as {} to {} {} is not all above {}", one.value.low, one.value.high,
+                              one.unit, *one.bound));
+    }
+  }
+  if (!j.has("findings")) return;
+  for (const JsonPart& finding : j.at("findings").list()) {
+    if (finding.at("kind").text() == "transient") continue;
+    if (std::ranges::count(judgements, accept::Verdict::fail, &accept::Judgement::verdict) > 0) continue;
+    finding.at("kind").refuse(
+        fmt::format("\"transient\", as no rule failed, or a rule that fails because of {}", finding.at("part").text()));
+  }
+}
+
 }  // namespace
 
 std::string acceptance_table(const AcceptanceReport& r, bool verbose) {
@@ -188,32 +235,6 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
   }
   return text;
 }
-
-namespace {
-
-/// Parts of an acceptance's result.json.
-struct AcceptanceFile {
-  const AcceptanceReport* report;
-  const AcceptanceMeasurements* measured;
-  const World* world;
-  const nlohmann::json* settings;
-};
-
-using FoundIn = std::pair<const accept::Cluster*, const Finding*>;
-
-std::string kind_of(const Finding& finding) {
-  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
-  return std::string(kKinds[finding.kind]);
-}
-
-/// Timing of a collective in a group of ranks: in place where it can be.
-const Timing& timing_of(const CollectiveRow& row) { return row.in_place ? *row.in_place : *row.out_of_place; }
-
-std::string ends_of(const AcceptanceFile& file) {
-  return file.measured->pairs.empty() ? "" : file.report->cluster.one_node() ? "ranks" : "nodes";
-}
-
-}  // namespace
 
 // clang-format off
 template <>
@@ -353,35 +374,6 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
 }
 
 const ObjectFacts& acceptance_file_facts() { return acceptance_fields().facts(); }
-
-namespace {
-
-constexpr std::int64_t kLargestCount = 1'000'000'000;  // of ranks, nodes
-
-/// Verdicts that their own evidence contradicts: somebody has changed one of them.
-void check_verdicts(const JsonPart& j, const std::vector<accept::Judgement>& judgements) {
-  for (std::size_t i = 0; i < judgements.size(); ++i) {
-    const accept::Judgement& one = judgements[i];
-    const bool passes_below = one.verdict == accept::Verdict::pass && one.bound && one.value.n > 0 &&
-                              one.rule == "floor" && one.value.low < *one.bound;
-    if (passes_below) {
-      j.at("judgements")
-          .list()[i]
-          .at("verdict")
-          .refuse(fmt::format("no \"pass\", as {} to {} {} is not all above {}", one.value.low, one.value.high,
-                              one.unit, *one.bound));
-    }
-  }
-  if (!j.has("findings")) return;
-  for (const JsonPart& finding : j.at("findings").list()) {
-    if (finding.at("kind").text() == "transient") continue;
-    if (std::ranges::count(judgements, accept::Verdict::fail, &accept::Judgement::verdict) > 0) continue;
-    finding.at("kind").refuse(
-        fmt::format("\"transient\", as no rule failed, or a rule that fails because of {}", finding.at("part").text()));
-  }
-}
-
-}  // namespace
 
 void check_acceptance(const JsonPart& j) {
   // Fields whose value is a rate or a time.
