@@ -61,6 +61,31 @@ class PinnedMemory {
   std::span<std::byte> memory_;
 };
 
+/// Fills freed blocks of a region with NaN. The filling is no op of the rank's order, so that poisoning does not change
+/// which blocks the bookkeeping hands out. A lane that gets such a block early must therefore wait for the filling
+/// itself.
+class PoisonedBlocks {
+ public:
+  /// `streams` outlive it.
+  explicit PoisonedBlocks(const LaneStreams& streams) : streams_(streams) {}
+
+  /// Fills the block, of device memory or page-locked, once everything enqueued on `lane` so far is done.
+  void fill(std::byte* memory, std::int64_t bytes, Lane lane);
+  /// Makes what is enqueued on `lane` from now on come after the fillings of these bytes.
+  void wait(Lane lane, const std::byte* memory, std::int64_t bytes);
+
+ private:
+  struct Filling {
+    std::byte* begin = nullptr;
+    std::byte* end = nullptr;
+    cudaEvent_t done = nullptr;
+  };
+
+  const LaneStreams& streams_;
+  EventStore events_{cudaEventDisableTiming};
+  std::vector<Filling> fillings_;
+};
+
 /// Device::allocate_host(): one region of page-locked memory, as large as the run needs, where each block lies at its
 /// place in the bookkeeping.
 class PinnedPool {
@@ -86,31 +111,6 @@ class PinnedPool {
   PinnedMemory memory_;
   LanePool pool_;
   PoisonedBlocks poisoned_;
-};
-
-/// Fills freed blocks of a region with NaN. The filling is no op of the rank's order, so that poisoning does not change
-/// which blocks the bookkeeping hands out. A lane that gets such a block early must therefore wait for the filling
-/// itself.
-class PoisonedBlocks {
- public:
-  /// `streams` outlive it.
-  explicit PoisonedBlocks(const LaneStreams& streams) : streams_(streams) {}
-
-  /// Fills the block, of device memory or page-locked, once everything enqueued on `lane` so far is done.
-  void fill(std::byte* memory, std::int64_t bytes, Lane lane);
-  /// Makes what is enqueued on `lane` from now on come after the fillings of these bytes.
-  void wait(Lane lane, const std::byte* memory, std::int64_t bytes);
-
- private:
-  struct Filling {
-    std::byte* begin = nullptr;
-    std::byte* end = nullptr;
-    cudaEvent_t done = nullptr;
-  };
-
-  const LaneStreams& streams_;
-  EventStore events_{cudaEventDisableTiming};
-  std::vector<Filling> fillings_;
 };
 
 /// Memory for the blocks of a device's pool. The pool's bookkeeping (base/lane_pool.h) is the device's own and
