@@ -97,25 +97,25 @@ std::vector<Reduction> reductions_named(const std::string& value) {
 using A = CollectivesArguments;
 using Text = std::string;
 
-template <auto Member>
+template <auto kWhere>
 void size(A& a, const Text& v) {
-  a.*Member = size_named(v);
+  a.*kWhere = size_named(v);
 }
-template <auto Member>
+template <auto kWhere>
 void flag(A& a, const Text& v) {
-  a.*Member = switched_on(v);
+  a.*kWhere = switched_on(v);
 }
-template <auto Member>
+template <auto kWhere>
 void text(A& a, const Text& v) {
-  a.*Member = v;
+  a.*kWhere = v;
 }
-template <auto Member, int Least>
+template <auto kWhere, int kLeast>
 void count(A& a, const Text& v) {
-  a.*Member = count_of(v, Least);
+  a.*kWhere = count_of(v, kLeast);
 }
-template <auto Member, auto Least, auto Most>
+template <auto kWhere, auto kLeast, auto kMost>
 void number(A& a, const Text& v) {
-  a.*Member = number_in<std::common_type_t<decltype(Least), decltype(Most)>>(v, Least, Most);
+  a.*kWhere = number_in<std::common_type_t<decltype(kLeast), decltype(kMost)>>(v, kLeast, kMost);
 }
 void no_kernels(A&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }
 
