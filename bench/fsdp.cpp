@@ -5,9 +5,9 @@
 // One iteration is one trial, and its time is what the sweep counts a trial as: the median of its steps, each that of
 // its slowest rank. So Google's median over repetitions is the sweep's over trials. Started by mpirun, torchrun or
 // srun, rank 0 measures and reports, and the others serve it.
-#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <benchmark/benchmark.h>
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,7 +22,7 @@
 #include "library_context.h"
 #include "record/console.h"
 #include "runs/build_info.h"
-#include "runs/job.h"
+#include "runs/job_run.h"
 #include "runs/measure.h"
 #include "runs/result_fields.h"
 

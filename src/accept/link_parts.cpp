@@ -37,6 +37,45 @@ std::vector<double> figures_of(const std::vector<PairRate>& rates, const Parts& 
   return values;
 }
 
+constexpr std::size_t kFewestAlike = 3;
+
+/// Whether two ends are slow to the same others; what they are to each other does not count, nor does a pair in ten.
+bool alike(const std::vector<bool>& a, const std::vector<bool>& b, std::size_t end_a, std::size_t end_b) {
+  std::size_t differ = 0, both = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (i == end_a || i == end_b) continue;
+    differ += a[i] != b[i] ? 1 : 0;
+    both += a[i] && b[i] ? 1 : 0;
+  }
+  return both >= kFewestAlike && 10 * differ <= both + differ;
+}
+
+constexpr double kDrop = 0.05;          // from its own best: less is noise
+constexpr double kMostOfTheTime = 0.8;  // what is slow for longer is slow
+constexpr std::size_t kFewestLowRounds = 2;
+
+/// Rates of each rank over the medians of their rounds.
+std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const DeviceRounds& rounds) {
+  std::vector<std::vector<double>> relative(cluster.ranks());
+  for (const std::vector<double>& round : rounds) {
+    if (round.size() != relative.size()) throw std::invalid_argument("blame_devices: a round lacks ranks");
+    std::vector<double> there;
+    std::ranges::copy_if(round, std::back_inserter(there), [](double rate) { return rate > 0; });
+    if (there.empty()) continue;
+    const double middle = account::median(there);
+    for (std::size_t rank = 0; rank < round.size(); ++rank) {
+      if (round[rank] > 0) relative[rank].push_back(round[rank] / middle);
+    }
+  }
+  return relative;
+}
+
+/// Rate that it reaches in its better rounds.
+double own_best(std::vector<double> rates) {
+  std::ranges::sort(rates);
+  return rates[rates.size() * 4 / 5 - (rates.size() % 5 == 0 ? 1 : 0)];
+}
+
 }  // namespace
 
 Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apart) {
@@ -68,22 +107,6 @@ std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t rou
   }
   return values;
 }
-namespace {
-
-constexpr std::size_t kFewestAlike = 3;
-
-/// Whether two ends are slow to the same others; what they are to each other does not count, nor does a pair in ten.
-bool alike(const std::vector<bool>& a, const std::vector<bool>& b, std::size_t end_a, std::size_t end_b) {
-  std::size_t differ = 0, both = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (i == end_a || i == end_b) continue;
-    differ += a[i] != b[i] ? 1 : 0;
-    both += a[i] && b[i] ? 1 : 0;
-  }
-  return both >= kFewestAlike && 10 * differ <= both + differ;
-}
-
-}  // namespace
 
 std::optional<std::vector<int>> infer_groups(int ends, const std::function<bool(int a, int b)>& slow) {
   const std::size_t count = ends;
@@ -112,35 +135,6 @@ std::optional<std::vector<int>> infer_groups(int ends, const std::function<bool(
   std::ranges::replace(of, -1, groups);
   return of;
 }
-namespace {
-
-constexpr double kDrop = 0.05;          // from its own best: less is noise
-constexpr double kMostOfTheTime = 0.8;  // what is slow for longer is slow
-constexpr std::size_t kFewestLowRounds = 2;
-
-/// Rates of each rank over the medians of their rounds.
-std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const DeviceRounds& rounds) {
-  std::vector<std::vector<double>> relative(cluster.ranks());
-  for (const std::vector<double>& round : rounds) {
-    if (round.size() != relative.size()) throw std::invalid_argument("blame_devices: a round lacks ranks");
-    std::vector<double> there;
-    std::ranges::copy_if(round, std::back_inserter(there), [](double rate) { return rate > 0; });
-    if (there.empty()) continue;
-    const double middle = account::median(there);
-    for (std::size_t rank = 0; rank < round.size(); ++rank) {
-      if (round[rank] > 0) relative[rank].push_back(round[rank] / middle);
-    }
-  }
-  return relative;
-}
-
-/// Rate that it reaches in its better rounds.
-double own_best(std::vector<double> rates) {
-  std::ranges::sort(rates);
-  return rates[rates.size() * 4 / 5 - (rates.size() % 5 == 0 ? 1 : 0)];
-}
-
-}  // namespace
 
 std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& rounds, std::string_view at) {
   const std::vector<std::vector<double>> relative = relative_rates(cluster, rounds);

@@ -12,6 +12,47 @@ std::string scale_text(const Scale& scale) {
                          : fmt::format("{} ranks", scale.ranks);
 }
 
+template <class Value>
+std::vector<double> by_round(const std::vector<ArmRound>& rounds, const Value& value) {
+  std::vector<double> values;
+  for (const ArmRound& round : rounds) {
+    if (const std::optional<double> one = value(round)) values.push_back(*one);
+  }
+  return values;
+}
+
+std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a / b) : std::nullopt; }
+
+/// A figure that nothing is held against.
+Judgement unrated_rule(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
+  Judgement j = of_samples(std::move(rule), std::move(figure), std::move(unit), std::move(samples));
+  j.verdict = j.value.n > 0 ? Verdict::unrated : Verdict::inconclusive;
+  return j;
+}
+
+std::string percent(const Interval& i, int rounds) {
+  return fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} rounds)", 100 * i.median, 100 * i.low, 100 * i.high, rounds);
+}
+
+Judgement judge_gain(const std::vector<ArmRound>& rounds) {
+  Judgement j = unrated_rule("overlap", "the shorter of computation and communication", "of it is hidden",
+                             by_round(rounds, [](const ArmRound& r) {
+                               return ratio(r.computation_ms + r.communication_ms - r.whole_ms,
+                                            std::min(r.computation_ms, r.communication_ms));
+                             }));
+  if (j.value.n == 0) return j;
+  const auto median = [&](double ArmRound::*arm) {
+    return median_interval(by_round(rounds, [&](const ArmRound& r) { return std::optional(r.*arm); })).median;
+  };
+  j.sentence = fmt::format(
+      "computation alone takes {:.4g} ms, communication alone {:.4g} ms and the step {:.4g} ms: {} of the shorter is "
+      "hidden",
+      median(&ArmRound::computation_ms), median(&ArmRound::communication_ms), median(&ArmRound::whole_ms),
+      percent(j.value, j.value.n));
+  if (j.value.median < 0) j.sentence += "; less than none, as both at once take longer than one after the other";
+  return j;
+}
+
 }  // namespace
 
 std::vector<Scale> scales_of(const Cluster& cluster) {
@@ -80,50 +121,6 @@ Judgement judge_scale(std::string figure, const std::vector<Rung>& rungs, double
   }
   return j;
 }
-namespace {
-
-template <class Value>
-std::vector<double> by_round(const std::vector<ArmRound>& rounds, const Value& value) {
-  std::vector<double> values;
-  for (const ArmRound& round : rounds) {
-    if (const std::optional<double> one = value(round)) values.push_back(*one);
-  }
-  return values;
-}
-
-std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a / b) : std::nullopt; }
-
-/// A figure that nothing is held against.
-Judgement unrated_rule(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
-  Judgement j = of_samples(std::move(rule), std::move(figure), std::move(unit), std::move(samples));
-  j.verdict = j.value.n > 0 ? Verdict::unrated : Verdict::inconclusive;
-  return j;
-}
-
-std::string percent(const Interval& i, int rounds) {
-  return fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} rounds)", 100 * i.median, 100 * i.low, 100 * i.high, rounds);
-}
-
-Judgement judge_gain(const std::vector<ArmRound>& rounds) {
-  Judgement j = unrated_rule("overlap", "the shorter of computation and communication", "of it is hidden",
-                             by_round(rounds, [](const ArmRound& r) {
-                               return ratio(r.computation_ms + r.communication_ms - r.whole_ms,
-                                            std::min(r.computation_ms, r.communication_ms));
-                             }));
-  if (j.value.n == 0) return j;
-  const auto median = [&](double ArmRound::*arm) {
-    return median_interval(by_round(rounds, [&](const ArmRound& r) { return std::optional(r.*arm); })).median;
-  };
-  j.sentence = fmt::format(
-      "computation alone takes {:.4g} ms, communication alone {:.4g} ms and the step {:.4g} ms: {} of the shorter is "
-      "hidden",
-      median(&ArmRound::computation_ms), median(&ArmRound::communication_ms), median(&ArmRound::whole_ms),
-      percent(j.value, j.value.n));
-  if (j.value.median < 0) j.sentence += "; less than none, as both at once take longer than one after the other";
-  return j;
-}
-
-}  // namespace
 
 std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const ArmBounds& bounds,
                                   const std::string& why_none) {

@@ -69,23 +69,6 @@ std::string words(const KnownEfficiency& e) {
   return fmt::format("{} with {} on {} ({})", e.framework, e.numbers, e.gpu, fmt::join(e.rows, ", "));
 }
 
-}  // namespace
-
-std::string_view to_string(ErrorKind kind) {
-  constexpr EnumNames<ErrorKind> kNames{"framework", "gpu", "typical", "in_node", "between_nodes", "small"};
-  return kNames[kind];
-}
-
-int AccuracyRows::distinct_sources() const {
-  return static_cast<int>(std::set<std::string>(sources.begin(), sources.end()).size());
-}
-
-double median_efficiency(const std::vector<double>& efficiencies) {
-  return std::sqrt(lower_median(efficiencies) * upper_median(efficiencies));
-}
-
-namespace {
-
 EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy) {
   const Efficiency& asked = config.simulate.efficiency;
   const std::string numbers = config.fsdp.fp8_products ? "fp8" : std::string(to_string(config.fsdp.param_dtype));
@@ -125,7 +108,50 @@ EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, 
                   numbers, cluster.gpu.name, fmt::join(valid, ", ")));
 }
 
+constexpr const char* kAcceptanceFile = "an acceptance profile";
+constexpr std::array<std::string_view, 9> kFigures{"gemm",           "memory",         "pair",
+                                                   "all_gather",     "reduce_scatter", "host_memory",
+                                                   "host_to_device", "device_to_host", "launch"};
+
+AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
+  StrictTable table(path, given, kAcceptanceFile);
+  AcceptanceReference r;
+  r.figure = table.text("figure");
+  if (std::ranges::find(kFigures, r.figure) == kFigures.end()) {
+    std::string known;
+    for (const std::string_view figure : kFigures) {
+      known += fmt::format("{}\"{}\"", known.empty() ? "" : figure == kFigures.back() ? " or " : ", ", figure);
+    }
+    throw ConfigError(fmt::format("{}: figure = \"{}\"; expected {}.", place_of(path, given), r.figure, known));
+  }
+  r.value = table.number("value", 1e-9, 1e9);
+  if (given.contains("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
+  if (given.contains("ceiling") && r.figure == "launch") {
+    throw ConfigError(
+        fmt::format("{}: ceiling of \"launch\"; expected none: it is a time, and value is the most that it "
+                    "may take.",
+                    place_of(path, given)));
+  }
+  if (given.contains("ceiling")) r.ceiling = table.number("ceiling", r.value, 1e9);
+  r.source = table.text("source");
+  table.finish();
+  return r;
+}
+
 }  // namespace
+
+std::string_view to_string(ErrorKind kind) {
+  constexpr EnumNames<ErrorKind> kNames{"framework", "gpu", "typical", "in_node", "between_nodes", "small"};
+  return kNames[kind];
+}
+
+int AccuracyRows::distinct_sources() const {
+  return static_cast<int>(std::set<std::string>(sources.begin(), sources.end()).size());
+}
+
+double median_efficiency(const std::vector<double>& efficiencies) {
+  return std::sqrt(lower_median(efficiencies) * upper_median(efficiencies));
+}
 
 EfficiencyUsed efficiency_used(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy) {
   EfficiencyUsed used = of_dense_models(config, cluster, accuracy);
@@ -169,39 +195,6 @@ std::string find_accuracy() {
     throw ConfigError("profiles/published/accuracy.toml is not to be found; it is part of the program.");
   return found;
 }
-namespace {
-
-constexpr const char* kAcceptanceFile = "an acceptance profile";
-constexpr std::array<std::string_view, 9> kFigures{"gemm",           "memory",         "pair",
-                                                   "all_gather",     "reduce_scatter", "host_memory",
-                                                   "host_to_device", "device_to_host", "launch"};
-
-AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
-  StrictTable table(path, given, kAcceptanceFile);
-  AcceptanceReference r;
-  r.figure = table.text("figure");
-  if (std::ranges::find(kFigures, r.figure) == kFigures.end()) {
-    std::string known;
-    for (const std::string_view figure : kFigures) {
-      known += fmt::format("{}\"{}\"", known.empty() ? "" : figure == kFigures.back() ? " or " : ", ", figure);
-    }
-    throw ConfigError(fmt::format("{}: figure = \"{}\"; expected {}.", place_of(path, given), r.figure, known));
-  }
-  r.value = table.number("value", 1e-9, 1e9);
-  if (given.contains("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
-  if (given.contains("ceiling") && r.figure == "launch") {
-    throw ConfigError(
-        fmt::format("{}: ceiling of \"launch\"; expected none: it is a time, and value is the most that it "
-                    "may take.",
-                    place_of(path, given)));
-  }
-  if (given.contains("ceiling")) r.ceiling = table.number("ceiling", r.value, 1e9);
-  r.source = table.text("source");
-  table.finish();
-  return r;
-}
-
-}  // namespace
 
 const AcceptanceReference* Acceptance::find(const std::string& figure) const {
   const auto found = std::ranges::find(references, figure, &AcceptanceReference::figure);

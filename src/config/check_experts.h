@@ -1,13 +1,26 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "config/run_config.h"
 
 namespace fsdpbench::config {
 
 // Parts of validate(): each throws ConfigError, or adds to `notes`.
+
+template <class... Args>
+void require(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+  if (!holds) throw ConfigError(fmt::format(message, std::forward<Args>(args)...));
+}
+inline void without_effect(std::vector<std::string>& notes, bool given, std::string_view key, std::string_view why) {
+  if (given) notes.push_back(fmt::format("{} has no effect: {}.", key, why));
+}
 
 /// What experts of a decoder's blocks are like, routed and shared ones.
 void check_routing(const Model& model);

@@ -2,10 +2,13 @@
 
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/run_config.h"
 #include "config/spelling.h"
+#include "config/words/words.h"
 
 namespace fsdpbench::config {
 
@@ -16,8 +19,8 @@ inline constexpr const char* kTypicalProfile = "llama3-8b-emulated";
 /// `overrides` ("key=value", TOML values, bare strings accepted). An explicit key wins over a preset wherever it
 /// stands; the config.toml of a result names every key, and there only those that differ from its own preset are
 /// explicit. Types and ranges are checked here, key by key, and reported with file and line; rules about several keys
-/// are for validate(). Words of other systems are understood (config/aliases.h), and what an override makes meaningless
-/// gives way (config/give_way.h); both are said in `notes`, if it is not null. A model file is trained
+/// are for validate(). Words of other systems are understood (config/nearest.h), and what an override makes meaningless
+/// gives way (give_way()); both are said in `notes`, if it is not null. A model file is trained
 /// as kTypicalProfile says. Throws ConfigError.
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},
                        std::vector<std::string>* notes = nullptr);
@@ -32,5 +35,18 @@ RunConfig presets_of(const RunConfig& config);
 /// One `--set` argument. What is not a TOML value is taken as a string. Throws ConfigError if it is not key=value;
 /// whether there is such a key is not looked at.
 Entry read_override(const std::string& text);
+
+/// The layers of a configuration, weakest first.
+struct Layers {
+  RunConfig presets;             ///< the built-in defaults and the presets
+  std::vector<Entry> profile;    ///< keys of the file
+  std::vector<Entry> overrides;  ///< keys of the command line
+};
+
+/// Resets in `config`, which all layers made, what the profile sets and an override makes meaningless: the latency of a
+/// link that is turned off, emulation on a GPU, a mesh for other ranks or another strategy. A key that the command line
+/// sets itself never gives way: that is a contradiction, and validate() says so. Returns a note for each reason,
+/// with its keys, and one if the profile sets keys that a preset of the command line would have set.
+std::vector<std::string> give_way(RunConfig& config, const Layers& layers);
 
 }  // namespace fsdpbench::config

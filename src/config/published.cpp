@@ -42,43 +42,6 @@ Number parse(const CsvRow& row, const std::string& column, const char* expected)
   return value;
 }
 
-}  // namespace
-
-const std::string& CsvRow::text(const std::string& column) const {
-  const auto found = fields.find(column);
-  if (found == fields.end()) throw ConfigError(fmt::format("{}: there is no column '{}'.", place, column));
-  return found->second;
-}
-
-std::string CsvRow::text_if_any(const std::string& column) const {
-  const auto found = fields.find(column);
-  return found == fields.end() ? "" : found->second;
-}
-
-double CsvRow::number(const std::string& column) const { return parse<double>(*this, column, "a number"); }
-int CsvRow::integer(const std::string& column) const { return parse<int>(*this, column, "an integer"); }
-
-std::vector<CsvRow> read_csv(const std::string& path) {
-  std::istringstream file(Input(path, "a table of values between commas").text(kMostOfAProfile));
-  std::string line;
-  if (!std::getline(file, line)) throw ConfigError(fmt::format("{}: is empty; expected a line of column names.", path));
-  const std::vector<std::string> columns = split(line);
-  std::vector<CsvRow> rows;
-  for (int number = 2; std::getline(file, line); ++number) {
-    if (line.empty() || line == "\r") continue;
-    const std::vector<std::string> values = split(line);
-    CsvRow row{fmt::format("{}:{}", path, number), {}};
-    if (values.size() != columns.size()) {
-      throw ConfigError(
-          fmt::format("{}: there are {} values; expected {}, one a column.", row.place, values.size(), columns.size()));
-    }
-    for (std::size_t i = 0; i < values.size(); ++i) row.fields[columns[i]] = values[i];
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-namespace {
-
 /// none; all; every:N, of every N-th block; share:X, that part of all blocks; keeps:OUTPUTS, all but those of them.
 void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
   const std::string& text = row.text("checkpointing");
@@ -148,6 +111,40 @@ std::vector<std::string> settings_of(const CsvRow& row) {
 }
 
 }  // namespace
+
+const std::string& CsvRow::text(const std::string& column) const {
+  const auto found = fields.find(column);
+  if (found == fields.end()) throw ConfigError(fmt::format("{}: there is no column '{}'.", place, column));
+  return found->second;
+}
+
+std::string CsvRow::text_if_any(const std::string& column) const {
+  const auto found = fields.find(column);
+  return found == fields.end() ? "" : found->second;
+}
+
+double CsvRow::number(const std::string& column) const { return parse<double>(*this, column, "a number"); }
+int CsvRow::integer(const std::string& column) const { return parse<int>(*this, column, "an integer"); }
+
+std::vector<CsvRow> read_csv(const std::string& path) {
+  std::istringstream file(Input(path, "a table of values between commas").text(kMostOfAProfile));
+  std::string line;
+  if (!std::getline(file, line)) throw ConfigError(fmt::format("{}: is empty; expected a line of column names.", path));
+  const std::vector<std::string> columns = split(line);
+  std::vector<CsvRow> rows;
+  for (int number = 2; std::getline(file, line); ++number) {
+    if (line.empty() || line == "\r") continue;
+    const std::vector<std::string> values = split(line);
+    CsvRow row{fmt::format("{}:{}", path, number), {}};
+    if (values.size() != columns.size()) {
+      throw ConfigError(
+          fmt::format("{}: there are {} values; expected {}, one a column.", row.place, values.size(), columns.size()));
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) row.fields[columns[i]] = values[i];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
 
 std::string find_published_trainings() {
   const std::filesystem::path path = home_folder() / "profiles/published/training.csv";

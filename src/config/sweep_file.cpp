@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
-#include "config/aliases.h"
 #include "config/fields.h"
 #include "config/nearest.h"
 #include "config/toml_file.h"

@@ -12,11 +12,6 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-template <class... Args>
-void require(bool holds, fmt::format_string<Args...> message, Args&&... args) {
-  if (!holds) throw ConfigError(fmt::format(message, std::forward<Args>(args)...));
-}
-
 /// Configurations made by code have not passed load_profile; a value is fine if it could have been read.
 void check_each_key(const RunConfig& config) {
   RunConfig scratch = config;
@@ -40,9 +35,8 @@ void check_model(const Model& model, Notes& notes) {
   require(model.vocab >= 256, "model.vocab = {} is too small: the data are bytes, so at least 256 are needed.",
           model.vocab);
   check_routing(model);
-  if (model.attention_window == 0 && model.full_attention_every > 0) {
-    notes.push_back("model.full_attention_every has no effect: model.attention_window is 0.");
-  }
+  without_effect(notes, model.attention_window == 0 && model.full_attention_every > 0, "model.full_attention_every",
+                 "model.attention_window is 0");
 }
 
 /// Tensor parallelism splits what can be split evenly; what then needs more sums than a Llama block's is left out.
@@ -140,9 +134,8 @@ void check_frozen(const RunConfig& config, Notes& notes) {
           "{} freezes parts of a unit, which needs fsdp.layout = \"per_param\" (FSDP2): in one flat parameter all or "
           "nothing trains.",
           key);
-  if (model.lora_rank == 0 && model.lora_alpha != Model().lora_alpha) {
-    notes.push_back("model.lora_alpha has no effect: model.lora_rank is 0.");
-  }
+  without_effect(notes, model.lora_rank == 0 && model.lora_alpha != Model().lora_alpha, "model.lora_alpha",
+                 "model.lora_rank is 0");
 }
 
 /// Tokens of a microbatch are split evenly, too. After the batch is settled.
@@ -226,24 +219,16 @@ void check_checkpointing(const RunConfig& config, Notes& notes) {
           "recomputation then calls is not modelled; expected \"group\" or \"bucket\".",
           keeps, to_string(fsdp.expert_unit));
     }
-    if (config.model.kind == ModelKind::mlp) {
-      notes.push_back(
-          "fsdp.activation_checkpointing has no effect: layers of model.kind = \"mlp\" keep nothing but their input.");
-    }
+    without_effect(notes, config.model.kind == ModelKind::mlp, "fsdp.activation_checkpointing",
+                   "layers of model.kind = \"mlp\" keep nothing but their input");
     return;
   }
-  if (fsdp.checkpoint_keeps != CheckpointKeeps::nothing) {
-    notes.push_back("fsdp.checkpoint_keeps has no effect: fsdp.activation_checkpointing is false.");
-  }
-  if (fsdp.checkpoint_reentrant) {
-    notes.push_back("fsdp.checkpoint_reentrant has no effect: fsdp.activation_checkpointing is false.");
-  }
-  if (fsdp.checkpoint_every != 1) {
-    notes.push_back("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.");
-  }
-  if (fsdp.recompute_share != 1.0) {
-    notes.push_back("fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false.");
-  }
+  without_effect(notes, fsdp.checkpoint_keeps != CheckpointKeeps::nothing, "fsdp.checkpoint_keeps",
+                 "fsdp.activation_checkpointing is false");
+  without_effect(notes, fsdp.checkpoint_reentrant, "fsdp.checkpoint_reentrant",
+                 "fsdp.activation_checkpointing is false");
+  without_effect(notes, fsdp.checkpoint_every != 1, "fsdp.checkpoint_every", "fsdp.activation_checkpointing is false");
+  without_effect(notes, fsdp.recompute_share != 1.0, "fsdp.recompute_share", "fsdp.activation_checkpointing is false");
 }
 
 /// Name in messages for what mesh.shard and mesh.replicate divide among themselves.
@@ -336,9 +321,8 @@ void check_reshard(RunConfig& config, Notes& notes) {
             config.mesh.shard);
   }
   const bool copies = config.fsdp.layout == Layout::per_param && config.fsdp.strategy != Strategy::no_shard;
-  if (config.mesh.shard == 1 && !copies && reshard.mode == ReshardAfterForward::Mode::always) {
-    notes.push_back("fsdp.reshard_after_forward has no effect: no unit is sharded.");
-  }
+  without_effect(notes, config.mesh.shard == 1 && !copies && reshard.mode == ReshardAfterForward::Mode::always,
+                 "fsdp.reshard_after_forward", "no unit is sharded");
   if (!config.fsdp.reshard_after_backward && config.train.accumulate == 1) {
     notes.push_back("fsdp.reshard_after_backward = false has no effect with train.accumulate = 1.");
   }
@@ -395,29 +379,24 @@ void check_engines(const RunConfig& config, Notes& notes) {
   require(
       !fsdp.head_unit || !config.model.tied_head,
       "fsdp.head_unit = true needs a head of its own: model.tied_head is true, and a parameter is in one unit alone.");
-  const auto without_effect = [&](bool given, const char* key, std::string_view why) {
-    if (given) notes.push_back(fmt::format("fsdp.{} has no effect: {}.", key, why));
-  };
   const bool flat = fsdp.layout == Layout::flat;
-  without_effect(!rate && fsdp.max_live_parameters > 0, "max_live_parameters", "nothing is prefetched at a \"rate\"");
-  without_effect(!flat && fsdp.gradient_copy_in, "gradient_copy_in",
+  without_effect(notes, !rate && fsdp.max_live_parameters > 0, "fsdp.max_live_parameters",
+                 "nothing is prefetched at a \"rate\"");
+  without_effect(notes, !flat && fsdp.gradient_copy_in, "fsdp.gradient_copy_in",
                  "fsdp.layout is \"per_param\", which copies anyway");
-  without_effect(fsdp.reduce_bucket == 0 && fsdp.reductions_in_flight > 0, "reductions_in_flight",
+  without_effect(notes, fsdp.reduce_bucket == 0 && fsdp.reductions_in_flight > 0, "fsdp.reductions_in_flight",
                  "fsdp.reduce_bucket is 0");
-  without_effect(fsdp.fp32_gradients && fsdp.param_dtype == DType::f32, "fp32_gradients",
+  without_effect(notes, fsdp.fp32_gradients && fsdp.param_dtype == DType::f32, "fsdp.fp32_gradients",
                  "fsdp.param_dtype is \"fp32\"");
 }
 
 /// Products in fewer bits, and parts of units that a smaller group keeps.
 void check_products(const RunConfig& config, Notes& notes) {
   const Fsdp& fsdp = config.fsdp;
-  const auto without_effect = [&](bool given, const char* key, std::string_view why) {
-    if (given) notes.push_back(fmt::format("fsdp.{} has no effect: {}.", key, why));
-  };
-  without_effect(!fsdp.fp8_products && fsdp.fp8_recipe != Fsdp().fp8_recipe, "fp8_recipe",
+  without_effect(notes, !fsdp.fp8_products && fsdp.fp8_recipe != Fsdp().fp8_recipe, "fsdp.fp8_recipe",
                  "fsdp.fp8_products is false");
-  without_effect(fsdp.keep_group_shard && fsdp.reshard_after_forward.mode != ReshardAfterForward::Mode::group,
-                 "keep_group_shard", "fsdp.reshard_after_forward is no number of ranks");
+  without_effect(notes, fsdp.keep_group_shard && fsdp.reshard_after_forward.mode != ReshardAfterForward::Mode::group,
+                 "fsdp.keep_group_shard", "fsdp.reshard_after_forward is no number of ranks");
 }
 
 /// State in host memory, and the way there.
@@ -431,9 +410,8 @@ void check_offload(const RunConfig& config, Notes& notes) {
   require(!offloads || !config.fsdp.cast_in_optimizer,
           "fsdp.cast_in_optimizer = true needs fsdp.cpu_offload = \"none\", and it is \"{}\": there the host updates.",
           offload);
-  if (config.fsdp.cast_in_optimizer && config.fsdp.param_dtype == DType::f32) {
-    notes.push_back("fsdp.cast_in_optimizer has no effect: fsdp.param_dtype is \"fp32\", as the masters are.");
-  }
+  without_effect(notes, config.fsdp.cast_in_optimizer && config.fsdp.param_dtype == DType::f32,
+                 "fsdp.cast_in_optimizer", "fsdp.param_dtype is \"fp32\", as the masters are");
   require(emulate.pcie_gb_per_s || emulate.pcie_latency_us == 0,
           "emulate.pcie_latency_us = {} is the latency of the modelled PCIe, and there is none: set "
           "emulate.pcie_gb_per_s.",
@@ -472,9 +450,8 @@ void check_inject(const RunConfig& config, Notes& notes) {
           inject.host_sync_after_layer, config.model.layers, config.model.layers - 1);
   require(inject.delay_us == 0 || !inject.delay_lane.empty(),
           "inject.delay_us = {} needs inject.delay_lane: the lane to delay.", inject.delay_us);
-  if (!inject.delay_lane.empty() && inject.delay_us == 0) {
-    notes.push_back("inject.delay_lane has no effect: inject.delay_us is 0.");
-  }
+  without_effect(notes, !inject.delay_lane.empty() && inject.delay_us == 0, "inject.delay_lane",
+                 "inject.delay_us is 0");
 }
 
 /// The schedule of a step lists every layer of every microbatch: beyond this it takes gigabytes and minutes.
@@ -509,12 +486,11 @@ void check_simulate(const RunConfig& config, Notes& notes) {
       idle.attention = defaults.attention;
       idle.efficiency = defaults.efficiency;
     }
-    if (idle != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
+    without_effect(notes, idle != Simulate{}, "[simulate]", "device.backend is not \"virtual\"");
     return;
   }
-  if (simulate.loss != Simulate::Loss::automatic && config.model.kind == ModelKind::mlp) {
-    notes.push_back("simulate.loss has no effect: the loss of model.kind = \"mlp\" has no logits.");
-  }
+  without_effect(notes, simulate.loss != Simulate::Loss::automatic && config.model.kind == ModelKind::mlp,
+                 "simulate.loss", "the loss of model.kind = \"mlp\" has no logits");
   require(simulate.pause_chance == 0 || simulate.pause_us > 0,
           "simulate.pause_chance = {} needs simulate.pause_us: how long a pause lasts.", simulate.pause_chance);
   require(!simulate.measured_jitter || !simulate.calibration.empty(),
@@ -554,9 +530,8 @@ void check_simulate(const RunConfig& config, Notes& notes) {
 void check_saving(RunConfig& config, Notes& notes) {
   const bool simulated = config.device.backend == BackendKind::virtual_;
   if (!simulated && !config.emulate.compute_tflops) {
-    if (config.checkpoint.folder.empty() && config.checkpoint.every > 0) {
-      notes.push_back("checkpoint.every has no effect: checkpoint.folder is empty.");
-    }
+    without_effect(notes, config.checkpoint.folder.empty() && config.checkpoint.every > 0, "checkpoint.every",
+                   "checkpoint.folder is empty");
     return;
   }
   if (config.checkpoint.folder.empty() && config.checkpoint.resume.empty()) return;
@@ -568,9 +543,8 @@ void check_saving(RunConfig& config, Notes& notes) {
 /// A GPU runs what it runs: modelled links, modelled compute and slowed ranks exist on CPUs, and where nothing runs.
 void check_device(const RunConfig& config, Notes& notes) {
   const bool cuda = config.device.backend == BackendKind::cuda;
-  if (config.device.backend == BackendKind::virtual_ && config.device.bind != Binding::none) {
-    notes.push_back("device.bind has no effect: device.backend is \"virtual\".");
-  }
+  without_effect(notes, config.device.backend == BackendKind::virtual_ && config.device.bind != Binding::none,
+                 "device.bind", "device.backend is \"virtual\"");
   if (!cuda) {
     const std::string_view backend = to_string(config.device.backend);
     if (config.device.timer != Timer::automatic) {

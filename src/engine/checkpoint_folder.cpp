@@ -66,6 +66,53 @@ void remove_other_shards(const fs::path& folder, const Manifest& manifest) {
   for (const fs::path& file : others) fs::remove(file, error);
 }
 
+using nlohmann::json;
+using plan::Group;
+
+constexpr const char* kTopic = "checkpoint";
+constexpr std::int64_t kFloat = sizeof(float);
+
+json to_json(const SavedShard& shard) {
+  return {{"steps", shard.steps}, {"bytes", shard.digest.bytes}, {"blocks", shard.digest.blocks}};
+}
+
+SavedShard from_json(const json& j) {
+  return {j.at("steps").get<std::int64_t>(),
+          {j.at("bytes").get<std::int64_t>(), j.at("blocks").get<std::vector<std::uint64_t>>()}};
+}
+
+/// Part of its shard that this rank writes: of all elements in order, as many as any other replica, but for one.
+std::vector<Masters::Piece> share_of(std::vector<Masters::Piece> pieces, int replica, int replicas) {
+  std::int64_t all = 0;
+  for (const Masters::Piece& piece : pieces) all += piece.of.count;
+  const std::int64_t begin = all * replica / replicas, end = all * (replica + 1) / replicas;
+  std::vector<Masters::Piece> share;
+  std::int64_t at = 0;
+  for (Masters::Piece piece : pieces) {
+    const std::int64_t first = std::max(begin, at) - at, last = std::min(end, at + piece.of.count) - at;
+    at += piece.of.count;
+    if (first >= last) continue;
+    piece.of.begin += first;
+    piece.of.count = last - first;
+    piece.memory += first * kFloat;
+    share.push_back(piece);
+  }
+  return share;
+}
+
+/// Pieces that a rank holds: those of the first shard write what all ranks hold.
+std::vector<Masters::Piece> pieces_of(const Setup& setup, int rank, const Masters& masters) {
+  const plan::Groups& groups = setup.plan.groups;
+  return share_of(masters.pieces(states_of(setup.config.train.optimizer), groups.index(Group::shard, rank) == 0),
+                  groups.index(Group::replicate, rank), setup.plan.mesh.replicate);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw OutputError(fmt::format("{}: cannot make the folder: {}.", folder.string(), error.message()));
+}
+
 }  // namespace
 
 std::optional<fs::path> newest_checkpoint(const fs::path& given) {
@@ -147,57 +194,6 @@ void CheckpointFolder::remove_old(std::int64_t before) {
     if (complete[i].second < before) remove_checkpoint(step_folder(folder_, complete[i].second));
   }
 }
-namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using plan::Group;
-
-constexpr const char* kTopic = "checkpoint";
-constexpr std::int64_t kFloat = sizeof(float);
-
-json to_json(const SavedShard& shard) {
-  return {{"steps", shard.steps}, {"bytes", shard.digest.bytes}, {"blocks", shard.digest.blocks}};
-}
-
-SavedShard from_json(const json& j) {
-  return {j.at("steps").get<std::int64_t>(),
-          {j.at("bytes").get<std::int64_t>(), j.at("blocks").get<std::vector<std::uint64_t>>()}};
-}
-
-/// Part of its shard that this rank writes: of all elements in order, as many as any other replica, but for one.
-std::vector<Masters::Piece> share_of(std::vector<Masters::Piece> pieces, int replica, int replicas) {
-  std::int64_t all = 0;
-  for (const Masters::Piece& piece : pieces) all += piece.of.count;
-  const std::int64_t begin = all * replica / replicas, end = all * (replica + 1) / replicas;
-  std::vector<Masters::Piece> share;
-  std::int64_t at = 0;
-  for (Masters::Piece piece : pieces) {
-    const std::int64_t first = std::max(begin, at) - at, last = std::min(end, at + piece.of.count) - at;
-    at += piece.of.count;
-    if (first >= last) continue;
-    piece.of.begin += first;
-    piece.of.count = last - first;
-    piece.memory += first * kFloat;
-    share.push_back(piece);
-  }
-  return share;
-}
-
-/// Pieces that a rank holds: those of the first shard write what all ranks hold.
-std::vector<Masters::Piece> pieces_of(const Setup& setup, int rank, const Masters& masters) {
-  const plan::Groups& groups = setup.plan.groups;
-  return share_of(masters.pieces(states_of(setup.config.train.optimizer), groups.index(Group::shard, rank) == 0),
-                  groups.index(Group::replicate, rank), setup.plan.mesh.replicate);
-}
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw OutputError(fmt::format("{}: cannot make the folder: {}.", folder.string(), error.message()));
-}
-
-}  // namespace
 
 void ThreadCheckpointBoard::report(int rank, const SavedShard& shard) {
   const std::lock_guard lock(mutex_);

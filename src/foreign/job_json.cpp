@@ -1,5 +1,4 @@
 #include "foreign/job_json.h"
-#include "foreign/evidence.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,8 +11,8 @@
 #include "account/counterfactual.h"
 #include "base/enum_table.h"
 #include "config/write.h"
+#include "foreign/evidence.h"
 #include "foreign/job_report.h"
-#include "runs/cause_fields.h"
 #include "runs/result_fields.h"
 
 namespace fsdpbench::app {

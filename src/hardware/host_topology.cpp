@@ -1,11 +1,19 @@
 #include "hardware/host_topology.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <hwloc.h>
-
+#include <sched.h>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <functional>
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
+
+#include "base/error.h"
 
 namespace fsdpbench::hardware {
 namespace {
@@ -60,6 +68,59 @@ hwloc_topology_t load(const MakeTopology& describe) {
   if (describe(topology) == 0 && hwloc_topology_load(topology) == 0) return topology;
   hwloc_topology_destroy(topology);
   return nullptr;
+}
+
+/// NVLinks of a GPU that end at the one at `place`, or at a switch that leads there, too.
+std::size_t links_to(const std::vector<NvmlGpu::Link>& links, const std::string& place, bool switched) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      links, [&](const NvmlGpu::Link& link) { return link.to_switch ? switched : link.place == place; }));
+}
+
+bool has_switch(const std::vector<NvmlGpu::Link>& links) {
+  return std::ranges::any_of(links, &NvmlGpu::Link::to_switch);
+}
+
+/// NVML's common ancestors, from 0 to 50.
+std::string word_of(int level) {
+  if (level <= 10) return "PIX";
+  if (level <= 20) return "PXB";
+  if (level <= 30) return "PHB";
+  return level <= 40 ? "NODE" : "SYS";
+}
+
+constexpr int kMostProcessors = 8192;
+
+/// A set of processors as the kernel takes it, for more of them than cpu_set_t has.
+struct KernelSet {
+  cpu_set_t* bits = CPU_ALLOC(kMostProcessors);
+  std::size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
+  KernelSet() { CPU_ZERO_S(bytes, bits); }
+  ~KernelSet() { CPU_FREE(bits); }
+  KernelSet(const KernelSet&) = delete;
+  KernelSet& operator=(const KernelSet&) = delete;
+};
+
+/// That the calling thread may use.
+Processors current_processors() {
+  const KernelSet set;
+  Processors all;
+  if (sched_getaffinity(0, set.bytes, set.bits) != 0) return all;
+  for (int i = 0; i < kMostProcessors; ++i) {
+    if (CPU_ISSET_S(i, set.bytes, set.bits)) all.push_back(i);
+  }
+  return all;
+}
+
+bool use_processors(const Processors& processors) {
+  const KernelSet set;
+  for (const int i : processors) CPU_SET_S(i, set.bytes, set.bits);
+  return sched_setaffinity(0, set.bytes, set.bits) == 0;
+}
+
+/// Processors that the launcher left this process of its host's; all of them: it has not bound it.
+const Processors& given_by_launcher() {
+  static const Processors kGiven = current_processors();
+  return kGiven;
 }
 
 }  // namespace
@@ -183,6 +244,124 @@ std::optional<BusPath> HostTopology::path(const std::string& a, const std::strin
     return std::ranges::find(chain, meeting) - chain.begin() - 1;
   };
   return bridges(of_a) <= 1 && bridges(of_b) <= 1 ? BusPath::switch_ : BusPath::switches;
+}
+
+TopologyMatrix topology_matrix(const HostTopology& host, const std::shared_ptr<const Nvml>& nvml) {
+  TopologyMatrix matrix;
+  std::vector<NvmlGpu> gpus;
+  std::vector<std::vector<NvmlGpu::Link>> links;
+  if (nvml != nullptr) {
+    for (int i = 0; i < nvml->gpus(); ++i) {
+      NvmlGpu gpu(nvml, nvml->gpu(i));
+      matrix.devices.push_back({fmt::format("GPU {}", i), gpu.place(), true});
+      links.push_back(gpu.active_links());
+      gpus.push_back(std::move(gpu));
+    }
+  } else {
+    const std::vector<std::string> places = host.gpus();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      matrix.devices.push_back({fmt::format("GPU {}", i), places[i], true});
+    }
+  }
+  for (const HostTopology::Nic& nic : host.nics()) matrix.devices.push_back({nic.name, nic.place, false});
+  for (std::size_t from = 0; from < matrix.devices.size(); ++from) {
+    std::vector<std::string>& row = matrix.paths.emplace_back();
+    for (std::size_t to = 0; to < matrix.devices.size(); ++to) {
+      const std::string& there = matrix.devices[to].place;
+      if (from == to) {
+        row.emplace_back("X");
+        continue;
+      }
+      if (from < gpus.size() && to < gpus.size()) {
+        const std::size_t count = links_to(links[from], there, has_switch(links[to]));
+        if (count > 0) {
+          row.push_back(fmt::format("NV{}", count));
+          continue;
+        }
+        if (const std::optional<int> level = gpus[from].common_ancestor(gpus[to])) {
+          row.push_back(word_of(*level));
+          continue;
+        }
+      }
+      const std::optional<BusPath> path = host.path(matrix.devices[from].place, there);
+      row.emplace_back(path ? to_string(*path) : "?");
+    }
+  }
+  return matrix;
+}
+
+std::string paths_text(const TopologyMatrix& matrix, const std::string& place) {
+  const auto mine = std::ranges::find(matrix.devices, place, &TopologyMatrix::Device::place);
+  if (mine == matrix.devices.end()) return "";
+  const std::vector<std::string>& row = matrix.paths[mine - matrix.devices.begin()];
+  std::map<std::string, int> gpus;
+  std::vector<std::string> parts;
+  std::vector<std::string> nics;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row[i] == "X") continue;
+    if (matrix.devices[i].is_gpu) {
+      ++gpus[row[i]];
+    } else {
+      nics.push_back(matrix.devices[i].name + " " + row[i]);
+    }
+  }
+  for (const auto& [path, count] : gpus)
+    parts.push_back(fmt::format("{} to {} GPU{}", path, count, count == 1 ? "" : "s"));
+  if (!nics.empty()) parts.push_back(fmt::format("{}", fmt::join(nics, ", ")));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+Processors processors_of_rank(const HostTopology& host, Binding binding, const LocalRank& rank) {
+  if (binding == Binding::none) return host.all();
+  if (binding == Binding::numa && !rank.gpu.empty()) {
+    return host.numa_nodes().size() == 1 ? host.all() : host.near(rank.gpu);
+  }
+  const std::vector<Processors> parts = binding == Binding::numa ? host.numa_nodes() : host.cores();
+  if (parts.empty()) return {};
+  const auto part_before = [&](int of_rank) {
+    return parts.size() * static_cast<std::size_t>(of_rank) / static_cast<std::size_t>(rank.ranks);
+  };
+  const std::size_t first = part_before(rank.rank);
+  if (binding == Binding::numa) return parts[first];
+  Processors all;
+  for (std::size_t part = first; part < std::max(part_before(rank.rank + 1), first + 1); ++part) {
+    all.insert(all.end(), parts[part].begin(), parts[part].end());
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+ThreadBinding::ThreadBinding(Binding binding, const LocalRank& rank) {
+  const Processors& given = given_by_launcher();
+  if (binding == Binding::none) return;
+  const std::shared_ptr<const HostTopology> host = HostTopology::of_this_host();
+  if (host == nullptr)
+    throw ConfigError("device.bind cannot be kept: hwloc cannot read this machine's topology; \"none\" works.");
+  if (!std::ranges::includes(given, host->all())) {
+    text_ = fmt::format("processors {}, as its launcher bound it; device.bind changes nothing", to_text(given));
+    return;
+  }
+  const Processors wanted = processors_of_rank(*host, binding, rank);
+  if (wanted.empty()) {
+    throw ConfigError(
+        fmt::format("device.bind = \"numa\" cannot be kept: this machine does not say which NUMA node the GPU at {} "
+                    "hangs on; \"none\" works.",
+                    rank.gpu));
+  }
+  before_ = current_processors();
+  if (!use_processors(wanted)) {
+    throw ConfigError(
+        fmt::format("device.bind cannot be kept: the system does not let this process choose processors {} ({}); "
+                    "\"none\" works.",
+                    to_text(wanted), std::strerror(errno)));
+  }
+  text_ = fmt::format("processors {}", to_text(wanted));
+  if (const std::optional<int> node = host->numa_node_of(wanted)) text_ += fmt::format(" of NUMA node {}", *node);
+  if (!rank.gpu.empty()) text_ += ", near its GPU";
+}
+
+ThreadBinding::~ThreadBinding() {
+  if (!before_.empty()) use_processors(before_);
 }
 
 }  // namespace fsdpbench::hardware

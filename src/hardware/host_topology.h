@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/lane.h"
+#include "hardware/nvml.h"
+
 struct hwloc_topology;
 struct hwloc_obj;
 
@@ -69,6 +72,56 @@ class HostTopology {
   explicit HostTopology(hwloc_topology* topology);
 
   std::shared_ptr<hwloc_topology> topology_;
+};
+
+/// The GPUs and network cards of a host, and what each two of them share.
+struct TopologyMatrix {
+  struct Device {
+    std::string name;   ///< "GPU 0", "mlx5_0"
+    std::string place;  ///< "0000:0f:00.0"
+    bool is_gpu = false;
+  };
+  std::vector<Device> devices;  ///< GPUs, then network cards
+  /// [from][to]: "NV18" (so many NVLinks), else a BusPath's word; "X" of itself, "?" where nobody knows.
+  std::vector<std::vector<std::string>> paths;
+};
+
+/// `nvml` may be null: then GPUs are those on the bus, and their NVLinks are not known.
+TopologyMatrix topology_matrix(const HostTopology& host, const std::shared_ptr<const Nvml>& nvml);
+
+/// Paths of the device at `place`, "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: it is not there.
+std::string paths_text(const TopologyMatrix& matrix, const std::string& place);
+
+/// One of the ranks of a host, and where its GPU is.
+struct LocalRank {
+  int rank = 0;
+  int ranks = 1;
+  std::string gpu;  ///< "0000:0f:00.0"; empty: it computes on processors
+};
+
+/// The processors of one rank. By `numa` those of the NUMA node that its GPU hangs on (empty where nobody knows which
+/// that is); of ranks without one those of one node, neighbours sharing nodes as equally as they can be shared. By
+/// `cores` a run of neighbouring cores, all their hardware threads with them; of more ranks than cores several have the
+/// same. By `none` all of the host.
+Processors processors_of_rank(const HostTopology& host, Binding binding, const LocalRank& rank);
+
+/// While it lives the calling thread, and all that it starts, run on a rank's processors only: so does the memory they
+/// touch first come from there. A process that its launcher had bound when the first of these was made stays as it is.
+class ThreadBinding {
+ public:
+  /// Throws ConfigError, with what would be possible, if there are no such processors or the system refuses.
+  ThreadBinding(Binding binding, const LocalRank& rank);
+  /// The thread runs where it ran before.
+  ~ThreadBinding();
+  ThreadBinding(const ThreadBinding&) = delete;
+  ThreadBinding& operator=(const ThreadBinding&) = delete;
+
+  /// "processors 0-23 of NUMA node 0, near its GPU"; empty: nothing was asked for.
+  const std::string& text() const { return text_; }
+
+ private:
+  Processors before_;  // empty: the thread was left alone
+  std::string text_;
 };
 
 }  // namespace fsdpbench::hardware

@@ -52,6 +52,15 @@ void handle(int signal) {
   sigaction(signal, &action, nullptr);
 }
 
+/// Without it a thread would wait for its end for ever.
+int needed_event() {
+  const int event = ::eventfd(0, EFD_CLOEXEC);
+  if (event >= 0) return event;
+  throw ResourceError(
+      fmt::format("there is no file left to watch for signals with: {}; raise the limit of open files (ulimit -n).",
+                  std::strerror(errno)));
+}
+
 }  // namespace
 
 void install_interrupt_handlers() {
@@ -73,19 +82,6 @@ void keep_what_is_done(bool quiet) {
 }
 
 void say_interrupts(bool said) { speaks = said; }
-
-namespace {
-
-/// Without it a thread would wait for its end for ever.
-int needed_event() {
-  const int event = ::eventfd(0, EFD_CLOEXEC);
-  if (event >= 0) return event;
-  throw ResourceError(
-      fmt::format("there is no file left to watch for signals with: {}; raise the limit of open files (ulimit -n).",
-                  std::strerror(errno)));
-}
-
-}  // namespace
 
 AfterInterrupt::AfterInterrupt(double seconds, std::function<void()> act)
     : over_(needed_event()),

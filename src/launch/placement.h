@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "launch/addresses.h"
 
@@ -23,5 +25,12 @@ struct Placement {
 /// If the environment is of several launchers, the first of torchrun, MPI, Slurm counts. Throws ConfigError, naming the
 /// variables and their values, if what counts contradicts itself.
 std::optional<Placement> find_placement(const Environment& environment);
+
+/// The first host of a Slurm node list: "node003" of "node[003-007,9],login1". Nothing if it is no such list.
+std::optional<std::string> first_host(std::string_view node_list);
+/// All hosts of such a list, in order; nothing if it is no such list, or has more than a million.
+std::optional<std::vector<std::string>> all_hosts(std::string_view node_list);
+/// Element `node` of a list such as "8(x2),4", which stands for 8,8,4. Nothing if it is no such list or too short.
+std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node);
 
 }  // namespace fsdpbench::launch

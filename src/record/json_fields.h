@@ -600,6 +600,43 @@ struct ListOf {
   static TypeFacts facts() { return {"list of object", &Of().facts()}; }
 };
 
+/// An object of the values of an enum's names that are there: an optional that has one, or a number above 0.
+template <class Enum, class Inner = void>
+struct EnumMap {
+  static nlohmann::json write(const auto& values) {
+    nlohmann::json object = nlohmann::json::object();
+    for (const Enum name : kEnumerators<Enum>) {
+      const auto& value = values.begin()[static_cast<std::size_t>(name)];
+      if constexpr (!std::is_void_v<Inner>) {
+        object[to_string(name)] = Inner::write(value);
+      } else if constexpr (requires { *value; }) {
+        if (value) object[to_string(name)] = *value;
+      } else if (value > 0) {
+        object[to_string(name)] = value;
+      }
+    }
+    return object;
+  }
+  static void read(const JsonPart& j, auto& values) {
+    for (const Enum name : kEnumerators<Enum>) {
+      auto& value = values.begin()[static_cast<std::size_t>(name)];
+      if (!j.has(to_string(name))) continue;
+      if constexpr (std::is_void_v<Inner>) {
+        value = j.at(to_string(name)).number();
+      } else {
+        Inner::read(j.at(to_string(name)), value);
+      }
+    }
+  }
+  static TypeFacts facts() {
+    if constexpr (std::is_void_v<Inner>) {
+      return {"map of number"};
+    } else {
+      return {"map of " + Inner::facts().name};
+    }
+  }
+};
+
 /// The whole object, for types that write several of its members as one value.
 inline constexpr auto kItself = [](auto& object) -> auto& { return object; };
 

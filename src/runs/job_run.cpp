@@ -14,14 +14,17 @@
 #include <utility>
 
 #include "base/error.h"
+#include "config/fields.h"
+#include "config/load.h"
 #include "config/spelling.h"
 #include "hardware/other_work.h"
 #include "launch/clock_offset.h"
 #include "launch/control_channel.h"
 #include "launch/interrupt.h"
+#include "launch/join.h"
 #include "record/console.h"
 #include "record/json_part.h"
-#include "runs/job.h"
+#include "runs/build_info.h"
 #include "runs/job_watch.h"
 #include "runs/result_json.h"
 #include "runs/select_backend.h"
@@ -47,43 +50,6 @@ int rank_that_failed(std::string_view message, const RunRescue& rescue) {
   }
   return rank >= 0 ? rank : std::max(0, rescue.failed_rank());
 }
-
-}  // namespace
-
-Train train_on_kept_threads(std::filesystem::path folder, World world) {
-  return [folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& given) {
-    const auto ranks = static_cast<int>(cell.setup.config.mesh.ranks);
-    RunRescue rescue(folder, folder.empty() ? nlohmann::json() : result_frame(cell.setup, world), cell.setup, 0, ranks);
-    const auto measured = [&] { return !rescue.done()->snapshot().trace.steps.empty(); };
-    std::atomic<bool> over = false;
-    launch::Abort now;
-    const AfterInterrupt cuts(kPatienceWithSteps_s, [&] {
-      if (!over) now.set(std::make_exception_ptr(Interrupted()));
-    });
-    const AfterInterrupt ends(kPatienceWithAll_s, [&] {
-      if (over) return;
-      console().warning("interrupted in the middle of a step");
-      if (measured()) save(rescue, nullptr);
-      _exit(static_cast<int>(ExitCode::interrupted));
-    });
-    engine::RunHooks hooks = given;
-    hooks.done = rescue.done();
-    hooks.interrupt = &now;
-    hooks.steps_over = [&] { over = true; };
-    try {
-      engine::Measurement measurement = train_on_threads(cell, hooks);
-      over = true;  // also if it was cut short
-      rescue.close();
-      return measurement;
-    } catch (const std::exception& error) {
-      if (!measured()) throw;
-      const launch::JobFailure failure{rank_that_failed(error.what(), rescue), false, error.what()};
-      save(rescue, &failure);
-      throw;
-    }
-  };
-}
-namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -223,6 +189,40 @@ void serve_cell(Job& job, const Order& order) {
 
 }  // namespace
 
+Train train_on_kept_threads(std::filesystem::path folder, World world) {
+  return [folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& given) {
+    const auto ranks = static_cast<int>(cell.setup.config.mesh.ranks);
+    RunRescue rescue(folder, folder.empty() ? nlohmann::json() : result_frame(cell.setup, world), cell.setup, 0, ranks);
+    const auto measured = [&] { return !rescue.done()->snapshot().trace.steps.empty(); };
+    std::atomic<bool> over = false;
+    launch::Abort now;
+    const AfterInterrupt cuts(kPatienceWithSteps_s, [&] {
+      if (!over) now.set(std::make_exception_ptr(Interrupted()));
+    });
+    const AfterInterrupt ends(kPatienceWithAll_s, [&] {
+      if (over) return;
+      console().warning("interrupted in the middle of a step");
+      if (measured()) save(rescue, nullptr);
+      _exit(static_cast<int>(ExitCode::interrupted));
+    });
+    engine::RunHooks hooks = given;
+    hooks.done = rescue.done();
+    hooks.interrupt = &now;
+    hooks.steps_over = [&] { over = true; };
+    try {
+      engine::Measurement measurement = train_on_threads(cell, hooks);
+      over = true;  // also if it was cut short
+      rescue.close();
+      return measurement;
+    } catch (const std::exception& error) {
+      if (!measured()) throw;
+      const launch::JobFailure failure{rank_that_failed(error.what(), rescue), false, error.what()};
+      save(rescue, &failure);
+      throw;
+    }
+  };
+}
+
 Train train_on_job(Job& job, fs::path folder, World world) {
   return [&job, folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& hooks) {
     const json frame = folder.empty() ? json() : result_frame(cell.setup, world);
@@ -255,6 +255,47 @@ int serve(Job& job, const Services& services) {
     }
     serve_cell(job, order);
   }
+}
+
+std::string to_message(const config::RunConfig& config) {
+  std::string text;
+  for (const config::Field& field : config::fields()) {
+    text += fmt::format("{}={}\n", field.name(), config::to_toml(field.write(config)));
+  }
+  return text;
+}
+
+config::RunConfig config_from_message(std::string_view text) {
+  config::RunConfig config;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string line(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const config::Entry entry = config::read_override(line);
+    const config::Field* field = config::find_field(entry.name);
+    if (field == nullptr || !field->read(config, entry.value)) {
+      throw BackendError(fmt::format("rank 0 sent a configuration that this process cannot read: '{}'", line));
+    }
+  }
+  return config;
+}
+
+Job::Job(const launch::Placement& placement)
+    : session_(launch::join(placement, {.version = version_line()})), watch_(session_->control()) {
+  obey_launcher();
+}
+
+Job::~Job() {
+  // The watch goes last: leaving may wait for others.
+  watch_.leave();
+  session_.reset();
+}
+
+std::string Job::headline() const {
+  return fmt::format(
+      "{} ranks: one process each, as {} says; messages go by {}; rank 0 took them in at {}, each "
+      "with the job's secret",
+      ranks(), session_->placement().source, session_->transport(), session_->door());
 }
 
 }  // namespace fsdpbench::app

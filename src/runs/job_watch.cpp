@@ -17,8 +17,8 @@
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_part.h"
+#include "runs/result_file.h"
 #include "runs/result_folder.h"
-#include "runs/result_schema.h"
 #include "runs/trace_files.h"
 
 namespace fsdpbench::app {

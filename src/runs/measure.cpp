@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <new>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "account/divergence.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -34,6 +34,20 @@ std::string words_of(const std::system_error& error) {
     return fmt::format("no address space is left for another thread's stack: ulimit -v leaves {}", format_bytes(*left));
   }
   return "the system starts no more threads: see ulimit -u, and pids.max of its control group";
+}
+
+/// As open_cell(), but a signal that comes meanwhile is obeyed although the command keeps what is done: nothing is
+/// here.
+Cell plan_cell(const config::RunConfig& config, Job* job) {
+  if (job != nullptr) {
+    job->watch().doing("preparing a run", JobWatch::Work::may_be_cut);
+    return open_cell(config, local_ranks(job));
+  }
+  const AfterInterrupt ends(kPatienceWithAll_s, [] {
+    console().warning("interrupted; finished trials are kept, and the same command continues from there");
+    _exit(static_cast<int>(ExitCode::interrupted));
+  });
+  return open_cell(config);
 }
 
 }  // namespace
@@ -65,24 +79,6 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
   });
   return run_trial(cell, hooks, std::move(world));
 }
-
-namespace {
-
-/// As open_cell(), but a signal that comes meanwhile is obeyed although the command keeps what is done: nothing is
-/// here.
-Cell plan_cell(const config::RunConfig& config, Job* job) {
-  if (job != nullptr) {
-    job->watch().doing("preparing a run", JobWatch::Work::may_be_cut);
-    return open_cell(config, local_ranks(job));
-  }
-  const AfterInterrupt ends(kPatienceWithAll_s, [] {
-    console().warning("interrupted; finished trials are kept, and the same command continues from there");
-    _exit(static_cast<int>(ExitCode::interrupted));
-  });
-  return open_cell(config);
-}
-
-}  // namespace
 
 Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep,
                   const std::function<bool()>& enough) {
@@ -172,6 +168,34 @@ int in_job(const launch::Placement& placement, bool quiet, const Services& servi
     announce_end(job, code);
     return code;
   }
+}
+
+Progress::Progress(Console& console, std::int64_t steps, std::int64_t now_ns)
+    : console_(console), steps_(steps), begin_ns_(now_ns), next_ns_(now_ns) {}
+
+void Progress::update(std::int64_t done, const std::optional<engine::StepLoss>& loss, std::int64_t now_ns) {
+  if (now_ns < next_ns_ && done != steps_) return;
+  next_ns_ = now_ns + (console_.terminal() ? 100'000'000 : 2'000'000'000);
+  std::string line = fmt::format("step {:>{}}/{}", done, fmt::formatted_size("{}", steps_), steps_);
+  if (loss) {  // other ranks may not have told theirs of this step yet
+    line += fmt::format("  loss {}", account::loss_text(loss->mean));
+    if (loss->steps != done) line += fmt::format(" (step {})", loss->steps);
+  }
+  if (done > 0) {
+    const double seconds = static_cast<double>(now_ns - begin_ns_) * 1e-9;
+    line += done == steps_ ? fmt::format("  {}", format_duration(seconds))
+                           : fmt::format("  {} left", format_duration(seconds / static_cast<double>(done) *
+                                                                      static_cast<double>(steps_ - done)));
+  }
+  console_.progress(line);
+}
+
+std::string format_duration(double seconds) {
+  if (seconds < 1) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
 }  // namespace fsdpbench::app

@@ -6,45 +6,44 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "account/advice.h"
+#include "account/cause.h"
 #include "account/caveats.h"
+#include "account/counterfactual.h"
+#include "account/critical_path.h"
+#include "base/enum_table.h"
+#include "base/lane.h"
 #include "plan/plan.h"
+#include "record/json_part.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using AllocatorStatistics = clock::CachingAllocator::Statistics;
+using account::Cause;
+using account::CauseReport;
+using account::CauseShare;
+using account::Counterfactual;
 using account::Fidelity;
+using account::Lateness;
+using account::LateRank;
 using account::ModelFlops;
 using account::ModelledTime;
+using account::PathKind;
+using account::PathRank;
+using account::PathSegment;
 using account::RankMetrics;
 using account::RunMetrics;
 using account::Settling;
+using account::StepJitter;
 using account::Summary;
 using nlohmann::json;
 using plan::CommunicationVolume;
-
-}  // namespace
-
-template <>
-Fields<ModelledTime> declared();
-template <>
-Fields<Fidelity> declared();
-template <>
-Fields<AllocatorStatistics> declared();
-template <>
-Fields<RankMetrics> declared();
-template <>
-Fields<RunMetrics> declared();
-template <>
-Fields<Settling> declared();
-template <>
-Fields<ModelFlops> declared();
-
-namespace {
 
 /// A count of bytes that is a double where it is computed.
 struct WholeBytes {
@@ -96,6 +95,61 @@ struct Places {
 bool was_measured(const Trial& trial) { return trial.metrics.has_value(); }
 std::string why_not_rated(const Trial& trial) { return trial.causes ? account::why_not_rated(trial.fidelity) : ""; }
 bool is_rated(const Trial& trial) { return trial.causes && why_not_rated(trial).empty(); }
+
+/// Completes what was read: the step time that causes are of. Without one the file is damaged.
+void complete_causes(Trial& trial) {
+  if (!trial.metrics) trial.causes.reset();
+  if (trial.causes) trial.causes->step_ms = trial.metrics->step_ms.median;
+}
+
+/// Checks what a measured trial must have beside its metrics.
+void check_trial(const JsonPart& j) {
+  if (!j.has("metrics")) return;
+  (void)j.at("comm");
+  (void)j.at("stalled_ms");
+  if (j.flag("rated", true)) (void)j.at("causes");
+}
+
+/// The number that stands for a figure: a summary's median, or the total of bytes by kind.
+double value_of_figure(const json& value) {
+  if (!value.is_object()) return value.get<double>();
+  for (const char* whole : {"median", "total"}) {
+    if (value.contains(whole)) return value[whole].get<double>();
+  }
+  double sum = 0;
+  for (const json& one : value) sum += one.get<double>();
+  return sum;
+}
+
+void find_figures(const ObjectFacts& facts, const json& object, const std::string& path,
+                  std::vector<TrialFigure>& figures) {
+  for (const FieldFacts& field : facts.fields) {
+    const auto value = object.find(field.name);
+    if (value == object.end()) continue;
+    const std::string name = path + field.name;
+    if (!field.figure.label.empty()) {
+      figures.push_back({name, &field, value_of_figure(*value)});
+    } else if (value->is_object() && field.type.object != nullptr) {
+      find_figures(*field.type.object, *value, name + '.', figures);
+    }
+  }
+}
+
+/// A cause by its name.
+struct CauseName : JsonType<Cause> {
+  static void read(const JsonPart& j, Cause& into) {
+    const std::optional<Cause> cause = account::cause_named(j.text());
+    if (!cause) j.refuse("the name of a cause");
+    into = *cause;
+  }
+};
+
+/// Completes the part of a counterfactual that a share of a cause has, too.
+void complete_counterfactual(CauseShare& share) {
+  if (!share.without) return;
+  share.without->cause = share.cause;
+  share.without->late_rank = share.late_rank;
+}
 
 }  // namespace
 
@@ -282,52 +336,6 @@ const Fields<RunMetrics>& step_times_fields() {
   }};
   return kAll;
 }
-// clang-format on
-
-namespace {
-
-/// Completes what was read: the step time that causes are of. Without one the file is damaged.
-void complete_causes(Trial& trial) {
-  if (!trial.metrics) trial.causes.reset();
-  if (trial.causes) trial.causes->step_ms = trial.metrics->step_ms.median;
-}
-
-/// Checks what a measured trial must have beside its metrics.
-void check_trial(const JsonPart& j) {
-  if (!j.has("metrics")) return;
-  (void)j.at("comm");
-  (void)j.at("stalled_ms");
-  if (j.flag("rated", true)) (void)j.at("causes");
-}
-
-/// The number that stands for a figure: a summary's median, or the total of bytes by kind.
-double value_of_figure(const json& value) {
-  if (!value.is_object()) return value.get<double>();
-  for (const char* whole : {"median", "total"}) {
-    if (value.contains(whole)) return value[whole].get<double>();
-  }
-  double sum = 0;
-  for (const json& one : value) sum += one.get<double>();
-  return sum;
-}
-
-void find_figures(const ObjectFacts& facts, const json& object, const std::string& path,
-                  std::vector<TrialFigure>& figures) {
-  for (const FieldFacts& field : facts.fields) {
-    const auto value = object.find(field.name);
-    if (value == object.end()) continue;
-    const std::string name = path + field.name;
-    if (!field.figure.label.empty()) {
-      figures.push_back({name, &field, value_of_figure(*value)});
-    } else if (value->is_object() && field.type.object != nullptr) {
-      find_figures(*field.type.object, *value, name + '.', figures);
-    }
-  }
-}
-
-}  // namespace
-
-// clang-format off
 const Fields<Trial>& trial_fields() {
   static const Fields<Trial> kAll{"Trial", "One timed run of a configuration. What was not measured is absent.", "runs/trial.h", {
     Rule{check_trial},
@@ -412,5 +420,138 @@ std::vector<TrialFigure> figures_of(const Trial& trial) {
   find_figures(trial_fields().facts(), trial_fields().write(trial), "", figures);
   return figures;
 }
+
+// clang-format off
+template <>
+Fields<StepJitter> declared() {
+  return {"Jitter", "What the median step took beyond the typical one.", "account/cause_report.h", {
+    {"ms", &StepJitter::ms, "ms", "the difference; negative where the median step was shorter"},
+    {"share_pct", &StepJitter::share_pct, "%", "of the median step"},
+    {"compute_ms", &StepJitter::computation_ms, "ms", "of it, in computation"},
+    {"stalled_ms", &StepJitter::stalled_ms, "ms", "of it, while nothing computed: no cause has any of it"},
+  }};
+}
+
+template <>
+Fields<Lateness> declared() {
+  return {"Lateness", "How a late rank compares with the others.", "account/late_ranks.h", {
+    {"trials", &Lateness::trials, "", "how often ranks were compared"},
+    {"late", &Lateness::late, "", "how often at least half of all ranks were faster"},
+    {"by_chance", &Lateness::by_chance, "", "how likely that is if no rank differs"},
+    {"excess_ms", &Lateness::excess_ms, "ms", "of a step, what it took beyond the median of the others"},
+    then([](Lateness& lateness) { lateness.significant = true; }),
+  }};
+}
+
+template <>
+Fields<LateRank> declared() {
+  return {"LateRank", "A rank that takes longer than the others for certain.", "account/typical_step.h", {
+    {"rank", &LateRank::rank, "", "number of the rank"},
+    {"work", &LateRank::work, "", "its own ops take longer"},
+    {"issue", &LateRank::issue, "", "its host takes longer"},
+    {"link", &LateRank::link, "", "its link takes longer"},
+  }};
+}
+
+template <>
+Fields<Counterfactual> declared() {
+  using C = Counterfactual;
+  return {"Counterfactual", "The typical step replayed without one thing, or with another value of one key.", "account/counterfactual.h", {
+    {"step_ms", &C::step_ms, "ms", "what the step would take"},
+    {"gain_ms", &C::gain_ms, "ms", "how much less that is than the typical step; negative: more"},
+    {"ci_low", &C::ci_low, "ms", "lower end of the interval of the gain"},
+    {"ci_high", &C::ci_high, "ms", "upper end of that interval"},
+    {"interval", &C::interval, "", "what the two ends are, as in a summary"},
+    {"advised", &C::advised, "", "the interval is above 0 and the gain above the noise"},
+    {"more_bytes", as<SignedWhole>(&C::more_bytes), "B", "more peak memory that it takes"},
+  }};
+}
+
+template <>
+Fields<CauseShare> declared() {
+  using C = CauseShare;
+  return {"Cause", "Why computation was not running: a mean over all ranks in the typical step.", "account/counterfactual.h", {
+    {"cause", as<CauseName>(&C::cause), "", "name of the cause ([explain.md](explain.md))"},
+    {"ms", &C::ms, "ms", "time of a step that it takes"},
+    {"share_pct", &C::share_pct, "%", "share of the step"},
+    {"unit", &C::unit, "", "the unit that lost most to it", if_any},
+    {"op", &C::op, "", "the op that was waited for there, as traces name it", if_any},
+    {"late_rank", &C::late_rank, "", "rank that came last most of the time, or whose link is slow", if_known},
+    {"advice", &C::advice, "", "a sentence that says what would help; empty if nothing is known for certain"},
+    {"without", &C::without, "", "typical step without the cause"},
+    then(complete_counterfactual),
+  }};
+}
+
+namespace {
+
+/// Another value of a key, and what it would bring.
+const Fields<Counterfactual>& knob_fields() {
+  using C = Counterfactual;
+  static const Fields<Counterfactual> kAll{"Knob", "A key that could be turned and gains more than the noise.", "account/counterfactual.h", {
+    {"set", &C::set, "", "the change, as `key=value`"},
+    {"cause", as<CauseName>(&C::cause), "", "the cause that it is meant for"},
+    spread(kItself),
+    {"advice", [](const C& c) { return account::knob_sentence(c); }, "", "a sentence that says what the change gains; absent unless the change is advised", when(&C::advised)},
+  }};
+  return kAll;
+}
+
+}  // namespace
+
+const Fields<CauseReport>& cause_fields() {
+  using R = CauseReport;
+  static const Fields<CauseReport> kAll{"Causes", "", "account/cause_report.h", {
+    {"causes", &R::causes, "", "why computation was not running, the largest cause first. Together with `jitter.stalled_ms` they add up to the time without computation. Causes under 2 % of the step are only in `causes_small_ms`, unless removing them would gain that much"},
+    {"causes_small_ms", &R::small_ms, "ms", "all causes that are not listed, together"},
+    {"typical_ms", &R::typical_ms, "ms", "the typical step ([explain.md](explain.md)), of its slowest rank; where there is none, the median step"},
+    {"no_typical_step_because", &R::no_typical_because, "", "why there is no typical step: what the recorded ranks lack, a sentence", if_any},
+    {"jitter", &R::jitter, "", "what the median step took beyond the typical one; absent without a typical step"},
+    {"late_ranks", &R::late_ranks, "", "ranks that are certain to take longer than the others ([explain.md](explain.md))"},
+    {"knobs", as<ListOf<knob_fields>>(&R::knobs), "", "keys whose change would gain more than the noise, the largest gain first"},
+  }};
+  return kAll;
+}
+
+const Fields<CauseReport>& stall_fields() {
+  static const Fields<CauseReport> kAll{"Stalls", "", "account/cause_report.h", {
+    {"stalled_ms", &CauseReport::stalled_ms, "ms", "exposed communication + exposed copies + idle"},
+  }};
+  return kAll;
+}
+template <>
+Fields<PathRank> declared() {
+  using P = PathRank;
+  return {"PathRank", "What one rank has of the critical path.", "account/critical_path.h", {
+    {"rank", &P::rank, "", "number of the rank"},
+    {"ms", &P::ms, "ms", "its part of the path, mean over steps"},
+    {"share_pct", &P::share_pct, "%", "share of the path"},
+    {"kinds_ms", as<EnumMap<PathKind>>(&P::kinds_ms), "ms", "`ms` by kind: `kernels`, `collectives`, `copies`, `host`, `waits` (for a rank whose records are missing, or for a processor core), `unknown`"},
+  }};
+}
+
+template <>
+Fields<PathSegment> declared() {
+  using S = PathSegment;
+  return {"PathSegment", "Neighbours on the critical path that are of one rank and kind.", "account/critical_path.h", {
+    {"rank", &S::rank, "", "number of the rank"},
+    {"kind", &S::kind, "", "as in `kinds_ms`"},
+    {"begin_us", &S::begin_us, "us", "since the step began"},
+    {"us", &S::us, "us", "how long it is"},
+    {"parts", &S::parts, "", "how many ops, rows of a trace and gaps it is made of"},
+    {"row", &S::row, "", "the op or row that has most of it, or that began after it", if_any},
+  }};
+}
+
+template <>
+Fields<account::PathReport> declared() {
+  using P = account::PathReport;
+  return {"CriticalPath", "The chain of kernels, collectives, copies and host work that decided how long steps were.", "account/critical_path.h", {
+    {"ranks", &P::ranks, "", "ranks on the path, the most first; their `ms` add up to the mean step of the slowest rank"},
+    {"step", &P::step, "", "number of the step of median length, which `segments` is of"},
+    {"segments", &P::segments, "", "the path of that step in order of time; together exactly the step"},
+  }};
+}
+// clang-format on
 
 }  // namespace fsdpbench::app

@@ -6,10 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "account/cause_report.h"
+#include "account/counterfactual.h"
+#include "account/critical_path.h"
 #include "account/statistics.h"
 #include "record/json_fields.h"
 #include "record/json_part.h"
-#include "runs/cause_fields.h"
 #include "runs/trial.h"
 
 namespace fsdpbench::app {
@@ -70,5 +72,19 @@ struct TrialFigure {
 std::vector<TrialFigure> figures_of(const Trial& trial);
 /// Facts about the figure at `path`, which must be one.
 const FieldFacts& figure_at(std::string_view path);
+
+template <>
+Fields<account::Counterfactual> declared();
+template <>
+Fields<account::CauseShare> declared();
+
+/// Fields of a trial's causes: "causes", "jitter", "late_ranks", "knobs" and what belongs to them.
+const Fields<account::CauseReport>& cause_fields();
+/// "stalled_ms", which a trial has also where its causes are not told.
+const Fields<account::CauseReport>& stall_fields();
+
+/// "critical_path" of a run's result and of an explained trace.
+template <>
+Fields<account::PathReport> declared();
 
 }  // namespace fsdpbench::app

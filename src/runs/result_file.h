@@ -1,11 +1,44 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-
-#include "runs/result_schema.h"
+#include <string_view>
 
 namespace fsdpbench::app {
+
+class JsonPart;
+
+/// Kind of measurement in a result: whose figures are compared, kept and gated later.
+enum class ResultKind : std::uint8_t {
+  run,          ///< result.json of `run` and `simulate`
+  acceptance,   ///< result.json of `accept`
+  sweep,        ///< sweep.json
+  collectives,  ///< the file of `collectives -J`
+};
+/// "run", "acceptance", "sweep", "collectives".
+std::string_view to_string(ResultKind kind);
+
+/// Version of results of every kind; raised on every change that a reader must know of. No other version is read.
+inline constexpr int kResultSchemaVersion = 3;
+
+/// The text of a result's file: its "schema_version" and its "digest", which is of all the rest, are added.
+std::string result_text(nlohmann::json result);
+/// SHA-256 of it in 64 hexadecimal digits, as `sha256sum` prints it.
+std::string sha256(std::string_view text);
+
+/// Which kind of result `content`, an object, says it is. One that says nothing is a run's.
+ResultKind kind_of_result(const nlohmann::json& content);
+
+/// Check of an acceptance; accept's check_acceptance() does. Null where its caller refuses acceptances.
+using AcceptanceCheck = void (*)(const JsonPart&);
+
+/// Checks a result's parts and values beyond its fields (result_fields.h). Every reader of
+/// results goes through it. Throws ConfigError, without a full stop, that names the key: it is missing, of another
+/// type, or has a value that nothing measures (a time of 0, an interval without its median, a pass beside a judgement
+/// that failed); the digest is not the content's.
+void check_result(ResultKind kind, const nlohmann::json& content, AcceptanceCheck check_acceptance);
 
 /// A result, and where it was found.
 struct ResultFile {

@@ -17,8 +17,8 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "config/write.h"
+#include "runs/result_file.h"
 #include "runs/result_json.h"
-#include "runs/result_schema.h"
 #include "runs/trace_files.h"
 #include "trace/whole_file.h"
 

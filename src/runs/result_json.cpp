@@ -19,7 +19,6 @@
 #include "config/load.h"
 #include "config/write.h"
 #include "record/json_part.h"
-#include "runs/cause_fields.h"
 #include "runs/result_fields.h"
 #include "runs/result_file.h"
 #include "runs/run_table.h"
@@ -51,30 +50,6 @@ std::string causes_text(const JsonPart& result) {
   }
   return text;
 }
-
-}  // namespace
-
-std::string explain_result(const std::string& given) {
-  const ResultFile result = read_result(given);
-  if (const std::string why = why_unfinished(result); !why.empty()) {
-    throw ConfigError(fmt::format("{}: {}, so there are no causes in it.", result.path, why));
-  }
-  if (const json why = result.content.value("not_rated_because", json()); why.is_string()) {
-    throw ConfigError(fmt::format("{}: the run is not rated, so there are no causes in it: {}.", result.path,
-                                  why.get<std::string>()));
-  }
-  if (!result.content.contains("causes")) {
-    throw ConfigError(fmt::format("{}: there are no causes in it; no measured step was completed.", result.path));
-  }
-  try {
-    return causes_text(JsonPart(result.content));
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: is damaged: {}.", result.path, error.what()));
-  }
-}
-namespace {
-
-using nlohmann::json;
 
 /// Parts of a result that it has from its beginning.
 struct RunFrame {
@@ -137,6 +112,25 @@ std::string why_no_digest(const RunFile& run) {
 }
 
 }  // namespace
+
+std::string explain_result(const std::string& given) {
+  const ResultFile result = read_result(given);
+  if (const std::string why = why_unfinished(result); !why.empty()) {
+    throw ConfigError(fmt::format("{}: {}, so there are no causes in it.", result.path, why));
+  }
+  if (const json why = result.content.value("not_rated_because", json()); why.is_string()) {
+    throw ConfigError(fmt::format("{}: the run is not rated, so there are no causes in it: {}.", result.path,
+                                  why.get<std::string>()));
+  }
+  if (!result.content.contains("causes")) {
+    throw ConfigError(fmt::format("{}: there are no causes in it; no measured step was completed.", result.path));
+  }
+  try {
+    return causes_text(JsonPart(result.content));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: is damaged: {}.", result.path, error.what()));
+  }
+}
 
 // clang-format off
 template <>

@@ -138,73 +138,6 @@ std::vector<Field<SweptCell>> figures_of_cell() {
   return rows;
 }
 
-}  // namespace
-
-// clang-format off
-template <>
-Fields<CellStep> declared() {
-  return {"CellStep", "The step time of a cell. A trial counts as one value, its median.", "runs/sweep_report.cpp", {
-    spread(&CellStep::trials),
-    {"min", &CellStep::min, "", "shortest of all steps"},
-    {"max", &CellStep::max, "", "longest of all steps"},
-    {"steps", &CellStep::steps, "", "number of steps"},
-  }};
-}
-
-template <>
-Fields<SweptCell> declared() {
-  using C = SweptCell;
-  return {"Cell", "A cell of the sweep: one configuration.", "runs/sweep_report.cpp", {
-    {"id", &C::id, "", "name of the cell in `trials.jsonl`"},
-    {"axes", &C::axes, "", "value of the cell on each axis"},
-    {"trials", [](const C& c) { return c.done.size(); }, "", "number of trials that were done"},
-    {"status", &C::status, "", "`ok`, `failed` or `incomplete`"},
-    {"reason", via(&C::failure, &LoggedTrial::reason), "", "why it failed", when(&C::failure)},
-    {"metrics", {"CellMetrics", "Means over the trials of median step time, one or two.", "runs/sweep_report.cpp", {
-      {"step_ms", via(&C::done, step_of), "ms", "step time over trials"},
-      figures_of_cell(),
-    }}, when(was_done)},
-    {"memory", as<ObjectOf<memory_fields>>(example), "", "memory in the trial with the median step time (the faster of two)", when(was_done)},
-    {"comm", as<ObjectOf<comm_fields>>(example), "", "bytes sent in the same trial", when(was_done)},
-    {"causes", via(example, &Trial::causes, &account::CauseReport::causes), "", "causes in the same trial; absent unless the cell is rated", when(has_causes)},
-    {"rated", via(is_unrated, std::logical_not<>()), "", "whether the numbers describe what was asked for", when(was_done)},
-    {"not_rated_because", [](const C& c) { return account::why_not_rated(c.unrated()->fidelity); }, "", "why the cell is not rated", when(is_unrated)},
-  }};
-}
-
-template <>
-Fields<config::SweepAxis> declared() {
-  using A = config::SweepAxis;
-  return {"Axis", "A key with its values.", "config/sweep_file.h", {
-    {"key", &A::key, "", "dotted name of the key"},
-    {"values", via(&A::values, json_list), "", "values of the axis, in their order"},
-  }};
-}
-
-template <>
-Fields<SweepFile> declared() {
-  using S = SweepFile;
-  return {"Sweep", "sweep.json: a grid of cells ([sweep.md](sweep.md)).", "runs/sweep_report.cpp", {
-    {"title", via(&S::grid, &SweepGrid::file, &config::SweepFile::title), "", "title of the sweep"},
-    {"sweep_hash", via(&S::grid, &SweepGrid::hash), "", "hash of everything that decides what is measured"},
-    {"base", via(&S::grid, &SweepGrid::file, &config::SweepFile::base), "", "profile that all cells share"},
-    {"set", via(&S::grid, &SweepGrid::base_overrides), "", "keys that override the profile, as `key=value`"},
-    {"trials", via(&S::grid, &SweepGrid::file, &config::SweepFile::trials), "", "number of trials of each cell"},
-    {"order", [](const S&) { return "rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round"; }, "", "order in which trials ran"},
-    {"skipped_cells", via(&S::grid, &SweepGrid::skipped), "", "number of cells that `[[skip]]` left out"},
-    {"x", via(&S::grid, &SweepGrid::file, &config::SweepFile::x), "", "key on the x axis of figures", if_any},
-    {"series", via(&S::grid, &SweepGrid::file, &config::SweepFile::series), "", "keys that figures draw as lines", if_any},
-    {"axes", via(&S::grid, &SweepGrid::file, &config::SweepFile::axes), "", "axes of the sweep; the last one changes fastest"},
-    {"cells", &S::cells, "", "cells of the sweep: the product of the axes"},
-    {"complete", is_complete, "", "whether every cell is `ok` or `failed`"},
-    {"world", via(&S::first, &Trial::world), "", "what the first trial was measured with", when(&S::first)},
-    {"mixed_worlds", &S::mixed, "", "whether trials come from different programs (revision, build, libraries) or machines (host, processor, kernel, GPU)", when(&S::first)},
-  }};
-}
-// clang-format on
-
-namespace {
-
 /// Empty: it fits, or nothing says what the device has.
 std::string why_it_does_not_fit(const json& cell) {
   const json memory = cell.value("memory", json::object());
@@ -300,6 +233,69 @@ std::string fastest_lines(const json& sweep, const std::vector<SameWork>& all) {
 }
 
 }  // namespace
+
+// clang-format off
+template <>
+Fields<CellStep> declared() {
+  return {"CellStep", "The step time of a cell. A trial counts as one value, its median.", "runs/sweep_report.cpp", {
+    spread(&CellStep::trials),
+    {"min", &CellStep::min, "", "shortest of all steps"},
+    {"max", &CellStep::max, "", "longest of all steps"},
+    {"steps", &CellStep::steps, "", "number of steps"},
+  }};
+}
+
+template <>
+Fields<SweptCell> declared() {
+  using C = SweptCell;
+  return {"Cell", "A cell of the sweep: one configuration.", "runs/sweep_report.cpp", {
+    {"id", &C::id, "", "name of the cell in `trials.jsonl`"},
+    {"axes", &C::axes, "", "value of the cell on each axis"},
+    {"trials", [](const C& c) { return c.done.size(); }, "", "number of trials that were done"},
+    {"status", &C::status, "", "`ok`, `failed` or `incomplete`"},
+    {"reason", via(&C::failure, &LoggedTrial::reason), "", "why it failed", when(&C::failure)},
+    {"metrics", {"CellMetrics", "Means over the trials of median step time, one or two.", "runs/sweep_report.cpp", {
+      {"step_ms", via(&C::done, step_of), "ms", "step time over trials"},
+      figures_of_cell(),
+    }}, when(was_done)},
+    {"memory", as<ObjectOf<memory_fields>>(example), "", "memory in the trial with the median step time (the faster of two)", when(was_done)},
+    {"comm", as<ObjectOf<comm_fields>>(example), "", "bytes sent in the same trial", when(was_done)},
+    {"causes", via(example, &Trial::causes, &account::CauseReport::causes), "", "causes in the same trial; absent unless the cell is rated", when(has_causes)},
+    {"rated", via(is_unrated, std::logical_not<>()), "", "whether the numbers describe what was asked for", when(was_done)},
+    {"not_rated_because", [](const C& c) { return account::why_not_rated(c.unrated()->fidelity); }, "", "why the cell is not rated", when(is_unrated)},
+  }};
+}
+
+template <>
+Fields<config::SweepAxis> declared() {
+  using A = config::SweepAxis;
+  return {"Axis", "A key with its values.", "config/sweep_file.h", {
+    {"key", &A::key, "", "dotted name of the key"},
+    {"values", via(&A::values, json_list), "", "values of the axis, in their order"},
+  }};
+}
+
+template <>
+Fields<SweepFile> declared() {
+  using S = SweepFile;
+  return {"Sweep", "sweep.json: a grid of cells ([sweep.md](sweep.md)).", "runs/sweep_report.cpp", {
+    {"title", via(&S::grid, &SweepGrid::file, &config::SweepFile::title), "", "title of the sweep"},
+    {"sweep_hash", via(&S::grid, &SweepGrid::hash), "", "hash of everything that decides what is measured"},
+    {"base", via(&S::grid, &SweepGrid::file, &config::SweepFile::base), "", "profile that all cells share"},
+    {"set", via(&S::grid, &SweepGrid::base_overrides), "", "keys that override the profile, as `key=value`"},
+    {"trials", via(&S::grid, &SweepGrid::file, &config::SweepFile::trials), "", "number of trials of each cell"},
+    {"order", [](const S&) { return "rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round"; }, "", "order in which trials ran"},
+    {"skipped_cells", via(&S::grid, &SweepGrid::skipped), "", "number of cells that `[[skip]]` left out"},
+    {"x", via(&S::grid, &SweepGrid::file, &config::SweepFile::x), "", "key on the x axis of figures", if_any},
+    {"series", via(&S::grid, &SweepGrid::file, &config::SweepFile::series), "", "keys that figures draw as lines", if_any},
+    {"axes", via(&S::grid, &SweepGrid::file, &config::SweepFile::axes), "", "axes of the sweep; the last one changes fastest"},
+    {"cells", &S::cells, "", "cells of the sweep: the product of the axes"},
+    {"complete", is_complete, "", "whether every cell is `ok` or `failed`"},
+    {"world", via(&S::first, &Trial::world), "", "what the first trial was measured with", when(&S::first)},
+    {"mixed_worlds", &S::mixed, "", "whether trials come from different programs (revision, build, libraries) or machines (host, processor, kernel, GPU)", when(&S::first)},
+  }};
+}
+// clang-format on
 
 json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
   std::map<std::string, TrialsOfCell> by_cell;

@@ -25,25 +25,6 @@ using nlohmann::json;
 
 bool has_failed(const LoggedTrial& logged) { return !logged.trial; }
 
-}  // namespace
-
-// clang-format off
-template <>
-Fields<LoggedTrial> declared() {
-  using L = LoggedTrial;
-  return {"TrialLine", "A line of the log of a sweep; its first line says whose log it is.", "runs/trial_log.h", {
-    {"cell", &L::cell, "", "cell of the sweep"},
-    {"trial", &L::number, "", "number of the trial"},
-    {"status", [](const L& l) { return l.trial ? "ok" : "failed"; }, "", "`ok` or `failed`"},
-    {"reason", &L::reason, "", "why it failed", when(has_failed)},
-    {"exit_code", &L::exit_code, "", "exit code of a run that fails for this reason", when(has_failed)},
-    spread(&L::trial),
-  }};
-}
-// clang-format on
-
-namespace {
-
 /// Throws ConfigError that says what is wrong with it.
 LoggedTrial logged_trial_from(const JsonPart& line, const std::vector<std::string>& cells) {
   LoggedTrial logged{.cell = line.at("cell").text(), .number = 0, .trial = {}, .reason = {}};
@@ -107,6 +88,21 @@ void check_digest(const json& line, const std::string& place, int number) {
 }
 
 }  // namespace
+
+// clang-format off
+template <>
+Fields<LoggedTrial> declared() {
+  using L = LoggedTrial;
+  return {"TrialLine", "A line of the log of a sweep; its first line says whose log it is.", "runs/trial_log.h", {
+    {"cell", &L::cell, "", "cell of the sweep"},
+    {"trial", &L::number, "", "number of the trial"},
+    {"status", [](const L& l) { return l.trial ? "ok" : "failed"; }, "", "`ok` or `failed`"},
+    {"reason", &L::reason, "", "why it failed", when(has_failed)},
+    {"exit_code", &L::exit_code, "", "exit code of a run that fails for this reason", when(has_failed)},
+    spread(&L::trial),
+  }};
+}
+// clang-format on
 
 ParsedTrials parse_trials(std::string_view text, const std::string& place, const std::vector<std::string>& cells) {
   ParsedTrials parsed;

@@ -28,6 +28,11 @@ std::string fact(const World& world, std::string_view name) {
   return "";
 }
 
+/// Slow-down of a step whose memory is nearly full: T123 of profiles/published, the only dense training
+/// there of which that is predicted (96 % of the GPU), took 1.25 times what other sources predict. One row, and no
+/// quantile.
+constexpr double kNearMemoryLimit = 1.25;
+
 }  // namespace
 
 World current_world(const config::RunConfig& config, const launch::Session* session,
@@ -63,14 +68,6 @@ bool same_program_and_machine(const World& a, const World& b) {
   return a.program == b.program && a.libraries == b.libraries && a.cpu == b.cpu && a.threads == b.threads &&
          a.kernel == b.kernel && a.realtime == b.realtime && host(a) == host(b);
 }
-namespace {
-
-/// Slow-down of a step whose memory is nearly full: T123 of profiles/published, the only dense training
-/// there of which that is predicted (96 % of the GPU), took 1.25 times what other sources predict. One row, and no
-/// quantile.
-constexpr double kNearMemoryLimit = 1.25;
-
-}  // namespace
 
 PredictionInterval prediction_interval(const Cell& cell, const account::RunMetrics& predicted) {
   PredictionInterval result;

@@ -123,6 +123,35 @@ std::uint64_t line_breaks(std::string_view text) {
   return count + static_cast<std::uint64_t>(std::ranges::count(text, '\n'));
 }
 
+constexpr bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\' && c != '<'; }
+
+constexpr auto kPlain = [] {
+  std::array<bool, 256> plain{};
+  for (std::size_t c = 0; c < plain.size(); ++c) plain[c] = is_plain(static_cast<unsigned char>(c));
+  return plain;
+}();
+
+/// Number of bytes at the beginning of `text` stand for themselves; eight at a time, since nearly all do.
+std::size_t plain_length(std::string_view text) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
+  // The top bit of each byte that is 0; of bytes above the lowest such one perhaps more, which does no harm.
+  const auto zeros = [](std::uint64_t x) { return (x - kOnes) & ~x & kTops; };
+  std::size_t i = 0;
+  for (; i + 8 <= text.size(); i += 8) {
+    std::uint64_t x = 0;
+    std::memcpy(&x, text.data() + i, 8);
+    const std::uint64_t special = (x & kTops) | ((x - 0x20 * kOnes) & ~x & kTops) | zeros(x ^ ('"' * kOnes)) |
+                                  zeros(x ^ ('\\' * kOnes)) | zeros(x ^ ('<' * kOnes)) | zeros(x ^ (0x7F * kOnes));
+    if (special != 0) break;
+  }
+  while (i < text.size() && kPlain[static_cast<unsigned char>(text[i])]) ++i;
+  return i;
+}
+
+bool continues(std::string_view text, std::size_t i) {
+  return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;
+}
+
 }  // namespace
 
 JsonWindow::JsonWindow(std::streambuf& source) : source_(source), data_(1 + kPiece + simdjson::SIMDJSON_PADDING) {}
@@ -272,38 +301,6 @@ JsonDiagnosis::JsonDiagnosis(const std::string& text) {
   Reader reader(*this, text);
   nlohmann::json::sax_parse(text, &reader);
 }
-namespace {
-
-constexpr bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\' && c != '<'; }
-
-constexpr auto kPlain = [] {
-  std::array<bool, 256> plain{};
-  for (std::size_t c = 0; c < plain.size(); ++c) plain[c] = is_plain(static_cast<unsigned char>(c));
-  return plain;
-}();
-
-/// Number of bytes at the beginning of `text` stand for themselves; eight at a time, since nearly all do.
-std::size_t plain_length(std::string_view text) {
-  constexpr std::uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
-  // The top bit of each byte that is 0; of bytes above the lowest such one perhaps more, which does no harm.
-  const auto zeros = [](std::uint64_t x) { return (x - kOnes) & ~x & kTops; };
-  std::size_t i = 0;
-  for (; i + 8 <= text.size(); i += 8) {
-    std::uint64_t x = 0;
-    std::memcpy(&x, text.data() + i, 8);
-    const std::uint64_t special = (x & kTops) | ((x - 0x20 * kOnes) & ~x & kTops) | zeros(x ^ ('"' * kOnes)) |
-                                  zeros(x ^ ('\\' * kOnes)) | zeros(x ^ ('<' * kOnes)) | zeros(x ^ (0x7F * kOnes));
-    if (special != 0) break;
-  }
-  while (i < text.size() && kPlain[static_cast<unsigned char>(text[i])]) ++i;
-  return i;
-}
-
-bool continues(std::string_view text, std::size_t i) {
-  return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;
-}
-
-}  // namespace
 
 std::size_t utf8_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);

@@ -18,9 +18,26 @@
 #include "base/read_input.h"
 
 namespace fsdpbench::trace {
-
 namespace {
+
 constexpr unsigned kFilePiece = 1 << 17;
+
+/// Level 1: traces are so regular that more effort halves the speed and saves a few per cent.
+constexpr int kCompressionLevel = 1;
+constexpr int kGzip = 15 + 16;  // zlib's way of asking for a gzip header
+constexpr std::size_t kCompressedBytes = 1 << 18;
+constexpr mode_t kMode = 0666;
+
+/// Read once: it cannot be read without being set, which other threads would see.
+mode_t mask_of_this_process() {
+  static const mode_t mask = [] {
+    const mode_t now = ::umask(0077);
+    ::umask(now);
+    return now;
+  }();
+  return mask;
+}
+
 }  // namespace
 
 InputFile::InputFile(const std::string& path, std::uint64_t most_bytes)
@@ -54,25 +71,6 @@ InputFile::int_type InputFile::underflow() {
   setg(piece_.data(), piece_.data(), piece_.data() + count);
   return traits_type::to_int_type(piece_[0]);
 }
-namespace {
-
-/// Level 1: traces are so regular that more effort halves the speed and saves a few per cent.
-constexpr int kCompressionLevel = 1;
-constexpr int kGzip = 15 + 16;  // zlib's way of asking for a gzip header
-constexpr std::size_t kCompressedBytes = 1 << 18;
-constexpr mode_t kMode = 0666;
-
-/// Read once: it cannot be read without being set, which other threads would see.
-mode_t mask_of_this_process() {
-  static const mode_t mask = [] {
-    const mode_t now = ::umask(0077);
-    ::umask(now);
-    return now;
-  }();
-  return mask;
-}
-
-}  // namespace
 
 void sync_folder_of(const std::string& path) {
   const std::size_t end = path.rfind('/');

@@ -88,6 +88,50 @@ void read_json(const nlohmann::json& j, std::map<double, double>& rates, std::se
   for (const nlohmann::json& part : j) read_json(part, rates, hosts);
 }
 
+/// A training that was measured, as what it takes may be changed.
+struct MeasuredCell {
+  const engine::Setup& setup;
+  clock::OpTimes times;
+  double measured_ms;
+
+  double step_ms(const clock::OpTimes& changed) const { return clock::forecast(setup, changed).slowest_ns() * 1e-6; }
+};
+
+enum class Change : std::uint8_t { network, computation, host, outside };
+
+/// The step where the network between nodes has `by` of its rate, computation `by` of its speed, the host takes 1/by
+/// times as long, or so many ms pass outside it.
+double changed_ms(const MeasuredCell& cell, Change what, double by) {
+  if (what == Change::outside) return cell.step_ms(cell.times) + by;
+  clock::OpTimes times = cell.times;
+  for (std::size_t step = 0; step < times.steps.size(); ++step) {
+    for (std::size_t i = 0; i < times.steps[step].size(); ++i) {
+      clock::OpCost& cost = times.steps[step][i];
+      const schedule::Op& op = cell.setup.schedules.steps[step].ops[i];
+      const bool inter = op.is_collective() && cost.fabric == static_cast<int>(clock::Fabric::inter);
+      if (what == Change::network && inter) cost.link_ns /= by;
+      if (what == Change::computation && op.module >= 0) cost.run_ns /= by;
+    }
+  }
+  for (std::vector<double>& of_step : times.own_issue) {
+    for (double& ns : of_step) ns /= what == Change::host ? by : 1;
+  }
+  return cell.step_ms(times);
+}
+
+std::string amount_of(Change what, double by, const config::Cluster& cluster) {
+  const double bus = cluster.inter.nics_per_node * cluster.inter.nic_achieved_gb_per_s;
+  switch (what) {
+    case Change::network:
+      return fmt::format("between nodes {:.3g} GB/s of bus bandwidth, where {} says {:.3g}", bus * by, cluster.name,
+                         bus);
+    case Change::computation: return fmt::format("computation at {:.0f} % of its speed", 100 * by);
+    case Change::host: return fmt::format("a host that takes {:.3g} times as long", 1 / by);
+    case Change::outside: return fmt::format("{:.3g} ms outside of each step", by);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string between_nodes(const std::string& rate_or_file) {
@@ -134,54 +178,6 @@ double SharedReason::typical() const {
   for (const double ratio : over_measured) off.push_back(std::abs(std::log(ratio)));
   return std::expm1(account::median(off));
 }
-
-namespace {
-
-/// A training that was measured, as what it takes may be changed.
-struct MeasuredCell {
-  const engine::Setup& setup;
-  clock::OpTimes times;
-  double measured_ms;
-
-  double step_ms(const clock::OpTimes& changed) const { return clock::forecast(setup, changed).slowest_ns() * 1e-6; }
-};
-
-enum class Change : std::uint8_t { network, computation, host, outside };
-
-/// The step where the network between nodes has `by` of its rate, computation `by` of its speed, the host takes 1/by
-/// times as long, or so many ms pass outside it.
-double changed_ms(const MeasuredCell& cell, Change what, double by) {
-  if (what == Change::outside) return cell.step_ms(cell.times) + by;
-  clock::OpTimes times = cell.times;
-  for (std::size_t step = 0; step < times.steps.size(); ++step) {
-    for (std::size_t i = 0; i < times.steps[step].size(); ++i) {
-      clock::OpCost& cost = times.steps[step][i];
-      const schedule::Op& op = cell.setup.schedules.steps[step].ops[i];
-      const bool inter = op.is_collective() && cost.fabric == static_cast<int>(clock::Fabric::inter);
-      if (what == Change::network && inter) cost.link_ns /= by;
-      if (what == Change::computation && op.module >= 0) cost.run_ns /= by;
-    }
-  }
-  for (std::vector<double>& of_step : times.own_issue) {
-    for (double& ns : of_step) ns /= what == Change::host ? by : 1;
-  }
-  return cell.step_ms(times);
-}
-
-std::string amount_of(Change what, double by, const config::Cluster& cluster) {
-  const double bus = cluster.inter.nics_per_node * cluster.inter.nic_achieved_gb_per_s;
-  switch (what) {
-    case Change::network:
-      return fmt::format("between nodes {:.3g} GB/s of bus bandwidth, where {} says {:.3g}", bus * by, cluster.name,
-                         bus);
-    case Change::computation: return fmt::format("computation at {:.0f} % of its speed", 100 * by);
-    case Change::host: return fmt::format("a host that takes {:.3g} times as long", 1 / by);
-    case Change::outside: return fmt::format("{:.3g} ms outside of each step", by);
-  }
-  return {};
-}
-
-}  // namespace
 
 std::vector<SharedReason> shared_reasons(const std::vector<Cell>& cells, const std::vector<MeasuredRate>& measured) {
   std::vector<MeasuredCell> all;

@@ -47,6 +47,13 @@ std::optional<double> between_runs(const FinishedRun& run) {
   return std::max(least, run.trial.fidelity ? run.trial.fidelity->over_pct() / 100 : 0);
 }
 
+/// Up to which ranks are not told apart, as for causes.
+double noise_ms(const FinishedRun& run) {
+  const account::RunMetrics& metrics = *run.trial.metrics;
+  const double percent = std::max(100 * account::kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
+  return percent / 100 * metrics.step_ms.median;
+}
+
 }  // namespace
 
 std::optional<double> RunDoubt::whole() const {
@@ -67,16 +74,6 @@ std::string why_disturbed(const FinishedRun& run) {
   return fmt::format("{} was measured on a busy machine ({}): this answer holds for a machine that is as busy",
                      run.folder, taken_text(share));
 }
-namespace {
-
-/// Up to which ranks are not told apart, as for causes.
-double noise_ms(const FinishedRun& run) {
-  const account::RunMetrics& metrics = *run.trial.metrics;
-  const double percent = std::max(100 * account::kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
-  return percent / 100 * metrics.step_ms.median;
-}
-
-}  // namespace
 
 MeasuredMachine::MeasuredMachine(const FinishedRun& run)
     : view_(run.setup.schedules, run.traces),

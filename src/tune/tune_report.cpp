@@ -138,6 +138,30 @@ std::string verdict(const Tuning& t) {
                      t.answer.unknown ? fmt::format("{}, or measure the gain with --verify\n", kNoInterval) : "");
 }
 
+std::vector<std::string> row_of(const VerifiedPolicy& policy, const char* name) {
+  const double measured = policy.median_ms();
+  const auto& against = policy.against;
+  const auto memory = [](std::int64_t bytes) { return shown(static_cast<double>(bytes), "B"); };
+  const bool ran = measured > 0;
+  return {name,
+          shown(policy.predicted_ms, "ms"),
+          ran ? shown(measured, "ms") : "-",
+          ran ? fmt::format("{:+.1f} %", 100 * (policy.predicted_ms / measured - 1)) : "-",
+          against ? fmt::format("{:.3f}", against->ratio) : "-",
+          against ? fmt::format("{:.3f} to {:.3f}", against->low, against->high) : "-",
+          memory(policy.predicted_live_bytes),
+          ran ? memory(policy.live_bytes) : "-",
+          std::to_string(policy.trials_ms.size()),
+          policy.failed.empty() ? settings_text(policy.settings) : policy.failed};
+}
+
+/// A policy as files have it.
+struct Policy {
+  const tune::Tried& tried;
+  tune::Settings settings;
+};
+Policy policy_of(const Tuning& t, const tune::Tried& tried) { return {tried, t.space.settings_at(tried.point)}; }
+
 }  // namespace
 
 std::string tune_text(const Tuning& t) {
@@ -198,26 +222,6 @@ std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& bud
       format_bytes(budget.bytes), to_string(budget.kind), format_bytes(needs), format_bytes(tried.predicted_bytes),
       format_bytes(tried.margin_bytes), settings_text(space.settings_at(tried.point)));
 }
-namespace {
-
-std::vector<std::string> row_of(const VerifiedPolicy& policy, const char* name) {
-  const double measured = policy.median_ms();
-  const auto& against = policy.against;
-  const auto memory = [](std::int64_t bytes) { return shown(static_cast<double>(bytes), "B"); };
-  const bool ran = measured > 0;
-  return {name,
-          shown(policy.predicted_ms, "ms"),
-          ran ? shown(measured, "ms") : "-",
-          ran ? fmt::format("{:+.1f} %", 100 * (policy.predicted_ms / measured - 1)) : "-",
-          against ? fmt::format("{:.3f}", against->ratio) : "-",
-          against ? fmt::format("{:.3f} to {:.3f}", against->low, against->high) : "-",
-          memory(policy.predicted_live_bytes),
-          ran ? memory(policy.live_bytes) : "-",
-          std::to_string(policy.trials_ms.size()),
-          policy.failed.empty() ? settings_text(policy.settings) : policy.failed};
-}
-
-}  // namespace
 
 double VerifiedPolicy::median_ms() const {
   std::vector<double> medians;
@@ -317,17 +321,6 @@ Fields<tune::Shifted> declared<tune::Shifted>() {
       {"regret", &S::regret, "", "how much longer its step is than the best one's"},
       {"best", &S::settings, "", "what is best there"}}};
 }
-
-namespace {
-
-/// A policy as files have it.
-struct Policy {
-  const tune::Tried& tried;
-  tune::Settings settings;
-};
-Policy policy_of(const Tuning& t, const tune::Tried& tried) { return {tried, t.space.settings_at(tried.point)}; }
-
-}  // namespace
 
 template <>
 Fields<Policy> declared<Policy>() {

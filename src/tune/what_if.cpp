@@ -175,64 +175,6 @@ void give_interval(const FinishedRun& run, WhatIf& answer) {
   change.interval = step_ms.interval = account::IntervalKind::prediction;
 }
 
-}  // namespace
-
-WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
-  const config::RunConfig& was = run.setup.config;
-  WhatIf answer;
-  answer.run = run.folder;
-  answer.question = question;
-  answer.measured = {*run.trial.metrics, {}, run.trial.memory.peak_occupied_total};
-  answer.measured.metrics.steps_ms.clear();
-  answer.disturbed_because = why_disturbed(run);
-  config::RunConfig is = config::load_profile(run.folder + "/config.toml", question.overrides, &answer.notes);
-  for (std::string& note : config::validate(is)) answer.notes.push_back(std::move(note));
-  answer.keys = differing_keys(config::to_json(was), config::to_json(is));
-  check(was, answer.keys, answer.notes);
-
-  const bool virtual_cluster = !was.simulate.cluster.empty();
-  const auto link = was.emulate.link();
-  const clock::MeasuredTimes measured(
-      run.setup, run.traces, link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, !virtual_cluster);
-  answer.links = measured.links();
-  answer.straggler = measured.straggler();
-  clock::Changes changes = replay_changes(was, is, question);
-  if (question.without_straggler) {
-    if (answer.straggler.rank < 0)
-      throw ConfigError("--without-straggler: the run had one rank; nobody waited for it.");
-    changes.straggler = answer.straggler.rank;
-  }
-
-  const clock::Delays delays = delays_of(was);
-  const clock::HostCosts host = clock::measured_host(run.setup.schedules, run.traces, delays);
-  const double tokens = run.trial.metrics->tokens_per_s * run.trial.metrics->step_ms.median / 1e3;
-  clock::WhatIfTimes base = clock::what_if_times(measured, run.setup);
-  base.times.host = host;
-  base.times.delays = delays;
-  answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens);
-
-  const engine::Setup setup = engine::set_up(is);
-  clock::WhatIfTimes changed = clock::what_if_times(measured, setup, changes);
-  changed.times.host = host;
-  changed.times.delays = delays_of(is);
-  answer.origins = changed.origins;
-  answer.reach = changed.reach;
-  answer.changed = replay_steps(setup, changed.times, measured.first_step(), tokens);
-
-  std::vector<double> ratios;
-  for (std::size_t step = 0; step < measured.steps(); ++step) {
-    ratios.push_back(answer.changed.metrics.steps_ms[step] / answer.replayed.metrics.steps_ms[step] - 1);
-  }
-  answer.change = account::summarize(ratios);
-  answer.replay_error = answer.replayed.metrics.step_ms.median / answer.measured.metrics.step_ms.median - 1;
-  answer.doubt = doubt_of(run, answer.replayed.metrics.step_ms.median);
-  answer.doubt.reach = changed.doubt_ns / 1e6 / answer.changed.metrics.step_ms.median;
-  give_interval(run, answer);
-  return answer;
-}
-
-namespace {
-
 std::string interval(const account::Summary& s) {
   if (s.interval == account::IntervalKind::one_value) return "one step";
   return fmt::format("{} {:.1f} to {:.1f} %", to_string(s.interval), 100 * s.ci_low, 100 * s.ci_high);
@@ -301,6 +243,60 @@ std::string name(Enum value) {
 }
 
 }  // namespace
+
+WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
+  const config::RunConfig& was = run.setup.config;
+  WhatIf answer;
+  answer.run = run.folder;
+  answer.question = question;
+  answer.measured = {*run.trial.metrics, {}, run.trial.memory.peak_occupied_total};
+  answer.measured.metrics.steps_ms.clear();
+  answer.disturbed_because = why_disturbed(run);
+  config::RunConfig is = config::load_profile(run.folder + "/config.toml", question.overrides, &answer.notes);
+  for (std::string& note : config::validate(is)) answer.notes.push_back(std::move(note));
+  answer.keys = differing_keys(config::to_json(was), config::to_json(is));
+  check(was, answer.keys, answer.notes);
+
+  const bool virtual_cluster = !was.simulate.cluster.empty();
+  const auto link = was.emulate.link();
+  const clock::MeasuredTimes measured(
+      run.setup, run.traces, link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, !virtual_cluster);
+  answer.links = measured.links();
+  answer.straggler = measured.straggler();
+  clock::Changes changes = replay_changes(was, is, question);
+  if (question.without_straggler) {
+    if (answer.straggler.rank < 0)
+      throw ConfigError("--without-straggler: the run had one rank; nobody waited for it.");
+    changes.straggler = answer.straggler.rank;
+  }
+
+  const clock::Delays delays = delays_of(was);
+  const clock::HostCosts host = clock::measured_host(run.setup.schedules, run.traces, delays);
+  const double tokens = run.trial.metrics->tokens_per_s * run.trial.metrics->step_ms.median / 1e3;
+  clock::WhatIfTimes base = clock::what_if_times(measured, run.setup);
+  base.times.host = host;
+  base.times.delays = delays;
+  answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens);
+
+  const engine::Setup setup = engine::set_up(is);
+  clock::WhatIfTimes changed = clock::what_if_times(measured, setup, changes);
+  changed.times.host = host;
+  changed.times.delays = delays_of(is);
+  answer.origins = changed.origins;
+  answer.reach = changed.reach;
+  answer.changed = replay_steps(setup, changed.times, measured.first_step(), tokens);
+
+  std::vector<double> ratios;
+  for (std::size_t step = 0; step < measured.steps(); ++step) {
+    ratios.push_back(answer.changed.metrics.steps_ms[step] / answer.replayed.metrics.steps_ms[step] - 1);
+  }
+  answer.change = account::summarize(ratios);
+  answer.replay_error = answer.replayed.metrics.step_ms.median / answer.measured.metrics.step_ms.median - 1;
+  answer.doubt = doubt_of(run, answer.replayed.metrics.step_ms.median);
+  answer.doubt.reach = changed.doubt_ns / 1e6 / answer.changed.metrics.step_ms.median;
+  give_interval(run, answer);
+  return answer;
+}
 
 StepAnswer ReplayedRun::answer() const {
   StepAnswer answer = answer_of(metrics, peak_bytes);

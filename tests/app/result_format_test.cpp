@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -22,8 +21,8 @@
 #include "foreign/job_json.h"
 #include "runs/compare_report.h"
 #include "runs/result_fields.h"
+#include "runs/result_file.h"
 #include "runs/result_json.h"
-#include "runs/result_schema.h"
 #include "runs/sweep_report.h"
 #include "runs/trial_log.h"
 #include "tune/expectation.h"

@@ -1,4 +1,3 @@
-#include "config/aliases.h"
 
 #include "config/load.h"
 #include "config/nearest.h"

@@ -1,4 +1,3 @@
-#include "config/give_way.h"
 
 #include "config/load.h"
 #include "config/support.h"

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "fuzz/fuzz_target.h"
+#include "runs/result_file.h"
 #include "runs/result_json.h"
-#include "runs/result_schema.h"
 
 namespace fsdpbench::fuzz {
 

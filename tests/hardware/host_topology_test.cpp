@@ -1,13 +1,9 @@
-#include "hardware/host_topology.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <set>
 
 #include "hardware/fake_nvml/fake_nvml.h"
-#include "hardware/thread_binding.h"
-#include "hardware/topology_matrix.h"
+#include "hardware/host_topology.h"
 
 namespace fsdpbench::hardware {
 namespace {

@@ -1,10 +1,9 @@
-#include "hardware/thread_binding.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
-
 #include <thread>
+
+#include "hardware/host_topology.h"
 
 namespace fsdpbench::hardware {
 namespace {

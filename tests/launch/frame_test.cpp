@@ -1,10 +1,8 @@
-#include "launch/frame.h"
-
 #include <gtest/gtest.h>
-
 #include <cstring>
 
 #include "base/error.h"
+#include "launch/handshake.h"
 
 namespace fsdpbench::launch {
 namespace {

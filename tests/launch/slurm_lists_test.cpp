@@ -1,9 +1,8 @@
-#include "launch/slurm_lists.h"
-
 #include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
+
+#include "launch/placement.h"
 
 namespace fsdpbench::launch {
 namespace {

@@ -1,10 +1,9 @@
-#include "record/console.h"
-
 #include <algorithm>
 
 #include "config/support.h"
+#include "record/console.h"
 #include "record/table.h"
-#include "runs/progress.h"
+#include "runs/measure.h"
 
 namespace fsdpbench::app {
 namespace {

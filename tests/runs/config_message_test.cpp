@@ -1,10 +1,9 @@
-#include "runs/job.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "runs/job_run.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -46,6 +46,12 @@ double number_at(DType dtype, const std::byte* at) {
   return 0;
 }
 
+using backend::Collective;
+using backend::Kernels;
+
+constexpr std::int64_t kStaging_bytes = std::int64_t{4} << 20;
+constexpr std::int64_t kOffBy = 8;  // a whole element of any dtype
+
 }  // namespace
 
 Pattern::Pattern(DType dtype, bool reduced, int ranks, std::uint64_t round)
@@ -96,15 +102,6 @@ std::int64_t Pattern::wrong_sums(Reduction reduction, std::int64_t first, std::s
   }
   return count;
 }
-namespace {
-
-using backend::Collective;
-using backend::Kernels;
-
-constexpr std::int64_t kStaging_bytes = std::int64_t{4} << 20;
-constexpr std::int64_t kOffBy = 8;  // a whole element of any dtype
-
-}  // namespace
 
 std::int64_t CollectiveBuffers::bytes(std::int64_t most_bytes) {
   return 2 * LanePool::rounded(checked_sum(most_bytes, 2 * kOffBy));

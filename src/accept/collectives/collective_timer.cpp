@@ -23,6 +23,8 @@ std::vector<double> values_of(const std::string& bytes) {
   return values;
 }
 
+double us_between(std::int64_t begin_ns, std::int64_t end_ns) { return static_cast<double>(end_ns - begin_ns) * 1e-3; }
+
 }  // namespace
 
 RankMeeting::RankMeeting(int ranks, launch::Session* session)
@@ -56,12 +58,6 @@ std::vector<double> RankMeeting::broadcast(backend::RankContext& context, std::v
 }
 
 using backend::Stamp;
-
-namespace {
-
-double us_between(std::int64_t begin_ns, std::int64_t end_ns) { return static_cast<double>(end_ns - begin_ns) * 1e-3; }
-
-}  // namespace
 
 Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool in_place) {
   std::int64_t wrong = a_.checks > 0 ? check(message, reduction, in_place) : 0;

@@ -5,6 +5,8 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <iterator>
+#include <type_traits>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -50,12 +52,12 @@ std::int64_t size_named(const std::string& value) {
   return *bytes;
 }
 
-/// "a,b" by `read`, at least one.
+/// The parts between separators by `read`, at least one.
 template <class Read>
-auto list_of(const std::string& value, const Read& read) {
+auto list_of(const std::string& value, char separator, const Read& read) {
   std::vector<decltype(read(value))> all;
   for (std::size_t begin = 0; begin <= value.size();) {
-    const std::size_t end = std::min(value.find(',', begin), value.size());
+    const std::size_t end = std::min(value.find(separator, begin), value.size());
     all.push_back(read(value.substr(begin, end - begin)));
     begin = end + 1;
   }
@@ -64,12 +66,8 @@ auto list_of(const std::string& value, const Read& read) {
 
 /// "512" is square, "4096x1024x2048" m x n x k.
 ProductShape shape_named(const std::string& value) {
-  std::vector<std::int64_t> sides;
-  for (std::size_t begin = 0; begin <= value.size();) {
-    const std::size_t end = std::min(value.find('x', begin), value.size());
-    sides.push_back(number_in<std::int64_t>(value.substr(begin, end - begin), 1, 1 << 16));
-    begin = end + 1;
-  }
+  const auto sides =
+      list_of(value, 'x', [](const std::string& side) { return number_in<std::int64_t>(side, 1, 1 << 16); });
   if (sides.size() == 1) return {sides[0], sides[0], sides[0]};
   if (sides.size() != 3) throw ConfigError("expected N, or MxNxK: the product of an M x K matrix and a K x N one");
   return {sides[0], sides[1], sides[2]};
@@ -96,99 +94,77 @@ std::vector<Reduction> reductions_named(const std::string& value) {
   throw ConfigError("expected sum, avg or all; FSDP's gradients are reduced by no others");
 }
 
-using Arguments = CollectivesArguments;
+using A = CollectivesArguments;
 using Text = std::string;
 
-constexpr std::array kOptions{
-    CollectivesOption{"-b,--minbytes", "SIZE", "Smallest size; 32M", false,
-                      [](Arguments& a, const Text& v) { a.least_bytes = size_named(v); }},
-    CollectivesOption{"-e,--maxbytes", "SIZE", "Largest size; default: the smallest", false,
-                      [](Arguments& a, const Text& v) { a.most_bytes = size_named(v); }},
-    CollectivesOption{"-i,--stepbytes", "SIZE", "From one size to the next, without -f; 1M", false,
-                      [](Arguments& a, const Text& v) { a.step_bytes = size_named(v); }},
-    CollectivesOption{"-f,--stepfactor", "N", "Each size is N times the one before", false,
-                      [](Arguments& a, const Text& v) { a.step_factor = number_in<std::int64_t>(v, 1, 1 << 20); }},
-    CollectivesOption{"-n,--iters", "N", "Timed iterations; 20", false,
-                      [](Arguments& a, const Text& v) { a.iterations = count_of(v, 1); }},
-    CollectivesOption{"-w,--warmup_iters", "N", "Iterations before those; 1", false,
-                      [](Arguments& a, const Text& v) { a.warmup = count_of(v, 0); }},
-    CollectivesOption{"-m,--agg_iters", "N", "Collectives per iteration; 1", false,
-                      [](Arguments& a, const Text& v) { a.aggregate = count_of(v, 1); }},
-    CollectivesOption{"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false,
-                      [](Arguments& a, const Text& v) { a.cycles = count_of(v, 0); }},
-    CollectivesOption{"-c,--check", "N", "Check data before timing and in N iterations after; 1; 0: never", false,
-                      [](Arguments& a, const Text& v) { a.checks = count_of(v, 0); }},
-    CollectivesOption{"--check-all", "0|1", "Check timed iterations, too; each is then timed alone", true,
-                      [](Arguments& a, const Text& v) { a.check_all = switched_on(v); }},
-    CollectivesOption{"-o,--op", "OP", "sum, avg or all; sum", false,
-                      [](Arguments& a, const Text& v) { a.reductions = reductions_named(v); }},
-    CollectivesOption{"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false,
-                      [](Arguments& a, const Text& v) { a.dtypes = dtypes_named(v); }},
-    CollectivesOption{"-r,--root", "RANK", "Root of broadcast; 0", false,
-                      [](Arguments& a, const Text& v) { a.root = count_of(v, 0); }},
-    CollectivesOption{"-t,--nthreads", "N", "Without a launcher: -t times -g ranks; 1", false,
-                      [](Arguments& a, const Text& v) { a.threads = number_in(v, 1, 1 << 20); }},
-    CollectivesOption{"-g,--ngpus", "N", "Without a launcher: -t times -g ranks; 1", false,
-                      [](Arguments& a, const Text& v) { a.gpus = number_in(v, 1, 1 << 20); }},
-    CollectivesOption{"-a,--average", "0|1|2|3", "Time of rank 0, mean, least or most of all ranks; 3 (nccl-tests: 1)",
-                      false,
-                      [](Arguments& a, const Text& v) { a.over_ranks = static_cast<OverRanks>(number_in(v, 0, 3)); }},
-    CollectivesOption{"-I,--per_iter_timing", "0|1", "Columns of single iterations: i_min i_max i_p99 i_cv%", true,
-                      [](Arguments& a, const Text& v) { a.per_iteration = switched_on(v); }},
-    CollectivesOption{"-K,--per_iter_skip", "N", "First iterations that these columns leave out; 0", false,
-                      [](Arguments& a, const Text& v) { a.skip = count_of(v, 0); }},
-    CollectivesOption{"-S,--report_timestamps", "0|1", "End each line with the time of its measurement", true,
-                      [](Arguments& a, const Text& v) { a.timestamps = switched_on(v); }},
-    CollectivesOption{"-C,--report_cputime", "0|1", "Report the time that the host takes to issue an iteration", true,
-                      [](Arguments& a, const Text& v) { a.host_time = switched_on(v); }},
-    CollectivesOption{"-z,--blocking", "0|1|2", "The host waits for each iteration; 1: in a barrier; 0", false,
-                      [](Arguments& a, const Text& v) { a.blocking = number_in(v, 0, 2); }},
-    CollectivesOption{"-u,--unalign", "0|1", "Buffers begin one element beyond their alignment", true,
-                      [](Arguments& a, const Text& v) { a.unaligned = switched_on(v); }},
-    CollectivesOption{"-T,--timeout", "SECONDS", "End with exit code 5 if a rank waits this long; 0: never", false,
-                      [](Arguments& a, const Text& v) { a.timeout_s = number_in(v, 0.0, 1e7); }},
-    CollectivesOption{"-J,--output_file", "FILE", "Write everything as JSON, with the machine and build", false,
-                      [](Arguments& a, const Text& v) { a.output_file = v; }},
-    CollectivesOption{"-R,--local_register", "0|1|2", "NCCL: register buffers not, locally, or as windows; 0", false,
-                      [](Arguments& a, const Text& v) { a.registration = number_in(v, 0, 2); }},
-    CollectivesOption{"-x,--cta_policy", "0|1|2", "NCCL: its default CTA policy, efficiency, or zero; 0", false,
-                      [](Arguments& a, const Text& v) { a.cta_policy = number_in(v, 0, 2); }},
-    CollectivesOption{"-p,--parallel_init", "0|1", "", false, [](Arguments&, const Text& v) { (void)switched_on(v); }},
-    CollectivesOption{"-y,--stream_null", "0", "", false,
-                      [](Arguments&, const Text& v) { only(v, "0", "collectives have a lane of their own"); }},
-    CollectivesOption{"-G,--cudagraph", "0", "", false,
-                      [](Arguments&, const Text& v) { only(v, "0", "FSDP's collectives are issued one by one"); }},
-    CollectivesOption{
-        "-D,--device_implementation", "0", "", false,
-        [](Arguments&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }},
-    CollectivesOption{
-        "-V,--device_cta_count", "0", "", false,
-        [](Arguments&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }},
-    CollectivesOption{"-M,--memory", "0", "", false,
-                      [](Arguments&, const Text& v) { only(v, "0", "what NCCL allocates is not counted"); }},
-    CollectivesOption{"--ranks", "N", "Ranks, as threads; the same as -t N", false,
-                      [](Arguments& a, const Text& v) { a.ranks = number_in(v, 1, 1 << 20); }},
-    CollectivesOption{"--backend", "NAME", "cpu or cuda; cpu", false,
-                      [](Arguments& a, const Text& v) { a.backend = v; }},
-    CollectivesOption{"--overwrite", "0|1", "Replace FILE; otherwise that is refused", true,
-                      [](Arguments& a, const Text& v) { a.overwrite = switched_on(v); }},
-    CollectivesOption{"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true,
-                      [](Arguments& a, const Text& v) { a.beside = switched_on(v); }},
-    CollectivesOption{"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false,
-                      [](Arguments& a, const Text& v) { a.matrices = list_of(v, shape_named); }},
-    CollectivesOption{"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false,
-                      [](Arguments& a, const Text& v) {
-                        a.max_ctas = list_of(v, [](const std::string& n) { return number_in(n, 0, 64); });
-                      }},
-    CollectivesOption{"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false,
-                      [](Arguments& a, const Text& v) { a.link_gb_per_s = number_in(v, 1e-6, 1e6); }},
-    CollectivesOption{"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false,
-                      [](Arguments& a, const Text& v) { a.link_latency_us = number_in(v, 0.0, 1e6); }},
-    CollectivesOption{"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false,
-                      [](Arguments& a, const Text& v) { a.slow_link_rank = count_of(v, 0); }},
-    CollectivesOption{"--slow-link-factor", "N", "How many times slower that link is; 2", false,
-                      [](Arguments& a, const Text& v) { a.slow_link_factor = number_in(v, 1.0, 1e6); }},
+template <auto kWhere>
+void size(A& a, const Text& v) {
+  a.*kWhere = size_named(v);
+}
+template <auto kWhere>
+void flag(A& a, const Text& v) {
+  a.*kWhere = switched_on(v);
+}
+template <auto kWhere>
+void text(A& a, const Text& v) {
+  a.*kWhere = v;
+}
+template <auto kWhere, int kLeast>
+void count(A& a, const Text& v) {
+  a.*kWhere = count_of(v, kLeast);
+}
+template <auto kWhere, auto kLeast, auto kMost>
+void number(A& a, const Text& v) {
+  a.*kWhere = number_in<std::common_type_t<decltype(kLeast), decltype(kMost)>>(v, kLeast, kMost);
+}
+void no_kernels(A&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }
+
+// clang-format off
+constexpr CollectivesOption kOptions[]{
+    {"-b,--minbytes", "SIZE", "Smallest size; 32M", false, size<&A::least_bytes>},
+    {"-e,--maxbytes", "SIZE", "Largest size; default: the smallest", false, size<&A::most_bytes>},
+    {"-i,--stepbytes", "SIZE", "From one size to the next, without -f; 1M", false, size<&A::step_bytes>},
+    {"-f,--stepfactor", "N", "Each size is N times the one before", false, number<&A::step_factor, 1L, 1L << 20>},
+    {"-n,--iters", "N", "Timed iterations; 20", false, count<&A::iterations, 1>},
+    {"-w,--warmup_iters", "N", "Iterations before those; 1", false, count<&A::warmup, 0>},
+    {"-m,--agg_iters", "N", "Collectives per iteration; 1", false, count<&A::aggregate, 1>},
+    {"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false, count<&A::cycles, 0>},
+    {"-c,--check", "N", "Check data before timing and in N iterations after; 1; 0: never", false, count<&A::checks, 0>},
+    {"--check-all", "0|1", "Check timed iterations, too; each is then timed alone", true, flag<&A::check_all>},
+    {"-o,--op", "OP", "sum, avg or all; sum", false, [](A& a, const Text& v) { a.reductions = reductions_named(v); }},
+    {"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false, [](A& a, const Text& v) { a.dtypes = dtypes_named(v); }},
+    {"-r,--root", "RANK", "Root of broadcast; 0", false, count<&A::root, 0>},
+    {"-t,--nthreads", "N", "Without a launcher: -t times -g ranks; 1", false, number<&A::threads, 1, 1 << 20>},
+    {"-g,--ngpus", "N", "Without a launcher: -t times -g ranks; 1", false, number<&A::gpus, 1, 1 << 20>},
+    {"-a,--average", "0|1|2|3", "Time of rank 0, mean, least or most of all ranks; 3 (nccl-tests: 1)", false, [](A& a, const Text& v) { a.over_ranks = static_cast<OverRanks>(number_in(v, 0, 3)); }},
+    {"-I,--per_iter_timing", "0|1", "Columns of single iterations: i_min i_max i_p99 i_cv%", true, flag<&A::per_iteration>},
+    {"-K,--per_iter_skip", "N", "First iterations that these columns leave out; 0", false, count<&A::skip, 0>},
+    {"-S,--report_timestamps", "0|1", "End each line with the time of its measurement", true, flag<&A::timestamps>},
+    {"-C,--report_cputime", "0|1", "Report the time that the host takes to issue an iteration", true, flag<&A::host_time>},
+    {"-z,--blocking", "0|1|2", "The host waits for each iteration; 1: in a barrier; 0", false, number<&A::blocking, 0, 2>},
+    {"-u,--unalign", "0|1", "Buffers begin one element beyond their alignment", true, flag<&A::unaligned>},
+    {"-T,--timeout", "SECONDS", "End with exit code 5 if a rank waits this long; 0: never", false, number<&A::timeout_s, 0.0, 1e7>},
+    {"-J,--output_file", "FILE", "Write everything as JSON, with the machine and build", false, text<&A::output_file>},
+    {"-R,--local_register", "0|1|2", "NCCL: register buffers not, locally, or as windows; 0", false, number<&A::registration, 0, 2>},
+    {"-x,--cta_policy", "0|1|2", "NCCL: its default CTA policy, efficiency, or zero; 0", false, number<&A::cta_policy, 0, 2>},
+    {"-p,--parallel_init", "0|1", "", false, [](A&, const Text& v) { (void)switched_on(v); }},
+    {"-y,--stream_null", "0", "", false, [](A&, const Text& v) { only(v, "0", "collectives have a lane of their own"); }},
+    {"-G,--cudagraph", "0", "", false, [](A&, const Text& v) { only(v, "0", "FSDP's collectives are issued one by one"); }},
+    {"-D,--device_implementation", "0", "", false, no_kernels},
+    {"-V,--device_cta_count", "0", "", false, no_kernels},
+    {"-M,--memory", "0", "", false, [](A&, const Text& v) { only(v, "0", "what NCCL allocates is not counted"); }},
+    {"--ranks", "N", "Ranks, as threads; the same as -t N", false, number<&A::ranks, 1, 1 << 20>},
+    {"--backend", "NAME", "cpu or cuda; cpu", false, text<&A::backend>},
+    {"--overwrite", "0|1", "Replace FILE; otherwise that is refused", true, flag<&A::overwrite>},
+    {"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true, flag<&A::beside>},
+    {"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false, [](A& a, const Text& v) { a.matrices = list_of(v, ',', shape_named); }},
+    {"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false, [](A& a, const Text& v) { a.max_ctas = list_of(v, ',', [](const Text& n) { return number_in(n, 0, 64); }); }},
+    {"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false, number<&A::link_gb_per_s, 1e-6, 1e6>},
+    {"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false, number<&A::link_latency_us, 0.0, 1e6>},
+    {"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false, count<&A::slow_link_rank, 0>},
+    {"--slow-link-factor", "N", "How many times slower that link is; 2", false, number<&A::slow_link_factor, 1.0, 1e6>},
 };
+// clang-format on
 
 /// Whether "-b,--minbytes" has "-b".
 bool is_called(const CollectivesOption& option, std::string_view name) {
@@ -215,17 +191,12 @@ void read_option(CollectivesArguments& arguments, const CollectivesOption& optio
 
 void read_option(CollectivesArguments& arguments, std::string_view name, const std::string& value) {
   if (name == "--op-list") {
-    arguments.ops.clear();
-    for (std::size_t begin = 0; begin <= value.size();) {
-      const std::size_t end = std::min(value.find(',', begin), value.size());
-      arguments.ops.push_back(collective_named(std::string_view(value).substr(begin, end - begin)));
-      begin = end + 1;
-    }
+    arguments.ops = list_of(value, ',', collective_named);
     arguments.given.emplace_back(name, value);
     return;
   }
   const auto* const option = std::ranges::find_if(kOptions, [&](const auto& o) { return is_called(o, name); });
-  if (option == kOptions.end()) throw ConfigError(fmt::format("collectives has no option {}.", name));
+  if (option == std::end(kOptions)) throw ConfigError(fmt::format("collectives has no option {}.", name));
   read_option(arguments, *option, value);
 }
 

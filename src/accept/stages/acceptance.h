@@ -12,7 +12,7 @@
 #include "accept/stages/topology.h"
 #include "config/accuracy.h"
 #include "runs/cell.h"
-#include "runs/job.h"
+#include "runs/job_run.h"
 #include "runs/trial.h"
 
 namespace fsdpbench::app {
@@ -61,5 +61,11 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
 /// Reports an acceptance that measured nothing, because ranks or devices are not there. Returns `code`.
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code);
+
+/// The text of `accept --plan`: stages with about how long they take, the floors that figures are held against, and the
+/// commands. Nothing is measured. Durations follow from the profile's references, and from assumed rates where it has
+/// none. `setup`: of the profile's run on `nodes` nodes; `profile`: as a person typed it.
+std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
+                            int nodes, const Patience& patience);
 
 }  // namespace fsdpbench::app

@@ -47,41 +47,6 @@ bool still_fails(const Judgement& j, Sense sense, double faster) {
   return sense == Sense::rises ? j.value.high * faster < *j.bound : j.value.low / faster > *j.bound;
 }
 
-}  // namespace
-
-double host_may_be_faster(const AcceptanceMeasurements& measured) {
-  constexpr double kMostShare = 0.99;
-  if (measured.others_share < kQuietShare) return 1;
-  return 1 / (1 - std::min(measured.others_share, kMostShare));
-}
-
-double may_be_faster(const AcceptanceMeasurements& measured) {
-  if (!measured.on_processors || measured.others_share < kQuietShare) return 1;
-  return accept::most_slowed(measured.others_share);
-}
-
-void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judgements,
-            std::vector<Finding>& findings) {
-  const double faster = may_be_faster(measured), host_faster = host_may_be_faster(measured);
-  if (host_faster <= 1) return;
-  const std::string why = fmt::format("; {}, so it is not certain", taken_text(measured.others_share));
-  for (Judgement& j : judgements) {
-    const auto* const timed = std::ranges::find(kTimedRules, j.rule, &TimedRule::rule);
-    if (j.verdict != Verdict::fail || timed == kTimedRules.end()) continue;
-    const double by = j.on_host ? host_faster : faster;
-    if (by <= 1 || still_fails(j, timed->sense, by)) continue;
-    j.verdict = Verdict::inconclusive;
-    j.sentence += why;
-  }
-  for (Finding& f : findings) {
-    if (f.kind != Finding::Kind::slow && f.kind != Finding::Kind::half_duplex) continue;
-    if (!f.on_cores || f.relative.high * faster < 1 - accept::kLeastShortfall) continue;
-    f.kind = Finding::Kind::transient;
-    f.evidence += why;
-  }
-}
-namespace {
-
 constexpr const char *kPeers = "peers", *kPairs = "pairs among each other";
 
 /// An acceptance that is being judged.
@@ -424,6 +389,38 @@ const std::vector<Judges>& all_judges() {
 }
 
 }  // namespace
+
+double host_may_be_faster(const AcceptanceMeasurements& measured) {
+  constexpr double kMostShare = 0.99;
+  if (measured.others_share < kQuietShare) return 1;
+  return 1 / (1 - std::min(measured.others_share, kMostShare));
+}
+
+double may_be_faster(const AcceptanceMeasurements& measured) {
+  if (!measured.on_processors || measured.others_share < kQuietShare) return 1;
+  return accept::most_slowed(measured.others_share);
+}
+
+void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judgements,
+            std::vector<Finding>& findings) {
+  const double faster = may_be_faster(measured), host_faster = host_may_be_faster(measured);
+  if (host_faster <= 1) return;
+  const std::string why = fmt::format("; {}, so it is not certain", taken_text(measured.others_share));
+  for (Judgement& j : judgements) {
+    const auto* const timed = std::ranges::find(kTimedRules, j.rule, &TimedRule::rule);
+    if (j.verdict != Verdict::fail || timed == kTimedRules.end()) continue;
+    const double by = j.on_host ? host_faster : faster;
+    if (by <= 1 || still_fails(j, timed->sense, by)) continue;
+    j.verdict = Verdict::inconclusive;
+    j.sentence += why;
+  }
+  for (Finding& f : findings) {
+    if (f.kind != Finding::Kind::slow && f.kind != Finding::Kind::half_duplex) continue;
+    if (!f.on_cores || f.relative.high * faster < 1 - accept::kLeastShortfall) continue;
+    f.kind = Finding::Kind::transient;
+    f.evidence += why;
+  }
+}
 
 std::int64_t rated_rules(const AcceptanceReport& report) {
   return std::ranges::count_if(report.judgements, [](const Judgement& j) { return j.verdict != Verdict::unrated; });

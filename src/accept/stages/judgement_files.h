@@ -5,11 +5,25 @@
 #include <string_view>
 #include <vector>
 
+#include "accept/element.h"
+#include "accept/robust.h"
 #include "accept/stages/measure_acceptance.h"
+#include "accept/step_arms.h"
 #include "accept/verdict.h"
 #include "config/accuracy.h"
+#include "record/json_fields.h"
 
 namespace fsdpbench::app {
+
+/// The fields of what acceptances and gates say.
+template <>
+Fields<accept::Interval> declared();
+template <>
+Fields<accept::Place> declared();
+template <>
+Fields<accept::Judgement> declared();
+template <>
+Fields<accept::ArmRound> declared();
 
 /// The rule that says how much of the processors other programs took, from kQuietShare on; unrated.
 inline constexpr const char* kOtherWorkRule = "other work";

@@ -12,7 +12,7 @@
 #include "launch/addresses.h"
 #include "record/json_fields.h"
 #include "record/json_part.h"
-#include "runs/progress.h"
+#include "runs/measure.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -31,6 +31,36 @@ AcceptanceReport failed(const config::Acceptance& wanted, int ranks, const std::
   report.cluster.hosts = hosts;
   report.verdict = Verdict::fail;
   return report;
+}
+
+using accept::Element;
+
+/// The ranks of a part, as far as it is one of nodes.
+std::vector<int> ranks_of_part(const Element& element, const accept::Cluster& cluster) {
+  const int each = cluster.gpus_per_node;
+  const auto first_of = [&](int end) { return cluster.one_node() ? end : end * each; };
+  switch (element.kind) {
+    case Element::Kind::gpu: return {element.index};
+    case Element::Kind::node:
+    case Element::Kind::nic: return {element.index * each};
+    case Element::Kind::link: return {first_of(element.index), first_of(element.other)};
+    case Element::Kind::uplink:
+    case Element::Kind::switch_:
+    case Element::Kind::leaf_rail:
+    case Element::Kind::rail:
+    case Element::Kind::spine:
+    case Element::Kind::fleet: break;
+  }
+  return {};
+}
+
+std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
+  std::vector<std::string> once;
+  std::set<std::string> seen;
+  for (const std::string& host : hosts) {
+    if (!host.empty() && seen.insert(host).second) once.push_back(host);
+  }
+  return once;
 }
 
 }  // namespace
@@ -79,40 +109,6 @@ AcceptanceReport judge_no_devices(const config::Acceptance& wanted, const std::s
   tell_places(report);
   return report;
 }
-namespace {
-
-using accept::Element;
-using accept::Verdict;
-
-/// The ranks of a part, as far as it is one of nodes.
-std::vector<int> ranks_of_part(const Element& element, const accept::Cluster& cluster) {
-  const int each = cluster.gpus_per_node;
-  const auto first_of = [&](int end) { return cluster.one_node() ? end : end * each; };
-  switch (element.kind) {
-    case Element::Kind::gpu: return {element.index};
-    case Element::Kind::node:
-    case Element::Kind::nic: return {element.index * each};
-    case Element::Kind::link: return {first_of(element.index), first_of(element.other)};
-    case Element::Kind::uplink:
-    case Element::Kind::switch_:
-    case Element::Kind::leaf_rail:
-    case Element::Kind::rail:
-    case Element::Kind::spine:
-    case Element::Kind::fleet: break;
-  }
-  return {};
-}
-
-std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
-  std::vector<std::string> once;
-  std::set<std::string> seen;
-  for (const std::string& host : hosts) {
-    if (!host.empty() && seen.insert(host).second) once.push_back(host);
-  }
-  return once;
-}
-
-}  // namespace
 
 int own_ranks(const config::Acceptance& wanted, const std::vector<std::string>& overrides,
               const config::RunConfig& config, std::optional<int> devices) {

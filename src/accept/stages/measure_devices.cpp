@@ -68,81 +68,8 @@ std::byte* filled_host_buffer(backend::Device& device, std::int64_t bytes) {
   return host;
 }
 
-}  // namespace
-
-accept::DeviceRounds measure_products(int rows, const Rounds& rounds) {
-  const std::int64_t n = rows;
-  const Blocks<3> matrices(rounds.context, n * n * size_of(DType::f32));
-  const auto product = [&](Kernels& kernels) {
-    kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
-  };
-  const double flops = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  return measure_op("gemm", product, flops, rounds);
-}
-
-accept::DeviceRounds measure_memory(std::int64_t bytes, const Rounds& rounds) {
-  if (!rounds.context.device.computes()) return {};
-  const Blocks<2> blocks(rounds.context, bytes);
-  const auto copy = [&](Kernels& kernels) {
-    kernels.cast({blocks[0], DType::f32}, {blocks[1], DType::f32}, bytes / size_of(DType::f32), 1);
-  };
-  return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds);
-}
-
-accept::DeviceRounds measure_host_copies(std::int64_t bytes, const Rounds& rounds) {
-  const std::vector<std::byte> source(bytes, std::byte{1});
-  std::vector<std::byte> target(bytes);
-  const auto one = [&] {
-    const std::int64_t began_ns = now_ns();
-    std::memcpy(target.data(), source.data(), bytes);
-    const auto took_ns = static_cast<double>(std::max<std::int64_t>(1, now_ns() - began_ns));
-    // Read, so that no compiler leaves the copy out.
-    return target.back() == std::byte{1} ? 2 * static_cast<double>(bytes) / took_ns * 1e9 : 0;
-  };
-  return measure_rounds(one, rounds);
-}
-
-accept::DeviceRounds measure_copies_to_device(std::int64_t bytes, const Rounds& rounds) {
-  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
-  const Blocks<1> blocks(rounds.context, bytes);
-  const auto upload = [&](Kernels& kernels) { kernels.upload(host, blocks[0], bytes); };
-  return measure_op("upload", upload, static_cast<double>(bytes), rounds);
-}
-
-accept::DeviceRounds measure_copies_from_device(std::int64_t bytes, const Rounds& rounds) {
-  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
-  const Blocks<1> blocks(rounds.context, bytes);
-  const auto download = [&](Kernels& kernels) { kernels.download(blocks[0], host, bytes); };
-  return measure_op("download", download, static_cast<double>(bytes), rounds);
-}
-
-accept::DeviceRounds measure_launches(const Rounds& rounds) {
-  constexpr int kLaunchesOfARound = 20;
-  constexpr std::int64_t kLittle = 4;  // bytes
-  constexpr backend::Device::Event kDone = 0;
-  backend::Device& device = rounds.context.device;
-  const Blocks<1> blocks(rounds.context, kLittle);
-  device.synchronize();
-  const auto one = [&] {
-    std::vector<double> us;
-    for (int i = 0; i < kLaunchesOfARound; ++i) {
-      const std::int64_t began_ns = now_ns();
-      device.enqueue(
-          Lane::compute, "launch", [&](Kernels& kernels) { kernels.fill_zero(blocks[0], kLittle); }, nullptr);
-      device.record(kDone, Lane::compute);
-      device.host_wait(kDone);
-      us.push_back(static_cast<double>(now_ns() - began_ns) * 1e-3);
-    }
-    return account::median(std::move(us));
-  };
-  return measure_rounds(one, rounds);
-}
-namespace {
-
 using backend::Collective;
 using backend::Communicator;
-using backend::RankContext;
-using backend::Stamp;
 
 std::int64_t largest_bytes(const ScaleEffort& effort, int ranks) {
   return checked_product(effort.count, ranks, std::max(size_of(effort.gathered), size_of(effort.reduced)));
@@ -236,6 +163,74 @@ class ScaleRank {
 };
 
 }  // namespace
+
+accept::DeviceRounds measure_products(int rows, const Rounds& rounds) {
+  const std::int64_t n = rows;
+  const Blocks<3> matrices(rounds.context, n * n * size_of(DType::f32));
+  const auto product = [&](Kernels& kernels) {
+    kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
+  };
+  const double flops = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  return measure_op("gemm", product, flops, rounds);
+}
+
+accept::DeviceRounds measure_memory(std::int64_t bytes, const Rounds& rounds) {
+  if (!rounds.context.device.computes()) return {};
+  const Blocks<2> blocks(rounds.context, bytes);
+  const auto copy = [&](Kernels& kernels) {
+    kernels.cast({blocks[0], DType::f32}, {blocks[1], DType::f32}, bytes / size_of(DType::f32), 1);
+  };
+  return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds);
+}
+
+accept::DeviceRounds measure_host_copies(std::int64_t bytes, const Rounds& rounds) {
+  const std::vector<std::byte> source(bytes, std::byte{1});
+  std::vector<std::byte> target(bytes);
+  const auto one = [&] {
+    const std::int64_t began_ns = now_ns();
+    std::memcpy(target.data(), source.data(), bytes);
+    const auto took_ns = static_cast<double>(std::max<std::int64_t>(1, now_ns() - began_ns));
+    // Read, so that no compiler leaves the copy out.
+    return target.back() == std::byte{1} ? 2 * static_cast<double>(bytes) / took_ns * 1e9 : 0;
+  };
+  return measure_rounds(one, rounds);
+}
+
+accept::DeviceRounds measure_copies_to_device(std::int64_t bytes, const Rounds& rounds) {
+  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
+  const Blocks<1> blocks(rounds.context, bytes);
+  const auto upload = [&](Kernels& kernels) { kernels.upload(host, blocks[0], bytes); };
+  return measure_op("upload", upload, static_cast<double>(bytes), rounds);
+}
+
+accept::DeviceRounds measure_copies_from_device(std::int64_t bytes, const Rounds& rounds) {
+  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
+  const Blocks<1> blocks(rounds.context, bytes);
+  const auto download = [&](Kernels& kernels) { kernels.download(blocks[0], host, bytes); };
+  return measure_op("download", download, static_cast<double>(bytes), rounds);
+}
+
+accept::DeviceRounds measure_launches(const Rounds& rounds) {
+  constexpr int kLaunchesOfARound = 20;
+  constexpr std::int64_t kLittle = 4;  // bytes
+  constexpr backend::Device::Event kDone = 0;
+  backend::Device& device = rounds.context.device;
+  const Blocks<1> blocks(rounds.context, kLittle);
+  device.synchronize();
+  const auto one = [&] {
+    std::vector<double> us;
+    for (int i = 0; i < kLaunchesOfARound; ++i) {
+      const std::int64_t began_ns = now_ns();
+      device.enqueue(
+          Lane::compute, "launch", [&](Kernels& kernels) { kernels.fill_zero(blocks[0], kLittle); }, nullptr);
+      device.record(kDone, Lane::compute);
+      device.host_wait(kDone);
+      us.push_back(static_cast<double>(now_ns() - began_ns) * 1e-3);
+    }
+    return account::median(std::move(us));
+  };
+  return measure_rounds(one, rounds);
+}
 
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks) {
   return 3 * LanePool::rounded(largest_bytes(effort, ranks));

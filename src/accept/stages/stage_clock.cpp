@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runs/progress.h"
+#include "runs/measure.h"
 
 namespace fsdpbench::app {
 

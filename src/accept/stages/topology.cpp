@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "launch/slurm_lists.h"
+#include "launch/placement.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {
@@ -99,52 +99,6 @@ void set_switches(const std::vector<std::string>& by_node, accept::Cluster& clus
   }
 }
 
-}  // namespace
-
-std::string leaf_of_address(const std::string& address, const std::string& pattern) {
-  std::istringstream names(address), kinds(pattern);
-  std::string leaf;
-  for (std::string name, kind; std::getline(names, name, '.') && std::getline(kinds, kind, '.');) {
-    if (kind == "switch") leaf = name;
-  }
-  return leaf;
-}
-
-void check_topology(const Topology& told) { (void)leaves_told(told); }
-
-std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster) {
-  const auto first_rank = [&](int node) { return node * cluster.gpus_per_node; };
-  if (told.nodes_per_switch > 0) {
-    cluster.nodes_per_switch = told.nodes_per_switch;
-    return fmt::format("the profile: {} nodes on each, in the order of their ranks", told.nodes_per_switch);
-  }
-  std::vector<std::string> by_node;
-  if (!told.switches.empty()) {
-    const std::map<std::string, std::string> leaf = leaves_told(told);
-    for (int node = 0; node < cluster.nodes; ++node) {
-      const std::string& host = cluster.hosts.at(first_rank(node));
-      const auto found = leaf.find(host.substr(0, host.find('.')));
-      if (found == leaf.end()) {
-        return fmt::format("{} names no switch of {}: switches are not known, and inferred where pairs show them",
-                           told.source, host);
-      }
-      by_node.push_back(found->second);
-    }
-    set_switches(by_node, cluster);
-    return fmt::format("{}: {} switches", told.source, cluster.switches.size());
-  }
-  for (int node = 0; node < cluster.nodes; ++node) {
-    const std::size_t rank = first_rank(node);
-    if (rank >= leaves.size() || leaves[rank].empty()) {
-      return "nobody told of switches: groups of nodes are inferred where pairs show them";
-    }
-    by_node.push_back(leaves[rank]);
-  }
-  set_switches(by_node, cluster);
-  return fmt::format("Slurm (SLURM_TOPOLOGY_ADDR): {} switches", cluster.switches.size());
-}
-namespace {
-
 using accept::Judgement;
 using accept::Verdict;
 
@@ -219,6 +173,49 @@ class Judge {
 };
 
 }  // namespace
+
+std::string leaf_of_address(const std::string& address, const std::string& pattern) {
+  std::istringstream names(address), kinds(pattern);
+  std::string leaf;
+  for (std::string name, kind; std::getline(names, name, '.') && std::getline(kinds, kind, '.');) {
+    if (kind == "switch") leaf = name;
+  }
+  return leaf;
+}
+
+void check_topology(const Topology& told) { (void)leaves_told(told); }
+
+std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster) {
+  const auto first_rank = [&](int node) { return node * cluster.gpus_per_node; };
+  if (told.nodes_per_switch > 0) {
+    cluster.nodes_per_switch = told.nodes_per_switch;
+    return fmt::format("the profile: {} nodes on each, in the order of their ranks", told.nodes_per_switch);
+  }
+  std::vector<std::string> by_node;
+  if (!told.switches.empty()) {
+    const std::map<std::string, std::string> leaf = leaves_told(told);
+    for (int node = 0; node < cluster.nodes; ++node) {
+      const std::string& host = cluster.hosts.at(first_rank(node));
+      const auto found = leaf.find(host.substr(0, host.find('.')));
+      if (found == leaf.end()) {
+        return fmt::format("{} names no switch of {}: switches are not known, and inferred where pairs show them",
+                           told.source, host);
+      }
+      by_node.push_back(found->second);
+    }
+    set_switches(by_node, cluster);
+    return fmt::format("{}: {} switches", told.source, cluster.switches.size());
+  }
+  for (int node = 0; node < cluster.nodes; ++node) {
+    const std::size_t rank = first_rank(node);
+    if (rank >= leaves.size() || leaves[rank].empty()) {
+      return "nobody told of switches: groups of nodes are inferred where pairs show them";
+    }
+    by_node.push_back(leaves[rank]);
+  }
+  set_switches(by_node, cluster);
+  return fmt::format("Slurm (SLURM_TOPOLOGY_ADDR): {} switches", cluster.switches.size());
+}
 
 std::vector<Judgement> judge_node_rates(const config::Acceptance& wanted, const NodeRates& rates,
                                         const std::vector<std::string>& hosts) {

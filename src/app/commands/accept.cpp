@@ -9,7 +9,6 @@
 
 #include "accept/stages/acceptance.h"
 #include "accept/stages/lost_ranks.h"
-#include "accept/stages/plan_acceptance.h"
 #include "accept/stages/stage_clock.h"
 #include "app/commands/command.h"
 #include "app/report_page.h"
@@ -24,7 +23,7 @@
 #include "launch/own_ranks.h"
 #include "record/console.h"
 #include "record/json_part.h"
-#include "runs/job.h"
+#include "runs/job_run.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
 #include "runs/select_backend.h"

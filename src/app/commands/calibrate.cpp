@@ -142,6 +142,22 @@ double missed_pct(const config::Calibration& c) {
   return 100 * std::sqrt(squares / static_cast<double>(c.misses.size()));
 }
 
+constexpr const char* kCalibrateHelp =
+    R"(Fits a line through the measured times of each kind of op, by its size: computation by FLOPs, collectives by
+bytes and hops (counted from the arrival of the last rank, so that waiting for others does not count), everything
+else by bytes. A simulation that uses the file says how many of its ops have a size that was measured, that is between
+measured ones, or that is beyond them.
+With --beside, the slowdown of computation and collectives by each other is taken out of these lines, and added where
+they run side by side in the simulated step.
+
+Examples
+  fsdpbench calibrate quickstart --set mesh.ranks=2 --out two-ranks.toml
+  fsdpbench simulate quickstart --ranks 2 --set simulate.calibration=two-ranks.toml
+  fsdpbench calibrate runs/a runs/b --out machine.toml
+  fsdpbench collectives --ranks 2 -b 1M -e 64M -f 4 --beside --matrix 512,2048 -J beside.json
+  fsdpbench calibrate runs/a runs/b --beside beside.json --out machine.toml
+)";
+
 }  // namespace
 
 int calibrate_runs(const CalibrateArguments& arguments) {
@@ -204,24 +220,6 @@ int calibrate_runs(const CalibrateArguments& arguments) {
       missed_pct(calibration), arguments.out, arguments.out));
   return static_cast<int>(ExitCode::ok);
 }
-
-namespace {
-constexpr const char* kCalibrateHelp =
-    R"(Fits a line through the measured times of each kind of op, by its size: computation by FLOPs, collectives by
-bytes and hops (counted from the arrival of the last rank, so that waiting for others does not count), everything
-else by bytes. A simulation that uses the file says how many of its ops have a size that was measured, that is between
-measured ones, or that is beyond them.
-With --beside, the slowdown of computation and collectives by each other is taken out of these lines, and added where
-they run side by side in the simulated step.
-
-Examples
-  fsdpbench calibrate quickstart --set mesh.ranks=2 --out two-ranks.toml
-  fsdpbench simulate quickstart --ranks 2 --set simulate.calibration=two-ranks.toml
-  fsdpbench calibrate runs/a runs/b --out machine.toml
-  fsdpbench collectives --ranks 2 -b 1M -e 64M -f 4 --beside --matrix 512,2048 -J beside.json
-  fsdpbench calibrate runs/a runs/b --beside beside.json --out machine.toml
-)";
-}  // namespace
 
 Command calibrate_command() {
   const auto calibrate = std::make_shared<CalibrateArguments>();

@@ -14,8 +14,8 @@
 #include "record/console.h"
 #include "record/json_part.h"
 #include "runs/job_run.h"
+#include "runs/result_file.h"
 #include "runs/result_folder.h"
-#include "runs/result_schema.h"
 
 namespace fsdpbench::app {
 namespace {

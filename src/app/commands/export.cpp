@@ -85,6 +85,22 @@ void print_files(const std::vector<dialects::ExportFile>& files) {
   }
 }
 
+std::string export_help() {
+  std::string text = "Systems\n";
+  for (const dialects::Dialect& target : dialects::dialects())
+    text += fmt::format("  {:<15}  {}\n", target.name, target.what);
+  return text + R"(  all              each of them
+Without --to it prints how many keys of this profile each system has words for. Each file begins with what it could not
+say, and what the system does instead; each key that the system has no word for is also a warning.
+
+Examples
+  fsdpbench export llama3-8b-emulated
+  fsdpbench export llama3-8b-emulated --to megatron-fsdp --keys
+  fsdpbench export llama3-8b-emulated --to pytorch-fsdp2 > settings.py
+  fsdpbench export runs/first --to deepspeed,accelerate --out settings
+)";
+}
+
 }  // namespace
 
 int write_exports(const ExportArguments& arguments) {
@@ -120,24 +136,6 @@ int write_exports(const ExportArguments& arguments) {
   }
   return static_cast<int>(ExitCode::ok);
 }
-
-namespace {
-std::string export_help() {
-  std::string text = "Systems\n";
-  for (const dialects::Dialect& target : dialects::dialects())
-    text += fmt::format("  {:<15}  {}\n", target.name, target.what);
-  return text + R"(  all              each of them
-Without --to it prints how many keys of this profile each system has words for. Each file begins with what it could not
-say, and what the system does instead; each key that the system has no word for is also a warning.
-
-Examples
-  fsdpbench export llama3-8b-emulated
-  fsdpbench export llama3-8b-emulated --to megatron-fsdp --keys
-  fsdpbench export llama3-8b-emulated --to pytorch-fsdp2 > settings.py
-  fsdpbench export runs/first --to deepspeed,accelerate --out settings
-)";
-}
-}  // namespace
 
 Command export_command() {
   const auto exported = std::make_shared<ExportArguments>();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "accept/stages/check_acceptance.h"
+#include "accept/stages/acceptance_files.h"
 #include "app/commands/command.h"
 #include "app/report_page.h"
 #include "base/error.h"

@@ -22,7 +22,6 @@
 #include "record/console.h"
 #include "runs/assumptions.h"
 #include "runs/measure.h"
-#include "runs/progress.h"
 #include "runs/result_folder.h"
 #include "runs/run_table.h"
 

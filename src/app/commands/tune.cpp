@@ -35,7 +35,6 @@
 #include "runs/cell.h"
 #include "runs/finished_run.h"
 #include "runs/measure.h"
-#include "runs/progress.h"
 #include "runs/result_folder.h"
 #include "runs/simulated_machine.h"
 #include "tune/run_doubt.h"

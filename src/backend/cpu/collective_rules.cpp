@@ -86,21 +86,6 @@ void reduce_blocks(std::span<const std::byte* const> sources, std::byte* target,
   }
 }
 
-}  // namespace
-
-void reduce(std::span<const std::byte* const> sources, std::byte* target, std::int64_t count, DType dtype,
-            float scale) {
-  switch (dtype) {
-    case DType::f32: return reduce_blocks<float>(sources, target, count, scale);
-    case DType::bf16: return reduce_blocks<std::uint16_t>(sources, target, count, scale);
-    case DType::i32:
-    case DType::f64:
-    case DType::u8: break;
-  }
-  throw BackendError(fmt::format("a reduction over {} is not possible, only over fp32 and bf16", to_string(dtype)));
-}
-namespace {
-
 bool is_reduction(Collective kind) { return kind == Collective::reduce_scatter || kind == Collective::all_reduce; }
 
 bool match(const CollectiveCall& a, const CollectiveCall& b) {
@@ -115,6 +100,18 @@ std::string describe_call(const CollectiveCall& call) {
 }
 
 }  // namespace
+
+void reduce(std::span<const std::byte* const> sources, std::byte* target, std::int64_t count, DType dtype,
+            float scale) {
+  switch (dtype) {
+    case DType::f32: return reduce_blocks<float>(sources, target, count, scale);
+    case DType::bf16: return reduce_blocks<std::uint16_t>(sources, target, count, scale);
+    case DType::i32:
+    case DType::f64:
+    case DType::u8: break;
+  }
+  throw BackendError(fmt::format("a reduction over {} is not possible, only over fp32 and bf16", to_string(dtype)));
+}
 
 std::int64_t wire_bytes(const CollectiveCall& call, int size) {
   return ring_bytes(call.kind, call.count * size_of(call.dtype), size);

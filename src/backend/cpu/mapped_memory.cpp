@@ -46,6 +46,13 @@ std::byte* map_file(int file, std::int64_t bytes, std::string& why_not) {
   return static_cast<std::byte*>(memory);
 }
 
+constexpr int kSeats = 16384;  ///< two a group; addresses that cost nothing before they are used
+
+struct Offer {
+  std::uint64_t kernel = 0;  ///< 0: not known
+  SharedName memory, seats;
+};
+
 }  // namespace
 
 MappedMemory::MappedMemory(std::int64_t bytes, Kind kind)
@@ -110,16 +117,6 @@ MappedMemory::~MappedMemory() {
   if (mapped_) munmap(data_, bytes_);
   if (file_ >= 0) close(file_);
 }
-namespace {
-
-constexpr int kSeats = 16384;  ///< two a group; addresses that cost nothing before they are used
-
-struct Offer {
-  std::uint64_t kernel = 0;  ///< 0: not known
-  SharedName memory, seats;
-};
-
-}  // namespace
 
 Neighbours::Neighbours(Peers& all, const MappedMemory* memory, std::string why_not)
     : memory_(memory), rank_(all.rank()), why_not_(std::move(why_not)) {

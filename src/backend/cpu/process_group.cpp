@@ -61,24 +61,6 @@ std::string silent_ranks(const std::vector<Words>& all, std::span<const int> wor
                      silent.size() == 1 ? "has" : "have");
 }
 
-}  // namespace
-
-std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine) {
-  Words nothing;
-  nothing.purpose = Words::Purpose::silence;
-  std::vector<Words> all(peers.size(), nothing);
-  const auto missing = [&] {
-    return fmt::format(
-        "{} not come to the {} where rank {} has waited for {:g} s; alive, and doing nothing that shows "
-        "(FSDPBENCH_STALL_S is for how long ranks wait)",
-        silent_ranks(all, world_ranks), describe(mine), world_ranks[peers.rank()], peers.patience_s());
-  };
-  peers.say(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data()), sizeof mine, missing);
-  check_purposes(all, world_ranks);
-  return all;
-}
-namespace {
-
 /// Bytes per addend: what is kept beside the buffers is at most this much for each member, whatever the message's size.
 /// Smaller blocks wait for each other too often, larger ones leave the cache (measured on two cores over Open MPI).
 constexpr std::int64_t kBlock_bytes = std::int64_t{1} << 20;
@@ -95,6 +77,21 @@ std::vector<Card> exchange_cards(Peers& peers, const Card& mine) {
 }
 
 }  // namespace
+
+std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine) {
+  Words nothing;
+  nothing.purpose = Words::Purpose::silence;
+  std::vector<Words> all(peers.size(), nothing);
+  const auto missing = [&] {
+    return fmt::format(
+        "{} not come to the {} where rank {} has waited for {:g} s; alive, and doing nothing that shows "
+        "(FSDPBENCH_STALL_S is for how long ranks wait)",
+        silent_ranks(all, world_ranks), describe(mine), world_ranks[peers.rank()], peers.patience_s());
+  };
+  peers.say(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data()), sizeof mine, missing);
+  check_purposes(all, world_ranks);
+  return all;
+}
 
 std::shared_ptr<ProcessGroup> ProcessGroup::make(Team& team) {
   launch::Session& session = *team.options().session;

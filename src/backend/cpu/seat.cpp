@@ -30,6 +30,46 @@ void sleep_at(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &longest, nullptr, 0);
 }
 
+using Calls = std::span<const CollectiveCall>;
+
+const CollectiveCall& call_of(Calls calls, int rank) { return calls[rank]; }
+
+/// Slice r of the output is that of rank r's input which begins at `first_byte`. Every rank starts with its own, so
+/// that no two read the same memory at the same time.
+void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
+  const CollectiveCall& mine = call_of(calls, rank);
+  const int size = static_cast<int>(calls.size());
+  const std::int64_t bytes = mine.count * size_of(mine.dtype);
+  for (int step = 0; step < size; ++step) {
+    const int from = (rank + step) % size;
+    copy_bytes(call_of(calls, from).input + first_byte, mine.output + from * bytes, bytes);
+  }
+}
+
+std::vector<const std::byte*> inputs_at(Calls calls, std::int64_t first_byte) {
+  std::vector<const std::byte*> inputs;
+  inputs.reserve(calls.size());
+  for (const CollectiveCall& call : calls) inputs.push_back(call.input + first_byte);
+  return inputs;
+}
+
+/// Every rank sums one slice of all buffers into its own buffer, which nobody else touches there; then all fetch the
+/// other slices from their owners.
+void all_reduce(int rank, Calls calls, const std::function<void()>& meet) {
+  const CollectiveCall& mine = call_of(calls, rank);
+  const int size = static_cast<int>(calls.size());
+  const Slices slices = Slices::divide(mine.count, size);
+  const std::int64_t element = size_of(mine.dtype);
+  const std::int64_t own = slices.begin(rank) * element;
+  reduce(inputs_at(calls, own), mine.output + own, slices.count(rank), mine.dtype, mine.scale);
+  meet();
+  for (int step = 1; step < size; ++step) {
+    const int from = (rank + step) % size;
+    const std::int64_t first = slices.begin(from) * element;
+    copy_bytes(call_of(calls, from).output + first, mine.output + first, slices.count(from) * element);
+  }
+}
+
 }  // namespace
 
 RoundTable::RoundTable(std::vector<Seat*> seats, int rank) : seats_(std::move(seats)), rank_(rank) {
@@ -79,49 +119,6 @@ void RoundTable::meet(const std::function<bool()>& stopped) {
   table.sleepers.fetch_sub(1);
   if (table.phase.load() == phase) throw launch::Stopped("the others have not come");
 }
-namespace {
-
-using Calls = std::span<const CollectiveCall>;
-
-const CollectiveCall& call_of(Calls calls, int rank) { return calls[rank]; }
-
-/// Slice r of the output is that of rank r's input which begins at `first_byte`. Every rank starts with its own, so
-/// that no two read the same memory at the same time.
-void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
-  const CollectiveCall& mine = call_of(calls, rank);
-  const int size = static_cast<int>(calls.size());
-  const std::int64_t bytes = mine.count * size_of(mine.dtype);
-  for (int step = 0; step < size; ++step) {
-    const int from = (rank + step) % size;
-    copy_bytes(call_of(calls, from).input + first_byte, mine.output + from * bytes, bytes);
-  }
-}
-
-std::vector<const std::byte*> inputs_at(Calls calls, std::int64_t first_byte) {
-  std::vector<const std::byte*> inputs;
-  inputs.reserve(calls.size());
-  for (const CollectiveCall& call : calls) inputs.push_back(call.input + first_byte);
-  return inputs;
-}
-
-/// Every rank sums one slice of all buffers into its own buffer, which nobody else touches there; then all fetch the
-/// other slices from their owners.
-void all_reduce(int rank, Calls calls, const std::function<void()>& meet) {
-  const CollectiveCall& mine = call_of(calls, rank);
-  const int size = static_cast<int>(calls.size());
-  const Slices slices = Slices::divide(mine.count, size);
-  const std::int64_t element = size_of(mine.dtype);
-  const std::int64_t own = slices.begin(rank) * element;
-  reduce(inputs_at(calls, own), mine.output + own, slices.count(rank), mine.dtype, mine.scale);
-  meet();
-  for (int step = 1; step < size; ++step) {
-    const int from = (rank + step) % size;
-    const std::int64_t first = slices.begin(from) * element;
-    copy_bytes(call_of(calls, from).output + first, mine.output + first, slices.count(from) * element);
-  }
-}
-
-}  // namespace
 
 void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
   const CollectiveCall& mine = call_of(calls, rank);

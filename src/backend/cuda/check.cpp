@@ -22,6 +22,7 @@ void check(cudaError_t status, const std::string& what) {
 void check(cudaError_t status, const char* what) {
   if (status != cudaSuccess) check(status, std::string(what));
 }
+
 namespace {
 
 int gpu_files(const std::filesystem::path& devices) {
@@ -36,16 +37,6 @@ int gpu_files(const std::filesystem::path& devices) {
   }
   return gpus;
 }
-
-}  // namespace
-
-bool must_load_kernels_early(const launch::Environment& environment, const std::filesystem::path& devices) {
-  if (launch::find_placement(environment)) return false;  // a process a rank
-  const char* const visible = environment("CUDA_VISIBLE_DEVICES");
-  if (visible != nullptr && std::string_view(visible).find(',') == std::string_view::npos) return false;
-  return gpu_files(devices) > 1;
-}
-namespace {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
@@ -66,6 +57,13 @@ int attribute(cudaDeviceAttr which, int device) {
 }
 
 }  // namespace
+
+bool must_load_kernels_early(const launch::Environment& environment, const std::filesystem::path& devices) {
+  if (launch::find_placement(environment)) return false;  // a process a rank
+  const char* const visible = environment("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr && std::string_view(visible).find(',') == std::string_view::npos) return false;
+  return gpu_files(devices) > 1;
+}
 
 int gpu_count() {
   int count = 0;

@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -17,9 +16,8 @@
 #include "backend/cuda/gpu_team.h"
 #include "backend/cuda/id_exchange.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
+#include "hardware/host_topology.h"
 #include "hardware/nvml.h"
-#include "hardware/thread_binding.h"
-#include "hardware/topology_matrix.h"
 #include "launch/placement.h"
 #include "launch/run_ranks.h"
 

@@ -2,7 +2,11 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -31,6 +35,7 @@ void PoisonedBlocks::wait(Lane lane, const std::byte* memory, std::int64_t bytes
     }
   }
 }
+
 namespace {
 
 struct InUse {
@@ -43,6 +48,47 @@ InUse ask_device() {
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
   return {static_cast<std::int64_t>(total - free), static_cast<std::int64_t>(total)};
+}
+
+bool is_communicated(MemoryCategory category) {
+  return category != MemoryCategory::activations && category != MemoryCategory::optimizer;
+}
+
+std::int64_t sum(const CategoryBytes& bytes, bool communicated) {
+  std::int64_t all = 0;
+  for (const MemoryCategory category : kMemoryCategories) {
+    if (is_communicated(category) == communicated) all = checked_sum(all, bytes[index_of(category)]);
+  }
+  return all;
+}
+
+cudaMemPool_t make_pool(int device) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
+  return pool;
+}
+
+template <class Value>
+void set(cudaMemPool_t pool, cudaMemPoolAttr attribute, Value value) {
+  check(cudaMemPoolSetAttribute(pool, attribute, &value), "setting up a memory pool");
+}
+
+void share(cudaMemPool_t pool, int owner, int gpus) {
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    if (gpu == owner) continue;
+    int reaches = 0;
+    check(cudaDeviceCanAccessPeer(&reaches, gpu, owner), "whether one GPU reaches another's memory");
+    if (reaches == 0) continue;  // then NCCL does not try either
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = gpu;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    check(cudaMemPoolSetAccess(pool, &access, 1), "sharing a memory pool with another GPU");
+  }
 }
 
 }  // namespace
@@ -94,21 +140,6 @@ Facts FixedMemory::facts() const {
   return {
       {"pool reserved at most", fmt::format("{}, one region, all of it before the first op", format_bytes(bytes_))}};
 }
-namespace {
-
-bool is_communicated(MemoryCategory category) {
-  return category != MemoryCategory::activations && category != MemoryCategory::optimizer;
-}
-
-std::int64_t sum(const CategoryBytes& bytes, bool communicated) {
-  std::int64_t all = 0;
-  for (const MemoryCategory category : kMemoryCategories) {
-    if (is_communicated(category) == communicated) all = checked_sum(all, bytes[index_of(category)]);
-  }
-  return all;
-}
-
-}  // namespace
 
 ArenaMemory::ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes, bool poison, const MakeOthers& others)
     : poison_(poison), arena_(sum(bytes, true)), others_(others(sum(bytes, false))), poisoned_(streams) {
@@ -146,38 +177,6 @@ Facts ArenaMemory::facts() const {
   for (auto& fact : others_->facts()) all.push_back(std::move(fact));
   return all;
 }
-namespace {
-
-cudaMemPool_t make_pool(int device) {
-  cudaMemPoolProps properties{};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location.type = cudaMemLocationTypeDevice;
-  properties.location.id = device;
-  cudaMemPool_t pool = nullptr;
-  check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
-  return pool;
-}
-
-template <class Value>
-void set(cudaMemPool_t pool, cudaMemPoolAttr attribute, Value value) {
-  check(cudaMemPoolSetAttribute(pool, attribute, &value), "setting up a memory pool");
-}
-
-void share(cudaMemPool_t pool, int owner, int gpus) {
-  for (int gpu = 0; gpu < gpus; ++gpu) {
-    if (gpu == owner) continue;
-    int reaches = 0;
-    check(cudaDeviceCanAccessPeer(&reaches, gpu, owner), "whether one GPU reaches another's memory");
-    if (reaches == 0) continue;  // then NCCL does not try either
-    cudaMemAccessDesc access{};
-    access.location.type = cudaMemLocationTypeDevice;
-    access.location.id = gpu;
-    access.flags = cudaMemAccessFlagsProtReadWrite;
-    check(cudaMemPoolSetAccess(pool, &access, 1), "sharing a memory pool with another GPU");
-  }
-}
-
-}  // namespace
 
 PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison, int gpus)
     : streams_(streams), expected_(expected), poison_(poison), pool_(make_pool(current_gpu())) {
@@ -229,5 +228,93 @@ Facts PoolMemory::facts() const {
            fmt::format("{}, {} of it before the first op", format_bytes(attribute(cudaMemPoolAttrReservedMemHigh)),
                        format_bytes(expected_))}};
 }
+
+PinnedMemory::PinnedMemory(int rank, std::int64_t bytes, const std::string& purpose) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // told by the exception; nobody else shall find it
+    throw ResourceError(
+        fmt::format("rank {} cannot have {} of page-locked host memory for {}: this host has too little that is free, "
+                    "or locks no more. Use fewer ranks on this host, a smaller model, or memory that is not shared "
+                    "with others",
+                    rank, format_bytes(bytes), purpose));
+  }
+  check(status, "page-locked host memory for " + purpose);
+  memory_ = {static_cast<std::byte*>(memory), static_cast<std::size_t>(bytes)};
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (!memory_.empty()) cudaFreeHost(memory_.data());  // a failure was or will be reported by the streams
+}
+
+std::optional<int> PinnedMemory::numa_node() const {
+  int node = 0;
+  if (memory_.empty() ||
+      syscall(SYS_get_mempolicy, &node, nullptr, 0UL, memory_.data(), MPOL_F_NODE | MPOL_F_ADDR) != 0) {
+    return std::nullopt;
+  }
+  return node;
+}
+
+PinnedPool::PinnedPool(const LaneStreams& streams, int rank, std::int64_t bytes, bool poison)
+    : rank_(rank),
+      poison_(poison),
+      memory_(rank, round_up(bytes, LanePool::kGranule), "what fsdp.cpu_offload keeps there"),
+      poisoned_(streams) {}
+
+std::byte* PinnedPool::allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order) {
+  const auto all = static_cast<std::int64_t>(region().size());
+  const auto refuse = [&] {
+    throw ResourceError(fmt::format(
+        "rank {} cannot allocate {} of pinned host memory for {}: {} are in use, and {} were set aside", rank_,
+        format_bytes(bytes), to_string(category), format_bytes(pool_.statistics().live_total), format_bytes(all)));
+  };
+  if (bytes > all) refuse();
+  const std::int64_t offset = pool_.allocate(bytes, category, lane, order);
+  const std::int64_t size = pool_.size_of_block(offset);
+  if (offset + size > all) {
+    pool_.free(offset, lane, order);
+    refuse();
+  }
+  std::byte* const memory = region().data() + offset;
+  if (poison_) poisoned_.wait(lane, memory, size);
+  return memory;
+}
+
+bool PinnedPool::contains(const std::byte* memory) const {
+  const std::span<std::byte> all = region();
+  return std::greater_equal<>()(memory, all.data()) && std::less<>()(memory, all.data() + all.size());
+}
+
+void PinnedPool::free(std::byte* memory, Lane lane, const LaneOrder& order) {
+  const std::int64_t offset = memory - region().data();
+  const std::int64_t bytes = pool_.size_of_block(offset);
+  pool_.free(offset, lane, order);
+  if (poison_) poisoned_.fill(memory, bytes, lane);
+}
+
+Facts PinnedPool::facts() const {
+  const std::optional<int> node = memory_.numa_node();
+  return {{"pinned host memory", format_bytes(static_cast<std::int64_t>(region().size())) +
+                                     (node ? fmt::format(", its first page on NUMA node {}", *node) : "")}};
+}
+
+LaneStreams::LaneStreams() {
+  check(cudaDeviceGetStreamPriorityRange(&least_, &greatest_), "stream priorities");
+  for (const Lane lane : kLanes) {
+    const int priority = lane == Lane::compute ? least_ : greatest_;
+    check(cudaStreamCreateWithPriority(&streams_[index_of(lane)], cudaStreamNonBlocking, priority),
+          "creating a stream");
+  }
+}
+
+LaneStreams::~LaneStreams() {
+  for (cudaStream_t stream : streams_) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+}
+
+std::string LaneStreams::priorities() const { return fmt::format("compute {}, others {}", least_, greatest_); }
 
 }  // namespace fsdpbench::backend::cuda

@@ -6,18 +6,60 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/event_timer.h"
-#include "backend/cuda/lane_streams.h"
 #include "backend/cuda/nccl/nccl_comm.h"
 #include "backend/device.h"
 #include "base/lane.h"
+#include "base/lane_blocks.h"
 #include "base/lane_pool.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// One non-blocking stream a lane, on the current device. The compute lane has the least priority and all others the
+/// greatest: a gather, or a copy that a gather waits for, that is ready shall not queue up behind the thread blocks of
+/// a large kernel, for which it costs little.
+class LaneStreams {
+ public:
+  LaneStreams();
+  /// Queued work still runs.
+  ~LaneStreams();
+  LaneStreams(const LaneStreams&) = delete;
+  LaneStreams& operator=(const LaneStreams&) = delete;
+
+  cudaStream_t operator[](Lane lane) const { return streams_[index_of(lane)]; }
+  /// "compute 0, others -5".
+  std::string priorities() const;
+
+ private:
+  std::array<cudaStream_t, kLaneCount> streams_{};
+  int least_ = 0;
+  int greatest_ = 0;
+};
+
+/// Page-locked host memory near the calling thread, at one address for the host and for every GPU (mapped, portable):
+/// copies go at the bus's rate and beside all else, kernels and NCCL may read and write a few numbers there.
+class PinnedMemory {
+ public:
+  /// Throws ResourceError, which says what `rank` wanted it for, if the system does not lock so much.
+  PinnedMemory(int rank, std::int64_t bytes, const std::string& purpose);
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  std::span<std::byte> bytes() const { return memory_; }
+  /// It stays until the process ends: a GPU that hangs may still write there, and freeing would wait for it.
+  void abandon() { memory_ = {}; }
+  /// The NUMA node that its first page lies on; absent: the system does not tell.
+  std::optional<int> numa_node() const;
+
+ private:
+  std::span<std::byte> memory_;
+};
 
 /// Fills freed blocks of a region with NaN. The filling is no op of the rank's order, so that poisoning does not change
 /// which blocks the bookkeeping hands out. A lane that gets such a block early must therefore wait for the filling
@@ -42,6 +84,33 @@ class PoisonedBlocks {
   const LaneStreams& streams_;
   EventStore events_{cudaEventDisableTiming};
   std::vector<Filling> fillings_;
+};
+
+/// Device::allocate_host(): one region of page-locked memory, as large as the run needs, where each block lies at its
+/// place in the bookkeeping.
+class PinnedPool {
+ public:
+  /// `streams` outlive it; `poison` as of PoisonedBlocks. Throws ResourceError if the host has not so much.
+  PinnedPool(const LaneStreams& streams, int rank, std::int64_t bytes, bool poison);
+
+  /// As Device::allocate_host(). Throws ResourceError, and leaves the bookkeeping as it was, where the region ends.
+  std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order);
+  bool contains(const std::byte* memory) const;
+  /// Frees a live block of this pool.
+  void free(std::byte* memory, Lane lane, const LaneOrder& order);
+
+  const PoolStatistics& statistics() const { return pool_.statistics(); }
+  void reset_peaks() { pool_.reset_peaks(); }
+  std::span<std::byte> region() const { return memory_.bytes(); }
+  void abandon() { memory_.abandon(); }
+  Facts facts() const;
+
+ private:
+  const int rank_;
+  const bool poison_;
+  PinnedMemory memory_;
+  LanePool pool_;
+  PoisonedBlocks poisoned_;
 };
 
 /// Memory for the blocks of a device's pool. The pool's bookkeeping (base/lane_pool.h) is the device's own and

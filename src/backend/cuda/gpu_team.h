@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/cuda/nccl/make_communicator.h"
+#include "backend/cuda/nccl/nccl_communicator.h"
 #include "base/abort_guard.h"
 #include "base/error.h"
 #include "launch/clock_offset.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <limits>
 #include <map>
 #include <memory>
@@ -18,11 +17,10 @@
 #include "accept/collectives/collectives_json.h"
 #include "accept/collectives/collectives_options.h"
 #include "accept/collectives/measure_collectives.h"
-#include "accept/collectives/nccl_table.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "config/support.h"
-#include "runs/result_schema.h"
+#include "runs/result_file.h"
 #include "runs/select_backend.h"
 #include "support/trials.h"
 

@@ -2,18 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "accept/gate/baseline.h"
 #include "accept/gate/gate_report.h"
 #include "accept/stages/judgement_files.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "config/support.h"
 #include "runs/result_fields.h"
-#include "runs/result_schema.h"
+#include "runs/result_file.h"
 #include "support/trials.h"
 
 namespace fsdpbench::app {

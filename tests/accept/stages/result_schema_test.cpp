@@ -1,20 +1,18 @@
 // The one list of what a result must have: what is missing or impossible is refused, whoever reads it.
 
-#include "runs/result_schema.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "accept/stages/check_acceptance.h"
+#include "accept/stages/acceptance_files.h"
 #include "base/digest.h"
 #include "config/support.h"
 #include "runs/result_fields.h"
+#include "runs/result_file.h"
 #include "support/trials.h"
 
 namespace fsdpbench::app {

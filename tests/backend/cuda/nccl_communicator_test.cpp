@@ -1,4 +1,4 @@
-#include "backend/cuda/nccl/make_communicator.h"
+#include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl_support.h"
 
 namespace fsdpbench::backend::cuda {

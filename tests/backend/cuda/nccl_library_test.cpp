@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_comm.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_version.h"

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +18,6 @@
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/fake/nccl/fake_nccl.h"
 #include "backend/cuda/id_exchange.h"
-#include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_comm.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/support.h"

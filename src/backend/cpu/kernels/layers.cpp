@@ -63,6 +63,7 @@ void add(const std::byte* x, const std::byte* residual, std::byte* y, std::int64
     for (std::int64_t i = 0; i < count; ++i) store(target[i], load(a[i]) + load(b[i]));
   });
 }
+
 namespace {
 
 void check_tokens(const std::int32_t* tokens, std::int64_t count, std::int64_t vocab) {
@@ -72,6 +73,100 @@ void check_tokens(const std::int32_t* tokens, std::int64_t count, std::int64_t v
                          " is outside the vocabulary of " + std::to_string(vocab) + ".");
     }
   }
+}
+
+template <class T>
+void scale_row(const T* x, const T* weight, float r, T* __restrict y, std::int64_t width) {
+  for (std::int64_t j = 0; j < width; ++j) store(y[j], load(x[j]) * r * load(weight[j]));
+}
+
+template <class T>
+void forward_row(const T* x, const T* weight, T* __restrict y, float* rstd, std::int64_t width, float epsilon) {
+  const float squares = lane_sum<float>(width, [x](std::int64_t j) {
+    const float v = load(x[j]);
+    return v * v;
+  });
+  const float r = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
+  *rstd = r;
+  scale_row(x, weight, r, y, width);
+}
+
+template <class T>
+void backward_row(const T* d_y, const T* x, const T* weight, float r, T* __restrict d_x, float* __restrict d_weight,
+                  std::int64_t width) {
+  const float dot = lane_sum<float>(width, [=](std::int64_t j) { return load(d_y[j]) * load(weight[j]) * load(x[j]); });
+  const float along_x = dot * r * r / static_cast<float>(width);
+  for (std::int64_t j = 0; j < width; ++j) {
+    const float dy = load(d_y[j]);
+    const float xj = load(x[j]);
+    store(d_x[j], load(d_x[j]) + r * (dy * load(weight[j]) - xj * along_x));
+  }
+  for (std::int64_t j = 0; j < width; ++j) d_weight[j] += load(d_y[j]) * load(x[j]) * r;
+}
+
+/// (first, second) turned by the angle of (cosine, sign * sine); one head of one token.
+template <class T>
+void rotate(T* first, T* second, const float* __restrict cosine, const float* __restrict sine, float sign,
+            std::int64_t half) {
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float a = load(first[i]);
+    const float b = load(second[i]);
+    const float s = sign * sine[i];
+    store(first[i], a * cosine[i] - b * s);
+    store(second[i], b * cosine[i] + a * s);
+  }
+}
+
+template <class T>
+void forward(const T* __restrict gate, const T* __restrict up, T* __restrict y, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = load(gate[i]);
+    store(y[i], g * sigmoid(g) * load(up[i]));
+  }
+}
+
+/// Place where backward puts the product: nowhere, apart, or in d_y's place.
+enum class Product : std::uint8_t { none, apart, in_place };
+
+template <Product kProduct, class T>
+void backward(T* __restrict d_y, const T* __restrict gate, const T* __restrict up, T* __restrict d_gate,
+              T* __restrict d_up, T* __restrict y, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = load(gate[i]);
+    const float u = load(up[i]);
+    const float d = load(d_y[i]);
+    const float s = sigmoid(g);
+    store(d_up[i], d * g * s);
+    store(d_gate[i], d * u * s * (1.0F + g * (1.0F - s)));
+    if constexpr (kProduct == Product::apart) store(y[i], g * s * u);
+    if constexpr (kProduct == Product::in_place) store(d_y[i], g * s * u);
+  }
+}
+
+/// One long row if all rows touch.
+template <class Call>
+RowShape of_touching_rows(const Call& call) {
+  RowShape s = call.shape;
+  return call.row() == s.width ? RowShape{1, s.rows * s.width, s.dtype} : s;
+}
+
+/// Loss of one row; its logits become scale * (softmax - one_hot(target)).
+template <class T>
+double cross_entropy_row(T* row, std::int32_t target, std::int64_t vocab, float scale, float* __restrict exponentials) {
+  const float largest = lane_max(vocab, [row](std::int64_t j) { return load(row[j]); });
+  for (std::int64_t j = 0; j < vocab; ++j) exponentials[j] = fast_exp(load(row[j]) - largest);
+  const float sum = lane_sum<float>(vocab, [exponentials](std::int64_t j) { return exponentials[j]; });
+  const double loss = std::log(static_cast<double>(sum)) - (static_cast<double>(load(row[target])) - largest);
+  const float factor = scale / sum;
+  for (std::int64_t j = 0; j < vocab; ++j) store(row[j], exponentials[j] * factor);
+  store(row[target], exponentials[target] * factor - scale);
+  return loss;
+}
+
+void check_target(const std::int32_t* targets, std::int64_t row, std::int64_t vocab) {
+  if (targets[row] >= 0 && targets[row] < vocab) return;
+  throw BackendError("Target " + std::to_string(targets[row]) + " at position " + std::to_string(row) +
+                     " is outside the vocabulary of " + std::to_string(vocab) + ".");
 }
 
 }  // namespace
@@ -141,38 +236,6 @@ void Embedding::backward(const EmbeddingBackwardCall& call) {
     with_gradient_type<T>(call.d_table.dtype, [&]<class G>(G of_table) { add_rows(of_rows, of_table); });
   });
 }
-namespace {
-
-template <class T>
-void scale_row(const T* x, const T* weight, float r, T* __restrict y, std::int64_t width) {
-  for (std::int64_t j = 0; j < width; ++j) store(y[j], load(x[j]) * r * load(weight[j]));
-}
-
-template <class T>
-void forward_row(const T* x, const T* weight, T* __restrict y, float* rstd, std::int64_t width, float epsilon) {
-  const float squares = lane_sum<float>(width, [x](std::int64_t j) {
-    const float v = load(x[j]);
-    return v * v;
-  });
-  const float r = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
-  *rstd = r;
-  scale_row(x, weight, r, y, width);
-}
-
-template <class T>
-void backward_row(const T* d_y, const T* x, const T* weight, float r, T* __restrict d_x, float* __restrict d_weight,
-                  std::int64_t width) {
-  const float dot = lane_sum<float>(width, [=](std::int64_t j) { return load(d_y[j]) * load(weight[j]) * load(x[j]); });
-  const float along_x = dot * r * r / static_cast<float>(width);
-  for (std::int64_t j = 0; j < width; ++j) {
-    const float dy = load(d_y[j]);
-    const float xj = load(x[j]);
-    store(d_x[j], load(d_x[j]) + r * (dy * load(weight[j]) - xj * along_x));
-  }
-  for (std::int64_t j = 0; j < width; ++j) d_weight[j] += load(d_y[j]) * load(x[j]) * r;
-}
-
-}  // namespace
 
 void rms_norm(const RmsNormCall& call) {
   const std::int64_t width = call.shape.width;
@@ -199,22 +262,6 @@ void rms_norm_backward(const RmsNormBackwardCall& call, std::vector<float>& memo
     with_gradient_type<T>(call.d_weight.dtype, [&]<class G>(G) { sums.store_to(elements<G>(call.d_weight.memory)); });
   });
 }
-namespace {
-
-/// (first, second) turned by the angle of (cosine, sign * sine); one head of one token.
-template <class T>
-void rotate(T* first, T* second, const float* __restrict cosine, const float* __restrict sine, float sign,
-            std::int64_t half) {
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float a = load(first[i]);
-    const float b = load(second[i]);
-    const float s = sign * sine[i];
-    store(first[i], a * cosine[i] - b * s);
-    store(second[i], b * cosine[i] + a * s);
-  }
-}
-
-}  // namespace
 
 void Rotary::prepare(std::int64_t seq, std::int64_t half, float theta) {
   if (seq <= seq_ && half == half_ && theta == theta_) return;
@@ -248,42 +295,6 @@ void Rotary::operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std:
     }
   });
 }
-namespace {
-
-template <class T>
-void forward(const T* __restrict gate, const T* __restrict up, T* __restrict y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float g = load(gate[i]);
-    store(y[i], g * sigmoid(g) * load(up[i]));
-  }
-}
-
-/// Place where backward puts the product: nowhere, apart, or in d_y's place.
-enum class Product : std::uint8_t { none, apart, in_place };
-
-template <Product kProduct, class T>
-void backward(T* __restrict d_y, const T* __restrict gate, const T* __restrict up, T* __restrict d_gate,
-              T* __restrict d_up, T* __restrict y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float g = load(gate[i]);
-    const float u = load(up[i]);
-    const float d = load(d_y[i]);
-    const float s = sigmoid(g);
-    store(d_up[i], d * g * s);
-    store(d_gate[i], d * u * s * (1.0F + g * (1.0F - s)));
-    if constexpr (kProduct == Product::apart) store(y[i], g * s * u);
-    if constexpr (kProduct == Product::in_place) store(d_y[i], g * s * u);
-  }
-}
-
-/// One long row if all rows touch.
-template <class Call>
-RowShape of_touching_rows(const Call& call) {
-  RowShape s = call.shape;
-  return call.row() == s.width ? RowShape{1, s.rows * s.width, s.dtype} : s;
-}
-
-}  // namespace
 
 void swiglu(const SwigluCall& call) {
   const RowShape shape = of_touching_rows(call);
@@ -312,28 +323,6 @@ void swiglu_backward(const SwigluBackwardCall& call) {
     }
   });
 }
-namespace {
-
-/// Loss of one row; its logits become scale * (softmax - one_hot(target)).
-template <class T>
-double cross_entropy_row(T* row, std::int32_t target, std::int64_t vocab, float scale, float* __restrict exponentials) {
-  const float largest = lane_max(vocab, [row](std::int64_t j) { return load(row[j]); });
-  for (std::int64_t j = 0; j < vocab; ++j) exponentials[j] = fast_exp(load(row[j]) - largest);
-  const float sum = lane_sum<float>(vocab, [exponentials](std::int64_t j) { return exponentials[j]; });
-  const double loss = std::log(static_cast<double>(sum)) - (static_cast<double>(load(row[target])) - largest);
-  const float factor = scale / sum;
-  for (std::int64_t j = 0; j < vocab; ++j) store(row[j], exponentials[j] * factor);
-  store(row[target], exponentials[target] * factor - scale);
-  return loss;
-}
-
-void check_target(const std::int32_t* targets, std::int64_t row, std::int64_t vocab) {
-  if (targets[row] >= 0 && targets[row] < vocab) return;
-  throw BackendError("Target " + std::to_string(targets[row]) + " at position " + std::to_string(row) +
-                     " is outside the vocabulary of " + std::to_string(vocab) + ".");
-}
-
-}  // namespace
 
 void cross_entropy(const CrossEntropyCall& call, std::vector<float>& exponentials) {
   const std::int64_t vocab = call.part.count, stride = call.stride > 0 ? call.stride : vocab;

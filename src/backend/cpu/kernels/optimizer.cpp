@@ -24,6 +24,19 @@ void for_each_row(const CopyRun& run, Copy&& copy) {
   }
 }
 
+/// Calls work(begin, end) until all parameters are done, and rounds each block while it is in the cache.
+template <class Work>
+void in_blocks(const ParameterUpdate& update, const Work& work) {
+  constexpr std::int64_t kBlock = 4096;
+  if (update.rounded == nullptr) return work(0, update.count);
+  const Elements rounded{update.rounded, DType::bf16};
+  for (std::int64_t begin = 0; begin < update.count; begin += kBlock) {
+    const std::int64_t end = std::min(begin + kBlock, update.count);
+    work(begin, end);
+    cast(update.parameter + begin, rounded.after(begin), end - begin, 1.0F);
+  }
+}
+
 }  // namespace
 
 void cast(const ConstElements& source, const Elements& target, std::int64_t count, float factor) {
@@ -72,22 +85,6 @@ void copy_runs(const ConstElements& source, const Elements& target, std::span<co
     }
   }
 }
-namespace {
-
-/// Calls work(begin, end) until all parameters are done, and rounds each block while it is in the cache.
-template <class Work>
-void in_blocks(const ParameterUpdate& update, const Work& work) {
-  constexpr std::int64_t kBlock = 4096;
-  if (update.rounded == nullptr) return work(0, update.count);
-  const Elements rounded{update.rounded, DType::bf16};
-  for (std::int64_t begin = 0; begin < update.count; begin += kBlock) {
-    const std::int64_t end = std::min(begin + kBlock, update.count);
-    work(begin, end);
-    cast(update.parameter + begin, rounded.after(begin), end - begin, 1.0F);
-  }
-}
-
-}  // namespace
 
 void sum_of_squares(const ConstElements& x, std::int64_t count, double factor, double* sum, bool overwrite) {
   with_element_type(x.dtype, [&]<class G>(G) {

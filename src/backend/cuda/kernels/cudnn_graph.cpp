@@ -53,6 +53,25 @@ void set_identity(fe::graph::Tensor_attributes& tensor, AttentionTensor which, c
 
 float softmax_scale(const AttentionShape& shape) { return 1.0F / std::sqrt(static_cast<float>(shape.head_dim)); }
 
+void check_cudnn(cudnnStatus_t status, const char* what) {
+  if (status != CUDNN_STATUS_SUCCESS) throw BackendError(std::string(what) + ": " + cudnnGetErrorString(status) + ".");
+}
+
+struct DestroyHandle {
+  void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
+};
+
+/// Compute capability of the current device, times 10.
+int compute_capability() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
+  return major * 10 + minor;
+}
+
 }  // namespace
 
 struct CudnnGraph::State {
@@ -179,28 +198,6 @@ void CudnnGraph::build_for(const std::string& device_properties) {
   check_support(device_properties);
   state_->require([&] { return state_->graph.build_plans(); });
 }
-namespace {
-
-void check_cudnn(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS) throw BackendError(std::string(what) + ": " + cudnnGetErrorString(status) + ".");
-}
-
-struct DestroyHandle {
-  void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
-};
-
-/// Compute capability of the current device, times 10.
-int compute_capability() {
-  int device = 0;
-  int major = 0;
-  int minor = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
-  return major * 10 + minor;
-}
-
-}  // namespace
 
 class CudnnAttention::Plans {
  public:

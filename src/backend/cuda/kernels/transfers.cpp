@@ -88,6 +88,14 @@ class Cutter {
   std::vector<CopyPiece> pieces_;
 };
 
+constexpr std::size_t kSlotBytes = 4 << 20;
+constexpr std::size_t kMostSlots = 16;
+
+/// One of the two may be pinned memory on either side: state that is offloaded is read and written as the device's is.
+void copy(void* target, const void* source, std::size_t bytes, cudaStream_t stream, const char* what) {
+  check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), what);
+}
+
 }  // namespace
 
 Boundaries boundaries(const void* array, std::int64_t element_bytes) {
@@ -100,17 +108,6 @@ std::vector<CopyPiece> copy_pieces(std::span<const CopyRun> runs, int pack, Boun
   for (const CopyRun& run : runs) cutter.cut(run);
   return cutter.take();
 }
-namespace {
-
-constexpr std::size_t kSlotBytes = 4 << 20;
-constexpr std::size_t kMostSlots = 16;
-
-/// One of the two may be pinned memory on either side: state that is offloaded is read and written as the device's is.
-void copy(void* target, const void* source, std::size_t bytes, cudaStream_t stream, const char* what) {
-  check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), what);
-}
-
-}  // namespace
 
 struct Transfers::Slot {
   Slot() = default;
