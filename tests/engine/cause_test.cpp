@@ -6,6 +6,7 @@
 #include <array>
 
 #include "support/cause_cases.h"
+#include "support/one_core.h"
 
 namespace fsdpbench::account {
 namespace {
@@ -38,6 +39,19 @@ TEST(KnownCauses, NothingIsInventedWhereNothingIs) {
     const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config, testing::simulate_tiny));
     EXPECT_TRUE(found.empty()) << list(found);
   }
+}
+
+TEST(KnownCauses, RanksThatShareACoreWaitForIt) {
+  if (!testing::core_waits_are_counted()) GTEST_SKIP() << "/proc/thread-self/schedstat counts nothing here";
+  const testing::OneCore core;
+  std::int64_t waited = 0;
+  for (int tries = 0; tries < 20 && waited == 0; ++tries) {
+    const engine::Measurement measured = testing::run_tiny(testing::tiny_decoder());
+    for (const trace::RankTrace& rank : measured.traces) {
+      for (const trace::Record& record : rank.records) waited += record.core_wait_ns;
+    }
+  }
+  EXPECT_GT(waited, 0);
 }
 
 constexpr std::array kSingle{Cause::late_prefetch,
