@@ -3,12 +3,13 @@
 A mutant is one small change: a comparison, a constant off by one, a statement dropped, min for max, + for -, a condition
 negated, a constant returned. MUTANT in the environment chooses one. What does not compile (constexpr, templates) is left
 out. A first run of every test program without a mutant notes which tests reach which mutants; each mutant then gets those
-that reach it, its room's own and quick ones first, until one fails or hangs.
+that reach it, its room's own and quick ones first, until one fails or hangs, or --budget is spent.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -164,7 +165,8 @@ class File:
                            and self.tokens[b][0] == "word" for a, b in zip(outer, outer[1:]))
             acts = self.words[last] == ")" or any(self.words[j] in ASSIGNS | {"++", "--"} for j in outer)
             shown, throws = self.join(first, last), next_word == "throw"
-            if acts and (throws or not declares) and ".reserve(" not in shown:
+            unreachable = throws and "logic_error" in shown
+            if acts and (throws or not declares) and not unreachable and ".reserve(" not in shown:
                 yield (self.tokens[first][2], self.tokens[first][2], self.end_of(last), "(::mutants::on(@) ? void() : " +
                        ("" if throws else "void("), ")" if throws else "))", "dropped", shown + ";  →  ;")
 
@@ -325,14 +327,15 @@ def is_killed(mutant, reached, arguments):
         for quick in (True, False):
             those = sorted(test for test in tests if (test[0] < 0.1) == quick)
             if those:
-                cpu, wall, names = (list(values) for values in zip(*those))
-                rounds.append((program not in own, not quick, sum(cpu), sum(wall), program, names))
-    spent = 0
-    for _, _, cpu, wall, program, names in sorted(rounds):
-        if spent and spent + cpu > arguments.budget:
+                rounds.append((program not in own, not quick, sum(test[0] for test in those), program, those))
+    left = arguments.budget
+    for _, _, _, program, tests in sorted(rounds):
+        fit = sum(spent <= left for spent in itertools.accumulate(test[0] for test in tests))
+        if fit == 0:
             continue
-        spent += cpu
-        how = run(program, names, 60 + 10 * wall, 10 + 5 * cpu, arguments.build, MUTANT=str(mutant["number"]))
+        cpu, wall, names = zip(*tests[:fit])
+        left -= sum(cpu)
+        how = run(program, names, 60 + 10 * sum(wall), 10 + 5 * sum(cpu), arguments.build, MUTANT=str(mutant["number"]))
         if how:
             return f"{program}{' (hangs)' if how == 'hangs' else ''}"
     return None

@@ -233,6 +233,16 @@ TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
   }
 }
 
+TEST(MeasureCollectivesTest, IterationsThatAreSkippedAreInNoScatter) {
+  const MeasuredRows m = measured_rows(arguments_of(
+      {{"--ranks", "2"}, {"-b", "64"}, {"-e", "64"}, {"-n", "6"}, {"-K", "5"}, {"--op-list", "all_gather"}}));
+  ASSERT_EQ(m.rows.size(), 1U);
+  const Timing& timing = *m.rows[0].out_of_place;
+  ASSERT_EQ(timing.iterations_us.size(), 6U);
+  EXPECT_EQ(timing.scatter.min_us, timing.iterations_us.back());
+  EXPECT_EQ(timing.scatter.max_us, timing.iterations_us.back());
+}
+
 /// A communicator that fails once: of what it is asked for, one collective leaves a wrong element on rank 1, or is not
 /// done at all.
 class FailsOnce : public backend::Communicator {

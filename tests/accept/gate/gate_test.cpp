@@ -379,6 +379,8 @@ TEST(Gate, AnotherMachineIsNotCompared) {
   const GateReport no = judge_gate(before, {now}, OtherMachine::software, 0.05);
   EXPECT_EQ(no.exit_code(), static_cast<int>(ExitCode::other_machine));
   EXPECT_THAT(no.changes, IsEmpty());
+  EXPECT_THAT(no.not_comparable_because, HasSubstr("processor"));
+  EXPECT_EQ(no.judgements.back().sentence, no.not_comparable_because);
   EXPECT_THAT(gate_table(no),
               AllOf(HasSubstr("processor: a processor / another processor"), HasSubstr("--other-machine")));
   EXPECT_THAT(junit_xml({.suite = "gate"}, no.judgements), HasSubstr("<error type=\"machine\""));
