@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <stdexcept>
 
 #include "accept/stages/acceptance_report.h"
+#include "accept/stages/plan_acceptance.h"
 #include "acceptance_cases.h"
 
 namespace fsdpbench::app {
@@ -291,6 +293,32 @@ TEST(AcceptanceTest, SeveralThatDifferAreOneSentence) {
       about(told, "transport", "what carries the bytes of collectives").sentence,
       "rank 0: P2P/CUMEM (8 connections), NET/IB/0/GDRDMA (2 connections); the profile does not say what it should "
       "be");
+}
+
+TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
+  config::RunConfig config;
+  config.mesh = {8, 8, 1};
+  config.device.backend = config::BackendKind::cpu;
+  const engine::Setup setup = engine::set_up(config);
+  config::Acceptance w = wanted();
+  const auto row = [&](const std::string& stage, bool full = false, int nodes = 1) {
+    std::istringstream lines(acceptance_plan(w, "profile", setup, nodes, {full, 600, 1200}));
+    std::string line;
+    while (std::getline(lines, line) && line.find(stage + ' ') > 2) {
+    }
+    return line;
+  };
+  for (const char* stage : {"inventory", "matrix products", "memory", "hosts", "pairs of ranks", "collectives",
+                            "scales", "steps", "parts"}) {
+    EXPECT_NE(row(stage), "") << stage;
+  }
+  EXPECT_EQ(row("soak"), "");
+  EXPECT_THAT(row("soak", true), HasSubstr("what is left"));
+  EXPECT_THAT(row("pairs of nodes", false, 8), HasSubstr("measurements"));
+  const std::string before = row("matrix products"), of_steps = row("inventory");
+  w.references[0].value *= 1000;
+  EXPECT_NE(row("matrix products"), before);
+  EXPECT_EQ(row("inventory"), of_steps);
 }
 
 }  // namespace
