@@ -20,7 +20,7 @@ constexpr LinkModel kLink{.bytes_per_second = 1e9, .latency_seconds = 10e-6};  /
 constexpr std::array<int, 2> kBoth{0, 1};
 constexpr std::array<int, 1> kFirst{0};
 
-class LinksTest : public ::testing::Test {
+class LinksTest : public testing::Test {
  protected:
   cpu::Links links(const std::vector<double>& slowdown = {}) { return {abort_, kLink, 2, slowdown}; }
   launch::Abort abort_;
