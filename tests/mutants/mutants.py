@@ -3,7 +3,8 @@
 A mutant is one small change: a comparison, a constant off by one, a statement dropped, min for max, + for -, a condition
 negated, a constant returned. MUTANT in the environment chooses one. What does not compile (constexpr, templates) is left
 out. A first run of every test program without a mutant notes which tests reach which mutants; each mutant then gets those
-that reach it, its room's own and quick ones first, until one fails or hangs, or --budget is spent.
+that reach it, those with its file's name, its room's own and quick ones first, until one fails or hangs, or --budget is
+spent.
 """
 
 import argparse
@@ -321,15 +322,14 @@ def tests_by_mutant(mutants, arguments):
 
 def is_killed(mutant, reached, arguments):
     """The test program that notices the mutant, and how, or None."""
-    own = ROOMS[mutant["room"]][1]
-    rounds = []
+    own, of_file = ROOMS[mutant["room"]][1], pathlib.Path(mutant["file"]).stem.replace("_", "")
+    rounds = collections.defaultdict(list)
     for program, tests in reached.items():
-        for quick in (True, False):
-            those = sorted(test for test in tests if (test[0] < 0.1) == quick)
-            if those:
-                rounds.append((program not in own, not quick, sum(test[0] for test in those), program, those))
+        for cpu, wall, name in tests:
+            namesake = of_file in name.split(".")[0].lower()
+            rounds[not namesake, program not in own, cpu >= 0.1, program].append((cpu, wall, name))
     left = arguments.budget
-    for _, _, _, program, tests in sorted(rounds):
+    for (_, _, _, program), tests in sorted((key, sorted(tests)) for key, tests in rounds.items()):
         fit = sum(spent <= left for spent in itertools.accumulate(test[0] for test in tests))
         if fit == 0:
             continue
