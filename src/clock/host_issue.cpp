@@ -87,8 +87,8 @@ class Issuer {
   double block_us(Pass pass, bool recomputed) const {
     const bool backward = pass == Pass::backward;
     if (training_.config.simulate.compiled) return times_.compiled;
-    if (!recomputed) return backward ? times_.backward : times_.forward;
-    const double all = times_.forward + times_.backward;
+    const double all = times_.forward + times_.backward;  // 0: no framework's host
+    if (!recomputed || all == 0) return backward ? times_.backward : times_.forward;
     const double again = training_.config.fsdp.checkpoint_reentrant ? times_.reentrant_checkpoint : times_.checkpoint;
     // Forward and its recomputation take as long, backward the more that it takes of the block without a checkpoint.
     return all * again * (backward ? times_.backward : times_.forward) / (all + times_.forward);

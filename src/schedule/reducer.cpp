@@ -259,15 +259,10 @@ void Reducer::finish_gradient(Flow& flow) {
   if (s.result == kNoBuffer && (is_finished(flow) || is_ready_as_it_is(flow))) {
     s.result = flow.buffer;
   } else {
-    if (s.result != kNoBuffer && s.result_lane != flow.lane) {
-      builder_.wait(flow.lane, s.result_ready, WaitReason::data);
-    }
     add_to(s.result, flow, OpKind::finish_gradient,
            flow.replicated ? BufferRole::gradient_replicated : BufferRole::gradient_shard, factors_.after,
            flow.replicated ? EventRole::replicated_ready : EventRole::gradient_ready);
   }
-  s.result_ready = flow.ready;
-  s.result_lane = flow.lane;
 }
 
 // ---------------------------------------------------------------------------------------------------- buckets
@@ -437,10 +432,9 @@ void Reducer::finish_bucket(const Bucket& bucket, const Flow& flow) {
                    .offset = all_reduces() ? w.offset : offset,
                    .stride = all_reduces() ? numel : 0},
         {.allocates = {first ? sum : kNoBuffer}, .frees = {&w == &bucket.waiting.back() ? flow.buffer : kNoBuffer}});
-    s.result_ready = builder_.record(EventRole::gradient_ready, unit);
-    s.result_lane = flow.lane;
-    if (flow.lane != Lane::compute) s.unfinished = s.result_ready;
-    if (offload_.on()) offload_.append({unit, to_host, flow.lane, s.result_ready, numel}, s.result);
+    const EventId ready = builder_.record(EventRole::gradient_ready, unit);
+    if (flow.lane != Lane::compute) s.unfinished = ready;
+    if (offload_.on()) offload_.append({unit, to_host, flow.lane, ready, numel}, s.result);
     offset += numel;
   }
 }

@@ -67,10 +67,8 @@ class Reducer {
     BufferId unsharded = kNoBuffer;    ///< this microbatch's
     BufferId accumulated = kNoBuffer;  ///< unsharded, over microbatches
     BufferId partial = kNoBuffer;      ///< reduce-scattered, over microbatches
-    BufferId result = kNoBuffer;
-    EventId result_ready = kNoEvent;
-    Lane result_lane = Lane::compute;
-    EventId unfinished = kNoEvent;  ///< end of a reduction that the compute lane has not waited for
+    BufferId result = kNoBuffer;       ///< over microbatches; a unit's are finished on one lane
+    EventId unfinished = kNoEvent;     ///< end of a reduction that the compute lane has not waited for
   };
   /// A gradient on its way.
   struct Flow {

@@ -118,6 +118,28 @@ TEST(Counterfactual, WhatIsLostInTheNoiseIsNotAdvised) {
   EXPECT_FALSE(find_counterfactuals(run.typical, {{Cause::late_prefetch, -1}}, 1000).causes.front().advised);
 }
 
+TEST(Counterfactual, AGainWhoseIntervalHasZeroIsNotAdvised) {
+  int uncertain = 0;
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    CauseCases cases(seed);
+    config::RunConfig config = cases.healthy();
+    config.train.steps = 6;
+    config.simulate.jitter_pct = 30;
+    config.simulate.seed = seed;
+    const SimulatedRun run(config);
+    const Counterfactuals found =
+        find_counterfactuals(run.typical, {{Cause::host_bound, -1}, {Cause::link_bound, -1}}, 0);
+    for (const auto& those : {found.causes, found.knobs}) {
+      for (const Counterfactual& one : those) {
+        if (one.gain_ms <= 0 || one.ci_low > 0) continue;
+        EXPECT_FALSE(one.advised) << one.gain_ms << " [" << one.ci_low << " to " << one.ci_high << "]";
+        ++uncertain;
+      }
+    }
+  }
+  EXPECT_GE(uncertain, 3);
+}
+
 TEST(Counterfactual, OneMeasuredStepOfAMachineAdvisesNothing) {
   CauseCases cases(15);
   config::RunConfig config = cases.one(Cause::late_prefetch).config;

@@ -125,6 +125,7 @@ TEST(Caveats, NoiseAboveWhatTheRunShows) {
 
 TEST(Caveats, RanksThatTakeTurnsOnTheCores) {
   EXPECT_THAT(caveats(metrics_with(10, 0), {}, 4, 2).at(0), HasSubstr("4 ranks compute on 2 cores"));
+  EXPECT_THAT(caveats(metrics_with(10, 0), {}, 2, 1).at(0), HasSubstr("2 ranks compute on 1 cores"));
   EXPECT_THAT(caveats(metrics_with(10, 0), {}, 4, 0), IsEmpty());  // not known how many there are
 }
 
@@ -134,6 +135,9 @@ TEST(Fidelity, LanesThatBeginLateBetweenOpsThatKeepUp) {
   const Fidelity late = fidelity(well, emulated(), 1.09).value();
   EXPECT_FALSE(late.rated());
   EXPECT_THAT(why_not_rated(late), HasSubstr("a step 9.0 % longer than its own op times allow"));
+  Fidelity slow = fidelity(run_of(2 * kMs, 2 * kMs, kMs), emulated()).value();
+  slow.late_pct = 0;
+  EXPECT_THAT(why_not_rated(slow), ::testing::Not(HasSubstr("began late")));
   EXPECT_FALSE(fidelity(run_of(kMs, 2 * kMs + 120'000, kMs), emulated(), 1.03).value().rated()) << "3 % and 3 %";
 
   config::RunConfig c = emulated();

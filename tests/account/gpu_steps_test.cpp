@@ -92,6 +92,14 @@ TEST(Throttling, InAllStepsThereAreNoOthersToCompareWith) {
             "the GPU of rank 0 throttled (power brake) in 10 of 10 steps: 345 MHz, of at most 1980");
 }
 
+TEST(Throttling, ThreeOtherStepsAreEnoughToCompareWith) {
+  const ClockLimits brake = bit(ClockLimit::power_brake);
+  const std::vector<Throttling> three = Watched({0, 1, 2, 3, 4, 5, 6}, brake, 345).throttling();
+  ASSERT_TRUE(three.front().longer_pct.has_value());
+  EXPECT_NEAR(*three.front().longer_pct, 40, 1e-9);
+  EXPECT_FALSE(Watched({0, 1, 2, 3, 4, 5, 6, 7}, brake, 345).throttling().front().longer_pct.has_value());
+}
+
 TEST(Throttling, APowerCapIsToldOnlyWhereStepsAreLongerForIt) {
   const std::vector<Throttling> found = Watched({3, 4, 7}, bit(ClockLimit::power_cap), 1500).throttling();
   ASSERT_THAT(found, SizeIs(1));
@@ -143,7 +151,16 @@ TEST(GpuCaveats, ErrorsComeBeforeThrottling) {
                   HasSubstr("throttled: the GPU of rank 0 throttled (hardware thermal slowdown)")));
 }
 
+TEST(GpuCaveats, OneErrorIsTold) {
+  Watched watched({}, 0, 0);
+  watched.health.errors.ecc_uncorrected = watched.health.errors.nvlink_recoveries =
+      watched.health.errors.nvlink_replays = 1;
+  watched.health.xids = {{1, 79}};
+  EXPECT_THAT(gpu_complaints(watched.health), SizeIs(4));
+}
+
 TEST(GpuCaveats, ClocksThatDiffer) {
+  EXPECT_THAT(clock_caveats({1}), SizeIs(1));
   EXPECT_THAT(clock_caveats({}), IsEmpty());
   EXPECT_THAT(clock_caveats({0, 0}), IsEmpty());
   EXPECT_THAT(clock_caveats({0, 8600, 200}), ElementsAre(HasSubstr("up to 8.6 us before they were issued (rank 1)")));

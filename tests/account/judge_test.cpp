@@ -107,7 +107,7 @@ std::pair<Answers, int> against_results(double factor, double noise, int results
 }
 
 TEST(InTurns, EqualsAreCalledDifferentInAtMostTwoOfAHundred) {
-  for (const double noise : {0.005, 0.01, 0.02, 0.05}) {
+  for (const double noise : {0.01, 0.05}) {
     for (const int trials : {3, 4, 5, 6, 8, 12}) {
       for (const double threshold : {kPracticalThreshold, 1e-6}) {  // without the second, the interval alone decides
         const Answers equals = in_turns(1, noise, trials, 2000, threshold);
@@ -165,12 +165,10 @@ TEST(InTurns, RefusesTooFewOrUnequalTrials) {
 /// Twenty figures may each be wrong by chance: without the correction one of them is in every fifth gate.
 TEST(SeveralResults, TwentyFiguresTogetherAccuseInAtMostTwoOfAHundred) {
   for (const int results : {3, 5, 10}) {
-    for (const double noise : {0.02, 0.05}) {
-      for (const int gated : {1, 3}) {
-        const auto [first, accused] = against_results(1, noise, results, gated, 20, 2000);
-        EXPECT_LE(accused, 40) << results << ' ' << noise << ' ' << gated;
-        EXPECT_EQ(first.of, 2000);
-      }
+    for (const int gated : {1, 3}) {
+      const auto [first, accused] = against_results(1, 0.05, results, gated, 20, 2000);
+      EXPECT_LE(accused, 40) << results << ' ' << gated;
+      EXPECT_EQ(first.of, 2000);
     }
   }
 }
@@ -209,7 +207,7 @@ Samples of_steps(std::vector<double> steps) {
 
 /// The steps of two runs whose luck is the same.
 TEST(TwoRuns, EqualsAreCalledDifferentInAtMostTwoOfAHundredAndFivePercentIsFound) {
-  for (const int steps : {3, 5, 10, 100, 200}) {
+  for (const int steps : {3, 10, 100}) {
     Answers equals, slow;
     for (unsigned i = 0; i < 2000; ++i) {
       Machine machine(0, i);
@@ -328,6 +326,12 @@ TEST(Evidence, WhatIsCountedIsCertainAndASingleNumberIsNothing) {
   EXPECT_EQ(judge(few, few, {.threshold = 0, .counted = true}).verdict, Verdict::no_difference);
   EXPECT_EQ(judge(few, more, {.threshold = 0.05}).verdict, Verdict::inconclusive);
   EXPECT_EQ(judge(few, more, {.threshold = 0.05}).evidence, RestsOn::numbers);
+  more.slowed = 2;  // other work changes no count, and what one number says is not known any better
+  for (const bool counted : {true, false}) {
+    const Difference d = judge(few, more, {.threshold = 0.05, .counted = counted});
+    EXPECT_DOUBLE_EQ(d.low, 1.06);
+    EXPECT_DOUBLE_EQ(d.high, 1.06);
+  }
 }
 
 /// Variance of the median of n normal values of variance 1.

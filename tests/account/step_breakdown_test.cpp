@@ -130,15 +130,16 @@ TEST(CheckWireBytes, OfAnyKindAndRankAreTheFormulas) {
   const double rounding = 4 * 5 * 3 + 1;
   using Volume = plan::CommunicationVolume;
   const Volume formula{.all_gather = 1e6, .reduce_scatter = 2e6, .all_reduce = 3e6, .all_to_all = 4e6};
+  int rank = 1;
   const auto holds = [&](double Volume::*kind, double more) {
     std::vector<Volume> counted(2, formula);
-    counted[1].*kind += more;
+    counted[rank].*kind += more;
     try {
       check_wire_bytes(formula, counted, plan, c);
       return true;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::check_failed);
-      EXPECT_EQ(std::string(error.what()).substr(0, 7), "rank 1:");
+      EXPECT_EQ(std::string(error.what()).substr(0, 7), "rank " + std::to_string(rank) + ":");
       return false;
     }
   };
@@ -150,6 +151,8 @@ TEST(CheckWireBytes, OfAnyKindAndRankAreTheFormulas) {
   }
   EXPECT_TRUE(holds(&Volume::all_reduce, rounding)) << "replicated parameters are padded";
   EXPECT_FALSE(holds(&Volume::all_reduce, rounding + 1));
+  rank = 0;
+  EXPECT_FALSE(holds(&Volume::all_gather, 1));
 }
 
 TEST(CheckMemory, NoRankTakesMoreThanThePlan) {
@@ -159,6 +162,7 @@ TEST(CheckMemory, NoRankTakesMoreThanThePlan) {
   };
   EXPECT_NO_THROW(check(1000));
   EXPECT_THROW(check(1001), Error);
+  EXPECT_THROW(check_memory(plan, std::vector<PoolStatistics>{{.peak_occupied_total = 1001}, {}}), Error);
 }
 
 }  // namespace

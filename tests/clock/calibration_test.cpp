@@ -127,6 +127,21 @@ TEST(Calibration, IsNoSurerThanOfItsOwnSteps) {
   EXPECT_LT(interval(calibration, run).width(), 1e-4 * step);
 }
 
+TEST(Calibration, TheHostIsTheMeasuredOneAndMayBeAnyOfItsRefits) {
+  const Measured run(testing::decoder_config(4, 4));
+  config::Calibration calibration = calibrated(run, 0);
+  calibration.host = {.issue_ns = 200, .launch_ns = 30, .gap_ns = 20, .wake_ns = 10};
+  calibration.host_refits = {calibration.host, {.issue_ns = 300, .launch_ns = 31, .gap_ns = 22, .wake_ns = 13}};
+  const CalibratedTimes times = calibrated_times(calibration, run.made);
+  for (int draw = 0; draw < 2; ++draw) {
+    const HostCosts host = drawn(times.times, times.uncertainty, draw).host;
+    EXPECT_EQ(host.issue_ns, draw == 0 ? 200 : 300);
+    EXPECT_EQ(host.launch_ns, draw == 0 ? 30 : 31);
+    EXPECT_EQ(host.gap_ns, draw == 0 ? 20 : 22);
+    EXPECT_EQ(host.wake_ns, draw == 0 ? 10 : 13);
+  }
+}
+
 TEST(Uncertainty, IndependentErrorsOfAnIntervalAddInSquares) {
   const Bounds bounds = interval_around(100, 50, {47, 53, 50}, 4);
   EXPECT_DOUBLE_EQ(bounds.low, 95);

@@ -390,6 +390,8 @@ TEST(CollectiveCost, OfOneNodeNothingBetweenNodesCounts) {
   Cluster intra = plain_cluster();
   intra.intra.nccl_gb_per_s = intra.intra.peak_gb_per_s = 1;
   intra.intra.all_gather_gb_per_s = intra.intra.reduce_scatter_gb_per_s = intra.intra.all_reduce_gb_per_s = 1;
+  Cluster hops = plain_cluster();
+  hops.intra.hop_latency_us = 900;
   for (const Collective collective : kAll) {
     for (const double bytes : {1024.0, 64 * kMiB}) {
       EXPECT_EQ(seconds(other, collective, bytes, kNode), seconds(plain_cluster(), collective, bytes, kNode));
@@ -398,6 +400,12 @@ TEST(CollectiveCost, OfOneNodeNothingBetweenNodesCounts) {
       EXPECT_EQ(seconds(intra, collective, 64 * kMiB, over_nodes(4, 1)),
                 seconds(plain_cluster(), collective, 64 * kMiB, over_nodes(4, 1)))
           << "a GPU a node has nobody beside it";
+      for (const Algorithm algorithm : {Algorithm::ring, Algorithm::hierarchical, Algorithm::direct}) {
+        EXPECT_EQ(seconds(hops, collective, bytes, over_nodes(4, 1), algorithm),
+                  seconds(plain_cluster(), collective, bytes, over_nodes(4, 1), algorithm));
+        EXPECT_GT(seconds(hops, collective, bytes, over_nodes(4), algorithm),
+                  seconds(plain_cluster(), collective, bytes, over_nodes(4), algorithm));
+      }
       EXPECT_EQ(seconds(plain_cluster(), collective, bytes, {1, 1, 1}), 0) << "one rank sends nothing";
     }
   }

@@ -65,6 +65,9 @@ TEST(HostIssue, WhatIsRecomputedCostsItsHooks) {
 TEST(HostIssue, OwnHostOnlyLaunches) {
   EXPECT_LT(4 * step_ms({"simulate.host=own"}), step_ms({"fsdp.preset=fsdp2"}));
   EXPECT_LT(step_ms({"simulate.compiled=true"}), step_ms({}));
+  const char* const again = "fsdp.activation_checkpointing=true";
+  EXPECT_GT(step_ms({"simulate.host=own", again}), step_ms({"simulate.host=own"}));
+  EXPECT_LT(step_ms({"simulate.host=own", again}), step_ms({again}));
 }
 
 /// Once; and the step that stands for all others comes after it.

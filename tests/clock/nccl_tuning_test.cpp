@@ -60,6 +60,7 @@ TEST(NcclTuning, RatesAreTheLinksByProtocol) {
   EXPECT_NEAR(gb_per_s({16, 2, 8}, Algorithm::nvls_tree, Protocol::simple, kReduce), 371 * 2 * 0.85 * 15 / 16 * 16 / 30,
               1e-6)
       << "two nodes exchange once";
+  EXPECT_NEAR(gb_per_s(kFour, Algorithm::nvls_tree, Protocol::simple, kReduce), 371 * 32 / 62.0, 1e-6);
   EXPECT_NEAR(gb_per_s({16, 2, 8}, Algorithm::tree, Protocol::simple, kReduce), 371 * 0.92 / 2, 1e-6)
       << "twice the NICs would be more than the links of a node";
   const config::Cluster a100 = load_cluster("dgx-a100");

@@ -2,9 +2,12 @@
 // that holds in real time is bench/causes.cpp's to say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <array>
+#include <thread>
 
+#include "backend/cpu/wait_point.h"
 #include "support/cause_cases.h"
 
 namespace fsdpbench::account {
@@ -38,6 +41,39 @@ TEST(KnownCauses, NothingIsInventedWhereNothingIs) {
     const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config, testing::simulate_tiny));
     EXPECT_TRUE(found.empty()) << list(found);
   }
+}
+
+/// Where the system keeps no such count, it stays 0 for ever.
+bool core_waits_are_counted() {
+  std::int64_t total = 0;
+  std::jthread([&] {
+    const backend::cpu::CoreWait wait;
+    for (int i = 0; i < 10'000 && total == 0; ++i) {
+      sched_yield();
+      total = wait.total_ns();
+    }
+  }).join();
+  return total > 0;
+}
+
+TEST(KnownCauses, RanksThatShareACoreWaitForIt) {
+  if (!core_waits_are_counted()) GTEST_SKIP() << "/proc/thread-self/schedstat counts nothing here";
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  std::int64_t waited = 0;
+  for (int tries = 0; tries < 20 && waited == 0; ++tries) {
+    const engine::Measurement measured = testing::run_tiny(testing::tiny_decoder());
+    for (const trace::RankTrace& rank : measured.traces) {
+      for (const trace::Record& record : rank.records) waited += record.core_wait_ns;
+    }
+  }
+  sched_setaffinity(0, sizeof before, &before);
+  EXPECT_GT(waited, 0);
 }
 
 constexpr std::array kSingle{Cause::late_prefetch,

@@ -312,6 +312,10 @@ TEST(SameComputation, RanksThatSplitLayersAgreeWithOneOnTheGlobalBatch) {
   RunConfig hybrid = testing::splittable_decoder();
   hybrid.fsdp.strategy = Strategy::hybrid_shard;
   for (const bool tokens : {false, true}) expect_agreement_with_one_rank(hybrid, {8, 2, 2, 2, tokens});
+  for (const std::int64_t replicated_below : {0, 600, 1 << 30}) {
+    hybrid.fsdp.shard_threshold = replicated_below;
+    expect_agreement_with_one_rank(hybrid, {4, 2, 2, 1});
+  }
 }
 
 TEST(SameComputation, MicrobatchesAgreeWithOneLargeBatch) {

@@ -92,6 +92,21 @@ TEST(Simulate, ARealRunIsNeverFaster) {
   }
 }
 
+TEST(Simulate, AnyRankMayBeTheSlowOne) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.inject.slow_rank_factor = 3;
+  c.inject.slow_link_factor = 2;
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    c.inject.slow_rank = c.inject.slow_link_rank = static_cast<std::int64_t>(rank);
+    const clock::OpTimes times = simulated_times(set_up(testing::settled(c)), nullptr);
+    std::vector<double> computation(4, 1), links(4, 1);
+    computation[rank] = 3;
+    links[rank] = 2;
+    EXPECT_EQ(times.compute_factor, computation);
+    EXPECT_EQ(times.link_factor, links);
+  }
+}
+
 TEST(Simulate, TheSameSeedGivesTheSameNanoseconds) {
   RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
   c.simulate.jitter_pct = 5;

@@ -3,12 +3,14 @@
 A mutant is one small change: a comparison, a constant off by one, a statement dropped, min for max, + for -, a condition
 negated, a constant returned. MUTANT in the environment chooses one. What does not compile (constexpr, templates) is left
 out. A first run of every test program without a mutant notes which tests reach which mutants; each mutant then gets those
-that reach it, its room's own and quick ones first, until one fails or hangs.
+that reach it, those with its file's name, its room's own and quick ones first, until one fails or hangs, or --budget is
+spent.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -164,7 +166,8 @@ class File:
                            and self.tokens[b][0] == "word" for a, b in zip(outer, outer[1:]))
             acts = self.words[last] == ")" or any(self.words[j] in ASSIGNS | {"++", "--"} for j in outer)
             shown, throws = self.join(first, last), next_word == "throw"
-            if acts and (throws or not declares) and ".reserve(" not in shown:
+            unreachable = throws and "logic_error" in shown
+            if acts and (throws or not declares) and not unreachable and ".reserve(" not in shown:
                 yield (self.tokens[first][2], self.tokens[first][2], self.end_of(last), "(::mutants::on(@) ? void() : " +
                        ("" if throws else "void("), ")" if throws else "))", "dropped", shown + ";  →  ;")
 
@@ -257,11 +260,12 @@ def build(mutants, arguments):
         write_sources(mutants, folder)
 
 
-def run(program, names, seconds, build_folder, **environment):
-    """True if the tests pass. Other folders, other limits: a mutant may do what it likes."""
+def run(program, names, seconds, cpu_seconds, build_folder, **environment):
+    """"" if the tests pass, else "fails" or "hangs". Other folders, other limits: a mutant may do what it likes."""
     def first_to_go():
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")  # where a mutant takes all memory
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds), int(cpu_seconds)))  # which load does not shorten
 
     if program.endswith(".py"):
         command = ["/usr/bin/python3", "-B", SOURCE / "tests/end_to_end" / program, build_folder / "bin/fsdpbench", SOURCE]
@@ -273,9 +277,10 @@ def run(program, names, seconds, build_folder, **environment):
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env={**os.environ, **environment, "TMPDIR": folder, "GTEST_FILTER": ":".join(names) if names else RENEWED})
         try:
-            return process.wait(timeout=seconds) == 0
+            status = process.wait(timeout=seconds)
+            return "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else "fails" if status else ""
         except subprocess.TimeoutExpired:
-            return False
+            return "hangs"
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -284,8 +289,13 @@ def run(program, names, seconds, build_folder, **environment):
             process.wait()
 
 
+def cpu_of_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def tests_by_mutant(mutants, arguments):
-    """{mutant: {program: [(seconds, test)]}} of the tests that pass without a mutant."""
+    """{mutant: {program: [(seconds of processors, seconds, test)]}} of the tests that pass without a mutant."""
     reached = collections.defaultdict(lambda: collections.defaultdict(list))
     size = 1 + max(m["number"] for m in mutants)
     for program in programs(arguments.rooms):
@@ -295,36 +305,39 @@ def tests_by_mutant(mutants, arguments):
             notes.unlink(missing_ok=True)
             flags = (arguments.build / "reached").resolve()
             flags.write_bytes(bytes(size))
-            begin = time.monotonic()
-            passed = run(program, None, 3600, arguments.build, MUTANTS_REACHED=str(flags), MUTANTS_TESTS=str(notes))
+            begin, began = time.monotonic(), cpu_of_children()
+            failed = run(program, None, 3600, 3600, arguments.build, MUTANTS_REACHED=str(flags), MUTANTS_TESTS=str(notes))
             if program.endswith(".py"):  # one test
-                numbers = " ".join(str(n) for n, hit in enumerate(flags.read_bytes()) if hit)
-                notes.write_text(f"{program} {int(not passed)} {1000 * (time.monotonic() - begin):.0f} {numbers}\n")
+                times = [1000 * (time.monotonic() - begin), 1000 * (cpu_of_children() - began)]
+                numbers = [n for n, hit in enumerate(flags.read_bytes()) if hit]
+                notes.write_text(" ".join(map(str, [program, int(bool(failed)), *map(round, times), *numbers])) + "\n")
         for line in notes.read_text().splitlines():
-            name, failed, milliseconds, *numbers = line.split()
+            name, failed, wall_ms, cpu_ms, *numbers = line.split()
             if failed == "1":
                 print(f"{program} {name} fails without a mutant and is left out", flush=True)
             for number in numbers if failed == "0" else ():
-                reached[int(number)][program].append((int(milliseconds) / 1000, name))
+                reached[int(number)][program].append((int(cpu_ms) / 1000, int(wall_ms) / 1000, name))
     return reached
 
 
 def is_killed(mutant, reached, arguments):
-    """The test program that notices the mutant, or None."""
-    own = ROOMS[mutant["room"]][1]
-    rounds = []
+    """The test program that notices the mutant, and how, or None."""
+    own, of_file = ROOMS[mutant["room"]][1], pathlib.Path(mutant["file"]).stem.replace("_", "")
+    rounds = collections.defaultdict(list)
     for program, tests in reached.items():
-        for quick in (True, False):
-            those = [(s, n) for s, n in tests if (s < 0.1) == quick]
-            if those:
-                rounds.append((program not in own, not quick, sum(s for s, _ in those), program, [n for _, n in sorted(those)]))
-    spent = 0
-    for _, _, seconds, program, names in sorted(rounds):
-        if spent and spent + seconds > arguments.budget:
+        for cpu, wall, name in tests:
+            namesake = of_file in name.split(".")[0].lower()
+            rounds[not namesake, program not in own, cpu >= 0.1, program].append((cpu, wall, name))
+    left = arguments.budget
+    for (_, _, _, program), tests in sorted((key, sorted(tests)) for key, tests in rounds.items()):
+        fit = sum(spent <= left for spent in itertools.accumulate(test[0] for test in tests))
+        if fit == 0:
             continue
-        spent += seconds
-        if not run(program, names, 30 + 10 * seconds, arguments.build, MUTANT=str(mutant["number"])):
-            return program
+        cpu, wall, names = zip(*tests[:fit])
+        left -= sum(cpu)
+        how = run(program, names, 60 + 10 * sum(wall), 10 + 5 * sum(cpu), arguments.build, MUTANT=str(mutant["number"]))
+        if how:
+            return f"{program}{' (hangs)' if how == 'hangs' else ''}"
     return None
 
 
@@ -335,7 +348,7 @@ def main():
     parser.add_argument("--per-room", type=int, default=30)
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
     parser.add_argument("--since", metavar="COMMIT", help="only lines that `git diff COMMIT` shows")
-    parser.add_argument("--budget", type=float, default=60, help="seconds of tests that a mutant gets at most")
+    parser.add_argument("--budget", type=float, default=60, help="seconds of processors for the tests of a mutant")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time")
     parser.add_argument("--survivors", action="store_true", help="the same mutants again, only those that survived last time")
     arguments = parser.parse_args()
@@ -359,12 +372,13 @@ def main():
                   f"SURVIVED{'' if reached[mutant['number']] else ' (no test reaches it)'} {place}", flush=True)
             state.write_text(json.dumps(mutants, indent=1))
     low = []
-    print(f"\n{'room':12} {'mutants':>8} {'killed':>8} {'%':>6}   seed {arguments.seed}")
+    print(f"\n{'room':12} {'mutants':>8} {'killed':>8} {'hang':>6} {'%':>6}   seed {arguments.seed}")
     for room in ROOMS:
         those = [m for m in mutants if m["room"] == room]
         killed = sum(bool(m["killed"]) for m in those)
         if those:
-            print(f"{room:12} {len(those):8} {killed:8} {100 * killed / len(those):6.1f}")
+            hang = sum(m["killed"].endswith("(hangs)") for m in those if m["killed"])
+            print(f"{room:12} {len(those):8} {killed:8} {hang:6} {100 * killed / len(those):6.1f}")
             if room in FLOOR and killed < 0.9 * len(those):
                 low.append(room)
     if low:

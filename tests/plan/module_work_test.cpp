@@ -383,6 +383,17 @@ TEST(ModuleWork, PassesAreTheSumsOfTheirKernels) {
   }
 }
 
+TEST(ModuleWork, AMixtureOfOneExpertRoutesAsOthersDo) {
+  config::Model one = counted_by_hand(), two = one;
+  one.active_experts = two.active_experts = 1;
+  one.experts = 1;
+  two.experts = 2;
+  const ModuleWork of_one = module_work(one, 2, 4)[1], of_two = module_work(two, 2, 4)[1];
+  EXPECT_LT(module_work(counted_by_hand(), 2, 4)[1].forward.eager, of_one.forward.eager);
+  EXPECT_NEAR(of_one.forward.eager, of_two.forward.eager, 8 * 8) << "but for the router's numbers";
+  EXPECT_EQ(of_one.backward.eager_kernels, of_two.backward.eager_kernels);
+}
+
 TEST(ModuleWork, ARecomputedFeedForwardBeginsAtItsNorm) {
   const auto recompute = [](const config::Model& m) {
     return module_work(m, 1, 4, 1, {}, config::CheckpointKeeps::all_but_feed_forward)[1].recompute;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,46 @@ Cell cell_of_experts(const std::string& imbalance, std::vector<std::string> more
   more.insert(more.begin(), {"mesh.ranks=4", "mesh.expert=2", "model.experts=4", "model.active_experts=2",
                              "fsdp.layout=per_param", "mesh.expert_imbalance=" + imbalance});
   return open_cell(load_config(config::find_profile("quickstart"), more, nullptr));
+}
+
+/// What run_trial() says of a simulation of which `change` makes another one; "": nothing.
+std::string refusal_of_trial(const std::function<void(engine::Measurement&, const engine::Setup&)>& change) {
+  const Cell cell = open_cell(load_config(
+      config::find_profile("quickstart"),
+      {"device.backend=virtual", "emulate.compute_tflops=0.06", "train.steps=2", "train.warmup=0"}, nullptr));
+  try {
+    run_trial(cell, {}, current_world(cell.setup.config, nullptr, {}),
+              [&](const Cell& c, const engine::RunHooks& hooks) {
+                engine::Measurement measured = train_on_threads(c, hooks);
+                change(measured, c.setup);
+                return measured;
+              });
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::check_failed);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Trial, WhatContradictsFormulasIsRefused) {
+  EXPECT_EQ(refusal_of_trial([](auto&, const auto&) {}), "");
+  for (std::size_t kind = 0; kind < 3; ++kind) {  // gathers, reduce-scatters, all-reduces
+    EXPECT_THAT(refusal_of_trial([&](auto& m, const auto&) { m.wire_bytes[1].at(kind) += 1'000; }), HasSubstr("rank 1"))
+        << kind;
+  }
+  EXPECT_THAT(refusal_of_trial(
+                  [](auto& m, const auto& s) { m.memory[1].peak_occupied_total = s.memory.peak_occupied_total + 1; }),
+              HasSubstr("rank 1: the pool peaked at"));
+  EXPECT_THAT(refusal_of_trial([](auto& m, const auto& s) {
+                m.host_memory[1].peak_occupied_total = s.host_memory.peak_occupied_total + 1;
+              }),
+              HasSubstr("rank 1: the pool peaked at"));
+  EXPECT_THAT(refusal_of_trial([](auto& m, const auto&) { m.traces[1].records.pop_back(); }),
+              HasSubstr("fewer records than its schedule has ops"));
+  EXPECT_THAT(refusal_of_trial([](auto& m, const auto&) {
+                m.traces[1].records.back().end_ns = m.traces[1].steps.back().end_ns + 1;
+              }),
+              HasSubstr("must not be used"));
 }
 
 /// The partition of the time without computation is checked by run_trial() itself.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "support/schedule_cases.h"
 #include "support/step_parts.h"
 
 namespace fsdpbench::schedule {
@@ -295,6 +298,37 @@ TEST(Reducer, FinishMakesTheComputeLaneWaitForEveryGradient) {
   }
   for (const Wait& wait : r.builder.pending_waits()[index_of(Lane::compute)]) waited.push_back(wait.event);
   for (EventId event : {first, last}) EXPECT_NE(std::find(waited.begin(), waited.end(), event), waited.end());
+}
+
+TEST(GradientFactors, AGivenDivisorDividesOnceWhateverTheGroups) {
+  config::Fsdp fsdp;
+  fsdp.gradient_divide_factor = 4;
+  const auto product = [](const GradientFactors& f) { return f.before * f.shard * f.replicate * f.after; };
+  for (const GradientScaling scaling :
+       {GradientScaling::average, GradientScaling::sum, GradientScaling::pre_post_divide}) {
+    fsdp.gradient_scaling = scaling;
+    for (const plan::Mesh& mesh : {plan::Mesh{1, 1}, plan::Mesh{1, 2}, plan::Mesh{2, 1}, plan::Mesh{2, 2}}) {
+      const GradientFactors factors = gradient_factors(fsdp, mesh);
+      EXPECT_EQ(product(factors), 0.25F);
+      if (mesh.shard == 1) {
+        EXPECT_EQ(factors.after, 0.25F) << "a group of one reduces nothing";
+      }
+    }
+  }
+}
+
+TEST(Reducer, WholeParametersAreCastOnceAStepIfAtAll) {
+  config::RunConfig c = testing::decoder_config(3, 2);
+  c.fsdp.shard_threshold = 1 << 30;
+  c.train.accumulate = 2;
+  const auto casts = [&](DType dtype) {
+    c.fsdp.param_dtype = dtype;
+    const testing::ScheduleCase made = testing::make_case(c);
+    EXPECT_TRUE(std::ranges::all_of(made.plan.units, [](const plan::Unit& unit) { return unit.has_replicated(); }));
+    return std::ranges::count(made.schedules.steady().ops, OpKind::cast_replicated, &Op::kind);
+  };
+  EXPECT_EQ(casts(DType::bf16), 4) << "a unit each";
+  EXPECT_EQ(casts(DType::f32), 0);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
     hta_agreement.py FSDPBENCH GPU_TRACE CORPUS_FILES SOURCE_FOLDER VENV_FOLDER
 
 Makes a virtual environment in VENV_FOLDER with HTA from PyPI, under either of its names, if FSDPBENCH_HTA=1 allows to
-download it (`make check-hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within 0.1 point, computation and everything else that is busy within
-0.1 % of the step of what the result says, rank by rank. Likewise traces of GPUs (made by GPU_TRACE), where HTA sees
+download it (`make check-hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within
+0.1 point, computation and everything else that is busy within 0.1 % of the step of what the result says, rank by rank. Likewise traces of GPUs (made by GPU_TRACE), where HTA sees
 kernels and our figures come from the ops; one of them has values known beforehand. And of traces of other programs (made
 by CORPUS_FILES, where it was built) `trace explain` says the overlap that HTA does, within 0.1 point: over the whole file,
 and in HTA's own window. FSDPBENCH_HTA_TRACES may name a folder with recorded traces of GPUs, a folder per job: of those
@@ -66,30 +66,42 @@ def prepare(folder: Path) -> Path:
     skip("HTA cannot be installed: " + "; ".join(reasons))
 
 
-# Runs in the environment: prints one JSON object, by rank.
+# Runs in the environment: a folder a line, with "all" behind it where the last step is whole, too; for each it prints
+# one JSON object, by rank. One process for all, since importing HTA takes longer than what it does here.
 ANALYSE = """
 import json, sys
 from hta.trace_analysis import TraceAnalysis
-analysis = TraceAnalysis(trace_dir=sys.argv[1], include_last_profiler_step="all" in sys.argv)
-overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")
-times = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
-print("RESULT " + json.dumps({int(rank): {
-    "overlap_pct": float(overlap.loc[rank, "comp_comm_overlap_pctg"]),
-    "compute_us": float(times.loc[rank, "compute_time(us)"]),
-    "non_compute_us": float(times.loc[rank, "non_compute_time(us)"]),
-    "busy_us": float(times.loc[rank, "kernel_time(us)"] - times.loc[rank, "idle_time(us)"]),
-    "idle_us": float(times.loc[rank, "idle_time(us)"])} for rank in overlap.index}))
+for line in sys.stdin:
+    folder, _, more = line.strip().partition("\t")
+    analysis = TraceAnalysis(trace_dir=folder, include_last_profiler_step=more == "all")
+    overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")
+    times = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
+    print("RESULT " + json.dumps({int(rank): {
+        "overlap_pct": float(overlap.loc[rank, "comp_comm_overlap_pctg"]),
+        "compute_us": float(times.loc[rank, "compute_time(us)"]),
+        "non_compute_us": float(times.loc[rank, "non_compute_time(us)"]),
+        "busy_us": float(times.loc[rank, "kernel_time(us)"] - times.loc[rank, "idle_time(us)"]),
+        "idle_us": float(times.loc[rank, "idle_time(us)"])} for rank in overlap.index}), flush=True)
 """
 
 
-def analyse(python: Path, folder: Path, *more: str) -> dict[str, dict[str, float]]:
-    """more: "all" for files whose last step is whole, too."""
-    done = subprocess.run([str(python), "-c", ANALYSE, str(folder), *more], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "HTA_DISABLE_NS_ROUNDING": "1"})
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            return json.loads(line.removeprefix("RESULT "))
-    raise AssertionError(f"HTA failed on {folder}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+class Hta:
+    """HTA in a process of its own, which answers folder by folder."""
+
+    def __init__(self, python: Path, errors: Path) -> None:
+        self.errors = errors
+        self.process = subprocess.Popen([str(python), "-c", ANALYSE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=errors.open("w"), text=True,
+                                        env={**os.environ, "HTA_DISABLE_NS_ROUNDING": "1"})
+
+    def analyse(self, folder: Path, more: str = "") -> dict[str, dict[str, float]]:
+        """more: "all" for files whose last step is whole, too."""
+        self.process.stdin.write(f"{folder}\t{more}\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("RESULT "):
+                return json.loads(line.removeprefix("RESULT "))
+        raise AssertionError(f"HTA failed on {folder}:\n{self.errors.read_text()[-4000:]}")
 
 
 def near(what: str, ours: float, theirs: float, tolerance: float) -> None:
@@ -108,46 +120,46 @@ def outside_lanes_us(events: list[dict], rank: int) -> float:
     return before + after
 
 
-def compare(python: Path, name: str, folder: Path) -> None:
+def compare(hta: Hta, name: str, folder: Path) -> None:
     result = json.loads((folder / "result.json").read_text())["metrics"]
-    theirs = analyse(python, folder / "trace")
+    theirs = hta.analyse(folder / "trace")
     ranks = result["ranks"]
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     assert len(ranks) == len(theirs), f"{name}: HTA sees {len(theirs)} of {len(ranks)} ranks"
     for rank, ours in enumerate(ranks):
-        hta = theirs[str(rank)]
+        their = theirs[str(rank)]
         step_us = ours["step_ms"]["median"] * 1000
         allowed = step_us * 0.001
         what = f"{name}, rank {rank}"
-        near(f"{what}, computation in us", ours["compute_ms"] * 1000, hta["compute_us"], allowed)
+        near(f"{what}, computation in us", ours["compute_ms"] * 1000, their["compute_us"], allowed)
         busy = step_us - ours["idle_ms"] * 1000 - ours["compute_ms"] * 1000
-        near(f"{what}, busy without computation in us", busy, hta["non_compute_us"], allowed)
+        near(f"{what}, busy without computation in us", busy, their["non_compute_us"], allowed)
         idle = ours["idle_ms"] * 1000 - outside_lanes_us(events, rank)
-        near(f"{what}, idle in us", idle, hta["idle_us"], allowed)
-        near(f"{what}, overlap in %", ours["overlap_pct"], hta["overlap_pct"], 0.1)
+        near(f"{what}, idle in us", idle, their["idle_us"], allowed)
+        near(f"{what}, overlap in %", ours["overlap_pct"], their["overlap_pct"], 0.1)
     print(f"{name}: overlap of rank 0: HTA {theirs['0']['overlap_pct']:.2f} %, "
           f"computation {theirs['0']['compute_us'] / 1000:.3f} ms; {len(ranks)} ranks agree")
 
 
-def compare_gpus(python: Path, gpu_trace: str, folder: Path) -> None:
+def compare_gpus(hta: Hta, gpu_trace: str, folder: Path) -> None:
     subprocess.run([gpu_trace, str(folder)], check=True, timeout=60)
     for name in ("golden", "synthetic"):
-        ours, theirs = json.loads((folder / f"{name}.json").read_text()), analyse(python, folder / name)
+        ours, theirs = json.loads((folder / f"{name}.json").read_text()), hta.analyse(folder / name)
         assert sorted(ours) == sorted(theirs), f"{name}: HTA sees the ranks {sorted(theirs)} of {sorted(ours)}"
         for rank, figures in ours.items():
-            hta, what = theirs[rank], f"{name} GPU, rank {rank}"
+            their, what = theirs[rank], f"{name} GPU, rank {rank}"
             near(f"{what}, overlap in %", 100 * figures["overlap_us"] / figures["communication_us"],
-                 hta["overlap_pct"], 0.01)
-            near(f"{what}, computation in us", figures["compute_us"], hta["compute_us"], 0.01)
-            near(f"{what}, busy in us", figures["busy_us"], hta["busy_us"], 0.01)
-            print(f"{what}: overlap {hta['overlap_pct']:.2f} %, computation {hta['compute_us']:.3f} us")
-    golden = analyse(python, folder / "golden")["0"]
+                 their["overlap_pct"], 0.01)
+            near(f"{what}, computation in us", figures["compute_us"], their["compute_us"], 0.01)
+            near(f"{what}, busy in us", figures["busy_us"], their["busy_us"], 0.01)
+            print(f"{what}: overlap {their['overlap_pct']:.2f} %, computation {their['compute_us']:.3f} us")
+    golden = hta.analyse(folder / "golden")["0"]
     known = {"overlap_pct": 50, "compute_us": 140, "non_compute_us": 50, "busy_us": 190, "idle_us": 10}
     for key, value in known.items():
         near(f"golden GPU, {key}", value, golden[key], 0.001)
 
 
-def compare_others(python: Path, program: str, corpus_files: str, folder: Path) -> None:
+def compare_others(hta: Hta, program: str, corpus_files: str, folder: Path) -> None:
     subprocess.run([corpus_files, str(folder), *CORPUS], check=True, stdout=subprocess.DEVNULL, timeout=300)
     for name in CORPUS:
         traces = folder / name.replace(" ", "-")
@@ -155,8 +167,8 @@ def compare_others(python: Path, program: str, corpus_files: str, folder: Path) 
         done = subprocess.run([program, "trace", "explain", str(traces), "--json"], check=True, capture_output=True,
                               text=True, timeout=300)
         answer = json.loads(done.stdout)
-        for window, key, more in (("the whole file", "overlap_pct", ("all",)), ("its own window", "overlap_hta_pct", ())):
-            compare_overlap(f"{name} in {window}", answer, key, analyse(python, traces, *more))
+        for window, key, more in (("the whole file", "overlap_pct", "all"), ("its own window", "overlap_hta_pct", "")):
+            compare_overlap(f"{name} in {window}", answer, key, hta.analyse(traces, more))
 
 
 def compare_overlap(name: str, answer: dict, key: str, theirs: dict[str, dict[str, float]]) -> None:
@@ -170,13 +182,13 @@ def compare_overlap(name: str, answer: dict, key: str, theirs: dict[str, dict[st
           f"ours {ours[first]:.2f} %; {len(ours)} ranks agree")
 
 
-def compare_recorded(python: Path, program: str, folder: Path) -> None:
+def compare_recorded(hta: Hta, program: str, folder: Path) -> None:
     jobs = sorted(path for path in folder.iterdir() if path.is_dir())
     assert jobs, f"{folder}: no folder of traces"
     for job in jobs:
         done = subprocess.run([program, "trace", "explain", str(job), "--json"], check=True, capture_output=True,
                               text=True, timeout=300)
-        compare_overlap(job.name, json.loads(done.stdout), "overlap_hta_pct", analyse(python, job))
+        compare_overlap(job.name, json.loads(done.stdout), "overlap_hta_pct", hta.analyse(job))
 
 
 def main() -> None:
@@ -184,21 +196,22 @@ def main() -> None:
     source = Path(sys.argv[4]).resolve()
     python = prepare(Path(sys.argv[5]).resolve())
     with tempfile.TemporaryDirectory() as temporary:
+        all_of = Path(temporary)
+        hta = Hta(python, all_of / "errors")
         if os.path.exists(corpus_files):
-            compare_others(python, program, corpus_files, Path(temporary))
+            compare_others(hta, program, corpus_files, all_of / "others")
         else:
             print(f"{corpus_files} was not built: traces of other programs are not compared")
-    if recorded := os.environ.get("FSDPBENCH_HTA_TRACES"):
-        compare_recorded(python, program, Path(recorded))
-    with tempfile.TemporaryDirectory() as temporary:
-        compare_gpus(python, gpu_trace, Path(temporary))
-    with tempfile.TemporaryDirectory() as temporary:
+        if recorded := os.environ.get("FSDPBENCH_HTA_TRACES"):
+            compare_recorded(hta, program, Path(recorded))
+        compare_gpus(hta, gpu_trace, all_of / "gpus")
         for name, keys in RUNS.items():
-            folder = Path(temporary) / name
             sets = [word for key in EMULATED + keys for word in ("--set", key)]
             subprocess.run([program, "run", str(source / "profiles/runs/llama3-8b-emulated.toml"), *sets, "--out",
-                            str(folder), "-q"], check=True, stdout=subprocess.DEVNULL, timeout=300)
-            compare(python, name, folder)
+                            str(all_of / name), "-q"], check=True, stdout=subprocess.DEVNULL, timeout=300)
+            compare(hta, name, all_of / name)
+        hta.process.stdin.close()
+        hta.process.wait()
     print("HTA agrees with result.json in all runs, and with trace explain.")
 
 

@@ -1,0 +1,294 @@
+#include "accept/collectives/collectives_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "arguments_of.h"
+#include "base/error.h"
+#include "config/support.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+using config::config_error;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string refusal(const std::vector<std::pair<std::string, std::string>>& options) {
+  return config_error([&] { arguments_of(options); });
+}
+
+TEST(CollectivesOptionsTest, SizesAreReadAsNcclTestsReadThem) {
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "8"}, {"-e", "64"}, {"-f", "2"}})), ElementsAre(8, 16, 32, 64));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "1k"}, {"-e", "3K"}, {"-i", "1K"}})), ElementsAre(1024, 2048, 3072));
+  EXPECT_THAT(sweep_sizes(arguments_of({})), ElementsAre(32 << 20));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"--minbytes", "8G"}})), ElementsAre(std::int64_t{8} << 30));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "2GB"}})), ElementsAre(2'000'000'000));
+}
+
+TEST(CollectivesOptionsTest, WhatCannotBeDoneIsRefusedInASentence) {
+  EXPECT_THAT(refusal({{"-G", "1"}}), HasSubstr("--cudagraph '1': only 0 is possible"));
+  EXPECT_THAT(refusal({{"-d", "half"}}), HasSubstr("expected float, bfloat16"));
+  EXPECT_THAT(refusal({{"-o", "prod"}}), HasSubstr("expected sum, avg or all"));
+  EXPECT_THAT(refusal({{"-b", "8 apples"}}), HasSubstr("'8 apples': expected a size"));
+  EXPECT_THAT(refusal({{"-b", "8"}, {"-e", "4"}}), HasSubstr("below the smallest"));
+  EXPECT_THAT(refusal({{"-b", "0"}, {"-e", "4"}, {"-f", "2"}}), HasSubstr("never grow"));
+  EXPECT_THAT(refusal({{"-n", "5"}, {"-K", "5"}}), HasSubstr("nothing is left"));
+  EXPECT_THAT(refusal({{"--ranks", "4"}, {"-g", "8"}}), HasSubstr("differ"));
+  EXPECT_THAT(refusal({{"-R", "2"}}), HasSubstr("--backend cuda"));
+  EXPECT_THAT(refusal({{"--slow-link", "1"}}), HasSubstr("--link-gb-per-s"));
+  EXPECT_THAT(refusal({{"--op-list", "all_gather,scatter"}}), HasSubstr("no operation 'scatter'"));
+  EXPECT_THAT(refusal({{"--check-all", ""}, {"-m", "2"}}), HasSubstr("use -m 1"));
+  EXPECT_THAT(refusal({{"--check-all", "1"}, {"--beside", ""}}), HasSubstr("--beside checks no data"));
+  EXPECT_THAT(refusal({{"--what", "1"}}), HasSubstr("no option --what"));
+}
+
+// The table of 2.19.6, src/common.cu.
+TEST(CollectivesOptionsTest, NamesAreThoseOfNcclTests) {
+  for (const char* names : {"-t,--nthreads",
+                            "-g,--ngpus",
+                            "-b,--minbytes",
+                            "-e,--maxbytes",
+                            "-i,--stepbytes",
+                            "-f,--stepfactor",
+                            "-n,--iters",
+                            "-m,--agg_iters",
+                            "-w,--warmup_iters",
+                            "-N,--run_cycles",
+                            "-p,--parallel_init",
+                            "-c,--check",
+                            "-o,--op",
+                            "-d,--datatype",
+                            "-r,--root",
+                            "-z,--blocking",
+                            "-y,--stream_null",
+                            "-T,--timeout",
+                            "-G,--cudagraph",
+                            "-C,--report_cputime",
+                            "-J,--output_file",
+                            "-S,--report_timestamps",
+                            "-a,--average",
+                            "-R,--local_register",
+                            "-x,--cta_policy",
+                            "-V,--device_cta_count",
+                            "-M,--memory",
+                            "-u,--unalign",
+                            "-I,--per_iter_timing",
+                            "-K,--per_iter_skip",
+                            "-D,--device_implementation"}) {
+    EXPECT_TRUE(std::ranges::any_of(collectives_options(), [&](const auto& o) { return o.names == names; })) << names;
+  }
+  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{
+           {"-z", "3"}, {"-u", "2"}, {"-G", "1"}, {"-D", "1"}, {"-V", "16"}, {"-M", "1"}, {"-y", "1"}}) {
+    EXPECT_NE(refusal({{name, value}}), "") << name;
+  }
+}
+
+TEST(CollectivesOptionsTest, WhatWasGivenMakesTheSameArgumentsElsewhere) {
+  const CollectivesArguments first =
+      arguments_of({{"--op-list", "all_reduce_perf,broadcast"}, {"-b", "4K"}, {"-I", ""}, {"-a", "1"}});
+  CollectivesArguments second;
+  for (const auto& [name, value] : first.given) read_option(second, name, value);
+  EXPECT_THAT(second.ops, ElementsAre(Collective::all_reduce, Collective::broadcast));
+  EXPECT_EQ(second.least_bytes, 4096);
+  EXPECT_TRUE(second.per_iteration);
+  EXPECT_EQ(second.over_ranks, OverRanks::mean);
+}
+
+TEST(CollectivesOptionsTest, EachOptionSetsItsArgument) {
+  const CollectivesArguments a = arguments_of({{"-b", "4K"},
+                                               {"-e", "8k"},
+                                               {"-i", "2K"},
+                                               {"-n", "7"},
+                                               {"-w", "3"},
+                                               {"-N", "5"},
+                                               {"-c", "4"},
+                                               {"-o", "avg"},
+                                               {"-d", "bfloat16"},
+                                               {"-r", "2"},
+                                               {"-t", "2"},
+                                               {"-g", "3"},
+                                               {"-a", "2"},
+                                               {"-I", "1"},
+                                               {"-K", "6"},
+                                               {"-S", ""},
+                                               {"-C", "1"},
+                                               {"-z", "2"},
+                                               {"-u", "1"},
+                                               {"-T", "1.5"},
+                                               {"-J", "out.json"},
+                                               {"--overwrite", ""},
+                                               {"-m", "9"},
+                                               {"--link-gb-per-s", "0.5"},
+                                               {"--slow-link", "1"},
+                                               {"--link-latency-us", "3"},
+                                               {"--slow-link-factor", "4"},
+                                               {"--beside", "1"},
+                                               {"--matrix", "8,2x3x4"},
+                                               {"-p", "1"}});
+  EXPECT_EQ(a.least_bytes, 4096);
+  EXPECT_EQ(a.most_bytes, 8192);
+  EXPECT_EQ(a.step_bytes, 2048);
+  EXPECT_EQ(a.iterations, 7);
+  EXPECT_EQ(a.warmup, 3);
+  EXPECT_EQ(a.cycles, 5);
+  EXPECT_EQ(a.checks, 4);
+  EXPECT_THAT(a.reductions, ElementsAre(Reduction::average));
+  EXPECT_THAT(a.dtypes, ElementsAre(DType::bf16));
+  EXPECT_EQ(a.root, 2);
+  EXPECT_EQ(a.threads, 2);
+  EXPECT_EQ(a.gpus, 3);
+  EXPECT_EQ(a.over_ranks, OverRanks::least);
+  EXPECT_TRUE(a.per_iteration && a.timestamps && a.host_time && a.unaligned && a.overwrite && a.beside);
+  EXPECT_EQ(a.skip, 6);
+  EXPECT_EQ(a.blocking, 2);
+  EXPECT_EQ(a.timeout_s, 1.5);
+  EXPECT_EQ(a.output_file, "out.json");
+  EXPECT_EQ(a.aggregate, 9);
+  EXPECT_EQ(a.link_gb_per_s, 0.5);
+  EXPECT_EQ(a.link_latency_us, 3);
+  EXPECT_EQ(a.slow_link_rank, 1);
+  EXPECT_EQ(a.slow_link_factor, 4);
+  EXPECT_THAT(a.matrices, ElementsAre(ProductShape{8, 8, 8}, ProductShape{2, 3, 4}));
+  const CollectivesArguments of_nccl = arguments_of({{"--backend", "cuda"},
+                                                     {"-R", "2"},
+                                                     {"-x", "1"},
+                                                     {"--max-ctas", "4"},
+                                                     {"--check-all", "1"},
+                                                     {"--ranks", "6"},
+                                                     {"-f", "3"},
+                                                     {"-d", "all"},
+                                                     {"-o", "all"},
+                                                     {"--per_iter_timing", "0"}});
+  EXPECT_EQ(of_nccl.backend, "cuda");
+  EXPECT_EQ(of_nccl.registration, 2);
+  EXPECT_EQ(of_nccl.cta_policy, 1);
+  EXPECT_THAT(of_nccl.max_ctas, ElementsAre(4));
+  EXPECT_TRUE(of_nccl.check_all);
+  EXPECT_EQ(of_nccl.ranks, 6);
+  EXPECT_EQ(of_nccl.step_factor, 3);
+  EXPECT_FALSE(of_nccl.per_iteration);
+  EXPECT_THAT(of_nccl.dtypes, ElementsAre(DType::f32, DType::bf16, DType::i32, DType::f64));
+  EXPECT_THAT(of_nccl.reductions, ElementsAre(Reduction::sum, Reduction::average));
+  for (const auto& [name, type] : {std::pair{"float", DType::f32},
+                                   {"fp32", DType::f32},
+                                   {"bf16", DType::bf16},
+                                   {"int32", DType::i32},
+                                   {"int", DType::i32},
+                                   {"double", DType::f64}}) {
+    EXPECT_THAT(arguments_of({{"-d", name}}).dtypes, ElementsAre(type)) << name;
+  }
+}
+
+/// The last value of each range is taken, the next one is refused.
+TEST(CollectivesOptionsTest, RangesHaveTheirEnds) {
+  const auto refused = [](const char* name, const char* value) {
+    CollectivesArguments arguments;
+    try {
+      read_option(arguments, name, value);
+    } catch (const ConfigError&) {
+      return true;
+    }
+    return false;
+  };
+  struct End {
+    const char *name, *inside, *outside;
+  };
+  for (const End& end : std::initializer_list<End>{{"-n", "1", "0"},
+                                                   {"-n", "1000000000", "1000000001"},
+                                                   {"-w", "0", "-1"},
+                                                   {"-m", "1", "0"},
+                                                   {"-N", "0", "-1"},
+                                                   {"-c", "0", "-1"},
+                                                   {"-r", "0", "-1"},
+                                                   {"-K", "0", "-1"},
+                                                   {"-t", "1", "0"},
+                                                   {"-t", "1048576", "1048577"},
+                                                   {"-g", "1", "0"},
+                                                   {"-g", "1048576", "1048577"},
+                                                   {"-f", "1", "0"},
+                                                   {"-f", "1048576", "1048577"},
+                                                   {"-a", "0", "-1"},
+                                                   {"-a", "3", "4"},
+                                                   {"-z", "0", "-1"},
+                                                   {"-z", "2", "3"},
+                                                   {"-R", "0", "-1"},
+                                                   {"-R", "2", "3"},
+                                                   {"-x", "0", "-1"},
+                                                   {"-x", "2", "3"},
+                                                   {"-T", "0", "-0.1"},
+                                                   {"-T", "1e7", "1.1e7"},
+                                                   {"--ranks", "1", "0"},
+                                                   {"--ranks", "1048576", "1048577"},
+                                                   {"--slow-link", "0", "-1"},
+                                                   {"--max-ctas", "0", "-1"},
+                                                   {"--max-ctas", "64", "65"},
+                                                   {"--link-gb-per-s", "1e-6", "0.95e-6"},
+                                                   {"--link-gb-per-s", "1e6", "1.01e6"},
+                                                   {"--link-latency-us", "0", "-0.5"},
+                                                   {"--link-latency-us", "1e6", "1.01e6"},
+                                                   {"--slow-link-factor", "1", "0.95"},
+                                                   {"--slow-link-factor", "1e6", "1.01e6"},
+                                                   {"--matrix", "65536", "65537"},
+                                                   {"--matrix", "1", "0"},
+                                                   {"-b", "1024T", "1025T"},
+                                                   {"-n", "5", "5x"},
+                                                   {"-I", "", "yes"},
+                                                   {"-I", "0", "2"},
+                                                   {"-b", "8", ""},
+                                                   {"-p", "0", "2"}}) {
+    EXPECT_FALSE(refused(end.name, end.inside)) << end.name << ' ' << end.inside;
+    EXPECT_TRUE(refused(end.name, end.outside)) << end.name << ' ' << end.outside;
+  }
+}
+
+TEST(CollectivesOptionsTest, OptionsThatDoNotFitEachOtherAreRefused) {
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "8"}, {"-e", "8"}, {"-i", "0"}})), ElementsAre(8));
+  EXPECT_THAT(refusal({{"-b", "8"}, {"-e", "9"}, {"-i", "0"}}), HasSubstr("never grow"));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "0"}, {"-e", "2"}, {"-i", "2"}})), ElementsAre(0, 2));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "3"}, {"-e", "12"}, {"-f", "2"}})), ElementsAre(3, 6, 12));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "3"}, {"-e", "11"}, {"-f", "2"}})), ElementsAre(3, 6));
+  EXPECT_EQ(sweep_sizes(arguments_of({{"-b", "1"}, {"-e", "100000"}, {"-i", "1"}})).size(), 100'000U);
+  EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "100001"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
+  EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "1T"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
+  EXPECT_NO_THROW(arguments_of({{"-n", "5"}, {"-K", "4"}}));
+  EXPECT_NO_THROW(arguments_of({{"--check-all", "1"}, {"-m", "1"}}));
+  EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}, {"-t", "2"}, {"-g", "4"}}));
+  EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}}));
+  EXPECT_THAT(refusal({{"--ranks", "8"}, {"-t", "2"}}), HasSubstr("--ranks 8 and -t 2 -g 1 differ"));
+  EXPECT_THAT(refusal({{"-x", "1"}}), HasSubstr("they need --backend cuda"));
+  EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--link-gb-per-s", "1"}}), HasSubstr("CPU's ranks only"));
+  EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--slow-link", "0"}}), HasSubstr("CPU's ranks only"));
+  EXPECT_THAT(refusal({{"--slow-link", "0"}}), HasSubstr("give --link-gb-per-s"));
+  EXPECT_THAT(refusal({{"--link-latency-us", "1"}}), HasSubstr("give --link-gb-per-s"));
+  EXPECT_NO_THROW(arguments_of({{"--link-latency-us", "0"}}));
+  EXPECT_THAT(refusal({{"minbytes", "8"}}), HasSubstr("no option minbytes"));
+  EXPECT_THAT(refusal({{"", "8"}}), HasSubstr("no option"));
+  CollectivesArguments not_settled;
+  not_settled.least_bytes = 5;
+  EXPECT_THAT(sweep_sizes(not_settled), ElementsAre(5));
+}
+
+TEST(CollectivesOptionsTest, OperationsHaveTheirOwnNamesAndThoseOfNcclTests) {
+  using enum Collective;
+  const CollectivesArguments a = arguments_of({{"--op-list", "all_gather_perf,alltoall_perf,sendrecv,broadcast"}});
+  EXPECT_THAT(a.ops, ElementsAre(all_gather, all_to_all, send_recv, broadcast));
+  EXPECT_THAT(a.given, ElementsAre(std::pair<std::string, std::string>(
+                           "--op-list", "all_gather_perf,alltoall_perf,sendrecv,broadcast")));
+  EXPECT_EQ(collective_named("all_to_all"), all_to_all);
+  EXPECT_THROW(collective_named("_perf"), ConfigError);
+}
+
+TEST(CollectivesOptionsTest, ShapesAndCtas) {
+  for (const char* wrong : {"0", "4x4", "4x4x4x4", "4x", "", ",4", "a"}) {
+    EXPECT_THROW(arguments_of({{"--beside", ""}, {"--matrix", wrong}}), ConfigError) << wrong;
+  }
+  EXPECT_THROW(arguments_of({{"--max-ctas", "4"}}), ConfigError) << "NCCL's";
+  EXPECT_THROW(arguments_of({{"--backend", "cuda"}, {"--max-ctas", "4,8"}}), ConfigError) << "several only beside";
+  EXPECT_EQ(arguments_of({{"--backend", "cuda"}, {"--beside", ""}, {"--max-ctas", "4,8"}}).max_ctas,
+            (std::vector{4, 8}));
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,325 @@
+// What an acceptance makes of measurements, and what it writes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <stdexcept>
+
+#include "accept/stages/acceptance_report.h"
+#include "accept/stages/acceptance.h"
+#include "acceptance_cases.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Element;
+using accept::Judgement;
+using accept::Verdict;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The judgement of this rule and figure.
+const Judgement& about(const AcceptanceReport& report, const std::string& rule, const std::string& figure) {
+  const auto found =
+      std::ranges::find_if(report.judgements, [&](const Judgement& j) { return j.rule == rule && j.figure == figure; });
+  if (found == report.judgements.end()) throw std::out_of_range(rule + ", " + figure);
+  return *found;
+}
+
+TEST(AcceptanceTest, FiguresAreRatesInTheirUnits) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.device_rates.assign(9, std::vector<double>(8, 2e12));
+  m.device_rates[0][0] = 0;  // not measured
+  m.memory_rates.assign(9, std::vector<double>(8, 5e9));
+  m.links.one_way.assign(56, 7.0);
+  config::Acceptance w = wanted();
+  w.references = {{.figure = "gemm", .value = 2, .hop_us = 0, .ceiling = 3, .source = "a table"},
+                  {.figure = "pair", .value = 7, .hop_us = 0, .ceiling = 0, .source = "a table"},
+                  {.figure = "memory", .value = 10, .hop_us = 0, .ceiling = 0, .source = "a table"}};
+  w.tolerance_pct = 80;
+  const AcceptanceReport report = judge_acceptance(w, m, &trial);
+  const Judgement& products = about(report, "floor", "matrix products of a rank");
+  EXPECT_DOUBLE_EQ(products.value.median, 2);
+  EXPECT_DOUBLE_EQ(products.value.low, 2) << "what was not measured is no rate of 0";
+  EXPECT_EQ(products.value.n, 71);
+  EXPECT_DOUBLE_EQ(*products.bound, 1.6);
+  EXPECT_EQ(products.unit, "TFLOP/s");
+  EXPECT_DOUBLE_EQ(*about(report, "ceiling", "matrix products of a rank").bound, 3);
+  const Judgement& memory = about(report, "floor", "memory of a rank, read and written");
+  EXPECT_DOUBLE_EQ(memory.value.median, 5);
+  EXPECT_EQ(memory.verdict, Verdict::fail);
+  EXPECT_THROW(about(report, "ceiling", "memory of a rank, read and written"), std::out_of_range);
+  EXPECT_EQ(about(report, "floor", "pairs, one way").verdict, Verdict::pass);
+  m.ladder.front().out_of_place->iterations_us = {0, 0.5, 1, 1000};
+  EXPECT_EQ(about(judge_acceptance(w, m, &trial), "floor", "all_gather of 32.00 MiB on 8 ranks").value.n, 3)
+      << "of no time there is no rate";
+  const Judgement& gathered = about(report, "floor", "all_gather of 32.00 MiB on 8 ranks, in place");
+  EXPECT_NEAR(gathered.value.median, 8 * 4.194304 * 7 / 8, 1e-9);  // 8 x 4 MiB in 1 ms, of which 7/8 move
+  EXPECT_EQ(about(report, "floor", "all_gather of 32.00 MiB on 8 ranks").value.n, 20);
+  EXPECT_DOUBLE_EQ(about(report, "exposed communication", "training steps, by rank").value.median, 0.05);
+  EXPECT_DOUBLE_EQ(*about(report, "exposed communication", "training steps, by rank").bound, 0.1);
+  EXPECT_EQ(about(report, "exposed communication", "training steps, by rank").value.n, 8);
+  EXPECT_FALSE(report.emulated);
+  EXPECT_EQ(report.ranks, 8);
+}
+
+TEST(AcceptanceTest, ARingPaysForEachOfItsSteps) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  w.references = {{.figure = "all_gather", .value = 58.720256, .hop_us = 0, .ceiling = 0, .source = "a table"}};
+  w.tolerance_pct = 100;
+  // 7/8 of 32 MiB, 29.36 MB, take 500 us; seven steps of 50 us as long again, and 150 us less.
+  const auto bound = [&](double hop_us) {
+    w.references[0].hop_us = hop_us;
+    return *about(judge_acceptance(w, measured({}), &trial), "floor", "all_gather of 32.00 MiB on 8 ranks").bound;
+  };
+  EXPECT_NEAR(bound(0), 58.720256, 1e-9);
+  EXPECT_NEAR(bound(50), 29.360128 / 850 * 1e3, 1e-9);
+}
+
+TEST(AcceptanceTest, WrongElementsAreOfTheRanksThatHaveThem) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  Timing& timing = *m.ladder.front().out_of_place;
+  const std::string figure = "all_gather of 32.00 MiB on 8 ranks";
+  const auto data = [&] { return about(judge_acceptance(wanted(), m, &trial), "data", figure); };
+  timing.wrong = 15;
+  timing.rank_wrong = {0, 5, 0, 10, 0, 0, 0, 0};
+  EXPECT_EQ(data().sentence, "rank 1 (node) has 5 wrong elements, rank 3 (node) has 10 wrong elements");
+  EXPECT_EQ(data().ranks, (std::vector{1, 3}));
+  EXPECT_EQ(data().verdict, Verdict::fail);
+  timing.rank_wrong = {1, 1, 1, 1, 0, 0, 0, 0};
+  EXPECT_EQ(data().ranks.size(), 4U) << "half of them";
+  EXPECT_THAT(data().sentence, Not(HasSubstr("more ranks")));
+  timing.rank_wrong = {1, 1, 1, 1, 1, 1, 0, 0};
+  EXPECT_THAT(data().sentence, ::testing::EndsWith("rank 3 (node) has 1 wrong elements and 2 more ranks"));
+  EXPECT_TRUE(data().ranks.empty()) << "whoever sent them is to blame";
+  timing.rank_wrong.clear();
+  EXPECT_EQ(data().sentence, "15 elements of the result are wrong");
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_THROW(about(report, "floor", figure), std::out_of_range) << "of wrong data no rate is told";
+  EXPECT_NO_THROW(about(report, "floor", figure + ", in place"));
+  EXPECT_THROW(about(report, "shape", "all_gather by size"), std::out_of_range);
+  EXPECT_NO_THROW(about(report, "shape", "all_gather by size, in place"));
+  timing.wrong = 0;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).wrong_data);
+}
+
+TEST(AcceptanceTest, TailsAreOfMessagesFromAMebibyte) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.rates_tails = true;
+  for (const auto& timing : {&m.ladder.front().out_of_place, &m.ladder.front().in_place}) {
+    (*timing)->iterations_us.assign(100, 1000);
+  }
+  const auto tails = [&](std::int64_t count) {
+    m.ladder.front().message.count = count;
+    const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+    return std::ranges::count(report.judgements, "tail", &Judgement::rule);
+  };
+  EXPECT_EQ(tails((1 << 20) / 32), 2);
+  EXPECT_EQ(tails((1 << 20) / 32 - 1), 0);
+}
+
+TEST(AcceptanceTest, AProcessMayStandStillForASecond) {
+  AcceptanceMeasurements m = measured({});
+  m.standstill_s = {1, 1, 1, 1, 1.5, 1.5, 1.5, 1.5};
+  const AcceptanceReport half = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_EQ(half.findings.size(), 4U);
+  EXPECT_EQ(half.findings.front().element.index, 4);
+  EXPECT_EQ(half.findings.front().shortfall, 1);
+  EXPECT_THAT(half.findings.front().check, HasSubstr("who stops processes there"));
+  m.standstill_s[3] = 1.5;
+  const AcceptanceReport most = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_TRUE(most.findings.empty());
+  EXPECT_THAT(about(most, "standstill", "all ranks").sentence, HasSubstr("5 of 8 processes did not run"));
+}
+
+TEST(AcceptanceTest, OtherWorkMakesRanksFasterByWhatItTook) {
+  AcceptanceMeasurements m;
+  m.on_processors = true;
+  m.others_share = 0.2;
+  EXPECT_DOUBLE_EQ(may_be_faster(m), 1.25);
+  EXPECT_DOUBLE_EQ(host_may_be_faster(m), 1.25);
+  m.others_share = 1;
+  EXPECT_NEAR(host_may_be_faster(m), 100, 1e-9) << "not forever";
+  m.on_processors = false;
+  EXPECT_EQ(may_be_faster(m), 1);
+  m.others_share = 0.01;
+  EXPECT_EQ(host_may_be_faster(m), 1);
+}
+
+/// Of the whole interval the better end counts, divided or multiplied by how much faster ranks may have been.
+TEST(AcceptanceTest, WhatFailsByMoreThanOtherWorkExplainsStillFails) {
+  AcceptanceMeasurements m;
+  m.on_processors = true;
+  m.others_share = 0.2;  // 1.25 times as fast
+  const auto verdict = [&](const char* rule, accept::Interval value, double bound) {
+    std::vector<Judgement> all{accept::judged(rule, "f", Verdict::fail, "why")};
+    all.front().value = value;
+    all.front().bound = bound;
+    std::vector<accept::Finding> none;
+    soften(m, all, none);
+    return all.front().verdict;
+  };
+  for (const char* rule : {"floor", "scale", "explained"}) {
+    EXPECT_EQ(verdict(rule, {7, 6, 7.9, 9}, 10), Verdict::fail) << rule;
+    EXPECT_EQ(verdict(rule, {7, 6, 8, 9}, 10), Verdict::inconclusive) << rule;
+  }
+  for (const char* rule : {"exposed communication", "slow-down", "drift", "latency"}) {
+    EXPECT_EQ(verdict(rule, {14, 12.6, 15, 9}, 10), Verdict::fail) << rule;
+    EXPECT_EQ(verdict(rule, {14, 12.5, 15, 9}, 10), Verdict::inconclusive) << rule;
+  }
+  EXPECT_EQ(verdict("tail", {100, 100, 100, 9}, 1), Verdict::inconclusive);
+  EXPECT_EQ(verdict("shape", {100, 100, 100, 9}, 1), Verdict::inconclusive);
+  EXPECT_EQ(verdict("data", {1, 1, 1, 9}, 10), Verdict::fail);
+}
+
+TEST(AcceptanceTest, OfFewRanksNoneIsComparedWithTheOthers) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.cluster = {.nodes = 1, .gpus_per_node = 2};
+  m.hosts.resize(2);
+  m.fingerprints.resize(2);
+  for (std::vector<double>& round : m.device_rates) round.resize(2);
+  for (std::vector<double>& round : m.memory_rates) round.resize(2);
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_THAT(about(report, "peers", "ranks among each other, in matrix products").sentence,
+              HasSubstr("2 ranks are too few to compare"));
+  EXPECT_THAT(about(report, "lateness", "ranks at the reductions of the training steps").sentence,
+              HasSubstr("of 2 ranks one is always last: 3 are needed"));
+  EXPECT_FALSE(report.lateness);
+  EXPECT_EQ(
+      about(judge_acceptance(wanted(), measured({}), &trial), "peers", "ranks among each other, in matrix products")
+          .verdict,
+      Verdict::pass);
+}
+
+TEST(AcceptanceTest, EmulatedPartsAreToldAndNotHeldAgainstProcessors) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}});
+  m.on_processors = true;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).emulated);
+  EXPECT_TRUE(judge_acceptance(wanted(), m, &trial).findings.front().on_cores);
+  m.cores_move_bytes = false;
+  const AcceptanceReport links = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(links.emulated);
+  EXPECT_FALSE(links.findings.front().on_cores) << "a link that is emulated needs no core";
+  m.on_processors = false;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).emulated);
+  m.computes = false;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(report.emulated);
+  EXPECT_THAT(about(report, "floor", "memory of a rank, read and written").sentence,
+              HasSubstr("nothing moves in memory"));
+  m.shares_cores = true;
+  EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).findings.empty()) << "cores do not move these bytes";
+}
+
+TEST(AcceptanceTest, TheReductionBesideAnotherIsHeldAgainstItsTimeAlone) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  const std::string figure = "reduce-scatter in groups of 4 beside all-reduce across 2 replicas";
+  m.scales.reduce_alone_us.assign(20, 200);
+  EXPECT_DOUBLE_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.median, 0.75);
+  m.scales.reduce_alone_us.assign(20, 0);
+  EXPECT_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.n, 0);
+  m.scales.shard = 0;
+  EXPECT_THROW(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure), std::out_of_range);
+}
+
+TEST(AcceptanceTest, EachStepOfARankIsAShare) {
+  Trial trial = trial_with_exposed(0.05);
+  trial.metrics->ranks[3].step_ms.median = 0;
+  const AcceptanceReport report = judge_acceptance(wanted(), measured({}), &trial);
+  EXPECT_EQ(about(report, "exposed communication", "training steps, by rank").value.n, 7);
+}
+
+TEST(AcceptanceTest, WhoCameAndFromWhereIsHeldAgainstTheProfile) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  for (std::size_t rank = 0; rank < 8; ++rank) m.hosts[rank] = rank < 3 ? "a" : "b";
+  m.cluster.hosts = m.hosts;
+  m.ready_s = {1, 2, 1.5, 1, 1, 1, 1, 1};
+  config::Acceptance w = wanted();
+  w.ranks = 0;
+  const auto rendezvous = [&] { return about(judge_acceptance(w, m, &trial), "rendezvous", "ranks"); };
+  EXPECT_EQ(rendezvous().verdict, Verdict::unrated);
+  EXPECT_EQ(
+      rendezvous().sentence,
+      "8 ranks came; the profile does not say how many there should be; the last to be ready was rank 1, after 2 s");
+  w.nodes = 2;
+  EXPECT_EQ(rendezvous().verdict, Verdict::pass);
+  w.nodes = 3;
+  EXPECT_EQ(rendezvous().verdict, Verdict::fail);
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("8 ranks came; they are of 2 nodes, and 3 are expected"));
+  w.nodes = 0;
+  w.ranks_per_node = 3;
+  EXPECT_EQ(rendezvous().verdict, Verdict::fail);
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("; b has 5, and 3 are expected of each node"));
+  EXPECT_EQ(rendezvous().ranks, std::vector{3}) << "the first of that node";
+  m.hosts.assign(8, "a");
+  w.ranks_per_node = 8;
+  EXPECT_EQ(rendezvous().verdict, Verdict::pass);
+  w.nodes = 2;
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("they are of 1 node, and 2 are expected"));
+  m.clocks.assign(8, {.offset_ns = 5, .residual_ns = 3000, .at_ns = 0, .same_clock = true});
+  EXPECT_THAT(rendezvous().sentence, Not(HasSubstr("clocks")));
+  m.clocks[2] = {.offset_ns = 5, .residual_ns = 9000, .at_ns = 0, .same_clock = false};
+  EXPECT_THAT(rendezvous().sentence, HasSubstr("known within 9 us"));
+}
+
+TEST(AcceptanceTest, SeveralThatDifferAreOneSentence) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  for (const std::size_t rank : {2U, 4U, 6U}) m.fingerprints[rank][1].second = "5.10";
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const Judgement& differs = about(report, "inventory", "kernel");
+  EXPECT_EQ(differs.sentence, "rank 2 on node and 2 more has kernel = '5.10', and 5 of 8 ranks have '6.1'");
+  EXPECT_EQ(differs.ranks, (std::vector{2, 4, 6}));
+  EXPECT_THROW(about(report, "inventory", "all ranks"), std::out_of_range);
+  EXPECT_EQ(about(judge_acceptance(wanted(), measured({}), &trial), "inventory", "all ranks").sentence,
+            "8 ranks have the same program, processor, kernel and libraries");
+  m.fingerprints.clear();
+  EXPECT_EQ(about(judge_acceptance(wanted(), m, &trial), "inventory", "all ranks").verdict, Verdict::inconclusive);
+  m = measured({});
+  m.topology = "the profile: 4 nodes on each";
+  const AcceptanceReport told = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(about(told, "topology", "switches that connect nodes").sentence, m.topology);
+  EXPECT_EQ(
+      about(told, "transport", "what carries the bytes of collectives").sentence,
+      "rank 0: P2P/CUMEM (8 connections), NET/IB/0/GDRDMA (2 connections); the profile does not say what it should "
+      "be");
+}
+
+TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
+  config::RunConfig config;
+  config.mesh = {8, 8, 1};
+  config.device.backend = config::BackendKind::cpu;
+  const engine::Setup setup = engine::set_up(config);
+  config::Acceptance w = wanted();
+  const auto row = [&](const std::string& stage, bool full = false, int nodes = 1) {
+    std::istringstream lines(acceptance_plan(w, "profile", setup, nodes, {full, 600, 1200}));
+    std::string line;
+    while (std::getline(lines, line) && line.find(stage + ' ') > 2) {
+    }
+    return line;
+  };
+  for (const char* stage : {"inventory", "matrix products", "memory", "hosts", "pairs of ranks", "collectives",
+                            "scales", "steps", "parts"}) {
+    EXPECT_NE(row(stage), "") << stage;
+  }
+  EXPECT_EQ(row("soak"), "");
+  EXPECT_THAT(row("soak", true), HasSubstr("what is left"));
+  EXPECT_THAT(row("pairs of nodes", false, 8), HasSubstr("measurements"));
+  const std::string before = row("matrix products"), of_steps = row("inventory");
+  w.references[0].value *= 1000;
+  EXPECT_NE(row("matrix products"), before);
+  EXPECT_EQ(row("inventory"), of_steps);
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,266 @@
+// What an acceptance makes of measurements, and what it writes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "accept/stages/acceptance_files.h"
+#include "accept/stages/acceptance_report.h"
+#include "accept/stages/lost_ranks.h"
+#include "acceptance_cases.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Element;
+using accept::Judgement;
+using accept::Verdict;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(AcceptanceFilesTest, TheHeadlineCountsWhoIsToBlameAndTheFabricsNodes) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7},
+                                       {{Element::Kind::gpu, 6, 0}, accept::Fault::Kind::slow, 0.7}});
+  m.others_share = 0.5;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const std::string text = acceptance_table(report);
+  EXPECT_THAT(text, HasSubstr("; other programs took 50 % of the processors; to blame: rank "));
+  EXPECT_THAT(text, HasSubstr(" and 3 more")) << "of two ranks, by products and by memory";
+  EXPECT_THAT(text, Not(HasSubstr("EMULATED")));
+  AcceptanceReport few;
+  few.cluster = {.nodes = 2, .gpus_per_node = 1};
+  few.ranks = 2;
+  few.fabric = "f";
+  few.emulated = true;
+  few.judgements = {accept::judged("a", "b", Verdict::pass, "s"), accept::judged("a", "c", Verdict::unrated, "s")};
+  few.verdict = Verdict::pass;
+  EXPECT_THAT(acceptance_markdown(few),
+              HasSubstr("# PASS: 2 ranks on 2 nodes, EMULATED, compared with f; 1 of 2 rules rated\n"));
+  const std::string metrics = acceptance_metrics(few);
+  EXPECT_THAT(metrics, AllOf(HasSubstr("rules{rated=\"true\"} 1\n"), HasSubstr("rules{rated=\"false\"} 1\n"),
+                             HasSubstr("emulated{fabric=\"f\"} 1\n"), Not(HasSubstr("fsdpbench_accept_value{"))));
+  few.emulated = false;
+  few.judgements[0].value = {2.5, 2, 3, 4};
+  few.judgements[0].unit = "us";
+  EXPECT_THAT(acceptance_metrics(few), AllOf(HasSubstr("emulated{fabric=\"f\"} 0\n"),
+                                             HasSubstr("value{rule=\"a\",figure=\"b\",unit=\"us\"} 2.5\n")));
+}
+
+TEST(AcceptanceFilesTest, MarkdownNamesWrongDataFirstAndThePlaceOfWhatFailed) {
+  AcceptanceReport report;
+  report.cluster = {.nodes = 1, .gpus_per_node = 2};
+  report.cluster.hosts = {"a", "a"};
+  report.cluster.devices = {"PCI 1", "PCI 2"};
+  report.judgements = {accept::judged("floor", "pairs", Verdict::fail, "too slow"),
+                       accept::judged("inventory", "kernel", Verdict::fail, "differs"),
+                       accept::judged("peers", "x", Verdict::fail, "by its finding"),
+                       accept::judged("ranks", "x", Verdict::fail, "lost"),
+                       accept::judged("data", "ring", Verdict::fail, "3 elements")};
+  report.judgements[1].ranks = {1};
+  report.judgements[2].part = "rank 1";
+  accept::Finding& brief = report.findings.emplace_back();
+  brief.element = {Element::Kind::gpu, 0, 0};
+  brief.kind = accept::Finding::Kind::transient;
+  brief.evidence = "it was slow";
+  brief.check = "clocks";
+  report.lateness.emplace().in_turn = true;
+  report.lateness->sentence = "all are late";
+  tell_places(report);
+  const std::string text = acceptance_markdown(report, "abc123");
+  EXPECT_THAT(text,
+              HasSubstr("\n\n- fail: data, ring: 3 elements\n- for a while: it was slow; check clocks\n"
+                        "- fail: floor, pairs: too slow\n- fail: inventory, kernel: differs (host a, device PCI 2)\n"
+                        "- all are late\n\n|"));
+  EXPECT_THAT(text,
+              HasSubstr("\nMeasured on host a, device PCI 1, PCI 2.\n\nEvidence: result.json, SHA-256 abc123.\n"));
+  EXPECT_THAT(acceptance_markdown(report), Not(HasSubstr("Evidence")));
+  const std::string table = acceptance_table(report);
+  EXPECT_THAT(table, AllOf(HasSubstr("fail: floor, pairs: too slow\n"), HasSubstr("all are late\n"),
+                           Not(HasSubstr("fail: peers"))));
+}
+
+TEST(AcceptanceFilesTest, EveryVerdictHasItsPlaceInJunit) {
+  AcceptanceReport report;
+  report.fabric = "f";
+  for (const Verdict v : {Verdict::pass, Verdict::unrated, Verdict::inconclusive, Verdict::fail}) {
+    Judgement& j = report.judgements.emplace_back();
+    j.rule = "floor";
+    j.figure = "<a & \"b\">" + std::string(to_string(v));
+    j.verdict = v;
+    j.sentence = "because\x01 1 < 2";
+  }
+  const std::string text = acceptance_junit(report);
+  EXPECT_THAT(text, HasSubstr(R"(tests="4" failures="1" errors="1" skipped="1")"));
+  EXPECT_THAT(text, HasSubstr(R"(name="&lt;a &amp; &quot;b&quot;&gt;pass")"));
+  EXPECT_THAT(text, HasSubstr("<failure type=\"floor\" message="));
+  EXPECT_THAT(text, HasSubstr("<error type=\"floor\" message="));
+  EXPECT_THAT(text, HasSubstr("<skipped message="));
+  EXPECT_THAT(text, Not(HasSubstr("\x01")));
+}
+
+TEST(AcceptanceFilesTest, CasesAreTheSameWhoeverIsToBlameAndHaveTheTimeOfTheirStages) {
+  const Trial trial = trial_with_exposed(0.05);
+  const auto names = [&](std::vector<accept::Fault> faults) {
+    AcceptanceMeasurements m = measured(std::move(faults));
+    m.stages = {{"matrix products of all 8 ranks", {}, 3, "", false},
+                {"pairs of ranks: 28 measurements", {}, 5, "", false}};
+    const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+    const std::string text = acceptance_junit(report);
+    EXPECT_THAT(text, AllOf(HasSubstr("time=\"8.000\""), HasSubstr("name=\"pairs among each other\"")));
+    std::vector<std::string> all;
+    double sum = 0;
+    for (std::size_t at = 0; (at = text.find("<testcase ", at)) != std::string::npos; ++at) {
+      all.push_back(text.substr(at, text.find(" time=", at) - at));
+      sum += std::stod(text.substr(text.find(" time=\"", at) + 7));
+    }
+    EXPECT_NEAR(sum, 8, 0.02);
+    std::ranges::sort(all);
+    return all;
+  };
+  const std::vector<std::string> healthy = names({});
+  EXPECT_EQ(names({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}}), healthy);
+  EXPECT_EQ(names({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}}), healthy);
+  for (const std::string& name : healthy) EXPECT_THAT(name, Not(HasSubstr("rank 3")));
+}
+
+TEST(AcceptanceFilesTest, MarkupFromOutsideHasNoEffectInMarkdown) {
+  AcceptanceReport report;
+  report.fabric = "f";
+  Judgement& j = report.judgements.emplace_back();
+  j.rule = "floor";
+  j.figure = "busbw_gb_per_s";
+  j.verdict = Verdict::fail;
+  j.sentence = "a|b\n# c `d` <img src=x> [e](f) *g* @h &lt; \\i";
+  EXPECT_THAT(acceptance_markdown(report),
+              HasSubstr("| floor | busbw_gb_per_s | fail | "
+                        R"(a\|b\\x0a\# c \`d\` \<img src=x\> \[e\](f) \*g\* \@h \&lt; \\i |)"
+                        "\n"));
+}
+
+TEST(AcceptanceFilesTest, PrometheusGetsVerdictAndAccused) {
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const std::string text = acceptance_metrics(report);
+  EXPECT_THAT(text, HasSubstr("fsdpbench_accept_verdict{fabric=\"a <fabric> & \\\"more\\\"\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("fsdpbench_accept_accused{part=\"rank 3 (device 3 of node 0)\"} 1\n"));
+  const nlohmann::json j = acceptance_json(report, m, World{}, nlohmann::json());
+  EXPECT_EQ(j["verdict"], "fail");
+  EXPECT_EQ(j["findings"][0]["kind"], "slow");
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("# FAIL: 8 ranks on 1 node"));
+}
+
+TEST(LostRanks, FailByNameInAllFiles) {
+  config::Acceptance wanted;
+  wanted.fabric = "a fabric";
+  const AcceptanceReport report =
+      judge_lost_ranks(wanted, 3, {}, {{.rank = 1, .host = "node7", .sentence = "rank 1 on node7 was killed"}});
+  EXPECT_EQ(report.exit_code(), 10);
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("\n- rank 1 on node7 was killed; check the kernel's log"));
+  EXPECT_THAT(acceptance_junit(report), HasSubstr("failures=\"1\" errors=\"1\""));
+  EXPECT_EQ(node_lists(report).fail, std::vector<std::string>{"node7"});
+  EXPECT_TRUE(node_lists(report).pass.empty());
+}
+
+TEST(LostRanks, OneThatNobodyKnowsAndOneBeyondTheRanksAreNamedToo) {
+  const AcceptanceReport report = judge_lost_ranks({}, 2, {"a", "b"},
+                                                   {{.rank = -1, .host = "c", .sentence = "all hang"},
+                                                    {.rank = 2, .host = "d", .sentence = "rank 2 is gone"},
+                                                    {.rank = 1, .host = "", .sentence = "rank 1 is gone"}},
+                                                   true);
+  ASSERT_EQ(report.findings.size(), 3U);
+  EXPECT_EQ(report.findings[0].kind, accept::Finding::Kind::lost);
+  EXPECT_EQ(report.findings[0].shortfall, 1);
+  EXPECT_EQ(report.findings[0].element.kind, Element::Kind::fleet);
+  EXPECT_THAT(report.findings[0].check, HasSubstr("(dmesg: out of memory)"));
+  EXPECT_EQ(report.findings[2].element, (Element{Element::Kind::gpu, 1, 0}));
+  ASSERT_EQ(report.judgements.size(), 4U);
+  EXPECT_EQ(report.judgements[0].figure, "all ranks");
+  EXPECT_EQ(report.judgements[1].part, "rank 2");
+  EXPECT_TRUE(report.judgements[1].ranks.empty());
+  EXPECT_EQ(report.judgements[2].ranks, std::vector{1});
+  EXPECT_EQ(report.judgements[2].place.host, "b");
+  EXPECT_EQ(report.judgements[3].rule, "stages");
+  EXPECT_EQ(report.hosts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(report.cluster.ranks(), 2);
+}
+
+TEST(LostRanks, OfThoseThatAllHangOneThatIsStoppedIsWhy) {
+  const auto ended = [](bool killed, char state) {
+    launch::RankEnd end;
+    end.killed = killed;
+    end.signal = killed ? SIGKILL : 0;
+    end.state = state;
+    return end;
+  };
+  const std::vector<LostRank> stopped = lost_of({ended(true, 'S'), ended(true, 'T'), ended(true, 'D')}, 60);
+  ASSERT_EQ(stopped.size(), 2U);
+  EXPECT_EQ(stopped[0].rank, 1);
+  EXPECT_EQ(stopped[1].rank, 2);
+  EXPECT_THAT(stopped[0].sentence, ::testing::StartsWith("rank 1 on " + stopped[0].host + " "));
+  const std::vector<LostRank> all = lost_of({ended(true, 'S'), ended(true, 'R')}, 60);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].rank, -1);
+  EXPECT_THAT(all[0].sentence, HasSubstr("the 2 ranks on"));
+  const std::vector<LostRank> some = lost_of({ended(true, 'S'), ended(false, 'S')}, 60);
+  ASSERT_EQ(some.size(), 1U);
+  EXPECT_EQ(some[0].rank, 0);
+}
+
+TEST(LostRanks, WhatOthersSaidMeanwhileIsEvidence) {
+  const AcceptanceReport report =
+      judge_lost_ranks({}, 3, {}, {{.rank = 1, .host = "node7", .sentence = "rank 1 was killed"}}, false,
+                       {"NCCL's RAS says: Rank 1 is silent."});
+  EXPECT_EQ(report.findings.front().evidence, "rank 1 was killed; NCCL's RAS says: Rank 1 is silent.");
+  const nlohmann::json j = acceptance_json(report, AcceptanceMeasurements{}, World{}, nlohmann::json());
+  EXPECT_EQ(j["meanwhile"], nlohmann::json({"NCCL's RAS says: Rank 1 is silent."}));
+}
+
+TEST(LostRanks, AHostWithoutDevicesFails) {
+  const AcceptanceReport report = judge_no_devices({}, "node7", 8);
+  EXPECT_EQ(report.ranks, 8);
+  EXPECT_EQ(report.hosts, std::vector<std::string>(8, "node7"));
+  ASSERT_EQ(report.judgements.size(), 1U);
+  EXPECT_EQ(report.judgements[0].place.host, "node7");
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].element, (Element{Element::Kind::node, 0, 0}));
+  EXPECT_EQ(report.findings[0].kind, accept::Finding::Kind::lost);
+  EXPECT_EQ(report.findings[0].shortfall, 1);
+  EXPECT_EQ(report.verdict, accept::Verdict::fail);
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("- no GPU of node7 answers, and 8 are expected"));
+  EXPECT_EQ(node_lists(report).fail, std::vector<std::string>{"node7"});
+}
+
+TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
+  AcceptanceReport report;
+  report.cluster = {.nodes = 3, .gpus_per_node = 2};
+  report.hosts = {"a", "a", "b", "b", "c", "c"};
+  report.verdict = accept::Verdict::pass;
+  EXPECT_EQ(host_lines(node_lists(report).pass), "a\nb\nc\n");
+  report.verdict = accept::Verdict::fail;
+  accept::Finding& finding = report.findings.emplace_back();
+  finding.element = {accept::Element::Kind::nic, 1, 0};
+  accept::Judgement& judgement =
+      report.judgements.emplace_back(accept::judged("inventory", "kernel", accept::Verdict::fail, "other"));
+  judgement.ranks = {5};
+  EXPECT_EQ(host_lines(node_lists(report).fail), "b\nc\n");
+  EXPECT_TRUE(node_lists(report).pass.empty());
+  finding.element = {accept::Element::Kind::link, 0, 2};
+  EXPECT_EQ(host_lines(node_lists(report).fail), "a\nc\n") << "rank 5 is of c, too";
+  finding.element = {accept::Element::Kind::gpu, 2, 0};
+  judgement.verdict = accept::Verdict::inconclusive;
+  EXPECT_EQ(host_lines(node_lists(report).fail), "b\n");
+  finding.kind = accept::Finding::Kind::transient;
+  EXPECT_TRUE(node_lists(report).fail.empty());
+  report.hosts.assign(6, "a");
+  EXPECT_EQ(host_lines(node_lists(report).fail), "a\n") << "there is no other";
+  report.verdict = accept::Verdict::inconclusive;
+  EXPECT_TRUE(node_lists(report).fail.empty());
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
