@@ -132,6 +132,9 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
   constexpr std::size_t kMeasured = 2 * kEnumCount<ErrorKind>;
   const bool curve = !cluster.inter.curve_nodes.empty();
   uncertainty.ratios.resize(kMeasured + 2);
+  // Of several groups at once the slowest counts: their nodes are all of the training's.
+  const int nodes = (training.plan.groups.ranks() + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
+  if (curve) uncertainty.ratios.back() = draws_of(cluster.inter, nodes);
   clock::Sequence random(kEnumCount<ErrorKind> + 1);
   uncertainty.own_issue = lognormal_draws(config::host_times(config).spread, random);
   uncertainty.ratios[kMeasured] = lognormal_draws(kMeasuredSpread, random);
@@ -152,10 +155,8 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
         continue;
       }
       ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : efficiency.kind;
-      const int nodes = collective ? shape_of(training, cluster, op).nodes : 1;
-      if (nodes > 1 && curve) {
+      if (collective && curve && shape_of(training, cluster, op).nodes > 1) {
         source.back() = kMeasured + 1;
-        if (uncertainty.ratios.back().empty()) uncertainty.ratios.back() = draws_of(cluster.inter, nodes);
         if (&schedule == &training.schedules.steady()) ++uncertainty.reach[clock::Reach::interpolated];
         continue;
       }
