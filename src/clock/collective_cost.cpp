@@ -251,14 +251,13 @@ const Choice& quickest(const Choices& choices, double bytes) {
 /// of the ring takes 35 to 45 us, however little of the 256 MiB it carries. A group of a part of each node's GPUs has
 /// as many hops between nodes.
 double latency_beyond(const config::Cluster& cluster, Collective collective, int nodes) {
-  constexpr double kBytes = 1 << 28;
   const config::InterFabric& inter = cluster.inter;
   const bool reduces = collective == Collective::all_reduce;
   const double rate = config::at_nodes(inter, reduces ? inter.curve_all_reduce : inter.curve_gather, nodes);
   const GroupShape shape{nodes * cluster.gpus_per_node, nodes, cluster.gpus_per_node};
-  const Choice choice = quickest(Choices(cluster, collective, shape, Algorithm::automatic), kBytes);
-  const CollectiveCost alone = achieved(cluster, collective, kBytes, shape, choice.algorithm, choice.protocol);
-  const double took = (reduces ? 2 : 1) * kBytes * (shape.ranks - 1) / shape.ranks / (rate * kGiga);
+  const Choice choice = quickest(Choices(cluster, collective, shape, Algorithm::automatic), kCurveBytes);
+  const CollectiveCost alone = achieved(cluster, collective, kCurveBytes, shape, choice.algorithm, choice.protocol);
+  const double took = (reduces ? 2 : 1) * kCurveBytes * (shape.ranks - 1) / shape.ranks / (rate * kGiga);
   return std::max(0.0, took - alone.latency_s - alone.transfer_s);
 }
 
