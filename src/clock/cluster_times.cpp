@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <span>
 #include <variant>
@@ -88,6 +89,28 @@ double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const Cl
   return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
 }
 
+/// Seconds of products beside an exchange of ranks that split layers, op `exchange`. In backward the gather of a
+/// column product's input hides behind its input's gradient, and the scatter of that behind the weight's gradient;
+/// other gathers hide behind the product of a rank's own rows (nanotron, parallel/tensor_parallel/functional.py
+/// @2411b022, from Megatron-LM). Gradients of input and weight take as long.
+double seconds_beside(const schedule::Schedule& schedule, std::size_t exchange, const std::vector<double>& seconds,
+                      const std::vector<plan::ModuleWork>& work, int ranks) {
+  const schedule::Op& op = schedule.ops[exchange];
+  const auto of_module = [&](const schedule::Op& o) { return o.module == op.module && o.lane == Lane::compute; };
+  const auto here = schedule.ops.begin() + static_cast<std::ptrdiff_t>(exchange);
+  const auto before = std::find_if(std::make_reverse_iterator(here), schedule.ops.rend(), of_module);
+  const auto after = std::find_if(here, schedule.ops.end(), of_module);
+  if (before == schedule.ops.rend()) return 0;
+  const bool back = before->kind == schedule::OpKind::backward;
+  if (op.kind == schedule::OpKind::tensor_reduce_scatter) {
+    return back ? seconds[schedule.ops.rend() - before - 1] / 2 : 0;
+  }
+  if (op.kind != schedule::OpKind::tensor_all_gather || after == schedule.ops.end()) return 0;
+  const double half_after = seconds[after - schedule.ops.begin()] / 2;
+  const bool block = work[op.module].kind == plan::ModuleKind::block;
+  return back && (!block || schedule::part_of(*before) % 3 == 1) ? half_after : half_after / ranks;
+}
+
 }  // namespace
 
 OpTimes cluster_times(const schedule::Training& training, const config::Cluster& cluster, const ClusterUse& use) {
@@ -98,6 +121,8 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   GpuRates rates = gpu_rates(cluster, dtype);
   config::Model model = config.model;
   if (use.measured) rates.measured = cluster.measured;
+  const bool nanotron = config.simulate.framework == config::Simulate::Framework::nanotron;
+  if (nanotron) model.norm = config::Norm::layer;  // as LayerNorm: one kernel
   if (config::MeasuredGpu& measured = rates.measured;
       measured.eager_fraction > 0 && config.simulate.framework != config::Simulate::Framework::own) {
     rates.apart_fraction = measured.eager_fraction;
@@ -127,10 +152,21 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
         continue;
       }
       if (!op.is_collective()) {
-        costs.push_back({std::nearbyint(seconds[i] * 1e9), 0, 0});
+        double own = seconds[i];
+        if (nanotron && op.kind == schedule::OpKind::copy_out) {
+          const plan::Unit& unit = plan.units[op.unit];
+          const int copies = static_cast<int>(unit.members.parameters.size()) * plan.groups.size(unit.group);
+          own += copies * compute.stream_seconds(1);  // a kernel for each rank's part of a parameter
+        }
+        costs.push_back({std::nearbyint(own * 1e9), 0, 0});
         continue;
       }
-      const CollectiveCost cost = cost_of_collective(op, plan, cluster, use);
+      CollectiveCost cost = cost_of_collective(op, plan, cluster, use);
+      if (nanotron && op.lane == Lane::tensor) {
+        const double beside = seconds_beside(schedule, i, seconds, work, plan.mesh.tensor);
+        cost.transfer_s = std::max(0.0, cost.transfer_s - std::max(0.0, beside - cost.latency_s));
+        cost.latency_s = std::max(0.0, cost.latency_s - beside);
+      }
       costs.push_back(
           {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
       if (&schedule != &schedules.steady()) continue;

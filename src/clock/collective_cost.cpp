@@ -246,18 +246,19 @@ const Choice& quickest(const Choices& choices, double bytes) {
       choices, {}, [&](const Choice& c) { return std::pair(c.estimate.seconds(bytes), c.estimate.seconds_per_byte); });
 }
 
-/// What bytes take over so many nodes, over what the rate of their NICs says: so that 256 MiB take what the cluster's
-/// curve says. A group of a part of each node's GPUs shares the NICs, and their fate, with the groups of the others.
-double slower_than_alone(const config::Cluster& cluster, Collective collective, int nodes) {
-  constexpr double kBytes = 1 << 28;
+/// Latency of a collective over so many nodes beyond that of the cluster's file: so that 256 MiB take what its curve
+/// says. Bytes go at the NICs' rate all the same: of gathers and scatters over 16 to 64 nodes of that curve each step
+/// of the ring takes 35 to 45 us, however little of the 256 MiB it carries. A group of a part of each node's GPUs has
+/// as many hops between nodes.
+double latency_beyond(const config::Cluster& cluster, Collective collective, int nodes) {
   const config::InterFabric& inter = cluster.inter;
   const bool reduces = collective == Collective::all_reduce;
   const double rate = config::at_nodes(inter, reduces ? inter.curve_all_reduce : inter.curve_gather, nodes);
   const GroupShape shape{nodes * cluster.gpus_per_node, nodes, cluster.gpus_per_node};
-  const Choice choice = quickest(Choices(cluster, collective, shape, Algorithm::automatic), kBytes);
-  const CollectiveCost alone = achieved(cluster, collective, kBytes, shape, choice.algorithm, choice.protocol);
-  const double took = (reduces ? 2 : 1) * kBytes * (shape.ranks - 1) / shape.ranks / (rate * kGiga);
-  return std::max(1.0, (took - alone.latency_s) / alone.transfer_s);
+  const Choice choice = quickest(Choices(cluster, collective, shape, Algorithm::automatic), kCurveBytes);
+  const CollectiveCost alone = achieved(cluster, collective, kCurveBytes, shape, choice.algorithm, choice.protocol);
+  const double took = (reduces ? 2 : 1) * kCurveBytes * (shape.ranks - 1) / shape.ranks / (rate * kGiga);
+  return std::max(0.0, took - alone.latency_s - alone.transfer_s);
 }
 
 }  // namespace
@@ -307,7 +308,7 @@ CollectiveCost collective_cost(const config::Cluster& cluster, Collective collec
   const Choice& choice = quickest(choices, bytes);
   CollectiveCost cost = achieved(cluster, collective, bytes, shape, choice.algorithm, choice.protocol);
   if (shape.nodes > 1 && !cluster.inter.curve_nodes.empty())
-    cost.transfer_s *= slower_than_alone(cluster, collective, shape.nodes);
+    cost.latency_s += latency_beyond(cluster, collective, shape.nodes);
   return cost;
 }
 

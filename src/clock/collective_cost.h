@@ -18,6 +18,9 @@ struct CollectiveCost {
   double seconds() const { return latency_s + transfer_s; }
 };
 
+/// Bytes of the collectives that a cluster's curve by nodes is of.
+inline constexpr double kCurveBytes = 1 << 28;
+
 /// Whether `algorithm` can do `collective` on such a group of such a cluster.
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape);
 

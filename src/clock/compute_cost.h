@@ -54,7 +54,8 @@ struct GpuRates {
   double memory_bytes_per_s = 0;   ///< read and written together, as a copy achieves it
   int sms = 0;                     ///< multiprocessors, or compute units
   config::MeasuredGpu measured{};  ///< stands for the first and third, if it was
-  double apart_fraction = 1;       ///< of the copy's rate, what updates, copies of units and kernels not joined achieve
+  double apart_fraction =
+      1;  ///< of the copy's rate, what copies of units and the head's kernels that are not joined achieve
 };
 
 /// Rates of a cluster's GPU, computing in `dtype`; fp32 is multiplied as fp32, not tf32.

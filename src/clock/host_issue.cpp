@@ -44,9 +44,12 @@ class Issuer {
         return factor_ * (training_.plan.groups.ranks() == 1 ? alone_ * times_.gather : times_.free);
       case OpKind::post_backward: return training_.plan.groups.ranks() == 1 ? factor_ * alone_ * times_.reduce : 0;
       case OpKind::all_gather: return factor_ * times_.gather + launch_us_;
+      case OpKind::copy_out: return launch_us_ + factor_ * times_.part * parts_of(op);
       case OpKind::reduce_scatter: return factor_ * times_.reduce + launch_us_;
       case OpKind::reshard: return factor_ * alone_ * times_.free;
-      default: return op.has_work() ? launch_us_ : 0;
+      default:
+        if (!op.has_work()) return 0;
+        return launch_us_ + (op.lane == Lane::tensor ? factor_ * times_.exchange : 0);
     }
   }
   /// Once in a step.
@@ -69,6 +72,12 @@ class Issuer {
 
  private:
   double update() const { return training_.config.simulate.fused_optimizer ? times_.fused_update : 1; }
+
+  /// Those of all ranks of all parameters of the unit.
+  double parts_of(const Op& op) const {
+    const plan::Unit& unit = training_.plan.units[op.unit];
+    return static_cast<double>(unit.members.parameters.size()) * training_.plan.groups.size(unit.group);
+  }
 
   double unit_update_us(const plan::Unit& unit) const {
     return times_.update_unit +

@@ -34,8 +34,8 @@ struct MeasuredGpu {
   double product_fill = 0;       ///< depth of k that a product's beginning and end are worth
   double odd_output_tflops = 0;  ///< products whose rows of the output are no multiples of 16 bytes
   double odd_input_tflops = 0;   ///< those of which an input's rows are none
-  double pass_fraction = 0;      ///< of the rate of a copy, what norms, rotations and activations reach
-  double eager_fraction = 0;     ///< of it, what PyTorch's own kernels reach: updates, copies, passes not compiled
+  double pass_fraction = 0;   ///< of the rate of a copy, what norms, rotations, activations and PyTorch's updates reach
+  double eager_fraction = 0;  ///< of it, what PyTorch's own copies of units and its loss reach, if not compiled
   double eager_odd_output_tflops = 0, eager_odd_input_tflops = 0;  ///< the odd ones as PyTorch calls them
   double attention_64_tflops = 0;  ///< forward and backward together, long sequences, heads of 64
   double attention_128_tflops = 0;

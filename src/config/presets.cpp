@@ -38,6 +38,7 @@ std::vector<std::pair<std::string, Value>> fsdp_preset(std::string_view name) {
 dialects::HostTimes host_times(const RunConfig& config) {
   if (config.simulate.host == Simulate::Host::own) return dialects::host_times(std::vector<std::string_view>{"own"});
   std::vector<std::string_view> engines;
+  if (config.simulate.framework == Simulate::Framework::nanotron) engines.emplace_back("nanotron");
   const bool replicates = config.fsdp.strategy == Strategy::no_shard && config.mesh.ranks > 1;
   if (replicates) engines.emplace_back("ddp");
   const dialects::Preset* preset = replicates ? nullptr : dialects::find_preset(config.fsdp.preset);

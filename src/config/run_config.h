@@ -476,6 +476,7 @@ struct Simulate {
     own,           ///< this engine's
     pytorch,       ///< autograd, with fused norms
     transformers,  ///< autograd, with norms written out
+    nanotron,      ///< autograd, with fused norms; products of ranks that split layers beside their exchanges
   };
   /// What the loss holds of the logits.
   enum class Loss : std::uint8_t {

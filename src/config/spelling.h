@@ -46,7 +46,8 @@ inline constexpr EnumNames<Simulate::Attention> kNames<Simulate::Attention>{"fla
 template <>
 inline constexpr EnumNames<Simulate::Host> kNames<Simulate::Host>{"framework", "own"};
 template <>
-inline constexpr EnumNames<Simulate::Framework> kNames<Simulate::Framework>{"auto", "own", "pytorch", "transformers"};
+inline constexpr EnumNames<Simulate::Framework> kNames<Simulate::Framework>{"auto", "own", "pytorch", "transformers",
+                                                                            "nanotron"};
 template <>
 inline constexpr EnumNames<Simulate::Loss> kNames<Simulate::Loss>{"auto",    "eager", "referenced", "referenced_fp32",
                                                                   "chunked", "fused"};

@@ -107,14 +107,14 @@ std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, d
 }
 
 /// Of collectives over so many nodes, where a curve says between which parts of its rate measurements lay: as often
-/// below it as above, and there by any part of the way.
-std::vector<double> draws_of(const config::InterFabric& inter, int nodes) {
+/// below it as above, and there by any part of the way. `power`: of each ratio.
+std::vector<double> draws_of(const config::InterFabric& inter, int nodes, double power) {
   const double longest = -std::log(config::at_nodes(inter, inter.curve_low, nodes)),
                shortest = -std::log(config::at_nodes(inter, inter.curve_high, nodes));
   std::vector<double> draws;
   for (int draw = 1; draw <= clock::Uncertainty::kDraws; ++draw) {
     const double p = 2.0 * draw / (clock::Uncertainty::kDraws + 1.0) - 1;
-    draws.push_back(std::exp(p < 0 ? -p * shortest : p * longest));
+    draws.push_back(std::exp(power * (p < 0 ? -p * shortest : p * longest)));
   }
   clock::Sequence random(kEnumCount<ErrorKind> + 2);
   shuffle(draws, random);
@@ -131,7 +131,12 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
   // By kind: within its rows, and beyond them; of kernels that were measured, and of a measured curve.
   constexpr std::size_t kMeasured = 2 * kEnumCount<ErrorKind>;
   const bool curve = !cluster.inter.curve_nodes.empty();
-  uncertainty.ratios.resize(kMeasured + 2);
+  uncertainty.ratios.resize(kMeasured + 3);
+  // Of several groups at once the slowest counts: their nodes are all of the training's.
+  const int nodes = (training.plan.groups.ranks() + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
+  for (const std::size_t smaller : {0, 1}) {  // than what the curve was measured with
+    if (curve) uncertainty.ratios[kMeasured + 1 + smaller] = draws_of(cluster.inter, nodes, smaller ? kBeyondRows : 1);
+  }
   clock::Sequence random(kEnumCount<ErrorKind> + 1);
   uncertainty.own_issue = lognormal_draws(config::host_times(config).spread, random);
   uncertainty.ratios[kMeasured] = lognormal_draws(kMeasuredSpread, random);
@@ -152,10 +157,8 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
         continue;
       }
       ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : efficiency.kind;
-      const int nodes = collective ? shape_of(training, cluster, op).nodes : 1;
-      if (nodes > 1 && curve) {
-        source.back() = kMeasured + 1;
-        if (uncertainty.ratios.back().empty()) uncertainty.ratios.back() = draws_of(cluster.inter, nodes);
+      if (collective && curve && shape_of(training, cluster, op).nodes > 1) {
+        source.back() = kMeasured + (bytes < clock::kCurveBytes ? 2 : 1);
         if (&schedule == &training.schedules.steady()) ++uncertainty.reach[clock::Reach::interpolated];
         continue;
       }

@@ -58,6 +58,30 @@ TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
       << "one rank communicates nothing";
 }
 
+TEST(ClusterTimes, NanotronComputesBesideItsExchanges) {
+  config::RunConfig config = llama_like(8);
+  config.mesh = {8, 4, 1, 2};
+  config.mesh.sequence_parallel = true;
+  config.simulate.framework = config::Simulate::Framework::pytorch;
+  const auto scatters = [&](schedule::OpKind pass) {
+    const testing::ScheduleCase c = testing::make_case(config);
+    const OpTimes times = cluster_times(c, cluster("dgx-h100"));
+    const std::vector<schedule::Op>& ops = c.schedules.steady().ops;
+    double ns = 0;
+    schedule::OpKind before = schedule::OpKind::forward;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (ops[i].lane == Lane::compute && ops[i].has_work()) before = ops[i].kind;
+      if (ops[i].kind != schedule::OpKind::tensor_reduce_scatter || before != pass) continue;
+      ns += times.steps.back()[i].run_ns + times.steps.back()[i].link_ns;
+    }
+    return ns;
+  };
+  const double forward = scatters(schedule::OpKind::forward), backward = scatters(schedule::OpKind::backward);
+  config.simulate.framework = config::Simulate::Framework::nanotron;
+  EXPECT_EQ(scatters(schedule::OpKind::forward), forward) << "the whole product comes before it";
+  EXPECT_LT(scatters(schedule::OpKind::backward), 0.2 * backward) << "the gradient of the weight is beside it";
+}
+
 // pytorch/pytorch 172714, 8 H100: a product of 8192 x 8192 x 8192 and an all-gather of 64 MiB from each rank take 2.02
 // ms together, and 1.77 if copy engines gather.
 TEST(ClusterTimes, CopyEnginesLeaveMultiprocessorsToComputation) {

@@ -63,6 +63,10 @@ TEST(CollectiveCost, AtTheSizeOfAMeasuredCurveItIsTheCurve) {
                 0.01 * cluster.inter.curve_gather[i]);
     EXPECT_GE(1.01 * bus(load_cluster("aws-p5"), Collective::all_reduce, kGiB, shape),
               bus(cluster, Collective::all_reduce, kGiB, shape));
+    const auto more = [&](const Cluster& on) {
+      return seconds(on, Collective::all_gather, 4 * kGiB, shape) - seconds(on, Collective::all_gather, kGiB, shape);
+    };
+    EXPECT_NEAR(more(cluster), more(load_cluster("aws-p5")), 1e-9) << "its steps take longer, its bytes do not";
   }
   EXPECT_EQ(seconds(cluster, Collective::all_gather, kGiB, kNode),
             seconds(load_cluster("aws-p5"), Collective::all_gather, kGiB, kNode));

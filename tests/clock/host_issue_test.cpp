@@ -62,6 +62,21 @@ TEST(HostIssue, WhatIsRecomputedCostsItsHooks) {
   EXPECT_LT(with("fsdp.checkpoint_reentrant=true"), apart);
 }
 
+TEST(HostIssue, RanksThatSplitALayerPayForEachExchange) {
+  const schedule::Training split = training({"mesh.tensor=2", "mesh.sequence_parallel=true"});
+  const OpTimes times = times_of(split);
+  const std::vector<schedule::Op>& ops = split.schedules.steady().ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].is_collective() && ops[i].lane == Lane::tensor) EXPECT_GT(times.own_issue.back()[i], 110e3);
+  }
+}
+
+TEST(HostIssue, NanotronGathersEachRanksPartByItself) {
+  const Overrides zero1{"fsdp.preset=nanotron", "fsdp.strategy=shard_grad_op"};
+  const double pytorch = step_ms(zero1);
+  EXPECT_GT(step_ms({zero1[0], zero1[1], "simulate.framework=nanotron"}), pytorch + 6 * 16 * 8 * 5e-3 * 0.9);
+}
+
 TEST(HostIssue, OwnHostOnlyLaunches) {
   EXPECT_LT(4 * step_ms({"simulate.host=own"}), step_ms({"fsdp.preset=fsdp2"}));
   EXPECT_LT(step_ms({"simulate.compiled=true"}), step_ms({}));

@@ -218,6 +218,7 @@ TEST(FrameworkSettings, AreThoseOfItsPublishedTrainings) {
   EXPECT_THAT(titan, Contains("simulate.compiled=true"));
   EXPECT_THAT(framework_settings("llm-foundry", "roce-a100"), Contains("simulate.attention=flash1"));
   EXPECT_THAT(framework_settings("llm-foundry", "dgx-h100"), Contains("simulate.attention=flash2"));
+  EXPECT_THAT(framework_settings("nanotron", "dgx-h100"), Contains("fsdp.preset=nanotron"));
   EXPECT_THAT(framework_settings("own", "dgx-h100"), Contains("simulate.host=own"));
   EXPECT_THROW(framework_settings("caffe", "dgx-h100"), ConfigError);
 }

@@ -180,6 +180,8 @@ constexpr std::pair<std::string_view, double HostTimes::*> kHostTimes[] = {
     {"reduce", &HostTimes::reduce},
     {"alone", &HostTimes::alone},
     {"tensor", &HostTimes::tensor},
+    {"exchange", &HostTimes::exchange},
+    {"part", &HostTimes::part},
     {"visit", &HostTimes::visit},
     {"second_step", &HostTimes::second_step},
     {"update", &HostTimes::update},

@@ -97,6 +97,8 @@ struct HostTimes {
   double gather = 0, free = 0, reduce = 0;    ///< a unit
   double alone = 1;                           ///< of these, where there is one rank
   double tensor = 0;                          ///< a parameter, in backward
+  double exchange = 0;                        ///< what ranks that split a layer exchange
+  double part = 0;                            ///< a rank's part of a parameter, where it is gathered
   double visit = 0;                           ///< a call of a module, in any pass
   double second_step = 0;                     ///< two calls of modules, once
   double update = 0;                          ///< the optimizer's step
