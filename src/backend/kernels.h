@@ -53,7 +53,7 @@ struct Gemm {
   float alpha = 1.0F;
   float beta = 0.0F;  ///< 0 (overwrite, c may be uninitialised) or 1 (add)
   // Elements between the starts of neighbouring rows of the matrices as they are stored; 0: rows lie back to back.
-  // What lies between rows is neither read nor written.
+  // Elements between rows are neither read nor written.
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 
   /// This product with its strides written out.

@@ -31,7 +31,7 @@ CollectiveCost cost_of_collective(const schedule::Op& op, const plan::Plan& plan
                          copied ? Algorithm::copy_engine : use.algorithm);
 }
 
-/// Of a copy over PCIe, or of what the host computes on its memory.
+/// Seconds of a copy over PCIe, or of the host's computation on its memory.
 double host_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const config::Cluster& cluster) {
   const auto* copy = std::get_if<schedule::Transfer>(&op.work);
   const double bytes = copy != nullptr ? static_cast<double>(copy->bytes) : buffer_bytes(schedule, op);
@@ -45,7 +45,7 @@ double host_seconds(const schedule::Schedule& schedule, const schedule::Op& op, 
   return bytes / (rate * 1e9);
 }
 
-/// What collectives take of a GPU from computation beside them. Those that hold as many multiprocessors have one load.
+/// Loads that collectives put on a GPU. Those that hold as many multiprocessors have one load.
 class Loads {
  public:
   /// `all`: of a collective that holds as many as its rate needs.

@@ -47,7 +47,7 @@ double intra_rate(const config::Cluster& cluster, Collective collective, int gro
   return rate * group_fraction(cluster, group) * kGiga;
 }
 
-/// Of the group's ranks on one node together: each GPU has its part of the node's NICs.
+/// Rate of the group's ranks on one node together: each GPU has its part of the node's NICs.
 double inter_rate(const config::Cluster& cluster, const GroupShape& shape, Protocol protocol) {
   const config::InterFabric& inter = cluster.inter;
   double nic = inter.nic_achieved_gb_per_s;
@@ -246,7 +246,7 @@ const Choice& quickest(const Choices& choices, double bytes) {
       choices, {}, [&](const Choice& c) { return std::pair(c.estimate.seconds(bytes), c.estimate.seconds_per_byte); });
 }
 
-/// What bytes take over so many nodes, over what the rate of their NICs says: so that 256 MiB take what the cluster's
+/// Ratio of the time over so many nodes to what the rate of their NICs says: so that 256 MiB take what the cluster's
 /// curve says. A group of a part of each node's GPUs shares the NICs, and their fate, with the groups of the others.
 double slower_than_alone(const config::Cluster& cluster, Collective collective, int nodes) {
   constexpr double kBytes = 1 << 28;

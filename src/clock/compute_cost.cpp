@@ -38,7 +38,7 @@ double buffer_bytes(const schedule::Schedule& schedule, const schedule::Op& op) 
   for (const schedule::BufferList* list : {&operands.reads, &operands.writes}) {
     for (const schedule::BufferId id : *list) {
       const schedule::Buffer& buffer = schedule.buffers[id];
-      // Of a bucket a unit's sum reads its own part.
+      // A unit's sum reads only its own part of a bucket.
       const bool part = sum != nullptr && id == sum->from;
       const std::int64_t own = part ? sum->count * size_of(buffer.dtype) : buffer.bytes;
       bytes += static_cast<double>(std::min(own, buffer.bytes));
@@ -85,7 +85,7 @@ AttentionRate attention_rate(Attention kernel, double peak_flops) {
   return {1, 0, 1};
 }
 
-/// What passes that bring operands of a product to fp8 read and write: bytes for each element of the input or weight,
+/// Bytes that passes which bring operands of a product to fp8 read and write: for each element of the input or weight,
 /// and of the output's gradient. (torchao, float8/float8_linear.py: by tensor, backward has the bytes of forward; by
 /// row, the numbers themselves.)
 struct Casts {
@@ -164,7 +164,7 @@ double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, co
 
 }  // namespace
 
-/// What a pass adds up to.
+/// Sums over the kernels of a pass.
 struct ComputeCost::Kernels {
   double seconds = 0;
   int count = 0;

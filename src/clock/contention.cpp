@@ -46,7 +46,7 @@ class Runs {
   std::vector<std::int64_t> latest_end_;  // of the runs up to each
 };
 
-/// What of `run` it would take alone.
+/// Part of the length of `run` that it would take alone.
 double part_alone(const schedule::Schedule& schedule, const Run& run, const std::vector<Run>& others,
                   const SlowdownOf& slowdown) {
   std::vector<std::int64_t> changes{run.time.begin, run.time.end};

@@ -36,7 +36,7 @@ enum class Norm : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<Norm> kNames<Norm>{"rms", "layer"};
-/// What a block's shared expert is computed beside, where ranks split the routed ones.
+/// Communication that hides a block's shared expert, where ranks split the routed ones.
 enum class ExpertOverlap : std::uint8_t {
   none,     ///< nothing: it comes before rows leave
   combine,  ///< rows that come back; in backward nothing (torchtitan)
@@ -477,7 +477,7 @@ struct Simulate {
     pytorch,       ///< autograd, with fused norms
     transformers,  ///< autograd, with norms written out
   };
-  /// What the loss holds of the logits.
+  /// How many copies of the logits the loss holds.
   enum class Loss : std::uint8_t {
     automatic,        ///< fused if compiled or this engine's, else eager
     eager,            ///< F.cross_entropy on an fp32 copy

@@ -156,7 +156,7 @@ std::vector<RankOfJob> ranks_of_job(const ExplainedJob& e) {
 template <>
 Fields<StepParts> declared() {
   using B = account::StepBreakdown;
-  return {"StepParts", "What a step is made of; the four parts add up to it.", "account/step_breakdown.h", {
+  return {"StepParts", "Parts of a step; the four add up to it.", "account/step_breakdown.h", {
     {"step_ms", mean(&B::step), "ms", "the step time"},
     {"compute_ms", mean(&B::computation), "ms", "time in which computation ran"},
     {"comm_ms", mean(&B::communication), "ms", "time in which a collective ran, exposed or hidden"},
@@ -272,7 +272,7 @@ Fields<foreign::ScheduleMatch> declared() {
 template <>
 Fields<foreign::Recognition> declared() {
   using R = foreign::Recognition;
-  return {"Recognition", "What the job is, and how that was found out.", "foreign/recognise.h", {
+  return {"Recognition", "Recognised setup of the job, with the evidence for it.", "foreign/recognise.h", {
     {"kind", &R::kind, "", "kind of job"},
     {"name", &R::name, "", "name of its engine"},
     {"findings", &R::findings, "", "what was found out, with evidence"},

@@ -44,7 +44,7 @@ void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, st
 /// their launch, or of the op with their external id.
 void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device);
 
-/// What a rank's time is spent on when it waits for no other rank.
+/// Use of a rank's time while it waits for no other rank.
 enum class OwnPart : std::uint8_t { kernels, host, garbage, input, communication };
 /// "its kernels", "its host", "its garbage collection", "its input", "its communication"
 std::string_view to_string(OwnPart part);

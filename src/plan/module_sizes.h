@@ -33,7 +33,7 @@ ExpertSplit expert_split(const config::RunConfig& config);
 /// Split where all experts are visited equally often.
 ExpertSplit even_expert_split(config::RunConfig config);
 
-/// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
+/// Part of a module between two exchanges with the ranks that split it, and the exchange after it.
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,

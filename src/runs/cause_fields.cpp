@@ -55,7 +55,7 @@ void complete_counterfactual(CauseShare& share) {
 // clang-format off
 template <>
 Fields<StepJitter> declared() {
-  return {"Jitter", "What the median step took beyond the typical one.", "account/cause_report.h", {
+  return {"Jitter", "Time of the median step beyond the typical one.", "account/cause_report.h", {
     {"ms", &StepJitter::ms, "ms", "the difference; negative where the median step was shorter"},
     {"share_pct", &StepJitter::share_pct, "%", "of the median step"},
     {"compute_ms", &StepJitter::computation_ms, "ms", "of it, in computation"},
@@ -181,7 +181,7 @@ struct PathByKind {
 template <>
 Fields<PathRank> declared() {
   using P = PathRank;
-  return {"PathRank", "What one rank has of the critical path.", "account/critical_path.h", {
+  return {"PathRank", "Share of one rank in the critical path.", "account/critical_path.h", {
     {"rank", &P::rank, "", "number of the rank"},
     {"ms", &P::ms, "ms", "its part of the path, mean over steps"},
     {"share_pct", &P::share_pct, "%", "share of the path"},

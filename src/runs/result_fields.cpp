@@ -135,7 +135,7 @@ Fields<PoolStatistics> declared() {
 
 template <>
 Fields<World> declared() {
-  return {"World", "What a result was measured with.", "runs/world.h", {
+  return {"World", "Program, machine and launcher that a result was measured with.", "runs/world.h", {
     {"version", via(&World::program, &BuildInfo::version), "", "version of this program"},
     {"git_revision", via(&World::program, &BuildInfo::git_revision), "", "revision that the program was built from"},
     {"git_dirty", via(&World::program, &BuildInfo::git_dirty), "", "whether files differed from that revision"},
@@ -186,7 +186,7 @@ Fields<Fidelity> declared() {
 template <>
 Fields<AllocatorStatistics> declared() {
   using S = AllocatorStatistics;
-  return {"CachingAllocator", "What PyTorch's CUDA caching allocator would show of rank 0, on a GPU of the cluster, at the op times before anything is drawn ([simulate.md](simulate.md#memory)).", "clock/caching_allocator.h", {
+  return {"CachingAllocator", "Memory of rank 0 as PyTorch's CUDA caching allocator would show it on a GPU of the cluster, at the op times before anything is drawn ([simulate.md](simulate.md#memory)).", "clock/caching_allocator.h", {
     {"peak_allocated_bytes", &S::peak_allocated, "B", "as `torch.cuda.max_memory_allocated()`"},
     {"peak_reserved_bytes", &S::peak_reserved, "B", "as `torch.cuda.max_memory_reserved()`"},
     {"retries", &S::retries, "", "allocations in the first steps for which it would return cached memory to the driver, while the host waits"},
@@ -212,7 +212,7 @@ Fields<RankMetrics> declared() {
 template <>
 Fields<RunMetrics> declared() {
   using M = RunMetrics;
-  return {"RunMetrics", "What a step takes, and what it is made of.", "account/run_metrics.h", {
+  return {"RunMetrics", "Time of a step and its parts.", "account/run_metrics.h", {
     {"step_ms", &M::step_ms, "ms", "step time; each step counts with its slowest rank", check_step_time, less("step time", Gated::judged)},
     {"compute_ms", &M::compute_ms, "ms", "time in which computation ran", check_not_negative, less("compute", Gated::explains)},
     {"comm_ms", &M::comm_ms, "ms", "time in which a collective ran, exposed or hidden", check_not_negative, less("communication")},
@@ -246,7 +246,7 @@ Fields<ModelFlops> declared() {
 }
 
 const Fields<Trial>& metrics_fields() {
-  static const Fields<Trial> kAll{"Metrics", "What a step takes, and what it is made of: compute + exposed communication + exposed copies + idle = `step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).", "account/run_metrics.h", {
+  static const Fields<Trial> kAll{"Metrics", "Time of a step and its parts: compute + exposed communication + exposed copies + idle = `step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).", "account/run_metrics.h", {
     Rule{[](const JsonPart& j) { (void)j.at("step_ms"); }},
     spread(&Trial::metrics),
     spread([](auto& t) -> auto& { return t.metrics->settling; }),
@@ -269,7 +269,7 @@ const Fields<Trial>& memory_fields() {
 }
 
 const Fields<Trial>& comm_fields() {
-  static const Fields<Trial> kAll{"Comm", "What a rank sent in a step.", "plan/communication.h", {
+  static const Fields<Trial> kAll{"Comm", "Bytes that a rank sent in a step.", "plan/communication.h", {
     {"wire_bytes_per_rank", &Trial::wire, "B", "bytes as counted", less("bytes on the wire", Gated::judged)},
     {"expected_wire_bytes_per_rank", &Trial::expected_wire, "B", "bytes by formula"},
   }};

@@ -231,7 +231,7 @@ Fields<MemoryAtPeak::Block> declared() {
 template <>
 Fields<MemoryAtPeak> declared() {
   using M = MemoryAtPeak;
-  return {"MemoryAtPeak", "What is alive at the peak that the schedule predicts.", "schedule/memory_walk.h", {
+  return {"MemoryAtPeak", "Buffers alive at the peak that the schedule predicts.", "schedule/memory_walk.h", {
     {"op", &M::op, "", "op before which the peak is reached; empty: before the first"},
     {"live_bytes", &M::live_bytes, "B", "all live bytes together"},
     {"live", &M::live, "", "live buffers, the largest first"},
@@ -305,7 +305,7 @@ Fields<PredictionInterval> declared() {
 template <>
 Fields<GpuLimits> declared() {
   using L = GpuLimits;
-  return {"GpuLimits", "What a GPU can do at most.", "hardware/gpu_health.h", {
+  return {"GpuLimits", "Limits of a GPU.", "hardware/gpu_health.h", {
     {"sm_mhz", &L::sm_mhz, "MHz", "highest SM clock"},
     {"power_w", via(&L::power_mw, in_watts), "W", "power limit"},
     {"pcie_width", &L::pcie_width, "", "number of PCIe lanes"},
@@ -352,7 +352,7 @@ namespace {
 
 const Fields<std::vector<account::GpuStep>>& gpu_step_fields() {
   using S = account::GpuStep;
-  static const Fields<std::vector<S>> kAll{"GpuSteps", "What a GPU was like, by measured step; null where the driver did not tell.", "account/gpu_steps.h", {
+  static const Fields<std::vector<S>> kAll{"GpuSteps", "State of a GPU in each measured step; null where the driver did not tell.", "account/gpu_steps.h", {
     {"samples", column(&S::samples), "", "number of samples"},
     {"sm_mhz", column(&S::sm_mhz), "MHz", "median SM clock"},
     {"power_w", column(via(&S::power_mw, in_watts)), "W", "median power"},

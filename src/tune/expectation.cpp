@@ -83,7 +83,7 @@ double bus_gb_per_s(const LargestGather& gather, double link_speed) {
   return static_cast<double>(gather.message.bytes) * share / (gather.other_ns + gather.bytes_ns / link_speed);
 }
 
-/// What would make the step as long as it was measured, one thing at a time.
+/// Explanations of a measured step, one at a time: each would alone make the step as long as measured.
 class Explainer {
  public:
   Explainer(const Cell& cell, const Trial& trial, const Expectation& expectation)
@@ -205,7 +205,7 @@ class Explainer {
   double plain_ns_;
 };
 
-/// What of a training others have to share for theirs to say something of it.
+/// Features of a training that others must share for their measurements to say something about it.
 struct Likeness {
   std::string model, gpu, cluster, framework;
   double parameters = 0, ranks = 0, tokens = 0;  ///< tokens: a rank and step
@@ -284,7 +284,7 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
           std::move(best->differs)};
 }
 
-/// What alone moves the step, to where it may be by what is known of it.
+/// Assumptions that move the step on their own, each to both ends of what is known of it.
 class Hinges {
  public:
   Hinges(const Cell& cell, const std::vector<Assumption>& assumptions)
@@ -390,7 +390,7 @@ double step_of(const MeasuredRate& measured, const Expectation& expectation) {
   throw std::logic_error("MeasuredRate::Unit");
 }
 
-/// What a reason is called, what its amount is of, and in which unit JSON has it.
+/// Name of a reason, words for its amount, and its unit in JSON.
 struct ReasonWords {
   std::string_view name, of, unit;
 };
@@ -400,7 +400,7 @@ constexpr EnumTable<What, ReasonWords> kReasonWords{
 
 std::string amount_text(const PossibleReason& e) {
   const bool part = kReasonWords[e.what].unit == "part";
-  // Of milliseconds above a hundred the digits behind the point say nothing.
+  // Above a hundred milliseconds the digits behind the point say nothing.
   const auto number = [&](double v) { return fmt::format("{:.{}f}", part ? 100 * v : v, part || v >= 100 ? 0 : 1); };
   const std::string text = fmt::format("{}{}", number(e.amount.value), kReasonWords[e.what].of);
   if (!e.amount.bounds) return text;
@@ -532,7 +532,7 @@ Fields<NearestPublished> declared<NearestPublished>() {
 template <>
 Fields<Hinge> declared<Hinge>() {
   using H = Hinge;
-  return {"Hinge", "What the interval of a step hangs on.", "tune/expectation.h", {
+  return {"Hinge", "Assumption that the interval of a step depends on.", "tune/expectation.h", {
       {"what", &H::what, "", "what the answer takes for granted"},
       {"low_ms", &H::low_ms, "ms", "the step at one end of it, where all else is as expected"},
       {"high_ms", &H::high_ms, "ms", "the step at the other"},
@@ -542,7 +542,7 @@ Fields<Hinge> declared<Hinge>() {
 template <>
 Fields<MeasuredStep> declared<MeasuredStep>() {
   using M = MeasuredStep;
-  return {"MeasuredStep", "What was measured, beside what is expected.", "tune/expectation.h", {
+  return {"MeasuredStep", "Measured step, beside the expected one.", "tune/expectation.h", {
       {"step_ms", &M::step_ms, "ms", "the step"},
       {"tokens_per_s_rank", &M::tokens_per_s_rank, "1/s", "tokens of one rank a second"},
       {"as_expected", &M::as_expected, "", "in the interval; without one within 1 %"}}};
@@ -551,7 +551,7 @@ Fields<MeasuredStep> declared<MeasuredStep>() {
 template <>
 Fields<PossibleReason> declared<PossibleReason>() {
   using R = PossibleReason;
-  return {"PossibleReason", "What alone would make the step as long as it was measured.", "tune/expectation.h", {
+  return {"PossibleReason", "Reason that alone would make the step as long as measured.", "tune/expectation.h", {
       {"what", [](const R& r) { return kReasonWords[r.what].name; }, "", "`computation`, `links`, `host` or `outside`"},
       {"unit", [](const R& r) { return kReasonWords[r.what].unit; }, "", "of the amount: `part` of its speed, or `ms`"},
       spread(&R::amount),

@@ -168,7 +168,7 @@ Fields<OperationTable> declared() {
 template <>
 Fields<BesideRow> declared() {
   using R = BesideRow;
-  return {"Beside", "What two collectives and a matrix product cost each other, medians of an op on the slowest rank.", "accept/collectives/beside.h", {
+  return {"ConcurrentOps", "Slowdown of two collectives and a matrix product by each other, medians of an op on the slowest rank.", "accept/collectives/beside.h", {
     {"size", &R::size, "B", "size of the messages"},
     {"matrix", [](const R& r) { return r.matrix.m; }, "", "rows of the first matrix"},
     {"shape", [](const R& r) { return std::vector{r.matrix.m, r.matrix.n, r.matrix.k}; }, "", "m, n and k of the product"},

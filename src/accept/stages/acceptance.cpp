@@ -103,7 +103,7 @@ bool has_a_round(const engine::Measurement& brought) { return brought.traces.fro
 template <>
 Fields<StageOrder> declared() {
   using O = StageOrder;
-  return {"StageOrder", "What rank 0 tells all others when a stage begins.", "accept/stages/acceptance.cpp", {
+  return {"StageOrder", "Order that rank 0 sends all others when a stage begins.", "accept/stages/acceptance.cpp", {
     {"stage", &O::stage, "", "its name"},
     {"config", &O::config, "", "of the run"},
     {"effort", &O::effort, "", "how much is measured"},
