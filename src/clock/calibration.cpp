@@ -166,7 +166,7 @@ void Calibrator::add(const MeasuredTimes& run, const HostCosts& host) {
     const schedule::Op& op = schedule.ops[i];
     if (!op.has_work()) continue;
     const OpWork work = calibrated_work(op, schedule, run.run());
-    Seen& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
+    LineSamples& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
     std::vector<double> all, typical;
     std::size_t steps = 0;
     for (std::size_t rank = 0; rank < run.ranks(); ++rank) {

@@ -38,14 +38,14 @@ class Calibrator {
     double error_ns = 0;  ///< standard error of its median
     std::size_t run = 0;
   };
-  struct Seen {
+  struct LineSamples {
     std::vector<Sample> samples;
     std::vector<double> residuals;  ///< of single times, over the mean of their op on their rank
   };
   static std::vector<config::CalibrationLine::Refit> refits(const LineFit& fit, const std::vector<Sample>& samples);
 
   /// By kind, unit of its amount, and ranks of its group.
-  std::map<std::tuple<schedule::OpKind, OpWork::Unit, int>, Seen> seen_;
+  std::map<std::tuple<schedule::OpKind, OpWork::Unit, int>, LineSamples> seen_;
   std::vector<HostCosts> hosts_;
 };
 

@@ -50,13 +50,13 @@ class Loads {
  public:
   /// `all`: of a collective that holds as many as its rate needs.
   Loads(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work, const ComputeCost& compute,
-        const Beside& all)
+        const GpuLoad& all)
       : schedule_(schedule), work_(work), compute_(compute), all_(all), of_op_(schedule.ops.size()) {}
 
   void add(std::size_t op, int ctas) {
     of_op_[op] = ctas;
     if (slowdowns_.contains(ctas)) return;
-    Beside beside = all_;
+    GpuLoad beside = all_;
     if (ctas >= 0) beside.sms = ctas;
     slowdowns_[ctas] = slowdown_beside_collective(schedule_, work_, compute_, beside);
   }
@@ -73,7 +73,7 @@ class Loads {
   const schedule::Schedule& schedule_;
   const std::vector<plan::ModuleWork>& work_;
   const ComputeCost& compute_;
-  Beside all_;
+  GpuLoad all_;
   std::vector<int> of_op_;
   std::map<int, std::vector<double>> slowdowns_;  // by CollectiveCost::ctas
 };

@@ -32,7 +32,7 @@ constexpr int kStepTid = 1, kExposedTid = 2, kFirstTid = 3;
 constexpr int kArrowShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
 
 /// Slices of one track may not half overlap: what does stands on another one beside it.
-class Beside {
+class SideTracks {
  public:
   /// Which of the tracks, from 0 on, has room; slices in order of begin.
   std::size_t place(std::int64_t begin_ns, std::int64_t end_ns) {
@@ -163,7 +163,7 @@ class RankTimeline {
     }
     struct Thread {
       std::int32_t thread;
-      Beside beside;
+      SideTracks beside;
       std::vector<int> tids;
     };
     std::vector<Thread> threads;
@@ -222,7 +222,7 @@ class RankTimeline {
       } else {
         named.push_back(role);
       }
-      Beside beside;
+      SideTracks beside;
       std::vector<int> tids;
       for (const std::int32_t row : rows[stream]) {
         const std::size_t place = beside.place(device(row).begin_ns, device(row).end_ns);

@@ -206,13 +206,14 @@ class Explainer {
 };
 
 /// Features of a training that others must share for their measurements to say something about it.
-struct Likeness {
+struct TrainingFeatures {
   std::string model, gpu, cluster, framework;
   double parameters = 0, ranks = 0, tokens = 0;  ///< tokens: a rank and step
   bool fp8 = false, compiled = false, recomputes = false;
   config::Strategy strategy = config::Strategy::full_shard;
 
-  Likeness(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on, std::string whose)
+  TrainingFeatures(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on,
+                   std::string whose)
       : model(c.model.preset),
         gpu(on.gpu.name),
         cluster(on.name),
@@ -226,7 +227,7 @@ struct Likeness {
         strategy(c.fsdp.strategy) {}
 
   /// The model and the framework count most, then the hardware, the size of the model, and the rest.
-  double distance(const Likeness& other) const {
+  double distance(const TrainingFeatures& other) const {
     const auto fold = [](double a, double b) { return std::abs(std::log2(a / b)); };
     return 12 * (model != other.model) + 6 * !same_framework(other) + 8 * (gpu != other.gpu) + 4 * (fp8 != other.fp8) +
            2 * fold(parameters, other.parameters) + fold(ranks, other.ranks) / 2 + fold(tokens, other.tokens) / 2 +
@@ -234,11 +235,11 @@ struct Likeness {
            (cluster != other.cluster);
   }
   /// PyTorch's own modules are in every framework of theirs.
-  bool same_framework(const Likeness& other) const {
+  bool same_framework(const TrainingFeatures& other) const {
     return framework == "pytorch" || other.framework.starts_with(framework);
   }
   /// In what `other` is not this.
-  std::vector<std::string> differs(const Likeness& other) const {
+  std::vector<std::string> differs(const TrainingFeatures& other) const {
     std::vector<std::string> all;
     const auto add = [&](bool differs, std::string what) {
       if (differs) all.push_back(std::move(what));
@@ -257,7 +258,7 @@ struct Likeness {
 };
 
 NearestPublished nearest_published(const engine::Setup& setup, const config::Cluster& cluster) {
-  const Likeness own(setup.config, setup.plan.shapes, cluster, framework_of(setup.config));
+  const TrainingFeatures own(setup.config, setup.plan.shapes, cluster, framework_of(setup.config));
   struct Candidate {
     config::CsvRow row;
     config::RunConfig config;
@@ -268,8 +269,8 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
   for (const config::CsvRow& row : config::read_csv(config::find_published_trainings())) {
     if (!row.text("not_predicted").empty()) continue;
     config::RunConfig config = config::published_config(row);
-    const Likeness other(config, plan::model_shapes(config.model), config::load_cluster(config.simulate.cluster),
-                         row.text("family"));
+    const TrainingFeatures other(config, plan::model_shapes(config.model),
+                                 config::load_cluster(config.simulate.cluster), row.text("family"));
     const double distance = own.distance(other);
     if (!best || distance < best->distance) best = {row, std::move(config), own.differs(other), distance};
   }
