@@ -100,7 +100,7 @@ TEST(ComputeCost, NarrowHeadsCostEachKernelWhatItsPaperShows) {
   EXPECT_NEAR(of_128(Attention::flash2, 256), 1, 1e-6);
 }
 
-/// What a framework's own kernels achieve of a copy's rate is of updates, copies and passes that are not joined.
+/// The rate that a framework's own kernels achieve is of updates, copies and passes that are not joined.
 TEST(ComputeCost, KernelsThatAreNotJoinedMayBeSlower) {
   GpuRates gpu = h100();
   const plan::ModuleWork block = plan::module_work(config::RunConfig{}.model, 8, 4096)[1];

@@ -45,7 +45,7 @@ struct ContendedRun {
     forecast_run(made, with, static_cast<std::size_t>(steps), 0, traces);
     return traces;
   }
-  /// Of rank 0's last step.
+  /// Records of rank 0's last step.
   std::vector<trace::Record> records(const OpTimes& with) const {
     const trace::RankTrace trace = walked(with).front();
     return {trace.records.end() - static_cast<std::ptrdiff_t>(steady().ops.size()), trace.records.end()};
@@ -73,7 +73,7 @@ std::int64_t duration(const trace::Record& record) {
   return record.end_ns - std::max(record.begin_ns, record.peers_arrived_ns);
 }
 
-/// What others of one sort were under way on rank 0.
+/// Intervals in which ops of one sort were under way on rank 0.
 IntervalSet under_way(const ContendedRun& run, const std::vector<trace::Record>& records, bool collectives) {
   std::vector<Interval> all;
   for (const trace::Record& record : records) {
