@@ -63,19 +63,16 @@ def _mismatches(job: Job) -> List[Accusation]:
     """The same collective of a communicator is another one on some ranks, or has other sizes."""
     found = []
     for comm in job.of("flight recorder"):
-        for seq in sorted({seq for member in comm.members.values() for seq in member.ops}):
-            kinds: Dict[str, List[int]] = {}
-            for rank in sorted(comm.members):
-                if op := comm.members[rank].ops.get(seq):
-                    kinds.setdefault(f"{op.name} {op.shape}".strip(), []).append(rank)
-            if len(kinds) > 1:
-                most = max(map(len, kinds.values()))
-                has_majority = [len(ranks) for ranks in kinds.values()].count(most) == 1
-                odd = sorted(rank for ranks in kinds.values() for rank in ranks if has_majority and len(ranks) < most)
-                sides = "; ".join(does(ranks, f"calls {kind}") for kind, ranks in kinds.items())
-                found.append(Accusation("mismatch", odd, f"Collective {seq} of {comm.name} is not the same on all ranks: {sides}.",
-                                        comm.name, seq))
-                break  # what follows it is a consequence
+        calls: Dict[int, Dict[str, List[int]]] = {}
+        for rank, member in sorted(comm.members.items()):
+            for seq, op in member.ops.items():
+                calls.setdefault(seq, {}).setdefault(f"{op.name} {op.shape}".strip(), []).append(rank)
+        if differing := [seq for seq, kinds in calls.items() if len(kinds) > 1]:
+            seq = min(differing)  # what follows it is a consequence
+            *fewer, most = sorted(calls[seq].values(), key=len)
+            odd = sorted(sum(fewer, [])) if len(fewer[-1]) < len(most) else []
+            sides = "; ".join(does(ranks, f"calls {kind}") for kind, ranks in calls[seq].items())
+            found.append(Accusation("mismatch", odd, f"Collective {seq} of {comm.name} is not the same on all ranks: {sides}.", comm.name, seq))
     return found
 
 
