@@ -48,7 +48,8 @@ class PathStep {
     int place = -1;  ///< -1: it is not in view
     int op = -1;
   };
-  /// When the host last stopped waiting before it issued an op, and the op that it had waited for (-1: for none).
+  /// Moment at which the host last stopped waiting before it issued an op, and the op that it had waited for (-1: for
+  /// none).
   struct Release {
     int op = -1;
     std::int64_t at_ns = 0;

@@ -24,7 +24,7 @@ struct Stall {
   int late_rank = -1;
 };
 
-/// By op of the steady schedule, what it would take over what it takes if all ranks that split experts had as many rows
+/// Ratios by op of the steady schedule: its time over what it is if all ranks that split experts had as many rows
 /// (mesh.expert_imbalance on a computed clock). Empty: nothing is known of an imbalance.
 using EvenRows = std::vector<double>;
 

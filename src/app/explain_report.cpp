@@ -269,7 +269,7 @@ std::string wasted_lines(const engine::Setup& p) {
   return text;
 }
 
-/// Whether an op is asked for: of a unit by its label, or of a module and the unit that holds it.
+/// Choice of ops: those of a unit by its label, or of a module and the unit that holds it.
 class OpChoice {
  public:
   OpChoice(const plan::Plan& plan, const std::string& name) {
@@ -546,7 +546,7 @@ Fields<Explained> declared() {
   return {"Explanation", "Output of `explain --format json` ([explain.md](explain.md)).", "plan/plan.h", {
     {"schema_version", [](const E&) { return kExplainSchemaVersion; }, "", "version of this format"},
     {"config", [](const E& e) { return config::to_json(e.setup->config); }, "", "every key with its resolved value"},
-    {"plan", {"Plan", "Who owns which bytes.", "plan/plan.h", {
+    {"plan", {"Plan", "Ownership of all bytes.", "plan/plan.h", {
       {"ranks", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::ranks), "", "number of ranks"},
       {"shard", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::shard), "", "ranks that split a unit"},
       {"replicate", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::replicate), "", "groups that hold equal shards"},

@@ -383,7 +383,7 @@ inline std::int64_t attention_backward_scratch_bytes(const AttentionShape& shape
   return AttentionScratch::backward(shape).bytes;
 }
 
-/// Makes the kernels of a lane whose work the host's processors do, on the thread that will call them. Large updates
+/// Maker of the kernels of a lane whose work the host's processors do, on the thread that calls them. Large updates
 /// and copies may run on so many threads at once, the calling one among them; the bits do not depend on how many.
 using MakeHostKernels = std::function<std::unique_ptr<Kernels>(int threads)>;
 

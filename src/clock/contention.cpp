@@ -122,7 +122,7 @@ class Cells {
   std::vector<Cell> cells_;
 };
 
-/// Whether there are cells of this dtype, and the limit of CTAs nearest to `max_ctas` that they have: NCCL's own choice
+/// Cells of this dtype, if there are any, and their limit of CTAs nearest to `max_ctas`: NCCL's own choice
 /// where that was measured, unless the very limit was.
 struct Measured {
   DType dtype = DType::f32;
@@ -195,7 +195,7 @@ class MeasuredSlowdown {
     Shape shape;
     double flops = 0;
   };
-  /// By pass of a module.
+  /// Products by pass of a module.
   struct Products {
     std::vector<Weighted> forward, recompute, backward;
   };

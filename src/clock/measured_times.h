@@ -37,7 +37,7 @@ class MeasuredTimes {
   /// By op: what the host took to issue it; kNone for host ops and where nothing tells.
   std::span<const std::int64_t> issue_ns(std::size_t step, std::size_t rank) const { return issue_[step][rank]; }
 
-  /// By rank and op.
+  /// Times by rank and op.
   using Table = std::vector<std::vector<std::int64_t>>;
   /// As if `run`, a training of this one's ranks, had been measured for one step, its first, and ops had taken this.
   /// `run` must live on.

@@ -59,7 +59,7 @@ class TimeOrderWalk final : public Walk {
   static constexpr std::size_t kFabrics = 8;
   static constexpr double kUnknown = -1;
 
-  /// From op `op` on the host issues without being blocked, beginning at `time_ns`.
+  /// Place in the schedule from which the host issues without being blocked: op `op`, beginning at `time_ns`.
   struct Unblocked {
     std::size_t op = 0;
     double time_ns = 0;

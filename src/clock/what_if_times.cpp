@@ -31,7 +31,7 @@ plan::Group ranks_of(const Op& op) {
   }
 }
 
-/// Which measured ops an op's time is taken from, and how.
+/// Measured ops that an op's time is taken from, and how.
 struct Source {
   std::vector<int> ops;   ///< their mean on the same rank in the same step; empty: `fixed_ns`
   double factor = 1;      ///< of that

@@ -278,7 +278,7 @@ Fields<foreign::Recognition> declared() {
     {"findings", &R::findings, "", "what was found out, with evidence"},
     {"unknown", &R::unknown, "", "what the trace does not tell, one sentence each"},
     {"units", via(&R::table, units_of_job), "", "units in the order of forward"},
-    {"mesh", {"JobMesh", "How ranks are arranged.", "foreign/recognise.h", {
+    {"mesh", {"JobMesh", "Arrangement of the ranks.", "foreign/recognise.h", {
       {"shard", via(&R::facts, &foreign::TrainingFacts::shard), "", "number of ranks that split a unit"},
       {"replicate", via(&R::facts, &foreign::TrainingFacts::replicate), "", "number of ranks that hold equal shards"},
     }}, "how ranks are arranged; only for sharded jobs", when(&R::is_fsdp)},
@@ -290,7 +290,7 @@ Fields<foreign::Recognition> declared() {
 template <>
 Fields<foreign::ArrivalSkew> declared() {
   using A = foreign::ArrivalSkew;
-  return {"JobArrival", "How far apart ranks arrive: from the first one's begin to the last one's.", "foreign/explain.h", {
+  return {"JobArrival", "Spread of the ranks' arrivals: from the first one's begin to the last one's.", "foreign/explain.h", {
     {"times", &A::times, "", "collectives that were compared, in all steps"},
     {"median_ms", &A::median_ms, "ms", "median"},
     {"worst_ms", &A::worst_ms, "ms", "the largest"},

@@ -12,7 +12,7 @@ namespace fsdpbench::foreign {
 
 // Rows as they stand in a file, and what they know each other by.
 
-/// -1: nothing.
+/// Row of the host with its links; -1: none.
 struct LinkedHost {
   HostRow row;
   std::int64_t correlation = -1;  ///< of a call, and of what it launched

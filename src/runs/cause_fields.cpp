@@ -65,7 +65,7 @@ Fields<StepJitter> declared() {
 
 template <>
 Fields<Lateness> declared() {
-  return {"Lateness", "How a late rank compares with the others.", "account/late_ranks.h", {
+  return {"Lateness", "Comparison of a late rank with the others.", "account/late_ranks.h", {
     {"trials", &Lateness::trials, "", "how often ranks were compared"},
     {"late", &Lateness::late, "", "how often at least half of all ranks were faster"},
     {"by_chance", &Lateness::by_chance, "", "how likely that is if no rank differs"},

@@ -145,7 +145,7 @@ Fields<World> declared() {
     {"command_line", &World::command_line, "", "the command line as it was given"},
     {"date", &World::date, "", "ISO 8601, local time with offset; empty for simulations"},
     {"backend", &World::backend, "", "`device.backend`: `cpu`, `cuda`, or `virtual` for simulations"},
-    {"launch", {"Launch", "Who started the ranks.", "launch/session.h", {
+    {"launch", {"Launch", "Launcher of the ranks.", "launch/session.h", {
       {"ranks", &World::ranks, "", "number of ranks"},
       {"source", &World::launcher, "", "who started them"},
       {"transport", &World::transport, "", "how the ranks' processes communicate; absent if ranks are threads", if_any},
@@ -174,7 +174,7 @@ Fields<ModelledTime> declared() {
 
 template <>
 Fields<Fidelity> declared() {
-  return {"EmulationFidelity", "How well a machine kept up with what it emulated.", "account/fidelity.h", {
+  return {"EmulationFidelity", "Fidelity of a machine to what it emulated.", "account/fidelity.h", {
     {"compute", &Fidelity::compute, "", "computation; absent if it is real"},
     {"transfer", &Fidelity::transfer, "", "transfers that did not share their links with others"},
     {"excess_pct", &Fidelity::excess_pct, "%", "by how much observed time exceeds modelled time, computation and transfers together"},

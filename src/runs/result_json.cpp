@@ -249,7 +249,7 @@ Fields<StepsByRank> declared() {
 template <>
 Fields<ClockOfRank> declared() {
   using C = ClockOfRank;
-  return {"Clock", "How well a rank's clock is known: its times are on rank 0's.", "launch/clock_offset.h", {
+  return {"Clock", "Accuracy of a rank's clock: its times are on rank 0's.", "launch/clock_offset.h", {
     {"rank", &C::rank, "", "number of the rank"},
     {"offset_us", &C::offset_us, "us", "of its clock from rank 0's"},
     {"residual_us", &C::residual_us, "us", "by which it may be wrong"},
@@ -270,7 +270,7 @@ Fields<engine::SavedCheckpoint> declared() {
 template <>
 Fields<account::JitterSpread> declared() {
   using J = account::JitterSpread;
-  return {"JitterSpread", "How the steps of a simulation with jitter scatter.", "account/statistics.h", {
+  return {"JitterSpread", "Scatter of the steps of a simulation with jitter.", "account/statistics.h", {
     {"p50_ms", &J::p50_ms, "ms", "median step"},
     {"p95_ms", &J::p95_ms, "ms", "95 of 100 steps are shorter"},
     {"p99_ms", &J::p99_ms, "ms", "99 of 100 steps are shorter"},
@@ -281,7 +281,7 @@ Fields<account::JitterSpread> declared() {
 
 template <>
 Fields<clock::Bounds> declared() {
-  return {"Bounds", "Between which 95 of 100 such predictions should be.", "clock/forecast.h", {
+  return {"Bounds", "Interval that has 95 of 100 such predictions.", "clock/forecast.h", {
     {"low", &clock::Bounds::low, "", "lower end"},
     {"high", &clock::Bounds::high, "", "upper end"},
   }};
@@ -290,7 +290,7 @@ Fields<clock::Bounds> declared() {
 template <>
 Fields<PredictionInterval> declared() {
   using P = PredictionInterval;
-  return {"Prediction", "How sure a simulation's step is ([simulate.md](simulate.md)).", "runs/world.h", {
+  return {"Prediction", "Certainty of a simulation's step ([simulate.md](simulate.md)).", "runs/world.h", {
     {"from", &P::from, "", "source of the op times"},
     {"no_interval_because", [](const P&) { return "op times follow from the rates that were given: no other times are as likely"; }, "", "why there is no interval; then the rest is absent", when(std::not_fn(is_sure))},
     {"reach", via(&P::ops, clock::least_sure), "", "how sure the least sure op is", when(is_sure)},
@@ -317,7 +317,7 @@ Fields<GpuLimits> declared() {
 template <>
 Fields<GpuErrors> declared() {
   using E = GpuErrors;
-  return {"GpuErrors", "By how much the driver's counters grew.", "hardware/gpu_health.h", {
+  return {"GpuErrors", "Growth of the driver's counters.", "hardware/gpu_health.h", {
     {"ecc_corrected", &E::ecc_corrected, "", "memory errors that were corrected"},
     {"ecc_uncorrected", &E::ecc_uncorrected, "", "memory errors that were not corrected"},
     {"nvlink_replays", &E::nvlink_replays, "", "replays of all NVLink links together"},
@@ -369,7 +369,7 @@ const Fields<std::vector<account::GpuStep>>& gpu_step_fields() {
 template <>
 Fields<GpuOfRank> declared() {
   using G = GpuOfRank;
-  return {"Gpu", "How a rank's GPU fared ([gpu.md](gpu.md#clocks-power-and-errors-of-the-gpus)).", "hardware/gpu_health.h", {
+  return {"Gpu", "State of a rank's GPU during the run ([gpu.md](gpu.md#clocks-power-and-errors-of-the-gpus)).", "hardware/gpu_health.h", {
     {"rank", &G::rank, "", "rank that it belongs to"},
     {"unknown_because", via(&G::health, &GpuHealth::unknown_because), "", "why nothing is known", if_any},
     {"limits", via(&G::health, &GpuHealth::limits), "", "largest values that the GPU allows", when(was_watched)},

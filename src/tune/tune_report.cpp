@@ -375,7 +375,7 @@ Fields<Tuning> declared<Tuning>() {
       {"gain_low", via(answer, &A::gain_low), "", "95 of 100 such predictions hold; null: not in doubt, or nobody knows", or_null},
       {"gain_high", via(answer, &A::gain_high), "", "likewise", or_null},
       {"optimality_gap", [](const T& t) { return optimality_gap(t.options.objective, t.result); }, "", "how much better the optimum may be"},
-      {"policies", {"Policies", "How many there are.", "tune/search.h", {
+      {"policies", {"Policies", "Number of policies.", "tune/search.h", {
           {"walked", via(result, &R::evaluated), "", "simulated"},
           {"same", via(result, &R::same), "", "with the schedule of another"},
           {"contradictory", via(result, &R::contradictory), "", "that no engine can do"},

@@ -145,7 +145,7 @@ Fields<TableEnd> declared() {
 namespace {
 
 const Fields<std::int64_t>& wrong_fields() {
-  static const Fields<std::int64_t> kAll{"OutOfBounds", "How many elements are wrong.", "accept/collectives/nccl_table.h", {
+  static const Fields<std::int64_t> kAll{"OutOfBounds", "Number of wrong elements.", "accept/collectives/nccl_table.h", {
     {"count", kItself, "", "number of wrong elements, of all rows and ranks"},
     {"okay", [](std::int64_t wrong) { return wrong == 0; }, "", "whether there is none"},
   }};

@@ -11,7 +11,7 @@
 
 namespace fsdpbench::app {
 
-/// Which differences between the machines of the two sides are on purpose.
+/// Differences between the machines of the two sides that are on purpose.
 enum class OtherMachine : std::uint8_t {
   no,        ///< none but the program's revision
   software,  ///< kernel, drivers, libraries, build: two versions on one machine

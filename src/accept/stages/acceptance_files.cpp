@@ -324,7 +324,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
       {"gb_per_s", via(&A::measured, &M::pairs), "GB/s", "from each end (row) to each; 0: not measured", if_any},
     }}},
     {"stages", via(&A::measured, &M::stages), "", "what was measured, and how long it took"},
-    {"rendezvous", {"Rendezvous", "How the ranks came together.", "launch/session.h", {
+    {"rendezvous", {"Rendezvous", "Way in which the ranks came together.", "launch/session.h", {
       {"ready_s", via(&A::measured, &M::ready_s), "s", "time until the device of each rank was ready"},
       {"clocks", via(&A::measured, &M::clocks), "", "clock of each rank; empty if all ranks are threads of one process"},
     }}},

@@ -522,7 +522,7 @@ class AcceptanceRank {
 template <>
 Fields<AcceptanceEffort> declared() {
   using E = AcceptanceEffort;
-  return {"AcceptanceEffort", "How much the ranks measure.", "accept/stages/measure_acceptance.h", {
+  return {"AcceptanceEffort", "Effort that the ranks make.", "accept/stages/measure_acceptance.h", {
     {"matrix", &E::matrix, "", "rows and columns of the products", check_positive},
     {"device_rounds", &E::device_rounds, "", "rounds of what devices do", check_positive},
     {"iterations", &E::iterations, "", "of each collective", check_positive},

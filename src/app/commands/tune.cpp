@@ -216,7 +216,7 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   throw ConfigError(nothing_fits(space, budget, tune::search(space, machine, options)));
 }
 
-/// Where op times come from: a finished run, which must live on, or what the configuration names.
+/// Source of op times: a finished run, which must live on, or what the configuration names.
 struct TunedOn {
   TunedOn(const TuneArguments& arguments, const config::RunConfig& config, std::optional<TracedJob>& traced) {
     if (arguments.from.empty()) {
