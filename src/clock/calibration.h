@@ -18,7 +18,7 @@ namespace fsdpbench::clock {
 class Calibrator {
  public:
   /// Means over ranks and the middle third of the steps of each op of the steady schedule; of a collective what it
-  /// would have taken alone, from the arrival of its last peer. Of an op that is interrupted now and then the median
+  /// would have taken alone, from the arrival of its last peer. If an op is interrupted now and then, its median
   /// has nothing of that, and the median step, in which there are many, has: means add up to it, medians do not.
   /// `host`: measured_host() of the same run, CoreWaits::averaged.
   void add(const MeasuredTimes& run, const HostCosts& host);

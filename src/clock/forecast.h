@@ -41,7 +41,7 @@ struct Uncertainty {
   std::vector<HostCosts> host;              ///< by draw: what it adds to the host's costs; empty: nothing
   std::vector<double> own_issue;            ///< by draw: what OpTimes::own_issue is over what is predicted; empty: 1
   /// 95 of 100 steps lie within so much of what was walked, as a share of it, if all op times are right: what no op's
-  /// time is to blame for. Of exposed communication as a share of the step, too.
+  /// time is to blame for. That of exposed communication is a share of the step, too.
   double step_miss = 0, exposed_miss = 0;
   bool leaves_ranks_out = false;  ///< a number of ranks was never measured, and nothing tells what that changes
 };

@@ -43,7 +43,7 @@ class MeasuredTimes {
   /// `run` must live on.
   MeasuredTimes with_step(const schedule::Training& run, Table ns, Table issue) const;
 
-  /// Time by size over `ops` of the last step's schedule: the median of each over steps and ranks. Of collectives by
+  /// Time by size over `ops` of the last step's schedule: the median of each over steps and ranks. Collectives: by
   /// hops, as `hop_ns` says if it is known.
   LineFit fit(const std::vector<int>& ops) const;
 

@@ -26,7 +26,7 @@ inline constexpr std::string_view kSourcePath = "op_name";
 /// are no rows of a device.
 void add_host_work(RankRows& rows);
 
-/// Texts under small numbers, each kept once. Of hostile files with ever new ones only so many bytes are kept.
+/// Texts under small numbers, each kept once. From hostile files with ever new ones only so many bytes are kept.
 class NameTable {
  public:
   /// The number of `text`, made fit to be shown (base/read_input.h). Once kMostBytes are full, that of "(one name of
