@@ -306,13 +306,15 @@ def _accuse(graph: Graph, waits: List[Wait], how: Callable[[Wait], str], silence
     if no_dump and 2 * len(graph.absent) > len(known):
         return first.accuses("unknown", [], f"{wait}; only {len(known - graph.absent)} of {len(known)} ranks have left a dump: too few to "
                              "tell who has not come")
+    if no_dump and len(idle) > 1:  # each of them may wait for another
+        return first.accuses("hang", [], f"{wait}, and {does(sorted(idle), 'has left')} no dump: which of them has not come is not told", chain)
     said, behind = f"{does(sorted(idle), 'has not come')}: {wait}", sorted(idle - set(first.missing))
     if idle <= set(first.waiting) & set(first.missing):  # their hosts have come
         rest = sorted(set(first.waiting) - idle)
         said = f"{does(rest, 'waits in')} {first.what()} {how(first)}, which the GPU of {does(sorted(idle), 'has not begun')}"
     elsewhere = [f"{one.text(how(one))} for rank {rank}" for rank in behind for one in waits if rank in one.missing]
     return first.accuses("hang", idle, said, *[silence[rank] for rank in sorted(idle) if rank in silence][:1],
-                         f"{'it has' if len(idle) == 1 else 'they have'} left no dump" if no_dump else "", *elsewhere[:1], chain)
+                         "it has left no dump" if no_dump else "", *elsewhere[:1], chain)
 
 
 def _inside(wait: Wait, how: str, silence: Dict[int, str]) -> Accusation:
